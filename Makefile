@@ -1,0 +1,63 @@
+# A bare `make` lists what there is to do: the lines below that carry a `## ` comment.
+
+CARGO ?= cargo
+export CARGO
+
+# Seeds of one swarm, and seconds spent on each fuzz target.
+SEEDS ?= 10000
+FUZZ_SECONDS ?= 60
+
+# Debian packages that are installed when missing: for everything, and for one target more.
+PACKAGES :=
+PACKAGES_bench := valgrind
+PACKAGES_fuzz := g++
+
+# Each crate's own clippy.toml counts, not one from elsewhere.
+unexport CLIPPY_CONF_DIR
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test swarm tables bench fuzz fmt clean setup setup-bench setup-fuzz
+MAKEFLAGS += --no-builtin-rules
+
+help:
+	@echo 'usage: make TARGET'
+	@echo
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		while IFS="$$(printf '\t')" read -r target what; do printf '  %-8s %s\n' "$$target" "$$what"; done
+
+demo: setup ## see replicas kept in step over a bad network, in virtual time
+	@$(CARGO) run --release -q -p coplay-sim --bin demo
+
+test: setup ## check everything: format, lints, docs, tests, walls
+	@echo '==> format'
+	@$(CARGO) fmt --all --check
+	@echo '==> lints'
+	@$(CARGO) clippy -q --workspace --all-targets -- -D warnings
+	@echo '==> docs'
+	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc -q --workspace --no-deps
+	@echo '==> tests'
+	@$(CARGO) test -q --workspace
+	@echo '==> walls'
+	@scripts/walls
+	@echo 'all is well'
+
+swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
+	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)
+
+tables: setup ## print the pacing table of the papers and the tables of bytes
+	@$(CARGO) run --release -q -p coplay-sim --bin tables
+
+bench: setup-bench ## measure what a frame costs
+	@$(CARGO) run --release -p coplay-bench
+
+fuzz: setup-fuzz ## throw bytes at the engines, FUZZ_SECONDS (60) for each target
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+fmt: setup ## format the sources
+	@$(CARGO) fmt --all
+
+clean: setup ## remove everything that was built
+	@$(CARGO) clean -q
+
+setup setup-bench setup-fuzz:
+	@scripts/setup $(PACKAGES) $(PACKAGES_$(@:setup-%=%))

@@ -1,0 +1,113 @@
+//! Change tokens: a stretch of inputs as bytes, of which only the changes cost any.
+//!
+//! A token says how many frames pass unchanged, which bytes of the packed input are different then, and their new values. Inputs up
+//! to four bytes wide (two pads) put the first two into one byte as long as fewer than 8 to 128 frames pass unchanged. What
+//! follows the last token is unchanged.
+
+use crate::wire::{Error, Full, Reader, Writer};
+
+/// Writes that after `skip` unchanged frames the input turns from `old` to `new`, which are equally wide.
+pub(crate) fn put_change(writer: &mut Writer<'_>, skip: u32, old: &[u8], new: &[u8]) -> Result<(), Full> {
+    let width = new.len();
+    if width <= 4 {
+        let mask = changed(old, new);
+        writer.varint(skip << width | u32::from(mask))?;
+    } else if width <= 8 {
+        writer.varint(skip)?;
+        writer.u8(changed(old, new))?;
+    } else {
+        let groups = || old.chunks(8).zip(new.chunks(8)).map(|(old, new)| changed(old, new));
+        let present = groups().enumerate().fold(0, |bits, (group, mask)| bits | u32::from(mask != 0) << group);
+        writer.varint(skip)?;
+        writer.varint(present)?;
+        for mask in groups().filter(|mask| *mask != 0) {
+            writer.u8(mask)?;
+        }
+    }
+    for (_, new) in old.iter().zip(new).filter(|(old, new)| old != new) {
+        writer.u8(*new)?;
+    }
+    Ok(())
+}
+
+/// One bit for each of up to eight bytes that differ.
+fn changed(old: &[u8], new: &[u8]) -> u8 {
+    old.iter().zip(new).enumerate().fold(0, |bits, (at, (old, new))| bits | u8::from(old != new) << at)
+}
+
+/// Reads one token, changes `value` accordingly, and returns after how many unchanged frames that happens.
+pub(crate) fn get_change(reader: &mut Reader<'_>, value: &mut [u8]) -> Result<u32, Error> {
+    let width = value.len();
+    if width <= 4 {
+        let token = reader.varint()?;
+        apply(reader, (token & ((1 << width) - 1)) as u8, value)?;
+        return Ok(token >> width);
+    }
+    let skip = reader.varint()?;
+    if width <= 8 {
+        let mask = reader.u8()?;
+        apply(reader, mask, value)?;
+        return Ok(skip);
+    }
+    let present = reader.varint()?;
+    let mut masks = [0; MAX_WIDTH.div_ceil(8)];
+    let groups = width.div_ceil(8);
+    if present >> groups != 0 {
+        return Err(Error::Malformed);
+    }
+    for (_, mask) in masks.iter_mut().enumerate().filter(|(group, _)| present >> group & 1 != 0) {
+        *mask = reader.u8()?;
+    }
+    for (chunk, mask) in value.chunks_mut(8).zip(masks) {
+        apply(reader, mask, chunk)?;
+    }
+    Ok(skip)
+}
+
+/// The widest packed input: every byte of every player's word.
+pub(crate) const MAX_WIDTH: usize = super::MAX_PLAYERS * 16;
+
+fn apply(reader: &mut Reader<'_>, mask: u8, value: &mut [u8]) -> Result<(), Error> {
+    if u32::from(mask) >> value.len() != 0 {
+        return Err(Error::Malformed);
+    }
+    for (at, byte) in value.iter_mut().enumerate() {
+        if mask >> at & 1 != 0 {
+            *byte = reader.u8()?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn any_width_comes_back() {
+        for width in 0..=MAX_WIDTH {
+            let old = vec![0; width];
+            let mut new = old.clone();
+            for at in (0..width).step_by(3) {
+                new[at] = at as u8 + 1;
+            }
+            let mut buf = [0; 512];
+            let mut writer = Writer::new(&mut buf);
+            put_change(&mut writer, 300, &old, &new).unwrap();
+            let len = writer.len();
+            let (mut value, mut reader) = (old, Reader::new(&buf[..len]));
+            assert_eq!(get_change(&mut reader, &mut value), Ok(300));
+            assert_eq!(value, new);
+            assert!(reader.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_pad_of_two_bytes_costs_a_byte_more_than_what_changes() {
+        let mut buf = [0; 8];
+        let mut writer = Writer::new(&mut buf);
+        put_change(&mut writer, 7, &[1, 2], &[3, 2]).unwrap();
+        assert_eq!(writer.written_since(0), [7 << 2 | 1, 3]);
+    }
+}

@@ -1,0 +1,22 @@
+//! Inputs: what a player does in a frame, who owns which bits of it, and how it is kept, packed and recovered.
+//!
+//! A game takes one [`Word`] of up to 128 bits per player and frame. Every site owns a set of those bits ([`Ownership`]; the sets
+//! are disjoint), and only owned bits travel. A [`Stream`] is one site's contribution over time, bounded; [`code`](self) turns a
+//! stretch of it into bytes that cost something only where the input changes; [`Recovery`] decides how much of it rides in each
+//! packet.
+
+mod code;
+mod ownership;
+mod recovery;
+mod stream;
+
+pub use ownership::{Layout, Ownership, OwnershipError};
+pub use recovery::Recovery;
+pub(crate) use recovery::{Sender, missing};
+pub use stream::{CAPACITY, Stream, Trouble};
+
+/// The most players a game can have.
+pub const MAX_PLAYERS: usize = 8;
+
+/// One player's input in one frame: 16 buttons and four 16-bit axes fit, with room to spare.
+pub type Word = u128;

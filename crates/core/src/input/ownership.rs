@@ -1,0 +1,185 @@
+//! Which site owns which bits of which player's word (the paper's SET[k]).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{MAX_PLAYERS, Word};
+use crate::id::{MAX_SITES, SiteId};
+
+/// Disjoint sets of input bits, one per site. Bits that nobody owns are zero in every frame.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ownership {
+    players: u8,
+    sets: Box<[[Word; MAX_PLAYERS]; MAX_SITES]>,
+}
+
+/// Why bits cannot be given to a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnershipError {
+    /// The game has no such player.
+    NoSuchPlayer {
+        /// The player asked for.
+        player: usize,
+        /// How many there are.
+        players: usize,
+    },
+    /// Another site owns some of the bits already.
+    Taken {
+        /// Whose word it is.
+        player: usize,
+        /// The bits in question.
+        bits: Word,
+        /// The site that owns them.
+        owner: SiteId,
+    },
+}
+
+impl fmt::Display for OwnershipError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchPlayer { player, players } => {
+                write!(f, "there is no player {player}, the game has {players} (the first is 0)")
+            }
+            Self::Taken { player, bits, owner } => {
+                write!(f, "bits {bits:#x} of player {player} belong to site {owner} already")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OwnershipError {}
+
+impl Ownership {
+    /// Nobody owns anything yet. `players` is held to 1..=8.
+    pub fn new(players: usize) -> Self {
+        Self { players: players.clamp(1, MAX_PLAYERS) as u8, sets: Box::new([[0; MAX_PLAYERS]; MAX_SITES]) }
+    }
+
+    /// The usual case: site k is player k, with the bits of `mask`.
+    pub fn one_each(sites: usize, mask: Word) -> Self {
+        let mut ownership = Self::new(sites);
+        for site in SiteId::first(sites) {
+            ownership.sets[site.index()][site.index()] = mask;
+        }
+        ownership
+    }
+
+    /// Gives the bits of `mask` of a player's word to a site, in addition to what it has.
+    pub fn give(&mut self, site: SiteId, player: usize, mask: Word) -> Result<(), OwnershipError> {
+        if player >= self.players() {
+            return Err(OwnershipError::NoSuchPlayer { player, players: self.players() });
+        }
+        for owner in SiteId::first(MAX_SITES).filter(|owner| *owner != site) {
+            let bits = self.mask(owner, player) & mask;
+            if bits != 0 {
+                return Err(OwnershipError::Taken { player, bits, owner });
+            }
+        }
+        self.sets[site.index()][player] |= mask;
+        Ok(())
+    }
+
+    /// How many players the game has.
+    pub fn players(&self) -> usize {
+        usize::from(self.players)
+    }
+
+    /// The bits of a player's word that a site owns.
+    pub fn mask(&self, site: SiteId, player: usize) -> Word {
+        self.sets[site.index()].get(player).copied().unwrap_or(0)
+    }
+
+    /// Where a site's bits sit in its packed form.
+    pub fn layout(&self, site: SiteId) -> Layout {
+        let places = (0..self.players()).flat_map(|player| {
+            let mask = self.mask(site, player).to_le_bytes();
+            (0..mask.len()).filter(move |byte| mask[*byte] != 0).map(move |byte| Place {
+                player: player as u8,
+                byte: byte as u8,
+                mask: mask[byte],
+            })
+        });
+        Layout { places: places.collect() }
+    }
+}
+
+impl fmt::Debug for Ownership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owned = SiteId::first(MAX_SITES).flat_map(|site| (0..self.players()).map(move |player| (site, player)));
+        f.debug_map().entries(owned.map(|(s, p)| ((s, p), self.mask(s, p))).filter(|(_, mask)| *mask != 0)).finish()
+    }
+}
+
+/// One byte of a packed input: which byte of which player's word, and the bits of it that are owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    player: u8,
+    byte: u8,
+    mask: u8,
+}
+
+/// How a site's bits are packed: one byte for every byte of a word in which it owns anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    places: Vec<Place>,
+}
+
+impl Layout {
+    /// How many bytes a packed input has.
+    pub fn width(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Takes the owned bits out of the words; all others are dropped.
+    pub fn pack(&self, words: &[Word], packed: &mut [u8]) {
+        for (place, out) in self.places.iter().zip(packed) {
+            let word = words.get(usize::from(place.player)).copied().unwrap_or(0);
+            *out = (word >> (8 * u32::from(place.byte))) as u8 & place.mask;
+        }
+    }
+
+    /// Puts the owned bits into the words, which must not hold any of them yet.
+    pub fn unpack(&self, packed: &[u8], words: &mut [Word]) {
+        for (place, byte) in self.places.iter().zip(packed) {
+            if let Some(word) = words.get_mut(usize::from(place.player)) {
+                *word |= Word::from(byte & place.mask) << (8 * u32::from(place.byte));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(number: u8) -> SiteId {
+        SiteId::new(number).unwrap()
+    }
+
+    #[test]
+    fn overlaps_and_strangers_are_refused_with_the_reason() {
+        let mut ownership = Ownership::new(2);
+        ownership.give(site(0), 0, 0xff).unwrap();
+        ownership.give(site(1), 0, 0xff00).unwrap();
+        let taken = ownership.give(site(2), 0, 0x180).unwrap_err();
+        assert_eq!(taken, OwnershipError::Taken { player: 0, bits: 0x80, owner: site(0) });
+        assert_eq!(ownership.give(site(2), 2, 1).unwrap_err(), OwnershipError::NoSuchPlayer { player: 2, players: 2 });
+    }
+
+    #[test]
+    fn two_sites_can_share_one_pad_bit_by_bit() {
+        let mut ownership = Ownership::new(1);
+        ownership.give(site(0), 0, 0x5555 | 1 << 127).unwrap();
+        ownership.give(site(1), 0, 0xaaaa).unwrap();
+        let mut merged = [0];
+        for (number, word) in [(0, Word::MAX), (1, Word::MAX)] {
+            let layout = ownership.layout(site(number));
+            let mut packed = [0; 16];
+            layout.pack(&[word], &mut packed[..layout.width()]);
+            layout.unpack(&packed[..layout.width()], &mut merged);
+        }
+        assert_eq!(merged, [0xffff | 1 << 127]);
+        assert_eq!(ownership.layout(site(0)).width(), 3);
+    }
+}

@@ -1,0 +1,292 @@
+//! How lost inputs come back. No policy ever sends a packet only for recovery; they differ in what rides in the normal ones.
+//!
+//! - [`Recovery::Redundant`] (Z, Algorithm 2): every packet carries all inputs that are not acknowledged. A loss costs nothing but
+//!   the wait for the next packet; the price grows with round trip and rate of change.
+//! - [`Recovery::History`] (K, section 3.5–3.6): a packet carries what is new since the one before. The receiver asks for what it
+//!   misses, in its own normal packets and in each until it is answered. A loss costs a round trip more; packets stay small.
+//! - [`Recovery::Adaptive`]: redundant as long as that costs no more than 128 bytes, which pads practically always stay
+//!   under; where it would cost more (sticks that never rest, on a long line) the newest inputs that fit ride along and
+//!   history fills what bursts tear.
+//!
+//! A receiver understands all of them at any time, so sites need not agree on one.
+
+use super::Stream;
+use super::stream::REACH;
+use crate::frame::Frame;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Full, Ranges, Writer};
+
+/// How lost inputs come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recovery {
+    /// All unacknowledged inputs in every packet.
+    Redundant,
+    /// Only new inputs; what is lost is asked for.
+    History,
+    /// Redundant while that is cheap, then the newest that fit, with history behind them.
+    #[default]
+    Adaptive,
+}
+
+/// Bytes of input that the adaptive policy repeats without being asked.
+const BUDGET: usize = 128;
+/// Bytes of new input that one packet can hold.
+const INPUT_ROOM: usize = 700;
+/// Bytes of answers that one packet can hold.
+const ANSWER_ROOM: usize = 300;
+
+/// The most bytes that one change of so wide an input can take.
+fn change_cost(width: usize) -> usize {
+    if width <= 4 { 2 + width } else { 5 + width.div_ceil(8) + width }
+}
+
+/// What of the own stream a packet to one peer carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) first: Frame,
+    pub(crate) until: Frame,
+    pub(crate) absolute: bool,
+}
+
+/// Keeps, for one peer, what it has of our inputs and what it asked for.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// The peer has everything before this frame.
+    acked: Frame,
+    /// Everything before this frame was sent at least once.
+    sent: Frame,
+    /// What the peer asked for, as (first, until); empty ranges are none.
+    asked: [(Frame, Frame); crate::wire::MAX_RANGES],
+    /// Answers before this frame are under way since that instant.
+    answered: (Frame, Instant),
+}
+
+impl Sender {
+    pub(crate) fn new(start: Frame) -> Self {
+        let nothing = (Frame::ZERO, Frame::ZERO);
+        Self {
+            acked: start,
+            sent: start,
+            asked: [nothing; crate::wire::MAX_RANGES],
+            answered: (Frame::ZERO, Instant::ZERO),
+        }
+    }
+
+    pub(crate) fn acked(&self) -> Frame {
+        self.acked
+    }
+
+    /// Everything before `ack` has arrived. Old news and impossible ones are no news.
+    pub(crate) fn on_ack(&mut self, ack: Frame, own: &Stream) {
+        if ack > self.acked && ack <= own.end() {
+            self.acked = ack;
+        }
+    }
+
+    /// The peer misses these ranges, counted from its acknowledgement on.
+    pub(crate) fn on_request(&mut self, ack: Frame, ranges: &Ranges) {
+        let mut at = ack;
+        self.asked.fill((Frame::ZERO, Frame::ZERO));
+        for (slot, (held, missing)) in self.asked.iter_mut().zip(ranges.iter()) {
+            let first = at + held.min(REACH);
+            at = first + missing.min(REACH);
+            *slot = (first, at);
+        }
+    }
+
+    /// Chooses the inputs of the next packet.
+    pub(crate) fn plan(&self, policy: Recovery, own: &Stream) -> Plan {
+        let newest = own.end();
+        let oldest = self.acked;
+        let first = match policy {
+            Recovery::Redundant => oldest,
+            Recovery::History => self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest),
+            Recovery::Adaptive => within(own, oldest, newest, BUDGET),
+        };
+        let absolute = first > oldest;
+        Plan { first, until: fitting(own, first, newest, INPUT_ROOM), absolute }
+    }
+
+    /// Whether anything that was asked for should be answered now.
+    pub(crate) fn has_answers(&self, now: Instant, rtt: TimeDelta, own: &Stream) -> bool {
+        self.asked.iter().any(|range| self.answerable(now, rtt, own, *range).is_some())
+    }
+
+    /// The part of a range that we have and that is not under way already.
+    fn answerable(&self, now: Instant, rtt: TimeDelta, own: &Stream, range: (Frame, Frame)) -> Option<(Frame, Frame)> {
+        let (first, until) = range;
+        let under_way = if now - self.answered.1 < rtt { self.answered.0 } else { Frame::ZERO };
+        let first = first.max(self.acked).max(under_way);
+        let until = until.min(own.end());
+        (first < until && own.value(first).is_some()).then_some((first, until))
+    }
+
+    /// Writes what was asked for, as far as it fits, and forgets the rest: it will be asked for again.
+    pub(crate) fn encode_answers(
+        &mut self,
+        now: Instant,
+        rtt: TimeDelta,
+        own: &Stream,
+        end: Frame,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Full> {
+        let mut room = ANSWER_ROOM;
+        let mut answered = self.answered;
+        let size_at = writer.len();
+        writer.put(&[0; 2])?;
+        for range in self.asked {
+            let Some((first, until)) = self.answerable(now, rtt, own, range) else { continue };
+            let until = fitting(own, first, until, room.saturating_sub(16));
+            if until == first {
+                break;
+            }
+            let start = writer.len();
+            writer.varint((end - first) as u32)?;
+            writer.varint((until - first) as u32)?;
+            sized(writer, |writer| own.encode(writer, first, until, true))?;
+            room = room.saturating_sub(writer.len() - start);
+            answered = (until, now);
+        }
+        let size = (writer.len() - size_at - 2) as u16;
+        writer.written_since(size_at)[..2].copy_from_slice(&size.to_le_bytes());
+        self.answered = answered;
+        self.asked.fill((Frame::ZERO, Frame::ZERO));
+        Ok(())
+    }
+
+    /// A packet with this plan is on its way.
+    pub(crate) fn on_sent(&mut self, plan: &Plan) {
+        self.sent = self.sent.max(plan.until);
+    }
+}
+
+/// Writes a block with its length in front.
+fn sized(writer: &mut Writer<'_>, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> Result<(), Full> {
+    let size_at = writer.len();
+    writer.put(&[0; 2])?;
+    write(writer)?;
+    let size = (writer.len() - size_at - 2) as u16;
+    writer.written_since(size_at)[..2].copy_from_slice(&size.to_le_bytes());
+    Ok(())
+}
+
+/// The earliest frame, not before `oldest`, from which the changes up to `newest` cost no more than `budget`.
+fn within(own: &Stream, oldest: Frame, newest: Frame, budget: usize) -> Frame {
+    let cost = change_cost(own.width());
+    let mut left = budget / cost;
+    let mut first = newest;
+    while first > oldest {
+        let Some(before) = first.checked_sub(1) else { break };
+        if own.changes_at(before) {
+            if left == 0 && first < newest {
+                break;
+            }
+            left = left.saturating_sub(1);
+        }
+        first = before;
+    }
+    first
+}
+
+/// The latest frame, not after `newest`, up to which the changes from `first` on fit into `room` bytes.
+fn fitting(own: &Stream, first: Frame, newest: Frame, room: usize) -> Frame {
+    let cost = change_cost(own.width());
+    // One is kept for the start from nothing that an absolute stretch needs.
+    let mut left = (room / cost).saturating_sub(1);
+    let mut until = first;
+    while until < newest {
+        if own.changes_at(until) {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+        }
+        until = until.next();
+    }
+    until
+}
+
+/// What a stream misses, told from its gapless end on.
+pub(crate) fn missing(stream: &Stream) -> Ranges {
+    let mut ranges = Ranges::default();
+    let mut frame = stream.end();
+    while frame < stream.top() {
+        let held = run(stream, &mut frame, true);
+        let lost = run(stream, &mut frame, false);
+        if lost == 0 || !ranges.push(held, lost) {
+            break;
+        }
+    }
+    ranges
+}
+
+/// Counts the frames from `frame` on that are here, or not here, and moves past them.
+fn run(stream: &Stream, frame: &mut Frame, here: bool) -> u32 {
+    let first = *frame;
+    while *frame < stream.top() && stream.has(*frame) == here {
+        *frame = frame.next();
+    }
+    (*frame - first) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changing(width: usize, frames: u32) -> Stream {
+        let mut stream = Stream::new(width, Frame::ZERO);
+        for frame in 0..frames {
+            stream.push(&[frame as u8 + 1; crate::input::code::MAX_WIDTH][..width]);
+        }
+        stream
+    }
+
+    #[test]
+    fn policies_differ_in_how_far_back_a_packet_reaches() {
+        let own = changing(2, 30);
+        let mut sender = Sender::new(Frame::ZERO);
+        sender.on_ack(Frame::new(10), &own);
+        sender.on_sent(&Plan { first: Frame::ZERO, until: Frame::new(29), absolute: false });
+        let first = |policy| sender.plan(policy, &own).first.number();
+        assert_eq!(first(Recovery::Redundant), 10);
+        assert_eq!(first(Recovery::History), 29);
+        assert_eq!(first(Recovery::Adaptive), 10);
+        assert!(sender.plan(Recovery::History, &own).absolute);
+    }
+
+    #[test]
+    fn adaptive_stays_within_its_budget_and_redundant_within_a_packet() {
+        let own = changing(128, 200);
+        let sender = Sender::new(Frame::ZERO);
+        let adaptive = sender.plan(Recovery::Adaptive, &own);
+        assert_eq!((adaptive.first, adaptive.until, adaptive.absolute), (Frame::new(199), Frame::new(200), true));
+        let redundant = sender.plan(Recovery::Redundant, &own);
+        assert_eq!(redundant.first, Frame::ZERO);
+        assert!(redundant.until > Frame::ZERO && redundant.until < Frame::new(6));
+    }
+
+    #[test]
+    fn requests_name_the_gaps_and_only_impossible_ones_go_unanswered() {
+        let own = changing(2, 40);
+        let mut there = Stream::new(2, Frame::ZERO);
+        for (first, until) in [(0, 3), (5, 6), (10, 12)] {
+            let mut buf = [0; 100];
+            let mut writer = Writer::new(&mut buf);
+            own.encode(&mut writer, Frame::new(first), Frame::new(until), true).unwrap();
+            let len = writer.len();
+            there.receive(Frame::new(first), until - first, true, &buf[..len]).unwrap();
+        }
+        let ranges = missing(&there);
+        assert!(ranges.iter().eq([(0, 2), (1, 4)]));
+        let mut sender = Sender::new(Frame::ZERO);
+        sender.on_request(there.end(), &ranges);
+        assert_eq!(sender.asked[..2], [(Frame::new(3), Frame::new(5)), (Frame::new(6), Frame::new(10))]);
+        let (now, rtt) = (Instant::from_nanos(1 << 40), TimeDelta::from_millis(50));
+        assert!(sender.has_answers(now, rtt, &own));
+        let mut buf = [0; 1_200];
+        sender.encode_answers(now, rtt, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
+        sender.on_request(there.end(), &ranges);
+        assert!(!sender.has_answers(now, rtt, &own), "the answer is under way");
+        assert!(sender.has_answers(now + rtt, rtt, &own), "it may have been lost");
+    }
+}

@@ -1,0 +1,381 @@
+//! One site's inputs over time: a bounded ring that takes them in any order and gives them out in the right one.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use super::code::{MAX_WIDTH, get_change, put_change};
+use crate::frame::Frame;
+use crate::wire::{self, Full, Reader, Writer};
+
+/// How many frames a stream holds: half of them behind its gapless end, half of them ahead. That is a constant, so that what can
+/// be decoded never depends on how far ahead anyone may run.
+pub const CAPACITY: usize = 512;
+/// Frames kept behind the gapless end, and accepted ahead of it.
+pub(crate) const REACH: u32 = CAPACITY as u32 / 2;
+
+/// Why inputs were not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// The bytes make no sense.
+    Malformed,
+    /// They begin or end further from what is held than anyone can be.
+    OutOfReach,
+    /// They say what changed, but not from what: the frame before them is not here.
+    NoBase,
+}
+
+impl From<wire::Error> for Trouble {
+    fn from(_: wire::Error) -> Self {
+        Self::Malformed
+    }
+}
+
+/// One site's packed inputs, from some frames back to some frames ahead.
+///
+/// Before its first frame the input is neutral (all bits zero): those are the frames that local lag leaves empty.
+#[derive(Debug)]
+pub struct Stream {
+    width: usize,
+    start: Frame,
+    /// Everything before this frame is here.
+    end: Frame,
+    /// Nothing from this frame on is here.
+    top: Frame,
+    values: Box<[u8]>,
+    /// How many times the input has changed up to a frame, modulo 256: proves that nothing changed inside a gap (K5 made sound).
+    counters: Box<[u8; CAPACITY]>,
+    /// Which frames past the end are here.
+    held: Box<[bool; CAPACITY]>,
+}
+
+impl Stream {
+    /// A stream of inputs of `width` bytes whose first frame is `start`.
+    pub fn new(width: usize, start: Frame) -> Self {
+        assert!(width <= MAX_WIDTH, "no input is {width} bytes wide");
+        Self {
+            width,
+            start,
+            end: start,
+            top: start,
+            values: vec![0; width * CAPACITY].into_boxed_slice(),
+            counters: Box::new([0; CAPACITY]),
+            held: Box::new([false; CAPACITY]),
+        }
+    }
+
+    /// How many bytes an input has.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The first frame that is not here, all earlier ones being known.
+    pub fn end(&self) -> Frame {
+        self.end
+    }
+
+    /// The frame after the last that is here, with or without gaps before it.
+    pub fn top(&self) -> Frame {
+        self.top
+    }
+
+    /// Whether the input of a frame is known.
+    pub fn has(&self, frame: Frame) -> bool {
+        frame < self.end || (frame < self.top && self.held[Self::slot(frame)])
+    }
+
+    /// The input of a frame, if it is known and not yet forgotten.
+    pub fn value(&self, frame: Frame) -> Option<&[u8]> {
+        (self.has(frame) && self.end - frame <= i64::from(REACH)).then(|| self.slot_value(frame))
+    }
+
+    /// Appends the input of the next frame.
+    pub fn push(&mut self, value: &[u8]) {
+        let counter = self.counter_before(self.end).wrapping_add(u8::from(self.value_before(self.end) != value));
+        self.store(self.end, value, counter);
+        self.end = self.end.next();
+        self.top = self.top.max(self.end);
+    }
+
+    /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
+    pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
+        let until = first + len;
+        if len > REACH || until - self.end > i64::from(REACH) || first < self.start {
+            return Err(Trouble::OutOfReach);
+        }
+        if until <= self.end {
+            return Ok(());
+        }
+        self.decode(first, until, absolute, bytes)?;
+        self.admit(first.max(self.end), until);
+        Ok(())
+    }
+
+    /// Writes decoded inputs into places that nothing reads until [`Stream::admit`] says that they count.
+    fn decode(&mut self, first: Frame, until: Frame, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
+        let mut scratch = [0; MAX_WIDTH];
+        let value = &mut scratch[..self.width];
+        let mut reader = Reader::new(bytes);
+        let mut counter;
+        let mut frame = first;
+        if absolute {
+            counter = reader.u8()?;
+            if get_change(&mut reader, value)? != 0 {
+                return Err(Trouble::Malformed);
+            }
+            self.store_new(frame, value, counter);
+            frame = frame.next();
+        } else {
+            if first > self.end || self.end - first >= i64::from(REACH) {
+                return Err(Trouble::NoBase);
+            }
+            value.copy_from_slice(self.value_before(first));
+            counter = self.counter_before(first);
+        }
+        while !reader.is_empty() {
+            let mut next = [0; MAX_WIDTH];
+            let next = &mut next[..self.width];
+            next.copy_from_slice(value);
+            let change_at = frame + get_change(&mut reader, next)?;
+            if change_at >= until || *next == *value {
+                return Err(Trouble::Malformed);
+            }
+            while frame < change_at {
+                self.store_new(frame, value, counter);
+                frame = frame.next();
+            }
+            value.copy_from_slice(next);
+            counter = counter.wrapping_add(1);
+            self.store_new(frame, value, counter);
+            frame = frame.next();
+        }
+        while frame < until {
+            self.store_new(frame, value, counter);
+            frame = frame.next();
+        }
+        Ok(())
+    }
+
+    /// The frames of `from..until` are decoded: they count from now on.
+    fn admit(&mut self, from: Frame, until: Frame) {
+        if from == self.end {
+            self.release(until);
+        } else {
+            let mut frame = from;
+            while frame < until {
+                self.held[Self::slot(frame)] = true;
+                frame = frame.next();
+            }
+        }
+        self.top = self.top.max(until);
+        while self.end < self.top && self.close_gap() {}
+    }
+
+    /// Moves the gapless end to `until`.
+    fn release(&mut self, until: Frame) {
+        while self.end < until {
+            self.held[Self::slot(self.end)] = false;
+            self.end = self.end.next();
+        }
+    }
+
+    /// Goes on over what is held, or over a gap in which provably nothing changed.
+    fn close_gap(&mut self) -> bool {
+        let mut island = self.end;
+        while island < self.top && !self.held[Self::slot(island)] {
+            island = island.next();
+        }
+        if island == self.top {
+            return false;
+        }
+        if island > self.end {
+            let counter = self.counter_before(self.end);
+            if self.counters[Self::slot(island)] != counter {
+                return false;
+            }
+            let mut value = [0; MAX_WIDTH];
+            value[..self.width].copy_from_slice(self.slot_value(island));
+            let mut frame = self.end;
+            while frame < island {
+                self.store(frame, &value[..self.width], counter);
+                frame = frame.next();
+            }
+        }
+        let mut until = island;
+        while until < self.top && self.held[Self::slot(until)] {
+            until = until.next();
+        }
+        self.release(until);
+        true
+    }
+
+    /// Writes the changes of `first..until`, which must be here, from the input before `first` on, or from nothing if `absolute`.
+    pub(crate) fn encode(
+        &self,
+        writer: &mut Writer<'_>,
+        first: Frame,
+        until: Frame,
+        absolute: bool,
+    ) -> Result<(), Full> {
+        let mut unchanged = 0;
+        let mut frame = first;
+        if absolute && first < until {
+            writer.u8(self.counters[Self::slot(first)])?;
+            put_change(writer, 0, &[0; MAX_WIDTH][..self.width], self.slot_value(first))?;
+            frame = frame.next();
+        }
+        while frame < until {
+            if self.changes_at(frame) {
+                put_change(writer, unchanged, self.value_before(frame), self.slot_value(frame))?;
+                unchanged = 0;
+            } else {
+                unchanged += 1;
+            }
+            frame = frame.next();
+        }
+        Ok(())
+    }
+
+    /// Whether the input of a known frame differs from that of the frame before it.
+    pub(crate) fn changes_at(&self, frame: Frame) -> bool {
+        self.counters[Self::slot(frame)] != self.counter_before(frame)
+    }
+
+    fn slot(frame: Frame) -> usize {
+        frame.number() as usize % CAPACITY
+    }
+
+    fn slot_value(&self, frame: Frame) -> &[u8] {
+        let at = Self::slot(frame) * self.width;
+        &self.values[at..at + self.width]
+    }
+
+    fn store(&mut self, frame: Frame, value: &[u8], counter: u8) {
+        let at = Self::slot(frame) * self.width;
+        self.values[at..at + self.width].copy_from_slice(value);
+        self.counters[Self::slot(frame)] = counter;
+    }
+
+    /// Stores what is not here yet: the first word stands.
+    fn store_new(&mut self, frame: Frame, value: &[u8], counter: u8) {
+        if frame >= self.end && !self.held[Self::slot(frame)] {
+            self.store(frame, value, counter);
+        }
+    }
+
+    fn value_before(&self, frame: Frame) -> &[u8] {
+        match frame.checked_sub(1) {
+            Some(before) if frame > self.start => self.slot_value(before),
+            _ => &[0; MAX_WIDTH][..self.width],
+        }
+    }
+
+    fn counter_before(&self, frame: Frame) -> u8 {
+        match frame.checked_sub(1) {
+            Some(before) if frame > self.start => self.counters[Self::slot(before)],
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const START: Frame = Frame::new(3);
+
+    fn sender(values: &[u8]) -> Stream {
+        let mut stream = Stream::new(1, START);
+        for value in values {
+            stream.push(&[*value]);
+        }
+        stream
+    }
+
+    fn encoded(stream: &Stream, first: u32, until: u32, absolute: bool) -> Vec<u8> {
+        let mut buf = [0; 600];
+        let mut writer = Writer::new(&mut buf);
+        stream.encode(&mut writer, START + first, START + until, absolute).unwrap();
+        let len = writer.len();
+        buf[..len].to_vec()
+    }
+
+    fn pass(from: &Stream, to: &mut Stream, first: u32, until: u32, absolute: bool) -> Result<(), Trouble> {
+        to.receive(START + first, until - first, absolute, &encoded(from, first, until, absolute))
+    }
+
+    fn values(stream: &Stream, until: u32) -> Vec<u8> {
+        (0..until).map(|frame| stream.value(START + frame).unwrap()[0]).collect()
+    }
+
+    #[test]
+    fn any_order_and_overlap_gives_the_same_inputs() {
+        let inputs = [0, 0, 5, 5, 5, 9, 0, 0, 0, 1];
+        let from = sender(&inputs);
+        let mut to = Stream::new(1, START);
+        pass(&from, &mut to, 6, 10, true).unwrap();
+        pass(&from, &mut to, 1, 3, true).unwrap();
+        assert_eq!((to.end(), to.top()), (START + 3, START + 10), "frame 0 is concealed, frame 3 is not");
+        pass(&from, &mut to, 2, 6, false).unwrap();
+        assert_eq!(to.end(), START + 10);
+        assert_eq!(values(&to, 10), inputs);
+    }
+
+    #[test]
+    fn a_gap_is_filled_only_when_nothing_changed_in_it() {
+        let still = sender(&[7, 7, 7, 7, 7]);
+        let mut to = Stream::new(1, START);
+        pass(&still, &mut to, 0, 1, false).unwrap();
+        pass(&still, &mut to, 4, 5, true).unwrap();
+        assert_eq!(to.end(), START + 5);
+
+        // Released and pressed again inside the gap: equal on both sides, and yet not the same.
+        let tapped = sender(&[7, 7, 0, 7, 7]);
+        let mut to = Stream::new(1, START);
+        pass(&tapped, &mut to, 0, 1, false).unwrap();
+        pass(&tapped, &mut to, 4, 5, true).unwrap();
+        assert_eq!(to.end(), START + 1);
+        pass(&tapped, &mut to, 1, 4, true).unwrap();
+        assert_eq!(values(&to, 5), [7, 7, 0, 7, 7]);
+    }
+
+    #[test]
+    fn the_first_word_stands() {
+        let (one, other) = (sender(&[1, 1, 1]), sender(&[2, 2, 2, 2]));
+        let mut to = Stream::new(1, START);
+        pass(&one, &mut to, 0, 3, false).unwrap();
+        pass(&other, &mut to, 0, 4, false).unwrap();
+        assert_eq!(values(&to, 4), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn nonsense_changes_nothing() {
+        let from = sender(&[1, 2, 3, 4]);
+        let mut to = Stream::new(1, START);
+        assert_eq!(to.receive(START, 300, false, &[]), Err(Trouble::OutOfReach));
+        assert_eq!(to.receive(START + 250, 100, true, &[]), Err(Trouble::OutOfReach));
+        assert_eq!(to.receive(Frame::ZERO, 1, true, &[0, 0]), Err(Trouble::OutOfReach));
+        assert_eq!(pass(&from, &mut to, 2, 4, false), Err(Trouble::NoBase));
+        let mut bytes = encoded(&from, 0, 4, false);
+        bytes.pop();
+        assert_eq!(to.receive(START, 4, false, &bytes), Err(Trouble::Malformed));
+        assert_eq!((to.end(), to.top()), (START, START));
+        pass(&from, &mut to, 0, 4, false).unwrap();
+        assert_eq!(values(&to, 4), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_ring_turns_for_ever_and_forgets() {
+        let mut from = Stream::new(1, START);
+        let mut to = Stream::new(1, START);
+        for frame in 0..5_000u32 {
+            from.push(&[(frame / 3) as u8]);
+            if frame % 50 == 49 {
+                pass(&from, &mut to, frame - 49, frame + 1, false).unwrap();
+            }
+        }
+        assert_eq!(to.end(), START + 5_000);
+        assert_eq!(to.value(START + 4_999).unwrap(), [(4_999 / 3) as u8]);
+        assert_eq!(to.value(START + 4_000), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Our pacing: every site follows one plan, evenly.
+//!
+//! The plan of the lowest site advances by one period per frame; every other site knows that plan to a fraction of a millisecond
+//! (probes carry it, clock estimates translate it) and steers its own towards it, so gently that sound and motion do not show it.
+//!
+//! A frame that has to wait for an input starts late, but the plan stays: the frames behind it run a little quicker until the
+//! site is back on it. So one late packet at one site is that site's own affair.
+//!
+//! Where the link is too long for the lag, waiting cannot be avoided, only spread. A peer's input for frame F leaves when the peer
+//! begins frame F − lag, and comes one delay after that; so frames cannot follow each other quicker than delay / lag on average.
+//! The pacer measures that delay as the *turnaround*, from the beginning of F − lag here to the arrival of the peer's F, which
+//! includes everything on the way, and stretches the period to turnaround / lag: the game slows down evenly and does not stutter.
+
+use crate::frame::Frame;
+use crate::id::{MAX_SITES, SiteId};
+use crate::time::{Instant, TimeDelta};
+
+/// How much quicker frames may follow each other to make up for a late one.
+const CATCH_UP: f64 = 0.03;
+/// A site that is later than this many periods gives its plan up and goes on from where it is.
+const GIVE_UP_PERIODS: i64 = 3;
+/// The part of the distance to the reference that one frame makes good.
+const GAIN: i64 = 8;
+/// The least and the most that one frame may be longer or shorter for that, as a part of the period. The most is for sites a whole
+/// period apart, as after a freeze.
+const SLEW: f64 = 0.01;
+const SLEW_FAR: f64 = 0.06;
+/// A reference older than this many frames says nothing any more.
+const STALE_FRAMES: i64 = 120;
+
+/// Our pacing.
+#[derive(Debug)]
+pub struct Even {
+    period: TimeDelta,
+    lag: i64,
+    /// The time from one frame to the next as things are.
+    pace: TimeDelta,
+    /// When the frame at hand should begin.
+    plan: Instant,
+    /// When it does.
+    next: Instant,
+    reference: Option<Reference>,
+    turnarounds: [Option<Turnaround>; MAX_SITES],
+}
+
+/// The plan of the site that sets the pace.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    frame: Frame,
+    at: Instant,
+    period: TimeDelta,
+}
+
+/// Smoothed, with its mean deviation.
+#[derive(Clone, Copy, Debug)]
+struct Turnaround {
+    mean: TimeDelta,
+    deviation: TimeDelta,
+}
+
+impl Even {
+    /// Frames of `period` with a local lag of `lag` frames, the first at `start`.
+    pub fn new(period: TimeDelta, lag: u32, start: Instant) -> Self {
+        Self {
+            period,
+            lag: i64::from(lag.max(1)),
+            pace: period,
+            plan: start,
+            next: start,
+            reference: None,
+            turnarounds: [None; MAX_SITES],
+        }
+    }
+
+    /// When the next frame begins.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// When the frame at hand should begin if nothing had to be waited for.
+    pub fn plan(&self) -> Instant {
+        self.plan
+    }
+
+    /// The time from one frame to the next as things are.
+    pub fn pace(&self) -> TimeDelta {
+        self.pace
+    }
+
+    /// A peer's input came so long after the beginning of the frame here at which it was taken there.
+    pub fn on_turnaround(&mut self, site: SiteId, sample: TimeDelta) {
+        let slot = &mut self.turnarounds[site.index()];
+        match slot {
+            None => *slot = Some(Turnaround { mean: sample, deviation: TimeDelta::ZERO }),
+            Some(known) => {
+                // What a freeze or a burst of losses delays says little about the link.
+                let most = known.mean + known.deviation * 4 + self.period;
+                let error = sample.min(most) - known.mean;
+                known.mean += error / 16;
+                known.deviation += (error.abs() - known.deviation) / 16;
+            }
+        }
+    }
+
+    /// The site will not be waited for again.
+    pub fn forget(&mut self, site: SiteId) {
+        self.turnarounds[site.index()] = None;
+    }
+
+    /// The site that sets the pace planned to begin `frame` at this time of ours.
+    pub fn on_reference(&mut self, frame: Frame, at: Instant) {
+        let period = match self.reference {
+            Some(last) if frame - last.frame < 4 => {
+                if frame <= last.frame {
+                    return;
+                }
+                last.period
+            }
+            Some(last) if frame - last.frame < STALE_FRAMES => {
+                let measured = (at - last.at) / (frame - last.frame);
+                let sane = measured.clamp(self.period.scale(0.97), self.period * 16);
+                last.period + (sane - last.period) / 4
+            }
+            _ => self.pace,
+        };
+        self.reference = Some(Reference { frame, at, period });
+    }
+
+    /// The machine is about to step `frame`: plans the one after it.
+    pub fn on_step(&mut self, now: Instant, frame: Frame) {
+        self.pace = self.link_pace().max(self.followed_period(frame));
+        if now - self.plan > self.period * GIVE_UP_PERIODS {
+            self.plan = now;
+            self.reference = None;
+        }
+        self.plan += self.pace;
+        self.plan += self.steering(frame.next());
+        self.next = self.plan.max(now + self.pace.scale(1.0 - CATCH_UP));
+    }
+
+    /// The shortest period that the links allow, never shorter than the nominal one.
+    fn link_pace(&self) -> TimeDelta {
+        let longest = self.turnarounds.iter().flatten().map(|turnaround| turnaround.mean).max();
+        longest.map_or(self.period, |longest| (longest / self.lag).max(self.period))
+    }
+
+    /// The period of the reference, whose clock may be quicker than ours.
+    fn followed_period(&self, frame: Frame) -> TimeDelta {
+        self.current_reference(frame).map_or(self.period, |reference| reference.period)
+    }
+
+    fn current_reference(&self, frame: Frame) -> Option<Reference> {
+        self.reference.filter(|reference| frame - reference.frame < STALE_FRAMES)
+    }
+
+    /// How much longer to make the way to `frame` so as to come nearer to the reference.
+    fn steering(&self, frame: Frame) -> TimeDelta {
+        let Some(reference) = self.current_reference(frame) else { return TimeDelta::ZERO };
+        let there = reference.at + reference.period * (frame - reference.frame);
+        let error = there - self.plan;
+        let far = (error.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(1.0);
+        let limit = self.period.scale(SLEW + (SLEW_FAR - SLEW) * far);
+        (error / GAIN).clamp(-limit, limit)
+    }
+}

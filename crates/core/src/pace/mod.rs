@@ -1,0 +1,110 @@
+//! Pace: when the next frame begins.
+//!
+//! Two rivals behind one surface, so that they can be compared: [`Even`], ours and the default, and [`Paper`], Algorithms 3 and 4 of
+//! Zhao et al. exactly as written. A session tells its pacer what happens; the pacer tells when the next frame begins.
+
+mod even;
+mod paper;
+
+pub use even::Even;
+pub use paper::{Master, Paper};
+
+use crate::frame::Frame;
+use crate::id::SiteId;
+use crate::time::{Instant, TimeDelta};
+
+/// Which pacing a site uses. Sites need not use the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pacing {
+    /// Sub-frame, slew-limited, slowing evenly where the link is too long for the lag.
+    #[default]
+    Even,
+    /// Algorithms 3 and 4: what ran long is repaid at once, and every site but the first moves towards the first.
+    Paper,
+    /// Algorithm 3 alone, in which the site that starts first is penalised.
+    PaperUnsynchronised,
+}
+
+/// The pacer of one site in one running game.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a session has one, and nobody moves it")]
+pub(crate) enum Pacer {
+    Even(Even),
+    Paper(Paper),
+}
+
+impl Pacer {
+    pub(crate) fn new(pacing: Pacing, period: TimeDelta, lag: u32, start: Instant) -> Self {
+        match pacing {
+            Pacing::Even => Self::Even(Even::new(period, lag, start)),
+            Pacing::Paper | Pacing::PaperUnsynchronised => Self::Paper(Paper::new(period, lag, start)),
+        }
+    }
+
+    /// When the next frame begins.
+    pub(crate) fn next(&self) -> Instant {
+        match self {
+            Self::Even(even) => even.next(),
+            Self::Paper(paper) => paper.next(),
+        }
+    }
+
+    /// The time from one frame to the next as things are.
+    pub(crate) fn period(&self) -> TimeDelta {
+        match self {
+            Self::Even(even) => even.pace(),
+            Self::Paper(paper) => paper.period(),
+        }
+    }
+
+    /// When the current frame should have begun.
+    pub(crate) fn plan(&self) -> Option<Instant> {
+        match self {
+            Self::Even(even) => Some(even.plan()),
+            Self::Paper(_) => None,
+        }
+    }
+
+    /// A frame begins: its local input is taken.
+    pub(crate) fn on_begin(&mut self, now: Instant, frame: Frame, master: Option<Master>) {
+        match self {
+            Self::Even(_) => {}
+            Self::Paper(paper) => paper.begin_frame_timing(now, frame, master),
+        }
+    }
+
+    /// All inputs are there, the machine is about to step.
+    pub(crate) fn on_step(&mut self, now: Instant, frame: Frame) {
+        if let Self::Even(even) = self {
+            even.on_step(now, frame);
+        }
+    }
+
+    /// The machine has stepped.
+    pub(crate) fn on_end(&mut self, now: Instant) {
+        if let Self::Paper(paper) = self {
+            paper.end_frame_timing(now);
+        }
+    }
+
+    /// It took so long from the beginning of a frame here until a peer's input of the same moment came.
+    pub(crate) fn on_turnaround(&mut self, site: SiteId, turnaround: TimeDelta) {
+        if let Self::Even(even) = self {
+            even.on_turnaround(site, turnaround);
+        }
+    }
+
+    /// The site that sets the pace planned to begin a frame at this time of ours.
+    pub(crate) fn on_reference(&mut self, frame: Frame, at: Instant) {
+        if let Self::Even(even) = self {
+            even.on_reference(frame, at);
+        }
+    }
+
+    /// The site will not be waited for again.
+    pub(crate) fn forget(&mut self, site: SiteId) {
+        if let Self::Even(even) = self {
+            even.forget(site);
+        }
+    }
+}

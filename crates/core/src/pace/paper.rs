@@ -1,0 +1,100 @@
+//! Algorithms 3 (EndFrameTiming) and 4 (BeginFrameTiming) of Zhao et al., line by line.
+
+use crate::frame::Frame;
+use crate::time::{Instant, TimeDelta};
+
+/// What a slave knows of the master when a frame begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Master {
+    /// LastRcvFrame\[0\]: the newest frame for which the master's input is here.
+    pub last_received: Frame,
+    /// MasterRcvTime: when that input came.
+    pub received_at: Instant,
+    /// The round-trip time to the master.
+    pub rtt: TimeDelta,
+}
+
+/// The paper's pacing.
+#[derive(Debug)]
+pub struct Paper {
+    time_per_frame: TimeDelta,
+    buf_frame: u32,
+    adjust_time_delta: TimeDelta,
+    curr_frame_start: Instant,
+    next: Instant,
+}
+
+impl Paper {
+    /// Frames of `time_per_frame` with a local lag of `buf_frame` frames, the first at `start`.
+    pub fn new(time_per_frame: TimeDelta, buf_frame: u32, start: Instant) -> Self {
+        Self { time_per_frame, buf_frame, adjust_time_delta: TimeDelta::ZERO, curr_frame_start: start, next: start }
+    }
+
+    /// When the next frame begins.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// TimePerFrame.
+    pub fn period(&self) -> TimeDelta {
+        self.time_per_frame
+    }
+
+    /// Algorithm 4; `master` is `None` at the master itself, and where Algorithm 4 is not used.
+    pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<Master>) {
+        self.curr_frame_start = curr_time;
+        let sync_adjust_time_delta = match master {
+            None => TimeDelta::ZERO,
+            Some(master) => {
+                let ahead = (frame - master.last_received) + i64::from(self.buf_frame);
+                self.time_per_frame * ahead - (curr_time - (master.received_at - master.rtt / 2))
+            }
+        };
+        self.adjust_time_delta += sync_adjust_time_delta;
+    }
+
+    /// Algorithm 3.
+    pub fn end_frame_timing(&mut self, curr_time: Instant) {
+        let curr_frame_end = self.curr_frame_start + self.time_per_frame + self.adjust_time_delta;
+        if curr_frame_end < curr_time {
+            self.adjust_time_delta = curr_frame_end - curr_time;
+            self.next = curr_time;
+        } else {
+            self.adjust_time_delta = TimeDelta::ZERO;
+            self.next = curr_frame_end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: TimeDelta = TimeDelta::from_millis(16);
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    #[test]
+    fn a_long_frame_is_repaid_by_the_next_and_a_short_one_waits() {
+        let mut paper = Paper::new(PERIOD, 6, at(0));
+        paper.begin_frame_timing(at(0), Frame::new(0), None);
+        paper.end_frame_timing(at(20));
+        assert_eq!(paper.next(), at(20), "4 ms too long: on at once");
+        paper.begin_frame_timing(at(20), Frame::new(1), None);
+        paper.end_frame_timing(at(22));
+        assert_eq!(paper.next(), at(32), "and 4 ms shorter");
+    }
+
+    #[test]
+    fn a_slave_moves_to_where_the_master_is() {
+        // The master's input for frame 16 (its frame 10) came at 1,000 over a 40 ms round trip: it began frame 10 at 980.
+        let master = Master { last_received: Frame::new(16), received_at: at(1_000), rtt: TimeDelta::from_millis(40) };
+        let mut slave = Paper::new(PERIOD, 6, at(0));
+        // At 996 the master begins frame 11; we begin frame 12 at 1,004, 8 ms ahead of it: 980 + 2·16 = 1,012.
+        slave.begin_frame_timing(at(1_004), Frame::new(12), Some(master));
+        slave.end_frame_timing(at(1_005));
+        assert_eq!(slave.next(), at(1_004) + PERIOD + TimeDelta::from_millis(8));
+    }
+}

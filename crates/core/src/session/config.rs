@@ -1,0 +1,118 @@
+//! How one site takes part in a session.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::settings::{Settings, SettingsError};
+use crate::id::{Addr, SiteId, SiteSet};
+use crate::input::Recovery;
+use crate::pace::Pacing;
+use crate::time::TimeDelta;
+
+/// What one site needs to know to take part in a session.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The session's number, the same at every site and not to be guessed: it tells one game's packets from another's.
+    pub session: u64,
+    /// Who we are.
+    pub site: SiteId,
+    /// Where the other sites are.
+    pub peers: Vec<(SiteId, Addr)>,
+    /// What is played and how; the same at every site.
+    pub settings: Settings,
+    /// How lost inputs come back.
+    pub recovery: Recovery,
+    /// How frames are paced.
+    pub pacing: Pacing,
+    /// When packets leave.
+    pub sending: Sending,
+    /// A wait for inputs that is longer than this is told as a freeze.
+    pub freeze_after: TimeDelta,
+    /// The session ends when a site is silent for longer than this; `None` waits for ever.
+    pub give_up_after: Option<TimeDelta>,
+}
+
+/// When packets leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sending {
+    /// As soon as there is something new: one packet per frame and peer.
+    #[default]
+    AtOnce,
+    /// When a timer of this period rings, as in Zhao et al., who used 20 ms; for comparison.
+    Timer(TimeDelta),
+}
+
+impl Config {
+    /// The usual way of taking part; change the fields for another.
+    pub fn new(session: u64, site: SiteId, peers: Vec<(SiteId, Addr)>, settings: Settings) -> Self {
+        Self {
+            session,
+            site,
+            peers,
+            settings,
+            recovery: Recovery::default(),
+            pacing: Pacing::default(),
+            sending: Sending::default(),
+            freeze_after: TimeDelta::from_millis(250),
+            give_up_after: None,
+        }
+    }
+
+    /// Whether a session can be made of this.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.settings.check()?;
+        let everyone = SiteSet::first(usize::from(self.settings.sites));
+        if !everyone.contains(self.site) {
+            return Err(SettingsError::NoSuchSite(self.site).into());
+        }
+        let mut known = SiteSet::from_iter([self.site]);
+        for (site, addr) in &self.peers {
+            if !everyone.contains(*site) {
+                return Err(SettingsError::NoSuchSite(*site).into());
+            }
+            if known.contains(*site) {
+                return Err(ConfigError::Twice(*site));
+            }
+            if self.peers.iter().any(|(other, there)| other != site && there == addr) {
+                return Err(ConfigError::SameAddress(*site));
+            }
+            known.insert(*site);
+        }
+        match everyone.iter().find(|site| !known.contains(*site)) {
+            Some(site) => Err(ConfigError::Unknown(site)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a site cannot take part as asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// The settings are unfit.
+    Settings(SettingsError),
+    /// A site's address is missing.
+    Unknown(SiteId),
+    /// A site is named twice, or is ourselves.
+    Twice(SiteId),
+    /// Two sites have the same address.
+    SameAddress(SiteId),
+}
+
+impl From<SettingsError> for ConfigError {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings(error) => error.fmt(f),
+            Self::Unknown(site) => write!(f, "the address of site {site} is missing"),
+            Self::Twice(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
+            Self::SameAddress(site) => write!(f, "site {site} has the same address as another"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}

@@ -1,0 +1,181 @@
+//! What a session tells its host program.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::settings::Difference;
+use crate::frame::Frame;
+use crate::id::{Addr, SiteId, SiteSet};
+use crate::input::Word;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::Refusal;
+
+/// What the session asks its host program to do, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Take the local input and hand it to [`Session::handle_input`](super::Session::handle_input); it takes effect in `frame`.
+    Sample {
+        /// The frame that the input is for.
+        frame: Frame,
+    },
+    /// Step the machine.
+    Advance {
+        /// The frame to step.
+        frame: Frame,
+        /// One word per player.
+        inputs: &'a [Word],
+    },
+    /// Hash the state after `frame` and hand it to [`Session::handle_hash`](super::Session::handle_hash).
+    Hash {
+        /// The frame just stepped.
+        frame: Frame,
+    },
+}
+
+/// Something the host program may want to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A site is there and wants to play the same.
+    Agreed {
+        /// Which.
+        site: SiteId,
+    },
+    /// A site is there and wants to play something else. The game cannot start like this.
+    Disagreed {
+        /// Which.
+        site: SiteId,
+        /// Everything that differs.
+        differences: Vec<Difference>,
+    },
+    /// We cannot take part.
+    Refused {
+        /// Who says so.
+        site: SiteId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// All agree; the first frame comes at this instant.
+    Starting {
+        /// When, on our clock.
+        at: Instant,
+    },
+    /// The game waits for inputs longer than it should.
+    Frozen(Freeze),
+    /// It goes on.
+    Resumed {
+        /// The frame that it waited in.
+        frame: Frame,
+        /// How long the wait was.
+        after: TimeDelta,
+    },
+    /// A site is heard from another address than before.
+    Moved {
+        /// Which.
+        site: SiteId,
+        /// Where it is now.
+        to: Addr,
+    },
+    /// A site left the game properly; from `frame` on its input is neutral.
+    Left {
+        /// Which.
+        site: SiteId,
+        /// The first frame without it.
+        frame: Frame,
+    },
+    /// Two sites have different states after the same frame with the same inputs. Told once per site; statistics count on.
+    Diverged {
+        /// The site that differs from us.
+        site: SiteId,
+        /// The first compared frame at which it does.
+        frame: Frame,
+    },
+    /// The session is over.
+    Ended(End),
+}
+
+/// A wait for inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freeze {
+    /// The frame that cannot be stepped.
+    pub frame: Frame,
+    /// Since when.
+    pub since: Instant,
+    /// The sites whose input is missing.
+    pub waiting_for: SiteSet,
+    /// Those of them that are not heard at all; the others are heard, but they are slow or stuck themselves.
+    pub silent: SiteSet,
+}
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// We left.
+    Left,
+    /// Everybody else left.
+    Alone,
+    /// A site was silent for longer than we wanted to wait.
+    Silent(SiteId),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agreed { site } => write!(f, "site {site} is here"),
+            Self::Disagreed { site, differences } => {
+                write!(f, "site {site} cannot play with us:")?;
+                differences.iter().try_for_each(|difference| write!(f, " {difference};"))
+            }
+            Self::Refused { site, reason: Refusal::Running } => {
+                write!(f, "site {site} says that the game is running and this seat was taken already")
+            }
+            Self::Starting { .. } => write!(f, "all agree, the game starts"),
+            Self::Frozen(freeze) => freeze.fmt(f),
+            Self::Resumed { frame, after } => write!(f, "goes on with frame {frame} after {after}"),
+            Self::Moved { site, .. } => write!(f, "site {site} has a new address"),
+            Self::Left { site, frame } => write!(f, "site {site} left with frame {frame}"),
+            Self::Diverged { site, frame } => {
+                write!(f, "the state of site {site} differs from ours after frame {frame}")
+            }
+            Self::Ended(End::Left) => write!(f, "we left"),
+            Self::Ended(End::Alone) => write!(f, "everybody else left"),
+            Self::Ended(End::Silent(site)) => write!(f, "site {site} was silent for too long"),
+        }
+    }
+}
+
+impl fmt::Display for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frozen at frame {}, waiting for", self.frame)?;
+        for site in self.waiting_for.iter() {
+            write!(f, " site {site}{}", if self.silent.contains(site) { " (silent)" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// The most events kept for a host program that does not ask.
+const MAX_EVENTS: usize = 64;
+
+/// Events not yet asked for; when there are too many, the oldest go.
+#[derive(Debug)]
+pub(super) struct Events {
+    waiting: VecDeque<Event>,
+}
+
+impl Events {
+    pub(super) fn new() -> Self {
+        Self { waiting: VecDeque::with_capacity(MAX_EVENTS) }
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        if self.waiting.len() == MAX_EVENTS {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(event);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.waiting.pop_front()
+    }
+}

@@ -1,0 +1,176 @@
+//! Before the game: sites find out that they mean the same, learn each other's clocks, and agree on an instant to start at.
+//!
+//! All sites send hellos to all others. A site agrees with another when their settings are equal and its clock is known well
+//! enough, and says so in its own hellos. When everybody agrees with everybody, the lowest site names the instant of group time
+//! (its own clock) at which the first frame begins; every site that knows it passes it on.
+
+use alloc::vec;
+
+use super::event::Event;
+use super::peer::Peer;
+use super::settings::Difference;
+use super::{Phase, Session};
+use crate::id::{Addr, SiteId, SiteSet};
+use crate::time::{GroupInstant, Instant, TimeDelta};
+use crate::wire::{Hello, Refusal, VERSION};
+
+/// Hellos are this far apart.
+pub(super) const HELLO_EVERY: TimeDelta = TimeDelta::from_millis(50);
+
+impl Session {
+    pub(super) fn handle_hello(&mut self, now: Instant, from: Addr, hello: &Hello, bytes: usize) {
+        if hello.session != self.config.session {
+            self.stats.dropped.strangers += 1;
+            return;
+        }
+        if hello.site == self.config.site {
+            return self.disagree_from(from, "the site number", hello.site);
+        }
+        let Some(index) = self.peers.iter().position(|peer| peer.site == hello.site) else {
+            self.stats.dropped.strangers += 1;
+            return;
+        };
+        if !self.accept_address(index, from, hello.stamp_us as i64) {
+            return;
+        }
+        let peer = &mut self.peers[index];
+        peer.on_received(now, bytes);
+        // Whoever does not know the start needs to be told; an old packet is no such question.
+        let asks =
+            hello.start_ns.is_none() && peer.newest_stamp_us().is_none_or(|newest| hello.stamp_us as i64 > newest);
+        peer.lobby.hello_due |= asks && self.start.is_some();
+        self.learn_clock(now, index, hello);
+        if let Some(reason) = hello.refusal {
+            self.refuse(hello.site, reason);
+        }
+        self.compare_settings(index, hello);
+        self.peers[index].lobby.agrees_with = hello.agreed;
+        if hello.leaving {
+            self.on_left_lobby(index);
+        }
+        self.learn_start(now, hello.start_ns);
+        self.try_start(now);
+    }
+
+    fn learn_clock(&mut self, now: Instant, index: usize, hello: &Hello) {
+        let echo = hello.echo.map(|(sent_us, held_ns)| (sent_us as i64, TimeDelta::from_nanos(i64::from(held_ns))));
+        self.peers[index].on_stamp(now, hello.stamp_us as i64, echo);
+    }
+
+    /// Someone speaks another version of the protocol. Only a peer's word for that is taken.
+    pub(super) fn handle_other_version(&mut self, from: Addr, version: u8) {
+        match self.peers.iter().position(|peer| peer.addr == from) {
+            None => self.stats.dropped.strangers += 1,
+            Some(index) => {
+                let versions = |version: u8| alloc::format!("{version}");
+                let what = "the protocol's version".into();
+                self.disagree(index, vec![Difference { what, ours: versions(VERSION), theirs: versions(version) }]);
+            }
+        }
+    }
+
+    /// A peer calls itself by our own number.
+    fn disagree_from(&mut self, from: Addr, what: &str, theirs: SiteId) {
+        self.stats.dropped.strangers += 1;
+        let Some(index) = self.peers.iter().position(|peer| peer.addr == from) else { return };
+        let text = |site: SiteId| alloc::format!("{site}");
+        let expected = text(self.peers[index].site);
+        let difference = Difference { what: what.into(), ours: expected, theirs: text(theirs) };
+        self.disagree(index, vec![difference]);
+    }
+
+    fn compare_settings(&mut self, index: usize, hello: &Hello) {
+        let lobby = &self.peers[index].lobby;
+        if lobby.agreed || lobby.disagreed {
+            return;
+        }
+        let differences = self.config.settings.differences(&hello.settings);
+        if !differences.is_empty() {
+            self.disagree(index, differences);
+        } else if self.peers[index].clock.is_ready() {
+            self.peers[index].lobby.agreed = true;
+            self.events.push(Event::Agreed { site: hello.site });
+        }
+    }
+
+    fn disagree(&mut self, index: usize, differences: vec::Vec<Difference>) {
+        let peer = &mut self.peers[index];
+        if !peer.lobby.disagreed && matches!(self.phase, Phase::Lobby) {
+            peer.lobby.disagreed = true;
+            self.events.push(Event::Disagreed { site: peer.site, differences });
+        }
+    }
+
+    fn refuse(&mut self, site: SiteId, reason: Refusal) {
+        if matches!(self.phase, Phase::Lobby) && !self.refused {
+            self.refused = true;
+            self.events.push(Event::Refused { site, reason });
+        }
+    }
+
+    fn on_left_lobby(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        if !peer.gone && matches!(self.phase, Phase::Lobby) {
+            peer.gone = true;
+            self.events.push(Event::Left { site: peer.site, frame: self.frame });
+            self.end_if_alone();
+        }
+    }
+
+    /// The sites that we agree with, ourselves included.
+    pub(super) fn agreed(&self) -> SiteSet {
+        let peers = self.peers.iter().filter(|peer| peer.lobby.agreed).map(|peer| peer.site);
+        peers.chain([self.config.site]).collect()
+    }
+
+    /// The lowest site names the start when everybody agrees with everybody.
+    fn try_start(&mut self, now: Instant) {
+        let everyone = SiteSet::first(usize::from(self.config.settings.sites));
+        let all_agree = |peer: &Peer| peer.lobby.agreed && peer.lobby.agrees_with.contains_all(everyone);
+        let lowest = self.peers.iter().all(|peer| self.config.site < peer.site);
+        if matches!(self.phase, Phase::Lobby) && lowest && self.peers.iter().all(all_agree) {
+            let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4);
+            let lead = slowest.max().unwrap_or_default() * 2 + TimeDelta::from_millis(100);
+            self.set_start(GroupInstant::from_nanos((now + lead).as_nanos()), now + lead);
+        }
+    }
+
+    /// Another site knows when the game starts.
+    fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
+        let Some(start_ns) = start_ns else { return };
+        if !matches!(self.phase, Phase::Lobby) || self.refused || self.peers.iter().any(|peer| !peer.lobby.agreed) {
+            return;
+        }
+        let start = GroupInstant::from_nanos(start_ns);
+        let Some(at) = self.local_time(start) else { return };
+        // A start that is not near is a lie or a mistake; waiting for it would be a hang.
+        if (at - now).abs() < TimeDelta::from_secs(60) {
+            self.set_start(start, at);
+        }
+    }
+
+    fn set_start(&mut self, start: GroupInstant, at: Instant) {
+        self.start = Some(start);
+        self.phase = Phase::Starting { at };
+        self.events.push(Event::Starting { at });
+    }
+
+    pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
+        let (agreed, leaving) = (self.agreed(), self.leaving.is_some());
+        let peer = &mut self.peers[index];
+        peer.lobby.hello_due = false;
+        let echo = peer.take_echo(now);
+        let hello = Hello {
+            session: self.config.session,
+            site: self.config.site,
+            agreed,
+            leaving,
+            refusal: (peer.lobby.playing && self.start.is_some()).then_some(Refusal::Running),
+            stamp_us: now.as_micros() as u64,
+            echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),
+            start_ns: self.start.map(GroupInstant::as_nanos),
+            settings: self.config.settings.clone(),
+        };
+        hello.encode(buf).expect("checked settings fit into a packet")
+    }
+}

@@ -1,0 +1,361 @@
+//! The shared machine: several sites step the same game with the same inputs, frame by frame.
+//!
+//! A [`Session`] is one site's end of it. It is a pure state machine: datagrams, the time and local inputs go in, datagrams,
+//! [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See the [crate](crate)
+//! for a complete example.
+//!
+//! What holds at any time:
+//! - a frame is stepped once, in order, with the inputs that every site gave for it, or not at all;
+//! - a local input takes effect in exactly the frame that was promised when it was asked for;
+//! - everything has a bound: memory, packet size, distance between sites.
+
+mod compare;
+mod config;
+mod event;
+mod lobby;
+mod packet;
+mod peer;
+mod play;
+mod settings;
+mod stats;
+
+pub use config::{Config, ConfigError, Sending};
+pub use event::{End, Event, Freeze, Request};
+pub use settings::{Difference, GameId, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, SettingsError};
+pub use stats::{Dropped, PeerStats, Stats};
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::frame::Frame;
+use crate::id::{Addr, SiteId, SiteSet};
+use crate::input::{Layout, Stream, Word};
+use crate::pace::Pacer;
+use crate::time::{GroupInstant, Instant, TimeDelta};
+use crate::wire::{Error, MAX_DATAGRAM, Message};
+use compare::Digests;
+use event::Events;
+use lobby::HELLO_EVERY;
+use peer::Peer;
+
+/// Frames whose beginning is remembered: at least as many as sites can be apart.
+const STARTS: usize = 256;
+/// Packets that nobody may need are this far apart.
+const KEEP_ALIVE: TimeDelta = TimeDelta::from_millis(100);
+/// A wait may be a lost packet for so long; then it is a fault, and packets are sent less often.
+const HURRY: TimeDelta = TimeDelta::from_millis(300);
+/// Who leaves a lobby says so for as long as this.
+const GOODBYE: TimeDelta = TimeDelta::from_millis(200);
+/// A host program that does not call for so long was asleep itself.
+const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
+
+/// One site's end of a shared game.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    peers: Vec<Peer>,
+    phase: Phase,
+    /// When the game starts, once that is agreed on.
+    start: Option<GroupInstant>,
+    refused: bool,
+    pacer: Option<Pacer>,
+    /// The site whose plan we follow; `None` when that is ourselves.
+    pace_setter: Option<SiteId>,
+    /// The next frame to be stepped, or the one being stepped.
+    frame: Frame,
+    starts: [Instant; STARTS],
+    /// Our own inputs.
+    own: Stream,
+    layout: Layout,
+    packed: Vec<u8>,
+    words: Vec<Word>,
+    digests: Digests,
+    frozen: Option<Freeze>,
+    /// We are going away.
+    leaving: Option<Leave>,
+    left: SiteSet,
+    events: Events,
+    stats: Stats,
+    /// When the host program last called.
+    called: Instant,
+    created: Instant,
+}
+
+/// Our leaving.
+#[derive(Clone, Copy, Debug)]
+struct Leave {
+    /// Our inputs end before this frame.
+    frame: Frame,
+    since: Instant,
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Lobby,
+    Starting { at: Instant },
+    Running(Step),
+    Over(End),
+}
+
+/// Where a running game is in its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It is not time yet.
+    Rest,
+    /// The frame has begun, its local input is to be taken.
+    Sample,
+    /// The other sites' inputs are awaited.
+    Gather { began: Instant },
+    /// The host program steps the machine.
+    Stepping,
+    /// It hashes the state.
+    Hash { frame: Frame },
+}
+
+/// Where a session is, for its host program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Waiting for sites to come and agree.
+    Lobby {
+        /// Those that have not.
+        waiting_for: SiteSet,
+    },
+    /// All agree; the first frame comes at this instant.
+    Starting {
+        /// When, on our clock.
+        at: Instant,
+    },
+    /// Frames follow each other.
+    Running,
+    /// Frames do not follow each other.
+    Frozen(Freeze),
+    /// Over.
+    Ended(End),
+}
+
+/// A datagram to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: Addr,
+    /// How many bytes of the buffer.
+    pub len: usize,
+}
+
+impl Session {
+    /// Takes part in a session, from its lobby on.
+    pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let settings = &config.settings;
+        let (ownership, first) = (&settings.ownership, Frame::new(settings.lag));
+        let layout = ownership.layout(config.site);
+        let peers = config.peers.iter();
+        Ok(Self {
+            peers: peers.map(|(site, addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first)).collect(),
+            phase: Phase::Lobby,
+            start: None,
+            refused: false,
+            pacer: None,
+            pace_setter: None,
+            frame: Frame::ZERO,
+            starts: [now; STARTS],
+            own: Stream::new(layout.width(), first),
+            packed: vec![0; layout.width()],
+            layout,
+            words: vec![0; ownership.players()],
+            digests: Digests::default(),
+            frozen: None,
+            leaving: None,
+            left: SiteSet::EMPTY,
+            events: Events::new(),
+            stats: Stats { lag: settings.lag, ..Stats::default() },
+            called: now,
+            created: now,
+            config,
+        })
+    }
+
+    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
+    pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
+        self.notice_sleep(now);
+        match Message::decode(bytes) {
+            _ if self.is_over() => {}
+            Ok(Message::Tick(tick)) => self.handle_tick(now, from, &tick, bytes.len()),
+            Ok(Message::Hello(hello)) => self.handle_hello(now, from, &hello, bytes.len()),
+            Err(Error::Version(version)) => self.handle_other_version(from, version),
+            Err(_) => self.stats.dropped.malformed += 1,
+        }
+    }
+
+    /// Lets time pass. [`Session::poll_request`] does it, too.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.notice_sleep(now);
+        match self.phase {
+            Phase::Starting { at } if at <= now && self.leaving.is_none() => self.start_running(at),
+            Phase::Running(_) => self.watch(now),
+            Phase::Lobby | Phase::Starting { .. } if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => {
+                self.end(End::Left);
+            }
+            Phase::Lobby | Phase::Starting { .. } | Phase::Over(_) => {}
+        }
+    }
+
+    /// Whoever was asleep cannot blame others for their silence.
+    fn notice_sleep(&mut self, now: Instant) {
+        let away = now - self.called;
+        self.called = now;
+        if away > ASLEEP {
+            for peer in &mut self.peers {
+                peer.heard += away;
+            }
+        }
+    }
+
+    /// Leaves the game: the others go on with neutral input from the frame after our last one. Go on polling until
+    /// [`Event::Ended`], or as long as you like.
+    pub fn leave(&mut self, now: Instant) {
+        self.notice_sleep(now);
+        self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
+        self.frozen = None;
+        for peer in &mut self.peers {
+            peer.due = true;
+        }
+    }
+
+    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
+        for index in 0..self.peers.len() {
+            if self.send_time(index) > now {
+                continue;
+            }
+            let peer = &self.peers[index];
+            let greeting = self.pacer.is_none() || peer.lobby.hello_due;
+            let len = match greeting {
+                true => self.encode_hello(now, index, buf),
+                false => self.encode_tick(now, index, buf).expect("a tick fits into a packet"),
+            };
+            let peer = &mut self.peers[index];
+            peer.on_sent(now, len);
+            return Some(Transmit { to: peer.addr, len });
+        }
+        None
+    }
+
+    /// When the next packet to a peer leaves.
+    fn send_time(&self, index: usize) -> Instant {
+        let peer = &self.peers[index];
+        match self.phase {
+            Phase::Over(_) => Instant::FAR_FUTURE,
+            _ if peer.lobby.hello_due => peer.sent + HELLO_EVERY / 2,
+            Phase::Lobby | Phase::Starting { .. } if peer.gone => Instant::FAR_FUTURE,
+            Phase::Lobby | Phase::Starting { .. } => peer.sent + HELLO_EVERY,
+            Phase::Running(_) => match self.config.sending {
+                Sending::AtOnce if peer.due => peer.sent,
+                Sending::AtOnce if peer.gone => Instant::FAR_FUTURE,
+                Sending::AtOnce => peer.sent + self.resend_pause(peer),
+                Sending::Timer(period) => self.next_tick_of(period, peer.sent),
+            },
+        }
+    }
+
+    /// While somebody waits, packets follow each other a little slower than frames do.
+    fn resend_pause(&self, peer: &Peer) -> TimeDelta {
+        let waiting = matches!(self.phase, Phase::Running(Step::Gather { .. }))
+            || self.leaving.is_some()
+            || !peer.has_all(self.own.end());
+        let period = self.pacer.as_ref().map_or(KEEP_ALIVE, Pacer::period);
+        match self.phase {
+            Phase::Running(Step::Gather { began }) if self.called - began > HURRY => KEEP_ALIVE,
+            _ if waiting => (period * 3 / 2).min(KEEP_ALIVE),
+            _ => KEEP_ALIVE,
+        }
+    }
+
+    /// The first time after `sent` at which a timer of this period rings.
+    fn next_tick_of(&self, period: TimeDelta, sent: Instant) -> Instant {
+        let rung = (sent - self.created).as_nanos().div_euclid(period.as_nanos().max(1));
+        self.created + period * (rung + 1)
+    }
+
+    /// The next thing to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// When to call [`Session::poll_request`] and [`Session::poll_transmit`] again if nothing else happens.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let sends = (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE);
+        let frame = match self.phase {
+            Phase::Over(_) => return None,
+            Phase::Lobby => Instant::FAR_FUTURE,
+            Phase::Starting { at } if self.leaving.is_none() => at,
+            Phase::Starting { .. } => Instant::FAR_FUTURE,
+            Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
+            // Longer waits are watched at every packet that is sent in the meantime.
+            Phase::Running(_) => Instant::FAR_FUTURE,
+        };
+        Some(sends.min(frame))
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over(_))
+    }
+
+    /// Where the session is.
+    pub fn state(&self) -> State {
+        match (self.phase, self.frozen) {
+            (Phase::Over(end), _) => State::Ended(end),
+            (Phase::Running(_), Some(freeze)) => State::Frozen(freeze),
+            (Phase::Running(_), None) => State::Running,
+            (Phase::Starting { at }, _) => State::Starting { at },
+            (Phase::Lobby, _) => {
+                let everyone = SiteSet::first(usize::from(self.config.settings.sites));
+                State::Lobby { waiting_for: SiteSet::from_bits(everyone.bits() & !self.agreed().bits()) }
+            }
+        }
+    }
+
+    /// Who we are.
+    pub fn site(&self) -> SiteId {
+        self.config.site
+    }
+
+    /// What is played and how.
+    pub fn settings(&self) -> &Settings {
+        &self.config.settings
+    }
+
+    /// The session in numbers.
+    pub fn stats(&self) -> Stats {
+        let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
+        Stats { frame: self.frame, period, ..self.stats }
+    }
+
+    /// The link to a peer in numbers, or `None` for who is no peer.
+    pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
+        self.peers.iter().find(|peer| peer.site == site).map(|peer| peer.stats(now, self.own.end()))
+    }
+
+    /// The time of the clock that all sites share, which is that of the lowest site.
+    pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
+        match self.time_keeper() {
+            None => Some(GroupInstant::from_nanos(now.as_nanos())),
+            Some(keeper) => keeper.clock.to_group(now),
+        }
+    }
+
+    fn local_time(&self, group: GroupInstant) -> Option<Instant> {
+        match self.time_keeper() {
+            None => Some(Instant::from_nanos(group.as_nanos())),
+            Some(keeper) => keeper.clock.from_group(group),
+        }
+    }
+
+    /// The peer whose clock is group time; `None` when it is ours.
+    fn time_keeper(&self) -> Option<&Peer> {
+        self.peers.iter().min_by_key(|peer| peer.site).filter(|peer| peer.site < self.config.site)
+    }
+}

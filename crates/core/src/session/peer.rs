@@ -1,0 +1,197 @@
+//! What a session knows of one other site.
+
+use super::compare::Digests;
+use super::stats::{LossMeter, PeerStats};
+use crate::clock::{Clock, RoundTrip};
+use crate::frame::Frame;
+use crate::id::{Addr, SiteId, SiteSet};
+use crate::input::{Layout, Sender, Stream};
+use crate::time::{Instant, TimeDelta};
+use crate::wire::Probe;
+
+/// Probes are close together for this long after a peer is first heard, then further apart.
+const PROBE_EARLY: TimeDelta = TimeDelta::from_secs(5);
+const PROBE_EARLY_EVERY: TimeDelta = TimeDelta::from_millis(50);
+const PROBE_EVERY: TimeDelta = TimeDelta::from_millis(200);
+
+/// One other site.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) site: SiteId,
+    pub(super) addr: Addr,
+    pub(super) clock: Clock,
+    pub(super) lobby: Agreement,
+    pub(super) layout: Layout,
+    /// Its inputs, as far as they are here.
+    pub(super) inputs: Stream,
+    /// When the newest of them without a gap came.
+    pub(super) inputs_at: Instant,
+    /// Our inputs, as far as they are there.
+    pub(super) sender: Sender,
+    /// Its inputs end before this frame, because it leaves.
+    pub(super) last_frame: Option<Frame>,
+    /// It has left and knows that we know, or does not care.
+    pub(super) gone: bool,
+    pub(super) digests: Digests,
+    pub(super) loss: LossMeter,
+    pub(super) stats: PeerStats,
+    pub(super) heard: Instant,
+    pub(super) sent: Instant,
+    /// There is something new for it.
+    pub(super) due: bool,
+    probes: Probes,
+}
+
+/// What a peer said in the lobby.
+#[derive(Debug, Default)]
+pub(super) struct Agreement {
+    pub(super) agreed: bool,
+    /// The sites that the peer agrees with.
+    pub(super) agrees_with: SiteSet,
+    pub(super) disagreed: bool,
+    /// It was seen playing.
+    pub(super) playing: bool,
+    /// It asked something that only a hello answers.
+    pub(super) hello_due: bool,
+}
+
+/// Round trips under way.
+#[derive(Debug)]
+struct Probes {
+    since: Option<Instant>,
+    sent: Instant,
+    /// The newest stamp received, on the peer's clock, and when it came.
+    stamp: Option<(i64, Instant)>,
+    echoed: bool,
+}
+
+impl Peer {
+    pub(super) fn new(now: Instant, site: SiteId, addr: Addr, layout: Layout, start: Frame) -> Self {
+        Self {
+            site,
+            addr,
+            clock: Clock::default(),
+            lobby: Agreement::default(),
+            inputs: Stream::new(layout.width(), start),
+            layout,
+            inputs_at: now,
+            sender: Sender::new(start),
+            last_frame: None,
+            gone: false,
+            digests: Digests::default(),
+            loss: LossMeter::default(),
+            stats: PeerStats::default(),
+            heard: now,
+            sent: now - TimeDelta::from_secs(1),
+            due: false,
+            probes: Probes { since: None, sent: now - TimeDelta::from_secs(1), stamp: None, echoed: false },
+        }
+    }
+
+    /// Whether its input for a frame is here, or will never come because it has left by then.
+    pub(super) fn ready_for(&self, frame: Frame) -> bool {
+        self.inputs.end() > frame || self.last_frame.is_some_and(|last| frame >= last && self.inputs.end() >= last)
+    }
+
+    /// Whether the peer has all that we will ever send it, up to `end`.
+    pub(super) fn has_all(&self, end: Frame) -> bool {
+        self.sender.acked() >= end
+    }
+
+    pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {
+        self.heard = now;
+        self.stats.packets_in += 1;
+        self.stats.bytes_in += bytes as u64;
+    }
+
+    pub(super) fn on_sent(&mut self, now: Instant, bytes: usize) {
+        self.sent = now;
+        self.due = false;
+        self.stats.packets_out += 1;
+        self.stats.bytes_out += bytes as u64;
+    }
+
+    /// The newest stamp heard, to tell an old packet from a new one.
+    pub(super) fn newest_stamp_us(&self) -> Option<i64> {
+        self.probes.stamp.map(|(stamp, _)| stamp)
+    }
+
+    /// Takes in a stamp, and the round trip that an echo of one of ours completes; both in microseconds.
+    pub(super) fn on_stamp(&mut self, now: Instant, stamp_us: i64, echo: Option<(i64, TimeDelta)>) {
+        self.probes.since.get_or_insert(now);
+        if self.probes.stamp.is_none_or(|(newest, _)| stamp_us > newest) {
+            self.probes.stamp = Some((stamp_us, now));
+            self.probes.echoed = false;
+        }
+        if let Some((sent_us, held)) = echo {
+            let answered = micros(stamp_us);
+            let trip = RoundTrip { sent: micros(sent_us), received: answered - held, answered, returned: now };
+            self.clock.on_round_trip(trip);
+        }
+    }
+
+    /// Takes in the probe of a tick, whose stamps are shortened; returns the full stamp.
+    pub(super) fn on_probe(&mut self, now: Instant, probe: &Probe) -> Instant {
+        let near = self.clock.to_remote(now).map(Instant::as_micros).or(self.newest_stamp_us());
+        let stamp_us = widen(near.unwrap_or(0), probe.stamp_us as i64, 40);
+        let echo = probe
+            .echo
+            .map(|(sent, held_ns)| (widen(now.as_micros(), i64::from(sent), 32), TimeDelta::from_nanos(held_ns)));
+        self.on_stamp(now, stamp_us, echo);
+        micros(stamp_us)
+    }
+
+    /// Whether the next packet should carry a probe.
+    pub(super) fn probe_is_due(&self, now: Instant) -> bool {
+        let early = self.probes.since.is_none_or(|since| now - since < PROBE_EARLY);
+        // A little less than the nominal pause, because packets leave in whole frames.
+        let pause = if early { PROBE_EARLY_EVERY } else { PROBE_EVERY } - TimeDelta::from_millis(5);
+        now - self.probes.sent >= pause
+    }
+
+    /// The stamp to echo, in microseconds of the peer's clock, and for how long it was held; each is echoed once.
+    pub(super) fn take_echo(&mut self, now: Instant) -> Option<(i64, TimeDelta)> {
+        self.probes.sent = now;
+        let (stamp, received) = self.probes.stamp.filter(|_| !self.probes.echoed)?;
+        self.probes.echoed = true;
+        Some((stamp, now - received))
+    }
+
+    pub(super) fn stats(&self, now: Instant, own_end: Frame) -> PeerStats {
+        PeerStats {
+            rtt: self.clock.rtt().unwrap_or_default(),
+            rtt_min: self.clock.rtt_min().unwrap_or_default(),
+            jitter: self.clock.jitter(),
+            loss: self.loss.loss(),
+            unacknowledged: (own_end - self.sender.acked()).max(0) as u32,
+            silence: now - self.heard,
+            ..self.stats
+        }
+    }
+}
+
+fn micros(us: i64) -> Instant {
+    Instant::ZERO + TimeDelta::from_micros(us)
+}
+
+/// The number nearest to `near` of which only the low `bits` are known.
+pub(super) fn widen(near: i64, low: i64, bits: u32) -> i64 {
+    let shift = 64 - bits;
+    near.wrapping_add(low.wrapping_sub(near) << shift >> shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortened_stamps_come_back_whole() {
+        for near in [0, -5_000_000, 1 << 40, 987_654_321_012_345] {
+            for distance in [-1_000_000_000, -1, 0, 77, 2_000_000_000] {
+                let full: i64 = near + distance;
+                assert_eq!(widen(near, full & 0xffff_ffff, 32), full);
+                assert_eq!(widen(near, full & 0xff_ffff_ffff, 40), full);
+            }
+        }
+    }
+}

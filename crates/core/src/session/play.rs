@@ -1,0 +1,251 @@
+//! During the game: frame after frame.
+//!
+//! A frame *begins* when its pacer says so: the local input is taken, for the frame `lag` later, and sent at once. It is *stepped*
+//! when every site's input for it is here, which is the same instant unless something is late. Nothing else ever steps it.
+
+use super::event::{End, Event, Freeze, Request};
+use super::{Phase, STARTS, Session, Step};
+use crate::frame::Frame;
+use crate::id::{SiteId, SiteSet};
+use crate::input::Word;
+use crate::pace::{Master, Pacer, Pacing};
+use crate::time::{Instant, TimeDelta};
+
+/// A survivor goes on answering a site that left for so long.
+const LINGER: TimeDelta = TimeDelta::from_secs(1);
+
+impl Session {
+    /// What to do now; ask again until there is nothing.
+    ///
+    /// Call it whenever the time of [`Session::poll_timeout`] has come or a datagram was handled, with the time of the call: the
+    /// time at which a request is given out is when its frame is taken to begin or step.
+    pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
+        self.handle_timeout(now);
+        loop {
+            let Phase::Running(step) = self.phase else { return None };
+            if self.leaving.is_some() {
+                return None;
+            }
+            match step {
+                Step::Rest if self.next_begin() > now => return None,
+                Step::Rest => self.begin(now),
+                Step::Sample => return Some(Request::Sample { frame: self.own.end() }),
+                Step::Gather { began } => {
+                    if !self.inputs_are_here() {
+                        return None;
+                    }
+                    self.step(now, began);
+                    return Some(Request::Advance { frame: self.frame, inputs: &self.words });
+                }
+                Step::Stepping => {
+                    if let Some(pacer) = &mut self.pacer {
+                        pacer.on_end(now);
+                    }
+                    let frame = self.frame;
+                    self.frame = frame.next();
+                    self.phase = Phase::Running(Step::Rest);
+                    if self.is_compared(frame) {
+                        self.phase = Phase::Running(Step::Hash { frame });
+                    }
+                }
+                Step::Hash { frame } => return Some(Request::Hash { frame }),
+            }
+        }
+    }
+
+    /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count.
+    pub fn handle_input(&mut self, now: Instant, inputs: &[Word]) {
+        if !matches!(self.phase, Phase::Running(Step::Sample)) {
+            return;
+        }
+        let packed = &mut self.packed[..self.layout.width()];
+        self.layout.pack(inputs, packed);
+        self.own.push(packed);
+        for peer in self.peers.iter_mut().filter(|peer| !peer.gone) {
+            peer.due = true;
+        }
+        self.phase = Phase::Running(Step::Gather { began: now });
+    }
+
+    /// The hash that [`Request::Hash`] asked for.
+    pub fn handle_hash(&mut self, hash: u64) {
+        let Phase::Running(Step::Hash { frame }) = self.phase else { return };
+        self.phase = Phase::Running(Step::Rest);
+        self.digests.insert(frame, (hash ^ hash >> 32) as u32);
+        for index in 0..self.peers.len() {
+            self.compare(index, frame);
+        }
+    }
+
+    pub(super) fn compare(&mut self, index: usize, frame: Frame) {
+        let peer = &mut self.peers[index];
+        let (Some(ours), Some(theirs)) = (self.digests.get(frame), peer.digests.get(frame)) else { return };
+        if ours != theirs {
+            peer.stats.mismatches += 1;
+            if peer.stats.mismatches == 1 {
+                self.events.push(Event::Diverged { site: peer.site, frame });
+            }
+        }
+    }
+
+    fn is_compared(&self, frame: Frame) -> bool {
+        let every = self.config.settings.compare_every;
+        every > 0 && (frame.number() + 1).is_multiple_of(every)
+    }
+
+    /// The first frame comes.
+    pub(super) fn start_running(&mut self, at: Instant) {
+        let settings = &self.config.settings;
+        let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), settings.lag, at);
+        for peer in &self.peers {
+            pacer.on_turnaround(peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
+        }
+        self.pacer = Some(pacer);
+        self.phase = Phase::Running(Step::Rest);
+        self.choose_pace_setter();
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.starts[self.frame.number() as usize % STARTS] = now;
+        let master = self.master();
+        if let Some(pacer) = &mut self.pacer {
+            pacer.on_begin(now, self.frame, master);
+        }
+        self.phase = Phase::Running(Step::Sample);
+    }
+
+    /// What Algorithm 4 needs to know, at a slave that has heard its master.
+    fn master(&self) -> Option<Master> {
+        let setter = self.pace_setter.filter(|_| self.config.pacing == Pacing::Paper)?;
+        let peer = self.peers.iter().find(|peer| peer.site == setter)?;
+        let last_received = peer.inputs.end().checked_sub(1).filter(|_| peer.lobby.playing)?;
+        Some(Master { last_received, received_at: peer.inputs_at, rtt: peer.clock.rtt()? })
+    }
+
+    fn inputs_are_here(&self) -> bool {
+        self.peers.iter().all(|peer| peer.ready_for(self.frame)) && self.own.end() > self.frame
+    }
+
+    fn step(&mut self, now: Instant, began: Instant) {
+        self.words.fill(0);
+        if let Some(packed) = self.own.value(self.frame) {
+            self.layout.unpack(packed, &mut self.words);
+        }
+        for peer in &self.peers {
+            if let Some(packed) = peer.inputs.value(self.frame) {
+                peer.layout.unpack(packed, &mut self.words);
+            }
+        }
+        self.count_stall(now, began);
+        if let Some(pacer) = &mut self.pacer {
+            pacer.on_step(now, self.frame);
+        }
+        self.phase = Phase::Running(Step::Stepping);
+    }
+
+    fn count_stall(&mut self, now: Instant, began: Instant) {
+        if now > began {
+            self.stats.stalls += 1;
+            self.stats.stalled += now - began;
+        }
+        if self.frozen.take().is_some() {
+            self.events.push(Event::Resumed { frame: self.frame, after: now - began });
+        }
+    }
+
+    pub(super) fn next_begin(&self) -> Instant {
+        self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next)
+    }
+
+    /// When a recent frame began here.
+    pub(super) fn began(&self, frame: Frame) -> Option<Instant> {
+        let begun = match self.phase {
+            Phase::Running(Step::Rest | Step::Hash { .. }) => frame < self.frame,
+            _ => frame <= self.frame,
+        };
+        (begun && self.frame - frame < STARTS as i64).then(|| self.starts[frame.number() as usize % STARTS])
+    }
+
+    /// When a frame that has not begun yet probably will.
+    pub(super) fn planned(&self, frame: Frame) -> Option<Instant> {
+        let pacer = self.pacer.as_ref()?;
+        Some(pacer.next() + pacer.period() * (frame - self.frame))
+    }
+
+    /// The lowest site that plays sets the pace.
+    fn choose_pace_setter(&mut self) {
+        let playing = self.peers.iter().filter(|peer| peer.last_frame.is_none()).map(|peer| peer.site);
+        self.pace_setter = playing.min().filter(|lowest| *lowest < self.config.site);
+    }
+
+    /// What the passing of time does to a running game.
+    pub(super) fn watch(&mut self, now: Instant) {
+        for index in 0..self.peers.len() {
+            self.watch_leaver(now, index);
+        }
+        if let Phase::Running(Step::Gather { began }) = self.phase {
+            self.watch_freeze(now, began);
+        }
+        if self.leaving.is_some() {
+            self.watch_own_leave(now);
+        } else if let Some(site) = self.given_up(now) {
+            self.end(End::Silent(site));
+        }
+    }
+
+    /// A site that announced to leave has left when all its inputs are here.
+    fn watch_leaver(&mut self, now: Instant, index: usize) {
+        let peer = &mut self.peers[index];
+        let Some(last) = peer.last_frame.filter(|last| !peer.gone && peer.inputs.end() >= *last) else { return };
+        if !self.left.contains(peer.site) {
+            self.left.insert(peer.site);
+            self.events.push(Event::Left { site: peer.site, frame: last });
+            self.choose_pace_setter();
+        } else if now - peer.heard > LINGER || self.frame > last + 60 {
+            peer.gone = true;
+            self.end_if_alone();
+        }
+    }
+
+    fn watch_freeze(&mut self, now: Instant, began: Instant) {
+        let limit = self.config.freeze_after;
+        if now - began < limit || self.inputs_are_here() {
+            return;
+        }
+        let late = || self.peers.iter().filter(|peer| !peer.ready_for(self.frame));
+        let waiting_for: SiteSet = late().map(|peer| peer.site).collect();
+        let silent = late().filter(|peer| now - peer.heard >= limit).map(|peer| peer.site).collect();
+        let freeze = Freeze { frame: self.frame, since: began, waiting_for, silent };
+        if self.frozen != Some(freeze) {
+            self.frozen = Some(freeze);
+            self.events.push(Event::Frozen(freeze));
+        }
+    }
+
+    /// We leave when everybody has our last input, or is silent.
+    fn watch_own_leave(&mut self, now: Instant) {
+        let end = self.own.end();
+        if self.peers.iter().all(|peer| peer.gone || peer.has_all(end) || now - peer.heard > LINGER) {
+            self.end(End::Left);
+        }
+    }
+
+    fn given_up(&self, now: Instant) -> Option<SiteId> {
+        let limit = self.config.give_up_after?;
+        let silent = |peer: &&super::peer::Peer| peer.last_frame.is_none() && !peer.gone && now - peer.heard > limit;
+        self.peers.iter().find(silent).map(|peer| peer.site)
+    }
+
+    pub(super) fn end_if_alone(&mut self) {
+        if self.peers.iter().all(|peer| peer.gone) {
+            self.end(End::Alone);
+        }
+    }
+
+    pub(super) fn end(&mut self, end: End) {
+        if !self.is_over() {
+            self.phase = Phase::Over(end);
+            self.events.push(Event::Ended(end));
+        }
+    }
+}

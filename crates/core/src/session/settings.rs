@@ -1,0 +1,213 @@
+//! What all sites must agree on before a game starts.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::frame::FrameRate;
+use crate::id::{MAX_SITES, SiteId};
+use crate::input::Ownership;
+
+/// The longest name, version, option or value, in bytes.
+pub const MAX_TEXT: usize = 64;
+/// The most options a machine can have.
+pub const MAX_OPTIONS: usize = 32;
+/// The longest local lag, in frames: two seconds at 60 per second, far past anything one can play with.
+pub const MAX_LAG: u32 = 120;
+
+/// What the shared game is and how it is shared: equal at every site, or the game does not start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The game.
+    pub game: GameId,
+    /// The machine that runs it.
+    pub machine: MachineId,
+    /// Frames per second.
+    pub rate: FrameRate,
+    /// By how many frames local input is delayed.
+    pub lag: u32,
+    /// How many frames may be run on guessed input; 0 (pure lockstep) is what there is today.
+    pub window: u32,
+    /// State hashes are compared every so many frames; 0 compares none.
+    pub compare_every: u32,
+    /// How many sites play.
+    pub sites: u8,
+    /// Who owns which input bits.
+    pub ownership: Ownership,
+}
+
+/// A game by its content; the name is for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GameId {
+    /// What to call it; need not be equal.
+    pub name: String,
+    /// A hash of the image.
+    pub hash: [u8; 32],
+}
+
+/// A machine by name, version and options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MachineId {
+    /// The machine's name.
+    pub name: String,
+    /// Its version, or whatever else tells builds apart that do not fit together.
+    pub version: String,
+    /// Options that change what it computes, as key and value.
+    pub options: Vec<(String, String)>,
+}
+
+/// One thing in which two sites' settings differ; `ours` and `theirs` are ready to be shown to a person.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// What differs.
+    pub what: String,
+    /// What it is here.
+    pub ours: String,
+    /// What it is there.
+    pub theirs: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} differs: {} here, {} there", self.what, self.ours, self.theirs)
+    }
+}
+
+/// Why settings cannot be used at all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SettingsError {
+    /// A session has 2 to 8 sites.
+    Sites(u8),
+    /// There is no such site in this session.
+    NoSuchSite(SiteId),
+    /// The lag is longer than [`MAX_LAG`].
+    Lag(u32),
+    /// Guessing is not offered yet.
+    Window(u32),
+    /// A text is longer than [`MAX_TEXT`] bytes.
+    Text(String),
+    /// There are more than [`MAX_OPTIONS`] options.
+    Options(usize),
+    /// Bits are given to a site that does not take part.
+    Owner(SiteId),
+    /// All of it together does not fit into one packet.
+    TooLarge,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sites(sites) => write!(f, "a session has 2 to {MAX_SITES} sites, not {sites}"),
+            Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
+            Self::Lag(lag) => write!(f, "a lag of {lag} frames is too long, the most is {MAX_LAG}"),
+            Self::Window(window) => write!(f, "a window of {window} frames is not offered, only 0"),
+            Self::Text(text) => write!(f, "{text:?} is longer than {MAX_TEXT} bytes"),
+            Self::Options(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
+            Self::Owner(site) => write!(f, "input bits are given to site {site}, which does not take part"),
+            Self::TooLarge => {
+                write!(f, "the settings do not fit into one packet; use fewer or shorter machine options")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SettingsError {}
+
+impl Settings {
+    /// Whether a session can be made of these settings.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if self.sites < 2 || usize::from(self.sites) > MAX_SITES {
+            return Err(SettingsError::Sites(self.sites));
+        }
+        if self.lag > MAX_LAG {
+            return Err(SettingsError::Lag(self.lag));
+        }
+        if self.window > 0 {
+            return Err(SettingsError::Window(self.window));
+        }
+        let options = &self.machine.options;
+        if options.len() > MAX_OPTIONS {
+            return Err(SettingsError::Options(options.len()));
+        }
+        let texts = options.iter().flat_map(|(key, value)| [key, value]);
+        let mut texts = texts.chain([&self.game.name, &self.machine.name, &self.machine.version]);
+        if let Some(text) = texts.find(|text| text.len() > MAX_TEXT) {
+            return Err(SettingsError::Text(text.clone()));
+        }
+        let idle = SiteId::first(MAX_SITES).skip(usize::from(self.sites));
+        for site in idle {
+            if self.ownership.layout(site).width() > 0 {
+                return Err(SettingsError::Owner(site));
+            }
+        }
+        crate::wire::hello::settings_size(self).map(|_| ()).ok_or(SettingsError::TooLarge)
+    }
+
+    /// Everything in which another site's settings differ from ours.
+    pub fn differences(&self, theirs: &Self) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let mut compare = |what: &str, ours: String, theirs: String| {
+            if ours != theirs {
+                found.push(Difference { what: what.into(), ours, theirs });
+            }
+        };
+        if self.game.hash != theirs.game.hash {
+            compare("the game", self.game.label(), theirs.game.label());
+        }
+        compare("the machine", self.machine.name.clone(), theirs.machine.name.clone());
+        compare("the machine's version", self.machine.version.clone(), theirs.machine.version.clone());
+        for key in self.machine.keys(&theirs.machine) {
+            compare(&format!("the machine's option {key}"), self.machine.option(key), theirs.machine.option(key));
+        }
+        compare("the frame rate", rate(self.rate), rate(theirs.rate));
+        compare("the lag", frames(self.lag), frames(theirs.lag));
+        compare("the window", frames(self.window), frames(theirs.window));
+        compare("the distance of state hashes", frames(self.compare_every), frames(theirs.compare_every));
+        compare("the number of sites", format!("{}", self.sites), format!("{}", theirs.sites));
+        compare(
+            "the number of players",
+            format!("{}", self.ownership.players()),
+            format!("{}", theirs.ownership.players()),
+        );
+        for site in SiteId::first(MAX_SITES) {
+            for player in 0..self.ownership.players().max(theirs.ownership.players()) {
+                let mask = |settings: &Self| format!("{:#x}", settings.ownership.mask(site, player));
+                compare(&format!("site {site}'s part of player {player}"), mask(self), mask(theirs));
+            }
+        }
+        found
+    }
+}
+
+/// Two rates can look alike and not be, so the fraction is shown as well.
+fn rate(rate: FrameRate) -> String {
+    let (frames, seconds) = rate.fraction();
+    format!("{rate} ({frames}/{seconds})")
+}
+
+fn frames(count: u32) -> String {
+    format!("{count} frames")
+}
+
+impl GameId {
+    fn label(&self) -> String {
+        let [a, b, c, d, ..] = self.hash;
+        format!("{:?} ({a:02x}{b:02x}{c:02x}{d:02x}…)", self.name)
+    }
+}
+
+impl MachineId {
+    /// The options that either of two machines has, each once.
+    fn keys<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+        let mut keys: Vec<&str> = self.options.iter().chain(&other.options).map(|(key, _)| key.as_str()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn option(&self, key: &str) -> String {
+        let found = self.options.iter().find(|(name, _)| name == key);
+        found.map_or_else(|| "unset".into(), |(_, value)| format!("{value:?}"))
+    }
+}

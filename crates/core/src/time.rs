@@ -1,0 +1,230 @@
+//! Time as the engines see it: handed in by the caller, never read.
+//!
+//! [`Instant`] is a point on *this site's* clock, [`GroupInstant`] a point on the clock that all sites of a session share.
+//! They are different types on purpose: the only way from one to the other leads through a
+//! [clock estimate](crate::clock). All arithmetic saturates, so no number a stranger sends can make it panic.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+
+/// A signed length of time, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TimeDelta(i64);
+
+/// A point on this site's own monotonic clock. The origin is the caller's business.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(i64);
+
+/// A point on the clock that all sites of a session agree on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GroupInstant(i64);
+
+impl TimeDelta {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest time that can be told.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// From whole nanoseconds.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// From whole microseconds.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// From whole milliseconds.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// From whole seconds.
+    pub const fn from_secs(secs: i64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// In nanoseconds.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// In microseconds, rounded towards zero.
+    pub const fn as_micros(self) -> i64 {
+        self.0 / 1_000
+    }
+
+    /// In milliseconds, with their fraction, for people and plots.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// In seconds, with their fraction, for people and plots.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The same length, never negative.
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+
+    /// This time scaled by a factor near one; not for values that sites must agree on.
+    pub fn scale(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor) as i64)
+    }
+
+    /// Whether the time is below zero.
+    pub const fn is_negative(self) -> bool {
+        self.0 < 0
+    }
+}
+
+impl Instant {
+    /// The origin of the clock.
+    pub const ZERO: Self = Self(0);
+    /// A point that never comes.
+    pub const FAR_FUTURE: Self = Self(i64::MAX);
+
+    /// From nanoseconds since the origin.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Microseconds since the origin, rounded down.
+    pub const fn as_micros(self) -> i64 {
+        self.0.div_euclid(1_000)
+    }
+}
+
+impl GroupInstant {
+    /// From nanoseconds since the group's origin.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the group's origin.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+}
+
+macro_rules! instant_arithmetic {
+    ($($instant:ty),*) => {$(
+        impl Add<TimeDelta> for $instant {
+            type Output = Self;
+            fn add(self, delta: TimeDelta) -> Self {
+                Self(self.0.saturating_add(delta.0))
+            }
+        }
+
+        impl AddAssign<TimeDelta> for $instant {
+            fn add_assign(&mut self, delta: TimeDelta) {
+                *self = *self + delta;
+            }
+        }
+
+        impl Sub<TimeDelta> for $instant {
+            type Output = Self;
+            fn sub(self, delta: TimeDelta) -> Self {
+                Self(self.0.saturating_sub(delta.0))
+            }
+        }
+
+        impl Sub for $instant {
+            type Output = TimeDelta;
+            fn sub(self, earlier: Self) -> TimeDelta {
+                TimeDelta(self.0.saturating_sub(earlier.0))
+            }
+        }
+
+        impl fmt::Debug for $instant {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", TimeDelta(self.0))
+            }
+        }
+    )*};
+}
+
+instant_arithmetic!(Instant, GroupInstant);
+
+impl Add for TimeDelta {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for TimeDelta {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for TimeDelta {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl SubAssign for TimeDelta {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Neg for TimeDelta {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self(self.0.saturating_neg())
+    }
+}
+
+impl Mul<i64> for TimeDelta {
+    type Output = Self;
+    fn mul(self, factor: i64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+impl Div<i64> for TimeDelta {
+    type Output = Self;
+    fn div(self, divisor: i64) -> Self {
+        Self(self.0 / divisor)
+    }
+}
+
+impl fmt::Debug for TimeDelta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}ms", self.as_millis_f64())
+    }
+}
+
+impl fmt::Display for TimeDelta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.unsigned_abs() {
+            0..10_000_000_000 => write!(f, "{:.1} ms", self.as_millis_f64()),
+            _ => write!(f, "{:.1} s", self.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        let far = Instant::FAR_FUTURE + TimeDelta::from_secs(1);
+        assert_eq!(far, Instant::FAR_FUTURE);
+        assert_eq!(-TimeDelta::from_nanos(i64::MIN), TimeDelta::MAX);
+        assert_eq!(Instant::from_nanos(i64::MIN) - far, TimeDelta::from_nanos(i64::MIN));
+    }
+}

@@ -1,0 +1,200 @@
+//! The packet of the lobby: who I am, what I want to play, how my clock stands, and when we start.
+//!
+//! Both ends of a pair send the same message at the same rate, so nobody can be made to answer a small packet with a larger one.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Error, Full, Reader, VERSION, Writer};
+use crate::frame::FrameRate;
+use crate::id::{MAX_SITES, SiteId, SiteSet};
+use crate::input::Ownership;
+use crate::session::{GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings};
+
+/// The packet of the lobby.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hello {
+    /// The session's number.
+    pub session: u64,
+    /// The sender.
+    pub site: SiteId,
+    /// The sites that the sender agrees with and whose clocks it knows well enough, itself included.
+    pub agreed: SiteSet,
+    /// Whether the sender is going away.
+    pub leaving: bool,
+    /// Why the receiver cannot take part.
+    pub refusal: Option<Refusal>,
+    /// When this was sent, in microseconds of the sender's clock.
+    pub stamp_us: u64,
+    /// The newest stamp received from the receiver, and how many nanoseconds ago.
+    pub echo: Option<(u64, u32)>,
+    /// When the game starts, in nanoseconds of group time.
+    pub start_ns: Option<i64>,
+    /// What the sender wants to play, and how.
+    pub settings: Settings,
+}
+
+/// Why a site cannot take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The game is running, and this seat's player was in it already.
+    Running,
+}
+
+const LEAVING: u8 = 0x01;
+const ECHO: u8 = 0x02;
+const START: u8 = 0x04;
+const REFUSED_RUNNING: u8 = 0x08;
+const FLAGS: u8 = LEAVING | ECHO | START | REFUSED_RUNNING;
+
+impl Hello {
+    /// Reads a hello.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(Error::Version(version));
+        }
+        let session = reader.u64()?;
+        let site = SiteId::new(reader.u8()?).ok_or(Error::Malformed)?;
+        let agreed = SiteSet::from_bits(reader.u8()?);
+        let flags = reader.u8()?;
+        if flags & !FLAGS != 0 {
+            return Err(Error::Malformed);
+        }
+        let stamp_us = reader.u64()?;
+        let echo = if flags & ECHO != 0 { Some((reader.u64()?, reader.u32()?)) } else { None };
+        let start_ns = if flags & START != 0 { Some(reader.u64()? as i64) } else { None };
+        let settings = get_settings(&mut reader)?;
+        if !reader.is_empty() {
+            return Err(Error::Malformed);
+        }
+        Ok(Self {
+            session,
+            site,
+            agreed,
+            leaving: flags & LEAVING != 0,
+            refusal: (flags & REFUSED_RUNNING != 0).then_some(Refusal::Running),
+            stamp_us,
+            echo,
+            start_ns,
+            settings,
+        })
+    }
+
+    /// Writes a hello.
+    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, Full> {
+        let mut writer = Writer::new(buf);
+        writer.u8(VERSION)?;
+        writer.put(&self.session.to_le_bytes())?;
+        writer.u8(self.site.number())?;
+        writer.u8(self.agreed.bits())?;
+        writer.u8(self.flags())?;
+        writer.put(&self.stamp_us.to_le_bytes())?;
+        if let Some((stamp, held)) = self.echo {
+            writer.put(&stamp.to_le_bytes())?;
+            writer.put(&held.to_le_bytes())?;
+        }
+        if let Some(start) = self.start_ns {
+            writer.put(&start.to_le_bytes())?;
+        }
+        put_settings(&mut writer, &self.settings)?;
+        Ok(writer.len())
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        flag(self.leaving, LEAVING)
+            | flag(self.echo.is_some(), ECHO)
+            | flag(self.start_ns.is_some(), START)
+            | flag(self.refusal == Some(Refusal::Running), REFUSED_RUNNING)
+    }
+}
+
+/// The bytes that settings take in a hello, or `None` if they do not fit.
+pub(crate) fn settings_size(settings: &Settings) -> Option<usize> {
+    let mut buf = [0; super::MAX_DATAGRAM - 64];
+    let mut writer = Writer::new(&mut buf);
+    put_settings(&mut writer, settings).ok().map(|()| writer.len())
+}
+
+fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {
+    put_text(writer, &settings.game.name)?;
+    writer.put(&settings.game.hash)?;
+    put_text(writer, &settings.machine.name)?;
+    put_text(writer, &settings.machine.version)?;
+    writer.u8(settings.machine.options.len() as u8)?;
+    for (key, value) in &settings.machine.options {
+        put_text(writer, key)?;
+        put_text(writer, value)?;
+    }
+    let (frames, seconds) = settings.rate.fraction();
+    writer.varint(frames)?;
+    writer.varint(seconds)?;
+    writer.varint(settings.lag)?;
+    writer.varint(settings.window)?;
+    writer.varint(settings.compare_every)?;
+    writer.u8(settings.sites)?;
+    put_ownership(writer, settings)
+}
+
+fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
+    let game = GameId { name: get_text(reader)?, hash: reader.array()? };
+    let (name, version) = (get_text(reader)?, get_text(reader)?);
+    let count = usize::from(reader.u8()?);
+    if count > MAX_OPTIONS {
+        return Err(Error::Malformed);
+    }
+    let mut options = Vec::new();
+    for _ in 0..count {
+        options.push((get_text(reader)?, get_text(reader)?));
+    }
+    let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
+    let (lag, window, compare_every) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let sites = reader.u8()?;
+    if usize::from(sites) > MAX_SITES {
+        return Err(Error::Malformed);
+    }
+    let ownership = get_ownership(reader, sites)?;
+    let machine = MachineId { name, version, options };
+    Ok(Settings { game, machine, rate, lag, window, compare_every, sites, ownership })
+}
+
+fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {
+    let ownership = &settings.ownership;
+    writer.u8(ownership.players() as u8)?;
+    for site in SiteId::first(usize::from(settings.sites)) {
+        for player in 0..ownership.players() {
+            writer.varint128(ownership.mask(site, player))?;
+        }
+    }
+    Ok(())
+}
+
+fn get_ownership(reader: &mut Reader<'_>, sites: u8) -> Result<Ownership, Error> {
+    let players = usize::from(reader.u8()?);
+    if players == 0 || players > crate::input::MAX_PLAYERS {
+        return Err(Error::Malformed);
+    }
+    let mut ownership = Ownership::new(players);
+    for site in SiteId::first(usize::from(sites)) {
+        for player in 0..players {
+            ownership.give(site, player, reader.varint128()?).map_err(|_| Error::Malformed)?;
+        }
+    }
+    Ok(ownership)
+}
+
+fn put_text(writer: &mut Writer<'_>, text: &str) -> Result<(), Full> {
+    writer.u8(text.len() as u8)?;
+    writer.put(text.as_bytes())
+}
+
+fn get_text(reader: &mut Reader<'_>) -> Result<String, Error> {
+    let len = usize::from(reader.u8()?);
+    if len > MAX_TEXT {
+        return Err(Error::Malformed);
+    }
+    let bytes = reader.take(len)?;
+    core::str::from_utf8(bytes).map(String::from).map_err(|_| Error::Malformed)
+}

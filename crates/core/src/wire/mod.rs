@@ -1,0 +1,247 @@
+//! Bytes in and out.
+//!
+//! Decoding is total: any bytes give a message or an [`Error`], never a panic, and nothing is allocated in proportion to what
+//! a packet claims. Encoding writes into the caller's buffer and says when it is full.
+//!
+//! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
+//! that of the [`VERSION`] agreed on before the start; otherwise it is a [`Hello`], which names its version.
+
+pub(crate) mod hello;
+mod tick;
+
+pub use hello::{Hello, Refusal};
+pub(crate) use tick::Head;
+pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};
+
+/// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
+pub const VERSION: u8 = 1;
+
+/// No datagram of ours is longer: it passes every path of the Internet in one piece, with room for a transport's own header.
+pub const MAX_DATAGRAM: usize = 1_200;
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The bytes end in the middle of the message.
+    Truncated,
+    /// A field holds what no site would send.
+    Malformed,
+    /// A message of another version of the protocol.
+    Version(u8),
+}
+
+/// The buffer has no room for the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// What a datagram can be.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "ticks come every frame and must not allocate, hellos are rare")]
+pub enum Message<'a> {
+    /// A packet of a running game.
+    Tick(Tick<'a>),
+    /// A packet of the lobby.
+    Hello(alloc::boxed::Box<Hello>),
+}
+
+impl<'a> Message<'a> {
+    /// Reads one datagram.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+        match bytes.first() {
+            None => Err(Error::Truncated),
+            Some(first) if first & tick::TICK != 0 => Tick::decode(bytes).map(Self::Tick),
+            Some(_) => Hello::decode(bytes).map(|hello| Self::Hello(alloc::boxed::Box::new(hello))),
+        }
+    }
+}
+
+/// Takes values off the front of a byte string.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Everything not yet read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Error::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Error> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Error> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Error> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Error> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Seven bits a byte, lowest first; only the shortest form of a number is accepted.
+    #[inline]
+    pub(crate) fn varint128(&mut self) -> Result<u128, Error> {
+        let mut value = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u128::from(byte & 0x7f);
+            if bits << shift >> shift != bits || (byte == 0 && shift > 0) {
+                return Err(Error::Malformed);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Malformed)
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Result<u32, Error> {
+        let byte = self.u8()?;
+        if byte < 0x80 {
+            return Ok(u32::from(byte));
+        }
+        self.long_varint(byte)
+    }
+
+    fn long_varint(&mut self, first: u8) -> Result<u32, Error> {
+        let mut value = u32::from(first & 0x7f);
+        for shift in [7, 14, 21, 28] {
+            let byte = self.u8()?;
+            let bits = u32::from(byte & 0x7f);
+            if bits << shift >> shift != bits || byte == 0 {
+                return Err(Error::Malformed);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Malformed)
+    }
+
+    /// A small number of either sign.
+    #[inline]
+    pub(crate) fn signed(&mut self) -> Result<i32, Error> {
+        self.varint().map(|raw| (raw >> 1) as i32 ^ -((raw & 1) as i32))
+    }
+}
+
+/// Appends values to a caller's buffer.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(buf: &'a mut [u8]) -> Self {
+        Self { buf, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What was written from `start` on.
+    pub(crate) fn written_since(&mut self, start: usize) -> &mut [u8] {
+        &mut self.buf[start.min(self.len)..self.len]
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let room = self.buf.get_mut(self.len..self.len + bytes.len()).ok_or(Full)?;
+        room.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self, value: u8) -> Result<(), Full> {
+        *self.buf.get_mut(self.len).ok_or(Full)? = value;
+        self.len += 1;
+        Ok(())
+    }
+
+    pub(crate) fn varint128(&mut self, mut value: u128) -> Result<(), Full> {
+        while value >= 0x80 {
+            self.u8(value as u8 | 0x80)?;
+            value >>= 7;
+        }
+        self.u8(value as u8)
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self, mut value: u32) -> Result<(), Full> {
+        while value >= 0x80 {
+            self.u8(value as u8 | 0x80)?;
+            value >>= 7;
+        }
+        self.u8(value as u8)
+    }
+
+    #[inline]
+    pub(crate) fn signed(&mut self, value: i32) -> Result<(), Full> {
+        self.varint((value << 1 ^ value >> 31) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_only_in_their_shortest_form() {
+        let mut buf = [0; 64];
+        for value in [0, 1, 127, 128, 16_383, 16_384, u32::MAX - 1, u32::MAX] {
+            let mut writer = Writer::new(&mut buf);
+            writer.varint(value).unwrap();
+            writer.varint128(u128::from(value) << 90).unwrap();
+            writer.signed(value as i32).unwrap();
+            let len = writer.len();
+            let mut reader = Reader::new(&buf[..len]);
+            assert_eq!(reader.varint(), Ok(value));
+            assert_eq!(reader.varint128(), Ok(u128::from(value) << 90));
+            assert_eq!(reader.signed(), Ok(value as i32));
+            assert!(reader.is_empty());
+        }
+        assert_eq!(Reader::new(&[0x80, 0]).varint(), Err(Error::Malformed));
+        assert_eq!(Reader::new(&[0xff; 5]).varint(), Err(Error::Malformed));
+        assert_eq!(Reader::new(&[0x80]).varint(), Err(Error::Truncated));
+        assert_eq!(Reader::new(&[0xff; 19]).varint128(), Err(Error::Malformed));
+    }
+
+    #[test]
+    fn a_full_buffer_is_said_and_not_overrun() {
+        let mut buf = [0; 3];
+        let mut writer = Writer::new(&mut buf);
+        assert_eq!(writer.put(&[1, 2, 3, 4]), Err(Full));
+        assert_eq!(writer.varint(u32::MAX), Err(Full));
+    }
+}

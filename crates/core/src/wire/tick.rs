@@ -1,0 +1,316 @@
+//! The packet of a running game: newest inputs, acknowledgement, and what rides along.
+//!
+//! One goes to every peer in every frame. It is written for the usual case: five bytes of head, then only the changes of the
+//! input. Everything else (clock probe, state digest, request for lost inputs and answer to one, who I am) is optional,
+//! marked by a flag, and added only in the packets that need it.
+//!
+//! ```text
+//! flags  end u16  end-ack signed  [identity] [probe] [digest] [leave] [request] [answers]  len varint  changes …
+//! ```
+
+use super::{Error, Full, Reader, Writer};
+
+pub(super) const TICK: u8 = 0x80;
+const IDENTITY: u8 = 0x40;
+const PROBE: u8 = 0x20;
+const DIGEST: u8 = 0x10;
+const LEAVE: u8 = 0x08;
+const REQUEST: u8 = 0x04;
+const ANSWERS: u8 = 0x02;
+const ABSOLUTE: u8 = 0x01;
+
+/// The most ranges of lost inputs one packet asks for.
+pub const MAX_RANGES: usize = 8;
+
+/// Durations in a probe are told in this many nanoseconds.
+const HOLD_UNIT_NS: i64 = 16_000;
+/// The distance from a frame's plan is told in this many nanoseconds.
+const LATE_UNIT_NS: i64 = 31_250;
+/// Further from its plan no frame is worth telling of.
+const LATE_MOST_NS: i64 = 250_000_000;
+
+/// The packet of a running game.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick<'a> {
+    /// Low bits of the frame after the last whose input is in this packet.
+    pub end: u16,
+    /// `end` minus the frame up to which (exclusive) the receiver's own inputs have arrived without a gap.
+    pub end_minus_ack: i32,
+    /// Who sends this, when the receiver might not know from the address.
+    pub identity: Option<Identity>,
+    /// A clock probe.
+    pub probe: Option<Probe>,
+    /// The newest digest of the sender's state.
+    pub digest: Option<Digest>,
+    /// The frame with which the sender leaves the game: its inputs end there.
+    pub leave: Option<u32>,
+    /// Lost inputs of the receiver's that the sender asks for.
+    pub request: Ranges,
+    /// Inputs that the receiver has asked for.
+    pub answers: Answers<'a>,
+    /// How many frames of input `changes` stands for; the last is the one before `end`.
+    pub len: u32,
+    /// Whether `changes` starts from nothing (with a change counter) and not from the input before its first frame.
+    pub absolute: bool,
+    /// Change tokens of [`input::code`](crate::input).
+    pub changes: &'a [u8],
+}
+
+/// Says which site of which session a packet is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The session's number.
+    pub session: u64,
+    /// The site's number, not yet checked.
+    pub site: u8,
+}
+
+/// One leg of a round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// When this was sent, in microseconds of the sender's clock; 40 bits travel.
+    pub stamp_us: u64,
+    /// Low bits of the newest stamp the sender has received from the receiver, and how long ago, in nanoseconds.
+    pub echo: Option<(u32, i64)>,
+    /// `end` minus the frame that `late_ns` is about.
+    pub end_minus_frame: i32,
+    /// How long before the stamp (or, if negative, after it) the sender planned to begin that frame, in nanoseconds; `None` when
+    /// that says nothing.
+    pub late_ns: Option<i64>,
+}
+
+/// A short hash of the state after a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Low bits of the frame.
+    pub frame: u16,
+    /// Low bits of the hash.
+    pub hash: u32,
+}
+
+/// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ranges {
+    ranges: [(u32, u32); MAX_RANGES],
+    len: usize,
+}
+
+impl Ranges {
+    /// Adds a range; `false` when there is no room.
+    pub fn push(&mut self, held: u32, missing: u32) -> bool {
+        let Some(slot) = self.ranges.get_mut(self.len) else { return false };
+        *slot = (held, missing);
+        self.len += 1;
+        true
+    }
+
+    /// The ranges, nearest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.ranges[..self.len].iter().copied()
+    }
+
+    /// Whether nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Inputs sent again because they were asked for, always with an absolute start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// `end` of the tick minus the first frame of this answer.
+    pub end_minus_first: u32,
+    /// How many frames it holds.
+    pub len: u32,
+    /// Their change tokens.
+    pub changes: &'a [u8],
+}
+
+/// The answers in one packet, checked when the packet was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Answers<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Answers<'a> {
+    /// The answers in the order they were written.
+    pub fn iter(&self) -> impl Iterator<Item = Answer<'a>> + use<'a> {
+        let mut reader = Reader::new(self.bytes);
+        core::iter::from_fn(move || (!reader.is_empty()).then(|| get_answer(&mut reader).ok()).flatten())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+fn get_answer<'a>(reader: &mut Reader<'a>) -> Result<Answer<'a>, Error> {
+    let end_minus_first = reader.varint()?;
+    let len = reader.varint()?;
+    let size = reader.u16()?;
+    let changes = reader.take(usize::from(size))?;
+    if len == 0 || len > end_minus_first {
+        return Err(Error::Malformed);
+    }
+    Ok(Answer { end_minus_first, len, changes })
+}
+
+/// The parts of a tick that are known before its inputs are written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) end: u16,
+    pub(crate) end_minus_ack: i32,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) probe: Option<Probe>,
+    pub(crate) digest: Option<Digest>,
+    pub(crate) leave: Option<u32>,
+    pub(crate) request: Ranges,
+}
+
+impl Head {
+    /// Writes the head; what follows is answers if `answers`, then the inputs, absolute if `absolute`.
+    pub(crate) fn encode(&self, writer: &mut Writer<'_>, answers: bool, absolute: bool) -> Result<(), Full> {
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        let flags = TICK
+            | flag(self.identity.is_some(), IDENTITY)
+            | flag(self.probe.is_some(), PROBE)
+            | flag(self.digest.is_some(), DIGEST)
+            | flag(self.leave.is_some(), LEAVE)
+            | flag(!self.request.is_empty(), REQUEST)
+            | flag(answers, ANSWERS)
+            | flag(absolute, ABSOLUTE);
+        writer.u8(flags)?;
+        writer.put(&self.end.to_le_bytes())?;
+        writer.signed(self.end_minus_ack)?;
+        if let Some(identity) = &self.identity {
+            writer.put(&identity.session.to_le_bytes())?;
+            writer.u8(identity.site)?;
+        }
+        if let Some(probe) = &self.probe {
+            put_probe(writer, probe)?;
+        }
+        if let Some(digest) = &self.digest {
+            writer.put(&digest.frame.to_le_bytes())?;
+            writer.put(&digest.hash.to_le_bytes())?;
+        }
+        if let Some(frame) = self.leave {
+            writer.varint(frame)?;
+        }
+        if !self.request.is_empty() {
+            put_ranges(writer, &self.request)?;
+        }
+        Ok(())
+    }
+}
+
+fn put_probe(writer: &mut Writer<'_>, probe: &Probe) -> Result<(), Full> {
+    let stamp = probe.stamp_us.to_le_bytes();
+    writer.put(&stamp[..5])?;
+    match probe.echo {
+        None => writer.varint(0)?,
+        Some((stamp, held_ns)) => {
+            let units = (held_ns / HOLD_UNIT_NS).clamp(0, i64::from(u32::MAX) - 1);
+            writer.varint(units as u32 + 1)?;
+            writer.put(&stamp.to_le_bytes())?;
+        }
+    }
+    writer.signed(probe.end_minus_frame)?;
+    let late = probe.late_ns.filter(|late| late.abs() < LATE_MOST_NS).unwrap_or(LATE_MOST_NS);
+    writer.signed((late / LATE_UNIT_NS) as i32)
+}
+
+fn get_probe(reader: &mut Reader<'_>) -> Result<Probe, Error> {
+    let mut stamp = [0; 8];
+    stamp[..5].copy_from_slice(reader.take(5)?);
+    let echo = match reader.varint()? {
+        0 => None,
+        units => {
+            let stamp = reader.u32()?;
+            Some((stamp, i64::from(units - 1) * HOLD_UNIT_NS))
+        }
+    };
+    let end_minus_frame = reader.signed()?;
+    let late_ns = Some(i64::from(reader.signed()?) * LATE_UNIT_NS).filter(|late| late.abs() < LATE_MOST_NS);
+    Ok(Probe { stamp_us: u64::from_le_bytes(stamp), echo, end_minus_frame, late_ns })
+}
+
+fn put_ranges(writer: &mut Writer<'_>, ranges: &Ranges) -> Result<(), Full> {
+    writer.u8(ranges.len as u8)?;
+    for (held, missing) in ranges.iter() {
+        writer.varint(held)?;
+        writer.varint(missing)?;
+    }
+    Ok(())
+}
+
+fn get_ranges(reader: &mut Reader<'_>) -> Result<Ranges, Error> {
+    let mut ranges = Ranges::default();
+    let count = reader.u8()?;
+    for _ in 0..count {
+        let (held, missing) = (reader.varint()?, reader.varint()?);
+        if missing == 0 || !ranges.push(held, missing) {
+            return Err(Error::Malformed);
+        }
+    }
+    if ranges.is_empty() { Err(Error::Malformed) } else { Ok(ranges) }
+}
+
+impl<'a> Tick<'a> {
+    /// Reads a tick.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let flags = reader.u8()?;
+        let has = |bit: u8| flags & bit != 0;
+        if !has(TICK) {
+            return Err(Error::Malformed);
+        }
+        let end = reader.u16()?;
+        let end_minus_ack = reader.signed()?;
+        let identity = if has(IDENTITY) { Some(get_identity(&mut reader)?) } else { None };
+        let probe = if has(PROBE) { Some(get_probe(&mut reader)?) } else { None };
+        let digest = if has(DIGEST) { Some(Digest { frame: reader.u16()?, hash: reader.u32()? }) } else { None };
+        let leave = if has(LEAVE) { Some(reader.varint()?) } else { None };
+        let request = if has(REQUEST) { get_ranges(&mut reader)? } else { Ranges::default() };
+        let answers = if has(ANSWERS) { get_answers(&mut reader)? } else { Answers::default() };
+        let len = reader.varint()?;
+        let (absolute, changes) = (has(ABSOLUTE), reader.rest());
+        Ok(Self { end, end_minus_ack, identity, probe, digest, leave, request, answers, len, absolute, changes })
+    }
+
+    /// Writes a tick, for tests and tools; the session writes its own in place.
+    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, Full> {
+        let head = Head {
+            end: self.end,
+            end_minus_ack: self.end_minus_ack,
+            identity: self.identity,
+            probe: self.probe,
+            digest: self.digest,
+            leave: self.leave,
+            request: self.request,
+        };
+        let mut writer = Writer::new(buf);
+        head.encode(&mut writer, !self.answers.is_empty(), self.absolute)?;
+        if !self.answers.is_empty() {
+            writer.put(&(self.answers.bytes.len() as u16).to_le_bytes())?;
+            writer.put(self.answers.bytes)?;
+        }
+        writer.varint(self.len)?;
+        writer.put(self.changes)?;
+        Ok(writer.len())
+    }
+}
+
+fn get_identity(reader: &mut Reader<'_>) -> Result<Identity, Error> {
+    Ok(Identity { session: reader.u64()?, site: reader.u8()? })
+}
+
+fn get_answers<'a>(reader: &mut Reader<'a>) -> Result<Answers<'a>, Error> {
+    let size = reader.u16()?;
+    let bytes = reader.take(usize::from(size))?;
+    let mut checked = Reader::new(bytes);
+    while !checked.is_empty() {
+        get_answer(&mut checked)?;
+    }
+    if bytes.is_empty() { Err(Error::Malformed) } else { Ok(Answers { bytes }) }
+}

@@ -1,0 +1,153 @@
+//! How a node's own clock departs from the true time of the simulated world.
+//!
+//! Both directions are exact integer arithmetic on a fixed-point rate, so local time never runs backwards and the inverse
+//! is the true inverse, not one that is a rounding error off.
+
+use coplay::time::{Instant, TimeDelta};
+
+/// A clock that started at the wrong time and runs at a slightly wrong speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodeClock {
+    /// What the clock shows at true time zero.
+    pub offset: TimeDelta,
+    /// How much too fast it runs, in parts per million; negative is too slow. Crystals are within ±100.
+    pub skew_ppm: f64,
+}
+
+/// Binary places of the rate: 2⁶³ ns at twice the right speed still fits 128 bits.
+const RATE_BITS: u32 = 60;
+/// The rate of a clock that is right.
+const RATE_ONE: i128 = 1 << RATE_BITS;
+/// Beyond half speed and one and a half the model makes no sense.
+const SKEW_PPM_MAX: f64 = 500_000.0;
+
+impl NodeClock {
+    /// A clock that shows the true time.
+    pub const TRUE: Self = Self { offset: TimeDelta::ZERO, skew_ppm: 0.0 };
+
+    /// What the clock shows at this true time. [`Instant::FAR_FUTURE`] stays what it is: a point that never comes.
+    pub fn local(&self, true_time: Instant) -> Instant {
+        if true_time == Instant::FAR_FUTURE {
+            return Instant::FAR_FUTURE;
+        }
+        let elapsed = (i128::from(true_time.as_nanos()) * self.rate()) >> RATE_BITS;
+        saturating_instant(elapsed + i128::from(self.offset.as_nanos()))
+    }
+
+    /// The first true time at which the clock shows `local` or later. A node woken then finds its deadline reached, and
+    /// overrun by less than two nanoseconds. [`Instant::FAR_FUTURE`] stays what it is.
+    pub fn true_time(&self, local: Instant) -> Instant {
+        if local == Instant::FAR_FUTURE {
+            return Instant::FAR_FUTURE;
+        }
+        let elapsed = i128::from(local.as_nanos()) - i128::from(self.offset.as_nanos());
+        saturating_instant(div_ceil(elapsed << RATE_BITS, self.rate()))
+    }
+
+    /// Local nanoseconds per true nanosecond, in units of 2⁻⁶⁰.
+    fn rate(&self) -> i128 {
+        let skew = self.skew_ppm.clamp(-SKEW_PPM_MAX, SKEW_PPM_MAX) * 1e-6;
+        RATE_ONE + i128::from((skew * RATE_ONE as f64) as i64)
+    }
+}
+
+fn div_ceil(dividend: i128, divisor: i128) -> i128 {
+    -(-dividend).div_euclid(divisor)
+}
+
+fn saturating_instant(nanos: i128) -> Instant {
+    Instant::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    const HOUR: i64 = 3_600_000_000_000;
+
+    fn at(nanos: i64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn random_clock(random: &mut Random) -> NodeClock {
+        let offset = TimeDelta::from_nanos(random.range(-HOUR..=HOUR));
+        let skew_ppm = *random.pick(&[0.0, 0.001, -0.001, 10.0, -10.0, 123.456, -99.9, 50_000.0, -50_000.0]);
+        NodeClock { offset, skew_ppm }
+    }
+
+    /// Short times and long ones, on both sides of the origin, up to the ends of the range.
+    fn random_instant(random: &mut Random) -> Instant {
+        at(random.bits() as i64 >> random.below(64))
+    }
+
+    #[test]
+    fn a_true_clock_shows_the_true_time() {
+        for nanos in [i64::MIN, -1, 0, 1, HOUR, i64::MAX] {
+            assert_eq!(NodeClock::TRUE.local(at(nanos)), at(nanos));
+            assert_eq!(NodeClock::TRUE.true_time(at(nanos)), at(nanos));
+        }
+    }
+
+    #[test]
+    fn skew_is_parts_per_million() {
+        let fast = NodeClock { offset: TimeDelta::from_secs(5), skew_ppm: 100.0 };
+        let gained = fast.local(at(HOUR)) - at(HOUR) - fast.offset;
+        assert!((gained - TimeDelta::from_millis(360)).abs() <= TimeDelta::from_nanos(1), "{gained:?}");
+
+        let slow = NodeClock { skew_ppm: -100.0, ..NodeClock::TRUE };
+        let lost = at(HOUR) - slow.local(at(HOUR));
+        assert!((lost - TimeDelta::from_millis(360)).abs() <= TimeDelta::from_nanos(1), "{lost:?}");
+    }
+
+    #[test]
+    fn a_node_woken_for_a_deadline_finds_it_reached_and_hardly_passed() {
+        let mut random = Random::new(1);
+        for _ in 0..100_000 {
+            let (clock, deadline) = (random_clock(&mut random), random_instant(&mut random));
+            let woken = clock.true_time(deadline);
+            let shown = clock.local(woken);
+            assert!(shown >= deadline, "{clock:?} {deadline:?}");
+            if woken > at(i64::MIN) && woken < Instant::FAR_FUTURE {
+                assert!(shown - deadline < TimeDelta::from_nanos(2), "{clock:?} {deadline:?}");
+                let before = clock.local(woken - TimeDelta::from_nanos(1));
+                assert!(before < deadline, "{clock:?} {deadline:?}: woken later than needed");
+            }
+        }
+    }
+
+    #[test]
+    fn there_and_back_is_exact() {
+        let mut random = Random::new(2);
+        for _ in 0..100_000 {
+            let clock = random_clock(&mut random);
+            let true_time = at(random.range(-1000 * HOUR..=1000 * HOUR));
+            let error = true_time - clock.true_time(clock.local(true_time));
+            assert!(error >= TimeDelta::ZERO && error < TimeDelta::from_nanos(2), "{clock:?} {true_time:?}");
+        }
+    }
+
+    #[test]
+    fn local_time_never_runs_backwards() {
+        let mut random = Random::new(3);
+        for _ in 0..100_000 {
+            let (clock, now) = (random_clock(&mut random), random_instant(&mut random));
+            assert!(clock.local(now + TimeDelta::from_nanos(1)) >= clock.local(now), "{clock:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn what_never_comes_never_comes() {
+        let clock = NodeClock { offset: TimeDelta::from_secs(9), skew_ppm: -40.0 };
+        assert_eq!(clock.true_time(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
+        assert_eq!(clock.local(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn nonsense_skew_is_bounded() {
+        for skew_ppm in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2e6] {
+            let clock = NodeClock { offset: TimeDelta::MAX, skew_ppm };
+            assert!(clock.local(clock.true_time(at(HOUR))) >= at(HOUR));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! A simulated world for the engines of [`coplay`]: virtual time, bad links and bad clocks, all drawn from one seed.
+//!
+//! Everything here is data in, data out. Nothing reads a clock, sleeps, opens a socket, starts a thread or iterates in an
+//! order that could differ between runs, so a seed reproduces a run exactly.
+//!
+//! * [`random`]: seeded numbers, one independent stream per purpose.
+//! * [`queue`]: what happens next, in virtual time.
+//! * [`link`]: one direction of a network path: delay, loss, duplicates, a bottleneck, cuts.
+//! * [`clock`]: how a node's own clock departs from the true time.
+
+pub mod clock;
+pub mod link;
+pub mod queue;
+pub mod random;

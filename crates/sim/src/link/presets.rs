@@ -1,0 +1,93 @@
+//! Conditions to play under, from the best to the worst. Numbers are for one direction; use the same in both.
+//!
+//! They are round numbers of the right order, not measurements. Where packets keep their order, those behind a late one
+//! wait for it, so the mean delay comes out a little above the one given.
+
+use coplay::time::TimeDelta;
+
+use super::{Delay, Jitter, LinkConfig, Loss, Rate};
+
+const fn millis(millis: i64) -> TimeDelta {
+    TimeDelta::from_millis(millis)
+}
+
+impl LinkConfig {
+    /// No delay, no loss, no bottleneck.
+    pub fn perfect() -> Self {
+        Self::default()
+    }
+
+    /// Half of `rtt` in each direction, always; otherwise perfect.
+    pub fn constant_rtt(rtt: TimeDelta) -> Self {
+        Self { delay: Delay::Constant(rtt / 2), ..Self::default() }
+    }
+
+    /// Cable in one house: 0.2 ms, up to 0.1 ms jitter, 1 Gbit/s with a queue of 4 ms.
+    pub fn lan() -> Self {
+        Self {
+            delay: Delay::Constant(TimeDelta::from_micros(200)),
+            jitter: Jitter::Uniform(TimeDelta::from_micros(100)),
+            rate: Some(Rate { bytes_per_second: 125_000_000, queue_bytes: 500_000 }),
+            ..Self::default()
+        }
+    }
+
+    /// Fibre or cable across a country: 12 ms, 1 ms mean jitter, 0.1 % loss, 20 Mbit/s with a queue of 100 ms.
+    pub fn broadband() -> Self {
+        Self {
+            delay: Delay::Constant(millis(12)),
+            jitter: Jitter::Exponential { mean: millis(1) },
+            loss: Loss::Independent(0.001),
+            rate: Some(Rate { bytes_per_second: 2_500_000, queue_bytes: 250_000 }),
+            ..Self::default()
+        }
+    }
+
+    /// Broadband behind a busy access point: 15 ± 5 ms log-normal, 3 ms mean jitter, 1 % loss in bursts of 3, 20 Mbit/s
+    /// with a queue of 100 ms.
+    pub fn wifi() -> Self {
+        Self {
+            delay: Delay::LogNormal { mean: millis(15), sd: millis(5) },
+            jitter: Jitter::Exponential { mean: millis(3) },
+            loss: Loss::bursts(0.01, 3.0),
+            rate: Some(Rate { bytes_per_second: 2_500_000, queue_bytes: 250_000 }),
+            ..Self::default()
+        }
+    }
+
+    /// A telephone on the move: 40 ± 15 ms log-normal, 5 ms mean jitter, 2 % loss in bursts of 4, 5 Mbit/s with a queue of
+    /// 200 ms.
+    pub fn mobile() -> Self {
+        Self {
+            delay: Delay::LogNormal { mean: millis(40), sd: millis(15) },
+            jitter: Jitter::Exponential { mean: millis(5) },
+            loss: Loss::bursts(0.02, 4.0),
+            rate: Some(Rate { bytes_per_second: 625_000, queue_bytes: 125_000 }),
+            ..Self::default()
+        }
+    }
+
+    /// A geostationary satellite: 300 ms, up to 20 ms jitter, 0.5 % loss in bursts of 5, 2 Mbit/s with a queue of 500 ms.
+    pub fn satellite() -> Self {
+        Self {
+            delay: Delay::Constant(millis(300)),
+            jitter: Jitter::Uniform(millis(20)),
+            loss: Loss::bursts(0.005, 5.0),
+            rate: Some(Rate { bytes_per_second: 250_000, queue_bytes: 125_000 }),
+            ..Self::default()
+        }
+    }
+
+    /// Everything at once: 120 ± 60 ms log-normal, 20 ms mean jitter, overtaking, 10 % loss in bursts of 5, 2 % duplicates,
+    /// 512 kbit/s with a queue of 500 ms.
+    pub fn awful() -> Self {
+        Self {
+            delay: Delay::LogNormal { mean: millis(120), sd: millis(60) },
+            jitter: Jitter::Exponential { mean: millis(20) },
+            reorder: true,
+            loss: Loss::bursts(0.1, 5.0),
+            duplicate: 0.02,
+            rate: Some(Rate { bytes_per_second: 64_000, queue_bytes: 32_000 }),
+        }
+    }
+}

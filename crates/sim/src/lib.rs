@@ -7,8 +7,17 @@
 //! * [`queue`]: what happens next, in virtual time.
 //! * [`link`]: one direction of a network path: delay, loss, duplicates, a bottleneck, cuts.
 //! * [`clock`]: how a node's own clock departs from the true time.
+//! * [`toy`]: a machine to share.
+//! * [`site`]: a computer with a session, a machine and a player.
+//! * [`world`]: all of them together.
+//! * [`check`]: what must hold, judged without knowledge of the engines.
 
+pub mod check;
 pub mod clock;
 pub mod link;
+pub mod measure;
 pub mod queue;
 pub mod random;
+pub mod site;
+pub mod toy;
+pub mod world;

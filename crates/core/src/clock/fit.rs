@@ -61,6 +61,11 @@ impl Line {
     pub(super) fn offset(&self, at: Instant) -> TimeDelta {
         self.offset + (at - self.origin).scale(self.skew)
     }
+
+    /// Our time when the peer's clock shows `theirs`.
+    pub(super) fn local(&self, theirs: Instant) -> Instant {
+        self.origin + (theirs - self.offset - self.origin).scale(1.0 / (1.0 + self.skew))
+    }
 }
 
 impl Envelope {

@@ -57,10 +57,12 @@ pub struct Clock {
 impl Clock {
     /// Takes in a round trip. One that cannot be (negative, or longer than a minute) is ignored.
     pub fn on_round_trip(&mut self, trip: RoundTrip) {
+        // Stamps are rounded, so on the shortest links a round trip can seem to take a little less than no time.
         let rtt = trip.rtt();
-        if rtt.is_negative() || rtt > TimeDelta::from_secs(60) {
+        if rtt < -STEPPED || rtt > TimeDelta::from_secs(60) {
             return;
         }
+        let rtt = rtt.max(TimeDelta::ZERO);
         self.smooth(rtt);
         self.round_trips = self.round_trips.saturating_add(1);
         let since = *self.since.get_or_insert(trip.returned);
@@ -118,7 +120,7 @@ impl Clock {
 
     /// The least round-trip time of late: the line's own, without queues.
     pub fn rtt_min(&self) -> Option<TimeDelta> {
-        self.line.map(|line| line.rtt_min)
+        self.line.map(|line| line.rtt_min.max(TimeDelta::ZERO))
     }
 
     /// How far the peer's clock is ahead of ours at `now`.
@@ -133,9 +135,7 @@ impl Clock {
 
     /// Our time at which the peer's clock shows `theirs`.
     pub fn to_local(&self, theirs: Instant) -> Option<Instant> {
-        let line = self.line?;
-        let near = theirs - line.offset(theirs - line.offset(theirs));
-        Some(theirs - line.offset(near))
+        self.line.map(|line| line.local(theirs))
     }
 
     /// The peer's time when ours is `ours`.

@@ -8,23 +8,23 @@
 //!
 //! Where the link is too long for the lag, waiting cannot be avoided, only spread. A peer's input for frame F leaves when the peer
 //! begins frame F − lag, and comes one delay after that; so frames cannot follow each other quicker than delay / lag on average.
-//! The pacer measures that delay as the *turnaround*, from the beginning of F − lag here to the arrival of the peer's F, which
-//! includes everything on the way, and stretches the period to turnaround / lag: the game slows down evenly and does not stutter.
+//! The pacer stretches the period to just that: the game slows down evenly and does not stutter. The delay is that of the probes, by
+//! the clocks, and not how long inputs were awaited: that would grow with every stall, and slow down what is slow already.
 
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 
-/// How much quicker frames may follow each other to make up for a late one.
+/// How much quicker frames may follow each other to make up for a late one: the least, and what a whole period adds.
 const CATCH_UP: f64 = 0.03;
+const CATCH_UP_FAR: f64 = 0.12;
 /// A site that is later than this many periods gives its plan up and goes on from where it is.
 const GIVE_UP_PERIODS: i64 = 3;
 /// The part of the distance to the reference that one frame makes good.
 const GAIN: i64 = 8;
-/// The least and the most that one frame may be longer or shorter for that, as a part of the period. The most is for sites a whole
-/// period apart, as after a freeze.
+/// How much longer or shorter one frame may be for that, as a part of the period: the least, and what a whole period adds.
 const SLEW: f64 = 0.01;
-const SLEW_FAR: f64 = 0.06;
+const SLEW_FAR: f64 = 0.05;
 /// A reference older than this many frames says nothing any more.
 const STALE_FRAMES: i64 = 120;
 
@@ -40,7 +40,8 @@ pub struct Even {
     /// When it does.
     next: Instant,
     reference: Option<Reference>,
-    turnarounds: [Option<Turnaround>; MAX_SITES],
+    /// One-way delays, smoothed.
+    delays: [Option<TimeDelta>; MAX_SITES],
 }
 
 /// The plan of the site that sets the pace.
@@ -49,13 +50,6 @@ struct Reference {
     frame: Frame,
     at: Instant,
     period: TimeDelta,
-}
-
-/// Smoothed, with its mean deviation.
-#[derive(Clone, Copy, Debug)]
-struct Turnaround {
-    mean: TimeDelta,
-    deviation: TimeDelta,
 }
 
 impl Even {
@@ -68,7 +62,7 @@ impl Even {
             plan: start,
             next: start,
             reference: None,
-            turnarounds: [None; MAX_SITES],
+            delays: [None; MAX_SITES],
         }
     }
 
@@ -87,24 +81,15 @@ impl Even {
         self.pace
     }
 
-    /// A peer's input came so long after the beginning of the frame here at which it was taken there.
-    pub fn on_turnaround(&mut self, site: SiteId, sample: TimeDelta) {
-        let slot = &mut self.turnarounds[site.index()];
-        match slot {
-            None => *slot = Some(Turnaround { mean: sample, deviation: TimeDelta::ZERO }),
-            Some(known) => {
-                // What a freeze or a burst of losses delays says little about the link.
-                let most = known.mean + known.deviation * 4 + self.period;
-                let error = sample.min(most) - known.mean;
-                known.mean += error / 16;
-                known.deviation += (error.abs() - known.deviation) / 16;
-            }
-        }
+    /// A packet of a peer was under way for so long.
+    pub fn on_delay(&mut self, site: SiteId, delay: TimeDelta) {
+        let slot = &mut self.delays[site.index()];
+        *slot = Some(slot.map_or(delay, |known| known + (delay - known) / 8));
     }
 
     /// The site will not be waited for again.
     pub fn forget(&mut self, site: SiteId) {
-        self.turnarounds[site.index()] = None;
+        self.delays[site.index()] = None;
     }
 
     /// The site that sets the pace planned to begin `frame` at this time of ours.
@@ -135,13 +120,19 @@ impl Even {
         }
         self.plan += self.pace;
         self.plan += self.steering(frame.next());
-        self.next = self.plan.max(now + self.pace.scale(1.0 - CATCH_UP));
+        self.next = self.plan.max(now + self.pace.scale(1.0 - self.catch_up(now)));
+    }
+
+    /// How much quicker the next frame may follow. Where the link sets the pace, hurrying would only mean waiting again.
+    fn catch_up(&self, now: Instant) -> f64 {
+        let late = self.in_periods(now + self.pace - self.plan);
+        if self.pace > self.period.scale(1.02) { CATCH_UP } else { CATCH_UP + CATCH_UP_FAR * late }
     }
 
     /// The shortest period that the links allow, never shorter than the nominal one.
     fn link_pace(&self) -> TimeDelta {
-        let longest = self.turnarounds.iter().flatten().map(|turnaround| turnaround.mean).max();
-        longest.map_or(self.period, |longest| (longest / self.lag).max(self.period))
+        let longest = self.delays.iter().flatten().max();
+        longest.map_or(self.period, |longest| (*longest / self.lag).max(self.period))
     }
 
     /// The period of the reference, whose clock may be quicker than ours.
@@ -153,13 +144,17 @@ impl Even {
         self.reference.filter(|reference| frame - reference.frame < STALE_FRAMES)
     }
 
+    /// A distance as a part of the period, one at the most.
+    fn in_periods(&self, distance: TimeDelta) -> f64 {
+        (distance.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(1.0)
+    }
+
     /// How much longer to make the way to `frame` so as to come nearer to the reference.
     fn steering(&self, frame: Frame) -> TimeDelta {
         let Some(reference) = self.current_reference(frame) else { return TimeDelta::ZERO };
         let there = reference.at + reference.period * (frame - reference.frame);
         let error = there - self.plan;
-        let far = (error.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(1.0);
-        let limit = self.period.scale(SLEW + (SLEW_FAR - SLEW) * far);
+        let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error));
         (error / GAIN).clamp(-limit, limit)
     }
 }

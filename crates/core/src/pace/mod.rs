@@ -87,10 +87,10 @@ impl Pacer {
         }
     }
 
-    /// It took so long from the beginning of a frame here until a peer's input of the same moment came.
-    pub(crate) fn on_turnaround(&mut self, site: SiteId, turnaround: TimeDelta) {
+    /// A packet of a peer was under way for so long.
+    pub(crate) fn on_delay(&mut self, site: SiteId, delay: TimeDelta) {
         if let Self::Even(even) = self {
-            even.on_turnaround(site, turnaround);
+            even.on_delay(site, delay);
         }
     }
 

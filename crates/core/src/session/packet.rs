@@ -129,7 +129,7 @@ impl Session {
             None => self.stats.dropped.inputs += 1,
         }
         if self.peers[index].inputs.end() > before {
-            self.on_inputs(now, index, before);
+            self.peers[index].inputs_at = now;
         }
     }
 
@@ -138,17 +138,6 @@ impl Session {
         let beyond = last.is_some_and(|last| first + len > last);
         if beyond || self.peers[index].inputs.receive(first, len, absolute, bytes).is_err() {
             self.stats.dropped.inputs += 1;
-        }
-    }
-
-    /// New inputs of a peer are here, from `first` on.
-    fn on_inputs(&mut self, now: Instant, index: usize, first: Frame) {
-        self.peers[index].inputs_at = now;
-        let site = self.peers[index].site;
-        let Some(taken) = first.checked_sub(self.config.settings.lag) else { return };
-        let began = self.began(taken).or_else(|| self.planned(taken));
-        if let (Some(began), Some(pacer)) = (began, self.pacer.as_mut()) {
-            pacer.on_turnaround(site, now - began);
         }
     }
 
@@ -166,6 +155,10 @@ impl Session {
 
     fn take_probe(&mut self, now: Instant, index: usize, end: Frame, probe: &Probe) {
         let stamp = self.peers[index].on_probe(now, probe);
+        let site = self.peers[index].site;
+        if let (Some(sent), Some(pacer)) = (self.peers[index].clock.to_local(stamp), self.pacer.as_mut()) {
+            pacer.on_delay(site, now - sent);
+        }
         let Some(late_ns) = probe.late_ns else { return };
         let Ok(frame) = u32::try_from(end - Frame::ZERO - i64::from(probe.end_minus_frame)) else { return };
         let frame = Frame::new(frame);
@@ -174,7 +167,6 @@ impl Session {
         if let Some(began) = self.began(frame).or_else(|| self.planned(frame)) {
             self.peers[index].stats.lead = began - planned;
         }
-        let site = self.peers[index].site;
         if let Some(pacer) = self.pacer.as_mut().filter(|_| Some(site) == self.pace_setter) {
             pacer.on_reference(frame, planned);
         }

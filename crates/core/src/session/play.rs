@@ -98,7 +98,7 @@ impl Session {
         let settings = &self.config.settings;
         let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), settings.lag, at);
         for peer in &self.peers {
-            pacer.on_turnaround(peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
+            pacer.on_delay(peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
         self.pacer = Some(pacer);
         self.phase = Phase::Running(Step::Rest);

@@ -1,0 +1,268 @@
+//! Experiments on a simulated network: sessions without faults, measured.
+
+use coplay::frame::FrameRate;
+use coplay::id::SiteId;
+use coplay::input::{Ownership, Recovery, Word};
+use coplay::pace::Pacing;
+use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
+use coplay::time::{Instant, TimeDelta};
+
+use crate::clock::NodeClock;
+use crate::link::LinkConfig;
+use crate::random::Random;
+use crate::site::Site;
+use crate::world::{self, Happened, World};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// All randomness comes from this.
+    pub seed: u64,
+    /// How many sites play.
+    pub sites: usize,
+    /// Local lag in frames.
+    pub lag: u32,
+    /// One direction of every link.
+    pub link: LinkConfig,
+    /// How lost inputs come back.
+    pub recovery: Recovery,
+    /// How frames are paced.
+    pub pacing: Pacing,
+    /// When packets leave.
+    pub sending: Sending,
+    /// Up to so long does a packet wait in its site.
+    pub sending_delay: TimeDelta,
+    /// How long the machine takes for a step.
+    pub step_cost: TimeDelta,
+    /// How likely an input changes in a frame.
+    pub restlessness: f64,
+    /// The bits of an input that change.
+    pub mask: Word,
+    /// Frames to be measured, after one second of warming up.
+    pub frames: u32,
+}
+
+impl Experiment {
+    /// Two sites, lag 6 at 60 frames per second, our pacing, 2-byte inputs that change every 8 frames on average, 3,600 frames.
+    pub fn new(link: LinkConfig) -> Self {
+        Self {
+            seed: 1,
+            sites: 2,
+            lag: 6,
+            link,
+            recovery: Recovery::default(),
+            pacing: Pacing::default(),
+            sending: Sending::default(),
+            sending_delay: TimeDelta::ZERO,
+            step_cost: TimeDelta::ZERO,
+            restlessness: 1.0 / 8.0,
+            mask: 0xffff,
+            frames: 3_600,
+        }
+    }
+
+    /// Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10 ms (5 ms on average), and a machine
+    /// that takes 8 ms for a step.
+    pub fn as_published(link: LinkConfig) -> Self {
+        Self {
+            pacing: Pacing::Paper,
+            sending: Sending::Timer(TimeDelta::from_millis(20)),
+            sending_delay: TimeDelta::from_millis(10),
+            step_cost: TimeDelta::from_millis(8),
+            recovery: Recovery::Redundant,
+            ..Self::new(link)
+        }
+    }
+
+    /// What all sites agree on.
+    pub fn settings(&self) -> Settings {
+        toy_settings(self.lag, Ownership::one_each(self.sites, self.mask))
+    }
+
+    fn site(&self, number: usize) -> Site {
+        let mut luck = Random::stream(self.seed, &format!("site {number}"));
+        let clock = NodeClock {
+            offset: TimeDelta::from_millis(luck.range(0..=10_000_000)),
+            skew_ppm: luck.unit() * 100.0 - 50.0,
+        };
+        let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
+        let config = Config {
+            recovery: self.recovery,
+            pacing: self.pacing,
+            sending: self.sending,
+            ..Config::new(self.seed, id, World::peers(number, self.sites), self.settings())
+        };
+        let session = Session::new(clock.local(Instant::ZERO), config).expect("the settings are sound");
+        let mut site = world::site(session, clock, self.sites, luck.bits());
+        site.step_cost = self.step_cost;
+        site.player.restlessness = self.restlessness;
+        site.player.mask = self.mask;
+        site
+    }
+
+    /// The world in which it happens.
+    pub fn world(&self) -> World {
+        let sites = (0..self.sites).map(|number| self.site(number)).collect();
+        let mut world = World::new(self.seed, sites, |_, _| self.link.clone());
+        world.sending_delay = self.sending_delay;
+        world
+    }
+
+    /// Runs it. Zhao et al. log a frame's start in BeginFrameTiming; we log it just before its step.
+    pub fn run(&self) -> Outcome {
+        let warm_up = 60;
+        let mut starts = vec![Vec::with_capacity(self.frames as usize); self.sites];
+        let mut hashes = vec![Vec::new(); self.sites];
+        let logged_at_begin = self.pacing != Pacing::Even;
+        let mut world = self.world();
+        let wanted = (self.frames + 1) as usize;
+        let limit = Instant::ZERO + TimeDelta::from_secs(20) + TimeDelta::from_millis(i64::from(self.frames) * 150);
+        let mut before = vec![Default::default(); self.sites];
+        let mut warm = false;
+        while world.now() < limit && starts.iter().any(|starts| starts.len() < wanted) {
+            let next = world.now() + TimeDelta::from_millis(50);
+            world.run_until(next, &mut |happened| match happened {
+                Happened::Sampled { site, at, frame, .. } if logged_at_begin && frame >= self.lag + warm_up => {
+                    starts[site].push(at);
+                }
+                Happened::Stepped { site, at, frame, hash, .. } if frame >= warm_up => {
+                    hashes[site].push(hash);
+                    if !logged_at_begin {
+                        starts[site].push(at);
+                    }
+                }
+                _ => {}
+            });
+            if !warm && starts.iter().all(|starts| !starts.is_empty()) {
+                warm = true;
+                before = (0..self.sites).map(|site| Traffic::of(&world, site)).collect();
+            }
+        }
+        let traffic = (0..self.sites).map(|site| Traffic::of(&world, site).since(before[site])).collect();
+        Outcome::new(starts, hashes, traffic, wanted)
+    }
+}
+
+/// The settings of a session that shares the toy at 60 frames per second.
+pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
+    Settings {
+        game: GameId { name: "toy".into(), hash: [7; 32] },
+        machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new() },
+        rate: FrameRate::per_second(60).expect("60 is a frame rate"),
+        lag,
+        window: 0,
+        compare_every: 60,
+        sites: (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last as u8 + 1),
+        ownership,
+    }
+}
+
+fn owns(ownership: &Ownership, site: usize) -> bool {
+    SiteId::first(coplay::id::MAX_SITES).nth(site).is_some_and(|site| ownership.layout(site).width() > 0)
+}
+
+/// What a site sent, per link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traffic {
+    frames: u32,
+    packets: u64,
+    bytes: u64,
+    stalls: u64,
+}
+
+impl Traffic {
+    fn of(world: &World, number: usize) -> Self {
+        let site = &world.sites[number];
+        let now = site.clock.local(world.now());
+        let peers = SiteId::first(world.sites.len()).filter_map(|peer| site.session.peer_stats(now, peer));
+        let stats = site.session.stats();
+        let start = Self { frames: stats.frame.number(), stalls: stats.stalls, ..Self::default() };
+        peers.fold(start, |sum, peer| Self {
+            packets: sum.packets + peer.packets_out,
+            bytes: sum.bytes + peer.bytes_out,
+            ..sum
+        })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            frames: self.frames - before.frames,
+            packets: self.packets - before.packets,
+            bytes: self.bytes - before.bytes,
+            stalls: self.stalls - before.stalls,
+        }
+    }
+}
+
+/// What came of an experiment.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Mean time from one frame to the next at each site, in milliseconds.
+    pub frame_ms: Vec<f64>,
+    /// Mean absolute deviation of that, at each site.
+    pub deviation_ms: Vec<f64>,
+    /// Mean absolute difference between the first two sites' starts of the same frame.
+    pub synchrony_ms: f64,
+    /// The longest time between two frames anywhere.
+    pub longest_ms: f64,
+    /// Datagrams per frame and link.
+    pub packets_per_frame: f64,
+    /// Bytes of payload per datagram.
+    pub bytes_per_packet: f64,
+    /// Bytes of payload per frame and link.
+    pub bytes_per_frame: f64,
+    /// Frames that had to wait for inputs, as a part of all.
+    pub stalls: f64,
+    /// Frames that were stepped by all sites.
+    pub frames: usize,
+    /// Whether all sites had the same states.
+    pub states_equal: bool,
+    /// Whether all wanted frames were stepped.
+    pub complete: bool,
+}
+
+impl Outcome {
+    fn new(starts: Vec<Vec<Instant>>, hashes: Vec<Vec<u64>>, traffic: Vec<Traffic>, wanted: usize) -> Self {
+        let times: Vec<Vec<f64>> = starts.iter().map(|starts| frame_times(starts, wanted)).collect();
+        let pairs = starts[0].iter().zip(&starts[1]).take(wanted);
+        let differences: Vec<f64> = pairs.map(|(one, other)| (*one - *other).abs().as_millis_f64()).collect();
+        let frames = hashes.iter().map(Vec::len).min().unwrap_or(0);
+        let links = (traffic.len() - 1).max(1) as f64;
+        let sum = |value: fn(&Traffic) -> f64| traffic.iter().map(value).sum::<f64>();
+        let (stepped, packets, bytes) =
+            (sum(|t| f64::from(t.frames)), sum(|t| t.packets as f64), sum(|t| t.bytes as f64));
+        Self {
+            frame_ms: times.iter().map(|times| mean(times)).collect(),
+            deviation_ms: times.iter().map(|times| deviation(times)).collect(),
+            synchrony_ms: mean(&differences),
+            longest_ms: times.iter().flatten().copied().fold(0.0, f64::max),
+            packets_per_frame: packets / stepped / links,
+            bytes_per_packet: bytes / packets,
+            bytes_per_frame: bytes / stepped / links,
+            stalls: sum(|t| t.stalls as f64) / stepped,
+            frames,
+            states_equal: hashes.iter().all(|one| one[..frames] == hashes[0][..frames]),
+            complete: starts.iter().all(|starts| starts.len() >= wanted),
+        }
+    }
+
+    /// The worst site's deviation.
+    pub fn worst_deviation_ms(&self) -> f64 {
+        self.deviation_ms.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+fn frame_times(starts: &[Instant], wanted: usize) -> Vec<f64> {
+    let starts = &starts[..starts.len().min(wanted)];
+    starts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The papers' "average deviation": mean absolute difference from the mean.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).abs()).sum::<f64>() / values.len().max(1) as f64
+}

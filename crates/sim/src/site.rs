@@ -1,0 +1,145 @@
+//! One computer of the simulated world: a session, a machine, a player, and what can be wrong with it.
+
+use coplay::id::Addr;
+use coplay::input::Word;
+use coplay::session::Session;
+use coplay::time::{Instant, TimeDelta};
+
+use crate::clock::NodeClock;
+use crate::random::Random;
+use crate::toy::Toy;
+
+/// A site: what a host program and its computer are to a session.
+#[derive(Debug)]
+pub struct Site {
+    /// The engine under test.
+    pub session: Session,
+    /// The shared machine.
+    pub machine: Toy,
+    /// This computer's clock.
+    pub clock: NodeClock,
+    /// Who plays here.
+    pub player: Player,
+    /// How long the machine takes for a step.
+    pub step_cost: TimeDelta,
+    /// How this site is broken on purpose.
+    pub sabotage: Option<Sabotage>,
+    /// Whether it is dead.
+    pub crashed: bool,
+    pub(crate) addr: Addr,
+    pub(crate) moves: u64,
+    pub(crate) alarm: u64,
+    pub(crate) busy_until: Instant,
+    pub(crate) away_until: Instant,
+    pub(crate) words: Vec<Word>,
+    pub(crate) words_before: Vec<Word>,
+    pub(crate) sampled: bool,
+    held: Vec<(Addr, Vec<u8>)>,
+    packets: u32,
+}
+
+/// Faults of an engine, put where they would show, to prove that the checkers see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// After an input was used here, another one is sent in its place.
+    ReplaceInput,
+    /// Inputs take effect one frame later than promised.
+    LagOffByOne,
+    /// What was sent once is never sent again.
+    NoResend,
+}
+
+/// Packets that the socket of a sleeping computer holds.
+const SOCKET_BUFFER: usize = 64;
+
+impl Site {
+    /// A site with a perfect computer and an idle player.
+    pub fn new(session: Session, clock: NodeClock, addr: Addr, players: usize, seed: u64) -> Self {
+        Self {
+            session,
+            machine: Toy::new(players),
+            clock,
+            player: Player::new(seed, players),
+            step_cost: TimeDelta::ZERO,
+            sabotage: None,
+            crashed: false,
+            addr,
+            moves: 0,
+            alarm: 0,
+            busy_until: Instant::ZERO,
+            away_until: Instant::ZERO,
+            words: vec![0; players],
+            words_before: vec![0; players],
+            sampled: false,
+            held: Vec::new(),
+            packets: 0,
+        }
+    }
+
+    /// The socket of a sleeping computer keeps a few packets.
+    pub(crate) fn hold(&mut self, sender: Addr, bytes: &[u8]) {
+        if self.held.len() < SOCKET_BUFFER {
+            self.held.push((sender, bytes.to_vec()));
+        }
+    }
+
+    pub(crate) fn hear_held(&mut self, local: Instant) {
+        for (sender, bytes) in self.held.drain(..) {
+            self.session.handle_datagram(local, sender, &bytes);
+        }
+    }
+
+    /// Whether a packet leaves at all.
+    pub(crate) fn lets_pass(&mut self) -> bool {
+        let running =
+            matches!(self.session.state(), coplay::session::State::Running | coplay::session::State::Frozen(_));
+        match self.sabotage {
+            Some(Sabotage::NoResend) if running => self.sampled,
+            _ => true,
+        }
+    }
+
+    /// Changes the last byte of one packet to one peer: the newest input, or a part of it.
+    pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
+        let is_tick = bytes.first().is_some_and(|first| first & 0x80 != 0);
+        self.packets += u32::from(is_tick && to == 0);
+        let old = self.sabotage == Some(Sabotage::ReplaceInput) && is_tick && to == 0 && self.packets > 300;
+        if let Some(last) = bytes.last_mut().filter(|_| old) {
+            *last ^= 0x01;
+            self.sabotage = None;
+        }
+    }
+
+    /// The session has said all it wants to say about the newest input.
+    pub(crate) fn settle(&mut self) {
+        self.sampled = false;
+    }
+}
+
+/// A player: changes some of the words now and then, to random values.
+#[derive(Debug)]
+pub struct Player {
+    luck: Random,
+    words: Vec<Word>,
+    /// How likely a word changes in a frame.
+    pub restlessness: f64,
+    /// Bits that a change can set.
+    pub mask: Word,
+}
+
+impl Player {
+    /// A player who changes 16 bits every eight frames on average.
+    pub fn new(seed: u64, players: usize) -> Self {
+        Self { luck: Random::stream(seed, "player"), words: vec![0; players], restlessness: 1.0 / 8.0, mask: 0xffff }
+    }
+
+    /// The words of a frame.
+    pub(crate) fn play(&mut self, _frame: u32, out: &mut [Word]) {
+        for word in &mut self.words {
+            if self.luck.chance(self.restlessness) {
+                *word = (Word::from(self.luck.bits()) << 64 | Word::from(self.luck.bits())) & self.mask;
+            }
+        }
+        out.copy_from_slice(&self.words);
+    }
+}

@@ -1,0 +1,111 @@
+//! A toy machine: two to eight paddles and a ball, in whole numbers, deterministic and nothing else.
+//!
+//! It stands where a real game machine will: it takes one word per player and frame and makes a new state of them. Every bit of
+//! every word goes into the state, so that not one can be wrong unnoticed.
+
+use coplay::input::Word;
+
+/// The court, in its own units.
+pub const WIDTH: i32 = 640;
+/// The court, in its own units.
+pub const HEIGHT: i32 = 240;
+const PADDLE: i32 = 40;
+const SPEED: i32 = 4;
+
+/// The button that moves a paddle up.
+pub const UP: Word = 1;
+/// The button that moves a paddle down.
+pub const DOWN: Word = 2;
+
+/// The state of the game.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toy {
+    /// Height of each player's paddle; even players stand left, odd ones right.
+    pub paddles: Vec<i32>,
+    /// Where the ball is.
+    pub ball: (i32, i32),
+    speed: (i32, i32),
+    /// Points of the left and of the right side.
+    pub score: [u32; 2],
+    /// Everything that ever went in.
+    memory: u64,
+}
+
+impl Toy {
+    /// A new game.
+    pub fn new(players: usize) -> Self {
+        Self {
+            paddles: vec![HEIGHT / 2; players],
+            ball: (WIDTH / 2, HEIGHT / 2),
+            speed: (5, 2),
+            score: [0; 2],
+            memory: 0xcbf2_9ce4_8422_2325,
+        }
+    }
+
+    /// One frame.
+    pub fn step(&mut self, inputs: &[Word]) {
+        for (paddle, word) in self.paddles.iter_mut().zip(inputs) {
+            let up = i32::from(word & UP != 0);
+            let down = i32::from(word & DOWN != 0);
+            *paddle = (*paddle + SPEED * (down - up)).clamp(0, HEIGHT);
+        }
+        for word in inputs {
+            self.memory = mix(mix(self.memory, *word as u64), (*word >> 64) as u64);
+        }
+        self.move_ball();
+    }
+
+    fn move_ball(&mut self) {
+        self.ball.0 += self.speed.0;
+        self.ball.1 += self.speed.1;
+        if !(0..=HEIGHT).contains(&self.ball.1) {
+            self.speed.1 = -self.speed.1;
+        }
+        if (0..=WIDTH).contains(&self.ball.0) {
+            return;
+        }
+        let side = usize::from(self.ball.0 > WIDTH);
+        let hit = |paddle: &&i32| (**paddle - self.ball.1).abs() <= PADDLE;
+        if let Some(paddle) = self.paddles.iter().skip(side).step_by(2).find(hit) {
+            self.speed = (-self.speed.0, (self.speed.1 + (self.ball.1 - paddle) / 8).clamp(-6, 6));
+        } else {
+            self.score[1 - side] += 1;
+            self.ball = (WIDTH / 2, HEIGHT / 2);
+            self.speed = (if side == 0 { 5 } else { -5 }, 1 + (self.memory % 4) as i32);
+        }
+    }
+
+    /// A hash of the whole state.
+    pub fn hash(&self) -> u64 {
+        let numbers = [self.ball.0, self.ball.1, self.speed.0, self.speed.1];
+        let numbers = numbers.into_iter().chain(self.paddles.iter().copied()).map(|number| number as u64);
+        numbers.chain(self.score.map(u64::from)).fold(self.memory, mix)
+    }
+}
+
+/// Folds a number into a hash.
+pub fn mix(hash: u64, number: u64) -> u64 {
+    let folded = (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    folded ^ folded >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_inputs_give_equal_states_and_any_other_bit_another() {
+        let (mut one, mut other) = (Toy::new(2), Toy::new(2));
+        for frame in 0..5_000u64 {
+            let inputs = [Word::from(frame / 7 % 3), Word::from(frame / 11 % 3)];
+            one.step(&inputs);
+            other.step(&inputs);
+            assert_eq!(one.hash(), other.hash());
+        }
+        assert!(one.score.iter().sum::<u32>() > 0, "somebody must have missed the ball");
+        other.step(&[1 << 127, 0]);
+        one.step(&[0, 0]);
+        assert_ne!(one.hash(), other.hash());
+    }
+}

@@ -18,6 +18,7 @@ pub mod link;
 pub mod measure;
 pub mod queue;
 pub mod random;
+pub mod scenario;
 pub mod site;
 pub mod toy;
 pub mod world;

@@ -271,7 +271,9 @@ mod tests {
     fn impossible_round_trips_are_ignored() {
         let mut clock = Clock::default();
         let at = Instant::from_nanos;
-        for (sent, received, answered, returned) in [(10, 0, 0, 0), (0, 0, i64::MAX, 5), (0, i64::MIN, i64::MAX, 9)] {
+        for (sent, received, answered, returned) in
+            [(10_000_000, 0, 0, 0), (0, 0, i64::MAX, 5), (0, i64::MIN, i64::MAX, 9)]
+        {
             clock.on_round_trip(RoundTrip {
                 sent: at(sent),
                 received: at(received),

@@ -99,7 +99,7 @@ impl Stream {
     /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
         let until = first + len;
-        if len > REACH || until - self.end > i64::from(REACH) || first < self.start {
+        if len > REACH || until - self.end >= i64::from(REACH) || first < self.start {
             return Err(Trouble::OutOfReach);
         }
         if until <= self.end {

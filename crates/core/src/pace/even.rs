@@ -25,6 +25,8 @@ const GAIN: i64 = 8;
 /// How much longer or shorter one frame may be for that, as a part of the period: the least, and what a whole period adds.
 const SLEW: f64 = 0.01;
 const SLEW_FAR: f64 = 0.05;
+/// No clock worth following is off by more.
+const MAX_SKEW: f64 = 0.02;
 /// A reference older than this many frames says nothing any more.
 const STALE_FRAMES: i64 = 120;
 
@@ -40,8 +42,7 @@ pub struct Even {
     /// When it does.
     next: Instant,
     reference: Option<Reference>,
-    /// One-way delays, smoothed.
-    delays: [Option<TimeDelta>; MAX_SITES],
+    delays: [Option<Delay>; MAX_SITES],
 }
 
 /// The plan of the site that sets the pace.
@@ -50,6 +51,30 @@ struct Reference {
     frame: Frame,
     at: Instant,
     period: TimeDelta,
+}
+
+/// A one-way delay, smoothed over the least of short stretches: what a sleeping computer finds in its socket when it wakes says
+/// nothing about the link.
+#[derive(Clone, Copy, Debug)]
+struct Delay {
+    smoothed: TimeDelta,
+    least: TimeDelta,
+    since: Instant,
+}
+
+/// How long such a stretch is.
+const STRETCH: TimeDelta = TimeDelta::from_millis(150);
+
+impl Delay {
+    fn add(&mut self, now: Instant, delay: TimeDelta, period: TimeDelta) {
+        if now - self.since < STRETCH {
+            self.least = self.least.min(delay);
+            return;
+        }
+        let error = (self.least - self.smoothed).min(period * 4);
+        self.smoothed += error / if error.is_negative() { 4 } else { 8 };
+        (self.least, self.since) = (delay, now);
+    }
 }
 
 impl Even {
@@ -82,9 +107,11 @@ impl Even {
     }
 
     /// A packet of a peer was under way for so long.
-    pub fn on_delay(&mut self, site: SiteId, delay: TimeDelta) {
-        let slot = &mut self.delays[site.index()];
-        *slot = Some(slot.map_or(delay, |known| known + (delay - known) / 8));
+    pub fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
+        match &mut self.delays[site.index()] {
+            Some(known) => known.add(now, delay, self.period),
+            slot => *slot = Some(Delay { smoothed: delay, least: delay, since: now }),
+        }
     }
 
     /// The site will not be waited for again.
@@ -103,8 +130,8 @@ impl Even {
             }
             Some(last) if frame - last.frame < STALE_FRAMES => {
                 let measured = (at - last.at) / (frame - last.frame);
-                let sane = measured.clamp(self.period.scale(0.97), self.period * 16);
-                last.period + (sane - last.period) / 4
+                // A freeze lies between the two, or a plan was given up: start over.
+                if measured > self.pace * 2 { self.pace } else { last.period + (measured - last.period) / 4 }
             }
             _ => self.pace,
         };
@@ -129,15 +156,17 @@ impl Even {
         if self.pace > self.period.scale(1.02) { CATCH_UP } else { CATCH_UP + CATCH_UP_FAR * late }
     }
 
-    /// The shortest period that the links allow, never shorter than the nominal one.
+    /// The shortest period that the links allow.
     fn link_pace(&self) -> TimeDelta {
-        let longest = self.delays.iter().flatten().max();
-        longest.map_or(self.period, |longest| (*longest / self.lag).max(self.period))
+        let longest = self.delays.iter().flatten().map(|delay| delay.smoothed).max();
+        longest.map_or(TimeDelta::ZERO, |longest| longest / self.lag)
     }
 
-    /// The period of the reference, whose clock may be quicker than ours.
+    /// The nominal period by the clock of the reference, which may be quicker or slower than ours. A reference that is slower than
+    /// clocks are has to wait for somebody, perhaps for us: to follow it in that would keep both slow for ever.
     fn followed_period(&self, frame: Frame) -> TimeDelta {
-        self.current_reference(frame).map_or(self.period, |reference| reference.period)
+        let followed = self.current_reference(frame).map_or(self.period, |reference| reference.period);
+        followed.clamp(self.period.scale(1.0 - MAX_SKEW), self.period.scale(1.0 + MAX_SKEW))
     }
 
     fn current_reference(&self, frame: Frame) -> Option<Reference> {

@@ -27,7 +27,6 @@ pub enum Pacing {
 
 /// The pacer of one site in one running game.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a session has one, and nobody moves it")]
 pub(crate) enum Pacer {
     Even(Even),
     Paper(Paper),
@@ -88,9 +87,9 @@ impl Pacer {
     }
 
     /// A packet of a peer was under way for so long.
-    pub(crate) fn on_delay(&mut self, site: SiteId, delay: TimeDelta) {
+    pub(crate) fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         if let Self::Even(even) = self {
-            even.on_delay(site, delay);
+            even.on_delay(now, site, delay);
         }
     }
 

@@ -16,6 +16,8 @@ use crate::wire::{Hello, Refusal, VERSION};
 
 /// Hellos are this far apart.
 pub(super) const HELLO_EVERY: TimeDelta = TimeDelta::from_millis(50);
+/// Nobody waits longer for a start that all agree on; who hears of it late starts late and catches up.
+const LONGEST_LEAD: TimeDelta = TimeDelta::from_secs(2);
 
 impl Session {
     pub(super) fn handle_hello(&mut self, now: Instant, from: Addr, hello: &Hello, bytes: usize) {
@@ -130,7 +132,7 @@ impl Session {
         let lowest = self.peers.iter().all(|peer| self.config.site < peer.site);
         if matches!(self.phase, Phase::Lobby) && lowest && self.peers.iter().all(all_agree) {
             let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4);
-            let lead = slowest.max().unwrap_or_default() * 2 + TimeDelta::from_millis(100);
+            let lead = (slowest.max().unwrap_or_default() * 2 + TimeDelta::from_millis(100)).min(LONGEST_LEAD);
             self.set_start(GroupInstant::from_nanos((now + lead).as_nanos()), now + lead);
         }
     }
@@ -153,6 +155,10 @@ impl Session {
         self.start = Some(start);
         self.phase = Phase::Starting { at };
         self.events.push(Event::Starting { at });
+        if self.leaving.is_some() {
+            // The others count on us; only in a running game can we say that our inputs end before the first.
+            self.start_running(at);
+        }
     }
 
     pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {

@@ -45,7 +45,7 @@ const KEEP_ALIVE: TimeDelta = TimeDelta::from_millis(100);
 /// A wait may be a lost packet for so long; then it is a fault, and packets are sent less often.
 const HURRY: TimeDelta = TimeDelta::from_millis(300);
 /// Who leaves a lobby says so for as long as this.
-const GOODBYE: TimeDelta = TimeDelta::from_millis(200);
+const GOODBYE: TimeDelta = TimeDelta::from_secs(1);
 /// A host program that does not call for so long was asleep itself.
 const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 
@@ -192,11 +192,9 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.notice_sleep(now);
         match self.phase {
-            Phase::Starting { at } if at <= now && self.leaving.is_none() => self.start_running(at),
+            Phase::Starting { at } if at <= now => self.start_running(at),
             Phase::Running(_) => self.watch(now),
-            Phase::Lobby | Phase::Starting { .. } if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => {
-                self.end(End::Left);
-            }
+            Phase::Lobby if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => self.end(End::Left),
             Phase::Lobby | Phase::Starting { .. } | Phase::Over(_) => {}
         }
     }
@@ -217,6 +215,9 @@ impl Session {
     pub fn leave(&mut self, now: Instant) {
         self.notice_sleep(now);
         self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
+        if let Phase::Starting { at } = self.phase {
+            self.start_running(at);
+        }
         self.frozen = None;
         for peer in &mut self.peers {
             peer.due = true;
@@ -290,8 +291,7 @@ impl Session {
         let frame = match self.phase {
             Phase::Over(_) => return None,
             Phase::Lobby => Instant::FAR_FUTURE,
-            Phase::Starting { at } if self.leaving.is_none() => at,
-            Phase::Starting { .. } => Instant::FAR_FUTURE,
+            Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
             // Longer waits are watched at every packet that is sent in the meantime.
             Phase::Running(_) => Instant::FAR_FUTURE,

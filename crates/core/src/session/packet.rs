@@ -22,7 +22,7 @@ impl Session {
         let answering = peer.sender.has_answers(now, rtt, &self.own);
         let head = Head {
             end: plan.until.low16(),
-            end_minus_ack: (plan.until - peer.inputs.end()) as i32,
+            end_minus_ack: (plan.until - peer.acknowledgement()) as i32,
             identity: identify.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
             digest: self.digests.newest().filter(|_| probing).map(short),
             leave: self.leaving.map(|leave| leave.frame.number()),
@@ -146,6 +146,8 @@ impl Session {
             self.stats.dropped.inputs += 1;
             return;
         };
+        let leave = self.leaving.map(|leave| leave.frame);
+        self.peers[index].knows_leave |= leave.is_some_and(|last| Frame::new(ack) == last.next());
         let sender = &mut self.peers[index].sender;
         sender.on_ack(Frame::new(ack), &self.own);
         if !tick.request.is_empty() {
@@ -155,9 +157,14 @@ impl Session {
 
     fn take_probe(&mut self, now: Instant, index: usize, end: Frame, probe: &Probe) {
         let stamp = self.peers[index].on_probe(now, probe);
-        let site = self.peers[index].site;
-        if let (Some(sent), Some(pacer)) = (self.peers[index].clock.to_local(stamp), self.pacer.as_mut()) {
-            pacer.on_delay(site, now - sent);
+        let peer = &self.peers[index];
+        let site = peer.site;
+        if peer.last_frame.is_some() {
+            // Nobody waits for a site that leaves.
+            return;
+        }
+        if let (Some(sent), Some(pacer)) = (peer.clock.to_local(stamp), self.pacer.as_mut()) {
+            pacer.on_delay(now, site, now - sent);
         }
         let Some(late_ns) = probe.late_ns else { return };
         let Ok(frame) = u32::try_from(end - Frame::ZERO - i64::from(probe.end_minus_frame)) else { return };

@@ -30,6 +30,8 @@ pub(super) struct Peer {
     pub(super) sender: Sender,
     /// Its inputs end before this frame, because it leaves.
     pub(super) last_frame: Option<Frame>,
+    /// It has all our inputs and knows that they are the last.
+    pub(super) knows_leave: bool,
     /// It has left and knows that we know, or does not care.
     pub(super) gone: bool,
     pub(super) digests: Digests,
@@ -77,6 +79,7 @@ impl Peer {
             inputs_at: now,
             sender: Sender::new(start),
             last_frame: None,
+            knows_leave: false,
             gone: false,
             digests: Digests::default(),
             loss: LossMeter::default(),
@@ -91,6 +94,12 @@ impl Peer {
     /// Whether its input for a frame is here, or will never come because it has left by then.
     pub(super) fn ready_for(&self, frame: Frame) -> bool {
         self.inputs.end() > frame || self.last_frame.is_some_and(|last| frame >= last && self.inputs.end() >= last)
+    }
+
+    /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves.
+    pub(super) fn acknowledgement(&self) -> Frame {
+        let end = self.inputs.end();
+        if self.last_frame == Some(end) { end.next() } else { end }
     }
 
     /// Whether the peer has all that we will ever send it, up to `end`.

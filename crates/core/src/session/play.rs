@@ -13,6 +13,8 @@ use crate::time::{Instant, TimeDelta};
 
 /// A survivor goes on answering a site that left for so long.
 const LINGER: TimeDelta = TimeDelta::from_secs(1);
+/// Who leaves waits so long for a silent site to come back and hear of it.
+const LINGER_FOR_SILENT: TimeDelta = TimeDelta::from_secs(10);
 
 impl Session {
     /// What to do now; ask again until there is nothing.
@@ -98,7 +100,7 @@ impl Session {
         let settings = &self.config.settings;
         let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), settings.lag, at);
         for peer in &self.peers {
-            pacer.on_delay(peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
+            pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
         self.pacer = Some(pacer);
         self.phase = Phase::Running(Step::Rest);
@@ -224,8 +226,7 @@ impl Session {
 
     /// We leave when everybody has our last input, or is silent.
     fn watch_own_leave(&mut self, now: Instant) {
-        let end = self.own.end();
-        if self.peers.iter().all(|peer| peer.gone || peer.has_all(end) || now - peer.heard > LINGER) {
+        if self.peers.iter().all(|peer| peer.gone || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT) {
             self.end(End::Left);
         }
     }

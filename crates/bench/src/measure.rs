@@ -1,0 +1,129 @@
+//! Time, allocations and traffic of one engine after the other, in turns.
+
+use std::time::Instant;
+
+use coplay_bench::counter::allocations;
+use coplay_bench::ours::{self, Waking};
+use coplay_bench::peer::{self, Passing, Polling};
+use coplay_bench::work::{Engine, Inputs, Traffic};
+
+/// Frames before anything is measured.
+pub(crate) const WARM_UP: u32 = 600;
+/// All inputs come from this.
+const SEED: u64 = 1;
+
+/// An engine and the way it is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Coplay(Waking),
+    Ggrs(Passing, Polling),
+}
+
+impl Subject {
+    /// All that are measured: first ours, then what it is compared with.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Coplay(Waking::Frames),
+        Self::Coplay(Waking::Datagrams),
+        Self::Ggrs(Passing::Bytes, Polling::Once),
+        Self::Ggrs(Passing::Bytes, Polling::Twice),
+        Self::Ggrs(Passing::Messages, Polling::Once),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Coplay(Waking::Frames) => "coplay",
+            Self::Coplay(Waking::Datagrams) => "coplay-woken",
+            Self::Ggrs(Passing::Bytes, Polling::Once) => "ggrs",
+            Self::Ggrs(Passing::Bytes, Polling::Twice) => "ggrs-polled",
+            Self::Ggrs(Passing::Messages, Polling::Once) => "ggrs-unencoded",
+            Self::Ggrs(Passing::Messages, Polling::Twice) => "ggrs-unencoded-polled",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|subject| subject.name() == name)
+    }
+
+    /// Runs so many frames after warming up.
+    pub(crate) fn run_once(self, sites: usize, frames: u32) {
+        self.measure(sites, frames);
+    }
+
+    fn measure(self, sites: usize, frames: u32) -> Sample {
+        let inputs = Inputs::new(SEED, sites);
+        match self {
+            Self::Coplay(waking) => sample(ours::Group::new(sites, inputs, waking), frames),
+            Self::Ggrs(passing, polling) => sample(peer::Group::new(sites, inputs, passing, polling), frames),
+        }
+    }
+}
+
+/// What one run gave.
+struct Sample {
+    nanos: u64,
+    allocations: u64,
+    traffic: Traffic,
+    states: Vec<u64>,
+}
+
+fn sample(mut engine: impl Engine, frames: u32) -> Sample {
+    engine.run(WARM_UP);
+    let (traffic, allocated, began) = (engine.traffic(), allocations(), Instant::now());
+    engine.run(frames);
+    let nanos = began.elapsed().as_nanos() as u64;
+    Sample {
+        nanos,
+        allocations: allocations() - allocated,
+        traffic: engine.traffic().since(traffic),
+        states: engine.states(),
+    }
+}
+
+/// What an engine costs, per frame and site, or per frame and link (one way from one site to another).
+pub(crate) struct Row {
+    pub(crate) subject: Subject,
+    /// Of every round, in ascending order.
+    pub(crate) nanos: Vec<f64>,
+    pub(crate) instructions: Option<f64>,
+    pub(crate) allocations: f64,
+    pub(crate) bytes_per_link: f64,
+    pub(crate) datagrams_per_link: f64,
+}
+
+impl Row {
+    pub(crate) fn median_nanos(&self) -> f64 {
+        self.nanos[self.nanos.len() / 2]
+    }
+}
+
+/// Measures all engines in turns, round after round.
+pub(crate) fn rounds(sites: usize, frames: u32, rounds: usize) -> Vec<Row> {
+    let mut samples: Vec<Vec<Sample>> = Subject::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    for round in 1..=rounds {
+        eprintln!("{sites} sites: round {round} of {rounds}");
+        for (samples, subject) in samples.iter_mut().zip(Subject::ALL) {
+            samples.push(subject.measure(sites, frames));
+        }
+    }
+    let states = vec![samples[0][0].states[0]; sites];
+    assert!(samples.iter().flatten().all(|sample| sample.states == states), "all sites get the same inputs");
+    Subject::ALL.into_iter().zip(samples).map(|(subject, samples)| row(subject, sites, frames, &samples)).collect()
+}
+
+fn row(subject: Subject, sites: usize, frames: u32, samples: &[Sample]) -> Row {
+    let steps = f64::from(frames) * sites as f64;
+    let mut nanos: Vec<f64> = samples.iter().map(|sample| sample.nanos as f64 / steps).collect();
+    nanos.sort_by(f64::total_cmp);
+    let mean = |value: fn(&Sample) -> u64| {
+        samples.iter().map(|sample| value(sample) as f64).sum::<f64>() / samples.len() as f64 / steps
+    };
+    let links = (sites - 1) as f64;
+    Row {
+        subject,
+        nanos,
+        instructions: None,
+        allocations: mean(|sample| sample.allocations),
+        bytes_per_link: mean(|sample| sample.traffic.bytes) / links,
+        datagrams_per_link: mean(|sample| sample.traffic.datagrams) / links,
+    }
+}

@@ -1,0 +1,377 @@
+//! The bytes of the protocol, written out by hand. Whoever changes one of these changes the protocol, and its version with it.
+
+use coplay::frame::{Frame, FrameRate};
+use coplay::id::{SiteId, SiteSet};
+use coplay::input::{Ownership, Stream};
+use coplay::session::{GameId, MachineId, Settings};
+use coplay::wire::{
+    Answer, Answers, Digest, Error, Hello, Identity, MAX_DATAGRAM, Message, Probe, Ranges, Refusal, Tick, VERSION,
+};
+
+/// A datagram field by field, in hexadecimal.
+type Golden = &'static [&'static str];
+
+const PLAIN: Golden = &[
+    "80",   // flags: a tick with nothing but inputs
+    "3412", // end: 0x1234
+    "10",   // end - ack: 8
+    "03",   // len: 3 frames
+    "01ff", // changes: at once, the first byte of two, to 0xff
+];
+
+const EVERYTHING: Golden = &[
+    "fc",               // flags: tick, identity, probe, digest, leave, request
+    "e803",             // end: 1000
+    "01",               // end - ack: -1
+    "efcdab8967452301", // identity: session
+    "02",               // identity: site
+    "5544332211",       // probe: stamp, 40 bits of microseconds
+    "c901",             // probe: 1 + the time for which the echoed stamp was held, 200 times 16 microseconds
+    "efbeadde",         // probe: the echoed stamp, 32 bits of microseconds
+    "0c",               // probe: end - frame: 6
+    "03",               // probe: late by -2 times 31.25 microseconds
+    "c003",             // digest: frame 960
+    "bebafeca",         // digest: hash
+    "f207",             // leave: frame 1010
+    "02",               // request: two ranges
+    "0002",             // request: 0 frames held, 2 missing
+    "05ac02",           // request: 5 frames held, 300 missing
+    "00",               // len: no inputs
+];
+
+const ANSWERED: Golden = &[
+    "a2",         // flags: tick, probe, answers
+    "2c01",       // end: 300
+    "00",         // end - ack: 0
+    "0100000000", // probe: stamp
+    "00",         // probe: no echo
+    "00",         // probe: end - frame: 0
+    "807d",       // probe: 250 ms late, which stands for none
+    "0f00",       // answers: 15 bytes
+    "28",         // answer: from frame end - 40 on
+    "02",         // answer: 2 frames
+    "0300",       // answer: 3 bytes
+    "070105",     // answer: changes
+    "c801",       // answer: from frame end - 200 on
+    "8001",       // answer: 128 frames
+    "0200",       // answer: 2 bytes
+    "0900",       // answer: changes
+    "01",         // len: 1 frame
+    "027f",       // changes
+];
+
+const ABSOLUTE: Golden = &[
+    "81",     // flags: a tick whose inputs start from nothing
+    "0700",   // end: 7
+    "d804",   // end - ack: 300
+    "03",     // len: 3 frames
+    "2a",     // changes: the 42nd change so far
+    "031122", // changes: at once, both bytes of two, to 0x11 and 0x22
+    "0633",   // changes: after one unchanged frame, the second byte, to 0x33
+];
+
+const HELLO: Golden = &[
+    "01",               // version
+    "efcdab8967452301", // session
+    "01",               // site
+    "03",               // agreed: sites 0 and 1
+    "06",               // flags: echo, start
+    "40420f0000000000", // stamp: 1,000,000 microseconds
+    "583e0f0000000000", // echo: stamp 999,000
+    "90d00300",         // echo: held for 250,000 nanoseconds
+    "fbffffffffffffff", // start: -5 nanoseconds of group time
+    "04706f6e67",       // game: "pong"
+    "0001020304050607", // game: hash
+    "08090a0b0c0d0e0f",
+    "1011121314151617",
+    "18191a1b1c1d1e1f",
+    "03746f79",   // machine: "toy"
+    "0131",       // machine: version "1"
+    "01",         // machine: one option
+    "0462696f73", // machine: "bios"
+    "03686c65",   // machine: "hle"
+    "98a1e312",   // rate: 39,375,000 frames
+    "c3fe27",     // rate: in 655,171 seconds
+    "06",         // lag: 6 frames
+    "00",         // window: 0 frames
+    "3c",         // hashes are compared every 60 frames
+    "02",         // sites
+    "02",         // players
+    "ffff03",     // site 0 owns 16 bits of player 0
+    "00",         // and nothing of player 1
+    "00",         // site 1 owns nothing of player 0
+    "808004",     // and bit 16 of player 1
+];
+
+const REFUSAL: Golden = &[
+    "01",               // version
+    "0000000000000000", // session
+    "00",               // site
+    "00",               // agreed: nobody
+    "09",               // flags: leaving, refused because the game runs
+    "ffffffffffffffff", // stamp
+    "00",               // game: no name
+    "0000000000000000", // game: hash
+    "0000000000000000",
+    "0000000000000000",
+    "0000000000000000",
+    "00", // machine: no name
+    "00", // machine: no version
+    "00", // machine: no options
+    "01", // rate: 1 frame
+    "01", // rate: in 1 second
+    "00", // lag
+    "00", // window
+    "00", // hashes are not compared
+    "02", // sites
+    "01", // players
+    "00", // site 0 owns nothing
+    "00", // site 1 owns nothing
+];
+
+fn bytes(golden: Golden) -> Vec<u8> {
+    let digits: Vec<u8> = golden.iter().flat_map(|field| field.bytes()).collect();
+    assert!(digits.len().is_multiple_of(2));
+    let text = |pair| std::str::from_utf8(pair).expect("hexadecimal is ASCII");
+    digits.chunks(2).map(|pair| u8::from_str_radix(text(pair), 16).expect("two hexadecimal digits")).collect()
+}
+
+fn plain() -> Tick<'static> {
+    Tick {
+        end: 0x1234,
+        end_minus_ack: 8,
+        identity: None,
+        probe: None,
+        digest: None,
+        leave: None,
+        request: Ranges::default(),
+        answers: Answers::default(),
+        len: 3,
+        absolute: false,
+        changes: &[0x01, 0xff],
+    }
+}
+
+fn everything() -> Tick<'static> {
+    let mut request = Ranges::default();
+    assert!(request.push(0, 2) && request.push(5, 300));
+    Tick {
+        end: 1_000,
+        end_minus_ack: -1,
+        identity: Some(Identity { session: 0x0123_4567_89ab_cdef, site: 2 }),
+        probe: Some(Probe {
+            stamp_us: 0x11_2233_4455,
+            echo: Some((0xdead_beef, 3_200_000)),
+            end_minus_frame: 6,
+            late_ns: Some(-62_500),
+        }),
+        digest: Some(Digest { frame: 960, hash: 0xcafe_babe }),
+        leave: Some(1_010),
+        request,
+        len: 0,
+        changes: &[],
+        ..plain()
+    }
+}
+
+fn answered(answers: Answers<'_>) -> Tick<'_> {
+    let probe = Probe { stamp_us: 1, echo: None, end_minus_frame: 0, late_ns: None };
+    Tick { end: 300, end_minus_ack: 0, probe: Some(probe), answers, len: 1, changes: &[0x02, 0x7f], ..plain() }
+}
+
+fn absolute() -> Tick<'static> {
+    let changes = &[0x2a, 0x03, 0x11, 0x22, 0x06, 0x33];
+    Tick { end: 7, end_minus_ack: 300, len: 3, absolute: true, changes, ..plain() }
+}
+
+fn site(number: u8) -> SiteId {
+    SiteId::new(number).expect("a site's number")
+}
+
+fn hello() -> Hello {
+    let mut ownership = Ownership::new(2);
+    ownership.give(site(0), 0, 0xffff).expect("bits that nobody owns");
+    ownership.give(site(1), 1, 0x1_0000).expect("bits that nobody owns");
+    Hello {
+        session: 0x0123_4567_89ab_cdef,
+        site: site(1),
+        agreed: SiteSet::first(2),
+        leaving: false,
+        refusal: None,
+        stamp_us: 1_000_000,
+        echo: Some((999_000, 250_000)),
+        start_ns: Some(-5),
+        settings: Settings {
+            game: GameId { name: "pong".into(), hash: std::array::from_fn(|at| at as u8) },
+            machine: MachineId {
+                name: "toy".into(),
+                version: "1".into(),
+                options: vec![("bios".into(), "hle".into())],
+            },
+            rate: FrameRate::new(39_375_000, 655_171).expect("a frame rate"),
+            lag: 6,
+            window: 0,
+            compare_every: 60,
+            sites: 2,
+            ownership,
+        },
+    }
+}
+
+fn refusal() -> Hello {
+    Hello {
+        session: 0,
+        site: site(0),
+        agreed: SiteSet::EMPTY,
+        leaving: true,
+        refusal: Some(Refusal::Running),
+        stamp_us: u64::MAX,
+        echo: None,
+        start_ns: None,
+        settings: Settings {
+            game: GameId { name: String::new(), hash: [0; 32] },
+            machine: MachineId { name: String::new(), version: String::new(), options: Vec::new() },
+            rate: FrameRate::per_second(1).expect("a frame rate"),
+            lag: 0,
+            window: 0,
+            compare_every: 0,
+            sites: 2,
+            ownership: Ownership::new(1),
+        },
+    }
+}
+
+fn check_tick(golden: Golden, tick: &Tick<'_>) {
+    let golden = bytes(golden);
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = tick.encode(&mut buf).expect("room for a tick");
+    assert_eq!(buf[..len], golden);
+    assert_eq!(Message::decode(&golden), Ok(Message::Tick(tick.clone())));
+    assert!(tick.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
+}
+
+fn check_hello(golden: Golden, hello: &Hello) {
+    let golden = bytes(golden);
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = hello.encode(&mut buf).expect("room for a hello");
+    assert_eq!(buf[..len], golden);
+    assert_eq!(Message::decode(&golden), Ok(Message::Hello(Box::new(hello.clone()))));
+    assert!(hello.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
+}
+
+#[test]
+fn a_plain_tick() {
+    check_tick(PLAIN, &plain());
+}
+
+#[test]
+fn a_tick_with_all_that_can_ride_along() {
+    check_tick(EVERYTHING, &everything());
+}
+
+#[test]
+fn a_tick_with_answers() {
+    // Answers come from bytes only, so here is what is in them.
+    let golden = bytes(ANSWERED);
+    let Ok(Message::Tick(tick)) = Message::decode(&golden) else { panic!("not a tick") };
+    let answers = [
+        Answer { end_minus_first: 40, len: 2, changes: &[7, 1, 5] },
+        Answer { end_minus_first: 200, len: 128, changes: &[9, 0] },
+    ];
+    assert!(tick.answers.iter().eq(answers));
+    check_tick(ANSWERED, &answered(tick.answers));
+}
+
+#[test]
+fn a_tick_that_starts_from_nothing() {
+    check_tick(ABSOLUTE, &absolute());
+}
+
+#[test]
+fn hellos() {
+    check_hello(HELLO, &hello());
+    check_hello(REFUSAL, &refusal());
+}
+
+#[test]
+fn a_part_of_a_hello_is_none() {
+    for golden in [HELLO, REFUSAL] {
+        let golden = bytes(golden);
+        for len in 0..golden.len() {
+            assert_eq!(Message::decode(&golden[..len]), Err(Error::Truncated), "the first {len} bytes");
+        }
+        let longer = [&golden[..], &[0]].concat();
+        assert_eq!(Message::decode(&longer), Err(Error::Malformed), "a byte too many");
+    }
+}
+
+#[test]
+fn a_part_of_a_tick_is_none_unless_only_inputs_are_missing() {
+    for (golden, changes) in [(PLAIN, 2), (EVERYTHING, 0), (ANSWERED, 2), (ABSOLUTE, 6)] {
+        let golden = bytes(golden);
+        let whole = golden.len() - changes;
+        for len in 0..golden.len() {
+            let decoded = Message::decode(&golden[..len]);
+            assert_eq!(decoded.is_ok(), len >= whole, "the first {len} bytes: {decoded:?}");
+        }
+    }
+}
+
+#[test]
+fn another_version_says_which() {
+    let mut other = bytes(HELLO);
+    assert_eq!(other[0], VERSION);
+    for version in (0..0x80).filter(|version| *version != VERSION) {
+        other[0] = version;
+        assert_eq!(Message::decode(&other), Err(Error::Version(version)));
+        assert_eq!(Message::decode(&[version]), Err(Error::Version(version)), "whatever follows");
+    }
+}
+
+#[test]
+fn numbers_have_one_form() {
+    let malformed: [(&str, &[u8]); 6] = [
+        ("a long zero as end - ack", &[0x80, 0, 0, 0x80, 0, 0]),
+        ("33 bits as end - ack", &[0x80, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
+        ("a request for nothing", &[0x84, 0, 0, 0, 0, 0]),
+        ("a request for no frames", &[0x84, 0, 0, 0, 1, 3, 0, 0]),
+        ("answers without an answer", &[0x82, 0, 0, 0, 0, 0, 0]),
+        ("an answer that ends after the tick", &[0x82, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0]),
+    ];
+    for (what, bytes) in malformed {
+        assert_eq!(Message::decode(bytes), Err(Error::Malformed), "{what}");
+    }
+}
+
+/// Checks the inputs that change tokens stand for, from frame 3 on.
+fn check_changes<const WIDTH: usize>(golden: Golden, absolute: bool, inputs: &[[u8; WIDTH]]) {
+    let start = Frame::new(3);
+    let mut stream = Stream::new(WIDTH, start);
+    stream.receive(start, inputs.len() as u32, absolute, &bytes(golden)).expect("inputs");
+    assert_eq!(stream.end(), start + inputs.len() as u32);
+    for (at, input) in (0..).zip(inputs) {
+        assert_eq!(stream.value(start + at), Some(&input[..]), "input {at}");
+    }
+}
+
+#[test]
+fn changes_of_narrow_inputs() {
+    check_changes::<0>(&[], false, &[[], []]);
+    check_changes::<0>(&["00", "00"], true, &[[], []]);
+    // skip << width | which bytes, and their values
+    check_changes(&["0611", "0122"], false, &[[0, 0], [0, 0x11], [0x22, 0x11], [0x22, 0x11]]);
+    check_changes(&["01", "031122", "0633"], true, &[[0x11, 0x22], [0x11, 0x22], [0x11, 0x33]]);
+    check_changes(&["1f01020304"], false, &[[0; 4], [1, 2, 3, 4]]);
+}
+
+#[test]
+fn changes_of_wide_inputs() {
+    // skip, which bytes, and their values
+    check_changes(&["01", "11", "aabb"], false, &[[0; 5], [0xaa, 0, 0, 0, 0xbb]]);
+    // skip, which groups of eight bytes, which bytes of each, and their values
+    let changed = [0, 7, 0, 0, 0, 0, 0, 0, 8, 9];
+    check_changes(&["01", "03", "02", "03", "07", "0809"], false, &[[0; 10], changed, changed]);
+    let mut last = [0; 128];
+    last[127] = 0xee;
+    check_changes(&["01", "00", "808002", "80", "ee"], true, &[last, last]);
+}

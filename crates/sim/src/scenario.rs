@@ -1,0 +1,546 @@
+//! Random sessions with faults: what can go wrong, when it heals, and how well the sites must do afterwards.
+//!
+//! A [`Scenario`] is drawn from a seed alone. It plays for at least [`PLAY`] after the faults begin to be possible; all faults
+//! but those for good (a crash, a leave) are healed well before the end, and then the sites must run again.
+
+use coplay::frame::FrameRate;
+use coplay::id::SiteId;
+use coplay::input::{Ownership, Recovery, Word};
+use coplay::session::{Config, End, Event, Session, Settings};
+use coplay::time::{Instant, TimeDelta};
+
+use crate::check::Ledger;
+use crate::clock::NodeClock;
+use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
+use crate::measure::toy_settings;
+use crate::random::Random;
+use crate::site::Sabotage;
+use crate::world::{self, Happened, World};
+
+/// How long a session is watched.
+pub const PLAY: TimeDelta = TimeDelta::from_secs(22);
+/// The last fault is over by then.
+const HEALED: TimeDelta = TimeDelta::from_secs(15);
+/// Sites must run again so long after the last fault.
+const RECOVERY: TimeDelta = TimeDelta::from_secs(2);
+/// Sites that wait for a dead one give up after this.
+const GIVE_UP: TimeDelta = TimeDelta::from_secs(3);
+
+/// A session to be played, with everything that happens to it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Where all of it comes from.
+    pub seed: u64,
+    /// How many sites play.
+    pub sites: usize,
+    /// Local lag in frames.
+    pub lag: u32,
+    /// Frames per second.
+    pub rate: FrameRate,
+    /// How lost inputs come back, at each site.
+    pub recovery: Vec<Recovery>,
+    /// What players can do.
+    pub pads: Pads,
+    /// One direction of the link between two sites, by `from * sites + to`.
+    pub links: Vec<LinkConfig>,
+    /// Each site's clock.
+    pub clocks: Vec<NodeClock>,
+    /// How long a step takes, at each site.
+    pub step_cost: Vec<TimeDelta>,
+    /// What happens, in order of time.
+    pub faults: Vec<(Instant, Fault)>,
+    /// A fault of the engine's own, put in on purpose.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// What players hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pads {
+    /// 16 buttons each.
+    Buttons,
+    /// 16 buttons and four 16-bit sticks each, never at rest.
+    Sticks,
+    /// All sites share one pad, bit by bit.
+    Shared,
+    /// The first site has two pads.
+    TwoAtOne,
+}
+
+/// Something that happens to a world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// No way between two sites.
+    Cut(usize, usize),
+    /// The way is back.
+    Heal(usize, usize),
+    /// A site's computer sleeps until then.
+    Pause(usize, Instant),
+    /// A site dies.
+    Crash(usize),
+    /// A site's player leaves.
+    Leave(usize),
+    /// A site gets a new address.
+    Move(usize),
+    /// A link gets worse, both ways.
+    Worsen(usize, usize, LinkConfig),
+    /// It is as before.
+    Restore(usize, usize),
+    /// A site's machine takes this long for a step from now on.
+    Slow(usize, TimeDelta),
+    /// Strangers send nonsense to a site, this many packets.
+    Garbage(usize, u32),
+}
+
+/// Kinds of things that a scenario can contain, for counting.
+pub const KINDS: [&str; 16] = [
+    "cut",
+    "pause",
+    "crash",
+    "leave",
+    "move",
+    "worse link",
+    "slow site",
+    "garbage",
+    "independent loss",
+    "bursty loss",
+    "duplicates",
+    "reordering",
+    "rate limit",
+    "redundant",
+    "history",
+    "adaptive",
+];
+
+impl Scenario {
+    /// Draws a scenario.
+    pub fn new(seed: u64) -> Self {
+        let mut luck = Random::stream(seed, "scenario");
+        let sites = *luck.pick(&[2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
+        let lag = *luck.pick(&[0, 1, 2, 3, 4, 6, 6, 6, 8, 10, 18]);
+        let rate = *luck.pick(&[(60, 1), (60, 1), (60_098_814, 1_000_000), (50, 1), (30, 1)]);
+        let rate = FrameRate::new(rate.0, rate.1).expect("all of them are frame rates");
+        let policies = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Adaptive];
+        let policy = *luck.pick(&policies);
+        let mixed = luck.chance(0.2);
+        let recovery = (0..sites).map(|_| if mixed { *luck.pick(&policies) } else { policy }).collect();
+        let pads = *luck.pick(&[Pads::Buttons, Pads::Buttons, Pads::Sticks, Pads::Shared, Pads::TwoAtOne]);
+        let mut scenario = Self {
+            seed,
+            sites,
+            lag,
+            rate,
+            recovery,
+            pads,
+            links: Vec::new(),
+            clocks: (0..sites).map(|_| random_clock(&mut luck)).collect(),
+            step_cost: (0..sites).map(|_| TimeDelta::from_micros(luck.range(0..=5_000))).collect(),
+            faults: Vec::new(),
+            sabotage: None,
+        };
+        scenario.draw_links(&mut luck);
+        scenario.draw_faults(&mut luck);
+        scenario
+    }
+
+    fn draw_links(&mut self, luck: &mut Random) {
+        let alike = luck.chance(0.5).then(|| random_link(luck));
+        let asymmetric = luck.chance(0.2);
+        self.links = vec![LinkConfig::perfect(); self.sites * self.sites];
+        for one in 0..self.sites {
+            for other in 0..one {
+                let there = alike.clone().unwrap_or_else(|| random_link(luck));
+                let mut back = there.clone();
+                if asymmetric {
+                    back.delay = random_delay(luck);
+                }
+                self.links[one * self.sites + other] = there;
+                self.links[other * self.sites + one] = back;
+            }
+        }
+    }
+
+    fn draw_faults(&mut self, luck: &mut Random) {
+        for _ in 0..luck.below(4) {
+            let from = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=11_000));
+            let until = from + TimeDelta::from_millis(luck.range(50..=4_000));
+            self.draw_fault(luck, from, until);
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    fn draw_fault(&mut self, luck: &mut Random, from: Instant, until: Instant) {
+        let one = luck.below(self.sites as u64) as usize;
+        let other = (one + 1 + luck.below(self.sites as u64 - 1) as usize) % self.sites;
+        let mover = (self.seed % self.sites as u64) as usize;
+        let goes = self.faults.iter().any(|(_, fault)| [Fault::Crash(one), Fault::Leave(one)].contains(fault));
+        let mut add = |at: Instant, fault: Fault| self.faults.push((at, fault));
+        match luck.below(9) {
+            0 => {
+                add(from, Fault::Cut(one, other));
+                add(until, Fault::Heal(one, other));
+            }
+            1 => (0..self.sites).filter(|site| *site != one).for_each(|site| {
+                add(from, Fault::Cut(one, site));
+                add(until, Fault::Heal(one, site));
+            }),
+            2 => add(from, Fault::Pause(one, until)),
+            // Those for good come late, so that something has happened before.
+            3 if !goes => add(from + TimeDelta::from_secs(3), Fault::Crash(one)),
+            4 if !goes => add(from + TimeDelta::from_secs(3), Fault::Leave(one)),
+            3 | 4 => {}
+            // Two that move at once cannot find each other by themselves.
+            5 => add(from, Fault::Move(mover)),
+            6 => {
+                add(from, Fault::Worsen(one, other, random_link(luck)));
+                add(until, Fault::Restore(one, other));
+            }
+            7 => {
+                add(from, Fault::Slow(one, self.rate.period().scale(0.8 + luck.unit())));
+                add(until, Fault::Slow(one, TimeDelta::from_millis(1)));
+            }
+            _ => add(from, Fault::Garbage(one, luck.range(10..=2_000) as u32)),
+        }
+    }
+
+    /// Which of [`KINDS`] it contains.
+    pub fn contains(&self) -> [bool; KINDS.len()] {
+        let fault = |is: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
+        let link = |is: fn(&LinkConfig) -> bool| self.between().any(is);
+        let policy = |policy| self.recovery.contains(&policy);
+        [
+            fault(|fault| matches!(fault, Fault::Cut(..))),
+            fault(|fault| matches!(fault, Fault::Pause(..))),
+            fault(|fault| matches!(fault, Fault::Crash(_))),
+            fault(|fault| matches!(fault, Fault::Leave(_))),
+            fault(|fault| matches!(fault, Fault::Move(_))),
+            fault(|fault| matches!(fault, Fault::Worsen(..))),
+            fault(|fault| matches!(fault, Fault::Slow(..))),
+            fault(|fault| matches!(fault, Fault::Garbage(..))),
+            link(|link| matches!(link.loss, Loss::Independent(_))),
+            link(|link| matches!(link.loss, Loss::Bursty { .. })),
+            link(|link| link.duplicate > 0.0),
+            link(|link| link.reorder),
+            link(|link| link.rate.is_some()),
+            policy(Recovery::Redundant),
+            policy(Recovery::History),
+            policy(Recovery::Adaptive),
+        ]
+    }
+
+    /// The links between different sites.
+    fn between(&self) -> impl Iterator<Item = &LinkConfig> {
+        let sites = self.sites;
+        self.links.iter().enumerate().filter(move |(at, _)| at / sites != at % sites).map(|(_, link)| link)
+    }
+
+    fn ownership(&self) -> Ownership {
+        let sites = || SiteId::first(self.sites);
+        match self.pads {
+            Pads::Buttons => Ownership::one_each(self.sites, 0xffff),
+            Pads::Sticks => Ownership::one_each(self.sites, (1 << 80) - 1),
+            Pads::Shared => {
+                let mut ownership = Ownership::new(1);
+                for site in sites() {
+                    let mask =
+                        (0..16).filter(|bit| bit % self.sites == site.index()).fold(0, |mask, bit| mask | 1 << bit);
+                    ownership.give(site, 0, mask).expect("the bits are dealt out one by one");
+                }
+                ownership
+            }
+            Pads::TwoAtOne => {
+                let players = (self.sites + 1).min(coplay::input::MAX_PLAYERS);
+                let mut ownership = Ownership::new(players);
+                for (player, site) in (0..players).zip(SiteId::first(1).chain(sites())) {
+                    ownership.give(site, player, 0xffff).expect("every player is given once");
+                }
+                ownership
+            }
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { rate: self.rate, sites: self.sites as u8, ..toy_settings(self.lag, self.ownership()) }
+    }
+
+    fn world(&self) -> World {
+        let settings = self.settings();
+        let sites = SiteId::first(self.sites).map(|id| {
+            let number = id.index();
+            let config = Config {
+                recovery: self.recovery[number],
+                give_up_after: self.has_casualty().then_some(GIVE_UP),
+                ..Config::new(self.seed | 1, id, World::peers(number, self.sites), settings.clone())
+            };
+            let clock = self.clocks[number];
+            let session = Session::new(clock.local(Instant::ZERO), config).expect("the settings are sound");
+            let mut site = world::site(session, clock, settings.ownership.players(), self.seed ^ number as u64);
+            site.step_cost = self.step_cost[number];
+            if self.pads == Pads::Sticks {
+                (site.player.restlessness, site.player.mask) = (0.9, (1 << 80) - 1);
+            }
+            if number == self.sites - 1 {
+                site.sabotage = self.sabotage;
+            }
+            site
+        });
+        World::new(self.seed, sites.collect(), |from, to| self.links[from * self.sites + to].clone())
+    }
+
+    /// Whether a site dies in it.
+    pub fn has_casualty(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Crash(_)))
+    }
+
+    fn masks(&self) -> Vec<Vec<Word>> {
+        let ownership = self.ownership();
+        let sites = SiteId::first(self.sites);
+        sites.map(|site| (0..ownership.players()).map(|player| ownership.mask(site, player)).collect()).collect()
+    }
+
+    /// Plays it through.
+    pub fn play(&self) -> Played {
+        let mut play = Play { ledger: Ledger::new(self.masks(), self.lag), ended: vec![None; self.sites], alive: 0 };
+        let mut world = self.world();
+        let mut garbage = Random::stream(self.seed, "garbage");
+        for (at, fault) in &self.faults {
+            world.run_until(*at, &mut |happened| play.note(happened));
+            self.apply(&mut world, fault, &mut play, &mut garbage);
+        }
+        world.run_until(Instant::ZERO + HEALED + RECOVERY, &mut |happened| play.note(happened));
+        let running = play.ledger.frames.clone();
+        world.run_until(Instant::ZERO + PLAY, &mut |happened| play.note(happened));
+        self.judge(&world, &mut play, &running);
+        Played::new(self, &world, play)
+    }
+
+    fn apply(&self, world: &mut World, fault: &Fault, play: &mut Play, garbage: &mut Random) {
+        match fault {
+            Fault::Cut(one, other) => world.set_cut(*one, *other, true),
+            Fault::Heal(one, other) => world.set_cut(*one, *other, false),
+            Fault::Pause(site, until) => world.pause(*site, *until),
+            Fault::Crash(site) => world.crash(*site),
+            Fault::Leave(site) if !world.sites[*site].crashed => {
+                let local = world.sites[*site].clock.local(world.now());
+                world.sites[*site].session.leave(local);
+                play.ledger.on_leave(*site);
+                world.wake(*site);
+            }
+            Fault::Leave(_) => {}
+            Fault::Move(site) => world.move_site(*site),
+            Fault::Worsen(one, other, config) => {
+                world.link(*one, *other).set_config(config.clone());
+                world.link(*other, *one).set_config(config.clone());
+            }
+            Fault::Restore(one, other) => {
+                for (from, to) in [(*one, *other), (*other, *one)] {
+                    let config = self.links[from * self.sites + to].clone();
+                    world.link(from, to).set_config(config);
+                }
+            }
+            Fault::Slow(site, cost) => world.sites[*site].step_cost = *cost,
+            Fault::Garbage(site, packets) => throw_garbage(world, *site, *packets, garbage),
+        }
+    }
+
+    /// Liveness and bounds, which depend on what was done to the world.
+    fn judge(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
+        let seconds = (PLAY - HEALED - RECOVERY).as_secs_f64();
+        let floor = self.speed_floor();
+        let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
+        let leavers = (0..self.sites).filter(|site| left(*site)).count();
+        // Who leaves before the game has begun leaves the others in the lobby, or waiting: that is for the host program to settle.
+        if (0..self.sites).any(|site| left(site) && play.ledger.frames[site] == 0) {
+            return self.judge_bounds(world, play);
+        }
+        for site in (0..self.sites).filter(|site| !left(*site) && !world.sites[*site].crashed) {
+            let speed = (play.ledger.frames[site] - frames_when_healed[site]) as f64 / seconds;
+            if self.has_casualty() {
+                self.judge_survivor(play, site, speed);
+            } else if leavers + 1 >= self.sites {
+                if play.ended[site] != Some(End::Alone) {
+                    play.ledger.violate("liveness", format!("site {site} does not know that it is alone"));
+                }
+            } else if speed < floor {
+                let what =
+                    format!("site {site} runs at {speed:.1} fps after all is healed, the links allow {floor:.1}");
+                play.ledger.violate("liveness", what);
+            }
+        }
+        self.judge_bounds(world, play);
+    }
+
+    /// Nobody plays on alone by accident: whoever waits for a dead site says so and gives up, as it was told to.
+    fn judge_survivor(&self, play: &mut Play, site: usize, speed: f64) {
+        let started = play.ledger.frames[site] > 0;
+        if started && speed > 0.0 {
+            play.ledger.violate("agreement", format!("site {site} plays on without a site that died"));
+        }
+        if started && play.ended[site].is_none() {
+            play.ledger.violate("liveness", format!("site {site} waits for a dead site longer than it was told to"));
+        }
+    }
+
+    fn judge_bounds(&self, world: &World, play: &mut Play) {
+        if world.oversized > 0 {
+            play.ledger.violate("bounds", format!("{} datagrams were too long", world.oversized));
+        }
+        let most = PLAY.as_secs_f64() * (1.05 / self.rate.period().as_secs_f64() + 20.0);
+        let busiest = world.links().iter().map(|link| link.stats().sent).max().unwrap_or(0);
+        if busiest as f64 > most {
+            play.ledger.violate("bounds", format!("{busiest} datagrams on one link, {most:.0} are plenty"));
+        }
+    }
+
+    /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
+    pub fn speed_floor(&self) -> f64 {
+        let period = self.rate.period().as_millis_f64();
+        let lag_ms = f64::from(self.lag.max(1)) * period;
+        let slowest =
+            self.between().map(|link| worst_wait_ms(link, period, self.recovery.contains(&Recovery::History)));
+        let wait = slowest.fold(0.0, f64::max);
+        let asleep = if self.lag == 0 { 0.5 } else { 1.0 };
+        0.6 * asleep * (1_000.0 / period) * (lag_ms / wait).min(1.0)
+    }
+}
+
+/// How long an input may take over a link, in milliseconds, if its luck is as bad as it often is.
+fn worst_wait_ms(link: &LinkConfig, period_ms: f64, history: bool) -> f64 {
+    let delay = match &link.delay {
+        Delay::Constant(delay) => delay.as_millis_f64(),
+        Delay::Normal { mean, sd } | Delay::LogNormal { mean, sd } => (*mean + *sd * 2).as_millis_f64(),
+        Delay::Recorded(delays) => delays.iter().max().copied().unwrap_or_default().as_millis_f64(),
+    };
+    let jitter = match link.jitter {
+        Jitter::None => 0.0,
+        Jitter::Uniform(most) => most.as_millis_f64(),
+        Jitter::Exponential { mean } => mean.as_millis_f64() * 4.0,
+    };
+    let packets_lost = match link.loss {
+        Loss::None => 0.0,
+        Loss::Independent(loss) => 1.0 + loss * 10.0,
+        Loss::Bursty { leave, .. } => 2.0 / leave,
+    };
+    let queue = link.rate.map_or(0.0, |rate| rate.queue_bytes as f64 / rate.bytes_per_second as f64 * 1_000.0);
+    let once = delay + jitter + queue + packets_lost * period_ms;
+    if history && packets_lost > 0.0 { once * 3.5 + 2.0 * period_ms } else { once }
+}
+
+fn random_clock(luck: &mut Random) -> NodeClock {
+    let extreme = luck.chance(0.05);
+    let skew_ppm = (luck.unit() * 2.0 - 1.0) * if extreme { 10_000.0 } else { 100.0 };
+    NodeClock { offset: TimeDelta::from_millis(luck.range(-1_000_000..=1_000_000_000)), skew_ppm }
+}
+
+fn random_delay(luck: &mut Random) -> Delay {
+    let mean = TimeDelta::from_micros(luck.range(0..=100_000));
+    match luck.below(5) {
+        0 | 1 => Delay::Constant(mean),
+        2 => Delay::Normal { mean, sd: mean / 10 },
+        3 => Delay::LogNormal { mean: mean + TimeDelta::from_micros(100), sd: mean / 6 + TimeDelta::from_micros(10) },
+        _ => Delay::Recorded((0..97).map(|_| mean + TimeDelta::from_micros(luck.range(0..=8_000))).collect()),
+    }
+}
+
+fn random_link(luck: &mut Random) -> LinkConfig {
+    let ms = TimeDelta::from_millis;
+    LinkConfig {
+        delay: random_delay(luck),
+        jitter: match luck.below(5) {
+            0 => Jitter::Uniform(ms(luck.range(1..=30))),
+            1 => Jitter::Exponential { mean: ms(luck.range(1..=15)) },
+            _ => Jitter::None,
+        },
+        reorder: luck.chance(0.3),
+        loss: match luck.below(5) {
+            0 | 1 => Loss::Independent(luck.unit() * 0.2),
+            2 => Loss::bursts(luck.unit() * 0.1, 1.0 + luck.unit() * 4.0),
+            _ => Loss::None,
+        },
+        duplicate: if luck.chance(0.2) { luck.unit() * 0.1 } else { 0.0 },
+        rate: luck.chance(0.15).then_some(Rate { bytes_per_second: 32_000, queue_bytes: 4_000 }),
+    }
+}
+
+/// Strangers throw random bytes, and what looks like ticks and hellos, from addresses of their own and in the peers' names.
+fn throw_garbage(world: &mut World, site: usize, packets: u32, luck: &mut Random) {
+    let mut bytes = [0u8; 200];
+    for _ in 0..packets {
+        let len = luck.below(bytes.len() as u64) as usize;
+        bytes.fill_with(|| luck.bits() as u8);
+        if luck.chance(0.5) {
+            bytes[0] = coplay::wire::VERSION;
+        }
+        world.inject(site, coplay::id::Addr(1_000_000 + luck.below(1_000)), &bytes[..len]);
+    }
+}
+
+#[derive(Debug)]
+struct Play {
+    ledger: Ledger,
+    ended: Vec<Option<End>>,
+    alive: usize,
+}
+
+impl Play {
+    fn note(&mut self, happened: Happened<'_>) {
+        match happened {
+            Happened::Sampled { site, frame, words, .. } => self.ledger.on_promise(site, frame, words),
+            Happened::Stepped { site, at, frame, words, hash } => {
+                self.ledger.on_step(site, frame, words, at.as_nanos());
+                self.ledger.on_state(site, hash);
+            }
+            Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
+            Happened::Event { site, event: Event::Diverged { frame, .. }, .. } => {
+                self.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
+            }
+            Happened::Event { .. } => self.alive += 1,
+        }
+    }
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// A hash of everything that happened.
+    pub trace: u64,
+    /// What went wrong, readable.
+    pub violations: Vec<String>,
+    /// Frames stepped, over all sites.
+    pub frames: u64,
+    /// Datagrams sent.
+    pub packets: u64,
+    /// Datagrams lost, to loss, full queues and cuts.
+    pub losses: u64,
+    /// Datagrams dropped by the sites.
+    pub dropped: u64,
+    /// Cuts.
+    pub cuts: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Which of [`KINDS`] it contained.
+    pub kinds: [bool; KINDS.len()],
+    /// Virtual seconds.
+    pub seconds: f64,
+}
+
+impl Played {
+    fn new(scenario: &Scenario, world: &World, play: Play) -> Self {
+        let links = world.links().iter().map(|link| link.stats());
+        let (packets, losses) = links.fold((0, 0), |(packets, losses), link| {
+            (packets + link.sent, losses + link.lost + link.overflowed + link.cut)
+        });
+        let faults = |is: fn(&Fault) -> bool| scenario.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
+        Self {
+            trace: play.ledger.trace,
+            violations: play.ledger.violations.iter().map(ToString::to_string).collect(),
+            frames: play.ledger.frames.iter().sum::<usize>() as u64,
+            packets,
+            losses,
+            dropped: world.sites.iter().map(|site| site.session.stats().dropped.total()).sum(),
+            cuts: faults(|fault| matches!(fault, Fault::Cut(..))),
+            crashes: faults(|fault| matches!(fault, Fault::Crash(_))),
+            kinds: scenario.contains(),
+            seconds: (world.now() - Instant::ZERO).as_secs_f64(),
+        }
+    }
+}

@@ -3,7 +3,10 @@
 //! For that jitter the likelihood is greatest where the sum of all distances between the samples and the line is least, with no
 //! sample below it. Both directions share one skew (with opposite signs), which halves its error. For a given skew the best line
 //! of each direction touches its lowest sample, so the sum is a convex function of the skew alone, and its minimum is found
-//! by narrowing an interval. A prior keeps the skew near zero, where real clocks are, until the samples say otherwise.
+//! by narrowing an interval. A prior keeps the skew where it was last, and near zero at first, until the samples say otherwise.
+//!
+//! All this takes the least delay to be constant. Where it has become longer for good, as on another route, the samples of the
+//! shorter one would hold the line down for as long as they are kept, so they are forgotten.
 
 use super::RoundTrip;
 use crate::time::{Instant, TimeDelta};
@@ -11,11 +14,16 @@ use crate::time::{Instant, TimeDelta};
 /// Slices of time of which the least delay is kept.
 const SLICES: usize = 40;
 const SLICE: TimeDelta = TimeDelta::from_secs(1);
+/// Slices that must agree that a route has become longer, and by how much at least.
+const RECENT: i64 = 8;
+/// Slices from which on a skew is relied on.
+const SETTLED: usize = 10;
+const OTHER_ROUTE: TimeDelta = TimeDelta::from_millis(3);
 /// No clock worth synchronising is off by more.
 const MAX_SKEW: f64 = 0.02;
-/// How far a clock is usually off (the scale of the prior).
+/// How far from what was thought a clock usually is (the scale of the prior).
 const USUAL_SKEW: f64 = 30e-6;
-/// By how many mean distances a skew must be better than none to be believed without the prior.
+/// By how many mean distances a skew must be better than the last to be believed without the prior.
 const CERTAIN: f64 = 20.0;
 /// How far from the last skew to look first.
 const NEAR: f64 = 200e-6;
@@ -54,6 +62,8 @@ pub(super) struct Line {
     origin: Instant,
     offset: TimeDelta,
     pub(super) skew: f64,
+    /// Whether the skew stems from enough slices to be what is expected from now on.
+    settled: bool,
     pub(super) rtt_min: TimeDelta,
 }
 
@@ -72,7 +82,7 @@ impl Envelope {
     pub(super) fn add(&mut self, trip: &RoundTrip) {
         let out = Sample { at: trip.sent, ahead: trip.received - trip.sent };
         let back = Sample { at: trip.returned, ahead: trip.returned - trip.answered };
-        let number = trip.returned.as_nanos().div_euclid(SLICE.as_nanos());
+        let number = slice_number(trip.returned);
         let slot = &mut self.slices[number.rem_euclid(SLICES as i64) as usize];
         match slot {
             Some(slice) if slice.number == number => {
@@ -83,18 +93,47 @@ impl Envelope {
         }
     }
 
-    /// The most likely line; `last` is the skew to look near first.
-    pub(super) fn fit(&self, now: Instant, last: Option<f64>) -> Line {
+    /// Drops all but the newest slices when even their least round trip is clearly longer than that of the ones before.
+    fn forget_shorter_route(&mut self, now: Instant) {
+        let newest = slice_number(now);
+        let recent = |slice: &&Slice| (0..RECENT).contains(&(newest - slice.number));
+        let rtt = |slice: &Slice| slice.out.ahead + slice.back.ahead;
+        let (count, least, sum) = self
+            .slices
+            .iter()
+            .flatten()
+            .filter(recent)
+            .map(rtt)
+            .fold((0, TimeDelta::MAX, TimeDelta::ZERO), |(count, least, sum), rtt| {
+                (count + 1, least.min(rtt), sum + rtt)
+            });
+        let floor = self.slices.iter().flatten().map(rtt).min().unwrap_or_default();
+        if count == RECENT && least - floor > OTHER_ROUTE + (sum / RECENT - least) * 4 {
+            for slot in &mut self.slices {
+                *slot = slot.filter(|slice| recent(&slice));
+            }
+        }
+    }
+
+    /// The most likely line; the one before says where to look and what to expect.
+    pub(super) fn fit(&mut self, now: Instant, last: Option<Line>) -> Line {
+        self.forget_shorter_route(now);
         let points = Points::new(self, now);
-        let skew = points.likely_skew(last.unwrap_or(0.0));
+        let usual = last.map_or(0.0, |line| if line.settled { line.skew } else { 0.0 });
+        let skew = points.likely_skew(last.map_or(0.0, |line| line.skew), usual);
         let (out, back) = points.touch(skew);
         Line {
             origin: now,
             offset: points.reference + TimeDelta::from_nanos(((out - back) / 2.0) as i64),
             skew,
+            settled: points.len >= SETTLED || last.is_some_and(|line| line.settled),
             rtt_min: TimeDelta::from_nanos((out + back) as i64),
         }
     }
+}
+
+fn slice_number(at: Instant) -> i64 {
+    at.as_nanos().div_euclid(SLICE.as_nanos())
 }
 
 fn lower(one: Sample, other: Sample) -> Sample {
@@ -111,7 +150,7 @@ struct Points {
 
 impl Points {
     fn new(envelope: &Envelope, now: Instant) -> Self {
-        let newest = now.as_nanos().div_euclid(SLICE.as_nanos());
+        let newest = slice_number(now);
         let current = |slice: &&Slice| (0..SLICES as i64).contains(&(newest - slice.number));
         let mut slices = envelope.slices.iter().flatten().filter(current).peekable();
         let reference = slices.peek().map_or(TimeDelta::ZERO, |slice| slice.out.ahead);
@@ -142,19 +181,20 @@ impl Points {
         distance(&self.out[..self.len], skew, out) + distance(&self.back[..self.len], -skew, back)
     }
 
-    fn likely_skew(&self, near: f64) -> f64 {
+    /// The most likely skew; it is looked for near the last one, and expected to be the usual one.
+    fn likely_skew(&self, near: f64, usual: f64) -> f64 {
         if self.len < 2 {
-            return 0.0;
+            return usual;
         }
         let mut skew = least(near - NEAR, near + NEAR, 10, |skew| self.cost(skew));
         if (skew - near).abs() > NEAR * 0.9 {
             skew = least(-MAX_SKEW, MAX_SKEW, 30, |skew| self.cost(skew));
         }
         let noise = self.cost(skew) / (2 * self.len) as f64;
-        if self.cost(0.0) - self.cost(skew) > CERTAIN * noise {
+        if self.cost(usual) - self.cost(skew) > CERTAIN * noise {
             return skew;
         }
-        least(skew.min(0.0), skew.max(0.0), 8, |skew| self.cost(skew) + skew.abs() / USUAL_SKEW * noise)
+        least(skew.min(usual), skew.max(usual), 8, |skew| self.cost(skew) + (skew - usual).abs() / USUAL_SKEW * noise)
     }
 }
 

@@ -74,7 +74,7 @@ impl Clock {
     }
 
     fn fit(&mut self, trip: RoundTrip) {
-        let line = self.envelope.fit(trip.returned, self.line.map(|line| line.skew));
+        let line = self.envelope.fit(trip.returned, self.line);
         if line.rtt_min < -STEPPED {
             // No round trip takes less than no time: one of the clocks was set, or stood still with its computer.
             self.reset();
@@ -235,6 +235,24 @@ mod tests {
         let peer = Peer { out: TimeDelta::from_millis(20), back: TimeDelta::from_millis(100), ..jittery(0.0) };
         let error = worst(&peer, 5);
         assert!((error - TimeDelta::from_millis(40)).abs() < TimeDelta::from_millis(1), "{error}");
+    }
+
+    #[test]
+    fn a_route_that_was_shorter_for_a_moment_does_not_mislead_a_crooked_clock() {
+        let mut peer = jittery(6_000.0);
+        peer.jitter_us = 1_000.0;
+        let (mut clock, mut noise) = (Clock::default(), Noise(3));
+        for step in 0..150i64 {
+            let sent = Instant::from_nanos(step * 200_000_000);
+            let delay = TimeDelta::from_millis(if (50..53).contains(&step) { 20 } else { 80 });
+            let received = sent + delay + noise.exponential(peer.jitter_us);
+            let returned = received + delay + noise.exponential(peer.jitter_us);
+            let [received, answered] = [peer.clock_at(received); 2];
+            clock.on_round_trip(RoundTrip { sent, received, answered, returned });
+        }
+        let now = Instant::from_nanos(30_000_000_000);
+        let error = clock.to_remote(now).unwrap() - peer.clock_at(now);
+        assert!(error.abs() < TimeDelta::from_millis(1), "{error}");
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! The target `wire`: packets and inputs out of any bytes.
+
+use coplay::frame::Frame;
+use coplay::input::{CAPACITY, Stream};
+use coplay::wire::{Hello, Message, Tick};
+
+use crate::bytes::Bytes;
+
+/// Widths of input that take different ways through the decoder: nothing, one token byte, one mask, masks by group, all.
+const WIDTHS: [usize; 5] = [0, 2, 5, 10, 128];
+/// Pieces of input per run.
+const PIECES: usize = 24;
+/// No stream begins before the lag is over.
+const START: Frame = Frame::new(2);
+
+/// Reads a datagram, and, if it can be read, writes it and reads it again.
+pub(crate) fn check_message(data: &[u8]) {
+    match Message::decode(data) {
+        Ok(Message::Tick(tick)) => check_tick(data, &tick),
+        Ok(Message::Hello(hello)) => check_hello(data, &hello),
+        Err(_) => {}
+    }
+}
+
+fn check_tick(data: &[u8], tick: &Tick<'_>) {
+    // A probe that is late by more than can be told has one canonical form more.
+    let mut buf = vec![0; data.len() + 8];
+    let len = tick.encode(&mut buf).expect("what was read can be written");
+    let again = Tick::decode(&buf[..len]).expect("what was written can be read");
+    assert_eq!(*tick, again);
+    if tick.probe.is_none_or(|probe| probe.late_ns.is_some()) {
+        assert_eq!(buf[..len], *data, "a tick has one form");
+    }
+    for width in WIDTHS {
+        let mut stream = Watched::new(width);
+        for answer in tick.answers.iter() {
+            assert!(answer.len > 0 && answer.len <= answer.end_minus_first);
+            if let Some(first) = (START + u32::from(tick.end)).checked_sub(answer.end_minus_first) {
+                stream.receive(first, answer.len, true, answer.changes);
+            }
+        }
+        let len = tick.len.max(1);
+        for first in [START, START + len, START + u32::from(tick.end)] {
+            stream.receive(first, len, tick.absolute, tick.changes);
+        }
+    }
+}
+
+fn check_hello(data: &[u8], hello: &Hello) {
+    let mut buf = vec![0; data.len()];
+    let len = hello.encode(&mut buf).expect("what was read can be written in as many bytes");
+    assert_eq!(buf[..len], *data, "a hello has one form");
+    assert_eq!(Hello::decode(&buf).as_ref(), Ok(hello));
+    let settings = &hello.settings;
+    assert_eq!(settings.differences(settings), []);
+    let _ = settings.check();
+}
+
+/// Takes the bytes as change tokens: all of them at once, then as pieces with their place, length and kind in front.
+pub(crate) fn check_streams(data: &[u8]) {
+    for width in WIDTHS {
+        for absolute in [false, true] {
+            let mut stream = Watched::new(width);
+            stream.receive(START, 200, absolute, data);
+            stream.receive(START + 100, 250, !absolute, data);
+        }
+        let (mut stream, mut bytes) = (Watched::new(width), Bytes::new(data));
+        for _ in 0..PIECES {
+            if bytes.is_empty() {
+                break;
+            }
+            let kind = bytes.u8();
+            let (first, len) = (u32::from(bytes.u8()) + 256 * u32::from(kind >> 1 & 3), 1 + u32::from(bytes.u8()));
+            let changes = bytes.take(usize::from(kind >> 3));
+            stream.receive(START + first, len, kind & 1 != 0, changes);
+        }
+    }
+}
+
+/// A stream whose promises are checked at every step.
+struct Watched {
+    stream: Stream,
+    /// Inputs that were known, as (frame, input), with only the first byte of each kept.
+    known: Vec<(Frame, Option<u8>)>,
+}
+
+impl Watched {
+    fn new(width: usize) -> Self {
+        Self { stream: Stream::new(width, START), known: Vec::new() }
+    }
+
+    fn receive(&mut self, first: Frame, len: u32, absolute: bool, changes: &[u8]) {
+        let before = (self.stream.end(), self.stream.top());
+        let taken = self.stream.receive(first, len, absolute, changes);
+        let (end, top) = (self.stream.end(), self.stream.top());
+        assert!(end <= top, "{end} is after {top}");
+        assert!(top - end <= CAPACITY as i64 / 2, "{top} is too far from {end}");
+        match taken {
+            Ok(()) => assert!(before.0 <= end && before.1 <= top, "nothing is lost again"),
+            Err(_) => assert_eq!(before, (end, top), "what is not taken changes nothing"),
+        }
+        if taken.is_ok() {
+            assert!(self.stream.has(first + (len - 1)), "what is taken is here");
+        }
+        assert_eq!(self.stream.value(top), None);
+        self.check_known();
+        self.learn(first, len);
+    }
+
+    /// What was known stays as it was, until it is forgotten.
+    fn check_known(&self) {
+        for (frame, first) in &self.known {
+            if let Some(value) = self.stream.value(*frame) {
+                assert_eq!(value.first(), first.as_ref(), "the input of frame {frame} was replaced");
+            } else {
+                assert!(self.stream.end() - *frame > CAPACITY as i64 / 2, "the input of frame {frame} was lost");
+            }
+        }
+    }
+
+    /// Remembers some of the inputs that came now.
+    fn learn(&mut self, first: Frame, len: u32) {
+        for at in [0, len / 2, len - 1] {
+            if let Some(value) = self.stream.value(first + at) {
+                self.known.push((first + at, value.first().copied()));
+            }
+        }
+    }
+}

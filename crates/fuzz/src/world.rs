@@ -1,0 +1,367 @@
+//! The fuzzed session: its sites, what is under way between them, and a script that decides what becomes of it.
+
+use std::collections::VecDeque;
+
+use coplay::frame::Frame;
+use coplay::id::Addr;
+use coplay::input::{MAX_PLAYERS, Word};
+use coplay::session::{Event, Request, Settings, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{MAX_DATAGRAM, Message};
+
+use crate::script::{Deed, Scene, Script};
+use crate::site::{Site, address, settings, site_id};
+use crate::{attack, honest};
+
+/// Packets under way; when there are more, the oldest is lost.
+const MAX_UNDER_WAY: usize = 64;
+/// Packets kept, one of each flavour.
+const MAX_ALBUM: usize = 32;
+/// The longest time that a script may take when nothing is wrong.
+const MAX_FLOW: TimeDelta = TimeDelta::from_secs(4);
+/// A clean start takes no longer.
+const MAX_START: TimeDelta = TimeDelta::from_secs(10);
+/// Once all is well, the next frames are there within this time.
+const MAX_HEAL: TimeDelta = TimeDelta::from_secs(30);
+/// What a session may ask for at one instant: the frames that can be here at once, with sample, step and hash for each.
+const MAX_REQUESTS: usize = 3 * 600;
+
+/// A packet that was sent.
+#[derive(Clone, Debug)]
+struct Packet {
+    from: Addr,
+    to: usize,
+    due: Instant,
+    bytes: Vec<u8>,
+}
+
+/// All sites and what is between them.
+#[derive(Debug)]
+pub(crate) struct World {
+    scene: Scene,
+    settings: Settings,
+    now: Instant,
+    sites: Vec<Site>,
+    under_way: VecDeque<Packet>,
+    album: Vec<Packet>,
+    /// The newest tick to the victim from the peer that it is told to come from.
+    newest_tick: Vec<u8>,
+    /// Whether something arrived that only a peer could have sent, and did not.
+    forged: bool,
+    flowed: TimeDelta,
+}
+
+/// What a session asks for, without what it borrows.
+enum Asked {
+    Sample(Frame),
+    Advance(Frame, [Word; MAX_PLAYERS], usize),
+    Hash,
+}
+
+impl World {
+    /// Plays a whole script.
+    pub(crate) fn play(script: &Script) -> Self {
+        let mut world = Self::new(script.scene);
+        if !script.scene.lobby {
+            world.start();
+        }
+        for deed in &script.deeds {
+            world.perform(deed);
+        }
+        world.look_around();
+        world
+    }
+
+    fn new(scene: Scene) -> Self {
+        Self {
+            scene,
+            settings: settings(&scene),
+            now: Instant::ZERO,
+            sites: (0..scene.sites()).map(|number| Site::new(&scene, number)).collect(),
+            under_way: VecDeque::new(),
+            album: Vec::new(),
+            newest_tick: Vec::new(),
+            forged: false,
+            flowed: TimeDelta::ZERO,
+        }
+    }
+
+    pub(crate) fn into_album(self) -> Vec<Vec<u8>> {
+        self.album.into_iter().map(|packet| packet.bytes).collect()
+    }
+
+    /// From the lobby into the game.
+    fn start(&mut self) {
+        let limit = self.now + MAX_START;
+        while self.sites.iter().any(|site| site.stepped < 3) {
+            assert!(self.now < limit, "the game does not start: {:?}", self.states());
+            self.run(TimeDelta::from_millis(20), true);
+        }
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.sites.iter().map(|site| site.session.state()).collect()
+    }
+
+    fn perform(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Flow(time) => self.flow(TimeDelta::from_millis(2 * (i64::from(*time) + 1))),
+            Deed::Cut(time) => self.run(TimeDelta::from_millis(i64::from(*time) + 1), false),
+            Deed::Sleep(time) => self.now += TimeDelta::from_millis(50) * i64::from(*time),
+            Deed::Deliver(at) => {
+                if let Some(packet) = self.choose(*at).and_then(|at| self.under_way.remove(at)) {
+                    self.arrive(&packet);
+                }
+            }
+            Deed::Drop(at) => drop(self.choose(*at).and_then(|at| self.under_way.remove(at))),
+            Deed::Duplicate(at) => {
+                if let Some(packet) = self.choose(*at).map(|at| self.under_way[at].clone()) {
+                    self.arrive(&packet);
+                }
+            }
+            Deed::Replay(at) => {
+                if let Some(packet) = self.photograph(*at).cloned() {
+                    self.arrive(&packet);
+                }
+            }
+            Deed::Leave(site) => self.leave(usize::from(*site) % self.sites.len()),
+            Deed::Press { site, value } => {
+                let site = usize::from(*site) % self.sites.len();
+                self.sites[site].pressed = *value;
+            }
+            Deed::Heal => self.heal(),
+            _ => self.attack(deed),
+        }
+    }
+
+    fn attack(&mut self, deed: &Deed) {
+        let (victim, peer) = (self.victim(), self.accused());
+        let now_us = self.sites[peer].local(self.now).as_micros();
+        let stranger = address(self.sites.len());
+        let from = self.sites[peer].addr;
+        match deed {
+            Deed::Mutate { packet, how, at, value } => {
+                let Some(packet) = self.photograph(*packet) else { return };
+                let bytes = attack::mutate(&packet.bytes, *how, *at, *value);
+                self.forge(victim, from, &bytes);
+            }
+            Deed::Peer(bytes) => self.forge(victim, from, bytes),
+            Deed::Stranger(bytes) => self.forge(victim, stranger, bytes),
+            Deed::Identified { flags, rest } => {
+                self.forge(victim, stranger, &attack::identified(site_id(peer), *flags, rest, now_us));
+            }
+            Deed::Forge { field, value } => {
+                self.forge(victim, from, &attack::forge_tick(&self.newest_tick, *field, *value, now_us));
+            }
+            Deed::Hello { field, value } => {
+                let start_ns = self.sites[victim].local(self.now).as_nanos();
+                let settings = self.settings.clone();
+                let bytes = attack::forge_hello(settings, site_id(peer), (*field, *value), now_us, start_ns);
+                self.forge(victim, from, &bytes);
+            }
+            _ => {}
+        }
+    }
+
+    /// The site that is attacked.
+    fn victim(&self) -> usize {
+        if self.scene.last_is_victim { self.sites.len() - 1 } else { 0 }
+    }
+
+    /// The site in whose name.
+    fn accused(&self) -> usize {
+        if self.scene.last_is_victim { 0 } else { 1 }
+    }
+
+    fn choose(&self, at: u8) -> Option<usize> {
+        usize::from(at).checked_rem(self.under_way.len())
+    }
+
+    fn photograph(&self, at: u8) -> Option<&Packet> {
+        usize::from(at).checked_rem(self.album.len()).map(|at| &self.album[at])
+    }
+
+    /// Bytes from nobody knows whom arrive.
+    fn forge(&mut self, to: usize, from: Addr, bytes: &[u8]) {
+        self.forged |= honest::is_forgery(bytes, self.sites.iter().any(|site| site.addr == from));
+        let now = self.sites[to].local(self.now);
+        let before = self.sites[to].session.stats().dropped;
+        self.sites[to].session.handle_datagram(now, from, bytes);
+        let after = self.sites[to].session.stats().dropped;
+        assert!(after.total() - before.total() <= 1 + bytes.len() as u64, "what is dropped is counted, not multiplied");
+        self.drive(to);
+    }
+
+    fn arrive(&mut self, packet: &Packet) {
+        let site = &mut self.sites[packet.to];
+        site.session.handle_datagram(site.local(self.now), packet.from, &packet.bytes);
+        self.drive(packet.to);
+    }
+
+    fn leave(&mut self, site: usize) {
+        let now = self.sites[site].local(self.now);
+        self.sites[site].session.leave(now);
+        self.sites[site].left = true;
+        self.drive(site);
+    }
+
+    fn flow(&mut self, time: TimeDelta) {
+        let time = time.min(MAX_FLOW - self.flowed);
+        self.flowed += time;
+        self.run(time, true);
+    }
+
+    /// Lets time pass; packets arrive when they are due, or not at all.
+    fn run(&mut self, time: TimeDelta, open: bool) {
+        let until = self.now + time;
+        let mut left = 100 + 8 * self.sites.len() as i64 * (1 + time.as_micros() / 1_000);
+        loop {
+            let due = self.under_way.front().map(|packet| packet.due).filter(|_| open);
+            let wake = self.sites.iter().filter_map(|site| site.wake).min();
+            let next = due.into_iter().chain(wake).min().unwrap_or(Instant::FAR_FUTURE).max(self.now);
+            if next > until {
+                break;
+            }
+            left -= 1;
+            assert!(left > 0, "too much happens in {time}");
+            self.now = next;
+            if due.is_some_and(|due| due <= next) {
+                if let Some(packet) = self.under_way.pop_front() {
+                    self.arrive(&packet);
+                }
+            } else if let Some(at) = self.sites.iter().position(|site| site.wake.is_some_and(|wake| wake <= next)) {
+                self.drive(at);
+            }
+        }
+        self.now = until;
+    }
+
+    /// The host program: does what its session asks for, sends, and notes when it wants to be called again.
+    fn drive(&mut self, at: usize) {
+        let now = self.sites[at].local(self.now);
+        let mut requests = 0;
+        while let Some(asked) = self.ask(at, now) {
+            requests += 1;
+            assert!(requests <= MAX_REQUESTS, "site {at} asks for ever");
+            self.serve(at, now, asked);
+            self.send_all(at, now);
+        }
+        self.send_all(at, now);
+        let site = &mut self.sites[at];
+        while let Some(event) = site.session.poll_event() {
+            honest::check_event(&event, self.forged);
+            if matches!(event, Event::Ended(_)) {
+                assert!(site.session.is_over());
+            }
+        }
+        let timeout = site.session.poll_timeout();
+        assert_eq!(timeout.is_none(), site.session.is_over(), "who is not over wants to be called");
+        site.wake = timeout.map(|timeout| timeout - site.ahead);
+        if let Some(timeout) = timeout {
+            assert!(timeout > now, "site {at} wants to be called in the past");
+            assert!(timeout - now <= TimeDelta::from_millis(200), "site {at} falls asleep");
+        }
+    }
+
+    fn ask(&mut self, at: usize, now: Instant) -> Option<Asked> {
+        Some(match self.sites[at].session.poll_request(now)? {
+            Request::Sample { frame } => Asked::Sample(frame),
+            Request::Advance { frame, inputs } => {
+                let mut words = [0; MAX_PLAYERS];
+                words[..inputs.len()].copy_from_slice(inputs);
+                Asked::Advance(frame, words, inputs.len())
+            }
+            Request::Hash { .. } => Asked::Hash,
+        })
+    }
+
+    fn serve(&mut self, at: usize, now: Instant, asked: Asked) {
+        let site = &mut self.sites[at];
+        match asked {
+            Asked::Sample(frame) => {
+                assert!(!site.left, "who left is not asked");
+                assert_eq!(frame.number() as usize, site.given.len() + usize::from(self.scene.lag));
+                let words = site.sample();
+                site.session.handle_input(now, &words);
+            }
+            Asked::Advance(frame, words, players) => {
+                assert_eq!(frame.number(), site.stepped, "frames are stepped once and in order");
+                site.step(&words[..players]);
+                let frame = frame.number();
+                honest::check_inputs(&self.settings, &self.sites, at, frame, &words[..players], self.forged);
+            }
+            Asked::Hash => site.session.handle_hash(site.state),
+        }
+    }
+
+    fn send_all(&mut self, at: usize, now: Instant) {
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut sent = 0;
+        while let Some(transmit) = self.sites[at].session.poll_transmit(now, &mut buf) {
+            sent += 1;
+            assert!(sent <= 2 * self.sites.len(), "site {at} sends for ever");
+            let bytes = &buf[..transmit.len];
+            self.keep(at, transmit.to, bytes);
+        }
+    }
+
+    /// Puts a packet on its way, and one of each flavour into the album.
+    fn keep(&mut self, from: usize, to: Addr, bytes: &[u8]) {
+        let message = Message::decode(bytes);
+        assert!(message.is_ok(), "site {from} sends what is no message: {message:?}");
+        let Some(to) = self.sites.iter().position(|site| site.addr == to) else { return };
+        if from == self.accused() && to == self.victim() && matches!(message, Ok(Message::Tick(_))) {
+            self.newest_tick.clear();
+            self.newest_tick.extend_from_slice(bytes);
+        }
+        let packet = Packet {
+            from: self.sites[from].addr,
+            to,
+            due: self.now + TimeDelta::from_millis(i64::from(self.scene.delay_ms)),
+            bytes: bytes.to_vec(),
+        };
+        let alike = |other: &Packet| other.from == packet.from && flavour(&other.bytes) == flavour(bytes);
+        if self.album.len() < MAX_ALBUM && !self.album.iter().any(alike) {
+            self.album.push(packet.clone());
+        }
+        if self.under_way.len() == MAX_UNDER_WAY {
+            self.under_way.pop_front();
+        }
+        self.under_way.push_back(packet);
+    }
+
+    /// A clean network. Unless somebody lied, left or gave up, every site goes on.
+    fn heal(&mut self) {
+        let goes_on = !self.forged && self.sites.iter().all(|site| !site.left && !site.session.is_over());
+        if !goes_on {
+            return self.flow(TimeDelta::from_millis(20));
+        }
+        let before: Vec<u32> = self.sites.iter().map(|site| site.stepped).collect();
+        let limit = self.now + MAX_HEAL;
+        while self.sites.iter().zip(&before).any(|(site, before)| site.stepped < before + 2) {
+            if self.sites.iter().any(|site| site.session.is_over()) {
+                return;
+            }
+            assert!(self.now < limit, "the game does not go on: {:?}", self.states());
+            self.run(TimeDelta::from_millis(50), true);
+        }
+    }
+
+    /// Whatever can be asked of a session can be asked at any time.
+    fn look_around(&self) {
+        for site in &self.sites {
+            let now = site.local(self.now);
+            assert!(site.session.stats().frame.number().abs_diff(site.stepped) <= 1);
+            for other in 0..self.sites.len() {
+                let _ = site.session.peer_stats(now, site_id(other));
+            }
+            let _ = (site.session.group_time(now), site.session.state(), site.session.settings());
+        }
+    }
+}
+
+/// Packets of a flavour have the same blocks in them: a tick's flags, or a hello's.
+fn flavour(bytes: &[u8]) -> (u8, Option<u8>) {
+    let first = bytes.first().copied().unwrap_or(0);
+    (first, bytes.get(11).copied().filter(|_| first & 0x80 == 0))
+}

@@ -26,8 +26,8 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is handed on to `System` as it came; counting touches no memory but a thread-local number, which needs
-// neither construction nor destruction and so never allocates itself.
+// SAFETY: every call is handed on to `System` as it came; counting touches no memory but a thread-local number, which
+// needs neither construction nor destruction and so never allocates itself.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

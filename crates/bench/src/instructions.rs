@@ -4,9 +4,14 @@ use std::process::{Command, Stdio};
 
 use crate::measure::Subject;
 
-/// Frames of the shorter and of the longer run.
-const SHORT: u32 = 600;
-const LONG: u32 = 3_000;
+/// Frames of the shorter and of the longer run. Our clocks look back 40 seconds and cost the more the more of them have
+/// passed, so both runs are longer than that; ggrs costs the same from the start.
+fn spans(subject: Subject) -> (u32, u32) {
+    match subject {
+        Subject::Coplay(_) => (2_400, 4_800),
+        Subject::Ggrs(..) => (300, 900),
+    }
+}
 
 /// Whether instructions can be counted; says so if not.
 pub(crate) fn available() -> bool {
@@ -21,8 +26,9 @@ pub(crate) fn available() -> bool {
 
 /// The instructions of one frame at one site.
 pub(crate) fn per_frame_and_site(subject: Subject, sites: usize) -> Option<f64> {
-    let (short, long) = (count(subject, sites, SHORT)?, count(subject, sites, LONG)?);
-    Some(long.saturating_sub(short) as f64 / f64::from(LONG - SHORT) / sites as f64)
+    let (short, long) = spans(subject);
+    let more = count(subject, sites, long)?.saturating_sub(count(subject, sites, short)?);
+    Some(more as f64 / f64::from(long - short) / sites as f64)
 }
 
 fn count(subject: Subject, sites: usize, frames: u32) -> Option<u64> {

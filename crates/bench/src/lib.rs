@@ -1,7 +1,8 @@
 //! The same work for two engines, to be measured: [`coplay`] and ggrs in its lockstep mode.
 //!
-//! All sites of a session run in one thread and exchange datagrams through memory, without delay or loss. There is no game:
-//! a step folds the inputs into a number, which proves that both engines handed out the same inputs in the same frames.
+//! All sites of a session run in one thread and exchange datagrams through memory, without delay or loss. There is no
+//! game: a step folds the inputs into a number, which proves that both engines handed out the same inputs in the same
+//! frames.
 //!
 //! * [`work`]: what is to be done, equal for both.
 //! * [`wire`]: memory that stands for a network.

@@ -1,8 +1,8 @@
 //! Measures what a frame costs at one site, the game excluded: coplay beside ggrs in its lockstep mode, in one run.
 //!
-//! Machines are noisy, so the engines take turns, round after round, and the medians of all rounds are compared. Instructions
-//! are counted by valgrind, which runs this program again for each engine: once with few frames and once with more, so that
-//! everything but the frames cancels out.
+//! Machines are noisy, so the engines take turns, round after round, and the medians of all rounds are compared.
+//! Instructions are counted by valgrind, which runs this program again for each engine: once with fewer frames and once
+//! with more, so that everything but the frames cancels out.
 
 mod instructions;
 mod measure;

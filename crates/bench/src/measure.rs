@@ -22,8 +22,8 @@ pub(crate) enum Subject {
 impl Subject {
     /// All that are measured: first ours, then what it is compared with.
     pub(crate) const ALL: [Self; 5] = [
-        Self::Coplay(Waking::Frames),
         Self::Coplay(Waking::Datagrams),
+        Self::Coplay(Waking::Frames),
         Self::Ggrs(Passing::Bytes, Polling::Once),
         Self::Ggrs(Passing::Bytes, Polling::Twice),
         Self::Ggrs(Passing::Messages, Polling::Once),
@@ -31,12 +31,24 @@ impl Subject {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Coplay(Waking::Frames) => "coplay",
-            Self::Coplay(Waking::Datagrams) => "coplay-woken",
+            Self::Coplay(Waking::Datagrams) => "coplay",
+            Self::Coplay(Waking::Frames) => "coplay-frames",
             Self::Ggrs(Passing::Bytes, Polling::Once) => "ggrs",
             Self::Ggrs(Passing::Bytes, Polling::Twice) => "ggrs-polled",
             Self::Ggrs(Passing::Messages, Polling::Once) => "ggrs-unencoded",
             Self::Ggrs(Passing::Messages, Polling::Twice) => "ggrs-unencoded-polled",
+        }
+    }
+
+    /// How it is driven.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::Coplay(Waking::Datagrams) => "every datagram wakes its host program, which reads a clock each time",
+            Self::Coplay(Waking::Frames) => "the same, but datagrams wait for the next frame",
+            Self::Ggrs(Passing::Bytes, Polling::Once) => "advance_frame, with the encoding of its own UDP socket",
+            Self::Ggrs(Passing::Bytes, Polling::Twice) => "poll_remote_clients, then advance_frame, as its examples do",
+            Self::Ggrs(Passing::Messages, Polling::Once) => "advance_frame, with messages that pass without encoding",
+            Self::Ggrs(Passing::Messages, Polling::Twice) => "both calls, without encoding",
         }
     }
 
@@ -58,7 +70,7 @@ impl Subject {
     }
 }
 
-/// What one run gave.
+/// What one run gave, all sites together.
 struct Sample {
     nanos: u64,
     allocations: u64,

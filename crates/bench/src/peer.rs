@@ -1,10 +1,11 @@
 //! Sessions of ggrs in its lockstep mode (no prediction).
 //!
 //! Each site is driven in the cheapest way that the documentation of ggrs allows: per frame, one input and one call of
-//! `advance_frame`, which polls the wire itself. ggrs reads the real clock in there, which is a part of what it costs. Its
-//! reports of quality follow that clock, five a second: at the speed of a benchmark hardly any is sent, though at 60 frames
-//! per second there would be one per twelve frames, and an answer to it. It cannot compare states in this mode, because it
-//! never asks for any.
+//! `advance_frame`, which polls the wire itself. ggrs reads the real clock in there, which is a part of what it costs.
+//!
+//! Two things make it look cheaper here than it is in a game. Its reports of quality follow the real clock, five a
+//! second: at the speed of a benchmark hardly any is sent, while at 60 frames per second there is one per twelve frames
+//! and link, and an answer to it. And it cannot compare states in this mode, because it never asks for any.
 
 use std::cell::RefCell;
 use std::rc::Rc;

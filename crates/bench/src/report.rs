@@ -1,32 +1,57 @@
-//! The tables.
+//! The tables, on standard output.
+
+use coplay_bench::work::{COMPARE_EVERY, LAG, RATE, STAY};
 
 use crate::measure::{Row, Subject, WARM_UP};
-use coplay_bench::work::{COMPARE_EVERY, LAG, RATE};
 
-/// Says what the numbers mean.
+/// Says what was done and what the numbers mean.
 pub(crate) fn preface(frames: u32, rounds: usize) {
-    println!("{frames} frames, median of {rounds} rounds");
-    let _ = (WARM_UP, COMPARE_EVERY, LAG, RATE);
+    println!("What a frame costs at one site, without any game; all sites in one thread, no delay between them.");
+    println!("Inputs of 2 bytes that stay for {STAY} frames on average; lag {LAG}; {RATE} frames per virtual second.");
+    println!("{frames} frames after {WARM_UP} to warm up; medians of {rounds} rounds in which the engines take turns.");
+    println!("coplay compares states every {COMPARE_EVERY} frames; ggrs in lockstep mode (max_prediction 0) cannot.");
+    println!();
+    for subject in Subject::ALL {
+        println!("  {:<15} {}", subject.name(), subject.about());
+    }
+    println!();
+    println!("  x       times as much as coplay");
+    println!("  /link   per frame and one way between two sites; bytes are those of payloads");
 }
 
-/// One table for so many sites.
+/// The table for so many sites.
 pub(crate) fn table(sites: usize, rows: &[Row]) {
-    let base = &rows[0];
-    println!("\n{sites} sites");
+    let columns = ["ns", "(least-most)", "x", "instructions", "x", "allocations", "bytes/link", "datagrams/link"];
+    println!();
+    line(&format!("{sites} sites"), columns.map(String::from));
     for row in rows {
-        println!(
-            "{:24} {:9.1} ({:9.1}-{:9.1}) {:6.1}x {:10.0} {:6.1}x {:8.2} {:8.2} {:6.3}",
-            row.subject.name(),
-            row.median_nanos(),
-            row.nanos[0],
-            row.nanos[row.nanos.len() - 1],
-            row.median_nanos() / base.median_nanos(),
-            row.instructions.unwrap_or(f64::NAN),
-            row.instructions.unwrap_or(f64::NAN) / base.instructions.unwrap_or(f64::NAN),
-            row.allocations,
-            row.bytes_per_link,
-            row.datagrams_per_link
-        );
+        line(row.subject.name(), cells(row, &rows[0]));
     }
-    let _ = Subject::ALL;
+}
+
+fn cells(row: &Row, ours: &Row) -> [String; 8] {
+    let instructions = row.instructions.map_or("-".into(), |count| format!("{count:.0}"));
+    let more_instructions =
+        row.instructions.zip(ours.instructions).map_or("-".into(), |(count, ours)| times(count, ours));
+    let bytes = if row.bytes_per_link > 0.0 { format!("{:.1}", row.bytes_per_link) } else { "-".into() };
+    [
+        format!("{:.0}", row.median_nanos()),
+        format!("({:.0}-{:.0})", row.nanos[0], row.nanos[row.nanos.len() - 1]),
+        times(row.median_nanos(), ours.median_nanos()),
+        instructions,
+        more_instructions,
+        format!("{:.2}", row.allocations),
+        bytes,
+        format!("{:.2}", row.datagrams_per_link),
+    ]
+}
+
+fn times(cost: f64, ours: f64) -> String {
+    format!("{:.1}", cost / ours)
+}
+
+fn line(name: &str, cells: [String; 8]) {
+    let widths = [7, 15, 6, 14, 6, 13, 12, 16];
+    let cells: String = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+    println!("{name:<15}{cells}");
 }

@@ -9,10 +9,11 @@ pub const RATE: u32 = 60;
 /// States are compared, by an engine that does, after so many frames.
 pub const COMPARE_EVERY: u32 = 60;
 
+/// Frames that an input stays, on average.
+pub const STAY: u32 = 8;
+
 /// Frames after which inputs repeat.
 const SPAN: usize = 4_096;
-/// An input stays for so many frames, on average.
-const STAY: f64 = 8.0;
 
 /// What all players press: two bytes each, that change now and then to random values.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ impl Inputs {
             let mut luck = Random::stream(seed, &format!("player {player}"));
             let mut held = 0;
             pressed.extend((0..SPAN).map(|_| {
-                if luck.chance(1.0 / STAY) {
+                if luck.chance(1.0 / f64::from(STAY)) {
                     held = luck.bits() as u16;
                 }
                 held

@@ -3,6 +3,8 @@
 //! A [`Scenario`] is drawn from a seed alone. It plays for at least [`PLAY`] after the faults begin to be possible; all faults
 //! but those for good (a crash, a leave) are healed well before the end, and then the sites must run again.
 
+use std::fmt;
+
 use coplay::frame::FrameRate;
 use coplay::id::SiteId;
 use coplay::input::{Ownership, Recovery, Word};
@@ -110,6 +112,29 @@ pub const KINDS: [&str; 16] = [
     "history",
     "adaptive",
 ];
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sites, lag, rate) = (self.sites, self.lag, self.rate);
+        writeln!(f, "seed {}: {sites} sites, lag {lag}, {rate}, {:?}, {:?}", self.seed, self.pads, self.recovery)?;
+        for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
+            let recorded = matches!(link.delay, Delay::Recorded(_));
+            let delay = if recorded { "recorded".into() } else { format!("{:?}", link.delay) };
+            write!(f, "  {} to {}: {delay}, {:?}, {:?}", at / sites, at % sites, link.jitter, link.loss)?;
+            writeln!(f, ", reorder {}, duplicate {:.2}, {:?}", link.reorder, link.duplicate, link.rate)?;
+        }
+        for (site, (clock, cost)) in self.clocks.iter().zip(&self.step_cost).enumerate() {
+            writeln!(f, "  site {site}: clock off by {:.0} ppm, {cost} a step", clock.skew_ppm)?;
+        }
+        for (at, fault) in &self.faults {
+            match fault {
+                Fault::Worsen(one, other, _) => writeln!(f, "  at {at:?} another link between {one} and {other}")?,
+                fault => writeln!(f, "  at {at:?} {fault:?}")?,
+            }
+        }
+        write!(f, "  afterwards at least {:.1} fps", self.speed_floor())
+    }
+}
 
 impl Scenario {
     /// Draws a scenario.

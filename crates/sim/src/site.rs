@@ -2,8 +2,9 @@
 
 use coplay::id::Addr;
 use coplay::input::Word;
-use coplay::session::Session;
+use coplay::session::{Session, State};
 use coplay::time::{Instant, TimeDelta};
+use coplay::wire::Message;
 
 use crate::clock::NodeClock;
 use crate::random::Random;
@@ -35,7 +36,6 @@ pub struct Site {
     pub(crate) words_before: Vec<Word>,
     pub(crate) sampled: bool,
     held: Vec<(Addr, Vec<u8>)>,
-    packets: u32,
 }
 
 /// Faults of an engine, put where they would show, to prove that the checkers see them.
@@ -72,7 +72,6 @@ impl Site {
             words_before: vec![0; players],
             sampled: false,
             held: Vec::new(),
-            packets: 0,
         }
     }
 
@@ -91,22 +90,18 @@ impl Site {
 
     /// Whether a packet leaves at all.
     pub(crate) fn lets_pass(&mut self) -> bool {
-        let running =
-            matches!(self.session.state(), coplay::session::State::Running | coplay::session::State::Frozen(_));
-        match self.sabotage {
-            Some(Sabotage::NoResend) if running => self.sampled,
-            _ => true,
-        }
+        let running = matches!(self.session.state(), State::Running | State::Frozen(_));
+        self.sabotage != Some(Sabotage::NoResend) || !running || self.sampled
     }
 
-    /// Changes the last byte of one packet to one peer: the newest input, or a part of it.
+    /// Changes the last byte of the newest change of input in what goes to the first site.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
-        let is_tick = bytes.first().is_some_and(|first| first & 0x80 != 0);
-        self.packets += u32::from(is_tick && to == 0);
-        let old = self.sabotage == Some(Sabotage::ReplaceInput) && is_tick && to == 0 && self.packets > 300;
-        if let Some(last) = bytes.last_mut().filter(|_| old) {
+        if self.sabotage != Some(Sabotage::ReplaceInput) || to != 0 {
+            return;
+        }
+        let changed = matches!(Message::decode(bytes), Ok(Message::Tick(tick)) if !tick.changes.is_empty());
+        if let Some(last) = bytes.last_mut().filter(|_| changed) {
             *last ^= 0x01;
-            self.sabotage = None;
         }
     }
 

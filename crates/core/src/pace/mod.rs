@@ -9,6 +9,8 @@ mod paper;
 pub use even::Even;
 pub use paper::{Master, Paper};
 
+use alloc::boxed::Box;
+
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::time::{Instant, TimeDelta};
@@ -28,14 +30,14 @@ pub enum Pacing {
 /// The pacer of one site in one running game.
 #[derive(Debug)]
 pub(crate) enum Pacer {
-    Even(Even),
+    Even(Box<Even>),
     Paper(Paper),
 }
 
 impl Pacer {
     pub(crate) fn new(pacing: Pacing, period: TimeDelta, lag: u32, start: Instant) -> Self {
         match pacing {
-            Pacing::Even => Self::Even(Even::new(period, lag, start)),
+            Pacing::Even => Self::Even(Box::new(Even::new(period, lag, start))),
             Pacing::Paper | Pacing::PaperUnsynchronised => Self::Paper(Paper::new(period, lag, start)),
         }
     }

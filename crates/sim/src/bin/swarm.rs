@@ -1,31 +1,189 @@
-//! Plays many random scenarios and judges each.
+//! The swarm: plays many random scenarios, each drawn from its seed alone, and judges every one.
+//!
+//! Prints what it went through and every broken promise with the one command that replays it. Exits with 1 if there was one.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 
 use coplay_sim::scenario::{KINDS, Played, Scenario};
-use std::sync::atomic::{AtomicU64, Ordering};
+use coplay_sim::site::Sabotage;
 
+const HELP: &str = "\
+Plays random sessions with faults in virtual time and checks that nothing is broken.
+
+Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
+       swarm --seed N [--sabotage WHAT]
+
+  --seeds N        how many scenarios to play (default 1000)
+  --from N         the first seed (default 0)
+  --seed N         play one scenario, tell what is in it, and print the hash of its trace
+  --sabotage WHAT  break one site on purpose: replace (sends other inputs than it used), lag (inputs
+                   take effect a frame late), silence (never sends anything twice)
+  --help           this text";
+
+/// Every fault and policy must be in at least this share of the seeds.
+const LEAST_SHARE: f64 = 0.05;
+/// From so many seeds on, shares are told from chance.
+const MANY: u64 = 1_000;
+
+#[derive(Clone, Copy)]
+struct Options {
+    seeds: u64,
+    from: u64,
+    only: Option<u64>,
+    sabotage: Option<Sabotage>,
+}
+
+/// The only place in this crate with threads and a clock.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let seeds: u64 = args[0].parse().unwrap();
-    let next = AtomicU64::new(0);
-    let bad = AtomicU64::new(0);
-    std::thread::scope(|s| {
-        for _ in 0..2 {
-            s.spawn(|| {
+fn main() -> ExitCode {
+    let options = match parse() {
+        Ok(Some(options)) => options,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("swarm: {error}\nhint: swarm --help lists what can be asked for");
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(seed) = options.only {
+        return play_one(seed, options);
+    }
+    let started = std::time::Instant::now();
+    let next = AtomicU64::new(options.from);
+    let until = options.from.saturating_add(options.seeds);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let (report, reports) = mpsc::channel();
+    let total = std::thread::scope(|scope| {
+        for _ in 0..workers {
+            let (report, next) = (report.clone(), &next);
+            scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        break;
-                    }
-                    let played = Scenario::new(seed).play();
-                    if !played.violations.is_empty() {
-                        bad.fetch_add(1, Ordering::Relaxed);
-                        println!("seed {seed}: {}", played.violations[0]);
+                    if seed >= until || report.send((seed, play(seed, options))).is_err() {
+                        return;
                     }
                 }
             });
         }
+        drop(report);
+        let mut total = Total::default();
+        for (seed, played) in reports {
+            total.add(seed, &played, options);
+            if total.seeds.is_multiple_of(500) {
+                eprintln!("{:6} of {} seeds, {:.0} s", total.seeds, options.seeds, started.elapsed().as_secs_f64());
+            }
+        }
+        total
     });
-    println!("{} bad of {seeds}", bad.load(Ordering::Relaxed));
-    let _ = (KINDS, Played::default());
+    total.print(started.elapsed().as_secs_f64())
+}
+
+fn parse() -> Result<Option<Options>, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options { seeds: 1_000, from: 0, only: None, sabotage: None };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("seeds") => options.seeds = parser.value()?.parse()?,
+            Long("from") => options.from = parser.value()?.parse()?,
+            Long("seed") => options.only = Some(parser.value()?.parse()?),
+            Long("sabotage") => options.sabotage = Some(parser.value()?.parse_with(sabotage)?),
+            Long("help") | Short('h') => {
+                println!("{HELP}");
+                return Ok(None);
+            }
+            _ => return Err(arg.unexpected()),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn sabotage(name: &str) -> Result<Sabotage, String> {
+    match name {
+        "replace" => Ok(Sabotage::ReplaceInput),
+        "lag" => Ok(Sabotage::LagOffByOne),
+        "silence" => Ok(Sabotage::NoResend),
+        _ => Err("it can be replace, lag or silence".into()),
+    }
+}
+
+fn scenario(seed: u64, options: Options) -> Scenario {
+    Scenario { sabotage: options.sabotage, ..Scenario::new(seed) }
+}
+
+fn play(seed: u64, options: Options) -> Played {
+    scenario(seed, options).play()
+}
+
+/// Plays one scenario and tells all about it.
+fn play_one(seed: u64, options: Options) -> ExitCode {
+    let scenario = scenario(seed, options);
+    println!("{scenario}");
+    let played = scenario.play();
+    println!(
+        "{} frames in {:.0} virtual seconds, {} packets, {} lost",
+        played.frames, played.seconds, played.packets, played.losses
+    );
+    for violation in &played.violations {
+        println!("violation: {violation}");
+    }
+    println!("trace {:016x}", played.trace);
+    if played.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// All scenarios together.
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    bad: u64,
+    sum: Played,
+    kinds: [u64; KINDS.len()],
+}
+
+impl Total {
+    fn add(&mut self, seed: u64, played: &Played, options: Options) {
+        self.seeds += 1;
+        self.sum.frames += played.frames;
+        self.sum.packets += played.packets;
+        self.sum.losses += played.losses;
+        self.sum.dropped += played.dropped;
+        self.sum.cuts += played.cuts;
+        self.sum.crashes += played.crashes;
+        self.sum.seconds += played.seconds;
+        // Seeds come in any order, so the order must not count.
+        self.sum.trace = self.sum.trace.wrapping_add(coplay_sim::toy::mix(seed, played.trace));
+        for (count, there) in self.kinds.iter_mut().zip(played.kinds) {
+            *count += u64::from(there);
+        }
+        if let Some(violation) = played.violations.first() {
+            self.bad += 1;
+            let sabotage = match options.sabotage {
+                None => "",
+                Some(Sabotage::ReplaceInput) => " --sabotage replace",
+                Some(Sabotage::LagOffByOne) => " --sabotage lag",
+                Some(Sabotage::NoResend) => " --sabotage silence",
+            };
+            println!("seed {seed}: {violation}");
+            println!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");
+        }
+    }
+
+    fn print(&self, seconds: f64) -> ExitCode {
+        let sum = &self.sum;
+        println!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seeds, sum.seconds);
+        println!("{} frames, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
+        println!("{} cuts, {} crashes", sum.cuts, sum.crashes);
+        let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
+        let shares = KINDS.iter().zip(self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(count) * 100.0));
+        println!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
+        println!("trace {:016x}", sum.trace);
+        let rare = KINDS.iter().zip(self.kinds).filter(|(_, count)| share(*count) < LEAST_SHARE);
+        let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seeds >= MANY).collect();
+        if !rare.is_empty() {
+            println!("too rare to prove anything: {}", rare.join(", "));
+        }
+        println!("{} violations", self.bad);
+        if self.bad == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
 }

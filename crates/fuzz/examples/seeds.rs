@@ -1,0 +1,123 @@
+//! Writes the seeds of the corpus: packets of every flavour, and a script for every kind of trouble.
+
+use std::path::Path;
+use std::{fs, io};
+
+use coplay::input::Recovery;
+use coplay::pace::Pacing;
+use coplay_fuzz::flavours;
+use coplay_fuzz::script::{Deed, Owners, Scene, Script};
+
+const RUNNING: Scene = Scene::PLAIN;
+
+fn main() -> io::Result<()> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for (name, script) in scripts() {
+        fs::write(corpus.join("session").join(name), script.encode())?;
+    }
+    for (name, bytes) in packets().into_iter().chain(inputs()) {
+        fs::write(corpus.join("wire").join(name), bytes)?;
+    }
+    Ok(())
+}
+
+/// What real sites send, one packet of each flavour.
+fn packets() -> Vec<(String, Vec<u8>)> {
+    let mut found = std::collections::BTreeMap::new();
+    for (scene, script) in scripts() {
+        let wide = if script.scene.owners == Owners::LastAll { "-wide" } else { "" };
+        for bytes in flavours(&script) {
+            let name = match bytes[0] & 0x80 {
+                0 if scene == "lobby" => format!("hello-{:02x}{wide}", bytes[11]),
+                0 => continue,
+                _ => format!("tick-{:02x}{wide}", bytes[0]),
+            };
+            found.entry(name).or_insert(bytes);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Pieces of input, each with its kind (and the size of its changes), first frame and length in front.
+fn inputs() -> Vec<(String, Vec<u8>)> {
+    let piece = |absolute: bool, first: u8, len: u8, changes: &[u8]| {
+        [&[(changes.len() as u8) << 3 | u8::from(absolute), first, len - 1], changes].concat()
+    };
+    let gap = [piece(false, 0, 3, &[]), piece(true, 6, 2, &[0, 0]), piece(true, 10, 1, &[2, 0])].concat();
+    let order = [piece(true, 4, 4, &[1, 3, 8, 9]), piece(false, 0, 5, &[12, 3]), piece(false, 2, 2, &[1, 7])].concat();
+    let wide = [piece(true, 0, 2, &[1, 0, 3, 1, 1, 5, 6]), piece(false, 1, 9, &[2, 1, 128, 9])].concat();
+    let groups = piece(false, 0, 3, &[1, 3, 2, 3, 7, 8, 9]);
+    let far = [piece(false, 0, 200, &[]), piece(false, 199, 200, &[]), piece(true, 250, 255, &[0, 0])].concat();
+    let named = [("gap", gap), ("order", order), ("wide", wide), ("groups", groups), ("far", far)];
+    named.into_iter().map(|(name, bytes)| (format!("inputs-{name}"), bytes)).collect()
+}
+
+fn script(scene: Scene, deeds: impl IntoIterator<Item = Deed>) -> Script {
+    Script { scene, deeds: deeds.into_iter().collect() }
+}
+
+fn press(site: u8, value: u8) -> Deed {
+    Deed::Press { site, value }
+}
+
+/// A script for every kind of trouble.
+fn scripts() -> Vec<(&'static str, Script)> {
+    use Deed::*;
+    let lobby = Scene { lobby: true, delay_ms: 7, ..RUNNING };
+    let three = Scene { third: true, owners: Owners::Shared, ..RUNNING };
+    let history = Scene { recovery: Recovery::History, delay_ms: 40, lag: 6, ..RUNNING };
+    let wide = Scene { owners: Owners::LastAll, ..history };
+    let paper = Scene { pacing: Pacing::Paper, timer: true, delay_ms: 7, lag: 6, ..RUNNING };
+    let apart = Scene { clocks_differ: true, last_is_victim: true, ..RUNNING };
+    let burst = [press(0, 0x81), press(1, 0x93), Flow(40), Cut(90), Drop(3), Drop(3), Drop(5), Flow(60), Heal];
+    let mut all = vec![
+        ("plain", script(RUNNING, [press(0, 5), Flow(50), press(1, 0x85), Flow(100), Heal])),
+        ("lobby", script(lobby, [Flow(255), Flow(255), Flow(255), Heal])),
+        ("lobby-left", script(lobby, [Flow(100), Leave(1), Flow(200)])),
+        ("lobby-lost", script(lobby, [Flow(80), Drop(0), Cut(200), Flow(200), Replay(0), Replay(1), Heal])),
+        ("burst", script(RUNNING, burst.clone())),
+        ("burst-history", script(history, burst.clone())),
+        ("burst-redundant", script(Scene { recovery: Recovery::Redundant, ..history }, burst.clone())),
+        ("burst-sticks", script(Scene { owners: Owners::Sticks, ..history }, burst.clone())),
+        ("burst-wide", script(wide, burst.clone())),
+        ("burst-wide-adaptive", script(Scene { recovery: Recovery::Adaptive, ..wide }, burst.clone())),
+        ("burst-three", script(Scene { third: true, ..history }, burst.clone())),
+        ("burst-long-lag", script(Scene { lag: 120, delay_ms: 150, ..history }, burst.clone())),
+        ("no-lag", script(Scene { lag: 0, delay_ms: 7, ..RUNNING }, burst)),
+        ("paper", script(paper, [press(0, 0x80), Flow(200), Cut(100), Flow(100), Heal])),
+        ("paper-alone", script(Scene { pacing: Pacing::PaperUnsynchronised, ..paper }, [Flow(200), Sleep(9), Heal])),
+        ("sleep", script(RUNNING, [Flow(20), Sleep(60), Flow(100), Heal])),
+        ("freeze", script(RUNNING, [Cut(255), Cut(255), Flow(30), Heal])),
+        (
+            "gives-up",
+            script(Scene { gives_up: true, ..RUNNING }, [Cut(255), Cut(255), Cut(255), Cut(255), Cut(255), Heal]),
+        ),
+        ("leave", script(RUNNING, [press(1, 0x99), Flow(20), Leave(1), Flow(100), Flow(255), Flow(255)])),
+        ("leave-of-three", script(three, [Flow(20), Leave(0), Flow(200), Leave(2), Flow(200), Flow(255)])),
+        ("leave-unheard", script(three, [Leave(2), Cut(50), Drop(1), Drop(2), Flow(100), Cut(200), Flow(200)])),
+        (
+            "order",
+            script(RUNNING, [Cut(90), Deliver(5), Deliver(2), Duplicate(1), Deliver(1), Flow(9), Replay(3), Heal]),
+        ),
+        ("stranger", script(RUNNING, [Stranger(vec![0x80, 9, 0, 2, 1]), Stranger(vec![]), Flow(30), Heal])),
+        (
+            "raw",
+            script(RUNNING, [Peer(vec![0x80, 9, 0, 2, 1]), Peer(vec![2]), Peer(vec![0x81, 20, 0, 4, 2, 1, 3, 4, 5])]),
+        ),
+        ("moved", script(RUNNING, [Identified { flags: 0x20, rest: vec![0, 0, 0, 0] }, Flow(90), Cut(9)])),
+        ("unmoved", script(apart, [Identified { flags: 0, rest: vec![1, 0] }, Flow(90), Heal])),
+    ];
+    let forgeries =
+        |scene: Scene, forge: fn(u8) -> Deed| script(scene, (0..16).flat_map(move |field| [forge(field), Flow(8)]));
+    all.extend([
+        ("forged-near", forgeries(RUNNING, |field| Forge { field, value: 0x0102_0304 })),
+        ("forged-far", forgeries(apart, |field| Forge { field, value: 0xfff0_fffd })),
+        ("forged-wide", forgeries(Scene { last_is_victim: true, ..wide }, |field| Forge { field, value: 0x2001_0902 })),
+        ("forged-hello", forgeries(RUNNING, |field| Hello { field, value: 3 })),
+        ("forged-lobby", forgeries(lobby, |field| Hello { field, value: 0x0100_0003 })),
+        ("forged-lobby-last", forgeries(Scene { lobby: true, ..apart }, |field| Hello { field, value: 0x8000_0000 })),
+        ("mutated", forgeries(RUNNING, |how| Mutate { packet: how, how, at: how, value: 0x42 })),
+        ("mutated-three", forgeries(three, |how| Mutate { packet: 9, how, at: 3, value: how << 3 })),
+    ]);
+    all
+}

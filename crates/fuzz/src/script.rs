@@ -8,7 +8,7 @@ use coplay::pace::Pacing;
 use crate::bytes::Bytes;
 
 /// Deeds of one script; further ones are ignored.
-const MAX_DEEDS: usize = 96;
+const MAX_DEEDS: usize = 40;
 
 /// What happens in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]

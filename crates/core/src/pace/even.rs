@@ -82,7 +82,7 @@ impl Even {
     pub fn new(period: TimeDelta, lag: u32, start: Instant) -> Self {
         Self {
             period,
-            lag: i64::from(lag.max(1)),
+            lag: i64::from(lag),
             pace: period,
             plan: start,
             next: start,
@@ -140,7 +140,9 @@ impl Even {
 
     /// The machine is about to step `frame`: plans the one after it.
     pub fn on_step(&mut self, now: Instant, frame: Frame) {
-        self.pace = self.link_pace().max(self.followed_period(frame));
+        self.pace = (self.longest_delay() / self.lag.max(1)).max(self.followed_period(frame));
+        // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
+        let now = if self.lag == 0 { now - self.longest_delay() } else { now };
         if now - self.plan > self.period * GIVE_UP_PERIODS {
             self.plan = now;
             self.reference = None;
@@ -156,10 +158,10 @@ impl Even {
         if self.pace > self.period.scale(1.02) { CATCH_UP } else { CATCH_UP + CATCH_UP_FAR * late }
     }
 
-    /// The shortest period that the links allow.
-    fn link_pace(&self) -> TimeDelta {
+    /// The longest of all one-way delays.
+    fn longest_delay(&self) -> TimeDelta {
         let longest = self.delays.iter().flatten().map(|delay| delay.smoothed).max();
-        longest.map_or(TimeDelta::ZERO, |longest| longest / self.lag)
+        longest.unwrap_or_default()
     }
 
     /// The nominal period by the clock of the reference, which may be quicker or slower than ours. A reference that is slower than

@@ -345,21 +345,20 @@ impl World {
         self.under_way.push_back(packet);
     }
 
-    /// A clean network. Unless somebody lied, left or gave up, every site goes on.
+    /// A clean network: every site goes on. Where somebody lied, left or gave up, it may wait instead, but must know it.
     fn heal(&mut self) {
-        let goes_on = !self.forged && self.sites.iter().all(|site| !site.left && !site.session.is_over());
-        if !goes_on {
-            return self.pass(TimeDelta::from_millis(20), true);
-        }
         let before: Vec<u32> = self.sites.iter().map(|site| site.stepped).collect();
         let limit = self.now + MAX_HEAL;
-        while self.sites.iter().zip(&before).any(|(site, before)| site.stepped < before + 2) {
-            if self.sites.iter().any(|site| site.session.is_over()) {
-                return;
-            }
+        while self.sites.iter().zip(&before).any(|(site, before)| site.stepped < before + 2 && !self.may_rest(site)) {
             assert!(self.now < limit, "the game does not go on: {:?}", self.states());
             self.run(TimeDelta::from_millis(50), true);
         }
+    }
+
+    /// Whether nothing can be expected of a site.
+    fn may_rest(&self, site: &Site) -> bool {
+        let excused = self.forged || self.sites.iter().any(|site| site.left || site.session.is_over());
+        site.left || site.session.is_over() || (excused && !matches!(site.session.state(), State::Running))
     }
 
     /// Whatever can be asked of a session can be asked at any time.

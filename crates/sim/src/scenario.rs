@@ -422,10 +422,18 @@ impl Scenario {
         let lag_ms = f64::from(self.lag.max(1)) * period;
         let slowest =
             self.between().map(|link| worst_wait_ms(link, period, self.recovery.contains(&Recovery::History)));
-        let wait = slowest.fold(0.0, f64::max);
+        // Without lag the way and the step come one after the other.
+        let step = self.step_cost.iter().max().filter(|_| self.lag == 0).map_or(0.0, |cost| cost.as_millis_f64());
+        let wait = slowest.fold(0.0, f64::max) + step;
         let steady = self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 1_000.0);
         // Without lag a lost packet is awaited for longer than a frame, because none follows it.
-        let share = if steady { 0.95 } else if self.lag > 0 { 0.6 } else { 0.4 };
+        let share = if steady {
+            0.95
+        } else if self.lag > 0 {
+            0.6
+        } else {
+            0.4
+        };
         share * (1_000.0 / period) * (lag_ms / wait).min(1.0)
     }
 }

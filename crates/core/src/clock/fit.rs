@@ -8,7 +8,7 @@
 //! All this takes the least delay to be constant. Where it has become longer for good, as on another route, the samples of the
 //! shorter one would hold the line down for as long as they are kept, so they are forgotten.
 
-use super::RoundTrip;
+use super::{RoundTrip, STEPPED};
 use crate::time::{Instant, TimeDelta};
 
 /// Slices of time of which the least delay is kept.
@@ -63,13 +63,20 @@ pub(super) struct Line {
     offset: TimeDelta,
     pub(super) skew: f64,
     /// Whether the skew stems from enough slices to be what is expected from now on.
-    settled: bool,
+    pub(super) settled: bool,
     pub(super) rtt_min: TimeDelta,
 }
 
 impl Line {
     pub(super) fn offset(&self, at: Instant) -> TimeDelta {
         self.offset + (at - self.origin).scale(self.skew)
+    }
+
+    /// Whether a packet would have arrived before it was sent, or nearly so, if this line were right.
+    pub(super) fn contradicts(&self, trip: &RoundTrip) -> bool {
+        let offset = self.offset(trip.returned);
+        let (out, back) = (trip.received - trip.sent - offset, trip.returned - trip.answered + offset);
+        out.min(back) < -STEPPED
     }
 
     /// Our time when the peer's clock shows `theirs`.
@@ -121,12 +128,12 @@ impl Envelope {
         let points = Points::new(self, now);
         let usual = last.map_or(0.0, |line| if line.settled { line.skew } else { 0.0 });
         let skew = points.likely_skew(last.map_or(0.0, |line| line.skew), usual);
-        let (out, back) = points.touch(skew);
+        let (out, back) = (points.out.touch(skew), points.back.touch(-skew));
         Line {
             origin: now,
             offset: points.reference + TimeDelta::from_nanos(((out - back) / 2.0) as i64),
             skew,
-            settled: points.len >= SETTLED || last.is_some_and(|line| line.settled),
+            settled: points.out.len >= SETTLED || last.is_some_and(|line| line.settled),
             rtt_min: TimeDelta::from_nanos((out + back) as i64),
         }
     }
@@ -143,9 +150,44 @@ fn lower(one: Sample, other: Sample) -> Sample {
 /// The samples as plain numbers (nanoseconds), relative to now and to a reference offset so that nothing is lost to rounding.
 struct Points {
     reference: TimeDelta,
-    out: [(f64, f64); SLICES],
-    back: [(f64, f64); SLICES],
+    out: Side,
+    back: Side,
+}
+
+/// The samples of one direction.
+struct Side {
+    at: [f64; SLICES],
+    ahead: [f64; SLICES],
     len: usize,
+    sum_at: f64,
+    sum_ahead: f64,
+}
+
+impl Side {
+    const EMPTY: Self = Self { at: [0.0; SLICES], ahead: [0.0; SLICES], len: 0, sum_at: 0.0, sum_ahead: 0.0 };
+
+    fn push(&mut self, at: TimeDelta, ahead: TimeDelta) {
+        let (at, ahead) = (at.as_nanos() as f64, ahead.as_nanos() as f64);
+        (self.at[self.len], self.ahead[self.len]) = (at, ahead);
+        self.len += 1;
+        self.sum_at += at;
+        self.sum_ahead += ahead;
+    }
+
+    /// Where the line of this skew touches the lowest sample: the delay, with the offset still in it.
+    fn touch(&self, skew: f64) -> f64 {
+        let mut lowest = f64::INFINITY;
+        for (at, ahead) in self.at[..self.len].iter().zip(&self.ahead[..self.len]) {
+            let distance = ahead - skew * at;
+            lowest = if distance < lowest { distance } else { lowest };
+        }
+        lowest
+    }
+
+    /// The sum of all distances from that line.
+    fn cost(&self, skew: f64) -> f64 {
+        self.sum_ahead - skew * self.sum_at - self.touch(skew) * self.len as f64
+    }
 }
 
 impl Points {
@@ -154,58 +196,50 @@ impl Points {
         let current = |slice: &&Slice| (0..SLICES as i64).contains(&(newest - slice.number));
         let mut slices = envelope.slices.iter().flatten().filter(current).peekable();
         let reference = slices.peek().map_or(TimeDelta::ZERO, |slice| slice.out.ahead);
-        let mut points = Self { reference, out: [(0.0, 0.0); SLICES], back: [(0.0, 0.0); SLICES], len: 0 };
+        let mut points = Self { reference, out: Side::EMPTY, back: Side::EMPTY };
         for slice in slices {
-            let number = |delta: TimeDelta| delta.as_nanos() as f64;
-            points.out[points.len] = (number(slice.out.at - now), number(slice.out.ahead - reference));
-            points.back[points.len] = (number(slice.back.at - now), number(slice.back.ahead + reference));
-            points.len += 1;
+            points.out.push(slice.out.at - now, slice.out.ahead - reference);
+            points.back.push(slice.back.at - now, slice.back.ahead + reference);
         }
         points
     }
 
-    /// Where the lines of this skew touch the lowest samples: the two delays, each with the offset still in it.
-    fn touch(&self, skew: f64) -> (f64, f64) {
-        let lowest = |points: &[(f64, f64)], skew: f64| {
-            points.iter().map(|(at, ahead)| ahead - skew * at).fold(f64::INFINITY, f64::min)
-        };
-        (lowest(&self.out[..self.len], skew), lowest(&self.back[..self.len], -skew))
-    }
-
-    /// The sum of all distances from the lines of this skew.
     fn cost(&self, skew: f64) -> f64 {
-        let (out, back) = self.touch(skew);
-        let distance = |points: &[(f64, f64)], skew: f64, touch: f64| -> f64 {
-            points.iter().map(|(at, ahead)| ahead - skew * at - touch).sum()
-        };
-        distance(&self.out[..self.len], skew, out) + distance(&self.back[..self.len], -skew, back)
+        self.out.cost(skew) + self.back.cost(-skew)
     }
 
     /// The most likely skew; it is looked for near the last one, and expected to be the usual one.
     fn likely_skew(&self, near: f64, usual: f64) -> f64 {
-        if self.len < 2 {
+        if self.out.len < 2 {
             return usual;
         }
-        let mut skew = least(near - NEAR, near + NEAR, 10, |skew| self.cost(skew));
+        let mut skew = least(near - NEAR, near + NEAR, 12, |skew| self.cost(skew));
         if (skew - near).abs() > NEAR * 0.9 {
-            skew = least(-MAX_SKEW, MAX_SKEW, 30, |skew| self.cost(skew));
+            skew = least(-MAX_SKEW, MAX_SKEW, 36, |skew| self.cost(skew));
         }
-        let noise = self.cost(skew) / (2 * self.len) as f64;
-        if self.cost(usual) - self.cost(skew) > CERTAIN * noise {
+        let cost = self.cost(skew);
+        let noise = cost / (2 * self.out.len) as f64;
+        if self.cost(usual) - cost > CERTAIN * noise {
             return skew;
         }
         least(skew.min(usual), skew.max(usual), 8, |skew| self.cost(skew) + (skew - usual).abs() / USUAL_SKEW * noise)
     }
 }
 
-/// Where a convex function is least.
+/// Where a convex function is least, by golden sections.
 fn least(mut low: f64, mut high: f64, rounds: u32, cost: impl Fn(f64) -> f64) -> f64 {
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    let (mut left, mut right) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+    let (mut at_left, mut at_right) = (cost(left), cost(right));
     for _ in 0..rounds {
-        let third = (high - low) / 3.0;
-        if cost(low + third) <= cost(high - third) {
-            high -= third;
+        if at_left <= at_right {
+            (high, right, at_right) = (right, left, at_left);
+            left = high - GOLDEN * (high - low);
+            at_left = cost(left);
         } else {
-            low += third;
+            (low, left, at_left) = (left, right, at_right);
+            right = low + GOLDEN * (high - low);
+            at_right = cost(right);
         }
     }
     (low + high) / 2.0

@@ -14,13 +14,14 @@ use fit::{Envelope, Line};
 
 /// Round trips to wait for before an estimate is good enough to start a game on.
 pub const ENOUGH_ROUND_TRIPS: u32 = 8;
-/// A line is fitted at most this often, because it costs microseconds and clocks drift slowly.
-const REFIT_EVERY: TimeDelta = TimeDelta::from_millis(500);
-/// The first fits come quicker.
+/// A line is fitted this often at first, then less often, and seldom once it is settled: it costs microseconds, and clocks drift
+/// slowly.
 const REFIT_EARLY: TimeDelta = TimeDelta::from_millis(100);
+const REFIT_EVERY: TimeDelta = TimeDelta::from_millis(500);
+const REFIT_SETTLED: TimeDelta = TimeDelta::from_secs(4);
+const EARLY: TimeDelta = TimeDelta::from_secs(5);
 /// A fit is never off by more than this when both clocks run as clocks do.
 const STEPPED: TimeDelta = TimeDelta::from_millis(5);
-const EARLY: TimeDelta = TimeDelta::from_secs(5);
 
 /// The four stamps of a round trip: `sent` and `returned` on our clock, `received` and `answered` on the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +68,13 @@ impl Clock {
         self.round_trips = self.round_trips.saturating_add(1);
         let since = *self.since.get_or_insert(trip.returned);
         self.envelope.add(&trip);
-        let pause = if trip.returned - since < EARLY { REFIT_EARLY } else { REFIT_EVERY };
-        if self.fitted.is_none_or(|fitted| trip.returned - fitted >= pause) {
+        let pause = match self.line {
+            Some(line) if line.settled => REFIT_SETTLED,
+            _ if trip.returned - since < EARLY => REFIT_EARLY,
+            _ => REFIT_EVERY,
+        };
+        let overdue = self.fitted.is_none_or(|fitted| trip.returned - fitted >= pause);
+        if overdue || self.line.is_some_and(|line| line.contradicts(&trip)) {
             self.fit(trip);
         }
     }

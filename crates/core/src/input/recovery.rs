@@ -57,6 +57,7 @@ pub(crate) struct Sender {
     sent: Frame,
     /// What the peer asked for, as (first, until); empty ranges are none.
     asked: [(Frame, Frame); crate::wire::MAX_RANGES],
+    any_asked: bool,
     /// Answers before this frame are under way since that instant.
     answered: (Frame, Instant),
 }
@@ -68,6 +69,7 @@ impl Sender {
             acked: start,
             sent: start,
             asked: [nothing; crate::wire::MAX_RANGES],
+            any_asked: false,
             answered: (Frame::ZERO, Instant::ZERO),
         }
     }
@@ -86,6 +88,7 @@ impl Sender {
     /// The peer misses these ranges, counted from its acknowledgement on.
     pub(crate) fn on_request(&mut self, ack: Frame, ranges: &Ranges) {
         let mut at = ack;
+        self.any_asked = true;
         self.asked.fill((Frame::ZERO, Frame::ZERO));
         for (slot, (held, missing)) in self.asked.iter_mut().zip(ranges.iter()) {
             let first = at + held.min(REACH);
@@ -109,7 +112,7 @@ impl Sender {
 
     /// Whether anything that was asked for should be answered now.
     pub(crate) fn has_answers(&self, now: Instant, rtt: TimeDelta, own: &Stream) -> bool {
-        self.asked.iter().any(|range| self.answerable(now, rtt, own, *range).is_some())
+        self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt, own, *range).is_some())
     }
 
     /// The part of a range that we have and that is not under way already.
@@ -150,7 +153,7 @@ impl Sender {
         let size = (writer.len() - size_at - 2) as u16;
         writer.written_since(size_at)[..2].copy_from_slice(&size.to_le_bytes());
         self.answered = answered;
-        self.asked.fill((Frame::ZERO, Frame::ZERO));
+        self.any_asked = false;
         Ok(())
     }
 
@@ -172,8 +175,10 @@ fn sized(writer: &mut Writer<'_>, write: impl FnOnce(&mut Writer<'_>) -> Result<
 
 /// The earliest frame, not before `oldest`, from which the changes up to `newest` cost no more than `budget`.
 fn within(own: &Stream, oldest: Frame, newest: Frame, budget: usize) -> Frame {
-    let cost = change_cost(own.width());
-    let mut left = budget / cost;
+    let mut left = budget / change_cost(own.width());
+    if usize::from(own.changes_in(oldest, newest)) <= left {
+        return oldest;
+    }
     let mut first = newest;
     while first > oldest {
         let Some(before) = first.checked_sub(1) else { break };
@@ -190,9 +195,11 @@ fn within(own: &Stream, oldest: Frame, newest: Frame, budget: usize) -> Frame {
 
 /// The latest frame, not after `newest`, up to which the changes from `first` on fit into `room` bytes.
 fn fitting(own: &Stream, first: Frame, newest: Frame, room: usize) -> Frame {
-    let cost = change_cost(own.width());
     // One is kept for the start from nothing that an absolute stretch needs.
-    let mut left = (room / cost).saturating_sub(1);
+    let mut left = (room / change_cost(own.width())).saturating_sub(1);
+    if usize::from(own.changes_in(first, newest)) <= left {
+        return newest;
+    }
     let mut until = first;
     while until < newest {
         if own.changes_at(until) {

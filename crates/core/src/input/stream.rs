@@ -10,6 +10,8 @@ use crate::wire::{self, Full, Reader, Writer};
 /// How many frames a stream holds: half of them behind its gapless end, half of them ahead. That is a constant, so that what can
 /// be decoded never depends on how far ahead anyone may run.
 pub const CAPACITY: usize = 512;
+/// Blocks of the widest input.
+const MAX_BLOCKS: usize = MAX_WIDTH / 16;
 /// Frames kept behind the gapless end, and accepted ahead of it.
 pub(crate) const REACH: u32 = CAPACITY as u32 / 2;
 
@@ -30,6 +32,9 @@ impl From<wire::Error> for Trouble {
     }
 }
 
+/// Part of an input, padded with zeros.
+type Block = [u8; 16];
+
 /// One site's packed inputs, from some frames back to some frames ahead.
 ///
 /// Before its first frame the input is neutral (all bits zero): those are the frames that local lag leaves empty.
@@ -41,7 +46,9 @@ pub struct Stream {
     end: Frame,
     /// Nothing from this frame on is here.
     top: Frame,
-    values: Box<[u8]>,
+    /// Inputs in blocks of fixed size, because those are copied without a call; most need one.
+    values: Box<[Block]>,
+    blocks: usize,
     /// How many times the input has changed up to a frame, modulo 256: proves that nothing changed inside a gap (K5 made sound).
     counters: Box<[u8; CAPACITY]>,
     /// Which frames past the end are here.
@@ -57,7 +64,8 @@ impl Stream {
             start,
             end: start,
             top: start,
-            values: vec![0; width * CAPACITY].into_boxed_slice(),
+            values: vec![[0; 16]; width.div_ceil(16) * CAPACITY].into_boxed_slice(),
+            blocks: width.div_ceil(16),
             counters: Box::new([0; CAPACITY]),
             held: Box::new([false; CAPACITY]),
         }
@@ -78,6 +86,11 @@ impl Stream {
         self.top
     }
 
+    /// Whether nothing is missing before what is here.
+    pub(crate) fn is_gapless(&self) -> bool {
+        self.end == self.top
+    }
+
     /// Whether the input of a frame is known.
     pub fn has(&self, frame: Frame) -> bool {
         frame < self.end || (frame < self.top && self.held[Self::slot(frame)])
@@ -90,8 +103,11 @@ impl Stream {
 
     /// Appends the input of the next frame.
     pub fn push(&mut self, value: &[u8]) {
-        let counter = self.counter_before(self.end).wrapping_add(u8::from(self.value_before(self.end) != value));
-        self.store(self.end, value, counter);
+        let changed = self.value_before(self.end) != value;
+        let counter = self.counter_before(self.end).wrapping_add(u8::from(changed));
+        let mut blocks = [[0; 16]; MAX_BLOCKS];
+        blocks.as_flattened_mut()[..self.width].copy_from_slice(value);
+        self.store(self.end, &blocks, counter);
         self.end = self.end.next();
         self.top = self.top.max(self.end);
     }
@@ -99,59 +115,59 @@ impl Stream {
     /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
         let until = first + len;
-        if len > REACH || until - self.end >= i64::from(REACH) || first < self.start {
+        if len > REACH || until - self.end > i64::from(REACH) || first < self.start {
             return Err(Trouble::OutOfReach);
         }
         if until <= self.end {
             return Ok(());
         }
-        self.decode(first, until, absolute, bytes)?;
+        if self.blocks <= 1 {
+            self.decode::<1>(first, until, absolute, bytes)?;
+        } else {
+            self.decode::<MAX_BLOCKS>(first, until, absolute, bytes)?;
+        }
         self.admit(first.max(self.end), until);
         Ok(())
     }
 
     /// Writes decoded inputs into places that nothing reads until [`Stream::admit`] says that they count.
-    fn decode(&mut self, first: Frame, until: Frame, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
-        let mut scratch = [0; MAX_WIDTH];
-        let value = &mut scratch[..self.width];
+    fn decode<const N: usize>(
+        &mut self,
+        first: Frame,
+        until: Frame,
+        absolute: bool,
+        bytes: &[u8],
+    ) -> Result<(), Trouble> {
+        let width = self.width;
+        let mut value = [[0; 16]; N];
         let mut reader = Reader::new(bytes);
         let mut counter;
         let mut frame = first;
         if absolute {
             counter = reader.u8()?;
-            if get_change(&mut reader, value)? != 0 {
+            if get_change(&mut reader, &mut value.as_flattened_mut()[..width])? != 0 {
                 return Err(Trouble::Malformed);
             }
-            self.store_new(frame, value, counter);
-            frame = frame.next();
+            frame = self.store_new(frame, frame.next(), &value, counter);
         } else {
             if first > self.end || self.end - first >= i64::from(REACH) {
                 return Err(Trouble::NoBase);
             }
-            value.copy_from_slice(self.value_before(first));
+            self.load_before(first, &mut value);
             counter = self.counter_before(first);
         }
         while !reader.is_empty() {
-            let mut next = [0; MAX_WIDTH];
-            let next = &mut next[..self.width];
-            next.copy_from_slice(value);
-            let change_at = frame + get_change(&mut reader, next)?;
-            if change_at >= until || *next == *value {
+            let mut next = value;
+            let change_at = frame + get_change(&mut reader, &mut next.as_flattened_mut()[..width])?;
+            if change_at >= until || next == value {
                 return Err(Trouble::Malformed);
             }
-            while frame < change_at {
-                self.store_new(frame, value, counter);
-                frame = frame.next();
-            }
-            value.copy_from_slice(next);
+            self.store_new(frame, change_at, &value, counter);
+            value = next;
             counter = counter.wrapping_add(1);
-            self.store_new(frame, value, counter);
-            frame = frame.next();
+            frame = self.store_new(change_at, change_at.next(), &value, counter);
         }
-        while frame < until {
-            self.store_new(frame, value, counter);
-            frame = frame.next();
-        }
+        self.store_new(frame, until, &value, counter);
         Ok(())
     }
 
@@ -192,13 +208,9 @@ impl Stream {
             if self.counters[Self::slot(island)] != counter {
                 return false;
             }
-            let mut value = [0; MAX_WIDTH];
-            value[..self.width].copy_from_slice(self.slot_value(island));
-            let mut frame = self.end;
-            while frame < island {
-                self.store(frame, &value[..self.width], counter);
-                frame = frame.next();
-            }
+            let mut value = [[0; 16]; MAX_BLOCKS];
+            self.load_before(island.next(), &mut value);
+            self.store_new(self.end, island, &value, counter);
         }
         let mut until = island;
         while until < self.top && self.held[Self::slot(until)] {
@@ -216,17 +228,19 @@ impl Stream {
         until: Frame,
         absolute: bool,
     ) -> Result<(), Full> {
-        let mut unchanged = 0;
         let mut frame = first;
         if absolute && first < until {
             writer.u8(self.counters[Self::slot(first)])?;
             put_change(writer, 0, &[0; MAX_WIDTH][..self.width], self.slot_value(first))?;
             frame = frame.next();
         }
-        while frame < until {
+        let mut unchanged = 0;
+        let mut changes = self.changes_in(frame, until);
+        while changes > 0 {
             if self.changes_at(frame) {
                 put_change(writer, unchanged, self.value_before(frame), self.slot_value(frame))?;
                 unchanged = 0;
+                changes -= 1;
             } else {
                 unchanged += 1;
             }
@@ -240,25 +254,53 @@ impl Stream {
         self.counters[Self::slot(frame)] != self.counter_before(frame)
     }
 
+    /// How many of the known frames of `first..until` do so; there must be fewer than 256.
+    pub(crate) fn changes_in(&self, first: Frame, until: Frame) -> u8 {
+        if first >= until {
+            return 0;
+        }
+        self.counter_before(until).wrapping_sub(self.counter_before(first))
+    }
+
     fn slot(frame: Frame) -> usize {
         frame.number() as usize % CAPACITY
     }
 
     fn slot_value(&self, frame: Frame) -> &[u8] {
-        let at = Self::slot(frame) * self.width;
-        &self.values[at..at + self.width]
+        let at = Self::slot(frame) * self.blocks;
+        &self.values[at..at + self.blocks].as_flattened()[..self.width]
     }
 
-    fn store(&mut self, frame: Frame, value: &[u8], counter: u8) {
-        let at = Self::slot(frame) * self.width;
-        self.values[at..at + self.width].copy_from_slice(value);
-        self.counters[Self::slot(frame)] = counter;
+    fn store(&mut self, frame: Frame, value: &[Block], counter: u8) {
+        let (slot, at) = (Self::slot(frame), Self::slot(frame) * self.blocks);
+        self.counters[slot] = counter;
+        match self.blocks {
+            0 => {}
+            1 => self.values[at] = value[0],
+            blocks => self.values[at..at + blocks].copy_from_slice(&value[..blocks]),
+        }
     }
 
-    /// Stores what is not here yet: the first word stands.
-    fn store_new(&mut self, frame: Frame, value: &[u8], counter: u8) {
-        if frame >= self.end && !self.held[Self::slot(frame)] {
-            self.store(frame, value, counter);
+    /// Stores one input for those of `from..until` that are not here yet (the first word stands); returns `until`.
+    fn store_new(&mut self, from: Frame, until: Frame, value: &[Block], counter: u8) -> Frame {
+        let mut frame = from.max(self.end);
+        while frame < until {
+            if !self.held[Self::slot(frame)] {
+                self.store(frame, value, counter);
+            }
+            frame = frame.next();
+        }
+        until
+    }
+
+    /// Fetches the input of the frame before.
+    fn load_before(&self, frame: Frame, value: &mut [Block]) {
+        let Some(before) = frame.checked_sub(1).filter(|_| frame > self.start) else { return value.fill([0; 16]) };
+        let at = Self::slot(before) * self.blocks;
+        match self.blocks {
+            0 => {}
+            1 => value[0] = self.values[at],
+            blocks => value[..blocks].copy_from_slice(&self.values[at..at + blocks]),
         }
     }
 

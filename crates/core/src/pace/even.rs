@@ -43,6 +43,9 @@ pub struct Even {
     next: Instant,
     reference: Option<Reference>,
     delays: [Option<Delay>; MAX_SITES],
+    /// The longest of them, and the shortest period that it allows.
+    longest: TimeDelta,
+    link_pace: TimeDelta,
 }
 
 /// The plan of the site that sets the pace.
@@ -88,6 +91,8 @@ impl Even {
             next: start,
             reference: None,
             delays: [None; MAX_SITES],
+            longest: TimeDelta::ZERO,
+            link_pace: TimeDelta::ZERO,
         }
     }
 
@@ -112,11 +117,18 @@ impl Even {
             Some(known) => known.add(now, delay, self.period),
             slot => *slot = Some(Delay { smoothed: delay, least: delay, since: now }),
         }
+        self.update_link_pace();
     }
 
     /// The site will not be waited for again.
     pub fn forget(&mut self, site: SiteId) {
         self.delays[site.index()] = None;
+        self.update_link_pace();
+    }
+
+    fn update_link_pace(&mut self) {
+        self.longest = self.delays.iter().flatten().map(|delay| delay.smoothed).max().unwrap_or_default();
+        self.link_pace = self.longest / self.lag.max(1);
     }
 
     /// The site that sets the pace planned to begin `frame` at this time of ours.
@@ -140,9 +152,9 @@ impl Even {
 
     /// The machine is about to step `frame`: plans the one after it.
     pub fn on_step(&mut self, now: Instant, frame: Frame) {
-        self.pace = (self.longest_delay() / self.lag.max(1)).max(self.followed_period(frame));
+        self.pace = self.link_pace.max(self.followed_period(frame));
         // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
-        let now = if self.lag == 0 { now - self.longest_delay() } else { now };
+        let now = if self.lag == 0 { now - self.longest } else { now };
         if now - self.plan > self.period * GIVE_UP_PERIODS {
             self.plan = now;
             self.reference = None;
@@ -156,12 +168,6 @@ impl Even {
     fn catch_up(&self, now: Instant) -> f64 {
         let late = self.in_periods(now + self.pace - self.plan);
         if self.pace > self.period.scale(1.02) { CATCH_UP } else { CATCH_UP + CATCH_UP_FAR * late }
-    }
-
-    /// The longest of all one-way delays.
-    fn longest_delay(&self) -> TimeDelta {
-        let longest = self.delays.iter().flatten().map(|delay| delay.smoothed).max();
-        longest.unwrap_or_default()
     }
 
     /// The nominal period by the clock of the reference, which may be quicker or slower than ours. A reference that is slower than

@@ -32,7 +32,7 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{Layout, Stream, Word};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Error, MAX_DATAGRAM, Message};
+use crate::wire::{Error, Hello, MAX_DATAGRAM, Tick, is_tick};
 use compare::Digests;
 use event::Events;
 use lobby::HELLO_EVERY;
@@ -46,6 +46,8 @@ const KEEP_ALIVE: TimeDelta = TimeDelta::from_millis(100);
 const HURRY: TimeDelta = TimeDelta::from_millis(300);
 /// Who leaves a lobby says so for as long as this.
 const GOODBYE: TimeDelta = TimeDelta::from_secs(1);
+/// Leaving, freezing and giving up take their time, and are looked after this often.
+const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(5);
 /// A host program that does not call for so long was asleep itself.
 const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 
@@ -76,6 +78,12 @@ pub struct Session {
     left: SiteSet,
     events: Events,
     stats: Stats,
+    /// The peers, by index, for which there is something new.
+    due: u8,
+    /// No packet leaves before this because its time has come; the earliest of all times if that must be looked up again.
+    next_send: Instant,
+    /// When to look after slow things again.
+    next_watch: Instant,
     /// When the host program last called.
     called: Instant,
     created: Instant,
@@ -170,6 +178,9 @@ impl Session {
             left: SiteSet::EMPTY,
             events: Events::new(),
             stats: Stats { lag: settings.lag, ..Stats::default() },
+            due: 0,
+            next_send: now,
+            next_watch: now,
             called: now,
             created: now,
             config,
@@ -179,13 +190,22 @@ impl Session {
     /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         self.notice_sleep(now);
-        match Message::decode(bytes) {
-            _ if self.is_over() => {}
-            Ok(Message::Tick(tick)) => self.handle_tick(now, from, &tick, bytes.len()),
-            Ok(Message::Hello(hello)) => self.handle_hello(now, from, &hello, bytes.len()),
+        if self.is_over() {
+            return;
+        }
+        if is_tick(bytes) {
+            match Tick::decode(bytes) {
+                Ok(tick) => self.handle_tick(now, from, &tick, bytes.len()),
+                Err(_) => self.stats.dropped.malformed += 1,
+            }
+            return;
+        }
+        match Hello::decode(bytes) {
+            Ok(hello) => self.handle_hello(now, from, &hello, bytes.len()),
             Err(Error::Version(version)) => self.handle_other_version(from, version),
             Err(_) => self.stats.dropped.malformed += 1,
         }
+        self.look_again();
     }
 
     /// Lets time pass. [`Session::poll_request`] does it, too.
@@ -193,7 +213,11 @@ impl Session {
         self.notice_sleep(now);
         match self.phase {
             Phase::Starting { at } if at <= now => self.start_running(at),
-            Phase::Running(_) => self.watch(now),
+            Phase::Running(_) if self.next_watch <= now => {
+                self.next_watch = now + WATCH_EVERY;
+                self.watch(now);
+            }
+            Phase::Running(_) => {}
             Phase::Lobby if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => self.end(End::Left),
             Phase::Lobby | Phase::Starting { .. } | Phase::Over(_) => {}
         }
@@ -219,63 +243,80 @@ impl Session {
             self.start_running(at);
         }
         self.frozen = None;
-        for peer in &mut self.peers {
-            peer.due = true;
+        for index in 0..self.peers.len() {
+            self.set_due(index);
         }
+        self.look_again();
     }
 
     /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
-        for index in 0..self.peers.len() {
-            if self.send_time(index) > now {
-                continue;
-            }
-            let peer = &self.peers[index];
-            let greeting = self.pacer.is_none() || peer.lobby.hello_due;
-            let len = match greeting {
-                true => self.encode_hello(now, index, buf),
-                false => self.encode_tick(now, index, buf).expect("a tick fits into a packet"),
-            };
-            let peer = &mut self.peers[index];
-            peer.on_sent(now, len);
-            return Some(Transmit { to: peer.addr, len });
+        let index = self.next_to_send(now)?;
+        let greeting = self.pacer.is_none() || self.peers[index].lobby.hello_due;
+        let len = match greeting {
+            true => self.encode_hello(now, index, buf),
+            false => self.encode_tick(now, index, buf).expect("a tick fits into a packet"),
+        };
+        self.due &= !(1 << index);
+        if self.due == 0 {
+            self.look_again();
         }
-        None
+        let peer = &mut self.peers[index];
+        peer.on_sent(now, len);
+        Some(Transmit { to: peer.addr, len })
     }
 
-    /// When the next packet to a peer leaves.
+    /// The peer to which a packet leaves now: one for which there is something new, or one whose time has come.
+    fn next_to_send(&mut self, now: Instant) -> Option<usize> {
+        if self.due != 0 && !self.is_over() {
+            return Some(self.due.trailing_zeros() as usize);
+        }
+        if self.next_send > now {
+            return None;
+        }
+        let earliest = (0..self.peers.len()).min_by_key(|index| self.send_time(*index))?;
+        self.next_send = self.send_time(earliest);
+        (self.next_send <= now).then_some(earliest)
+    }
+
+    /// There is something new for a peer, unless packets leave by a timer.
+    fn set_due(&mut self, index: usize) {
+        if self.config.sending == Sending::AtOnce && !self.peers[index].lobby.hello_due {
+            self.due |= 1 << index;
+        }
+    }
+
+    /// Something may have changed when the next packet leaves.
+    fn look_again(&mut self) {
+        self.next_send = Instant::from_nanos(i64::MIN);
+    }
+
+    /// When the next packet to a peer leaves if there is nothing new.
     fn send_time(&self, index: usize) -> Instant {
         let peer = &self.peers[index];
         match self.phase {
             Phase::Over(_) => Instant::FAR_FUTURE,
             _ if peer.lobby.hello_due => peer.sent + HELLO_EVERY / 2,
-            Phase::Lobby | Phase::Starting { .. } if peer.gone => Instant::FAR_FUTURE,
+            _ if peer.gone => Instant::FAR_FUTURE,
             Phase::Lobby | Phase::Starting { .. } => peer.sent + HELLO_EVERY,
-            Phase::Running(_) => match self.config.sending {
-                Sending::AtOnce if peer.due => peer.sent,
-                Sending::AtOnce if peer.gone => Instant::FAR_FUTURE,
-                Sending::AtOnce => peer.sent + self.resend_pause(peer),
-                Sending::Timer(period) => self.next_tick_of(period, peer.sent),
+            Phase::Running(step) => match self.config.sending {
+                Sending::AtOnce => peer.sent + self.resend_pause(step),
+                Sending::Timer(period) => self.next_ring(period, peer.sent),
             },
         }
     }
 
-    /// While somebody waits, packets follow each other a little slower than frames do.
-    fn resend_pause(&self, peer: &Peer) -> TimeDelta {
-        let waiting = matches!(self.phase, Phase::Running(Step::Gather { .. }))
-            || self.leaving.is_some()
-            || !peer.has_all(self.own.end());
-        let period = self.pacer.as_ref().map_or(KEEP_ALIVE, Pacer::period);
-        match self.phase {
-            Phase::Running(Step::Gather { began }) if self.called - began > HURRY => KEEP_ALIVE,
-            _ if waiting => (period * 3 / 2).min(KEEP_ALIVE),
-            _ => KEEP_ALIVE,
+    /// While somebody waits, packets follow each other a little slower than frames do; after a while it must be a fault.
+    fn resend_pause(&self, step: Step) -> TimeDelta {
+        match step {
+            Step::Gather { began } if self.called - began > HURRY => KEEP_ALIVE,
+            _ => self.pacer.as_ref().map_or(KEEP_ALIVE, |pacer| (pacer.period() * 3 / 2).min(KEEP_ALIVE)),
         }
     }
 
     /// The first time after `sent` at which a timer of this period rings.
-    fn next_tick_of(&self, period: TimeDelta, sent: Instant) -> Instant {
+    fn next_ring(&self, period: TimeDelta, sent: Instant) -> Instant {
         let rung = (sent - self.created).as_nanos().div_euclid(period.as_nanos().max(1));
         self.created + period * (rung + 1)
     }
@@ -287,7 +328,14 @@ impl Session {
 
     /// When to call [`Session::poll_request`] and [`Session::poll_transmit`] again if nothing else happens.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let sends = (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE);
+        let send = match self.next_send {
+            // Nobody has looked since something changed.
+            unknown if unknown.as_nanos() == i64::MIN => {
+                (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE)
+            }
+            known => known,
+        };
+        let send = if self.due != 0 { self.called } else { send };
         let frame = match self.phase {
             Phase::Over(_) => return None,
             Phase::Lobby => Instant::FAR_FUTURE,
@@ -296,7 +344,7 @@ impl Session {
             // Longer waits are watched at every packet that is sent in the meantime.
             Phase::Running(_) => Instant::FAR_FUTURE,
         };
-        Some(sends.min(frame))
+        Some(send.min(frame))
     }
 
     /// Whether the session is over.

@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::missing;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Digest, Full, Head, Identity, Probe, Tick, Writer};
+use crate::wire::{Digest, Full, Head, Identity, Probe, Ranges, Tick, Writer};
 
 /// A peer that was not heard for so long may not know our address any more.
 const IDENTIFY_AFTER: TimeDelta = TimeDelta::from_millis(200);
@@ -26,7 +26,7 @@ impl Session {
             identity: identify.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
             digest: self.digests.newest().filter(|_| probing).map(short),
             leave: self.leaving.map(|leave| leave.frame.number()),
-            request: missing(&peer.inputs),
+            request: if peer.inputs.is_gapless() { Ranges::default() } else { missing(&peer.inputs) },
             probe: probing.then(|| self.probe(now, index, plan.until)),
         };
         let mut writer = Writer::new(buf);
@@ -67,7 +67,7 @@ impl Session {
         self.peers[index].lobby.playing = true;
         if self.peers[index].gone {
             // It did not hear that we know; say so once more.
-            self.peers[index].due = true;
+            self.set_due(index);
             return;
         }
         let Some(end) = self.peers[index].inputs.end().nearest(tick.end) else {

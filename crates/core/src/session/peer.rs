@@ -39,8 +39,6 @@ pub(super) struct Peer {
     pub(super) stats: PeerStats,
     pub(super) heard: Instant,
     pub(super) sent: Instant,
-    /// There is something new for it.
-    pub(super) due: bool,
     probes: Probes,
 }
 
@@ -86,7 +84,6 @@ impl Peer {
             stats: PeerStats::default(),
             heard: now,
             sent: now - TimeDelta::from_secs(1),
-            due: false,
             probes: Probes { since: None, sent: now - TimeDelta::from_secs(1), stamp: None, echoed: false },
         }
     }
@@ -102,11 +99,6 @@ impl Peer {
         if self.last_frame == Some(end) { end.next() } else { end }
     }
 
-    /// Whether the peer has all that we will ever send it, up to `end`.
-    pub(super) fn has_all(&self, end: Frame) -> bool {
-        self.sender.acked() >= end
-    }
-
     pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {
         self.heard = now;
         self.stats.packets_in += 1;
@@ -115,7 +107,6 @@ impl Peer {
 
     pub(super) fn on_sent(&mut self, now: Instant, bytes: usize) {
         self.sent = now;
-        self.due = false;
         self.stats.packets_out += 1;
         self.stats.bytes_out += bytes as u64;
     }

@@ -63,8 +63,10 @@ impl Session {
         let packed = &mut self.packed[..self.layout.width()];
         self.layout.pack(inputs, packed);
         self.own.push(packed);
-        for peer in self.peers.iter_mut().filter(|peer| !peer.gone) {
-            peer.due = true;
+        for index in 0..self.peers.len() {
+            if !self.peers[index].gone {
+                self.set_due(index);
+            }
         }
         self.phase = Phase::Running(Step::Gather { began: now });
     }
@@ -104,6 +106,7 @@ impl Session {
         }
         self.pacer = Some(pacer);
         self.phase = Phase::Running(Step::Rest);
+        self.look_again();
         self.choose_pace_setter();
     }
 
@@ -246,6 +249,7 @@ impl Session {
     pub(super) fn end(&mut self, end: End) {
         if !self.is_over() {
             self.phase = Phase::Over(end);
+            self.due = 0;
             self.events.push(Event::Ended(end));
         }
     }

@@ -36,7 +36,6 @@ pub struct Full;
 
 /// What a datagram can be.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "ticks come every frame and must not allocate, hellos are rare")]
 pub enum Message<'a> {
     /// A packet of a running game.
     Tick(Tick<'a>),
@@ -49,10 +48,15 @@ impl<'a> Message<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes.first() {
             None => Err(Error::Truncated),
-            Some(first) if first & tick::TICK != 0 => Tick::decode(bytes).map(Self::Tick),
+            Some(_) if is_tick(bytes) => Tick::decode(bytes).map(Self::Tick),
             Some(_) => Hello::decode(bytes).map(|hello| Self::Hello(alloc::boxed::Box::new(hello))),
         }
     }
+}
+
+/// Whether a datagram is a packet of a running game, if it is anything.
+pub(crate) fn is_tick(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| first & tick::TICK != 0)
 }
 
 /// Takes values off the front of a byte string.

@@ -91,14 +91,15 @@ pub struct Digest {
 /// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ranges {
-    ranges: [(u32, u32); MAX_RANGES],
-    len: usize,
+    ranges: [(u16, u16); MAX_RANGES],
+    len: u8,
 }
 
 impl Ranges {
-    /// Adds a range; `false` when there is no room.
+    /// Adds a range; `false` when there is no room, or it is longer than any can be.
     pub fn push(&mut self, held: u32, missing: u32) -> bool {
-        let Some(slot) = self.ranges.get_mut(self.len) else { return false };
+        let (Ok(held), Ok(missing)) = (u16::try_from(held), u16::try_from(missing)) else { return false };
+        let Some(slot) = self.ranges.get_mut(usize::from(self.len)) else { return false };
         *slot = (held, missing);
         self.len += 1;
         true
@@ -106,7 +107,7 @@ impl Ranges {
 
     /// The ranges, nearest first.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.ranges[..self.len].iter().copied()
+        self.ranges[..usize::from(self.len)].iter().map(|(held, missing)| (u32::from(*held), u32::from(*missing)))
     }
 
     /// Whether nothing is missing.
@@ -236,7 +237,7 @@ fn get_probe(reader: &mut Reader<'_>) -> Result<Probe, Error> {
 }
 
 fn put_ranges(writer: &mut Writer<'_>, ranges: &Ranges) -> Result<(), Full> {
-    writer.u8(ranges.len as u8)?;
+    writer.u8(ranges.len)?;
     for (held, missing) in ranges.iter() {
         writer.varint(held)?;
         writer.varint(missing)?;

@@ -149,13 +149,13 @@ fn parts() -> impl Strategy<Value = Parts> {
     (
         (any::<u16>(), any::<i32>()),
         (option::of(identity), option::of(probe()), option::of(digest), option::of(any::<u32>())),
-        vec((any::<u32>(), 1..=u32::MAX), 0..=MAX_RANGES),
+        vec((any::<u16>(), 1..=u16::MAX), 0..=MAX_RANGES),
         (any::<u32>(), any::<bool>(), vec(any::<u8>(), 0..300)),
     )
         .prop_map(|((end, end_minus_ack), (identity, probe, digest, leave), ranges, (len, absolute, changes))| {
             let mut request = Ranges::default();
             for (held, missing) in ranges {
-                assert!(request.push(held, missing));
+                assert!(request.push(held.into(), missing.into()));
             }
             Parts { end, end_minus_ack, identity, probe, digest, leave, request, len, absolute, changes }
         })

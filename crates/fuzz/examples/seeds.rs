@@ -68,8 +68,10 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let history = Scene { recovery: Recovery::History, delay_ms: 40, lag: 6, ..RUNNING };
     let wide = Scene { owners: Owners::LastAll, ..history };
     let paper = Scene { pacing: Pacing::Paper, timer: true, delay_ms: 7, lag: 6, ..RUNNING };
-    let apart = Scene { clocks_differ: true, last_is_victim: true, ..RUNNING };
+    let last = Scene { last_is_victim: true, ..RUNNING };
     let burst = [press(0, 0x81), press(1, 0x93), Flow(40), Cut(90), Drop(3), Drop(3), Drop(5), Flow(60), Heal];
+    let ahead = |value| [Forge { field: 14, value }, Cut(255)];
+    let unacknowledged = [vec![press(1, 0x81)], ahead(199).to_vec(), ahead(199).to_vec(), ahead(199).to_vec()].concat();
     let mut all = vec![
         ("plain", script(RUNNING, [press(0, 5), Flow(50), press(1, 0x85), Flow(100), Heal])),
         ("lobby", script(lobby, [Flow(255), Flow(255), Flow(255), Heal])),
@@ -104,18 +106,20 @@ fn scripts() -> Vec<(&'static str, Script)> {
             "raw",
             script(RUNNING, [Peer(vec![0x80, 9, 0, 2, 1]), Peer(vec![2]), Peer(vec![0x81, 20, 0, 4, 2, 1, 3, 4, 5])]),
         ),
+        ("unacknowledged", script(Scene { fast: true, ..last }, unacknowledged.clone())),
+        ("unacknowledged-still", script(Scene { fast: true, ..last }, unacknowledged[1..].to_vec())),
         ("moved", script(RUNNING, [Identified { flags: 0x20, rest: vec![0, 0, 0, 0] }, Flow(90), Cut(9)])),
-        ("unmoved", script(apart, [Identified { flags: 0, rest: vec![1, 0] }, Flow(90), Heal])),
+        ("unmoved", script(last, [Identified { flags: 0, rest: vec![1, 0] }, Flow(90), Heal])),
     ];
     let forgeries =
         |scene: Scene, forge: fn(u8) -> Deed| script(scene, (0..16).flat_map(move |field| [forge(field), Flow(8)]));
     all.extend([
-        ("forged-near", forgeries(RUNNING, |field| Forge { field, value: 0x0102_0304 })),
-        ("forged-far", forgeries(apart, |field| Forge { field, value: 0xfff0_fffd })),
+        ("forged-near", forgeries(RUNNING, |field| Forge { field: 16 | field, value: 0x0102_0304 })),
+        ("forged-far", forgeries(last, |field| Forge { field: 16 | field, value: 0xfff0_fffd })),
         ("forged-wide", forgeries(Scene { last_is_victim: true, ..wide }, |field| Forge { field, value: 0x2001_0902 })),
         ("forged-hello", forgeries(RUNNING, |field| Hello { field, value: 3 })),
         ("forged-lobby", forgeries(lobby, |field| Hello { field, value: 0x0100_0003 })),
-        ("forged-lobby-last", forgeries(Scene { lobby: true, ..apart }, |field| Hello { field, value: 0x8000_0000 })),
+        ("forged-lobby-last", forgeries(Scene { lobby: true, ..last }, |field| Hello { field, value: 0x8000_0000 })),
         ("mutated", forgeries(RUNNING, |how| Mutate { packet: how, how, at: how, value: 0x42 })),
         ("mutated-three", forgeries(three, |how| Mutate { packet: 9, how, at: 3, value: how << 3 })),
     ]);

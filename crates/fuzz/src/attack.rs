@@ -32,9 +32,9 @@ fn set(bytes: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     }
 }
 
-/// The newest tick of a peer with one field replaced; `now_us` is the time on its clock.
-pub(crate) fn forge_tick(newest: &[u8], field: u8, value: u32, now_us: i64) -> Vec<u8> {
-    let Ok(Message::Tick(mut tick)) = Message::decode(newest) else { return newest.to_vec() };
+/// A tick of a peer with one field replaced; `now_us` is the time on its clock.
+pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> Vec<u8> {
+    let Ok(Message::Tick(mut tick)) = Message::decode(genuine) else { return genuine.to_vec() };
     let own_changes = value.to_le_bytes();
     let (end, near) = (u32::from(tick.end), i32::from(value as i8));
     let probe = tick.probe.unwrap_or(Probe {
@@ -57,11 +57,20 @@ pub(crate) fn forge_tick(newest: &[u8], field: u8, value: u32, now_us: i64) -> V
         10 => tick.probe = Some(Probe { echo: Some((value, i64::from(value >> 8))), ..probe }),
         11 => tick.probe = Some(Probe { end_minus_frame: value as i32, ..probe }),
         12 => tick.probe = Some(Probe { late_ns: Some(i64::from(value as i32) << 4), ..probe }),
-        13 => (tick.len, tick.absolute, tick.changes) = (1 + value % 256, true, &own_changes),
-        14 => (tick.len, tick.changes) = (1 + value % 256, &own_changes),
+        13 => add_inputs(&mut tick, true, &own_changes),
+        14 => add_inputs(&mut tick, false, &own_changes),
         _ => tick.len = value,
     }
     encoded(&tick)
+}
+
+/// Goes on where a tick ends.
+fn add_inputs<'a>(tick: &mut Tick<'a>, absolute: bool, bytes: &'a [u8; 4]) {
+    let [len, rest @ ..] = bytes;
+    let changes = if absolute { &rest[..2] } else { &[] };
+    (tick.len, tick.absolute, tick.changes) = (1 + u32::from(*len), absolute, changes);
+    tick.end = tick.end.wrapping_add(1 + u16::from(*len));
+    tick.answers = Default::default();
 }
 
 /// A request for frames that are lost, as (held, missing); what asks for nothing is left out.

@@ -40,8 +40,8 @@ pub struct Scene {
     pub lag: u8,
     /// How long a packet is under way when nothing is wrong: one of 0, 7, 40, 150 milliseconds.
     pub delay_ms: u8,
-    /// Whether the sites' clocks are far apart.
-    pub clocks_differ: bool,
+    /// Whether there are 1,000 frames per second, and not 60.
+    pub fast: bool,
     /// Whether the last site is attacked, and not the first.
     pub last_is_victim: bool,
 }
@@ -66,7 +66,7 @@ pub enum Deed {
     Flow(u8),
     /// So many milliseconds (and one more) in which nothing arrives.
     Cut(u8),
-    /// So many times 50 milliseconds in which no site does anything.
+    /// So many times three frames in which no site does anything.
     Sleep(u8),
     /// A packet that is under way arrives.
     Deliver(u8),
@@ -98,9 +98,9 @@ pub enum Deed {
         /// All that follows the identity, or the stamp.
         rest: Vec<u8>,
     },
-    /// A peer's newest tick arrives at the victim with one field replaced.
+    /// A peer's newest tick, or the one that was forged before, arrives at the victim with one field replaced.
     Forge {
-        /// Which.
+        /// Which; 16 more if it is the newest.
         field: u8,
         /// By what.
         value: u32,
@@ -173,7 +173,7 @@ impl Scene {
         owners: Owners::Pads,
         lag: 2,
         delay_ms: 0,
-        clocks_differ: false,
+        fast: false,
         last_is_victim: false,
     };
 
@@ -189,7 +189,7 @@ impl Scene {
             owners: choose(&OWNERS, how),
             lag: choose(&LAGS, how >> 2),
             delay_ms: choose(&DELAYS_MS, how >> 4),
-            clocks_differ: how & 0x40 != 0,
+            fast: how & 0x40 != 0,
             last_is_victim: how & 0x80 != 0,
         }
     }
@@ -205,7 +205,7 @@ impl Scene {
         let how = place(&self.owners, &OWNERS)
             | place(&self.lag, &LAGS) << 2
             | place(&self.delay_ms, &DELAYS_MS) << 4
-            | flag(self.clocks_differ, 0x40)
+            | flag(self.fast, 0x40)
             | flag(self.last_is_victim, 0x80);
         [who, how]
     }

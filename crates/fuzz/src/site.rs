@@ -1,5 +1,6 @@
 //! One site of the fuzzed session: the engine, and a host program that forgets nothing.
 
+use coplay::frame::FrameRate;
 use coplay::id::{Addr, MAX_SITES, SiteId};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
 use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
@@ -33,7 +34,7 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new(scene: &Scene, number: usize) -> Self {
-        let ahead = TimeDelta::from_secs(if scene.clocks_differ { 86_400 * number as i64 } else { number as i64 });
+        let ahead = TimeDelta::from_secs(86_400 * number as i64);
         let id = site_id(number);
         let peers =
             SiteId::first(scene.sites()).filter(|other| *other != id).map(|other| (other, address(other.index())));
@@ -97,7 +98,7 @@ pub(crate) fn settings(scene: &Scene) -> Settings {
     Settings {
         game: GameId { name: "inputs".into(), hash: [7; 32] },
         machine: MachineId { name: "none".into(), version: "1".into(), options: vec![("fast".into(), "yes".into())] },
-        rate: coplay::frame::FrameRate::per_second(60).expect("a frame rate"),
+        rate: FrameRate::per_second(if scene.fast { 1_000 } else { 60 }).expect("a frame rate"),
         lag: u32::from(scene.lag),
         window: 0,
         compare_every: 4,

@@ -1,5 +1,7 @@
 //! The simulated world: sites with clocks of their own, links between all of them, and one queue of what happens next.
 
+use std::collections::VecDeque;
+
 use coplay::id::{Addr, SiteId};
 use coplay::session::{Event, Request, Session};
 use coplay::time::{Instant, TimeDelta};
@@ -23,6 +25,8 @@ pub struct World {
     routes: Vec<(Addr, usize)>,
     spare: Vec<Vec<u8>>,
     luck: Random,
+    overheard: VecDeque<Overheard>,
+    most_overheard: usize,
     /// Up to so long does a packet wait in its site before it is on the line (the thread hand-over of Zhao et al.).
     pub sending_delay: TimeDelta,
     /// Datagrams longer than allowed.
@@ -52,6 +56,8 @@ impl World {
             sites,
             spare: Vec::new(),
             luck: Random::stream(seed, "world"),
+            overheard: VecDeque::new(),
+            most_overheard: 0,
             sending_delay: TimeDelta::ZERO,
             oversized: 0,
         };
@@ -195,6 +201,7 @@ impl World {
             bytes.clear();
             bytes.extend_from_slice(&buf[..transmit.len]);
             self.sites[from].tamper(to, &mut bytes);
+            self.overhear(from, to, &bytes);
             let sender = self.sites[from].addr;
             if self.sending_delay > TimeDelta::ZERO {
                 let wait = TimeDelta::from_nanos(self.luck.range(0..=self.sending_delay.as_nanos()));
@@ -203,6 +210,27 @@ impl World {
                 self.depart(from, to, sender, bytes);
             }
         }
+    }
+
+    /// Keeps copies of what sites send from now on, whatever becomes of it: the newest `most` datagrams.
+    pub fn listen(&mut self, most: usize) {
+        self.most_overheard = most;
+        self.overheard.clear();
+    }
+
+    /// What was overheard, oldest first.
+    pub fn overheard(&self) -> impl ExactSizeIterator<Item = &Overheard> {
+        self.overheard.iter()
+    }
+
+    fn overhear(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        if self.most_overheard == 0 {
+            return;
+        }
+        if self.overheard.len() == self.most_overheard {
+            self.overheard.pop_front();
+        }
+        self.overheard.push_back(Overheard { at: self.now, from, to, bytes: bytes.to_vec() });
     }
 
     fn depart(&mut self, from: usize, to: usize, sender: Addr, bytes: Vec<u8>) {
@@ -245,6 +273,19 @@ impl World {
         self.sites[site].away_until = until;
         self.wake_at(site, until);
     }
+}
+
+/// A datagram that somebody listened to.
+#[derive(Clone, Debug)]
+pub struct Overheard {
+    /// When it was sent, in true time.
+    pub at: Instant,
+    /// By which site.
+    pub from: usize,
+    /// To which site.
+    pub to: usize,
+    /// What was in it.
+    pub bytes: Vec<u8>,
 }
 
 /// What a site did, for checkers and measurements.

@@ -13,10 +13,14 @@ mod stream;
 pub use ownership::{Layout, Ownership, OwnershipError};
 pub use recovery::Recovery;
 pub(crate) use recovery::{Sender, missing};
+pub(crate) use stream::MAX_BLOCKS;
 pub use stream::{CAPACITY, Stream, Trouble};
 
 /// The most players a game can have.
 pub const MAX_PLAYERS: usize = 8;
+
+/// Part of a packed input, padded with zeros. Blocks of fixed size are copied without a call, and most inputs need only one.
+pub(crate) type Block = [u8; 16];
 
 /// One player's input in one frame: 16 buttons and four 16-bit axes fit, with room to spare.
 pub type Word = u128;

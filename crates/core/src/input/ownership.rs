@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{MAX_PLAYERS, Word};
+use super::{Block, MAX_PLAYERS, Word};
 use crate::id::{MAX_SITES, SiteId};
 
 /// Disjoint sets of input bits, one per site. Bits that nobody owns are zero in every frame.
@@ -100,7 +100,7 @@ impl Ownership {
                 mask: mask[byte],
             })
         });
-        Layout { places: places.collect() }
+        Layout::new(places.collect())
     }
 }
 
@@ -123,9 +123,30 @@ struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     places: Vec<Place>,
+    /// What most sites own is one stretch of one player's word, and can be moved at once.
+    stretch: Option<Stretch>,
+}
+
+/// Neighbouring bytes of one player's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    player: usize,
+    shift: u32,
+    mask: Word,
 }
 
 impl Layout {
+    fn new(places: Vec<Place>) -> Self {
+        let stretch = places.first().and_then(|first| {
+            let neighbours =
+                places.iter().zip(first.byte..).all(|(place, byte)| place.player == first.player && place.byte == byte);
+            let mask =
+                places.iter().fold(0, |mask, place| mask | Word::from(place.mask) << (8 * u32::from(place.byte)));
+            neighbours.then_some(Stretch { player: usize::from(first.player), shift: 8 * u32::from(first.byte), mask })
+        });
+        Self { places, stretch }
+    }
+
     /// How many bytes a packed input has.
     pub fn width(&self) -> usize {
         self.places.len()
@@ -145,6 +166,30 @@ impl Layout {
             if let Some(word) = words.get_mut(usize::from(place.player)) {
                 *word |= Word::from(byte & place.mask) << (8 * u32::from(place.byte));
             }
+        }
+    }
+
+    /// Takes the owned bits out of the words into blocks of 16 bytes, padded with zeros.
+    pub(crate) fn pack_blocks(&self, words: &[Word], blocks: &mut [Block]) {
+        match (&self.stretch, blocks) {
+            (Some(stretch), [block]) => {
+                let word = words.get(stretch.player).copied().unwrap_or(0);
+                *block = ((word & stretch.mask) >> stretch.shift).to_le_bytes();
+            }
+            (_, blocks) => self.pack(words, blocks.as_flattened_mut()),
+        }
+    }
+
+    /// Puts the owned bits of blocks into the words, which must not hold any of them yet.
+    pub(crate) fn unpack_blocks(&self, blocks: &[Block], words: &mut [Word]) {
+        match (&self.stretch, blocks) {
+            (Some(stretch), [block]) => {
+                if let Some(word) = words.get_mut(stretch.player) {
+                    let bits = Word::from_le_bytes(*block);
+                    *word |= if stretch.shift == 0 { bits } else { bits << stretch.shift } & stretch.mask;
+                }
+            }
+            (_, blocks) => self.unpack(blocks.as_flattened(), words),
         }
     }
 }
@@ -181,5 +226,20 @@ mod tests {
         }
         assert_eq!(merged, [0xffff | 1 << 127]);
         assert_eq!(ownership.layout(site(0)).width(), 3);
+    }
+
+    #[test]
+    fn blocks_hold_the_same_as_bytes() {
+        for mask in [0xffff, 0x00ff_ff00, 0xff_00ff, 0x1234 << 100, Word::MAX] {
+            let layout = Ownership::one_each(2, mask).layout(site(1));
+            let words = [Word::MAX, 0x0123_4567_89ab_cdef << 60 | 0xfedc_ba98];
+            let (mut bytes, mut blocks) = ([0; 16], [[0; 16]]);
+            layout.pack(&words, &mut bytes[..layout.width()]);
+            layout.pack_blocks(&words, &mut blocks);
+            assert_eq!(bytes, blocks[0]);
+            let mut back = [0; 2];
+            layout.unpack_blocks(&blocks, &mut back);
+            assert_eq!(back, [0, words[1] & mask]);
+        }
     }
 }

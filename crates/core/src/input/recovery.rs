@@ -12,6 +12,7 @@
 
 use super::Stream;
 use super::stream::REACH;
+use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Full, Ranges, Writer};
@@ -40,6 +41,11 @@ fn change_cost(width: usize) -> usize {
     if width <= 4 { 2 + width } else { 5 + width.div_ceil(8) + width }
 }
 
+/// How many changes fit into some bytes; one is kept for the start from nothing that an absolute stretch needs.
+fn changes_in(bytes: usize, width: usize) -> usize {
+    (bytes / change_cost(width)).saturating_sub(1)
+}
+
 /// What of the own stream a packet to one peer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -51,6 +57,9 @@ pub(crate) struct Plan {
 /// Keeps, for one peer, what it has of our inputs and what it asked for.
 #[derive(Debug)]
 pub(crate) struct Sender {
+    /// Changes that a packet repeats unasked, and that it holds at all.
+    budget: usize,
+    room: usize,
     /// The peer has everything before this frame.
     acked: Frame,
     /// Everything before this frame was sent at least once.
@@ -63,9 +72,11 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(start: Frame) -> Self {
+    pub(crate) fn new(start: Frame, width: usize) -> Self {
         let nothing = (Frame::ZERO, Frame::ZERO);
         Self {
+            budget: changes_in(BUDGET, width) + 1,
+            room: changes_in(INPUT_ROOM, width),
             acked: start,
             sent: start,
             asked: [nothing; crate::wire::MAX_RANGES],
@@ -104,15 +115,17 @@ impl Sender {
         let first = match policy {
             Recovery::Redundant => oldest,
             Recovery::History => self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest),
-            Recovery::Adaptive => within(own, oldest, newest, BUDGET),
+            Recovery::Adaptive => within(own, oldest, newest, self.budget),
         };
         let absolute = first > oldest;
-        Plan { first, until: fitting(own, first, newest, INPUT_ROOM), absolute }
+        Plan { first, until: fitting(own, first, newest, self.room), absolute }
     }
 
     /// Whether anything that was asked for should be answered now.
-    pub(crate) fn has_answers(&self, now: Instant, rtt: TimeDelta, own: &Stream) -> bool {
-        self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt, own, *range).is_some())
+    #[inline]
+    pub(crate) fn has_answers(&self, now: Instant, clock: &Clock, own: &Stream) -> bool {
+        let rtt = || clock.rtt().unwrap_or_default();
+        self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt(), own, *range).is_some())
     }
 
     /// The part of a range that we have and that is not under way already.
@@ -128,18 +141,19 @@ impl Sender {
     pub(crate) fn encode_answers(
         &mut self,
         now: Instant,
-        rtt: TimeDelta,
+        clock: &Clock,
         own: &Stream,
         end: Frame,
         writer: &mut Writer<'_>,
     ) -> Result<(), Full> {
+        let rtt = clock.rtt().unwrap_or_default();
         let mut room = ANSWER_ROOM;
         let mut answered = self.answered;
         let size_at = writer.len();
         writer.put(&[0; 2])?;
         for range in self.asked {
             let Some((first, until)) = self.answerable(now, rtt, own, range) else { continue };
-            let until = fitting(own, first, until, room.saturating_sub(16));
+            let until = fitting(own, first, until, changes_in(room.saturating_sub(16), own.width()));
             if until == first {
                 break;
             }
@@ -173,12 +187,12 @@ fn sized(writer: &mut Writer<'_>, write: impl FnOnce(&mut Writer<'_>) -> Result<
     Ok(())
 }
 
-/// The earliest frame, not before `oldest`, from which the changes up to `newest` cost no more than `budget`.
-fn within(own: &Stream, oldest: Frame, newest: Frame, budget: usize) -> Frame {
-    let mut left = budget / change_cost(own.width());
-    if usize::from(own.changes_in(oldest, newest)) <= left {
+/// The earliest frame, not before `oldest`, from which on there are no more than `changes` up to `newest`.
+fn within(own: &Stream, oldest: Frame, newest: Frame, changes: usize) -> Frame {
+    if usize::from(own.changes_in(oldest, newest)) <= changes {
         return oldest;
     }
+    let mut left = changes;
     let mut first = newest;
     while first > oldest {
         let Some(before) = first.checked_sub(1) else { break };
@@ -193,13 +207,12 @@ fn within(own: &Stream, oldest: Frame, newest: Frame, budget: usize) -> Frame {
     first
 }
 
-/// The latest frame, not after `newest`, up to which the changes from `first` on fit into `room` bytes.
-fn fitting(own: &Stream, first: Frame, newest: Frame, room: usize) -> Frame {
-    // One is kept for the start from nothing that an absolute stretch needs.
-    let mut left = (room / change_cost(own.width())).saturating_sub(1);
-    if usize::from(own.changes_in(first, newest)) <= left {
+/// The latest frame, not after `newest`, up to which there are no more than `changes` from `first` on.
+fn fitting(own: &Stream, first: Frame, newest: Frame, changes: usize) -> Frame {
+    if usize::from(own.changes_in(first, newest)) <= changes {
         return newest;
     }
+    let mut left = changes;
     let mut until = first;
     while until < newest {
         if own.changes_at(until) {
@@ -239,6 +252,7 @@ fn run(stream: &Stream, frame: &mut Frame, here: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::RoundTrip;
 
     fn changing(width: usize, frames: u32) -> Stream {
         let mut stream = Stream::new(width, Frame::ZERO);
@@ -251,7 +265,7 @@ mod tests {
     #[test]
     fn policies_differ_in_how_far_back_a_packet_reaches() {
         let own = changing(2, 30);
-        let mut sender = Sender::new(Frame::ZERO);
+        let mut sender = Sender::new(Frame::ZERO, 2);
         sender.on_ack(Frame::new(10), &own);
         sender.on_sent(&Plan { first: Frame::ZERO, until: Frame::new(29), absolute: false });
         let first = |policy| sender.plan(policy, &own).first.number();
@@ -264,7 +278,7 @@ mod tests {
     #[test]
     fn adaptive_stays_within_its_budget_and_redundant_within_a_packet() {
         let own = changing(128, 200);
-        let sender = Sender::new(Frame::ZERO);
+        let sender = Sender::new(Frame::ZERO, 128);
         let adaptive = sender.plan(Recovery::Adaptive, &own);
         assert_eq!((adaptive.first, adaptive.until, adaptive.absolute), (Frame::new(199), Frame::new(200), true));
         let redundant = sender.plan(Recovery::Redundant, &own);
@@ -285,15 +299,17 @@ mod tests {
         }
         let ranges = missing(&there);
         assert!(ranges.iter().eq([(0, 2), (1, 4)]));
-        let mut sender = Sender::new(Frame::ZERO);
+        let mut sender = Sender::new(Frame::ZERO, 2);
         sender.on_request(there.end(), &ranges);
         assert_eq!(sender.asked[..2], [(Frame::new(3), Frame::new(5)), (Frame::new(6), Frame::new(10))]);
         let (now, rtt) = (Instant::from_nanos(1 << 40), TimeDelta::from_millis(50));
-        assert!(sender.has_answers(now, rtt, &own));
+        let mut clock = Clock::default();
+        clock.on_round_trip(RoundTrip { sent: now - rtt, received: now, answered: now, returned: now });
+        assert!(sender.has_answers(now, &clock, &own));
         let mut buf = [0; 1_200];
-        sender.encode_answers(now, rtt, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
+        sender.encode_answers(now, &clock, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
         sender.on_request(there.end(), &ranges);
-        assert!(!sender.has_answers(now, rtt, &own), "the answer is under way");
-        assert!(sender.has_answers(now + rtt, rtt, &own), "it may have been lost");
+        assert!(!sender.has_answers(now, &clock, &own), "the answer is under way");
+        assert!(sender.has_answers(now + rtt, &clock, &own), "it may have been lost");
     }
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use super::Block;
 use super::code::{MAX_WIDTH, get_change, put_change};
 use crate::frame::Frame;
 use crate::wire::{self, Full, Reader, Writer};
@@ -11,7 +12,7 @@ use crate::wire::{self, Full, Reader, Writer};
 /// be decoded never depends on how far ahead anyone may run.
 pub const CAPACITY: usize = 512;
 /// Blocks of the widest input.
-const MAX_BLOCKS: usize = MAX_WIDTH / 16;
+pub(crate) const MAX_BLOCKS: usize = MAX_WIDTH / 16;
 /// Frames kept behind the gapless end, and accepted ahead of it.
 pub(crate) const REACH: u32 = CAPACITY as u32 / 2;
 
@@ -32,9 +33,6 @@ impl From<wire::Error> for Trouble {
     }
 }
 
-/// Part of an input, padded with zeros.
-type Block = [u8; 16];
-
 /// One site's packed inputs, from some frames back to some frames ahead.
 ///
 /// Before its first frame the input is neutral (all bits zero): those are the frames that local lag leaves empty.
@@ -46,7 +44,6 @@ pub struct Stream {
     end: Frame,
     /// Nothing from this frame on is here.
     top: Frame,
-    /// Inputs in blocks of fixed size, because those are copied without a call; most need one.
     values: Box<[Block]>,
     blocks: usize,
     /// How many times the input has changed up to a frame, modulo 256: proves that nothing changed inside a gap (K5 made sound).
@@ -101,13 +98,32 @@ impl Stream {
         (self.has(frame) && self.end - frame <= i64::from(REACH)).then(|| self.slot_value(frame))
     }
 
+    /// How many blocks an input has.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The input of a frame in blocks, if it is known and not yet forgotten.
+    pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[Block]> {
+        (self.has(frame) && self.end - frame <= i64::from(REACH)).then(|| self.slot_blocks(frame))
+    }
+
     /// Appends the input of the next frame.
     pub fn push(&mut self, value: &[u8]) {
-        let changed = self.value_before(self.end) != value;
-        let counter = self.counter_before(self.end).wrapping_add(u8::from(changed));
         let mut blocks = [[0; 16]; MAX_BLOCKS];
         blocks.as_flattened_mut()[..self.width].copy_from_slice(value);
-        self.store(self.end, &blocks, counter);
+        self.push_blocks(&blocks[..self.blocks]);
+    }
+
+    /// Appends the input of the next frame.
+    pub(crate) fn push_blocks(&mut self, value: &[Block]) {
+        let changed = match (self.end.checked_sub(1).filter(|_| self.end > self.start), value) {
+            (Some(before), [block]) => self.values[Self::slot(before)] != *block,
+            (Some(before), blocks) => self.slot_blocks(before) != blocks,
+            (None, blocks) => blocks.iter().any(|block| *block != [0; 16]),
+        };
+        let counter = self.counter_before(self.end).wrapping_add(u8::from(changed));
+        self.store(self.end, value, counter);
         self.end = self.end.next();
         self.top = self.top.max(self.end);
     }
@@ -115,10 +131,15 @@ impl Stream {
     /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
         let until = first + len;
-        if len > REACH || until - self.end > i64::from(REACH) || first < self.start {
+        // Fewer than 256 frames ahead: the changes in a gap are counted modulo 256.
+        if len > REACH || until - self.end >= i64::from(REACH) || first < self.start {
             return Err(Trouble::OutOfReach);
         }
         if until <= self.end {
+            return Ok(());
+        }
+        if bytes.is_empty() && !absolute && first <= self.end && self.end > self.start && self.is_gapless() {
+            self.repeat(until);
             return Ok(());
         }
         if self.blocks <= 1 {
@@ -128,6 +149,19 @@ impl Stream {
         }
         self.admit(first.max(self.end), until);
         Ok(())
+    }
+
+    /// Nothing has changed up to `until`: what most packets say, so it is made short.
+    fn repeat(&mut self, until: Frame) {
+        let counter = self.counter_before(self.end);
+        let mut value = [[0; 16]; MAX_BLOCKS];
+        let value = if self.blocks == 1 { &mut value[..1] } else { &mut value[..] };
+        self.load_before(self.end, value);
+        while self.end < until {
+            self.store(self.end, value, counter);
+            self.end = self.end.next();
+        }
+        self.top = self.end;
     }
 
     /// Writes decoded inputs into places that nothing reads until [`Stream::admit`] says that they count.
@@ -266,9 +300,13 @@ impl Stream {
         frame.number() as usize % CAPACITY
     }
 
-    fn slot_value(&self, frame: Frame) -> &[u8] {
+    fn slot_blocks(&self, frame: Frame) -> &[Block] {
         let at = Self::slot(frame) * self.blocks;
-        &self.values[at..at + self.blocks].as_flattened()[..self.width]
+        &self.values[at..at + self.blocks]
+    }
+
+    fn slot_value(&self, frame: Frame) -> &[u8] {
+        &self.slot_blocks(frame).as_flattened()[..self.width]
     }
 
     fn store(&mut self, frame: Frame, value: &[Block], counter: u8) {

@@ -24,9 +24,11 @@ const GIVE_UP_PERIODS: i64 = 3;
 const GAIN: i64 = 8;
 /// How much longer or shorter one frame may be for that, as a part of the period: the least, and what a whole period adds.
 const SLEW: f64 = 0.01;
+/// A part of the period that is below the limit in any case.
+const LEAST_SLEW: i64 = 128;
 const SLEW_FAR: f64 = 0.05;
-/// No clock worth following is off by more.
-const MAX_SKEW: f64 = 0.02;
+/// No clock worth following is off by more than one part in this many.
+const MAX_SKEW: i64 = 50;
 /// A reference older than this many frames says nothing any more.
 const STALE_FRAMES: i64 = 120;
 
@@ -155,13 +157,17 @@ impl Even {
         self.pace = self.link_pace.max(self.followed_period(frame));
         // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
         let now = if self.lag == 0 { now - self.longest } else { now };
-        if now - self.plan > self.period * GIVE_UP_PERIODS {
+        let late = now - self.plan;
+        if late > self.period * GIVE_UP_PERIODS {
             self.plan = now;
             self.reference = None;
         }
         self.plan += self.pace;
         self.plan += self.steering(frame.next());
-        self.next = self.plan.max(now + self.pace.scale(1.0 - self.catch_up(now)));
+        self.next = self.plan;
+        if late > TimeDelta::ZERO {
+            self.next = self.plan.max(now + self.pace.scale(1.0 - self.catch_up(now)));
+        }
     }
 
     /// How much quicker the next frame may follow. Where the link sets the pace, hurrying would only mean waiting again.
@@ -174,7 +180,7 @@ impl Even {
     /// clocks are has to wait for somebody, perhaps for us: to follow it in that would keep both slow for ever.
     fn followed_period(&self, frame: Frame) -> TimeDelta {
         let followed = self.current_reference(frame).map_or(self.period, |reference| reference.period);
-        followed.clamp(self.period.scale(1.0 - MAX_SKEW), self.period.scale(1.0 + MAX_SKEW))
+        followed.clamp(self.period - self.period / MAX_SKEW, self.period + self.period / MAX_SKEW)
     }
 
     fn current_reference(&self, frame: Frame) -> Option<Reference> {
@@ -191,7 +197,11 @@ impl Even {
         let Some(reference) = self.current_reference(frame) else { return TimeDelta::ZERO };
         let there = reference.at + reference.period * (frame - reference.frame);
         let error = there - self.plan;
+        let wanted = error / GAIN;
+        if wanted.abs() < self.period / LEAST_SLEW {
+            return wanted;
+        }
         let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error));
-        (error / GAIN).clamp(-limit, limit)
+        wanted.clamp(-limit, limit)
     }
 }

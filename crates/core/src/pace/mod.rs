@@ -74,11 +74,14 @@ impl Pacer {
         }
     }
 
-    /// All inputs are there, the machine is about to step.
-    pub(crate) fn on_step(&mut self, now: Instant, frame: Frame) {
-        if let Self::Even(even) = self {
-            even.on_step(now, frame);
+    /// All inputs are there, the machine is about to step. Returns whether that is enough to plan the next frame; the paper's
+    /// pacing must also be told when the machine has stepped.
+    pub(crate) fn on_step(&mut self, now: Instant, frame: Frame) -> bool {
+        match self {
+            Self::Even(even) => even.on_step(now, frame),
+            Self::Paper(_) => return false,
         }
+        true
     }
 
     /// The machine has stepped.

@@ -175,6 +175,7 @@ impl Events {
         self.waiting.push_back(event);
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Event> {
         self.waiting.pop_front()
     }

@@ -41,6 +41,7 @@ impl Session {
         let asks =
             hello.start_ns.is_none() && peer.newest_stamp_us().is_none_or(|newest| hello.stamp_us as i64 > newest);
         peer.lobby.hello_due |= asks && self.start.is_some();
+        self.greetings |= peer.lobby.hello_due;
         self.learn_clock(now, index, hello);
         if let Some(reason) = hello.refusal {
             self.refuse(hello.site, reason);

@@ -46,8 +46,10 @@ const KEEP_ALIVE: TimeDelta = TimeDelta::from_millis(100);
 const HURRY: TimeDelta = TimeDelta::from_millis(300);
 /// Who leaves a lobby says so for as long as this.
 const GOODBYE: TimeDelta = TimeDelta::from_secs(1);
+/// Stands for a time that must be looked up.
+const LOOK_AGAIN: Instant = Instant::from_nanos(i64::MIN);
 /// Leaving, freezing and giving up take their time, and are looked after this often.
-const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(5);
+const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(20);
 /// A host program that does not call for so long was asleep itself.
 const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 
@@ -69,9 +71,10 @@ pub struct Session {
     /// Our own inputs.
     own: Stream,
     layout: Layout,
-    packed: Vec<u8>,
     words: Vec<Word>,
     digests: Digests,
+    /// The next frame after which states are compared.
+    compare_next: Option<Frame>,
     frozen: Option<Freeze>,
     /// We are going away.
     leaving: Option<Leave>,
@@ -80,8 +83,12 @@ pub struct Session {
     stats: Stats,
     /// The peers, by index, for which there is something new.
     due: u8,
+    /// The peers, by index, that are there to hear it.
+    listeners: u8,
     /// No packet leaves before this because its time has come; the earliest of all times if that must be looked up again.
     next_send: Instant,
+    /// Somebody waits for a hello in the middle of the game.
+    greetings: bool,
     /// When to look after slow things again.
     next_watch: Instant,
     /// When the host program last called.
@@ -158,9 +165,11 @@ impl Session {
         let settings = &config.settings;
         let (ownership, first) = (&settings.ownership, Frame::new(settings.lag));
         let layout = ownership.layout(config.site);
-        let peers = config.peers.iter();
+        let own_width = layout.width();
+        let peer =
+            |(site, addr): &(SiteId, Addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first, own_width);
         Ok(Self {
-            peers: peers.map(|(site, addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first)).collect(),
+            peers: config.peers.iter().map(peer).collect(),
             phase: Phase::Lobby,
             start: None,
             refused: false,
@@ -169,17 +178,19 @@ impl Session {
             frame: Frame::ZERO,
             starts: [now; STARTS],
             own: Stream::new(layout.width(), first),
-            packed: vec![0; layout.width()],
             layout,
             words: vec![0; ownership.players()],
             digests: Digests::default(),
+            compare_next: settings.compare_every.checked_sub(1).map(Frame::new),
             frozen: None,
             leaving: None,
             left: SiteSet::EMPTY,
             events: Events::new(),
             stats: Stats { lag: settings.lag, ..Stats::default() },
             due: 0,
+            listeners: SiteSet::first(config.peers.len()).bits(),
             next_send: now,
+            greetings: false,
             next_watch: now,
             called: now,
             created: now,
@@ -243,14 +254,20 @@ impl Session {
             self.start_running(at);
         }
         self.frozen = None;
-        for index in 0..self.peers.len() {
-            self.set_due(index);
-        }
+        self.set_all_due();
         self.look_again();
     }
 
     /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if self.due == 0 && self.next_send > now {
+            return None;
+        }
+        self.transmit(now, buf)
+    }
+
+    fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
         let index = self.next_to_send(now)?;
         let greeting = self.pacer.is_none() || self.peers[index].lobby.hello_due;
@@ -260,7 +277,7 @@ impl Session {
         };
         self.due &= !(1 << index);
         if self.due == 0 {
-            self.look_again();
+            self.next_send = self.after_all(now, greeting);
         }
         let peer = &mut self.peers[index];
         peer.on_sent(now, len);
@@ -272,24 +289,46 @@ impl Session {
         if self.due != 0 && !self.is_over() {
             return Some(self.due.trailing_zeros() as usize);
         }
-        if self.next_send > now {
-            return None;
+        self.greetings = self.peers.iter().any(|peer| peer.lobby.hello_due);
+        let times = (0..self.peers.len()).map(|index| (self.send_time(index), index));
+        let (earliest, index) = times.min()?;
+        self.next_send = earliest;
+        (earliest <= now).then_some(index)
+    }
+
+    /// When to look for packets whose time has come, after one has been sent to everybody.
+    fn after_all(&self, now: Instant, greeting: bool) -> Instant {
+        match self.phase {
+            // Nobody got anything earlier than the frame began, so nobody is due before this.
+            Phase::Running(step) if !greeting && !self.greetings && self.config.sending == Sending::AtOnce => {
+                let began = self.starts[self.frame.number() as usize % STARTS];
+                began.min(now) + self.resend_pause(step)
+            }
+            _ => LOOK_AGAIN,
         }
-        let earliest = (0..self.peers.len()).min_by_key(|index| self.send_time(*index))?;
-        self.next_send = self.send_time(earliest);
-        (self.next_send <= now).then_some(earliest)
     }
 
     /// There is something new for a peer, unless packets leave by a timer.
     fn set_due(&mut self, index: usize) {
-        if self.config.sending == Sending::AtOnce && !self.peers[index].lobby.hello_due {
+        if self.config.sending == Sending::AtOnce && !self.peers[index].lobby.hello_due && !self.peers[index].gone {
             self.due |= 1 << index;
+        }
+    }
+
+    /// There is something new for everybody.
+    fn set_all_due(&mut self) {
+        if self.greetings || self.config.sending != Sending::AtOnce {
+            for index in 0..self.peers.len() {
+                self.set_due(index);
+            }
+        } else {
+            self.due |= self.listeners;
         }
     }
 
     /// Something may have changed when the next packet leaves.
     fn look_again(&mut self) {
-        self.next_send = Instant::from_nanos(i64::MIN);
+        self.next_send = LOOK_AGAIN;
     }
 
     /// When the next packet to a peer leaves if there is nothing new.
@@ -322,6 +361,7 @@ impl Session {
     }
 
     /// The next thing to tell.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }
@@ -330,9 +370,7 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let send = match self.next_send {
             // Nobody has looked since something changed.
-            unknown if unknown.as_nanos() == i64::MIN => {
-                (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE)
-            }
+            LOOK_AGAIN => (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE),
             known => known,
         };
         let send = if self.due != 0 { self.called } else { send };

@@ -7,37 +7,37 @@ use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::missing;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Digest, Full, Head, Identity, Probe, Ranges, Tick, Writer};
+use crate::wire::{Digest, Full, Head, Identity, Probe, Tick, Writer};
 
 /// A peer that was not heard for so long may not know our address any more.
 const IDENTIFY_AFTER: TimeDelta = TimeDelta::from_millis(200);
 
 impl Session {
     pub(super) fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, Full> {
-        let identify = now - self.peers[index].heard > IDENTIFY_AFTER;
-        let probing = identify || self.peers[index].probe_is_due(now);
         let peer = &self.peers[index];
         let plan = peer.sender.plan(self.config.recovery, &self.own);
-        let rtt = peer.clock.rtt().unwrap_or_default();
-        let answering = peer.sender.has_answers(now, rtt, &self.own);
-        let head = Head {
-            end: plan.until.low16(),
-            end_minus_ack: (plan.until - peer.acknowledgement()) as i32,
-            identity: identify.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
-            digest: self.digests.newest().filter(|_| probing).map(short),
-            leave: self.leaving.map(|leave| leave.frame.number()),
-            request: if peer.inputs.is_gapless() { Ranges::default() } else { missing(&peer.inputs) },
-            probe: probing.then(|| self.probe(now, index, plan.until)),
-        };
+        let mut head = Head::new(plan.until.low16(), (plan.until - peer.acknowledgement()) as i32);
+        let silent = now - peer.heard > IDENTIFY_AFTER;
+        let answering = peer.sender.has_answers(now, &peer.clock, &self.own);
+        if silent || peer.probe_is_due(now) {
+            head.probe = Some(self.probe(now, index, plan.until));
+            head.digest = self.digests.newest().map(short);
+            head.identity =
+                silent.then_some(Identity { session: self.config.session, site: self.config.site.number() });
+        }
+        if !self.peers[index].inputs.is_gapless() {
+            head.request = missing(&self.peers[index].inputs);
+        }
+        head.leave = self.leaving.map(|leave| leave.frame.number());
         let mut writer = Writer::new(buf);
         head.encode(&mut writer, answering, plan.absolute)?;
-        let sender = &mut self.peers[index].sender;
+        let peer = &mut self.peers[index];
         if answering {
-            sender.encode_answers(now, rtt, &self.own, plan.until, &mut writer)?;
+            peer.sender.encode_answers(now, &peer.clock, &self.own, plan.until, &mut writer)?;
         }
         writer.varint((plan.until - plan.first) as u32)?;
         self.own.encode(&mut writer, plan.first, plan.until, plan.absolute)?;
-        sender.on_sent(&plan);
+        peer.sender.on_sent(&plan);
         Ok(writer.len())
     }
 
@@ -67,7 +67,7 @@ impl Session {
         self.peers[index].lobby.playing = true;
         if self.peers[index].gone {
             // It did not hear that we know; say so once more.
-            self.set_due(index);
+            self.due |= 1 << index;
             return;
         }
         let Some(end) = self.peers[index].inputs.end().nearest(tick.end) else {

@@ -66,7 +66,7 @@ struct Probes {
 }
 
 impl Peer {
-    pub(super) fn new(now: Instant, site: SiteId, addr: Addr, layout: Layout, start: Frame) -> Self {
+    pub(super) fn new(now: Instant, site: SiteId, addr: Addr, layout: Layout, start: Frame, own_width: usize) -> Self {
         Self {
             site,
             addr,
@@ -75,7 +75,7 @@ impl Peer {
             inputs: Stream::new(layout.width(), start),
             layout,
             inputs_at: now,
-            sender: Sender::new(start),
+            sender: Sender::new(start, own_width),
             last_frame: None,
             knows_leave: false,
             gone: false,

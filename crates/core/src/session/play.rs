@@ -7,7 +7,7 @@ use super::event::{End, Event, Freeze, Request};
 use super::{Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
-use crate::input::Word;
+use crate::input::{MAX_BLOCKS, Word};
 use crate::pace::{Master, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
@@ -21,8 +21,19 @@ impl Session {
     ///
     /// Call it whenever the time of [`Session::poll_timeout`] has come or a datagram was handled, with the time of the call: the
     /// time at which a request is given out is when its frame is taken to begin or step.
+    #[inline]
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        self.handle_timeout(now);
+        // Within one instant nothing happens by itself.
+        if now == self.called && self.phase == Phase::Running(Step::Rest) && self.next_begin() > now {
+            return None;
+        }
+        self.next_request(now)
+    }
+
+    fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
+        if now != self.called || !matches!(self.phase, Phase::Running(_)) {
+            self.handle_timeout(now);
+        }
         loop {
             let Phase::Running(step) = self.phase else { return None };
             if self.leaving.is_some() {
@@ -36,19 +47,15 @@ impl Session {
                     if !self.inputs_are_here() {
                         return None;
                     }
+                    let frame = self.frame;
                     self.step(now, began);
-                    return Some(Request::Advance { frame: self.frame, inputs: &self.words });
+                    return Some(Request::Advance { frame, inputs: &self.words });
                 }
                 Step::Stepping => {
                     if let Some(pacer) = &mut self.pacer {
                         pacer.on_end(now);
                     }
-                    let frame = self.frame;
-                    self.frame = frame.next();
-                    self.phase = Phase::Running(Step::Rest);
-                    if self.is_compared(frame) {
-                        self.phase = Phase::Running(Step::Hash { frame });
-                    }
+                    self.finish();
                 }
                 Step::Hash { frame } => return Some(Request::Hash { frame }),
             }
@@ -60,14 +67,12 @@ impl Session {
         if !matches!(self.phase, Phase::Running(Step::Sample)) {
             return;
         }
-        let packed = &mut self.packed[..self.layout.width()];
-        self.layout.pack(inputs, packed);
-        self.own.push(packed);
-        for index in 0..self.peers.len() {
-            if !self.peers[index].gone {
-                self.set_due(index);
-            }
-        }
+        let mut packed = [[0; 16]; MAX_BLOCKS];
+        // With a constant length where one block is enough, which is nearly always.
+        let packed = if self.own.blocks() == 1 { &mut packed[..1] } else { &mut packed[..self.own.blocks()] };
+        self.layout.pack_blocks(inputs, packed);
+        self.own.push_blocks(packed);
+        self.set_all_due();
         self.phase = Phase::Running(Step::Gather { began: now });
     }
 
@@ -75,6 +80,7 @@ impl Session {
     pub fn handle_hash(&mut self, hash: u64) {
         let Phase::Running(Step::Hash { frame }) = self.phase else { return };
         self.phase = Phase::Running(Step::Rest);
+        self.compare_next = Some(frame + self.config.settings.compare_every);
         self.digests.insert(frame, (hash ^ hash >> 32) as u32);
         for index in 0..self.peers.len() {
             self.compare(index, frame);
@@ -90,11 +96,6 @@ impl Session {
                 self.events.push(Event::Diverged { site: peer.site, frame });
             }
         }
-    }
-
-    fn is_compared(&self, frame: Frame) -> bool {
-        let every = self.config.settings.compare_every;
-        every > 0 && (frame.number() + 1).is_multiple_of(every)
     }
 
     /// The first frame comes.
@@ -133,19 +134,27 @@ impl Session {
 
     fn step(&mut self, now: Instant, began: Instant) {
         self.words.fill(0);
-        if let Some(packed) = self.own.value(self.frame) {
-            self.layout.unpack(packed, &mut self.words);
+        if let Some(packed) = self.own.value_blocks(self.frame) {
+            self.layout.unpack_blocks(packed, &mut self.words);
         }
         for peer in &self.peers {
-            if let Some(packed) = peer.inputs.value(self.frame) {
-                peer.layout.unpack(packed, &mut self.words);
+            if let Some(packed) = peer.inputs.value_blocks(self.frame) {
+                peer.layout.unpack_blocks(packed, &mut self.words);
             }
         }
         self.count_stall(now, began);
-        if let Some(pacer) = &mut self.pacer {
-            pacer.on_step(now, self.frame);
+        match self.pacer.as_mut().is_some_and(|pacer| pacer.on_step(now, self.frame)) {
+            true => self.finish(),
+            false => self.phase = Phase::Running(Step::Stepping),
         }
-        self.phase = Phase::Running(Step::Stepping);
+    }
+
+    /// The frame is done with.
+    fn finish(&mut self) {
+        let frame = self.frame;
+        self.frame = frame.next();
+        let hash = self.compare_next == Some(frame);
+        self.phase = Phase::Running(if hash { Step::Hash { frame } } else { Step::Rest });
     }
 
     fn count_stall(&mut self, now: Instant, began: Instant) {
@@ -208,6 +217,7 @@ impl Session {
             self.choose_pace_setter();
         } else if now - peer.heard > LINGER || self.frame > last + 60 {
             peer.gone = true;
+            self.listeners &= !(1 << index);
             self.end_if_alone();
         }
     }

@@ -170,6 +170,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    pub(crate) fn new(end: u16, end_minus_ack: i32) -> Self {
+        Self { end, end_minus_ack, ..Self::default() }
+    }
+
     /// Writes the head; what follows is answers if `answers`, then the inputs, absolute if `absolute`.
     pub(crate) fn encode(&self, writer: &mut Writer<'_>, answers: bool, absolute: bool) -> Result<(), Full> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
@@ -184,6 +188,15 @@ impl Head {
         writer.u8(flags)?;
         writer.put(&self.end.to_le_bytes())?;
         writer.signed(self.end_minus_ack)?;
+        if flags & !(TICK | ABSOLUTE | ANSWERS) != 0 {
+            self.put_extras(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what only some packets carry.
+    #[cold]
+    fn put_extras(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
         if let Some(identity) = &self.identity {
             writer.put(&identity.session.to_le_bytes())?;
             writer.u8(identity.site)?;
@@ -259,6 +272,7 @@ fn get_ranges(reader: &mut Reader<'_>) -> Result<Ranges, Error> {
 
 impl<'a> Tick<'a> {
     /// Reads a tick.
+    #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
@@ -268,15 +282,50 @@ impl<'a> Tick<'a> {
         }
         let end = reader.u16()?;
         let end_minus_ack = reader.signed()?;
-        let identity = if has(IDENTITY) { Some(get_identity(&mut reader)?) } else { None };
-        let probe = if has(PROBE) { Some(get_probe(&mut reader)?) } else { None };
-        let digest = if has(DIGEST) { Some(Digest { frame: reader.u16()?, hash: reader.u32()? }) } else { None };
-        let leave = if has(LEAVE) { Some(reader.varint()?) } else { None };
-        let request = if has(REQUEST) { get_ranges(&mut reader)? } else { Ranges::default() };
-        let answers = if has(ANSWERS) { get_answers(&mut reader)? } else { Answers::default() };
-        let len = reader.varint()?;
-        let (absolute, changes) = (has(ABSOLUTE), reader.rest());
-        Ok(Self { end, end_minus_ack, identity, probe, digest, leave, request, answers, len, absolute, changes })
+        let mut tick = Self {
+            end,
+            end_minus_ack,
+            identity: None,
+            probe: None,
+            digest: None,
+            leave: None,
+            request: Ranges::default(),
+            answers: Answers::default(),
+            len: 0,
+            absolute: has(ABSOLUTE),
+            changes: &[],
+        };
+        if flags & !(TICK | ABSOLUTE) != 0 {
+            tick.get_extras(&mut reader, flags)?;
+        }
+        tick.len = reader.varint()?;
+        tick.changes = reader.rest();
+        Ok(tick)
+    }
+
+    /// Reads what only some packets carry.
+    #[cold]
+    fn get_extras(&mut self, reader: &mut Reader<'a>, flags: u8) -> Result<(), Error> {
+        let has = |bit: u8| flags & bit != 0;
+        if has(IDENTITY) {
+            self.identity = Some(get_identity(reader)?);
+        }
+        if has(PROBE) {
+            self.probe = Some(get_probe(reader)?);
+        }
+        if has(DIGEST) {
+            self.digest = Some(Digest { frame: reader.u16()?, hash: reader.u32()? });
+        }
+        if has(LEAVE) {
+            self.leave = Some(reader.varint()?);
+        }
+        if has(REQUEST) {
+            self.request = get_ranges(reader)?;
+        }
+        if has(ANSWERS) {
+            self.answers = get_answers(reader)?;
+        }
+        Ok(())
     }
 
     /// Writes a tick, for tests and tools; the session writes its own in place.

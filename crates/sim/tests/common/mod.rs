@@ -1,0 +1,279 @@
+//! A game in a simulated world, watched from outside: who stepped what and when, what was promised, and what the sessions told.
+#![allow(dead_code, reason = "every test file uses another part of it")]
+
+use coplay::id::{SiteId, SiteSet};
+use coplay::input::Ownership;
+use coplay::session::{Config, Event, PeerStats, Session, State, Stats};
+use coplay::time::{Instant, TimeDelta};
+use coplay_sim::check::Ledger;
+use coplay_sim::clock::NodeClock;
+use coplay_sim::link::{LinkConfig, Loss};
+use coplay_sim::measure::toy_settings;
+use coplay_sim::toy::Toy;
+use coplay_sim::world::{self, Happened, World};
+
+/// The bits of a player's word: a pad with 16 buttons.
+const PAD: u128 = 0xffff;
+
+pub(crate) const fn ms(millis: i64) -> TimeDelta {
+    TimeDelta::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: i64) -> TimeDelta {
+    TimeDelta::from_secs(secs)
+}
+
+/// The true time so long after everything began.
+pub(crate) fn at(since_start: TimeDelta) -> Instant {
+    Instant::ZERO + since_start
+}
+
+pub(crate) fn id(site: usize) -> SiteId {
+    SiteId::new(site as u8).expect("a site number")
+}
+
+pub(crate) fn set<const N: usize>(sites: [usize; N]) -> SiteSet {
+    sites.into_iter().map(id).collect()
+}
+
+/// A link of this round trip that is perfect otherwise.
+pub(crate) fn rtt(millis: i64) -> LinkConfig {
+    LinkConfig::constant_rtt(ms(millis))
+}
+
+/// A link of this round trip that loses packets.
+pub(crate) fn lossy(millis: i64, loss: f64) -> LinkConfig {
+    LinkConfig { loss: Loss::Independent(loss), ..rtt(millis) }
+}
+
+/// What is to be played.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) sites: usize,
+    pub(crate) lag: u32,
+    pub(crate) mask: u128,
+    pub(crate) link: LinkConfig,
+    /// Each site's clock; those of sites that are not named are off by what a crystal is.
+    pub(crate) clocks: Vec<NodeClock>,
+}
+
+impl Setup {
+    /// The toy at 60 frames per second with a lag of 6, over links that are all alike.
+    pub(crate) fn new(sites: usize, link: LinkConfig) -> Self {
+        Self { seed: 1, sites, lag: 6, mask: PAD, link, clocks: Vec::new() }
+    }
+
+    /// How a site takes part if nothing special is asked for.
+    pub(crate) fn config(&self, site: usize) -> Config {
+        let settings = toy_settings(self.lag, Ownership::one_each(self.sites, self.mask));
+        Config::new(0x5e55_1011 + self.seed, id(site), World::peers(site, self.sites), settings)
+    }
+
+    pub(crate) fn play(&self) -> Game {
+        self.play_with(|_, _| {})
+    }
+
+    /// Lets each site's way of taking part be changed first.
+    pub(crate) fn play_with(&self, change: impl Fn(usize, &mut Config)) -> Game {
+        let configs: Vec<Config> = (0..self.sites)
+            .map(|site| {
+                let mut config = self.config(site);
+                change(site, &mut config);
+                config
+            })
+            .collect();
+        let sites = configs.iter().enumerate().map(|(number, config)| {
+            let clock = self.clocks.get(number).copied().unwrap_or_else(|| crystal(number));
+            let session = Session::new(clock.local(Instant::ZERO), config.clone()).expect("a sound config");
+            let players = config.settings.ownership.players();
+            let mut site = world::site(session, clock, players, self.seed * 100 + number as u64);
+            site.player.mask = self.mask;
+            site
+        });
+        let world = World::new(self.seed, sites.collect(), |_, _| self.link.clone());
+        let owned = |site: usize| (0..self.sites).map(move |player| if site == player { self.mask } else { 0 });
+        Game {
+            world,
+            ledger: Ledger::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.lag),
+            configs,
+            watched: vec![true; self.sites],
+            steps: vec![Vec::new(); self.sites],
+            hashes: vec![Vec::new(); self.sites],
+            sampled: vec![Instant::ZERO; self.sites],
+            events: Vec::new(),
+        }
+    }
+}
+
+/// Clocks that show very different times and are off by up to 60 ppm, each in its own way.
+fn crystal(site: usize) -> NodeClock {
+    let skew_ppm = [20.0, -35.0, 60.0, 0.0, -60.0, 5.0, 41.0, -12.0][site % 8];
+    NodeClock { offset: secs(1_000 * (site as i64 * 7 % 5)), skew_ppm }
+}
+
+/// Something that a session told, and when in true time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) site: usize,
+    pub(crate) at: Instant,
+    pub(crate) event: Event,
+}
+
+/// A game under way.
+#[derive(Debug)]
+pub(crate) struct Game {
+    pub(crate) world: World,
+    pub(crate) ledger: Ledger,
+    configs: Vec<Config>,
+    watched: Vec<bool>,
+    /// When each frame was stepped, in true time, by site.
+    pub(crate) steps: Vec<Vec<Instant>>,
+    /// The state after each frame, by site.
+    pub(crate) hashes: Vec<Vec<u64>>,
+    /// When each site took its newest input, in true time.
+    pub(crate) sampled: Vec<Instant>,
+    pub(crate) events: Vec<Told>,
+}
+
+impl Game {
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        let Self { world, ledger, watched, steps, hashes, sampled, events, .. } = self;
+        world.run_until(until, &mut |happened| match happened {
+            Happened::Sampled { site, at, frame, words } if watched[site] => {
+                sampled[site] = at;
+                ledger.on_promise(site, frame, words);
+            }
+            Happened::Stepped { site, at, frame, words, hash } if watched[site] => {
+                ledger.on_step(site, frame, words, at.as_nanos());
+                ledger.on_state(site, hash);
+                steps[site].push(at);
+                hashes[site].push(hash);
+            }
+            Happened::Sampled { .. } | Happened::Stepped { .. } => {}
+            Happened::Event { site, at, event } => events.push(Told { site, at, event }),
+        });
+    }
+
+    pub(crate) fn run_for(&mut self, time: TimeDelta) {
+        self.run_until(self.now() + time);
+    }
+
+    /// Runs until something holds; looks every millisecond and gives up after this long.
+    #[track_caller]
+    pub(crate) fn run_while(&mut self, limit: TimeDelta, still: impl Fn(&Self) -> bool) {
+        let until = self.now() + limit;
+        while still(self) {
+            assert!(self.now() < until, "not within {limit}: {:?}", self.states());
+            self.run_for(ms(1));
+        }
+    }
+
+    /// Runs until every site has stepped so many frames.
+    #[track_caller]
+    pub(crate) fn run_frames(&mut self, frames: usize) {
+        let limit = secs(20) + ms(frames as i64 * 100);
+        self.run_while(limit, |game| game.steps.iter().any(|steps| steps.len() < frames));
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.world.now()
+    }
+
+    /// What a site's clock shows.
+    pub(crate) fn local(&self, site: usize) -> Instant {
+        self.world.sites[site].clock.local(self.now())
+    }
+
+    pub(crate) fn state(&self, site: usize) -> State {
+        self.world.sites[site].session.state()
+    }
+
+    fn states(&self) -> Vec<State> {
+        (0..self.world.sites.len()).map(|site| self.state(site)).collect()
+    }
+
+    pub(crate) fn stats(&self, site: usize) -> Stats {
+        self.world.sites[site].session.stats()
+    }
+
+    /// The link of a site to a peer, as the site sees it.
+    pub(crate) fn peer_stats(&self, site: usize, peer: usize) -> PeerStats {
+        self.world.sites[site].session.peer_stats(self.local(site), id(peer)).expect("a peer")
+    }
+
+    /// What a site told, in order.
+    pub(crate) fn told(&self, site: usize) -> impl Iterator<Item = &Told> {
+        self.events.iter().filter(move |told| told.site == site)
+    }
+
+    /// The first thing a site told that is of interest.
+    pub(crate) fn find<T>(&self, site: usize, pick: impl Fn(&Event) -> Option<T>) -> Option<(Instant, T)> {
+        self.told(site).find_map(|told| pick(&told.event).map(|picked| (told.at, picked)))
+    }
+
+    pub(crate) fn leave(&mut self, site: usize) {
+        let local = self.local(site);
+        self.world.sites[site].session.leave(local);
+        self.ledger.on_leave(site);
+        self.world.wake(site);
+    }
+
+    /// Cuts or heals all ways to a site.
+    pub(crate) fn isolate(&mut self, site: usize, cut: bool) {
+        for other in (0..self.world.sites.len()).filter(|other| *other != site) {
+            self.world.set_cut(site, other, cut);
+        }
+    }
+
+    /// Starts a site's program anew, on the same computer. What it does from now on is not watched any more.
+    pub(crate) fn restart(&mut self, site: usize) {
+        let session = Session::new(self.local(site), self.configs[site].clone()).expect("a sound config");
+        let computer = &mut self.world.sites[site];
+        computer.machine = Toy::new(computer.machine.paddles.len());
+        computer.session = session;
+        self.watched[site] = false;
+        self.world.wake(site);
+    }
+
+    /// Frames per second of a site between two instants.
+    pub(crate) fn fps(&self, site: usize, from: Instant, until: Instant) -> f64 {
+        let frames = self.steps[site].iter().filter(|step| (from..until).contains(*step)).count();
+        frames as f64 / (until - from).as_secs_f64()
+    }
+
+    /// The times from each frame to the next, in milliseconds, for frames that a site stepped since then.
+    pub(crate) fn frame_times(&self, site: usize, since: Instant) -> Vec<f64> {
+        let steps = &self.steps[site];
+        let first = steps.partition_point(|step| *step < since);
+        steps[first..].windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect()
+    }
+
+    /// The largest difference, in milliseconds, between two sites' steps of a frame since then.
+    pub(crate) fn worst_synchrony(&self, since: Instant) -> f64 {
+        let frames = self.steps.iter().map(Vec::len).min().unwrap_or(0);
+        let spread = |frame: usize| {
+            let times = self.steps.iter().map(|steps| steps[frame]);
+            times.clone().max().expect("a site") - times.min().expect("a site")
+        };
+        let of_late = (0..frames).filter(|frame| self.steps[0][*frame] >= since);
+        of_late.map(|frame| spread(frame).as_millis_f64()).fold(0.0, f64::max)
+    }
+
+    /// Agreement and fidelity: everybody stepped the same, and just what the players did.
+    #[track_caller]
+    pub(crate) fn assert_sound(&self) {
+        assert!(self.ledger.violations.is_empty(), "{:#?}", self.ledger.violations);
+    }
+}
+
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    assert!(!values.is_empty(), "no values");
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Mean absolute difference from the mean.
+pub(crate) fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).abs()).sum::<f64>() / values.len() as f64
+}

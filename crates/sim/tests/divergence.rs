@@ -1,0 +1,75 @@
+//! A machine that computes something else is found out, by everybody, at the first frame that is compared; and only then.
+
+mod common;
+
+use common::{Game, Setup, at, lossy, ms, rtt, secs};
+use coplay::session::Event;
+
+const COMPARED_EVERY: u32 = 60;
+
+/// What a site said about the states of others, as (site, frame).
+fn alarms(game: &Game, site: usize) -> Vec<(usize, u32)> {
+    let diverged = |event: &Event| match event {
+        Event::Diverged { site, frame } => Some((site.index(), frame.number())),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| diverged(&told.event)).collect()
+}
+
+/// The first frame, from this one on, whose state is compared.
+fn next_compared(frame: u32) -> u32 {
+    frame.div_ceil(COMPARED_EVERY) * COMPARED_EVERY - 1
+}
+
+#[test]
+fn everybody_names_the_site_and_the_first_compared_frame() {
+    for sites in [2, 3, 5] {
+        for broken in [0, sites - 1] {
+            for link in [rtt(100), lossy(100, 0.1)] {
+                let mut game = Setup::new(sites, link).play();
+                game.run_until(at(secs(7)));
+                game.world.sites[broken].machine.score[0] ^= 1;
+                let first = next_compared(game.stats(broken).frame.number() + 1);
+                game.run_for(secs(5));
+                for site in 0..sites {
+                    let mut alarms = alarms(&game, site);
+                    alarms.sort_unstable();
+                    let others = (0..sites).filter(|other| *other != site);
+                    let expected =
+                        others.filter(|other| site == broken || *other == broken).map(|other| (other, first));
+                    assert!(alarms.iter().copied().eq(expected), "site {site} of {sites}, {broken} broken: {alarms:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_mismatch_is_counted_and_the_game_goes_on() {
+    let mut game = Setup::new(3, rtt(60)).play();
+    game.run_frames(301);
+    game.world.sites[1].machine.score[1] ^= 1 << 20;
+    game.run_frames(301 + 10 * COMPARED_EVERY as usize);
+    game.run_for(ms(500));
+    let compared = u64::from(game.stats(0).frame.number() / COMPARED_EVERY) - 5;
+    assert_eq!(compared, 10, "frames go on; to stop is for the host program to say");
+    let mismatches = |site, peer| game.peer_stats(site, peer).mismatches;
+    assert_eq!([mismatches(0, 1), mismatches(2, 1), mismatches(1, 0), mismatches(1, 2)], [compared; 4]);
+    assert_eq!([mismatches(0, 2), mismatches(2, 0)], [0; 2], "the others agree with each other");
+    assert_eq!(alarms(&game, 0), [(1, 359)], "told once, counted on");
+}
+
+#[test]
+fn no_false_alarm_in_ten_thousand_frames_under_loss() {
+    for sites in [2, 4] {
+        let mut game = Setup::new(sites, lossy(100, 0.2)).play();
+        game.run_frames(10_000);
+        game.assert_sound();
+        for site in 0..sites {
+            assert_eq!(alarms(&game, site), [], "site {site} of {sites}");
+            for peer in (0..sites).filter(|peer| *peer != site) {
+                assert_eq!(game.peer_stats(site, peer).mismatches, 0, "site {site} of {sites}");
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! A game that cannot go on says so, for whom it waits and since when, waits as long as it was told to, and loses nothing.
+
+mod common;
+
+use common::{Game, Setup, Told, at, id, ms, rtt, secs, set};
+use coplay::id::{Addr, SiteSet};
+use coplay::session::{End, Event, Freeze, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::Refusal;
+use coplay_sim::world::World;
+
+/// As usual: a wait is a freeze after 250 ms.
+const FREEZE_AFTER: TimeDelta = ms(250);
+
+fn frozen(event: &Event) -> Option<Freeze> {
+    if let Event::Frozen(freeze) = event { Some(*freeze) } else { None }
+}
+
+fn resumed(event: &Event) -> Option<TimeDelta> {
+    if let Event::Resumed { after, .. } = event { Some(*after) } else { None }
+}
+
+fn ended(event: &Event) -> Option<End> {
+    if let Event::Ended(end) = event { Some(*end) } else { None }
+}
+
+fn moved(event: &Event) -> Option<(usize, Addr)> {
+    if let Event::Moved { site, to } = event { Some((site.index(), *to)) } else { None }
+}
+
+/// The freeze that a site is in, having told of it in time.
+#[track_caller]
+fn freeze_of(game: &Game, site: usize, waiting_for: SiteSet, silent: SiteSet) -> Freeze {
+    let (told_at, first) = game.find(site, frozen).expect("a freeze is told");
+    let late = game.world.sites[site].clock.local(told_at) - first.since - FREEZE_AFTER;
+    assert!(late >= ms(0) && late <= ms(150), "site {site} told of it {late} too late");
+    let stuck_since = game.world.sites[site].clock.local(game.sampled[site]);
+    assert_eq!(first.since, stuck_since, "since the input of the frame was taken");
+    let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
+    assert_eq!((freeze.waiting_for, freeze.silent), (waiting_for, silent), "site {site}");
+    assert_eq!((freeze.since, freeze.frame.number() as usize), (stuck_since, game.steps[site].len()), "site {site}");
+    freeze
+}
+
+/// Everybody goes on within half a second of the heal, and is at full speed soon after; nothing was lost.
+#[track_caller]
+fn assert_goes_on(game: &mut Game, healed: Instant) {
+    game.run_until(healed + secs(12));
+    for site in 0..game.steps.len() {
+        let told = game.told(site).filter(|told| told.at >= healed);
+        let resumed: Vec<&Told> = told.filter(|told| resumed(&told.event).is_some()).collect();
+        assert_eq!(resumed.len(), 1, "site {site} told {:?}", game.told(site).collect::<Vec<_>>());
+        let after = resumed[0].at - healed;
+        assert!(after < ms(500), "site {site} went on only {after} after the heal");
+        let fps = game.fps(site, healed + ms(500), healed + ms(1_500));
+        assert!(fps >= 55.0, "site {site} came back with {fps} fps");
+        let fps = game.fps(site, healed + secs(2), healed + secs(12));
+        assert!(fps >= 59.8, "site {site} is back at {fps} fps");
+        assert_eq!(game.state(site), State::Running, "site {site}");
+    }
+    let apart = game.worst_synchrony(healed + secs(10));
+    assert!(apart < 1.0, "{apart:.3} ms apart");
+    game.assert_sound();
+}
+
+#[test]
+fn two_sites_wait_out_a_cut_of_three_seconds() {
+    let mut game = Setup::new(2, rtt(100)).play();
+    game.run_until(at(secs(8)));
+    game.world.set_cut(0, 1, true);
+    game.run_for(secs(3));
+    let freezes = [(0, 1), (1, 0)].map(|(site, other)| freeze_of(&game, site, set([other]), set([other])));
+    for (site, freeze) in freezes.into_iter().enumerate() {
+        let since = game.local(site) - freeze.since;
+        assert!(since < secs(3) && since > ms(2_800), "site {site} waits since {since}");
+    }
+    game.world.set_cut(0, 1, false);
+    let healed = game.now();
+    assert_goes_on(&mut game, healed);
+    let (_, after) = game.find(0, resumed).expect("it went on");
+    assert!(after > ms(2_800) && after < ms(3_500), "told to have waited {after}");
+}
+
+#[test]
+fn a_third_site_sees_that_the_two_are_stuck_and_not_silent() {
+    let mut game = Setup::new(3, rtt(100)).play();
+    game.run_until(at(secs(8)));
+    game.world.set_cut(0, 1, true);
+    game.run_for(secs(3));
+    freeze_of(&game, 0, set([1]), set([1]));
+    freeze_of(&game, 1, set([0]), set([0]));
+    freeze_of(&game, 2, set([0, 1]), set([]));
+    game.world.set_cut(0, 1, false);
+    let healed = game.now();
+    assert_goes_on(&mut game, healed);
+}
+
+#[test]
+fn all_see_that_one_is_silent() {
+    for lost in 0..3 {
+        let mut game = Setup::new(3, rtt(100)).play();
+        game.run_until(at(secs(8)));
+        game.isolate(lost, true);
+        game.run_for(secs(3));
+        for site in (0..3).filter(|site| *site != lost) {
+            freeze_of(&game, site, set([lost]), set([lost]));
+        }
+        let others: SiteSet = (0..3).filter(|site| *site != lost).map(id).collect();
+        freeze_of(&game, lost, others, others);
+        game.isolate(lost, false);
+        let healed = game.now();
+        assert_goes_on(&mut game, healed);
+    }
+}
+
+#[test]
+fn a_one_way_cut_freezes_both_ends() {
+    let mut game = Setup::new(2, rtt(100)).play();
+    game.run_until(at(secs(8)));
+    game.world.link(0, 1).set_cut(true);
+    game.run_for(secs(3));
+    freeze_of(&game, 0, set([1]), set([]));
+    freeze_of(&game, 1, set([0]), set([0]));
+    game.world.link(0, 1).set_cut(false);
+    let healed = game.now();
+    assert_goes_on(&mut game, healed);
+}
+
+#[test]
+fn a_new_address_in_the_middle_of_the_game() {
+    for mover in [0, 1, 2] {
+        let mut game = Setup::new(3, rtt(100)).play();
+        game.run_until(at(secs(8)));
+        game.world.move_site(mover);
+        let then = game.now();
+        game.run_for(secs(12));
+        for site in (0..3).filter(|site| *site != mover) {
+            let (told_at, told) = game.find(site, moved).expect("a move is told");
+            assert_eq!(told, (mover, World::address(mover, 1)), "site {site}");
+            assert!(told_at - then < ms(700), "site {site} noticed only after {}", told_at - then);
+        }
+        for site in 0..3 {
+            let longest = game.frame_times(site, then).into_iter().fold(0.0, f64::max);
+            assert!(longest < 800.0, "site {site} stood still for {longest:.0} ms");
+            let fps = game.fps(site, then + secs(2), then + secs(12));
+            assert!(fps >= 59.8, "site {site} at {fps:.2} fps");
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn a_new_address_after_a_silence() {
+    for mover in [0, 1, 2] {
+        let mut game = Setup::new(3, rtt(100)).play();
+        game.run_until(at(secs(8)));
+        game.isolate(mover, true);
+        game.run_for(ms(1_500));
+        game.world.move_site(mover);
+        game.run_for(ms(1_500));
+        game.isolate(mover, false);
+        let healed = game.now();
+        assert_goes_on(&mut game, healed);
+        for site in (0..3).filter(|site| *site != mover) {
+            let (told_at, told) = game.find(site, moved).expect("a move is told");
+            assert_eq!(told, (mover, World::address(mover, 1)), "site {site}");
+            assert!(told_at >= healed, "site {site}");
+        }
+    }
+}
+
+#[test]
+fn a_silent_site_is_given_up_when_that_was_asked_for() {
+    for dead in 0..3 {
+        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(5)));
+        game.run_until(at(secs(8)));
+        game.world.crash(dead);
+        let then = game.now();
+        game.run_for(secs(10));
+        for site in (0..3).filter(|site| *site != dead) {
+            let (told_at, end) = game.find(site, ended).expect("it gives up");
+            assert_eq!(end, End::Silent(id(dead)), "site {site}");
+            assert_eq!(game.state(site), State::Ended(end));
+            let after = told_at - then;
+            assert!(after > secs(5) && after < ms(5_250), "site {site} gave up after {after}");
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn otherwise_it_is_awaited_for_ever() {
+    let mut game = Setup::new(2, rtt(100)).play();
+    game.run_until(at(secs(8)));
+    game.world.set_cut(0, 1, true);
+    game.run_for(secs(3_600));
+    freeze_of(&game, 0, set([1]), set([1]));
+    freeze_of(&game, 1, set([0]), set([0]));
+    assert_eq!(game.find(0, ended), None);
+    game.world.set_cut(0, 1, false);
+    let healed = game.now();
+    assert_goes_on(&mut game, healed);
+}
+
+#[test]
+fn who_slept_does_not_blame_the_others() {
+    for sleeper in [0, 1] {
+        // With the socket full of what came in the meantime, and with nothing in it.
+        for cut in [false, true] {
+            let mut game = Setup::new(2, rtt(100)).play_with(|site, config| {
+                config.give_up_after = (site == sleeper).then_some(secs(3));
+            });
+            game.run_until(at(secs(8)));
+            let wake = game.now() + secs(5);
+            game.world.set_cut(0, 1, cut);
+            game.world.pause(sleeper, wake);
+            game.run_until(wake - ms(1));
+            game.world.set_cut(0, 1, false);
+            game.run_until(wake + secs(12));
+            assert_eq!(game.find(sleeper, ended), None, "site {sleeper}, cut {cut}");
+            for site in [0, 1] {
+                let fps = game.fps(site, wake + secs(2), wake + secs(12));
+                assert!(fps >= 59.8, "site {site} at {fps:.2} fps after site {sleeper} slept, cut {cut}");
+            }
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn a_restarted_site_is_refused_and_disturbs_nobody() {
+    for restarted in [1, 2, 0] {
+        let mut game = Setup::new(3, rtt(100)).play();
+        game.run_until(at(secs(8)));
+        game.restart(restarted);
+        let then = game.now();
+        game.run_for(secs(10));
+        let told = |site: usize| game.told(site).filter(move |told| told.at > then).map(|told| &told.event);
+        let refused = told(restarted).any(|event| matches!(event, Event::Refused { reason: Refusal::Running, .. }));
+        assert!(refused, "site {restarted} was told {:?}", told(restarted).collect::<Vec<_>>());
+        let starts = told(restarted).any(|event| matches!(event, Event::Starting { .. }));
+        assert!(!starts, "site {restarted} was refused and starts all the same");
+        assert!(matches!(game.state(restarted), State::Lobby { .. }), "{:?}", game.state(restarted));
+        for site in (0..3).filter(|site| *site != restarted) {
+            assert!(
+                told(site).all(|event| frozen(event).is_some()),
+                "site {site} {:?}",
+                told(site).collect::<Vec<_>>()
+            );
+            freeze_of(&game, site, set([restarted]), set([]));
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn a_restarted_site_is_given_up_like_a_silent_one() {
+    for restarted in 0..3 {
+        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(5)));
+        game.run_until(at(secs(8)));
+        game.restart(restarted);
+        game.run_for(secs(10));
+        for site in (0..3).filter(|site| *site != restarted) {
+            // It is heard, but what is awaited, the inputs of its first life, can never come.
+            assert_eq!(game.state(site), State::Ended(End::Silent(id(restarted))), "site {site}");
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn the_restart_of_a_site_that_was_given_up_comes_too_late() {
+    let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(3)));
+    game.run_until(at(secs(8)));
+    game.world.crash(1);
+    game.run_for(secs(5));
+    game.world.sites[1].crashed = false;
+    game.restart(1);
+    game.run_for(secs(5));
+    assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));
+    assert_eq!(game.state(0), State::Ended(End::Silent(id(1))));
+}

@@ -1,0 +1,190 @@
+//! Frames follow each other evenly, at every site at the same time, as fast as the link and the lag allow.
+
+mod common;
+
+use common::{Setup, at, deviation, lossy, mean, ms, rtt, secs};
+use coplay::pace::Pacing;
+use coplay::session::State;
+use coplay::time::TimeDelta;
+use coplay_sim::clock::NodeClock;
+use coplay_sim::link::{Jitter, LinkConfig};
+use coplay_sim::measure::{Experiment, Outcome};
+
+const PERIOD_MS: f64 = 1_000.0 / 60.0;
+
+fn measure(rtt_ms: i64) -> Outcome {
+    let outcome = Experiment::new(rtt(rtt_ms)).run();
+    assert!(outcome.complete && outcome.states_equal, "RTT {rtt_ms}: {outcome:?}");
+    outcome
+}
+
+#[test]
+fn full_speed_as_long_as_the_lag_covers_the_way() {
+    for rtt_ms in [0, 50, 100, 150, 190] {
+        let outcome = measure(rtt_ms);
+        for frame_ms in &outcome.frame_ms {
+            assert!((frame_ms - PERIOD_MS).abs() < 0.01, "RTT {rtt_ms}: {outcome:?}");
+        }
+        assert!(outcome.worst_deviation_ms() < 0.5, "RTT {rtt_ms}: {outcome:?}");
+        assert!(outcome.synchrony_ms < 1.0, "RTT {rtt_ms}: {outcome:?}");
+    }
+}
+
+#[test]
+fn evenly_slower_where_it_does_not() {
+    for rtt_ms in [240, 300, 400] {
+        let outcome = measure(rtt_ms);
+        let bound_ms = rtt_ms as f64 / 2.0 / 6.0;
+        for frame_ms in &outcome.frame_ms {
+            assert!((frame_ms / bound_ms - 1.0).abs() < 0.02, "RTT {rtt_ms}: {outcome:?}");
+        }
+        assert!(outcome.worst_deviation_ms() < 0.5, "RTT {rtt_ms}: {outcome:?}");
+        assert!(outcome.synchrony_ms < 1.0, "RTT {rtt_ms}: {outcome:?}");
+    }
+}
+
+/// The mean of the master's deviations over three seeds.
+fn published_deviation_ms(rtt_ms: i64) -> f64 {
+    let run = |seed: u64| Experiment { seed, ..Experiment::as_published(rtt(rtt_ms)) }.run().deviation_ms[0];
+    mean(&[1, 2, 3].map(run))
+}
+
+#[test]
+fn the_published_scheme_is_smooth_up_to_130_ms_and_rough_from_140_to_170_on() {
+    for rtt_ms in (0..=130).step_by(10) {
+        let deviation_ms = published_deviation_ms(rtt_ms);
+        assert!(deviation_ms < 5.0, "RTT {rtt_ms}: {deviation_ms:.2} ms");
+    }
+    let scan = (140..=200).step_by(10).map(|rtt_ms| (rtt_ms, published_deviation_ms(rtt_ms)));
+    let scan: Vec<(i64, f64)> = scan.collect();
+    let threshold = scan.iter().find(|(_, deviation_ms)| *deviation_ms >= 5.0);
+    assert!(threshold.is_some_and(|(rtt_ms, _)| (140..=170).contains(rtt_ms)), "{scan:.2?}");
+}
+
+/// One site sleeps through the start and comes in half a second late. Gives how uneven both are afterwards, and which part of
+/// its frames the first to start still waits in.
+fn after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
+    let first = 1 - late;
+    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.pacing = pacing);
+    game.run_while(secs(10), |game| (0..2).any(|site| !matches!(game.state(site), State::Starting { .. })));
+    let wake = game.now() + ms(800);
+    game.world.pause(late, wake);
+    game.run_until(wake + secs(10));
+    let settled = game.now();
+    let stalls = game.stats(first).stalls;
+    game.run_for(secs(20));
+    game.assert_sound();
+    assert!(game.steps[late][0] - game.steps[first][0] > ms(300), "site {late} did not come late");
+    if pacing == Pacing::Even {
+        assert!(
+            game.worst_synchrony(settled) < 1.0,
+            "site {late} came late: {} ms apart",
+            game.worst_synchrony(settled)
+        );
+    }
+    let times = [0, 1].map(|site| game.frame_times(site, settled));
+    let waited = (game.stats(first).stalls - stalls) as f64 / times[first].len() as f64;
+    (times.map(|times| deviation(&times)), waited)
+}
+
+#[test]
+fn nobody_is_penalised_for_starting_first() {
+    for late in [0, 1] {
+        let (deviations, waited) = after_a_late_start(Pacing::Even, late);
+        assert!(deviations.iter().all(|ms| *ms < 0.5), "site {late} came late: {deviations:?}");
+        assert!(
+            waited == 0.0,
+            "site {late} came late, and the other waits for it in {:.1} % of its frames",
+            waited * 100.0
+        );
+        // Without a plan that all follow the first one waits for ever: that is what is measured here.
+        let (_, waited) = after_a_late_start(Pacing::PaperUnsynchronised, late);
+        assert!(
+            waited > 0.5,
+            "site {late} came late, and the other waits in {:.1} % of its frames only",
+            waited * 100.0
+        );
+    }
+}
+
+#[test]
+fn clocks_that_run_one_percent_apart_are_no_excuse() {
+    for (one, other) in [(0.0, 10_000.0), (10_000.0, 0.0), (-5_000.0, 5_000.0), (0.0, -10_000.0)] {
+        let clock = |skew_ppm: f64, offset: TimeDelta| NodeClock { offset, skew_ppm };
+        let clocks = vec![clock(one, secs(5)), clock(other, secs(-900))];
+        let mut game = Setup { clocks, ..Setup::new(2, rtt(100)) }.play();
+        game.run_until(at(secs(50)));
+        game.assert_sound();
+        let times = [0, 1].map(|site| game.frame_times(site, at(secs(20))));
+        let what = format!("clocks off by {one} and {other} ppm");
+        for times in &times {
+            assert!(deviation(times) < 0.5, "{what}: {:.3} ms", deviation(times));
+        }
+        let (first, second) = (mean(&times[0]), mean(&times[1]));
+        assert!((first - second).abs() < 0.002, "{what}: {first:.4} and {second:.4} ms a frame");
+        assert!((first / PERIOD_MS - 1.0).abs() < 0.0105, "{what}: {first:.4} ms a frame");
+    }
+}
+
+#[test]
+fn one_unsteady_peer_does_not_slow_the_others() {
+    let steady = rtt(80);
+    for unsteady in [0, 3] {
+        for jitter in [Jitter::Uniform(ms(30)), Jitter::Exponential { mean: ms(10) }] {
+            let mut game = Setup::new(4, steady.clone()).play();
+            for other in (0..4).filter(|other| *other != unsteady) {
+                let link = LinkConfig { jitter, ..steady.clone() };
+                game.world.link(unsteady, other).set_config(link.clone());
+                game.world.link(other, unsteady).set_config(link);
+            }
+            game.run_until(at(secs(35)));
+            game.assert_sound();
+            for site in (0..4).filter(|site| *site != unsteady) {
+                let fps = game.fps(site, at(secs(5)), at(secs(35)));
+                assert!(fps >= 57.0, "site {site} at {fps:.2} fps beside site {unsteady} with {jitter:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_are_together_again_soon_after_one_paused() {
+    for sites in [2, 3] {
+        for paused in 0..sites {
+            let mut game = Setup::new(sites, rtt(100)).play();
+            game.run_until(at(secs(15)));
+            let wake = game.now() + ms(500);
+            game.world.pause(paused, wake);
+            game.run_until(wake + secs(12));
+            game.assert_sound();
+            let apart = game.worst_synchrony(wake + secs(10));
+            assert!(apart < 1.0, "{sites} sites, site {paused} paused: {apart:.3} ms apart");
+            let fps = game.fps(0, wake + secs(10), wake + secs(12));
+            assert!(fps > 59.0, "{sites} sites, site {paused} paused: {fps:.1} fps");
+        }
+    }
+}
+
+#[test]
+fn sound_never_jerks_on_a_healthy_link() {
+    let links =
+        [rtt(0), rtt(50), rtt(100), rtt(150), rtt(190), LinkConfig::lan(), LinkConfig::broadband(), lossy(100, 0.01)];
+    for link in links {
+        for sites in [2, 4] {
+            let mut game = Setup::new(sites, link.clone()).play();
+            game.run_until(at(secs(60)));
+            game.assert_sound();
+            for site in 0..sites {
+                let times = game.frame_times(site, at(secs(0)));
+                assert!(times.len() > 3_400, "{} frames over {link:?}", times.len());
+                let changes = times.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+                let worst = changes.fold(0.0, f64::max) / PERIOD_MS;
+                assert!(
+                    worst <= 0.04,
+                    "site {site} of {sites}: {:.1} % from one frame to the next over {link:?}",
+                    worst * 100.0
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How lost inputs come back is a matter of bytes and waits, never of what is played.
+
+mod common;
+
+use common::{Game, Setup, lossy, ms, rtt, secs};
+use coplay::input::Recovery;
+use coplay::time::Instant;
+use coplay::wire::{MAX_DATAGRAM, Message};
+use coplay_sim::link::{LinkConfig, Loss};
+
+const POLICIES: [Recovery; 3] = [Recovery::Redundant, Recovery::History, Recovery::Adaptive];
+/// 16 buttons and four sticks of 16 bits.
+const STICKS: u128 = (1 << 80) - 1;
+
+fn play(setup: &Setup, policies: &[Recovery]) -> Game {
+    setup.play_with(|site, config| config.recovery = policies[site % policies.len()])
+}
+
+/// The state after each of the first frames, the same at all sites.
+fn states(setup: &Setup, policies: &[Recovery], frames: usize) -> Vec<u64> {
+    let mut game = play(setup, policies);
+    game.run_frames(frames);
+    game.assert_sound();
+    game.hashes.swap_remove(0)[..frames].to_vec()
+}
+
+#[test]
+fn every_policy_and_every_mix_plays_the_same_game() {
+    use Recovery::{Adaptive, History, Redundant};
+    let links = [rtt(100), lossy(100, 0.1), LinkConfig { reorder: true, duplicate: 0.1, ..LinkConfig::awful() }];
+    for sites in [2, 3] {
+        // The same players play over perfect links; what they do depends on the frame alone.
+        let perfect = Setup { lag: 9, ..Setup::new(sites, LinkConfig::perfect()) };
+        let expected = states(&perfect, &[Adaptive], 1_200);
+        for link in &links {
+            let setup = Setup { link: link.clone(), ..perfect.clone() };
+            let mixes: [&[Recovery]; 6] =
+                [&[Redundant], &[History], &[Adaptive], &[Redundant, History], &[History, Adaptive], &POLICIES];
+            for mix in mixes {
+                assert!(states(&setup, mix, 1_200) == expected, "{sites} sites, {mix:?}, {link:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sticks_that_never_rest_come_through_as_well() {
+    let perfect = Setup { lag: 12, mask: STICKS, ..Setup::new(2, LinkConfig::perfect()) };
+    let states = |link: LinkConfig, policy: Recovery| {
+        let mut game = play(&Setup { link, ..perfect.clone() }, &[policy]);
+        game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 0.9);
+        game.run_frames(900);
+        game.assert_sound();
+        game.hashes.swap_remove(1)[..900].to_vec()
+    };
+    let expected = states(LinkConfig::perfect(), Recovery::Adaptive);
+    for policy in POLICIES {
+        for link in [lossy(200, 0.1), LinkConfig { loss: Loss::bursts(0.1, 6.0), ..rtt(200) }] {
+            assert!(states(link.clone(), policy) == expected, "{policy:?} over {link:?}");
+        }
+    }
+}
+
+/// What rode in the packets of a running game.
+#[derive(Debug, Default)]
+struct Cargo {
+    packets: usize,
+    requests: usize,
+    answers: usize,
+    longest: usize,
+}
+
+fn overheard(game: &Game, since: Instant) -> Cargo {
+    let mut cargo = Cargo::default();
+    for packet in game.world.overheard().filter(|packet| packet.at >= since) {
+        let Ok(Message::Tick(tick)) = Message::decode(&packet.bytes) else { panic!("not a packet of a running game") };
+        cargo.packets += 1;
+        cargo.requests += usize::from(!tick.request.is_empty());
+        cargo.answers += usize::from(!tick.answers.is_empty());
+        cargo.longest = cargo.longest.max(packet.bytes.len());
+    }
+    cargo
+}
+
+/// A minute of two sites with this policy and players this restless; gives what rode in the packets, and packets per frame and link.
+fn minute(setup: &Setup, policy: Recovery, restlessness: f64) -> (Cargo, f64, Game) {
+    let mut game = play(setup, &[policy]);
+    game.world.sites.iter_mut().for_each(|site| site.player.restlessness = restlessness);
+    game.run_for(secs(5));
+    game.world.listen(20_000);
+    let (since, before) = (game.now(), game.steps[0].len() + game.steps[1].len());
+    game.run_for(secs(60));
+    game.assert_sound();
+    let frames = game.steps[0].len() + game.steps[1].len() - before;
+    let cargo = overheard(&game, since);
+    let per_frame = cargo.packets as f64 / frames as f64;
+    (cargo, per_frame, game)
+}
+
+#[test]
+fn history_asks_and_answers_inside_normal_packets() {
+    let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, 0.05)) };
+    let (cargo, per_frame, game) = minute(&setup, Recovery::History, 1.0 / 8.0);
+    assert!(cargo.requests > 10 && cargo.answers > 10, "nothing was asked for: {cargo:?}");
+    assert!((per_frame - 1.0).abs() < 0.002, "{per_frame:.4} packets per frame");
+    let fps = game.fps(0, game.now() - secs(60), game.now());
+    assert!(fps > 59.9, "{fps:.2} fps, though the lag covers a request and its answer");
+}
+
+#[test]
+fn redundant_never_asks() {
+    let setup = Setup::new(2, lossy(100, 0.2));
+    let (cargo, ..) = minute(&setup, Recovery::Redundant, 1.0 / 8.0);
+    assert_eq!((cargo.requests, cargo.answers), (0, 0), "{cargo:?}");
+}
+
+#[test]
+fn adaptive_never_asks_for_pads() {
+    let (cargo, ..) = minute(&Setup::new(2, lossy(100, 0.2)), Recovery::Adaptive, 0.5);
+    assert_eq!((cargo.requests, cargo.answers), (0, 0), "{cargo:?}");
+}
+
+/// A gap in which nothing changed is no gap: the counter of changes in the next packet proves it.
+#[test]
+fn a_loss_in_which_nothing_changed_is_concealed() {
+    for loss in [0.05, 0.3] {
+        let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, loss)) };
+        let (cargo, _, mut game) = minute(&setup, Recovery::History, 0.0);
+        assert_eq!((cargo.requests, cargo.answers), (0, 0), "loss {loss}: {cargo:?}");
+        let stalls = game.stats(0).stalls;
+        game.run_for(secs(10));
+        assert_eq!(game.stats(0).stalls, stalls, "loss {loss}");
+    }
+    // With players who change something now and then only those losses are asked for that hit a change.
+    let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, 0.05)) };
+    let [seldom, often] =
+        [1.0 / 60.0, 0.5].map(|restlessness| minute(&setup, Recovery::History, restlessness).0.answers);
+    assert!(seldom * 4 < often, "{seldom} and {often} answers");
+}
+
+#[test]
+fn history_stays_small_where_redundancy_grows_and_adaptive_knows_its_budget() {
+    let setup = Setup { lag: 18, mask: STICKS, ..Setup::new(2, lossy(200, 0.02)) };
+    let [redundant, history, adaptive] = POLICIES.map(|policy| {
+        let (cargo, _, game) = minute(&setup, policy, 0.9);
+        (game.peer_stats(0, 1).bytes_out / game.peer_stats(0, 1).packets_out, cargo)
+    });
+    assert!(history.0 * 4 < redundant.0, "{history:?} and {redundant:?}");
+    assert!(adaptive.0 < redundant.0 && adaptive.0 < 128, "{adaptive:?} and {redundant:?}");
+    assert!([&redundant, &history, &adaptive].into_iter().all(|(_, cargo)| cargo.longest <= MAX_DATAGRAM));
+}
+
+#[test]
+fn a_burst_longer_than_the_budget_is_filled_by_history() {
+    let link = LinkConfig { loss: Loss::bursts(0.05, 8.0), ..rtt(100) };
+    let setup = Setup { lag: 18, mask: STICKS, ..Setup::new(2, link) };
+    let (cargo, ..) = minute(&setup, Recovery::Adaptive, 0.9);
+    assert!(cargo.requests > 0 && cargo.answers > 0, "{cargo:?}");
+}
+
+#[test]
+fn redundancy_waits_one_frame_for_a_loss_and_history_a_round_trip() {
+    // The lag covers the way and two lost packets, not the way back and forth.
+    let setup = Setup { lag: 6, ..Setup::new(2, lossy(100, 0.05)) };
+    let [redundant, history] = [Recovery::Redundant, Recovery::History].map(|policy| {
+        let (_, _, game) = minute(&setup, policy, 1.0 / 8.0);
+        game.stats(0).stalls
+    });
+    assert!(redundant * 10 < history, "{redundant} and {history} waits");
+    let covered = Setup { lag: 12, ..setup };
+    let (_, _, game) = minute(&covered, Recovery::History, 1.0 / 8.0);
+    let longest = game.frame_times(0, game.now() - secs(60)).into_iter().fold(0.0, f64::max);
+    assert!(longest < ms(200).as_millis_f64(), "{longest:.0} ms");
+}

@@ -1,0 +1,191 @@
+//! Whatever strangers send is dropped and counted, and changes nothing: not a frame, not its time, not a byte that is sent.
+
+mod common;
+
+use common::{Game, Setup, at, id, ms, rtt, secs};
+use coplay::id::Addr;
+use coplay::wire::{Hello, Identity, Message, Ranges, Tick, VERSION};
+use coplay_sim::random::Random;
+use coplay_sim::world::{Overheard, World};
+
+const SITES: usize = 3;
+
+/// Three sites after eight seconds, in which two of them lost each other for a while; all they said was overheard.
+fn eventful() -> Game {
+    let mut game = Setup::new(SITES, rtt(100)).play();
+    game.world.listen(100_000);
+    game.run_until(at(secs(4)));
+    game.world.set_cut(0, 1, true);
+    game.run_for(secs(1));
+    game.world.set_cut(0, 1, false);
+    game.run_until(at(secs(8)));
+    game
+}
+
+fn dropped(game: &Game) -> u64 {
+    (0..SITES).map(|site| game.stats(site).dropped.total()).sum()
+}
+
+/// Datagrams and bytes sent and received over all links.
+fn traffic(game: &Game) -> Vec<[u64; 4]> {
+    let links =
+        (0..SITES).flat_map(|site| (0..SITES).map(move |peer| (site, peer))).filter(|(site, peer)| site != peer);
+    let stats = links.map(|(site, peer)| game.peer_stats(site, peer));
+    stats.map(|stats| [stats.packets_out, stats.bytes_out, stats.packets_in, stats.bytes_in]).collect()
+}
+
+fn random_bytes(luck: &mut Random) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..luck.below(1_400)).map(|_| luck.bits() as u8).collect();
+    if let Some(first) = bytes.first_mut().filter(|_| luck.chance(0.6)) {
+        *first = *luck.pick(&[VERSION, 0x80, 0xe0]);
+    }
+    bytes.truncate(if luck.chance(0.5) { luck.below(30) as usize } else { bytes.len() });
+    bytes
+}
+
+/// The same datagram of another session, if it says which session it is of.
+fn of_another_session(bytes: &[u8], number: u64) -> Option<Vec<u8>> {
+    let mut buf = vec![0; 2_000];
+    let len = match Message::decode(bytes).ok()? {
+        Message::Hello(hello) => Hello { session: number, ..*hello }.encode(&mut buf).ok()?,
+        Message::Tick(tick) => {
+            let identity = tick.identity.map(|identity| Identity { session: number, ..identity })?;
+            Tick { identity: Some(identity), ..tick }.encode(&mut buf).ok()?
+        }
+    };
+    buf.truncate(len);
+    Some(buf)
+}
+
+/// What a stranger might send to a site, from an address that is nobody's.
+fn garbage(luck: &mut Random, real: &[Overheard]) -> (usize, Vec<u8>) {
+    let overheard = luck.pick(real);
+    let bytes = match luck.below(4) {
+        0 => random_bytes(luck),
+        1 => overheard.bytes[..luck.below(overheard.bytes.len() as u64) as usize].to_vec(),
+        2 => overheard.bytes.clone(),
+        _ => of_another_session(&overheard.bytes, luck.bits()).unwrap_or_else(|| random_bytes(luck)),
+    };
+    (if luck.chance(0.8) { overheard.to } else { luck.below(SITES as u64) as usize }, bytes)
+}
+
+/// Throws garbage for so many milliseconds, some in each; gives how many.
+fn throw(game: &mut Game, real: &[Overheard], millis: u32, in_each: u32) -> u64 {
+    let mut luck = Random::stream(7, "garbage");
+    for _ in 0..millis {
+        for _ in 0..in_each {
+            let (to, bytes) = garbage(&mut luck, real);
+            game.world.inject(to, Addr(1_000_000 + luck.below(5_000)), &bytes);
+            // A host program that hears something looks what there is to do.
+            game.world.wake(to);
+        }
+        game.run_for(ms(1));
+    }
+    u64::from(millis) * u64::from(in_each)
+}
+
+#[test]
+fn a_hundred_thousand_datagrams_change_nothing() {
+    let (mut game, mut quiet) = (eventful(), eventful());
+    let mut real: Vec<Overheard> = game.world.overheard().cloned().collect();
+    // Those that say who sends them are few, and the most dangerous ones: let there be more of them.
+    let named = |packet: &&Overheard| match Message::decode(&packet.bytes) {
+        Ok(Message::Tick(tick)) => tick.identity.is_some(),
+        Ok(Message::Hello(_)) => true,
+        Err(error) => panic!("a site sent what is no message: {error:?}"),
+    };
+    let named: Vec<Overheard> = real.iter().filter(named).cloned().collect();
+    assert!(named.len() > 100, "only {} say who sends them", named.len());
+    for _ in 0..real.len() / named.len() {
+        real.extend(named.iter().cloned());
+    }
+    let before = dropped(&game);
+    let thrown = throw(&mut game, &real, 20_000, 5);
+    assert_eq!(thrown, 100_000);
+    quiet.run_for(secs(20));
+    game.assert_sound();
+    assert_eq!(game.steps, quiet.steps, "frames are stepped at other times");
+    assert_eq!(game.ledger.trace, quiet.ledger.trace);
+    assert_eq!(game.events, quiet.events, "something was told");
+    assert_eq!(traffic(&game), traffic(&quiet), "something was answered, or taken for a peer's");
+    assert_eq!(dropped(&game) - before, thrown, "each is counted once");
+}
+
+#[test]
+fn a_lobby_starts_in_time_all_the_same() {
+    let real: Vec<Overheard> = eventful().world.overheard().cloned().collect();
+    let setup = Setup { seed: 2, ..Setup::new(SITES, rtt(100)) };
+    let (mut game, mut quiet) = (setup.play(), setup.play());
+    // What was overheard is of the session before.
+    throw(&mut game, &real, 3_000, 5);
+    quiet.run_for(secs(3));
+    assert!(!quiet.steps[0].is_empty(), "the game has started");
+    assert_eq!(game.steps, quiet.steps);
+    assert_eq!(game.events, quiet.events);
+}
+
+/// A datagram that names another session is a stranger's, also when it comes from where a peer is.
+#[test]
+fn another_game_of_a_peer_is_not_ours() {
+    let mut game = eventful();
+    let real: Vec<Overheard> = game.world.overheard().cloned().collect();
+    let mut thrown = 0;
+    let (before, heard) = (dropped(&game), traffic(&game));
+    for packet in &real {
+        if let Some(bytes) = of_another_session(&packet.bytes, 99) {
+            game.world.inject(packet.to, World::address(packet.from, 0), &bytes);
+            thrown += 1;
+        }
+    }
+    assert!(thrown > 100);
+    assert_eq!(traffic(&game), heard, "taken for a peer's");
+    assert_eq!(dropped(&game) - before, thrown);
+}
+
+/// What a peer really said, but cut short or whole once more, a second late: the inputs in it are long known.
+#[test]
+fn late_and_truncated_datagrams_of_peers_are_harmless() {
+    let mut game = eventful();
+    let mut luck = Random::stream(7, "late");
+    let from = game.now();
+    for _ in 0..400 {
+        game.run_for(ms(50));
+        let (now, count) = (game.now(), game.world.overheard().len());
+        let old = game.world.overheard().nth(luck.below(count as u64) as usize).cloned().expect("it was overheard");
+        if now - old.at < secs(1) {
+            continue;
+        }
+        let len = if luck.chance(0.5) { old.bytes.len() } else { luck.below(old.bytes.len() as u64) as usize };
+        game.world.inject(old.to, World::address(old.from, 0), &old.bytes[..len]);
+        game.world.wake(old.to);
+    }
+    game.assert_sound();
+    for site in 0..SITES {
+        let fps = game.fps(site, from, game.now());
+        assert!(fps > 59.5, "site {site} at {fps:.2} fps");
+        let told: Vec<_> = game.told(site).filter(|told| told.at > from).collect();
+        assert!(told.is_empty(), "site {site} told {told:?}");
+    }
+}
+
+/// Who claims to be a peer that has moved must know the session's number and be newer than all that the peer has said.
+#[test]
+fn a_peer_is_not_moved_by_old_words_or_by_guesses() {
+    let mut game = eventful();
+    let named = |packet: &&Overheard| matches!(Message::decode(&packet.bytes), Ok(Message::Tick(tick)) if tick.identity.is_some());
+    let old = game.world.overheard().filter(named).last().cloned().expect("a packet that says who sends it");
+    let elsewhere = Addr(777);
+    game.world.inject(old.to, elsewhere, &old.bytes);
+    let Ok(Message::Tick(tick)) = Message::decode(&old.bytes) else { unreachable!("it was decoded before") };
+    let probe = tick.probe.map(|probe| coplay::wire::Probe { stamp_us: probe.stamp_us + 60_000_000, ..probe });
+    let identity = Some(Identity { session: 1, site: id(old.from).number() });
+    let guess = Tick { probe, identity, request: Ranges::default(), ..tick };
+    let mut buf = [0; 1_200];
+    let len = guess.encode(&mut buf).expect("room");
+    game.world.inject(old.to, elsewhere, &buf[..len]);
+    let seen = game.events.len();
+    let from = game.now();
+    game.run_for(secs(5));
+    assert_eq!(game.events.len(), seen, "{:?}", game.events.last());
+    assert!(game.fps(old.to, from, game.now()) > 59.5);
+}

@@ -1,0 +1,64 @@
+//! Random sessions with faults keep every promise; engines that are broken on purpose do not, and are found out.
+
+use coplay_sim::scenario::Scenario;
+use coplay_sim::site::Sabotage;
+
+const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --seed";
+
+fn assert_sound(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let played = Scenario::new(seed).play();
+        assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
+        assert!(played.seconds >= 22.0, "seed {seed} was not played to its end");
+    }
+}
+
+#[test]
+fn the_first_seeds_keep_every_promise() {
+    assert_sound(0..75);
+}
+
+#[test]
+fn the_next_seeds_keep_every_promise() {
+    assert_sound(75..150);
+}
+
+/// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
+fn broken_promises(sabotage: Sabotage) -> Vec<String> {
+    let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();
+    let first = |seed: u64| play(seed).violations.into_iter().next();
+    let promise = |violation: String| violation.split(':').next().unwrap_or_default().to_owned();
+    (0..60).filter_map(first).map(promise).collect()
+}
+
+#[test]
+fn a_replaced_input_is_seen() {
+    // Some packets cannot be read at all any more; then nothing goes on, which is seen as well.
+    let (right, other): (Vec<_>, Vec<_>) =
+        broken_promises(Sabotage::ReplaceInput).into_iter().partition(|promise| promise != "liveness");
+    assert!(right.len() > 10 * other.len() && right.len() >= 30, "{right:?} and {other:?}");
+    assert!(right.iter().all(|promise| promise == "agreement" || promise == "fidelity"), "{right:?}");
+}
+
+#[test]
+fn a_lag_that_is_off_by_one_is_seen() {
+    let broken = broken_promises(Sabotage::LagOffByOne);
+    assert!(!broken.is_empty(), "nothing was seen");
+    assert!(broken.iter().all(|promise| promise == "fidelity"), "{broken:?}");
+}
+
+#[test]
+fn a_loss_that_is_never_made_good_is_seen() {
+    let broken = broken_promises(Sabotage::NoResend);
+    assert!(!broken.is_empty(), "nothing was seen");
+    assert!(broken.iter().all(|promise| promise == "liveness"), "{broken:?}");
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_every_time() {
+    for seed in 0..12 {
+        let traces = [0, 1].map(|_| Scenario::new(seed).play().trace);
+        assert_eq!(traces[0], traces[1], "seed {seed}");
+        assert_ne!(traces[0], Scenario::new(seed + 1).play().trace, "seeds {seed} and {}", seed + 1);
+    }
+}

@@ -1,0 +1,115 @@
+//! One small datagram per frame and link, and nothing beside it.
+
+mod common;
+
+use common::{Game, Setup, lossy, rtt, secs};
+use coplay::input::Word;
+use coplay_sim::measure::{Experiment, Outcome};
+
+/// 16 buttons and four sticks of 16 bits.
+const STICKS: Word = (1 << 80) - 1;
+
+fn measure(sites: usize, lag: u32, loss: f64) -> Outcome {
+    let outcome = Experiment { sites, lag, ..Experiment::new(lossy(100, loss)) }.run();
+    assert!(outcome.complete && outcome.states_equal, "{sites} sites: {outcome:?}");
+    outcome
+}
+
+#[test]
+fn one_datagram_of_a_dozen_bytes_per_frame_and_link() {
+    for sites in [2, 8] {
+        for loss in [0.0, 0.05] {
+            let outcome = measure(sites, 6, loss);
+            assert!((outcome.packets_per_frame - 1.0).abs() < 0.01, "{sites} sites, loss {loss}: {outcome:?}");
+            assert!(outcome.bytes_per_packet <= 12.0, "{sites} sites, loss {loss}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn loss_adds_bytes_and_not_datagrams() {
+    // Seven links with a fifth of their packets lost need a longer lag than one, or frames have to wait, and waiting costs packets.
+    for (sites, lag) in [(2, 6), (8, 8)] {
+        let outcome = measure(sites, lag, 0.2);
+        assert!((outcome.packets_per_frame - 1.0).abs() < 0.01, "{sites} sites: {outcome:?}");
+        assert!(outcome.bytes_per_packet <= 16.0, "{sites} sites: {outcome:?}");
+    }
+}
+
+#[test]
+fn waiting_costs_no_more_than_a_datagram_per_wait() {
+    let outcome = measure(8, 6, 0.2);
+    assert!(outcome.stalls > 0.01, "nobody had to wait: {outcome:?}");
+    assert!((1.0..1.0 + outcome.stalls).contains(&outcome.packets_per_frame), "{outcome:?}");
+    assert!(outcome.bytes_per_packet <= 16.0, "{outcome:?}");
+}
+
+/// What one site sent to one other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    frames: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+fn sent(game: &Game, site: usize, peer: usize) -> Sent {
+    let stats = game.peer_stats(site, peer);
+    Sent { frames: game.steps[site].len() as u64, packets: stats.packets_out, bytes: stats.bytes_out }
+}
+
+/// What a site sends to its peer in a minute, once the game runs.
+fn sent_in_a_minute(game: &mut Game, site: usize) -> Sent {
+    game.run_for(secs(5));
+    let before = sent(game, site, 1 - site);
+    game.run_for(secs(60));
+    game.assert_sound();
+    let after = sent(game, site, 1 - site);
+    Sent {
+        frames: after.frames - before.frames,
+        packets: after.packets - before.packets,
+        bytes: after.bytes - before.bytes,
+    }
+}
+
+#[test]
+fn an_acknowledgement_never_costs_a_datagram() {
+    for rtt_ms in [0, 33, 100, 190] {
+        for site in [0, 1] {
+            let mut game = Setup::new(2, rtt(rtt_ms)).play();
+            // Only the other one has anything to say; we have nothing but acknowledgements.
+            game.world.sites[site].player.restlessness = 0.0;
+            game.world.sites[1 - site].player.restlessness = 1.0;
+            let sent = sent_in_a_minute(&mut game, site);
+            assert_eq!(sent.packets, sent.frames, "RTT {rtt_ms}, site {site}");
+        }
+    }
+}
+
+/// Bytes per minute of players who hold pads of these bits and move those of `moved`, with this restlessness.
+fn bytes(owned: Word, moved: Word, restlessness: f64) -> u64 {
+    let mut game = Setup { mask: owned, ..Setup::new(2, rtt(100)) }.play();
+    for site in &mut game.world.sites {
+        (site.player.mask, site.player.restlessness) = (moved, restlessness);
+    }
+    sent_in_a_minute(&mut game, 0).bytes
+}
+
+#[test]
+fn what_does_not_change_costs_nothing() {
+    let pad = 0xffff;
+    let (idle, seldom, often) = (bytes(pad, pad, 0.0), bytes(pad, pad, 1.0 / 8.0), bytes(pad, pad, 0.5));
+    assert!(idle < seldom && seldom < often, "{idle}, {seldom} and {often} bytes");
+}
+
+#[test]
+fn sticks_cost_bytes_only_where_they_change() {
+    let pad = 0xffff;
+    assert_eq!(bytes(STICKS, pad, 0.0), bytes(pad, pad, 0.0), "sticks at rest cost as much as no sticks");
+    let [buttons, one_stick, all] = [pad, pad << 16, STICKS].map(|moved| bytes(STICKS, moved, 0.5));
+    // The same number of bytes change, so the same number travel.
+    let apart = (buttons as f64 / one_stick as f64 - 1.0).abs();
+    assert!(apart < 0.02, "{buttons} bytes for buttons, {one_stick} for a stick");
+    assert!(one_stick * 2 < all, "{one_stick} bytes for one stick, {all} for all");
+    let wide = buttons as f64 / bytes(pad, pad, 0.5) as f64;
+    assert!(wide < 1.5, "buttons cost {wide:.2} times as much beside sticks at rest");
+}

@@ -8,7 +8,7 @@ use crate::measure::Subject;
 /// passed, so both runs are longer than that; ggrs costs the same from the start.
 fn spans(subject: Subject) -> (u32, u32) {
     match subject {
-        Subject::Coplay(_) => (2_400, 4_800),
+        Subject::Driver | Subject::Coplay(_) => (2_400, 4_800),
         Subject::Ggrs(..) => (300, 900),
     }
 }

@@ -11,6 +11,7 @@
 //! * [`counter`]: counts allocations of the calling thread.
 
 pub mod counter;
+pub mod driver;
 pub mod ours;
 pub mod peer;
 pub mod wire;

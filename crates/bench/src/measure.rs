@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use coplay_bench::counter::allocations;
+use coplay_bench::driver;
 use coplay_bench::ours::{self, Waking};
 use coplay_bench::peer::{self, Passing, Polling};
 use coplay_bench::work::{Engine, Inputs, Traffic};
@@ -15,15 +16,17 @@ const SEED: u64 = 1;
 /// An engine and the way it is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
+    Driver,
     Coplay(Waking),
     Ggrs(Passing, Polling),
 }
 
 impl Subject {
-    /// All that are measured: first ours, then what it is compared with.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Coplay(Waking::Datagrams),
+    /// All that are measured: first what is subtracted, then ours, then what it is compared with.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Driver,
         Self::Coplay(Waking::Frames),
+        Self::Coplay(Waking::Datagrams),
         Self::Ggrs(Passing::Bytes, Polling::Once),
         Self::Ggrs(Passing::Bytes, Polling::Twice),
         Self::Ggrs(Passing::Messages, Polling::Once),
@@ -31,8 +34,9 @@ impl Subject {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Coplay(Waking::Datagrams) => "coplay",
-            Self::Coplay(Waking::Frames) => "coplay-frames",
+            Self::Driver => "driver",
+            Self::Coplay(Waking::Frames) => "coplay",
+            Self::Coplay(Waking::Datagrams) => "coplay-woken",
             Self::Ggrs(Passing::Bytes, Polling::Once) => "ggrs",
             Self::Ggrs(Passing::Bytes, Polling::Twice) => "ggrs-polled",
             Self::Ggrs(Passing::Messages, Polling::Once) => "ggrs-unencoded",
@@ -43,8 +47,9 @@ impl Subject {
     /// How it is driven.
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Self::Coplay(Waking::Datagrams) => "every datagram wakes its host program, which reads a clock each time",
-            Self::Coplay(Waking::Frames) => "the same, but datagrams wait for the next frame",
+            Self::Driver => "no engine: queues, one reading of a clock, inputs and machine",
+            Self::Coplay(Waking::Frames) => "called once per frame, as ggrs is",
+            Self::Coplay(Waking::Datagrams) => "every datagram wakes its host program, too",
             Self::Ggrs(Passing::Bytes, Polling::Once) => "advance_frame, with the encoding of its own UDP socket",
             Self::Ggrs(Passing::Bytes, Polling::Twice) => "poll_remote_clients, then advance_frame, as its examples do",
             Self::Ggrs(Passing::Messages, Polling::Once) => "advance_frame, with messages that pass without encoding",
@@ -64,6 +69,7 @@ impl Subject {
     fn measure(self, sites: usize, frames: u32) -> Sample {
         let inputs = Inputs::new(SEED, sites);
         match self {
+            Self::Driver => sample(driver::Group::new(sites, inputs), frames),
             Self::Coplay(waking) => sample(ours::Group::new(sites, inputs, waking), frames),
             Self::Ggrs(passing, polling) => sample(peer::Group::new(sites, inputs, passing, polling), frames),
         }

@@ -15,30 +15,46 @@ pub(crate) fn preface(frames: u32, rounds: usize) {
         println!("  {:<15} {}", subject.name(), subject.about());
     }
     println!();
+    println!("  engine  without what the driver alone costs");
     println!("  x       times as much as coplay");
     println!("  /link   per frame and one way between two sites; bytes are those of payloads");
 }
 
 /// The table for so many sites.
 pub(crate) fn table(sites: usize, rows: &[Row]) {
-    let columns = ["ns", "(least-most)", "x", "instructions", "x", "allocations", "bytes/link", "datagrams/link"];
+    let columns = [
+        "ns",
+        "(least-most)",
+        "engine",
+        "x",
+        "instructions",
+        "engine",
+        "x",
+        "allocations",
+        "bytes/link",
+        "datagrams/link",
+    ];
     println!();
     line(&format!("{sites} sites"), columns.map(String::from));
     for row in rows {
-        line(row.subject.name(), cells(row, &rows[0]));
+        line(row.subject.name(), cells(row, &rows[0], &rows[1]));
     }
 }
 
-fn cells(row: &Row, ours: &Row) -> [String; 8] {
-    let instructions = row.instructions.map_or("-".into(), |count| format!("{count:.0}"));
+fn cells(row: &Row, driver: &Row, ours: &Row) -> [String; 10] {
+    let nanos = |row: &Row| row.median_nanos() - driver.median_nanos();
+    let instructions = |row: &Row| row.instructions.zip(driver.instructions).map(|(all, driver)| all - driver);
+    let told = |count: Option<f64>| count.map_or("-".into(), |count| format!("{count:.0}"));
     let more_instructions =
-        row.instructions.zip(ours.instructions).map_or("-".into(), |(count, ours)| times(count, ours));
+        instructions(row).zip(instructions(ours)).map_or("-".into(), |(one, ours)| times(one, ours));
     let bytes = if row.bytes_per_link > 0.0 { format!("{:.1}", row.bytes_per_link) } else { "-".into() };
     [
         format!("{:.0}", row.median_nanos()),
         format!("({:.0}-{:.0})", row.nanos[0], row.nanos[row.nanos.len() - 1]),
-        times(row.median_nanos(), ours.median_nanos()),
-        instructions,
+        format!("{:.0}", nanos(row)),
+        times(nanos(row), nanos(ours)),
+        told(row.instructions),
+        told(instructions(row)),
         more_instructions,
         format!("{:.2}", row.allocations),
         bytes,
@@ -50,8 +66,8 @@ fn times(cost: f64, ours: f64) -> String {
     format!("{:.1}", cost / ours)
 }
 
-fn line(name: &str, cells: [String; 8]) {
-    let widths = [7, 15, 6, 14, 6, 13, 12, 16];
+fn line(name: &str, cells: [String; 10]) {
+    let widths = [7, 15, 8, 6, 14, 8, 6, 13, 12, 16];
     let cells: String = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
     println!("{name:<15}{cells}");
 }

@@ -39,6 +39,11 @@ impl Inputs {
         Self { pressed }
     }
 
+    /// What takes effect in a frame: what was pressed [`LAG`] frames before.
+    pub fn before(&self, player: usize, frame: u32) -> u16 {
+        frame.checked_sub(LAG).map_or(0, |pressed| self.pressed(player, pressed))
+    }
+
     /// What a player presses in a frame.
     pub fn pressed(&self, player: usize, frame: u32) -> u16 {
         self.pressed[player * SPAN + frame as usize % SPAN]

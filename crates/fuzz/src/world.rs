@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::{MAX_PLAYERS, Word};
+use coplay::pace::Pacing;
 use coplay::session::{Event, Request, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, Tick};
@@ -50,6 +51,8 @@ pub(crate) struct World {
     forged_tick: Vec<u8>,
     /// Whether something arrived that only a peer could have sent, and did not.
     forged: bool,
+    /// Whether all sites were asleep for a while.
+    slept: bool,
     /// The time that deeds may still take.
     time_left: TimeDelta,
 }
@@ -86,6 +89,7 @@ impl World {
             newest_tick: Vec::new(),
             forged_tick: Vec::new(),
             forged: false,
+            slept: false,
             time_left: MAX_TIME,
         }
     }
@@ -116,7 +120,10 @@ impl World {
         match deed {
             Deed::Flow(time) => self.pass(TimeDelta::from_millis(2 * (i64::from(*time) + 1)), true),
             Deed::Cut(time) => self.pass(TimeDelta::from_millis(i64::from(*time) + 1), false),
-            Deed::Sleep(time) => self.now += self.settings.rate.period() * 3 * i64::from(*time),
+            Deed::Sleep(time) => {
+                self.slept = true;
+                self.now += self.settings.rate.period() * 3 * i64::from(*time);
+            }
             Deed::Deliver(at) => {
                 if let Some(packet) = self.choose(*at).and_then(|at| self.under_way.remove(at)) {
                     self.arrive(&packet);
@@ -368,7 +375,17 @@ impl World {
     /// Whether nothing can be expected of a site.
     fn may_rest(&self, site: &Site) -> bool {
         let excused = self.forged || self.sites.iter().any(|site| site.left || site.session.is_over());
-        site.left || site.session.is_over() || (excused && !matches!(site.session.state(), State::Running))
+        if self.scene.pacing != Pacing::Even && (excused || self.slept) {
+            // The paper's pacing repays any debt at once and waits for any credit.
+            return true;
+        }
+        match site.session.state() {
+            State::Ended(_) => true,
+            State::Running => site.left,
+            // Somebody who left without a word is waited for, but not by who gives up.
+            State::Frozen(_) => site.left || (excused && (self.forged || !self.scene.gives_up)),
+            State::Lobby { .. } | State::Starting { .. } => excused,
+        }
     }
 
     /// Whatever can be asked of a session can be asked at any time.

@@ -13,6 +13,9 @@ use crate::random::Random;
 use crate::site::Site;
 use crate::world::{self, Happened, World};
 
+/// Frames before those that are measured: one second.
+pub const WARM_UP: u32 = 60;
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
@@ -110,7 +113,11 @@ impl Experiment {
 
     /// Runs it. Zhao et al. log a frame's start in BeginFrameTiming; we log it just before its step.
     pub fn run(&self) -> Outcome {
-        let warm_up = 60;
+        self.run_watched(|_| {})
+    }
+
+    /// Runs it and lets `watch` see the world at least once between any two frames.
+    pub fn run_watched(&self, mut watch: impl FnMut(&World)) -> Outcome {
         let mut starts = vec![Vec::with_capacity(self.frames as usize); self.sites];
         let mut hashes = vec![Vec::new(); self.sites];
         let logged_at_begin = self.pacing != Pacing::Even;
@@ -120,12 +127,12 @@ impl Experiment {
         let mut before = vec![Default::default(); self.sites];
         let mut warm = false;
         while world.now() < limit && starts.iter().any(|starts| starts.len() < wanted) {
-            let next = world.now() + TimeDelta::from_millis(50);
+            let next = world.now() + TimeDelta::from_millis(5);
             world.run_until(next, &mut |happened| match happened {
-                Happened::Sampled { site, at, frame, .. } if logged_at_begin && frame >= self.lag + warm_up => {
+                Happened::Sampled { site, at, frame, .. } if logged_at_begin && frame >= self.lag + WARM_UP => {
                     starts[site].push(at);
                 }
-                Happened::Stepped { site, at, frame, hash, .. } if frame >= warm_up => {
+                Happened::Stepped { site, at, frame, hash, .. } if frame >= WARM_UP => {
                     hashes[site].push(hash);
                     if !logged_at_begin {
                         starts[site].push(at);
@@ -137,6 +144,7 @@ impl Experiment {
                 warm = true;
                 before = (0..self.sites).map(|site| Traffic::of(&world, site)).collect();
             }
+            watch(&world);
         }
         let traffic = (0..self.sites).map(|site| Traffic::of(&world, site).since(before[site])).collect();
         Outcome::new(starts, hashes, traffic, wanted)

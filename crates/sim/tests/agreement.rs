@@ -320,3 +320,33 @@ fn the_first_start_packets_may_all_be_lost() {
         assert!(apart <= ms(50), "after {loss} ms without a word they start {apart} apart");
     }
 }
+
+/// Site 1 of three is started, ended without a word, and started again before the third one comes.
+fn assert_restarts_in_the_lobby(clock_again: impl Fn(Instant) -> Option<NodeClock>) {
+    for restarted in [0, 1] {
+        let mut game = Setup::new(3, rtt(100)).play();
+        game.isolate(2, true);
+        game.run_for(secs(20));
+        if let Some(clock) = clock_again(game.now()) {
+            game.world.sites[restarted].clock = clock;
+        }
+        game.restart(restarted);
+        game.run_for(secs(5));
+        game.isolate(2, false);
+        game.run_for(secs(5));
+        for site in 0..3 {
+            assert_eq!(game.state(site), State::Running, "site {site} after site {restarted} was restarted");
+            assert!(game.stats(site).frame.number() > 200, "site {site} after site {restarted} was restarted");
+        }
+    }
+}
+
+#[test]
+fn who_restarts_in_the_lobby_is_welcome() {
+    assert_restarts_in_the_lobby(|_| None);
+}
+
+#[test]
+fn also_when_its_clock_starts_again_from_zero() {
+    assert_restarts_in_the_lobby(|now| Some(NodeClock { offset: Instant::ZERO - now, skew_ppm: 0.0 }));
+}

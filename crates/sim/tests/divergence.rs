@@ -73,3 +73,16 @@ fn no_false_alarm_in_ten_thousand_frames_under_loss() {
         }
     }
 }
+
+/// Packets carry the low 16 bits of a frame's number only.
+#[test]
+fn a_long_game_goes_on_past_the_end_of_its_short_numbers() {
+    let mut game = Setup::new(2, lossy(60, 0.05)).play();
+    game.run_frames(66_500);
+    game.assert_sound();
+    assert_eq!([alarms(&game, 0), alarms(&game, 1)], [[], []]);
+    game.world.sites[1].machine.score[0] ^= 1;
+    let first = next_compared(game.stats(1).frame.number() + 1);
+    game.run_for(secs(3));
+    assert_eq!(alarms(&game, 0), [(1, first)]);
+}

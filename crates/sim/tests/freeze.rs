@@ -4,9 +4,9 @@ mod common;
 
 use common::{Game, Setup, Told, at, id, ms, rtt, secs, set};
 use coplay::id::{Addr, SiteSet};
-use coplay::session::{End, Event, Freeze, State};
+use coplay::session::{End, Event, Freeze, Session, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::Refusal;
+use coplay::wire::{MAX_DATAGRAM, Refusal};
 use coplay_sim::world::World;
 
 /// As usual: a wait is a freeze after 250 ms.
@@ -263,6 +263,32 @@ fn a_restarted_site_is_given_up_like_a_silent_one() {
         for site in (0..3).filter(|site| *site != restarted) {
             // It is heard, but what is awaited, the inputs of its first life, can never come.
             assert_eq!(game.state(site), State::Ended(End::Silent(id(restarted))), "site {site}");
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn a_second_copy_of_a_site_disturbs_nobody() {
+    for copied in 0..3 {
+        let setup = Setup::new(3, rtt(100));
+        let mut game = setup.play();
+        game.run_until(at(secs(8)));
+        let (then, told) = (game.now(), game.events.len());
+        let mut copy = Session::new(game.local(copied), setup.config(copied)).expect("a sound config");
+        for _ in 0..1_000 {
+            game.run_for(ms(10));
+            let local = game.local(copied);
+            let mut buf = [0; MAX_DATAGRAM];
+            while let Some(transmit) = copy.poll_transmit(local, &mut buf) {
+                let to = (0..3).find(|site| World::address(*site, 0) == transmit.to).expect("a peer");
+                game.world.inject(to, Addr(555), &buf[..transmit.len]);
+            }
+        }
+        assert_eq!(&game.events[told..], [], "copy of site {copied}");
+        for site in 0..3 {
+            let fps = game.fps(site, then, game.now());
+            assert!(fps > 59.5, "site {site} at {fps:.2} fps beside a copy of site {copied}");
         }
         game.assert_sound();
     }

@@ -126,6 +126,24 @@ fn clocks_that_run_one_percent_apart_are_no_excuse() {
     }
 }
 
+/// Stamps travel with their low 32 or 40 bits of microseconds only; a clock passes such an end every hour, or every few days.
+#[test]
+fn a_clock_may_pass_the_end_of_its_stamps() {
+    for end_us in [0, 1 << 32, 1 << 39, 1 << 40] {
+        for site in [0, 1] {
+            let mut clocks = vec![NodeClock::TRUE; 2];
+            clocks[site].offset = TimeDelta::from_micros(end_us) - secs(15);
+            let mut game = Setup { clocks, ..Setup::new(2, rtt(100)) }.play();
+            game.run_until(at(secs(30)));
+            game.assert_sound();
+            let apart = game.worst_synchrony(at(secs(5)));
+            assert!(apart < 1.0, "site {site} passes {end_us} us: {apart:.3} ms apart");
+            let rtt = game.peer_stats(1 - site, site).rtt.as_millis_f64();
+            assert!((rtt - 100.0).abs() < 1.0, "site {site} passes {end_us} us: RTT {rtt:.3} ms");
+        }
+    }
+}
+
 #[test]
 fn one_unsteady_peer_does_not_slow_the_others() {
     let steady = rtt(80);

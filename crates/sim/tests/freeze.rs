@@ -7,6 +7,7 @@ use coplay::id::{Addr, SiteSet};
 use coplay::session::{End, Event, Freeze, Session, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, Refusal};
+use coplay_sim::clock::NodeClock;
 use coplay_sim::world::World;
 
 /// As usual: a wait is a freeze after 250 ms.
@@ -227,30 +228,43 @@ fn who_slept_does_not_blame_the_others() {
     }
 }
 
+/// One of three sites is started anew in the middle of the game, with a clock that goes on or one that starts from zero.
+fn restart_in_the_game(restarted: usize, from_zero: bool) {
+    let mut game = Setup::new(3, rtt(100)).play();
+    game.run_until(at(secs(8)));
+    let then = game.now();
+    if from_zero {
+        game.world.sites[restarted].clock = NodeClock { offset: Instant::ZERO - then, skew_ppm: 0.0 };
+    }
+    game.restart(restarted);
+    game.run_for(secs(10));
+    let told = |site: usize| game.told(site).filter(move |told| told.at > then).map(|told| &told.event);
+    let refused = told(restarted).any(|event| matches!(event, Event::Refused { reason: Refusal::Running, .. }));
+    assert!(refused, "site {restarted} was told {:?}", told(restarted).collect::<Vec<_>>());
+    let starts = told(restarted).any(|event| matches!(event, Event::Starting { .. }));
+    assert!(!starts, "site {restarted} was refused and starts all the same");
+    assert!(matches!(game.state(restarted), State::Lobby { .. }), "{:?}", game.state(restarted));
+    for site in (0..3).filter(|site| *site != restarted) {
+        assert!(told(site).all(|event| frozen(event).is_some()), "site {site} {:?}", told(site).collect::<Vec<_>>());
+        let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
+        assert_eq!(freeze.waiting_for, set([restarted]), "site {site}");
+    }
+    game.assert_sound();
+}
+
 #[test]
 fn a_restarted_site_is_refused_and_disturbs_nobody() {
-    for restarted in [1, 2, 0] {
-        let mut game = Setup::new(3, rtt(100)).play();
-        game.run_until(at(secs(8)));
-        game.restart(restarted);
-        let then = game.now();
-        game.run_for(secs(10));
-        let told = |site: usize| game.told(site).filter(move |told| told.at > then).map(|told| &told.event);
-        let refused = told(restarted).any(|event| matches!(event, Event::Refused { reason: Refusal::Running, .. }));
-        assert!(refused, "site {restarted} was told {:?}", told(restarted).collect::<Vec<_>>());
-        let starts = told(restarted).any(|event| matches!(event, Event::Starting { .. }));
-        assert!(!starts, "site {restarted} was refused and starts all the same");
-        assert!(matches!(game.state(restarted), State::Lobby { .. }), "{:?}", game.state(restarted));
-        for site in (0..3).filter(|site| *site != restarted) {
-            assert!(
-                told(site).all(|event| frozen(event).is_some()),
-                "site {site} {:?}",
-                told(site).collect::<Vec<_>>()
-            );
-            freeze_of(&game, site, set([restarted]), set([]));
-        }
-        game.assert_sound();
-    }
+    (1..3).for_each(|site| restart_in_the_game(site, false));
+}
+
+#[test]
+fn so_is_the_site_that_names_the_start() {
+    restart_in_the_game(0, false);
+}
+
+#[test]
+fn so_is_a_site_whose_clock_starts_from_zero() {
+    (0..3).for_each(|site| restart_in_the_game(site, true));
 }
 
 #[test]

@@ -9,6 +9,8 @@
 
 mod fit;
 
+use alloc::boxed::Box;
+
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use fit::{Envelope, Line};
 
@@ -46,7 +48,8 @@ impl RoundTrip {
 /// What is known of one peer's clock and of the way to it.
 #[derive(Debug, Default)]
 pub struct Clock {
-    envelope: Envelope,
+    /// In a box, because it is large and seldom looked at.
+    envelope: Box<Envelope>,
     line: Option<Line>,
     fitted: Option<Instant>,
     since: Option<Instant>,

@@ -139,7 +139,10 @@ impl Stream {
             return Ok(());
         }
         if bytes.is_empty() && !absolute && first <= self.end && self.end > self.start && self.is_gapless() {
-            self.repeat(until);
+            match self.blocks {
+                1 => self.repeat::<1>(until),
+                _ => self.repeat::<MAX_BLOCKS>(until),
+            }
             return Ok(());
         }
         if self.blocks <= 1 {
@@ -152,13 +155,12 @@ impl Stream {
     }
 
     /// Nothing has changed up to `until`: what most packets say, so it is made short.
-    fn repeat(&mut self, until: Frame) {
+    fn repeat<const BLOCKS: usize>(&mut self, until: Frame) {
         let counter = self.counter_before(self.end);
-        let mut value = [[0; 16]; MAX_BLOCKS];
-        let value = if self.blocks == 1 { &mut value[..1] } else { &mut value[..] };
-        self.load_before(self.end, value);
+        let mut value = [[0; 16]; BLOCKS];
+        self.load_before(self.end, &mut value);
         while self.end < until {
-            self.store(self.end, value, counter);
+            self.store(self.end, &value, counter);
             self.end = self.end.next();
         }
         self.top = self.end;

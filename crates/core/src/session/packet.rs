@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::missing;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Digest, Full, Head, Identity, Probe, Tick, Writer};
+use crate::wire::{Digest, Full, Head, Identity, Probe, Tick, Writer, put_plain_head};
 
 /// A peer that was not heard for so long may not know our address any more.
 const IDENTIFY_AFTER: TimeDelta = TimeDelta::from_millis(200);
@@ -16,21 +16,18 @@ impl Session {
     pub(super) fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, Full> {
         let peer = &self.peers[index];
         let plan = peer.sender.plan(self.config.recovery, &self.own);
-        let mut head = Head::new(plan.until.low16(), (plan.until - peer.acknowledgement()) as i32);
+        let end_minus_ack = (plan.until - peer.acknowledgement()) as i32;
         let silent = now - peer.heard > IDENTIFY_AFTER;
+        let probing = silent || peer.probe_is_due(now);
         let answering = peer.sender.has_answers(now, &peer.clock, &self.own);
-        if silent || peer.probe_is_due(now) {
-            head.probe = Some(self.probe(now, index, plan.until));
-            head.digest = self.digests.newest().map(short);
-            head.identity =
-                silent.then_some(Identity { session: self.config.session, site: self.config.site.number() });
-        }
-        if !self.peers[index].inputs.is_gapless() {
-            head.request = missing(&self.peers[index].inputs);
-        }
-        head.leave = self.leaving.map(|leave| leave.frame.number());
+        let plain = !probing && !answering && peer.inputs.is_gapless() && self.leaving.is_none();
         let mut writer = Writer::new(buf);
-        head.encode(&mut writer, answering, plan.absolute)?;
+        if plain {
+            put_plain_head(&mut writer, plan.until.low16(), end_minus_ack, plan.absolute)?;
+        } else {
+            let head = self.head(now, index, plan.until, (silent, probing));
+            Head { end_minus_ack, ..head }.encode(&mut writer, answering, plan.absolute)?;
+        }
         let peer = &mut self.peers[index];
         if answering {
             peer.sender.encode_answers(now, &peer.clock, &self.own, plan.until, &mut writer)?;
@@ -39,6 +36,20 @@ impl Session {
         self.own.encode(&mut writer, plan.first, plan.until, plan.absolute)?;
         peer.sender.on_sent(&plan);
         Ok(writer.len())
+    }
+
+    /// The head of a tick that carries more than inputs.
+    #[cold]
+    fn head(&mut self, now: Instant, index: usize, end: Frame, (silent, probing): (bool, bool)) -> Head {
+        Head {
+            end: end.low16(),
+            probe: probing.then(|| self.probe(now, index, end)),
+            digest: self.digests.newest().filter(|_| probing).map(short),
+            identity: silent.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
+            leave: self.leaving.map(|leave| leave.frame.number()),
+            request: missing(&self.peers[index].inputs),
+            ..Head::default()
+        }
     }
 
     fn probe(&mut self, now: Instant, index: usize, end: Frame) -> Probe {
@@ -63,20 +74,30 @@ impl Session {
             self.stats.dropped.early += 1;
             return;
         }
-        self.peers[index].on_received(now, bytes);
-        self.peers[index].lobby.playing = true;
-        if self.peers[index].gone {
+        let peer = &mut self.peers[index];
+        peer.on_received(now, bytes);
+        peer.lobby.playing = true;
+        if peer.gone {
             // It did not hear that we know; say so once more.
             self.due |= 1 << index;
             return;
         }
-        let Some(end) = self.peers[index].inputs.end().nearest(tick.end) else {
+        let Some(end) = peer.inputs.end().nearest(tick.end) else {
             self.stats.dropped.inputs += 1;
             return;
         };
-        self.peers[index].loss.on_packet(end);
-        self.take_inputs(now, index, end, tick);
-        self.take_acknowledgement(index, end, tick);
+        peer.loss.on_packet(end);
+        self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
+        self.stats.dropped.inputs +=
+            peer.take_acknowledgement(end, tick, &self.own, self.leaving.map(|leave| leave.frame));
+        if tick.probe.is_some() || tick.leave.is_some() {
+            self.take_extras(now, index, end, tick);
+        }
+    }
+
+    /// What only some ticks carry.
+    #[cold]
+    fn take_extras(&mut self, now: Instant, index: usize, end: Frame, tick: &Tick<'_>) {
         if let Some(probe) = &tick.probe {
             self.take_probe(now, index, end, probe);
         }
@@ -114,45 +135,6 @@ impl Session {
         peer.addr = from;
         self.events.push(Event::Moved { site: peer.site, to: from });
         true
-    }
-
-    fn take_inputs(&mut self, now: Instant, index: usize, end: Frame, tick: &Tick<'_>) {
-        let before = self.peers[index].inputs.end();
-        let last = self.peers[index].last_frame;
-        for answer in tick.answers.iter() {
-            let Some(first) = end.checked_sub(answer.end_minus_first) else { continue };
-            self.receive(index, first, answer.len, true, answer.changes, last);
-        }
-        match end.checked_sub(tick.len) {
-            Some(first) if tick.len > 0 => self.receive(index, first, tick.len, tick.absolute, tick.changes, last),
-            Some(_) => {}
-            None => self.stats.dropped.inputs += 1,
-        }
-        if self.peers[index].inputs.end() > before {
-            self.peers[index].inputs_at = now;
-        }
-    }
-
-    fn receive(&mut self, index: usize, first: Frame, len: u32, absolute: bool, bytes: &[u8], last: Option<Frame>) {
-        // Nobody's inputs go on after the frame with which it said to leave.
-        let beyond = last.is_some_and(|last| first + len > last);
-        if beyond || self.peers[index].inputs.receive(first, len, absolute, bytes).is_err() {
-            self.stats.dropped.inputs += 1;
-        }
-    }
-
-    fn take_acknowledgement(&mut self, index: usize, end: Frame, tick: &Tick<'_>) {
-        let Ok(ack) = u32::try_from(end - Frame::ZERO - i64::from(tick.end_minus_ack)) else {
-            self.stats.dropped.inputs += 1;
-            return;
-        };
-        let leave = self.leaving.map(|leave| leave.frame);
-        self.peers[index].knows_leave |= leave.is_some_and(|last| Frame::new(ack) == last.next());
-        let sender = &mut self.peers[index].sender;
-        sender.on_ack(Frame::new(ack), &self.own);
-        if !tick.request.is_empty() {
-            sender.on_request(Frame::new(ack), &tick.request);
-        }
     }
 
     fn take_probe(&mut self, now: Instant, index: usize, end: Frame, probe: &Probe) {

@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{Layout, Sender, Stream};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::Probe;
+use crate::wire::{Probe, Tick};
 
 /// Probes are close together for this long after a peer is first heard, then further apart.
 const PROBE_EARLY: TimeDelta = TimeDelta::from_secs(5);
@@ -109,6 +109,52 @@ impl Peer {
         self.sent = now;
         self.stats.packets_out += 1;
         self.stats.bytes_out += bytes as u64;
+    }
+
+    /// Takes in the inputs of a tick that ends before `end`; returns how many stretches of them were of no use.
+    pub(super) fn take_inputs(&mut self, now: Instant, end: Frame, tick: &Tick<'_>) -> u64 {
+        let before = self.inputs.end();
+        let mut useless = 0;
+        if !tick.answers.is_empty() {
+            for answer in tick.answers.iter() {
+                let first = end.checked_sub(answer.end_minus_first);
+                useless += self.receive(first, answer.len, true, answer.changes);
+            }
+        }
+        if tick.len > 0 {
+            useless += self.receive(end.checked_sub(tick.len), tick.len, tick.absolute, tick.changes);
+        }
+        if self.inputs.end() > before {
+            self.inputs_at = now;
+        }
+        useless
+    }
+
+    /// Returns 1 if these inputs are of no use, else 0.
+    fn receive(&mut self, first: Option<Frame>, len: u32, absolute: bool, changes: &[u8]) -> u64 {
+        // Nobody's inputs begin before the first frame, or go on after the one with which it said to leave.
+        let Some(first) = first.filter(|first| self.last_frame.is_none_or(|last| *first + len <= last)) else {
+            return 1;
+        };
+        u64::from(self.inputs.receive(first, len, absolute, changes).is_err())
+    }
+
+    /// Takes in what the peer has of our inputs, and what it misses; returns 1 if that cannot be, else 0.
+    pub(super) fn take_acknowledgement(
+        &mut self,
+        end: Frame,
+        tick: &Tick<'_>,
+        own: &Stream,
+        leaving: Option<Frame>,
+    ) -> u64 {
+        let Ok(ack) = u32::try_from(end - Frame::ZERO - i64::from(tick.end_minus_ack)) else { return 1 };
+        let ack = Frame::new(ack);
+        self.knows_leave |= leaving.is_some_and(|last| ack == last.next());
+        self.sender.on_ack(ack, own);
+        if !tick.request.is_empty() {
+            self.sender.on_request(ack, &tick.request);
+        }
+        0
     }
 
     /// The newest stamp heard, to tell an old packet from a new one.

@@ -67,13 +67,19 @@ impl Session {
         if !matches!(self.phase, Phase::Running(Step::Sample)) {
             return;
         }
-        let mut packed = [[0; 16]; MAX_BLOCKS];
-        // With a constant length where one block is enough, which is nearly always.
-        let packed = if self.own.blocks() == 1 { &mut packed[..1] } else { &mut packed[..self.own.blocks()] };
-        self.layout.pack_blocks(inputs, packed);
-        self.own.push_blocks(packed);
+        match self.own.blocks() {
+            1 => self.push_input::<1>(inputs),
+            _ => self.push_input::<MAX_BLOCKS>(inputs),
+        }
         self.set_all_due();
         self.phase = Phase::Running(Step::Gather { began: now });
+    }
+
+    fn push_input<const BLOCKS: usize>(&mut self, inputs: &[Word]) {
+        let mut packed = [[0; 16]; BLOCKS];
+        let packed = &mut packed[..BLOCKS.min(self.own.blocks())];
+        self.layout.pack_blocks(inputs, packed);
+        self.own.push_blocks(packed);
     }
 
     /// The hash that [`Request::Hash`] asked for.

@@ -10,8 +10,8 @@ pub(crate) mod hello;
 mod tick;
 
 pub use hello::{Hello, Refusal};
-pub(crate) use tick::Head;
 pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};
+pub(crate) use tick::{Head, put_plain_head};
 
 /// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
 pub const VERSION: u8 = 1;

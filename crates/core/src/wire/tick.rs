@@ -170,10 +170,6 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn new(end: u16, end_minus_ack: i32) -> Self {
-        Self { end, end_minus_ack, ..Self::default() }
-    }
-
     /// Writes the head; what follows is answers if `answers`, then the inputs, absolute if `absolute`.
     pub(crate) fn encode(&self, writer: &mut Writer<'_>, answers: bool, absolute: bool) -> Result<(), Full> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
@@ -216,6 +212,19 @@ impl Head {
         }
         Ok(())
     }
+}
+
+/// Writes the head of a tick that carries nothing but inputs, as most do.
+#[inline]
+pub(crate) fn put_plain_head(
+    writer: &mut Writer<'_>,
+    end: u16,
+    end_minus_ack: i32,
+    absolute: bool,
+) -> Result<(), Full> {
+    let [low, high] = end.to_le_bytes();
+    writer.put(&[if absolute { TICK | ABSOLUTE } else { TICK }, low, high])?;
+    writer.signed(end_minus_ack)
 }
 
 fn put_probe(writer: &mut Writer<'_>, probe: &Probe) -> Result<(), Full> {

@@ -1,7 +1,7 @@
 //! The shared machine: several sites step the same game with the same inputs, frame by frame.
 //!
 //! A [`Session`] is one site's end of it. It is a pure state machine: datagrams, the time and local inputs go in, datagrams,
-//! [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See the [crate](crate)
+//! [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See the [crate]
 //! for a complete example.
 //!
 //! What holds at any time:

@@ -9,6 +9,10 @@ use coplay_fuzz::flavours;
 use coplay_fuzz::script::{Deed, Owners, Scene, Script};
 
 const RUNNING: Scene = Scene::PLAIN;
+/// Flags of ticks that together have every block, alone and in company.
+const TICKS: [u8; 13] = [0x80, 0x81, 0x82, 0x83, 0x84, 0x87, 0x88, 0xa0, 0xb0, 0xb1, 0xb4, 0xb8, 0xf0];
+/// Answers and the start from nothing are what looks different in a wide tick.
+const WIDE_TICKS: [u8; 2] = [0x81, 0x83];
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -25,12 +29,14 @@ fn main() -> io::Result<()> {
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
-        let wide = if script.scene.owners == Owners::LastAll { "-wide" } else { "" };
+        let wide = script.scene.owners == Owners::LastAll;
         for bytes in flavours(&script) {
-            let name = match bytes[0] & 0x80 {
-                0 if scene == "lobby" => format!("hello-{:02x}{wide}", bytes[11]),
-                0 => continue,
-                _ => format!("tick-{:02x}{wide}", bytes[0]),
+            let name = match bytes[0] {
+                hello if hello & 0x80 == 0 && scene == "lobby" => format!("hello-{:02x}", bytes[11]),
+                hello if hello & 0x80 == 0 => continue,
+                flags if wide && WIDE_TICKS.contains(&flags) => format!("tick-{flags:02x}-wide"),
+                flags if TICKS.contains(&flags) => format!("tick-{flags:02x}"),
+                _ => continue,
             };
             found.entry(name).or_insert(bytes);
         }
@@ -70,8 +76,11 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let paper = Scene { pacing: Pacing::Paper, timer: true, delay_ms: 7, lag: 6, ..RUNNING };
     let last = Scene { last_is_victim: true, ..RUNNING };
     let burst = [press(0, 0x81), press(1, 0x93), Flow(40), Cut(90), Drop(3), Drop(3), Drop(5), Flow(60), Heal];
-    let ahead = |value| [Forge { field: 14, value }, Cut(255)];
-    let unacknowledged = [vec![press(1, 0x81)], ahead(199).to_vec(), ahead(199).to_vec(), ahead(199).to_vec()].concat();
+    let ahead = |field, time| [Forge { field, value: 199 }, Cut(time)];
+    let unacknowledged =
+        [vec![press(1, 0x81)], ahead(14, 199).to_vec(), ahead(14, 199).to_vec(), ahead(14, 199).to_vec()];
+    let never = [vec![press(1, 0x81), Flow(235), Cut(99)], ahead(13, 100).to_vec(), vec![press(1, 1)]].concat();
+    let never = [never, ahead(14, 199).to_vec(), ahead(14, 199).to_vec(), ahead(14, 255).to_vec()].concat();
     let mut all = vec![
         ("plain", script(RUNNING, [press(0, 5), Flow(50), press(1, 0x85), Flow(100), Heal])),
         ("lobby", script(lobby, [Flow(255), Flow(255), Flow(255), Heal])),
@@ -90,10 +99,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("paper-alone", script(Scene { pacing: Pacing::PaperUnsynchronised, ..paper }, [Flow(200), Sleep(9), Heal])),
         ("sleep", script(RUNNING, [Flow(20), Sleep(60), Flow(100), Heal])),
         ("freeze", script(RUNNING, [Cut(255), Cut(255), Flow(30), Heal])),
-        (
-            "gives-up",
-            script(Scene { gives_up: true, ..RUNNING }, [Cut(255), Cut(255), Cut(255), Cut(255), Cut(255), Heal]),
-        ),
+        ("gives-up", script(Scene { gives_up: true, ..RUNNING }, [Cut(255), Cut(255), Heal])),
         ("leave", script(RUNNING, [press(1, 0x99), Flow(20), Leave(1), Flow(100), Flow(255), Flow(255)])),
         ("leave-of-three", script(three, [Flow(20), Leave(0), Flow(200), Leave(2), Flow(200), Flow(255)])),
         ("leave-unheard", script(three, [Leave(2), Cut(50), Drop(1), Drop(2), Flow(100), Cut(200), Flow(200)])),
@@ -106,8 +112,9 @@ fn scripts() -> Vec<(&'static str, Script)> {
             "raw",
             script(RUNNING, [Peer(vec![0x80, 9, 0, 2, 1]), Peer(vec![2]), Peer(vec![0x81, 20, 0, 4, 2, 1, 3, 4, 5])]),
         ),
-        ("unacknowledged", script(Scene { fast: true, ..last }, unacknowledged.clone())),
-        ("unacknowledged-still", script(Scene { fast: true, ..last }, unacknowledged[1..].to_vec())),
+        ("unacknowledged", script(Scene { fast: true, ..last }, unacknowledged.concat())),
+        ("unacknowledged-still", script(Scene { fast: true, ..last }, unacknowledged[1..].concat())),
+        ("never-acknowledged", script(Scene { fast: true, lobby: true, ..last }, never)),
         ("moved", script(RUNNING, [Identified { flags: 0x20, rest: vec![0, 0, 0, 0] }, Flow(90), Cut(9)])),
         ("unmoved", script(last, [Identified { flags: 0, rest: vec![1, 0] }, Flow(90), Heal])),
     ];

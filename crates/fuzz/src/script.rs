@@ -8,7 +8,7 @@ use coplay::pace::Pacing;
 use crate::bytes::Bytes;
 
 /// Deeds of one script; further ones are ignored.
-const MAX_DEEDS: usize = 40;
+const MAX_DEEDS: usize = 32;
 
 /// What happens in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Scene {
     pub timer: bool,
     /// Whether the deeds begin in the lobby, and not in a running game.
     pub lobby: bool,
-    /// Whether sites end the session when another is silent for a second.
+    /// Whether sites end the session when another is silent for long.
     pub gives_up: bool,
     /// Who owns which bits.
     pub owners: Owners,

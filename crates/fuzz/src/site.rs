@@ -42,7 +42,7 @@ impl Site {
         config.recovery = scene.recovery;
         config.pacing = scene.pacing;
         config.sending = if scene.timer { Sending::Timer(TimeDelta::from_millis(20)) } else { Sending::AtOnce };
-        config.give_up_after = scene.gives_up.then_some(TimeDelta::from_secs(1));
+        config.give_up_after = scene.gives_up.then_some(TimeDelta::from_millis(400));
         let start = Instant::ZERO + ahead;
         Self {
             session: Session::new(start, config).expect("a sound configuration"),

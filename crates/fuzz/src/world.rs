@@ -19,7 +19,9 @@ const MAX_UNDER_WAY: usize = 1_024;
 /// Packets kept, one of each flavour.
 const MAX_ALBUM: usize = 32;
 /// The longest time that the deeds of a script may take together, not counting sleep: what is longer is slow to fuzz.
-const MAX_TIME: TimeDelta = TimeDelta::from_secs(1);
+const MAX_TIME: TimeDelta = TimeDelta::from_millis(640);
+/// What they may take in addition when they begin in the lobby.
+const LOBBY_TIME: TimeDelta = TimeDelta::from_millis(700);
 /// A clean start takes no longer.
 const MAX_START: TimeDelta = TimeDelta::from_secs(10);
 /// Once all is well, the next frames are there within this time.
@@ -96,7 +98,7 @@ impl World {
             forged: false,
             astray: false,
             slept: false,
-            time_left: MAX_TIME,
+            time_left: if scene.lobby { MAX_TIME + LOBBY_TIME } else { MAX_TIME },
         }
     }
 

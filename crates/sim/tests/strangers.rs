@@ -172,7 +172,10 @@ fn late_and_truncated_datagrams_of_peers_are_harmless() {
 #[test]
 fn a_peer_is_not_moved_by_old_words_or_by_guesses() {
     let mut game = eventful();
-    let named = |packet: &&Overheard| matches!(Message::decode(&packet.bytes), Ok(Message::Tick(tick)) if tick.identity.is_some());
+    let named = |packet: &&Overheard| match Message::decode(&packet.bytes) {
+        Ok(Message::Tick(tick)) => tick.identity.is_some(),
+        _ => false,
+    };
     let old = game.world.overheard().filter(named).last().cloned().expect("a packet that says who sends it");
     let elsewhere = Addr(777);
     game.world.inject(old.to, elsewhere, &old.bytes);

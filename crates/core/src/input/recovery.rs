@@ -67,8 +67,9 @@ pub(crate) struct Sender {
     /// What the peer asked for, as (first, until); empty ranges are none.
     asked: [(Frame, Frame); crate::wire::MAX_RANGES],
     any_asked: bool,
-    /// Answers before this frame are under way since that instant.
-    answered: (Frame, Instant),
+    /// The newest answers, as (first, until, sent), in a ring.
+    answered: [(Frame, Frame, Instant); crate::wire::MAX_RANGES],
+    next_answer: usize,
 }
 
 impl Sender {
@@ -81,7 +82,8 @@ impl Sender {
             sent: start,
             asked: [nothing; crate::wire::MAX_RANGES],
             any_asked: false,
-            answered: (Frame::ZERO, Instant::ZERO),
+            answered: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); crate::wire::MAX_RANGES],
+            next_answer: 0,
         }
     }
 
@@ -111,13 +113,14 @@ impl Sender {
     /// Chooses the inputs of the next packet.
     pub(crate) fn plan(&self, policy: Recovery, own: &Stream) -> Plan {
         let newest = own.end();
-        let oldest = self.acked;
+        // A site that left, or lies, may have acknowledged nothing for longer than anything is kept.
+        let oldest = self.acked.max(newest.checked_sub(REACH - 1).unwrap_or_default());
         let first = match policy {
             Recovery::Redundant => oldest,
             Recovery::History => self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest),
             Recovery::Adaptive => within(own, oldest, newest, self.budget),
         };
-        let absolute = first > oldest;
+        let absolute = first > self.acked;
         Plan { first, until: fitting(own, first, newest, self.room), absolute }
     }
 
@@ -131,10 +134,18 @@ impl Sender {
     /// The part of a range that we have and that is not under way already.
     fn answerable(&self, now: Instant, rtt: TimeDelta, own: &Stream, range: (Frame, Frame)) -> Option<(Frame, Frame)> {
         let (first, until) = range;
-        let under_way = if now - self.answered.1 < rtt { self.answered.0 } else { Frame::ZERO };
-        let first = first.max(self.acked).max(under_way);
+        let mut first = first.max(self.acked);
+        while let Some(next) = self.under_way(now, rtt, first) {
+            first = next;
+        }
         let until = until.min(own.end());
         (first < until && own.value(first).is_some()).then_some((first, until))
+    }
+
+    /// Where an answer ends that has a frame in it and may still arrive.
+    fn under_way(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
+        let recent = self.answered.iter().filter(|(_, _, sent)| now - *sent < rtt);
+        recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until).max()
     }
 
     /// Writes what was asked for, as far as it fits, and forgets the rest: it will be asked for again.
@@ -148,25 +159,23 @@ impl Sender {
     ) -> Result<(), Full> {
         let rtt = clock.rtt().unwrap_or_default();
         let mut room = ANSWER_ROOM;
-        let mut answered = self.answered;
         let size_at = writer.len();
         writer.put(&[0; 2])?;
         for range in self.asked {
             let Some((first, until)) = self.answerable(now, rtt, own, range) else { continue };
-            let until = fitting(own, first, until, changes_in(room.saturating_sub(16), own.width()));
-            if until == first {
-                break;
-            }
+            // The first frame is written whole, only the others as changes.
+            let Some(changes) = (room.saturating_sub(16) / change_cost(own.width())).checked_sub(1) else { break };
+            let until = fitting(own, first.next(), until, changes);
             let start = writer.len();
             writer.varint((end - first) as u32)?;
             writer.varint((until - first) as u32)?;
             sized(writer, |writer| own.encode(writer, first, until, true))?;
             room = room.saturating_sub(writer.len() - start);
-            answered = (until, now);
+            self.answered[self.next_answer % crate::wire::MAX_RANGES] = (first, until, now);
+            self.next_answer = self.next_answer.wrapping_add(1);
         }
         let size = (writer.len() - size_at - 2) as u16;
         writer.written_since(size_at)[..2].copy_from_slice(&size.to_le_bytes());
-        self.answered = answered;
         self.any_asked = false;
         Ok(())
     }
@@ -284,6 +293,34 @@ mod tests {
         let redundant = sender.plan(Recovery::Redundant, &own);
         assert_eq!(redundant.first, Frame::ZERO);
         assert!(redundant.until > Frame::ZERO && redundant.until < Frame::new(6));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_sent() {
+        let own = changing(2, 2_000);
+        let sender = Sender::new(Frame::ZERO, 2);
+        for policy in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
+            let plan = sender.plan(policy, &own);
+            assert!(
+                plan.absolute && plan.until > plan.first && own.value(plan.first).is_some(),
+                "{policy:?}: {plan:?}"
+            );
+            let mut buf = [0; 1_200];
+            own.encode(&mut Writer::new(&mut buf), plan.first, plan.until, plan.absolute).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_widest_inputs_are_answered_too() {
+        let own = changing(128, 40);
+        let mut sender = Sender::new(Frame::ZERO, 128);
+        let mut ranges = Ranges::default();
+        ranges.push(0, 40);
+        sender.on_request(Frame::ZERO, &ranges);
+        let mut buf = [0; 1_200];
+        let mut writer = Writer::new(&mut buf);
+        sender.encode_answers(Instant::ZERO, &Clock::default(), &own, own.end(), &mut writer).unwrap();
+        assert!((130..=2 + ANSWER_ROOM).contains(&writer.len()), "{} bytes", writer.len());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::wire::{Hello, Refusal, VERSION};
 
 /// Hellos are this far apart.
 pub(super) const HELLO_EVERY: TimeDelta = TimeDelta::from_millis(50);
+/// A playing site that was heard so lately is where it was.
+const ALIVE: TimeDelta = TimeDelta::from_secs(1);
 /// Nobody waits longer for a start that all agree on; who hears of it late starts late and catches up.
 const LONGEST_LEAD: TimeDelta = TimeDelta::from_secs(2);
 
@@ -32,16 +34,27 @@ impl Session {
             self.stats.dropped.strangers += 1;
             return;
         };
-        if !self.accept_address(index, from, hello.stamp_us as i64) {
+        let stamp_us = hello.stamp_us as i64;
+        let peer = &mut self.peers[index];
+        let restarted = peer.has_restarted(stamp_us);
+        if !self.accept_hello_from(now, index, from, stamp_us) {
+            self.stats.dropped.strangers += 1;
             return;
         }
         let peer = &mut self.peers[index];
-        peer.on_received(now, bytes);
         // Whoever does not know the start needs to be told; an old packet is no such question.
-        let asks =
-            hello.start_ns.is_none() && peer.newest_stamp_us().is_none_or(|newest| hello.stamp_us as i64 > newest);
+        let asks = hello.start_ns.is_none() && (restarted || peer.is_news(stamp_us));
         peer.lobby.hello_due |= asks && self.start.is_some();
         self.greetings |= peer.lobby.hello_due;
+        if peer.lobby.playing {
+            // A site that was in the game and is in a lobby brings no inputs: it counts as silent.
+            peer.count_received(bytes);
+        } else {
+            peer.on_received(now, bytes);
+        }
+        if restarted && !peer.lobby.playing {
+            peer.start_over();
+        }
         self.learn_clock(now, index, hello);
         if let Some(reason) = hello.refusal {
             self.refuse(hello.site, reason);
@@ -53,6 +66,14 @@ impl Session {
         }
         self.learn_start(now, hello.start_ns);
         self.try_start(now);
+    }
+
+    /// Whether a hello may come from this address. A newer one from elsewhere means that its site has moved, unless that is
+    /// playing: then somebody uses its name.
+    fn accept_hello_from(&mut self, now: Instant, index: usize, from: Addr, stamp_us: i64) -> bool {
+        let peer = &self.peers[index];
+        let impostor = peer.addr != from && peer.lobby.playing && now - peer.heard < ALIVE;
+        !impostor && self.accept_address(index, from, stamp_us)
     }
 
     fn learn_clock(&mut self, now: Instant, index: usize, hello: &Hello) {
@@ -131,7 +152,7 @@ impl Session {
         let everyone = SiteSet::first(usize::from(self.config.settings.sites));
         let all_agree = |peer: &Peer| peer.lobby.agreed && peer.lobby.agrees_with.contains_all(everyone);
         let lowest = self.peers.iter().all(|peer| self.config.site < peer.site);
-        if matches!(self.phase, Phase::Lobby) && lowest && self.peers.iter().all(all_agree) {
+        if matches!(self.phase, Phase::Lobby) && !self.refused && lowest && self.peers.iter().all(all_agree) {
             let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4);
             let lead = (slowest.max().unwrap_or_default() * 2 + TimeDelta::from_millis(100)).min(LONGEST_LEAD);
             self.set_start(GroupInstant::from_nanos((now + lead).as_nanos()), now + lead);

@@ -111,6 +111,9 @@ impl Session {
 
     /// The peer that a tick is from: by address, or by what it says of itself when it has moved.
     fn sender_of(&mut self, from: Addr, tick: &Tick<'_>) -> Option<usize> {
+        if tick.identity.is_some_and(|identity| identity.session != self.config.session) {
+            return None;
+        }
         if let Some(index) = self.peers.iter().position(|peer| peer.addr == from) {
             return Some(index);
         }
@@ -128,8 +131,7 @@ impl Session {
         if peer.addr == from {
             return true;
         }
-        if peer.newest_stamp_us().is_some_and(|newest| stamp_us <= newest) {
-            self.stats.dropped.strangers += 1;
+        if !peer.is_news(stamp_us) && !peer.has_restarted(stamp_us) {
             return false;
         }
         peer.addr = from;

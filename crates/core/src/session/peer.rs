@@ -14,6 +14,9 @@ const PROBE_EARLY: TimeDelta = TimeDelta::from_secs(5);
 const PROBE_EARLY_EVERY: TimeDelta = TimeDelta::from_millis(50);
 const PROBE_EVERY: TimeDelta = TimeDelta::from_millis(200);
 
+/// Packets do not overtake others by this many microseconds.
+const RESTARTED_US: i64 = 2_000_000;
+
 /// One other site.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -99,8 +102,29 @@ impl Peer {
         if self.last_frame == Some(end) { end.next() } else { end }
     }
 
+    /// Forgets what it said before it was started anew.
+    pub(super) fn start_over(&mut self) {
+        self.clock = Clock::default();
+        self.probes.stamp = None;
+        self.lobby = Agreement { hello_due: self.lobby.hello_due, ..Agreement::default() };
+    }
+
+    /// Whether a stamp is newer than all that were heard.
+    pub(super) fn is_news(&self, stamp_us: i64) -> bool {
+        self.probes.stamp.is_none_or(|(newest, _)| stamp_us > newest)
+    }
+
+    /// Whether its clock went back further than packets overtake each other, as those do that begin with their program.
+    pub(super) fn has_restarted(&self, stamp_us: i64) -> bool {
+        self.probes.stamp.is_some_and(|(newest, _)| newest - stamp_us > RESTARTED_US)
+    }
+
     pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {
         self.heard = now;
+        self.count_received(bytes);
+    }
+
+    pub(super) fn count_received(&mut self, bytes: usize) {
         self.stats.packets_in += 1;
         self.stats.bytes_in += bytes as u64;
     }

@@ -147,14 +147,15 @@ impl Settings {
     /// Everything in which another site's settings differ from ours.
     pub fn differences(&self, theirs: &Self) -> Vec<Difference> {
         let mut found = Vec::new();
+        if self.game.hash != theirs.game.hash {
+            let (ours, theirs) = (self.game.label(&theirs.game), theirs.game.label(&self.game));
+            found.push(Difference { what: "the game".into(), ours, theirs });
+        }
         let mut compare = |what: &str, ours: String, theirs: String| {
             if ours != theirs {
                 found.push(Difference { what: what.into(), ours, theirs });
             }
         };
-        if self.game.hash != theirs.game.hash {
-            compare("the game", self.game.label(), theirs.game.label());
-        }
         compare("the machine", self.machine.name.clone(), theirs.machine.name.clone());
         compare("the machine's version", self.machine.version.clone(), theirs.machine.version.clone());
         for key in self.machine.keys(&theirs.machine) {
@@ -191,9 +192,12 @@ fn frames(count: u32) -> String {
 }
 
 impl GameId {
-    fn label(&self) -> String {
-        let [a, b, c, d, ..] = self.hash;
-        format!("{:?} ({a:02x}{b:02x}{c:02x}{d:02x}…)", self.name)
+    /// The name, and as much of the hash as tells it from the other.
+    fn label(&self, other: &Self) -> String {
+        let equal = self.hash.iter().zip(&other.hash).take_while(|(ours, theirs)| ours == theirs).count();
+        let shown = &self.hash[..(equal + 1).clamp(4, self.hash.len())];
+        let digits: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{:?} ({digits}…)", self.name)
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
     fn changing(width: usize, frames: u32) -> Stream {
         let mut stream = Stream::new(width, Frame::ZERO);
         for frame in 0..frames {
-            stream.push(&[frame as u8 + 1; crate::input::code::MAX_WIDTH][..width]);
+            stream.push(&[(frame as u8).wrapping_add(1); crate::input::code::MAX_WIDTH][..width]);
         }
         stream
     }

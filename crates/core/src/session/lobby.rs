@@ -16,7 +16,7 @@ use crate::wire::{Hello, Refusal, VERSION};
 
 /// Hellos are this far apart.
 pub(super) const HELLO_EVERY: TimeDelta = TimeDelta::from_millis(50);
-/// A playing site that was heard so lately is where it was.
+/// A site that was heard so lately is where it was.
 const ALIVE: TimeDelta = TimeDelta::from_secs(1);
 /// Nobody waits longer for a start that all agree on; who hears of it late starts late and catches up.
 const LONGEST_LEAD: TimeDelta = TimeDelta::from_secs(2);
@@ -68,12 +68,13 @@ impl Session {
         self.try_start(now);
     }
 
-    /// Whether a hello may come from this address. A newer one from elsewhere means that its site has moved, unless that is
-    /// playing: then somebody uses its name.
+    /// Whether a hello may come from this address. One from elsewhere means that its site has moved if it is newer than all
+    /// others, or if the site was started anew; but while the site is heard where it was, somebody uses its name.
     fn accept_hello_from(&mut self, now: Instant, index: usize, from: Addr, stamp_us: i64) -> bool {
         let peer = &self.peers[index];
-        let impostor = peer.addr != from && peer.lobby.playing && now - peer.heard < ALIVE;
-        !impostor && self.accept_address(index, from, stamp_us)
+        let silent = now - peer.heard >= ALIVE;
+        let moved = peer.is_news(stamp_us) && (silent || !peer.lobby.playing) || peer.has_restarted(stamp_us) && silent;
+        self.accept_address(index, from, moved)
     }
 
     fn learn_clock(&mut self, now: Instant, index: usize, hello: &Hello) {

@@ -122,16 +122,17 @@ impl Session {
         // Only the newest word moves a peer, so that a stray old packet cannot move it back.
         let newest = self.peers[index].newest_stamp_us().unwrap_or(0);
         let stamp = widen(newest, tick.probe?.stamp_us as i64, 40);
-        self.accept_address(index, from, stamp).then_some(index)
+        let newer = self.peers[index].is_news(stamp);
+        self.accept_address(index, from, newer).then_some(index)
     }
 
-    /// Whether a packet stamped so may come from this address; a newer one from elsewhere means that the peer has moved.
-    pub(super) fn accept_address(&mut self, index: usize, from: Addr, stamp_us: i64) -> bool {
+    /// Whether a packet may come from this address: where the peer was, or, if it has moved, where it is now.
+    pub(super) fn accept_address(&mut self, index: usize, from: Addr, moved: bool) -> bool {
         let peer = &mut self.peers[index];
         if peer.addr == from {
             return true;
         }
-        if !peer.is_news(stamp_us) && !peer.has_restarted(stamp_us) {
+        if !moved {
             return false;
         }
         peer.addr = from;

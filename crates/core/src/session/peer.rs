@@ -116,7 +116,7 @@ impl Peer {
 
     /// Whether its clock went back further than packets overtake each other, as those do that begin with their program.
     pub(super) fn has_restarted(&self, stamp_us: i64) -> bool {
-        self.probes.stamp.is_some_and(|(newest, _)| newest - stamp_us > RESTARTED_US)
+        self.probes.stamp.is_some_and(|(newest, _)| newest.saturating_sub(stamp_us) > RESTARTED_US)
     }
 
     pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {

@@ -65,13 +65,13 @@ impl Experiment {
     }
 
     /// Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10 ms (5 ms on average), and a machine
-    /// that takes 8 ms for a step.
+    /// that takes 10 ms for a step.
     pub fn as_published(link: LinkConfig) -> Self {
         Self {
             pacing: Pacing::Paper,
             sending: Sending::Timer(TimeDelta::from_millis(20)),
             sending_delay: TimeDelta::from_millis(10),
-            step_cost: TimeDelta::from_millis(8),
+            step_cost: TimeDelta::from_millis(10),
             recovery: Recovery::Redundant,
             ..Self::new(link)
         }

@@ -154,6 +154,13 @@ macro_rules! instant_arithmetic {
 
 instant_arithmetic!(Instant, GroupInstant);
 
+/// What does not fit is the longest time that can be told.
+impl From<core::time::Duration> for TimeDelta {
+    fn from(duration: core::time::Duration) -> Self {
+        Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
 impl Add for TimeDelta {
     type Output = Self;
     fn add(self, other: Self) -> Self {

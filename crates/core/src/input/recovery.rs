@@ -91,11 +91,13 @@ impl Sender {
         self.acked
     }
 
-    /// Everything before `ack` has arrived. Old news and impossible ones are no news.
-    pub(crate) fn on_ack(&mut self, ack: Frame, own: &Stream) {
-        if ack > self.acked && ack <= own.end() {
+    /// Everything before `ack` has arrived; returns whether that is news. What is old or impossible is none.
+    pub(crate) fn on_ack(&mut self, ack: Frame, own: &Stream) -> bool {
+        let news = ack > self.acked && ack <= own.end();
+        if news {
             self.acked = ack;
         }
+        news
     }
 
     /// The peer misses these ranges, counted from its acknowledgement on.

@@ -1,15 +1,24 @@
 //! Comparing states: the newest digests of one site, kept until the others' come.
 
+use alloc::boxed::Box;
+
 use crate::frame::Frame;
 
-/// Digests kept; the sites are never further apart than a few frames, so a few are plenty.
-const KEPT: usize = 8;
+/// Digests kept: as many as the sites can be frames apart, for when every frame is compared.
+const KEPT: usize = 256;
 
 /// The newest digests of one site's states.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Digests {
-    kept: [Option<(Frame, u32)>; KEPT],
+    kept: Box<[Option<(Frame, u32)>; KEPT]>,
     next: usize,
+    newest: Option<(Frame, u32)>,
+}
+
+impl Default for Digests {
+    fn default() -> Self {
+        Self { kept: Box::new([None; KEPT]), next: 0, newest: None }
+    }
 }
 
 impl Digests {
@@ -18,8 +27,11 @@ impl Digests {
         if self.get(frame).is_some() {
             return false;
         }
-        self.kept[self.next % KEPT] = Some((frame, digest));
+        self.kept[self.next] = Some((frame, digest));
         self.next = (self.next + 1) % KEPT;
+        if self.newest.is_none_or(|(newest, _)| frame > newest) {
+            self.newest = Some((frame, digest));
+        }
         true
     }
 
@@ -28,6 +40,6 @@ impl Digests {
     }
 
     pub(super) fn newest(&self) -> Option<(Frame, u32)> {
-        self.kept.iter().flatten().max_by_key(|(frame, _)| *frame).copied()
+        self.newest
     }
 }

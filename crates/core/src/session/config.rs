@@ -61,6 +61,9 @@ impl Config {
     /// Whether a session can be made of this.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.settings.check()?;
+        if matches!(self.sending, Sending::Timer(period) if period <= TimeDelta::ZERO) {
+            return Err(ConfigError::Timer);
+        }
         let everyone = SiteSet::first(usize::from(self.settings.sites));
         if !everyone.contains(self.site) {
             return Err(SettingsError::NoSuchSite(self.site).into());
@@ -94,6 +97,8 @@ pub enum ConfigError {
     Unknown(SiteId),
     /// A site is named twice, or is ourselves.
     Twice(SiteId),
+    /// A send timer must have a period.
+    Timer,
     /// Two sites have the same address.
     SameAddress(SiteId),
 }
@@ -110,6 +115,7 @@ impl fmt::Display for ConfigError {
             Self::Settings(error) => error.fmt(f),
             Self::Unknown(site) => write!(f, "the address of site {site} is missing"),
             Self::Twice(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
+            Self::Timer => write!(f, "a send timer needs a period longer than nothing"),
             Self::SameAddress(site) => write!(f, "site {site} has the same address as another"),
         }
     }

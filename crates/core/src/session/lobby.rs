@@ -5,11 +5,13 @@
 //! (its own clock) at which the first frame begins; every site that knows it passes it on.
 
 use alloc::vec;
+use alloc::vec::Vec;
 
 use super::event::Event;
 use super::peer::Peer;
 use super::settings::Difference;
 use super::{Phase, Session};
+use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Hello, Refusal, VERSION};
@@ -37,13 +39,14 @@ impl Session {
         let stamp_us = hello.stamp_us as i64;
         let peer = &mut self.peers[index];
         let restarted = peer.has_restarted(stamp_us);
+        let news = restarted || peer.is_news(stamp_us);
         if !self.accept_hello_from(now, index, from, stamp_us) {
             self.stats.dropped.strangers += 1;
             return;
         }
         let peer = &mut self.peers[index];
         // Whoever does not know the start needs to be told; an old packet is no such question.
-        let asks = hello.start_ns.is_none() && (restarted || peer.is_news(stamp_us));
+        let asks = hello.start_ns.is_none() && news;
         peer.lobby.hello_due |= asks && self.start.is_some();
         self.greetings |= peer.lobby.hello_due;
         if peer.lobby.playing {
@@ -61,8 +64,8 @@ impl Session {
         }
         self.compare_settings(index, hello);
         self.peers[index].lobby.agrees_with = hello.agreed;
-        if hello.leaving {
-            self.on_left_lobby(index);
+        if news {
+            self.take_leaving(index, hello.leaving);
         }
         self.learn_start(now, hello.start_ns);
         self.try_start(now);
@@ -104,41 +107,49 @@ impl Session {
         self.disagree(index, vec![difference]);
     }
 
+    /// Settings are compared for as long as nothing has started, because whoever disagrees may think better of it.
     fn compare_settings(&mut self, index: usize, hello: &Hello) {
-        let lobby = &self.peers[index].lobby;
-        if lobby.agreed || lobby.disagreed {
+        if self.phase != Phase::Lobby {
             return;
         }
         let differences = self.config.settings.differences(&hello.settings);
+        let peer = &mut self.peers[index];
         if !differences.is_empty() {
-            self.disagree(index, differences);
-        } else if self.peers[index].clock.is_ready() {
-            self.peers[index].lobby.agreed = true;
+            return self.disagree(index, differences);
+        }
+        peer.lobby.differences.clear();
+        if !peer.lobby.agreed && peer.clock.is_ready() {
+            peer.lobby.agreed = true;
             self.events.push(Event::Agreed { site: hello.site });
         }
     }
 
-    fn disagree(&mut self, index: usize, differences: vec::Vec<Difference>) {
-        let peer = &mut self.peers[index];
-        if !peer.lobby.disagreed && matches!(self.phase, Phase::Lobby) {
-            peer.lobby.disagreed = true;
-            self.events.push(Event::Disagreed { site: peer.site, differences });
+    fn disagree(&mut self, index: usize, differences: Vec<Difference>) {
+        let lobby = &mut self.peers[index].lobby;
+        if self.phase == Phase::Lobby && lobby.differences != differences {
+            lobby.agreed = false;
+            lobby.differences.clone_from(&differences);
+            self.events.push(Event::Disagreed { site: self.peers[index].site, differences });
         }
     }
 
     fn refuse(&mut self, site: SiteId, reason: Refusal) {
-        if matches!(self.phase, Phase::Lobby) && !self.refused {
+        if self.phase == Phase::Lobby && !self.refused {
             self.refused = true;
             self.events.push(Event::Refused { site, reason });
         }
     }
 
-    fn on_left_lobby(&mut self, index: usize) {
+    /// A site says whether it is about to leave. Before the start that keeps the others in the lobby until it comes back; after
+    /// the start it means that its inputs end before the first.
+    fn take_leaving(&mut self, index: usize, leaving: bool) {
         let peer = &mut self.peers[index];
-        if !peer.gone && matches!(self.phase, Phase::Lobby) {
-            peer.gone = true;
+        if self.start.is_none() && leaving && !peer.lobby.left {
             self.events.push(Event::Left { site: peer.site, frame: self.frame });
-            self.end_if_alone();
+        }
+        peer.lobby.left = leaving;
+        if leaving && self.start.is_some() && !peer.lobby.playing {
+            self.take_leave(index, Frame::new(self.config.settings.lag));
         }
     }
 
@@ -148,12 +159,19 @@ impl Session {
         peers.chain([self.config.site]).collect()
     }
 
+    /// The sites that are not here, not agreed with, or do not agree with everybody themselves.
+    pub(super) fn missing_in_lobby(&self) -> SiteSet {
+        let everyone = SiteSet::first(usize::from(self.config.settings.sites));
+        let missing =
+            |peer: &&Peer| peer.lobby.left || !peer.lobby.agreed || !peer.lobby.agrees_with.contains_all(everyone);
+        self.peers.iter().filter(missing).map(|peer| peer.site).collect()
+    }
+
     /// The lowest site names the start when everybody agrees with everybody.
     fn try_start(&mut self, now: Instant) {
-        let everyone = SiteSet::first(usize::from(self.config.settings.sites));
-        let all_agree = |peer: &Peer| peer.lobby.agreed && peer.lobby.agrees_with.contains_all(everyone);
         let lowest = self.peers.iter().all(|peer| self.config.site < peer.site);
-        if matches!(self.phase, Phase::Lobby) && !self.refused && lowest && self.peers.iter().all(all_agree) {
+        let ready = self.phase == Phase::Lobby && !self.refused && self.leaving.is_none();
+        if ready && lowest && self.missing_in_lobby().is_empty() {
             let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4);
             let lead = (slowest.max().unwrap_or_default() * 2 + TimeDelta::from_millis(100)).min(LONGEST_LEAD);
             self.set_start(GroupInstant::from_nanos((now + lead).as_nanos()), now + lead);
@@ -163,13 +181,13 @@ impl Session {
     /// Another site knows when the game starts.
     fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
         let Some(start_ns) = start_ns else { return };
-        if !matches!(self.phase, Phase::Lobby) || self.refused || self.peers.iter().any(|peer| !peer.lobby.agreed) {
+        if self.phase != Phase::Lobby || self.refused || self.peers.iter().any(|peer| !peer.lobby.agreed) {
             return;
         }
         let start = GroupInstant::from_nanos(start_ns);
         let Some(at) = self.local_time(start) else { return };
-        // A start that is not near is a lie or a mistake; waiting for it would be a hang.
-        if (at - now).abs() < TimeDelta::from_secs(60) {
+        // A start in the far future is a lie or a mistake; waiting for it would be a hang.
+        if at - now < TimeDelta::from_secs(60) {
             self.set_start(start, at);
         }
     }
@@ -178,6 +196,11 @@ impl Session {
         self.start = Some(start);
         self.phase = Phase::Starting { at };
         self.events.push(Event::Starting { at });
+        for index in 0..self.peers.len() {
+            if self.peers[index].lobby.left {
+                self.take_leaving(index, true);
+            }
+        }
         if self.leaving.is_some() {
             // The others count on us; only in a running game can we say that our inputs end before the first.
             self.start_running(at);

@@ -21,7 +21,9 @@ mod stats;
 
 pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
-pub use settings::{Difference, GameId, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, SettingsError};
+pub use settings::{
+    Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, SettingsError,
+};
 pub use stats::{Dropped, PeerStats, Stats};
 
 use alloc::vec;
@@ -75,6 +77,12 @@ pub struct Session {
     digests: Digests,
     /// The next frame after which states are compared.
     compare_next: Option<Frame>,
+    /// The frame whose state the host program hashes.
+    hashing: Option<Frame>,
+    /// The frame at hand had to wait for inputs.
+    waited: bool,
+    /// When the frame at hand, or the one before it, began.
+    begun: Instant,
     frozen: Option<Freeze>,
     /// We are going away.
     leaving: Option<Leave>,
@@ -120,12 +128,14 @@ enum Step {
     Rest,
     /// The frame has begun, its local input is to be taken.
     Sample,
+    /// The host program takes it.
+    Sampling,
     /// The other sites' inputs are awaited.
     Gather { began: Instant },
     /// The host program steps the machine.
     Stepping,
-    /// It hashes the state.
-    Hash { frame: Frame },
+    /// It is to hash the state.
+    Hash,
 }
 
 /// Where a session is, for its host program.
@@ -181,6 +191,9 @@ impl Session {
             layout,
             words: vec![0; ownership.players()],
             digests: Digests::default(),
+            hashing: None,
+            waited: false,
+            begun: now,
             compare_next: settings.compare_every.checked_sub(1).map(Frame::new),
             frozen: None,
             leaving: None,
@@ -200,7 +213,7 @@ impl Session {
 
     /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
-        self.notice_sleep(now);
+        let now = self.notice_sleep(now);
         if self.is_over() {
             return;
         }
@@ -221,7 +234,7 @@ impl Session {
 
     /// Lets time pass. [`Session::poll_request`] does it, too.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.notice_sleep(now);
+        let now = self.notice_sleep(now);
         match self.phase {
             Phase::Starting { at } if at <= now => self.start_running(at),
             Phase::Running(_) if self.next_watch <= now => {
@@ -235,7 +248,9 @@ impl Session {
     }
 
     /// Whoever was asleep cannot blame others for their silence.
-    fn notice_sleep(&mut self, now: Instant) {
+    fn notice_sleep(&mut self, now: Instant) -> Instant {
+        // A clock that goes back is taken to stand still.
+        let now = now.max(self.called);
         let away = now - self.called;
         self.called = now;
         if away > ASLEEP {
@@ -243,12 +258,13 @@ impl Session {
                 peer.heard += away;
             }
         }
+        now
     }
 
     /// Leaves the game: the others go on with neutral input from the frame after our last one. Go on polling until
     /// [`Event::Ended`], or as long as you like.
     pub fn leave(&mut self, now: Instant) {
-        self.notice_sleep(now);
+        let now = self.notice_sleep(now);
         self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
@@ -268,6 +284,7 @@ impl Session {
     }
 
     fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let now = now.max(self.called);
         assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
         let index = self.next_to_send(now)?;
         let greeting = self.pacer.is_none() || self.peers[index].lobby.hello_due;
@@ -301,8 +318,7 @@ impl Session {
         match self.phase {
             // Nobody got anything earlier than the frame began, so nobody is due before this.
             Phase::Running(step) if !greeting && !self.greetings && self.config.sending == Sending::AtOnce => {
-                let began = self.starts[self.frame.number() as usize % STARTS];
-                began.min(now) + self.resend_pause(step)
+                self.begun.min(now) + self.resend_pause(step)
             }
             _ => LOOK_AGAIN,
         }
@@ -379,6 +395,8 @@ impl Session {
             Phase::Lobby => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
+            Phase::Running(Step::Sample | Step::Stepping | Step::Hash) if self.leaving.is_none() => self.called,
+            Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && self.inputs_are_here() => self.called,
             // Longer waits are watched at every packet that is sent in the meantime.
             Phase::Running(_) => Instant::FAR_FUTURE,
         };
@@ -397,10 +415,7 @@ impl Session {
             (Phase::Running(_), Some(freeze)) => State::Frozen(freeze),
             (Phase::Running(_), None) => State::Running,
             (Phase::Starting { at }, _) => State::Starting { at },
-            (Phase::Lobby, _) => {
-                let everyone = SiteSet::first(usize::from(self.config.settings.sites));
-                State::Lobby { waiting_for: SiteSet::from_bits(everyone.bits() & !self.agreed().bits()) }
-            }
+            (Phase::Lobby, _) => State::Lobby { waiting_for: self.missing_in_lobby() },
         }
     }
 

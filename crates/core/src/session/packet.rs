@@ -9,23 +9,23 @@ use crate::input::missing;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Digest, Full, Head, Identity, Probe, Tick, Writer, put_plain_head};
 
-/// A peer that was not heard for so long may not know our address any more.
-const IDENTIFY_AFTER: TimeDelta = TimeDelta::from_millis(200);
+/// What is further from the frame at hand than sites can be apart makes no sense.
+const FAR: i64 = 256;
 
 impl Session {
     pub(super) fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, Full> {
         let peer = &self.peers[index];
         let plan = peer.sender.plan(self.config.recovery, &self.own);
         let end_minus_ack = (plan.until - peer.acknowledgement()) as i32;
-        let silent = now - peer.heard > IDENTIFY_AFTER;
-        let probing = silent || peer.probe_is_due(now);
+        let deaf = peer.is_deaf(now, &self.own);
+        let probing = deaf || peer.probe_is_due(now);
         let answering = peer.sender.has_answers(now, &peer.clock, &self.own);
         let plain = !probing && !answering && peer.inputs.is_gapless() && self.leaving.is_none();
         let mut writer = Writer::new(buf);
         if plain {
             put_plain_head(&mut writer, plan.until.low16(), end_minus_ack, plan.absolute)?;
         } else {
-            let head = self.head(now, index, plan.until, (silent, probing));
+            let head = self.head(now, index, plan.until, (deaf, probing));
             Head { end_minus_ack, ..head }.encode(&mut writer, answering, plan.absolute)?;
         }
         let peer = &mut self.peers[index];
@@ -40,12 +40,12 @@ impl Session {
 
     /// The head of a tick that carries more than inputs.
     #[cold]
-    fn head(&mut self, now: Instant, index: usize, end: Frame, (silent, probing): (bool, bool)) -> Head {
+    fn head(&mut self, now: Instant, index: usize, end: Frame, (deaf, probing): (bool, bool)) -> Head {
         Head {
             end: end.low16(),
             probe: probing.then(|| self.probe(now, index, end)),
             digest: self.digests.newest().filter(|_| probing).map(short),
-            identity: silent.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
+            identity: deaf.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
             leave: self.leaving.map(|leave| leave.frame.number()),
             request: missing(&self.peers[index].inputs),
             ..Head::default()
@@ -86,11 +86,13 @@ impl Session {
             self.stats.dropped.inputs += 1;
             return;
         };
-        peer.loss.on_packet(end);
+        if (end - peer.inputs.end()).abs() <= FAR {
+            peer.loss.on_packet(end);
+        }
         self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
         self.stats.dropped.inputs +=
-            peer.take_acknowledgement(end, tick, &self.own, self.leaving.map(|leave| leave.frame));
-        if tick.probe.is_some() || tick.leave.is_some() {
+            peer.take_acknowledgement(now, end, tick, &self.own, self.leaving.map(|leave| leave.frame));
+        if tick.probe.is_some() || tick.digest.is_some() || tick.leave.is_some() {
             self.take_extras(now, index, end, tick);
         }
     }
@@ -115,7 +117,8 @@ impl Session {
             return None;
         }
         if let Some(index) = self.peers.iter().position(|peer| peer.addr == from) {
-            return Some(index);
+            let other = tick.identity.is_some_and(|identity| identity.site != self.peers[index].site.number());
+            return (!other).then_some(index);
         }
         let identity = tick.identity.filter(|identity| identity.session == self.config.session)?;
         let index = self.peers.iter().position(|peer| peer.site.number() == identity.site)?;
@@ -149,11 +152,14 @@ impl Session {
             return;
         }
         if let (Some(sent), Some(pacer)) = (peer.clock.to_local(stamp), self.pacer.as_mut()) {
-            pacer.on_delay(now, site, now - sent);
+            pacer.on_delay(now, site, (now - sent).max(TimeDelta::ZERO));
         }
         let Some(late_ns) = probe.late_ns else { return };
         let Ok(frame) = u32::try_from(end - Frame::ZERO - i64::from(probe.end_minus_frame)) else { return };
         let frame = Frame::new(frame);
+        if (frame - self.frame).abs() > FAR {
+            return;
+        }
         let planned = self.peers[index].clock.to_local(stamp - TimeDelta::from_nanos(late_ns));
         let Some(planned) = planned else { return };
         if let Some(began) = self.began(frame).or_else(|| self.planned(frame)) {
@@ -166,12 +172,13 @@ impl Session {
 
     fn take_digest(&mut self, index: usize, digest: Digest) {
         let Some(frame) = self.frame.nearest(digest.frame) else { return };
-        if self.peers[index].digests.insert(frame, digest.hash) {
+        let near = (frame - self.frame).abs() <= FAR;
+        if near && self.peers[index].digests.insert(frame, digest.hash) {
             self.compare(index, frame);
         }
     }
 
-    fn take_leave(&mut self, index: usize, last: Frame) {
+    pub(super) fn take_leave(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
         let possible = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
         if peer.last_frame.is_none() && possible {

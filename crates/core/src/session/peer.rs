@@ -1,6 +1,9 @@
 //! What a session knows of one other site.
 
+use alloc::vec::Vec;
+
 use super::compare::Digests;
+use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
 use crate::frame::Frame;
@@ -14,6 +17,8 @@ const PROBE_EARLY: TimeDelta = TimeDelta::from_secs(5);
 const PROBE_EARLY_EVERY: TimeDelta = TimeDelta::from_millis(50);
 const PROBE_EVERY: TimeDelta = TimeDelta::from_millis(200);
 
+/// Whoever is not heard, or does not hear, for so long may not know the other's address any more.
+const DEAF: TimeDelta = TimeDelta::from_millis(200);
 /// Packets do not overtake others by this many microseconds.
 const RESTARTED_US: i64 = 2_000_000;
 
@@ -41,6 +46,8 @@ pub(super) struct Peer {
     pub(super) loss: LossMeter,
     pub(super) stats: PeerStats,
     pub(super) heard: Instant,
+    /// When it last told that it has more of our inputs, or all of them.
+    acked: Instant,
     pub(super) sent: Instant,
     probes: Probes,
 }
@@ -51,7 +58,10 @@ pub(super) struct Agreement {
     pub(super) agreed: bool,
     /// The sites that the peer agrees with.
     pub(super) agrees_with: SiteSet,
-    pub(super) disagreed: bool,
+    /// What it was last found to differ in.
+    pub(super) differences: Vec<Difference>,
+    /// It said that it leaves.
+    pub(super) left: bool,
     /// It was seen playing.
     pub(super) playing: bool,
     /// It asked something that only a hello answers.
@@ -86,9 +96,15 @@ impl Peer {
             loss: LossMeter::default(),
             stats: PeerStats::default(),
             heard: now,
+            acked: now,
             sent: now - TimeDelta::from_secs(1),
             probes: Probes { since: None, sent: now - TimeDelta::from_secs(1), stamp: None, echoed: false },
         }
+    }
+
+    /// Whether it may have lost our address: one of us does not hear the other.
+    pub(super) fn is_deaf(&self, now: Instant, own: &Stream) -> bool {
+        now - self.heard > DEAF || now - self.acked > DEAF && self.sender.acked() < own.end()
     }
 
     /// Whether its input for a frame is here, or will never come because it has left by then.
@@ -166,6 +182,7 @@ impl Peer {
     /// Takes in what the peer has of our inputs, and what it misses; returns 1 if that cannot be, else 0.
     pub(super) fn take_acknowledgement(
         &mut self,
+        now: Instant,
         end: Frame,
         tick: &Tick<'_>,
         own: &Stream,
@@ -174,7 +191,9 @@ impl Peer {
         let Ok(ack) = u32::try_from(end - Frame::ZERO - i64::from(tick.end_minus_ack)) else { return 1 };
         let ack = Frame::new(ack);
         self.knows_leave |= leaving.is_some_and(|last| ack == last.next());
-        self.sender.on_ack(ack, own);
+        if self.sender.on_ack(ack, own) || self.sender.acked() >= own.end() {
+            self.acked = now;
+        }
         if !tick.request.is_empty() {
             self.sender.on_request(ack, &tick.request);
         }

@@ -4,6 +4,7 @@
 //! when every site's input for it is here, which is the same instant unless something is late. Nothing else ever steps it.
 
 use super::event::{End, Event, Freeze, Request};
+use super::peer::Peer;
 use super::{Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
@@ -15,6 +16,8 @@ use crate::time::{Instant, TimeDelta};
 const LINGER: TimeDelta = TimeDelta::from_secs(1);
 /// Who leaves waits so long for a silent site to come back and hear of it.
 const LINGER_FOR_SILENT: TimeDelta = TimeDelta::from_secs(10);
+/// And so long in all.
+const LINGER_AT_MOST: TimeDelta = TimeDelta::from_secs(30);
 
 impl Session {
     /// What to do now; ask again until there is nothing.
@@ -23,15 +26,15 @@ impl Session {
     /// time at which a request is given out is when its frame is taken to begin or step.
     #[inline]
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        // Within one instant nothing happens by itself.
-        if now == self.called && self.phase == Phase::Running(Step::Rest) && self.next_begin() > now {
+        if self.phase == Phase::Running(Step::Rest) && self.next_begin().min(self.next_watch) > now {
             return None;
         }
         self.next_request(now)
     }
 
     fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        if now != self.called || !matches!(self.phase, Phase::Running(_)) {
+        let now = now.max(self.called);
+        if self.next_watch <= now || !matches!(self.phase, Phase::Running(_)) {
             self.handle_timeout(now);
         }
         loop {
@@ -42,9 +45,14 @@ impl Session {
             match step {
                 Step::Rest if self.next_begin() > now => return None,
                 Step::Rest => self.begin(now),
-                Step::Sample => return Some(Request::Sample { frame: self.own.end() }),
+                Step::Sample => {
+                    self.phase = Phase::Running(Step::Sampling);
+                    return Some(Request::Sample { frame: self.own.end() });
+                }
+                Step::Sampling => return None,
                 Step::Gather { began } => {
                     if !self.inputs_are_here() {
+                        self.waited = true;
                         return None;
                     }
                     let frame = self.frame;
@@ -57,16 +65,21 @@ impl Session {
                     }
                     self.finish();
                 }
-                Step::Hash { frame } => return Some(Request::Hash { frame }),
+                Step::Hash => {
+                    self.phase = Phase::Running(Step::Rest);
+                    return self.hashing.map(|frame| Request::Hash { frame });
+                }
             }
         }
     }
 
-    /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count.
+    /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count. Until
+    /// it comes the frame waits; when it was not asked for it is ignored.
     pub fn handle_input(&mut self, now: Instant, inputs: &[Word]) {
-        if !matches!(self.phase, Phase::Running(Step::Sample)) {
+        if self.phase != Phase::Running(Step::Sampling) {
             return;
         }
+        let now = now.max(self.called);
         match self.own.blocks() {
             1 => self.push_input::<1>(inputs),
             _ => self.push_input::<MAX_BLOCKS>(inputs),
@@ -82,11 +95,9 @@ impl Session {
         self.own.push_blocks(packed);
     }
 
-    /// The hash that [`Request::Hash`] asked for.
+    /// The hash that [`Request::Hash`] asked for. Without it this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
-        let Phase::Running(Step::Hash { frame }) = self.phase else { return };
-        self.phase = Phase::Running(Step::Rest);
-        self.compare_next = Some(frame + self.config.settings.compare_every);
+        let Some(frame) = self.hashing.take() else { return };
         self.digests.insert(frame, (hash ^ hash >> 32) as u32);
         for index in 0..self.peers.len() {
             self.compare(index, frame);
@@ -119,6 +130,7 @@ impl Session {
 
     fn begin(&mut self, now: Instant) {
         self.starts[self.frame.number() as usize % STARTS] = now;
+        self.begun = now;
         let master = self.master();
         if let Some(pacer) = &mut self.pacer {
             pacer.on_begin(now, self.frame, master);
@@ -134,7 +146,7 @@ impl Session {
         Some(Master { last_received, received_at: peer.inputs_at, rtt: peer.clock.rtt()? })
     }
 
-    fn inputs_are_here(&self) -> bool {
+    pub(super) fn inputs_are_here(&self) -> bool {
         self.peers.iter().all(|peer| peer.ready_for(self.frame)) && self.own.end() > self.frame
     }
 
@@ -159,12 +171,16 @@ impl Session {
     fn finish(&mut self) {
         let frame = self.frame;
         self.frame = frame.next();
-        let hash = self.compare_next == Some(frame);
-        self.phase = Phase::Running(if hash { Step::Hash { frame } } else { Step::Rest });
+        self.phase = Phase::Running(Step::Rest);
+        if self.compare_next == Some(frame) {
+            self.compare_next = Some(frame + self.config.settings.compare_every);
+            self.hashing = Some(frame);
+            self.phase = Phase::Running(Step::Hash);
+        }
     }
 
     fn count_stall(&mut self, now: Instant, began: Instant) {
-        if now > began {
+        if core::mem::take(&mut self.waited) {
             self.stats.stalls += 1;
             self.stats.stalled += now - began;
         }
@@ -180,7 +196,7 @@ impl Session {
     /// When a recent frame began here.
     pub(super) fn began(&self, frame: Frame) -> Option<Instant> {
         let begun = match self.phase {
-            Phase::Running(Step::Rest | Step::Hash { .. }) => frame < self.frame,
+            Phase::Running(Step::Rest | Step::Hash) => frame < self.frame,
             _ => frame <= self.frame,
         };
         (begun && self.frame - frame < STARTS as i64).then(|| self.starts[frame.number() as usize % STARTS])
@@ -243,16 +259,19 @@ impl Session {
         }
     }
 
-    /// We leave when everybody has our last input, or is silent.
+    /// We leave when everybody has our last input and knows that it is the last, or is silent, or will not listen.
     fn watch_own_leave(&mut self, now: Instant) {
-        if self.peers.iter().all(|peer| peer.gone || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT) {
+        let told = |peer: &Peer| peer.gone || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT;
+        let long = self.leaving.is_some_and(|leave| now - leave.since > LINGER_AT_MOST);
+        if long || self.peers.iter().all(told) {
             self.end(End::Left);
         }
     }
 
     fn given_up(&self, now: Instant) -> Option<SiteId> {
         let limit = self.config.give_up_after?;
-        let silent = |peer: &&super::peer::Peer| peer.last_frame.is_none() && !peer.gone && now - peer.heard > limit;
+        let complete = |peer: &Peer| peer.last_frame.is_some_and(|last| peer.inputs.end() >= last);
+        let silent = |peer: &&Peer| !complete(peer) && now - peer.heard > limit;
         self.peers.iter().find(silent).map(|peer| peer.site)
     }
 

@@ -13,6 +13,8 @@ use crate::input::Ownership;
 pub const MAX_TEXT: usize = 64;
 /// The most options a machine can have.
 pub const MAX_OPTIONS: usize = 32;
+/// The most frames between two comparisons of states.
+pub const MAX_COMPARE_EVERY: u32 = 3_600;
 /// The longest local lag, in frames: two seconds at 60 per second, far past anything one can play with.
 pub const MAX_LAG: u32 = 120;
 
@@ -89,6 +91,10 @@ pub enum SettingsError {
     Text(String),
     /// There are more than [`MAX_OPTIONS`] options.
     Options(usize),
+    /// A machine option is given twice.
+    Twice(String),
+    /// States would be compared too seldom: at most [`MAX_COMPARE_EVERY`] frames.
+    CompareEvery(u32),
     /// Bits are given to a site that does not take part.
     Owner(SiteId),
     /// All of it together does not fit into one packet.
@@ -104,6 +110,10 @@ impl fmt::Display for SettingsError {
             Self::Window(window) => write!(f, "a window of {window} frames is not offered, only 0"),
             Self::Text(text) => write!(f, "{text:?} is longer than {MAX_TEXT} bytes"),
             Self::Options(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
+            Self::Twice(key) => write!(f, "the machine option {key:?} is given twice"),
+            Self::CompareEvery(frames) => {
+                write!(f, "comparing states every {frames} frames is too seldom, the most is {MAX_COMPARE_EVERY}")
+            }
             Self::Owner(site) => write!(f, "input bits are given to site {site}, which does not take part"),
             Self::TooLarge => {
                 write!(f, "the settings do not fit into one packet; use fewer or shorter machine options")
@@ -129,6 +139,13 @@ impl Settings {
         let options = &self.machine.options;
         if options.len() > MAX_OPTIONS {
             return Err(SettingsError::Options(options.len()));
+        }
+        let again = |(at, (key, _)): (usize, &(String, String))| options[..at].iter().any(|(other, _)| other == key);
+        if let Some((at, _)) = options.iter().enumerate().find(|option| again(*option)) {
+            return Err(SettingsError::Twice(options[at].0.clone()));
+        }
+        if self.compare_every > MAX_COMPARE_EVERY {
+            return Err(SettingsError::CompareEvery(self.compare_every));
         }
         let texts = options.iter().flat_map(|(key, value)| [key, value]);
         let mut texts = texts.chain([&self.game.name, &self.machine.name, &self.machine.version]);

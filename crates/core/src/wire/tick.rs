@@ -84,7 +84,7 @@ pub struct Probe {
 pub struct Digest {
     /// Low bits of the frame.
     pub frame: u16,
-    /// Low bits of the hash.
+    /// The hash, folded to 32 bits.
     pub hash: u32,
 }
 

@@ -24,6 +24,8 @@ const MAX_TIME: TimeDelta = TimeDelta::from_millis(640);
 const LOBBY_TIME: TimeDelta = TimeDelta::from_millis(700);
 /// A clean start takes no longer.
 const MAX_START: TimeDelta = TimeDelta::from_secs(10);
+/// How often all is well again in one script.
+const MAX_HEALS: u32 = 3;
 /// Once all is well, the next frames are there within this time.
 const MAX_HEAL: TimeDelta = TimeDelta::from_secs(30);
 /// Frames whose inputs can be here at once.
@@ -57,6 +59,7 @@ pub(crate) struct World {
     astray: bool,
     /// Whether all sites were asleep for a while.
     slept: bool,
+    heals_left: u32,
     /// The time that deeds may still take.
     time_left: TimeDelta,
 }
@@ -98,6 +101,7 @@ impl World {
             forged: false,
             astray: false,
             slept: false,
+            heals_left: MAX_HEALS,
             time_left: if scene.lobby { MAX_TIME + LOBBY_TIME } else { MAX_TIME },
         }
     }
@@ -153,7 +157,11 @@ impl World {
                 let site = usize::from(*site) % self.sites.len();
                 self.sites[site].pressed = *value;
             }
-            Deed::Heal => self.heal(),
+            Deed::Heal if self.heals_left > 0 => {
+                self.heals_left -= 1;
+                self.heal();
+            }
+            Deed::Heal => {}
             _ => self.attack(deed),
         }
     }

@@ -10,6 +10,8 @@
 //! * [`toy`]: a machine to share.
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
+//! * [`measure`]: experiments without faults, measured.
+//! * [`scenario`]: random sessions with faults, for the swarm.
 //! * [`check`]: what must hold, judged without knowledge of the engines.
 
 pub mod check;

@@ -129,7 +129,7 @@ impl Player {
     }
 
     /// The words of a frame.
-    pub(crate) fn play(&mut self, _frame: u32, out: &mut [Word]) {
+    pub(crate) fn play(&mut self, out: &mut [Word]) {
         for word in &mut self.words {
             if self.luck.chance(self.restlessness) {
                 *word = (Word::from(self.luck.bits()) << 64 | Word::from(self.luck.bits())) & self.mask;

@@ -268,6 +268,13 @@ impl World {
         self.sites[site].crashed = true;
     }
 
+    /// Suspends a site until then: it sleeps, and its clock stands still meanwhile.
+    pub fn suspend(&mut self, site: usize, until: Instant) {
+        let asleep = until - self.now;
+        self.sites[site].clock.offset -= asleep;
+        self.pause(site, until);
+    }
+
     /// Lets a site sleep until then, as a closed laptop does; its clock goes on.
     pub fn pause(&mut self, site: usize, until: Instant) {
         self.sites[site].away_until = until;
@@ -338,7 +345,7 @@ impl Site {
         match self.session.poll_request(local)? {
             Request::Sample { frame } => {
                 let frame = frame.number();
-                self.player.play(frame, &mut self.words);
+                self.player.play(&mut self.words);
                 tell(Happened::Sampled { site: number, at, frame, words: &self.words });
                 if self.sabotage == Some(Sabotage::LagOffByOne) {
                     std::mem::swap(&mut self.words, &mut self.words_before);

@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{Game, Setup, id, lossy, ms, rtt, secs};
+use common::{Game, Setup, id, lossy, ms, rtt, secs, set};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
 use coplay::input::Ownership;
-use coplay::session::{Config, Difference, Event, Session, Settings, State};
+use coplay::session::{
+    Config, ConfigError, Difference, Event, MAX_COMPARE_EVERY, Sending, Session, Settings, SettingsError, State,
+};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, VERSION};
 use coplay_sim::clock::NodeClock;
@@ -349,4 +351,157 @@ fn who_restarts_in_the_lobby_is_welcome() {
 #[test]
 fn also_when_its_clock_starts_again_from_zero() {
     assert_restarts_in_the_lobby(|now| Some(NodeClock { offset: Instant::ZERO - now, skew_ppm: 0.0 }));
+}
+
+/// What a site told of another's settings, and of the start, in order.
+fn story(game: &Game, site: usize, of: usize) -> Vec<&'static str> {
+    let word = |event: &Event| match event {
+        Event::Agreed { site } if *site == id(of) => Some("agreed"),
+        Event::Disagreed { site, .. } if *site == id(of) => Some("disagreed"),
+        Event::Starting { .. } => Some("starting"),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| word(&told.event)).collect()
+}
+
+#[track_caller]
+fn assert_all_play(game: &Game, what: &str) {
+    for site in 0..game.steps.len() {
+        assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+        let frames = game.stats(site).frame.number();
+        assert!(frames > 200, "{what}: site {site} stepped {frames} frames");
+    }
+}
+
+#[test]
+fn who_corrects_its_settings_is_agreed_with() {
+    for corrected in [0, 1] {
+        let mut game = Setup::new(2, rtt(100)).play_with(|site, config| {
+            if site == corrected {
+                config.settings.lag = 4;
+            }
+        });
+        game.run_for(secs(2));
+        game.restart_as(corrected, |config| config.settings.lag = 6);
+        game.run_for(secs(6));
+        let told = story(&game, 1 - corrected, corrected);
+        assert_eq!(told, ["disagreed", "agreed", "starting"], "site {corrected} was corrected");
+        assert_all_play(&game, &format!("site {corrected} was corrected"));
+    }
+}
+
+#[test]
+fn who_leaves_the_lobby_may_come_back() {
+    for leaver in [0, 1] {
+        // While it still says goodbye, and long after.
+        for away in [ms(100), secs(2)] {
+            let mut game = Setup::new(3, rtt(100)).play();
+            game.isolate(2, true);
+            game.run_for(secs(1));
+            game.leave(leaver);
+            game.run_for(away);
+            game.restart(leaver);
+            game.run_for(secs(1));
+            game.isolate(2, false);
+            game.run_for(secs(6));
+            assert_all_play(&game, &format!("site {leaver} was away for {away}"));
+        }
+    }
+}
+
+#[test]
+fn who_comes_back_with_other_settings_is_disagreed_with() {
+    for changed in [0, 1] {
+        let mut game = Setup::new(3, rtt(100)).play();
+        let other = 1 - changed;
+        game.isolate(2, true);
+        game.run_for(secs(2));
+        assert_eq!(story(&game, other, changed), ["agreed"]);
+        game.restart_as(changed, |config| config.settings.lag = 5);
+        game.run_for(secs(2));
+        assert_eq!(story(&game, other, changed), ["agreed", "disagreed"]);
+        let State::Lobby { waiting_for } = game.state(other) else { panic!("{:?}", game.state(other)) };
+        assert!(waiting_for.contains(id(changed)), "{waiting_for:?}");
+        game.isolate(2, false);
+        game.run_for(secs(4));
+        assert!(matches!(game.state(other), State::Lobby { .. }), "{:?}", game.state(other));
+        game.restart_as(changed, |config| config.settings.lag = 6);
+        game.run_for(secs(6));
+        assert_eq!(story(&game, other, changed), ["agreed", "disagreed", "agreed", "starting"]);
+        assert_all_play(&game, &format!("site {changed} thought better of it"));
+    }
+}
+
+#[test]
+fn a_start_that_is_heard_of_a_minute_late_is_a_start() {
+    for sites in [2, 3] {
+        let mut game = Setup { clocks: far_apart(sites), ..Setup::new(sites, rtt(100)) }.play();
+        game.run_while(secs(10), |game| !matches!(game.state(0), State::Starting { .. }));
+        game.isolate(sites - 1, true);
+        game.run_for(secs(70));
+        let last = game.state(sites - 1);
+        assert!(matches!(last, State::Lobby { .. }), "{last:?}");
+        game.isolate(sites - 1, false);
+        game.run_for(secs(10));
+        let then = game.now();
+        game.run_for(secs(10));
+        assert_all_play(&game, &format!("{sites} sites"));
+        for site in 0..sites {
+            let fps = game.fps(site, then, game.now());
+            assert!(fps > 59.5, "site {site} of {sites} at {fps:.2} fps");
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn a_lobby_names_who_does_not_agree_yet() {
+    let waiting_for = |game: &Game, site: usize| match game.state(site) {
+        State::Lobby { waiting_for } => waiting_for,
+        state => panic!("site {site} is {state:?}"),
+    };
+    let mut game = Setup::new(3, rtt(100)).play();
+    game.world.set_cut(1, 2, true);
+    game.run_for(secs(3));
+    assert_eq!(waiting_for(&game, 0), set([1, 2]), "they do not agree with each other");
+    assert!(waiting_for(&game, 1).contains(id(2)) && waiting_for(&game, 2).contains(id(1)));
+    game.world.set_cut(1, 2, false);
+    // Whoever waits names somebody until the start is named; and those that hear of it wait for whoever names it.
+    let mut game = Setup::new(3, lossy(100, 0.1)).play();
+    while !matches!(game.state(0), State::Starting { .. } | State::Running) {
+        assert!(!waiting_for(&game, 0).is_empty(), "at {:?}", game.now());
+        game.run_for(ms(1));
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let config = Setup::new(2, rtt(0)).config(0);
+    let refused = |change: &dyn Fn(&mut Config)| {
+        let mut config = config.clone();
+        change(&mut config);
+        let error = config.settings.check().err();
+        (error, Session::new(Instant::ZERO, config).err())
+    };
+    assert_eq!(refused(&|_| {}), (None, None));
+
+    let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let twice = SettingsError::Twice("region".into());
+    for other in ["ntsc", "pal"] {
+        let options = vec![option("region", "ntsc"), option("cpu", "exact"), option("region", other)];
+        let (settings, whole) = refused(&|config| config.settings.machine.options.clone_from(&options));
+        assert_eq!((settings, whole), (Some(twice.clone()), Some(ConfigError::Settings(twice.clone()))));
+    }
+
+    assert_eq!(refused(&|config| config.settings.compare_every = MAX_COMPARE_EVERY), (None, None));
+    for every in [MAX_COMPARE_EVERY + 1, 65_536, u32::MAX] {
+        let (settings, _) = refused(&|config| config.settings.compare_every = every);
+        assert_eq!(settings, Some(SettingsError::CompareEvery(every)));
+    }
+
+    for period in [TimeDelta::ZERO, ms(-20)] {
+        let (_, whole) = refused(&|config| config.sending = Sending::Timer(period));
+        assert_eq!(whole, Some(ConfigError::Timer), "{period}");
+    }
+    assert_eq!(refused(&|config| config.sending = Sending::Timer(ms(20))), (None, None));
 }

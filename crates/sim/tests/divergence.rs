@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Game, Setup, at, lossy, ms, rtt, secs};
+use common::{Game, Setup, at, deviation, lossy, ms, rtt, secs};
 use coplay::session::Event;
+use coplay::wire::{Message, Probe, Tick};
+use coplay_sim::world::World;
 
 const COMPARED_EVERY: u32 = 60;
 
@@ -85,4 +87,55 @@ fn a_long_game_goes_on_past_the_end_of_its_short_numbers() {
     let first = next_compared(game.stats(1).frame.number() + 1);
     game.run_for(secs(3));
     assert_eq!(alarms(&game, 0), [(1, first)]);
+}
+
+#[test]
+fn a_machine_that_is_always_wrong_is_seen_over_a_long_link() {
+    for every in [1, 2, 10] {
+        let setup = Setup { lag: 14, ..Setup::new(2, rtt(300)) };
+        let mut game = setup.play_with(|_, config| config.settings.compare_every = every);
+        game.world.sites[1].machine.score[0] ^= 1;
+        game.run_until(at(secs(10)));
+        for site in [0, 1] {
+            let alarms = alarms(&game, site);
+            assert_eq!(alarms.len(), 1, "site {site}, every {every}: {alarms:?}");
+            let mismatches = game.peer_stats(site, 1 - site).mismatches;
+            assert!(mismatches > 10, "site {site}, every {every}: {mismatches} mismatches");
+        }
+    }
+}
+
+/// What the first site just said to the second with a probe in it, as if the probe were about another frame.
+fn forge_probe(game: &Game, end_minus_frame: i32) -> Option<Vec<u8>> {
+    let just_now = game.now() - ms(1);
+    let mut sent = game.world.overheard().filter(|heard| heard.at > just_now && (heard.from, heard.to) == (0, 1));
+    sent.find_map(|heard| {
+        let Ok(Message::Tick(tick)) = Message::decode(&heard.bytes) else { return None };
+        let probe = Probe { end_minus_frame, ..tick.probe? };
+        let mut buf = vec![0; 2_000];
+        let len = Tick { probe: Some(probe), ..tick }.encode(&mut buf).ok()?;
+        buf.truncate(len);
+        Some(buf)
+    })
+}
+
+#[test]
+fn a_probe_about_a_frame_far_away_does_not_disturb_the_pace() {
+    for end_minus_frame in [-1_000_000_000, -1_000, 1_000, 400] {
+        let mut game = Setup::new(2, rtt(40)).play();
+        game.run_until(at(secs(8)));
+        game.world.listen(10);
+        game.run_while(secs(1), |game| forge_probe(game, end_minus_frame).is_none());
+        let forged = forge_probe(&game, end_minus_frame).expect("a probe");
+        // It comes when the true one does.
+        game.run_for(ms(20));
+        game.world.inject(1, World::address(0, 0), &forged);
+        game.world.wake(1);
+        let (then, stalls) = (game.now(), game.stats(1).stalls);
+        game.run_for(secs(10));
+        let (off, apart) = (deviation(&game.frame_times(1, then)), game.worst_synchrony(then));
+        assert!(off < 0.2 && apart < 1.0, "{end_minus_frame}: {off:.2} ms uneven, {apart:.2} ms apart");
+        assert_eq!(game.stats(1).stalls, stalls, "{end_minus_frame}");
+        game.assert_sound();
+    }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::by_hand::Hosts;
 use common::{Game, Setup, Told, at, id, ms, rtt, secs, set};
 use coplay::id::{Addr, SiteSet};
 use coplay::session::{End, Event, Freeze, Session, State};
@@ -319,4 +320,68 @@ fn the_restart_of_a_site_that_was_given_up_comes_too_late() {
     game.run_for(secs(5));
     assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));
     assert_eq!(game.state(0), State::Ended(End::Silent(id(1))));
+}
+
+#[test]
+fn junk_in_every_loop_hides_no_silence() {
+    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(3)));
+    game.run_until(at(secs(8)));
+    game.world.crash(1);
+    let then = game.now();
+    for _ in 0..5_000 {
+        game.world.inject(0, Addr(999), &[0x55]);
+        game.world.wake(0);
+        game.run_for(ms(1));
+    }
+    let (told_at, freeze) = game.find(0, frozen).expect("a freeze is told");
+    assert_eq!(freeze.waiting_for, set([1]));
+    assert!(told_at - then < ms(600), "told only after {}", told_at - then);
+    let (told_at, end) = game.find(0, ended).expect("it gives up");
+    assert_eq!(end, End::Silent(id(1)));
+    let after = told_at - then;
+    assert!(after > secs(3) && after < ms(3_250), "gave up after {after}");
+}
+
+#[test]
+fn a_site_is_followed_even_if_its_old_address_still_hears() {
+    for mover in [0, 1] {
+        let mut pair = Hosts::new(2, ms(20), |config| config.give_up_after = Some(secs(5)));
+        pair.run_until_running();
+        pair.run_for(secs(3));
+        let elsewhere = Addr(101);
+        pair.hosts[mover].addr = elsewhere;
+        pair.hosts[mover].reached_at.push(elsewhere);
+        let then = pair.now;
+        pair.run_for(secs(2));
+        let told = pair.hosts[1 - mover].events.iter().find_map(|(at, event)| moved(event).map(|to| (*at, to)));
+        let (told_at, told) = told.expect("a move is told");
+        assert_eq!(told, (mover, elsewhere));
+        assert!(told_at - then < ms(700), "noticed only after {}", told_at - then);
+        let settled = pair.now;
+        pair.run_for(secs(10));
+        for site in [0, 1] {
+            let fps = pair.fps(site, settled);
+            assert!(fps > 59.5, "site {site} at {fps:.2} fps after site {mover} moved");
+        }
+    }
+}
+
+#[test]
+fn a_suspended_computer_whose_clock_stood_still_goes_on() {
+    for lag in [0, 1, 6] {
+        for sleeper in [0, 1] {
+            let what = format!("lag {lag}, site {sleeper} slept");
+            let mut game = Setup { lag, clocks: vec![NodeClock::TRUE; 2], ..Setup::new(2, rtt(4)) }.play();
+            game.run_until(at(secs(8)));
+            let wake = game.now() + secs(100);
+            game.world.suspend(sleeper, wake);
+            game.run_until(wake + secs(12));
+            for site in [0, 1] {
+                let fps = game.fps(site, wake + secs(2), wake + secs(12));
+                assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
+                assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+            }
+            game.assert_sound();
+        }
+    }
 }

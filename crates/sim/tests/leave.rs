@@ -4,7 +4,9 @@ mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
 use coplay::frame::Frame;
+use coplay::input::Recovery;
 use coplay::session::{End, Event, State};
+use coplay::time::TimeDelta;
 
 /// The frame with which a site said that another has left; `None` if it did not, or said so twice.
 fn left(game: &Game, site: usize, leaver: usize) -> Option<Frame> {
@@ -120,4 +122,66 @@ fn last_inputs_take_effect_before_the_leave_does() {
     assert!(frame.abs_diff(promised) <= 1, "left with frame {frame}, inputs were promised up to {promised}");
     assert!(game.steps[0].len() as u32 > frame, "the survivor stepped past it");
     game.assert_sound();
+}
+
+/// One of three leaves so long after all came; whatever had begun by then goes on, and nobody waits for it for ever.
+fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
+    let what = format!("loss {loss}, site {leaver} leaves at {then}");
+    let seed = 1 + then.as_nanos().unsigned_abs() / 1_000_000;
+    let mut game = Setup { seed, ..Setup::new(3, lossy(100, loss)) }.play();
+    game.run_until(at(then));
+    game.leave(leaver);
+    game.run_for(secs(12));
+    let stay = [0, 1, 2].into_iter().filter(|site| *site != leaver);
+    let in_lobby = |site: usize| matches!(game.state(site), State::Lobby { .. });
+    let states: Vec<_> = (0..3).map(|site| game.state(site)).collect();
+    if game.steps.iter().any(|steps| !steps.is_empty()) {
+        let fps_least = if loss > 0.0 { 58.0 } else { 59.5 };
+        for site in stay.clone() {
+            assert_eq!(game.state(site), State::Running, "{what}: {states:?}");
+            let fps = game.fps(site, game.now() - secs(5), game.now());
+            assert!(fps >= fps_least, "{what}: site {site} at {fps:.2} fps, {states:?}");
+        }
+    } else {
+        assert!(stay.clone().all(in_lobby), "{what}: {states:?}");
+    }
+    assert_eq!(game.state(leaver), State::Ended(End::Left), "{what}: {states:?}");
+    game.assert_sound();
+}
+
+#[test]
+fn nobody_is_stuck_whenever_somebody_leaves() {
+    for leaver in 0..3 {
+        (0..=1_500).step_by(10).for_each(|then| leave_at(0.0, leaver, ms(then)));
+    }
+}
+
+#[test]
+fn nor_is_anybody_when_packets_are_lost() {
+    for leaver in 0..3 {
+        (0..=1_500).step_by(10).for_each(|then| leave_at(0.1, leaver, ms(then)));
+    }
+}
+
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it dies.
+#[test]
+fn a_leaver_that_dies_before_its_inputs_are_here_is_given_up() {
+    for leaver in [0, 1] {
+        let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
+            config.give_up_after = Some(secs(3));
+            config.recovery = Recovery::History;
+        });
+        let stays = 1 - leaver;
+        game.run_until(at(secs(8)));
+        game.world.link(leaver, stays).set_cut(true);
+        game.run_for(ms(60));
+        game.world.link(leaver, stays).set_cut(false);
+        game.leave(leaver);
+        game.run_for(ms(1));
+        game.world.crash(leaver);
+        game.run_for(secs(10));
+        assert_eq!(left(&game, stays, leaver), None, "inputs are missing");
+        assert_eq!(ended(&game, stays), Some(End::Silent(id(leaver))), "{:?}", game.state(stays));
+        game.assert_sound();
+    }
 }

@@ -1,6 +1,8 @@
 //! A game in a simulated world, watched from outside: who stepped what and when, what was promised, and what the sessions told.
 #![allow(dead_code, reason = "every test file uses another part of it")]
 
+pub(crate) mod by_hand;
+
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
 use coplay::session::{Config, Event, PeerStats, Session, State, Stats};
@@ -234,6 +236,12 @@ impl Game {
         computer.session = session;
         self.watched[site] = false;
         self.world.wake(site);
+    }
+
+    /// Starts a site's program anew with another way of taking part, on the same computer.
+    pub(crate) fn restart_as(&mut self, site: usize, change: impl Fn(&mut Config)) {
+        change(&mut self.configs[site]);
+        self.restart(site);
     }
 
     /// Frames per second of a site between two instants.

@@ -1,0 +1,166 @@
+//! Host programs driven by hand, a loop each millisecond, for what computers of a simulated world never do.
+
+use super::{Setup, at, id, ms, secs};
+use coplay::id::Addr;
+use coplay::session::{Config, Event, Request, Session, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_sim::toy::Toy;
+
+/// No loop of a host program has more to do than this.
+const TOO_MANY: usize = 100;
+
+/// A request that a host program does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    Nothing,
+    Sample,
+    Hash,
+}
+
+/// A host program.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) session: Session,
+    machine: Toy,
+    /// What its clock shows at the true time zero.
+    pub(crate) offset: TimeDelta,
+    /// How much later each reading of the clock is than the one before, in a loop.
+    pub(crate) per_call: TimeDelta,
+    pub(crate) unanswered: Unanswered,
+    /// Where it sends from.
+    pub(crate) addr: Addr,
+    /// Where it receives.
+    pub(crate) reached_at: Vec<Addr>,
+    pub(crate) steps: Vec<Instant>,
+    pub(crate) events: Vec<(Instant, Event)>,
+    /// The most requests in one loop.
+    pub(crate) most_requests: usize,
+    /// Requests that were there before the time at which the session wanted to be asked.
+    pub(crate) surprises: Vec<String>,
+}
+
+/// Host programs and the wire between them.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    pub(crate) now: Instant,
+    one_way: TimeDelta,
+    pub(crate) hosts: Vec<Host>,
+    /// Arrival, sender, receiver and content.
+    under_way: Vec<(Instant, Addr, Addr, Vec<u8>)>,
+}
+
+impl Hosts {
+    pub(crate) fn new(sites: usize, one_way: TimeDelta, change: impl Fn(&mut Config)) -> Self {
+        let setup = Setup::new(sites, super::rtt(0));
+        let host = |site: usize| {
+            let mut config = setup.config(site);
+            change(&mut config);
+            let offset = secs(1_000);
+            Host {
+                session: Session::new(Instant::ZERO + offset, config).expect("a sound config"),
+                machine: Toy::new(sites),
+                offset,
+                per_call: TimeDelta::ZERO,
+                unanswered: Unanswered::Nothing,
+                addr: Addr(site as u64),
+                reached_at: vec![Addr(site as u64)],
+                steps: Vec::new(),
+                events: Vec::new(),
+                most_requests: 0,
+                surprises: Vec::new(),
+            }
+        };
+        Self { now: at(ms(0)), one_way, hosts: (0..sites).map(host).collect(), under_way: Vec::new() }
+    }
+
+    pub(crate) fn run_for(&mut self, time: TimeDelta) {
+        let until = self.now + time;
+        while self.now < until {
+            for (number, host) in self.hosts.iter_mut().enumerate() {
+                let arrives = |(arrival, _, to, _): &mut (Instant, Addr, Addr, Vec<u8>)| {
+                    *arrival <= self.now && host.reached_at.contains(to)
+                };
+                let arrived: Vec<_> = self.under_way.extract_if(.., arrives).collect();
+                let sent = host.run_loop(self.now, number, &arrived);
+                let (arrival, from) = (self.now + self.one_way, host.addr);
+                self.under_way.extend(sent.into_iter().map(|(to, bytes)| (arrival, from, to, bytes)));
+            }
+            self.now += ms(1);
+        }
+    }
+
+    /// Runs until all play.
+    #[track_caller]
+    pub(crate) fn run_until_running(&mut self) {
+        let limit = self.now + secs(10);
+        while self.hosts.iter().any(|host| host.session.state() != State::Running) {
+            assert!(self.now < limit, "the game does not start");
+            self.run_for(ms(1));
+        }
+    }
+
+    /// Frames per second of a site since then.
+    pub(crate) fn fps(&self, site: usize, since: Instant) -> f64 {
+        let frames = self.hosts[site].steps.iter().filter(|step| **step >= since).count();
+        frames as f64 / (self.now - since).as_secs_f64()
+    }
+
+    /// The number of compared states of a peer that differed from a site's.
+    pub(crate) fn mismatches(&self, site: usize, peer: usize) -> u64 {
+        let host = &self.hosts[site];
+        host.session.peer_stats(self.now + host.offset, id(peer)).expect("a peer").mismatches
+    }
+}
+
+impl Host {
+    fn run_loop(
+        &mut self,
+        now: Instant,
+        number: usize,
+        arrived: &[(Instant, Addr, Addr, Vec<u8>)],
+    ) -> Vec<(Addr, Vec<u8>)> {
+        let mut local = now + self.offset;
+        let per_call = self.per_call;
+        let mut clock = || {
+            local += per_call;
+            local
+        };
+        for (_, from, _, bytes) in arrived {
+            self.session.handle_datagram(clock(), *from, bytes);
+        }
+        let mut requests = 0;
+        while requests < TOO_MANY {
+            let (expected, shown) = (self.session.poll_timeout(), clock());
+            let Some(request) = self.session.poll_request(shown) else { break };
+            if expected.is_none_or(|expected| expected > shown) {
+                self.surprises.push(format!("{request:?} at {shown:?}, expected at {expected:?}"));
+            }
+            requests += 1;
+            match request {
+                Request::Sample { .. } if self.unanswered == Unanswered::Sample => {}
+                Request::Hash { .. } if self.unanswered == Unanswered::Hash => {}
+                Request::Sample { frame } => {
+                    let words = vec![u128::from(frame.number() / 9 % 3) << number; self.machine.paddles.len()];
+                    self.session.handle_input(clock(), &words);
+                }
+                Request::Advance { inputs, .. } => {
+                    self.machine.step(inputs);
+                    self.steps.push(now);
+                }
+                Request::Hash { .. } => self.session.handle_hash(self.machine.hash()),
+            }
+        }
+        self.most_requests = self.most_requests.max(requests);
+        let mut sent = Vec::new();
+        let mut buf = [0; MAX_DATAGRAM];
+        while let Some(transmit) = self.session.poll_transmit(clock(), &mut buf) {
+            assert!(sent.len() < TOO_MANY, "site {number} does not stop sending");
+            sent.push((transmit.to, buf[..transmit.len].to_vec()));
+        }
+        while let Some(event) = self.session.poll_event() {
+            self.events.push((now, event));
+        }
+        sent
+    }
+}

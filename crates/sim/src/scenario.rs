@@ -25,6 +25,10 @@ pub const PLAY: TimeDelta = TimeDelta::from_secs(22);
 const START: TimeDelta = TimeDelta::from_secs(3);
 /// Sites must run again so long after the last fault.
 const RECOVERY: TimeDelta = TimeDelta::from_secs(2);
+/// The most memory that a session may take for each of its sites.
+const MEMORY_PER_SITE: usize = 96 * 1024;
+/// The most datagrams that may be under way at once on a link, on average over all links.
+const UNDER_WAY_PER_LINK: usize = 64;
 /// Sites that wait for a dead one give up after this.
 const GIVE_UP: TimeDelta = TimeDelta::from_secs(3);
 
@@ -425,6 +429,15 @@ impl Scenario {
     fn judge_bounds(&self, world: &World, play: &mut Play) {
         if world.oversized > 0 {
             play.ledger.violate("bounds", format!("{} datagrams were too long", world.oversized));
+        }
+        for (number, site) in world.sites.iter().enumerate() {
+            let memory = site.session.memory();
+            if memory > self.sites * MEMORY_PER_SITE {
+                play.ledger.violate("bounds", format!("the session of site {number} takes {memory} bytes"));
+            }
+        }
+        if world.most_under_way > self.sites * self.sites * UNDER_WAY_PER_LINK {
+            play.ledger.violate("bounds", format!("{} things were under way at once", world.most_under_way));
         }
         let most = PLAY.as_secs_f64() * (1.05 / self.rate.period().as_secs_f64() + 20.0);
         let busiest = world.links().iter().map(|link| link.stats().sent).max().unwrap_or(0);

@@ -31,6 +31,8 @@ pub struct World {
     pub sending_delay: TimeDelta,
     /// Datagrams longer than allowed.
     pub oversized: u64,
+    /// The most things that were under way at once.
+    pub most_under_way: usize,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,7 @@ impl World {
             most_overheard: 0,
             sending_delay: TimeDelta::ZERO,
             oversized: 0,
+            most_under_way: 0,
         };
         for site in 0..count {
             world.wake_at(site, Instant::ZERO);
@@ -97,6 +100,7 @@ impl World {
     /// Runs until the true time `until`; `tell` hears what the sites do.
     pub fn run_until(&mut self, until: Instant, tell: &mut impl FnMut(Happened<'_>)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
+            self.most_under_way = self.most_under_way.max(self.queue.len());
             let Some((at, happening)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
             self.handle(happening, tell);

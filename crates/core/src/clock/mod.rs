@@ -112,6 +112,11 @@ impl Clock {
         *self = Self { rtt: self.rtt, jitter: self.jitter, ..Self::default() };
     }
 
+    /// Bytes on the heap.
+    pub(crate) fn memory(&self) -> usize {
+        size_of_val(&*self.envelope)
+    }
+
     /// Whether there were enough round trips to rely on the estimate.
     pub fn is_ready(&self) -> bool {
         self.round_trips >= ENOUGH_ROUND_TRIPS && self.line.is_some()

@@ -73,6 +73,11 @@ impl Stream {
         self.width
     }
 
+    /// Bytes on the heap.
+    pub(crate) fn memory(&self) -> usize {
+        size_of_val(&*self.values) + size_of_val(&*self.counters) + size_of_val(&*self.held)
+    }
+
     /// The first frame that is not here, all earlier ones being known.
     pub fn end(&self) -> Frame {
         self.end

@@ -39,6 +39,11 @@ impl Digests {
         self.kept.iter().flatten().find(|(kept, _)| *kept == frame).map(|(_, digest)| *digest)
     }
 
+    /// Bytes on the heap.
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.kept)
+    }
+
     pub(super) fn newest(&self) -> Option<(Frame, u32)> {
         self.newest
     }

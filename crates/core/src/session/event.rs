@@ -168,6 +168,11 @@ impl Events {
         Self { waiting: VecDeque::with_capacity(MAX_EVENTS) }
     }
 
+    /// Bytes on the heap, without what single events hold.
+    pub(super) fn memory(&self) -> usize {
+        self.waiting.capacity() * size_of::<Event>()
+    }
+
     pub(super) fn push(&mut self, event: Event) {
         if self.waiting.len() == MAX_EVENTS {
             self.waiting.pop_front();

@@ -419,6 +419,12 @@ impl Session {
         }
     }
 
+    /// About how many bytes the session takes, all in all. It does not grow while a game runs.
+    pub fn memory(&self) -> usize {
+        let peers: usize = self.peers.iter().map(Peer::memory).sum();
+        size_of::<Self>() + peers + self.own.memory() + self.digests.memory() + self.events.memory()
+    }
+
     /// Who we are.
     pub fn site(&self) -> SiteId {
         self.config.site

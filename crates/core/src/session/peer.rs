@@ -246,6 +246,12 @@ impl Peer {
         Some((stamp, now - received))
     }
 
+    /// Bytes that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let differences = self.lobby.differences.capacity() * size_of::<Difference>();
+        size_of::<Self>() + self.inputs.memory() + self.digests.memory() + self.clock.memory() + differences
+    }
+
     pub(super) fn stats(&self, now: Instant, own_end: Frame) -> PeerStats {
         PeerStats {
             rtt: self.clock.rtt().unwrap_or_default(),

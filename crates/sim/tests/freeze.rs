@@ -324,22 +324,24 @@ fn the_restart_of_a_site_that_was_given_up_comes_too_late() {
 
 #[test]
 fn junk_in_every_loop_hides_no_silence() {
-    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(3)));
-    game.run_until(at(secs(8)));
-    game.world.crash(1);
-    let then = game.now();
-    for _ in 0..5_000 {
-        game.world.inject(0, Addr(999), &[0x55]);
-        game.world.wake(0);
-        game.run_for(ms(1));
+    for junk in [false, true] {
+        let mut pair = Hosts::new(2, ms(20), |config| config.give_up_after = Some(secs(3)));
+        pair.run_until_running();
+        pair.run_for(secs(3));
+        pair.hosts[0].junk = junk;
+        pair.hosts[1].dead = true;
+        let then = pair.now;
+        pair.run_for(secs(5));
+        let told = &pair.hosts[0].events;
+        let freeze = told.iter().find_map(|(at, event)| frozen(event).map(|freeze| (*at - then, freeze)));
+        let (after, freeze) = freeze.expect("a freeze is told");
+        assert_eq!(freeze.waiting_for, set([1]), "junk {junk}");
+        assert!(after < ms(600), "junk {junk}: a freeze was told only after {after}");
+        let end = told.iter().find_map(|(at, event)| ended(event).map(|end| (*at - then, end)));
+        let (after, end) = end.expect("it gives up");
+        assert_eq!(end, End::Silent(id(1)), "junk {junk}");
+        assert!(after > secs(3) && after < ms(3_250), "junk {junk}: it gave up after {after}");
     }
-    let (told_at, freeze) = game.find(0, frozen).expect("a freeze is told");
-    assert_eq!(freeze.waiting_for, set([1]));
-    assert!(told_at - then < ms(600), "told only after {}", told_at - then);
-    let (told_at, end) = game.find(0, ended).expect("it gives up");
-    assert_eq!(end, End::Silent(id(1)));
-    let after = told_at - then;
-    assert!(after > secs(3) && after < ms(3_250), "gave up after {after}");
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub struct Session {
     greetings: bool,
     /// When to look after slow things again.
     next_watch: Instant,
+    /// By how much the host program's clock has gone back so far, all in all: our own never does.
+    set_back: TimeDelta,
     /// When the host program last called.
     called: Instant,
     created: Instant,
@@ -205,6 +207,7 @@ impl Session {
             next_send: now,
             greetings: false,
             next_watch: now,
+            set_back: TimeDelta::ZERO,
             called: now,
             created: now,
             config,
@@ -235,6 +238,10 @@ impl Session {
     /// Lets time pass. [`Session::poll_request`] does it, too.
     pub fn handle_timeout(&mut self, now: Instant) {
         let now = self.notice_sleep(now);
+        self.pass_time(now);
+    }
+
+    fn pass_time(&mut self, now: Instant) {
         match self.phase {
             Phase::Starting { at } if at <= now => self.start_running(at),
             Phase::Running(_) if self.next_watch <= now => {
@@ -247,10 +254,19 @@ impl Session {
         }
     }
 
+    /// Our time, which never goes back, from the host program's, which should not.
+    fn own_time(&mut self, now: Instant) -> Instant {
+        let ours = now + self.set_back;
+        if ours >= self.called {
+            return ours;
+        }
+        self.set_back += self.called - ours;
+        self.called
+    }
+
     /// Whoever was asleep cannot blame others for their silence.
     fn notice_sleep(&mut self, now: Instant) -> Instant {
-        // A clock that goes back is taken to stand still.
-        let now = now.max(self.called);
+        let now = self.own_time(now);
         let away = now - self.called;
         self.called = now;
         if away > ASLEEP {
@@ -277,14 +293,14 @@ impl Session {
     /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        if self.due == 0 && self.next_send > now {
+        if self.due == 0 && self.next_send > now + self.set_back {
             return None;
         }
         self.transmit(now, buf)
     }
 
     fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let now = now.max(self.called);
+        let now = self.own_time(now);
         assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
         let index = self.next_to_send(now)?;
         let greeting = self.pacer.is_none() || self.peers[index].lobby.hello_due;
@@ -400,7 +416,7 @@ impl Session {
             // Longer waits are watched at every packet that is sent in the meantime.
             Phase::Running(_) => Instant::FAR_FUTURE,
         };
-        Some(send.min(frame))
+        Some(send.min(frame) - self.set_back)
     }
 
     /// Whether the session is over.
@@ -443,11 +459,13 @@ impl Session {
 
     /// The link to a peer in numbers, or `None` for who is no peer.
     pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
+        let now = now + self.set_back;
         self.peers.iter().find(|peer| peer.site == site).map(|peer| peer.stats(now, self.own.end()))
     }
 
     /// The time of the clock that all sites share, which is that of the lowest site.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
+        let now = now + self.set_back;
         match self.time_keeper() {
             None => Some(GroupInstant::from_nanos(now.as_nanos())),
             Some(keeper) => keeper.clock.to_group(now),

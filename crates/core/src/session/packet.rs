@@ -144,7 +144,7 @@ impl Session {
     }
 
     fn take_probe(&mut self, now: Instant, index: usize, end: Frame, probe: &Probe) {
-        let stamp = self.peers[index].on_probe(now, probe);
+        let Some(stamp) = self.peers[index].on_probe(now, probe) else { return };
         let peer = &self.peers[index];
         let site = peer.site;
         if peer.last_frame.is_some() {

@@ -219,15 +219,18 @@ impl Peer {
         }
     }
 
-    /// Takes in the probe of a tick, whose stamps are shortened; returns the full stamp.
-    pub(super) fn on_probe(&mut self, now: Instant, probe: &Probe) -> Instant {
+    /// Takes in the probe of a tick, whose stamps are shortened; returns the full stamp, if it is news.
+    pub(super) fn on_probe(&mut self, now: Instant, probe: &Probe) -> Option<Instant> {
         let near = self.clock.to_remote(now).map(Instant::as_micros).or(self.newest_stamp_us());
         let stamp_us = widen(near.unwrap_or(0), probe.stamp_us as i64, 40);
+        if !self.is_news(stamp_us) {
+            return None;
+        }
         let echo = probe
             .echo
             .map(|(sent, held_ns)| (widen(now.as_micros(), i64::from(sent), 32), TimeDelta::from_nanos(held_ns)));
         self.on_stamp(now, stamp_us, echo);
-        micros(stamp_us)
+        Some(micros(stamp_us))
     }
 
     /// Whether the next packet should carry a probe.

@@ -26,16 +26,16 @@ impl Session {
     /// time at which a request is given out is when its frame is taken to begin or step.
     #[inline]
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        if self.phase == Phase::Running(Step::Rest) && self.next_begin().min(self.next_watch) > now {
+        if self.phase == Phase::Running(Step::Rest) && self.next_begin().min(self.next_watch) > now + self.set_back {
             return None;
         }
         self.next_request(now)
     }
 
     fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        let now = now.max(self.called);
+        let now = self.notice_sleep(now);
         if self.next_watch <= now || !matches!(self.phase, Phase::Running(_)) {
-            self.handle_timeout(now);
+            self.pass_time(now);
         }
         loop {
             let Phase::Running(step) = self.phase else { return None };
@@ -79,7 +79,7 @@ impl Session {
         if self.phase != Phase::Running(Step::Sampling) {
             return;
         }
-        let now = now.max(self.called);
+        let now = self.own_time(now);
         match self.own.blocks() {
             1 => self.push_input::<1>(inputs),
             _ => self.push_input::<MAX_BLOCKS>(inputs),

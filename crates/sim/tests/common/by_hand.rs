@@ -28,6 +28,9 @@ pub(crate) struct Host {
     /// How much later each reading of the clock is than the one before, in a loop.
     pub(crate) per_call: TimeDelta,
     pub(crate) unanswered: Unanswered,
+    /// Whether a stranger's byte comes in each loop.
+    pub(crate) junk: bool,
+    pub(crate) dead: bool,
     /// Where it sends from.
     pub(crate) addr: Addr,
     /// Where it receives.
@@ -63,6 +66,8 @@ impl Hosts {
                 offset,
                 per_call: TimeDelta::ZERO,
                 unanswered: Unanswered::Nothing,
+                junk: false,
+                dead: false,
                 addr: Addr(site as u64),
                 reached_at: vec![Addr(site as u64)],
                 steps: Vec::new(),
@@ -77,7 +82,7 @@ impl Hosts {
     pub(crate) fn run_for(&mut self, time: TimeDelta) {
         let until = self.now + time;
         while self.now < until {
-            for (number, host) in self.hosts.iter_mut().enumerate() {
+            for (number, host) in self.hosts.iter_mut().enumerate().filter(|(_, host)| !host.dead) {
                 let arrives = |(arrival, _, to, _): &mut (Instant, Addr, Addr, Vec<u8>)| {
                     *arrival <= self.now && host.reached_at.contains(to)
                 };
@@ -129,8 +134,17 @@ impl Host {
         for (_, from, _, bytes) in arrived {
             self.session.handle_datagram(clock(), *from, bytes);
         }
+        if self.junk {
+            self.session.handle_datagram(clock(), Addr(999), &[0x55]);
+        }
+        let mut sent = Vec::new();
+        let mut buf = [0; MAX_DATAGRAM];
         let mut requests = 0;
         while requests < TOO_MANY {
+            while let Some(transmit) = self.session.poll_transmit(clock(), &mut buf) {
+                assert!(sent.len() < TOO_MANY, "site {number} does not stop sending");
+                sent.push((transmit.to, buf[..transmit.len].to_vec()));
+            }
             let (expected, shown) = (self.session.poll_timeout(), clock());
             let Some(request) = self.session.poll_request(shown) else { break };
             if expected.is_none_or(|expected| expected > shown) {
@@ -152,12 +166,6 @@ impl Host {
             }
         }
         self.most_requests = self.most_requests.max(requests);
-        let mut sent = Vec::new();
-        let mut buf = [0; MAX_DATAGRAM];
-        while let Some(transmit) = self.session.poll_transmit(clock(), &mut buf) {
-            assert!(sent.len() < TOO_MANY, "site {number} does not stop sending");
-            sent.push((transmit.to, buf[..transmit.len].to_vec()));
-        }
         while let Some(event) = self.session.poll_event() {
             self.events.push((now, event));
         }

@@ -396,7 +396,7 @@ impl World {
         };
         while waits(self) {
             assert!(self.now < limit, "the game does not go on: {:?}", self.states());
-            self.run(TimeDelta::from_millis(50), true);
+            self.run(TimeDelta::from_millis(20), true);
         }
     }
 

@@ -4,20 +4,19 @@ use alloc::boxed::Box;
 
 use crate::frame::Frame;
 
-/// Digests kept: as many as the sites can be frames apart, for when every frame is compared.
+/// Digests kept: as many as the sites can be frames apart, so that no two of interest share a place.
 const KEPT: usize = 256;
 
 /// The newest digests of one site's states.
 #[derive(Debug)]
 pub(super) struct Digests {
     kept: Box<[Option<(Frame, u32)>; KEPT]>,
-    next: usize,
     newest: Option<(Frame, u32)>,
 }
 
 impl Default for Digests {
     fn default() -> Self {
-        Self { kept: Box::new([None; KEPT]), next: 0, newest: None }
+        Self { kept: Box::new([None; KEPT]), newest: None }
     }
 }
 
@@ -27,8 +26,7 @@ impl Digests {
         if self.get(frame).is_some() {
             return false;
         }
-        self.kept[self.next] = Some((frame, digest));
-        self.next = (self.next + 1) % KEPT;
+        self.kept[Self::place(frame)] = Some((frame, digest));
         if self.newest.is_none_or(|(newest, _)| frame > newest) {
             self.newest = Some((frame, digest));
         }
@@ -36,7 +34,11 @@ impl Digests {
     }
 
     pub(super) fn get(&self, frame: Frame) -> Option<u32> {
-        self.kept.iter().flatten().find(|(kept, _)| *kept == frame).map(|(_, digest)| *digest)
+        self.kept[Self::place(frame)].filter(|(kept, _)| *kept == frame).map(|(_, digest)| digest)
+    }
+
+    fn place(frame: Frame) -> usize {
+        frame.number() as usize % KEPT
     }
 
     /// Bytes on the heap.

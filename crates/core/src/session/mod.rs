@@ -267,6 +267,11 @@ impl Session {
     /// Whoever was asleep cannot blame others for their silence.
     fn notice_sleep(&mut self, now: Instant) -> Instant {
         let now = self.own_time(now);
+        self.note_call(now);
+        now
+    }
+
+    fn note_call(&mut self, now: Instant) {
         let away = now - self.called;
         self.called = now;
         if away > ASLEEP {
@@ -274,7 +279,6 @@ impl Session {
                 peer.heard += away;
             }
         }
-        now
     }
 
     /// Leaves the game: the others go on with neutral input from the frame after our last one. Go on polling until

@@ -33,8 +33,9 @@ impl Session {
     }
 
     fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        let now = self.notice_sleep(now);
+        let now = self.own_time(now);
         if self.next_watch <= now || !matches!(self.phase, Phase::Running(_)) {
+            self.note_call(now);
             self.pass_time(now);
         }
         loop {

@@ -13,8 +13,6 @@ use crate::time::{Instant, TimeDelta};
 
 /// Slices of time of which the least delay is kept.
 const SLICES: usize = 40;
-/// Samples looked at side by side, which processors do at once; a divisor of their number.
-const LANES: usize = 4;
 const SLICE: TimeDelta = TimeDelta::from_secs(1);
 /// Slices that must agree that a route has become longer, and by how much at least.
 const RECENT: i64 = 8;
@@ -166,8 +164,7 @@ struct Side {
 }
 
 impl Side {
-    /// Places without a sample are infinitely high, so that they are never the lowest.
-    const EMPTY: Self = Self { at: [0.0; SLICES], ahead: [f64::INFINITY; SLICES], len: 0, sum_at: 0.0, sum_ahead: 0.0 };
+    const EMPTY: Self = Self { at: [0.0; SLICES], ahead: [0.0; SLICES], len: 0, sum_at: 0.0, sum_ahead: 0.0 };
 
     fn push(&mut self, at: TimeDelta, ahead: TimeDelta) {
         let (at, ahead) = (at.as_nanos() as f64, ahead.as_nanos() as f64);
@@ -179,14 +176,12 @@ impl Side {
 
     /// Where the line of this skew touches the lowest sample: the delay, with the offset still in it.
     fn touch(&self, skew: f64) -> f64 {
-        let mut lowest = [f64::INFINITY; LANES];
-        for (at, ahead) in self.at.chunks_exact(LANES).zip(self.ahead.chunks_exact(LANES)) {
-            for lane in 0..LANES {
-                let distance = ahead[lane] - skew * at[lane];
-                lowest[lane] = if distance < lowest[lane] { distance } else { lowest[lane] };
-            }
+        let mut lowest = f64::INFINITY;
+        for (at, ahead) in self.at[..self.len].iter().zip(&self.ahead[..self.len]) {
+            let distance = ahead - skew * at;
+            lowest = if distance < lowest { distance } else { lowest };
         }
-        lowest.into_iter().fold(f64::INFINITY, f64::min)
+        lowest
     }
 
     /// The sum of all distances from that line.
@@ -218,7 +213,7 @@ impl Points {
         if self.out.len < 2 {
             return usual;
         }
-        let mut skew = least(near - NEAR, near + NEAR, 12, |skew| self.cost(skew));
+        let mut skew = least(near - NEAR, near + NEAR, 9, |skew| self.cost(skew));
         if (skew - near).abs() > NEAR * 0.9 {
             skew = least(-MAX_SKEW, MAX_SKEW, 36, |skew| self.cost(skew));
         }
@@ -227,7 +222,7 @@ impl Points {
         if self.cost(usual) - cost > CERTAIN * noise {
             return skew;
         }
-        least(skew.min(usual), skew.max(usual), 8, |skew| self.cost(skew) + (skew - usual).abs() / USUAL_SKEW * noise)
+        least(skew.min(usual), skew.max(usual), 6, |skew| self.cost(skew) + (skew - usual).abs() / USUAL_SKEW * noise)
     }
 }
 

@@ -128,20 +128,27 @@ impl Sender {
 
     /// Whether anything that was asked for should be answered now.
     #[inline]
-    pub(crate) fn has_answers(&self, now: Instant, clock: &Clock, own: &Stream) -> bool {
+    pub(crate) fn has_answers(&self, now: Instant, clock: &Clock, own: &Stream, end: Frame) -> bool {
         let rtt = || clock.rtt().unwrap_or_default();
-        self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt(), own, *range).is_some())
+        self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt(), own, end, *range).is_some())
     }
 
-    /// The part of a range that we have and that is not under way already.
-    fn answerable(&self, now: Instant, rtt: TimeDelta, own: &Stream, range: (Frame, Frame)) -> Option<(Frame, Frame)> {
+    /// The part of a range that we have, that comes before the end of the packet and that is not under way already.
+    fn answerable(
+        &self,
+        now: Instant,
+        rtt: TimeDelta,
+        own: &Stream,
+        end: Frame,
+        range: (Frame, Frame),
+    ) -> Option<(Frame, Frame)> {
         let (first, until) = range;
         let mut first = first.max(self.acked);
         while let Some(next) = self.under_way(now, rtt, first) {
             first = next;
         }
-        let until = until.min(own.end());
-        (first < until && own.value(first).is_some()).then_some((first, until))
+        let until = until.min(end);
+        (first < until && own.end() - first < i64::from(REACH)).then_some((first, until))
     }
 
     /// Where an answer ends that has a frame in it and may still arrive.
@@ -164,7 +171,7 @@ impl Sender {
         let size_at = writer.len();
         writer.put(&[0; 2])?;
         for range in self.asked {
-            let Some((first, until)) = self.answerable(now, rtt, own, range) else { continue };
+            let Some((first, until)) = self.answerable(now, rtt, own, end, range) else { continue };
             // The first frame is written whole, only the others as changes.
             let Some(changes) = (room.saturating_sub(16) / change_cost(own.width())).checked_sub(1) else { break };
             let until = fitting(own, first.next(), until, changes);
@@ -344,11 +351,11 @@ mod tests {
         let (now, rtt) = (Instant::from_nanos(1 << 40), TimeDelta::from_millis(50));
         let mut clock = Clock::default();
         clock.on_round_trip(RoundTrip { sent: now - rtt, received: now, answered: now, returned: now });
-        assert!(sender.has_answers(now, &clock, &own));
+        assert!(sender.has_answers(now, &clock, &own, own.end()));
         let mut buf = [0; 1_200];
         sender.encode_answers(now, &clock, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
         sender.on_request(there.end(), &ranges);
-        assert!(!sender.has_answers(now, &clock, &own), "the answer is under way");
-        assert!(sender.has_answers(now + rtt, &clock, &own), "it may have been lost");
+        assert!(!sender.has_answers(now, &clock, &own, own.end()), "the answer is under way");
+        assert!(sender.has_answers(now + rtt, &clock, &own, own.end()), "it may have been lost");
     }
 }

@@ -140,7 +140,7 @@ impl Stream {
         if len > REACH || until - self.end >= i64::from(REACH) || first < self.start {
             return Err(Trouble::OutOfReach);
         }
-        if until <= self.end {
+        if until <= self.end || len == 0 {
             return Ok(());
         }
         if bytes.is_empty() && !absolute && first <= self.end && self.end > self.start && self.is_gapless() {

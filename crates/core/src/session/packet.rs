@@ -19,7 +19,7 @@ impl Session {
         let end_minus_ack = (plan.until - peer.acknowledgement()) as i32;
         let deaf = peer.is_deaf(now, &self.own);
         let probing = deaf || peer.probe_is_due(now);
-        let answering = peer.sender.has_answers(now, &peer.clock, &self.own);
+        let answering = peer.sender.has_answers(now, &peer.clock, &self.own, plan.until);
         let plain = !probing && !answering && peer.inputs.is_gapless() && self.leaving.is_none();
         let mut writer = Writer::new(buf);
         if plain {

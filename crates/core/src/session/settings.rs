@@ -163,6 +163,9 @@ impl Settings {
 
     /// Everything in which another site's settings differ from ours.
     pub fn differences(&self, theirs: &Self) -> Vec<Difference> {
+        if self == theirs {
+            return Vec::new();
+        }
         let mut found = Vec::new();
         if self.game.hash != theirs.game.hash {
             let (ours, theirs) = (self.game.label(&theirs.game), theirs.game.label(&self.game));

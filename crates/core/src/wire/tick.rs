@@ -239,7 +239,7 @@ fn put_probe(writer: &mut Writer<'_>, probe: &Probe) -> Result<(), Full> {
         }
     }
     writer.signed(probe.end_minus_frame)?;
-    let late = probe.late_ns.filter(|late| late.abs() < LATE_MOST_NS).unwrap_or(LATE_MOST_NS);
+    let late = probe.late_ns.filter(|late| late.unsigned_abs() < LATE_MOST_NS as u64).unwrap_or(LATE_MOST_NS);
     writer.signed((late / LATE_UNIT_NS) as i32)
 }
 

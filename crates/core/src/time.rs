@@ -11,7 +11,8 @@ use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeDelta(i64);
 
-/// A point on this site's own monotonic clock. The origin is the caller's business.
+/// A point on this site's own monotonic clock. The origin is the caller's business; with a clock of the standard library it is
+/// `Instant::ZERO + TimeDelta::from(origin.elapsed())`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(i64);
 
@@ -63,6 +64,11 @@ impl TimeDelta {
     /// In seconds, with their fraction, for people and plots.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
+    }
+
+    /// As the standard library tells it, for waiting; nothing if it is below zero.
+    pub const fn to_duration(self) -> core::time::Duration {
+        core::time::Duration::from_nanos(if self.0 > 0 { self.0 as u64 } else { 0 })
     }
 
     /// The same length, never negative.

@@ -213,7 +213,7 @@ impl Points {
         if self.out.len < 2 {
             return usual;
         }
-        let mut skew = least(near - NEAR, near + NEAR, 9, |skew| self.cost(skew));
+        let mut skew = least(near - NEAR, near + NEAR, 12, |skew| self.cost(skew));
         if (skew - near).abs() > NEAR * 0.9 {
             skew = least(-MAX_SKEW, MAX_SKEW, 36, |skew| self.cost(skew));
         }
@@ -222,7 +222,7 @@ impl Points {
         if self.cost(usual) - cost > CERTAIN * noise {
             return skew;
         }
-        least(skew.min(usual), skew.max(usual), 6, |skew| self.cost(skew) + (skew - usual).abs() / USUAL_SKEW * noise)
+        least(skew.min(usual), skew.max(usual), 8, |skew| self.cost(skew) + (skew - usual).abs() / USUAL_SKEW * noise)
     }
 }
 

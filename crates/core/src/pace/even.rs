@@ -43,6 +43,8 @@ pub struct Even {
     plan: Instant,
     /// When it does.
     next: Instant,
+    /// By how much the host began it later.
+    host_late: TimeDelta,
     reference: Option<Reference>,
     delays: [Option<Delay>; MAX_SITES],
     /// The longest of them, and the shortest period that it allows.
@@ -91,6 +93,7 @@ impl Even {
             pace: period,
             plan: start,
             next: start,
+            host_late: TimeDelta::ZERO,
             reference: None,
             delays: [None; MAX_SITES],
             longest: TimeDelta::ZERO,
@@ -152,9 +155,17 @@ impl Even {
         self.reference = Some(Reference { frame, at, period });
     }
 
+    /// A frame begins, perhaps later than it was asked for: a host's timer may be coarse.
+    pub fn on_begin(&mut self, now: Instant) {
+        let late = now - self.next;
+        self.host_late = if late > self.period * 2 { TimeDelta::ZERO } else { late.max(TimeDelta::ZERO) };
+    }
+
     /// The machine is about to step `frame`: plans the one after it.
     pub fn on_step(&mut self, now: Instant, frame: Frame) {
         self.pace = self.link_pace.max(self.followed_period(frame));
+        // What the host was late with is not made up for, or a coarse timer would slow down the game.
+        let now = now - self.host_late;
         // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
         let now = if self.lag == 0 { now - self.longest } else { now };
         let late = now - self.plan;
@@ -203,5 +214,77 @@ impl Even {
         }
         let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error));
         wanted.clamp(-limit, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: TimeDelta = TimeDelta::from_millis(16);
+
+    fn ms(millis: i64) -> TimeDelta {
+        TimeDelta::from_millis(millis)
+    }
+
+    /// Runs frames that begin `host` later than asked for and wait `inputs` for inputs; returns when each was stepped.
+    fn run(
+        even: &mut Even,
+        frames: u32,
+        mut host: impl FnMut(u32) -> TimeDelta,
+        inputs: impl Fn(u32) -> TimeDelta,
+    ) -> [Instant; 2] {
+        let first = even.next();
+        for frame in 0..frames {
+            let begin = even.next() + host(frame);
+            even.on_begin(begin);
+            even.on_step(begin + inputs(frame), Frame::new(frame));
+        }
+        [first, even.next()]
+    }
+
+    #[test]
+    fn a_coarse_timer_does_not_slow_the_game_down() {
+        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+        let [first, last] = run(&mut even, 1_000, |frame| ms(i64::from(frame % 8)), |_| TimeDelta::ZERO);
+        assert_eq!(last - first, PERIOD * 1_000);
+    }
+
+    #[test]
+    fn a_late_input_delays_a_frame_and_not_the_plan() {
+        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+        let late = |frame| if frame == 10 { ms(20) } else { TimeDelta::ZERO };
+        let [first, last] = run(&mut even, 200, |_| TimeDelta::ZERO, late);
+        assert_eq!(last - first, PERIOD * 200);
+    }
+
+    #[test]
+    fn a_link_too_long_for_the_lag_stretches_every_frame_alike() {
+        let site = SiteId::new(1).unwrap();
+        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+        even.on_delay(Instant::ZERO, site, ms(120));
+        let [first, last] = run(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
+        assert_eq!(last - first, ms(20) * 100);
+        even.forget(site);
+        let [first, last] = run(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
+        assert_eq!(last - first, ms(4) + PERIOD * 100, "the frame at hand was planned before");
+    }
+
+    #[test]
+    fn a_site_comes_near_to_the_reference_by_a_percent_of_a_frame() {
+        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+        let mut before = even.next();
+        for frame in 0..600u32 {
+            if frame.is_multiple_of(12) {
+                even.on_reference(Frame::new(frame), Instant::ZERO + ms(3) + PERIOD * i64::from(frame));
+            }
+            even.on_begin(even.next());
+            even.on_step(even.next(), Frame::new(frame));
+            let change = (even.next() - before - PERIOD).abs();
+            assert!(change <= PERIOD.scale(0.02), "{change} at once");
+            before = even.next();
+        }
+        let error = even.plan() - (Instant::ZERO + ms(3) + PERIOD * 600);
+        assert!(error.abs() < TimeDelta::from_micros(50), "{error}");
     }
 }

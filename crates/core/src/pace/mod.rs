@@ -69,7 +69,7 @@ impl Pacer {
     /// A frame begins: its local input is taken.
     pub(crate) fn on_begin(&mut self, now: Instant, frame: Frame, master: Option<Master>) {
         match self {
-            Self::Even(_) => {}
+            Self::Even(even) => even.on_begin(now),
             Self::Paper(paper) => paper.begin_frame_timing(now, frame, master),
         }
     }

@@ -16,7 +16,8 @@ pub struct Config {
     pub session: u64,
     /// Who we are.
     pub site: SiteId,
-    /// Where the other sites are.
+    /// Where the other sites are. A transport keeps a table from its own addresses to these numbers and gives a sender that it
+    /// does not know a fresh one, so that a site that has moved can be found again.
     pub peers: Vec<(SiteId, Addr)>,
     /// What is played and how; the same at every site.
     pub settings: Settings,
@@ -43,7 +44,8 @@ pub enum Sending {
 }
 
 impl Config {
-    /// The usual way of taking part; change the fields for another.
+    /// The usual way of taking part: adaptive recovery, even pacing, a freeze told after 250 ms, and no giving up. Change the fields
+    /// for another.
     pub fn new(session: u64, site: SiteId, peers: Vec<(SiteId, Addr)>, settings: Settings) -> Self {
         Self {
             session,

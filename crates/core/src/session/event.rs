@@ -133,7 +133,7 @@ impl fmt::Display for Event {
             Self::Frozen(freeze) => freeze.fmt(f),
             Self::Resumed { frame, after } => write!(f, "goes on with frame {frame} after {after}"),
             Self::Moved { site, .. } => write!(f, "site {site} has a new address"),
-            Self::Left { site, frame } => write!(f, "site {site} left with frame {frame}"),
+            Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Diverged { site, frame } => {
                 write!(f, "the state of site {site} differs from ours after frame {frame}")
             }

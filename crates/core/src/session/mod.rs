@@ -282,7 +282,8 @@ impl Session {
     }
 
     /// Leaves the game: the others go on with neutral input from the frame after our last one. Go on polling until
-    /// [`Event::Ended`], or as long as you like.
+    /// [`Event::Ended`], or as long as you like; it comes when all others know, at most 30 s later. Where the others leave at the same
+    /// time, it may be told as [`End::Alone`].
     pub fn leave(&mut self, now: Instant) {
         let now = self.notice_sleep(now);
         self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
@@ -402,7 +403,11 @@ impl Session {
         self.events.pop()
     }
 
-    /// When to call [`Session::poll_request`] and [`Session::poll_transmit`] again if nothing else happens.
+    /// When to call [`Session::poll_request`] and [`Session::poll_transmit`] again if nothing else happens; `None` when the session is
+    /// over.
+    ///
+    /// Be on time to a fraction of a millisecond if you can: a frame begins when you call. A socket's read timeout is often too
+    /// coarse; wait with it until a few milliseconds before, then sleep.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let send = match self.next_send {
             // Nobody has looked since something changed.

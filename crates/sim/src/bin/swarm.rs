@@ -85,9 +85,9 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
-            Long("seeds") => options.seeds = parser.value()?.parse()?,
-            Long("from") => options.from = parser.value()?.parse()?,
-            Long("seed") => options.only = Some(parser.value()?.parse()?),
+            Long("seeds") => options.seeds = parser.value()?.parse_with(|text| number("--seeds", text, 1))?,
+            Long("from") => options.from = parser.value()?.parse_with(|text| number("--from", text, 0))?,
+            Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
             Long("sabotage") => options.sabotage = Some(parser.value()?.parse_with(sabotage)?),
             Long("help") | Short('h') => {
                 println!("{HELP}");
@@ -99,12 +99,17 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
     Ok(Some(options))
 }
 
+fn number(option: &str, text: &str, least: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| format!("{option} takes a whole number from {least} on"))
+}
+
 fn sabotage(name: &str) -> Result<Sabotage, String> {
     match name {
         "replace" => Ok(Sabotage::ReplaceInput),
         "lag" => Ok(Sabotage::LagOffByOne),
         "silence" => Ok(Sabotage::NoResend),
-        _ => Err("it can be replace, lag or silence".into()),
+        _ => Err("--sabotage takes replace, lag or silence".into()),
     }
 }
 
@@ -183,7 +188,7 @@ impl Total {
         if !rare.is_empty() {
             println!("too rare to prove anything: {}", rare.join(", "));
         }
-        println!("{} violations", self.bad);
+        println!("violations: {}", self.bad);
         if self.bad == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

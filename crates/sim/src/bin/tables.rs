@@ -1,39 +1,58 @@
 //! What the papers measured, ours beside theirs, as tables on standard output: pacing over round-trip time (Zhao et al., Figures 1
 //! and 2), and what inputs cost on the wire under each recovery policy.
 
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::process::ExitCode;
+
 use coplay::input::{Recovery, Word};
 use coplay::session::Sending;
 use coplay::time::TimeDelta;
 use coplay_sim::link::{LinkConfig, Loss};
 use coplay_sim::measure::Experiment;
 
-fn main() {
-    pacing();
-    println!();
-    wire();
-    println!();
-    policies();
+fn main() -> ExitCode {
+    if let Some(arg) = std::env::args().nth(1) {
+        eprintln!("tables: there is nothing to ask for, {arg:?} included\nhint: run it without arguments");
+        return ExitCode::from(2);
+    }
+    for table in [pacing, wire, policies] {
+        let mut text = String::new();
+        table(&mut text).expect("a string takes everything");
+        // Who reads only the beginning has closed the pipe by now.
+        if writeln!(std::io::stdout(), "{text}").is_err() {
+            break;
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 fn ms(millis: i64) -> TimeDelta {
     TimeDelta::from_millis(millis)
 }
 
-fn pacing() {
+fn pacing(out: &mut String) -> fmt::Result {
     let paper = Experiment::as_published(LinkConfig::perfect());
     let Sending::Timer(timer) = paper.sending else { unreachable!("the paper sends by a timer") };
-    println!("Pacing: 2 sites, lag 6 at 60 fps, 3,600 frames. ms; dev = mean absolute deviation of the frame time,");
-    println!("sync = mean difference between the two sites' starts of the same frame.");
-    println!("ours: start of a frame = just before its step. paper: Algorithms 3 and 4, start = BeginFrameTiming,");
-    println!("send timer {timer}, thread delay 0 to {}, step {}.", paper.sending_delay, paper.step_cost);
-    println!("          ours                           paper");
-    println!(" RTT    frame    dev   sync    fps     frame  dev master  dev slave   sync");
+    writeln!(
+        out,
+        "Pacing: 2 sites, lag 6 at 60 fps, 3,600 frames. ms; dev = mean absolute deviation of the frame time,"
+    )?;
+    writeln!(out, "sync = mean difference between the two sites' starts of the same frame.")?;
+    writeln!(
+        out,
+        "ours: start of a frame = just before its step. paper: Algorithms 3 and 4, start = BeginFrameTiming,"
+    )?;
+    writeln!(out, "send timer {timer}, thread delay 0 to {}, step {}.", paper.sending_delay, paper.step_cost)?;
+    writeln!(out, "          ours                           paper")?;
+    writeln!(out, " RTT    frame    dev   sync    fps     frame  dev master  dev slave   sync")?;
     for rtt in (0..=200).step_by(10).chain([210, 220, 230, 240, 250, 300, 350, 400]) {
         let link = LinkConfig::constant_rtt(ms(rtt));
         let ours = Experiment::new(link.clone()).run();
         let paper = Experiment::as_published(link).run();
         assert!(ours.states_equal && ours.complete && paper.states_equal, "the sites diverged at RTT {rtt}");
-        println!(
+        writeln!(
+            out,
             "{rtt:4}   {:6.2} {:6.3} {:6.3} {:6.2}    {:6.2}      {:6.2}     {:6.2} {:6.2}",
             ours.frame_ms[0],
             ours.worst_deviation_ms(),
@@ -43,46 +62,53 @@ fn pacing() {
             paper.deviation_ms[0],
             paper.deviation_ms[1],
             paper.synchrony_ms,
-        );
+        )?;
     }
+    Ok(())
 }
 
 fn lossy(rtt: i64, loss: f64) -> LinkConfig {
     LinkConfig { loss: Loss::Independent(loss), ..LinkConfig::constant_rtt(ms(rtt)) }
 }
 
-fn wire() {
-    println!("Wire: lag 6, RTT 100 ms, 2-byte inputs changing every 8 frames on average, probes and hashes included.");
-    println!("sites   loss   datagrams/frame/link   bytes/datagram   stalled frames    fps");
+fn wire(out: &mut String) -> fmt::Result {
+    writeln!(
+        out,
+        "Wire: lag 6, RTT 100 ms, 2-byte inputs changing every 8 frames on average, probes and hashes included."
+    )?;
+    writeln!(out, "sites   loss   datagrams/frame/link   bytes/datagram   stalled frames    fps")?;
     for sites in [2, 4, 8] {
         for loss in [0.0, 0.05, 0.2] {
             let outcome = Experiment { sites, ..Experiment::new(lossy(100, loss)) }.run();
-            println!(
+            writeln!(
+                out,
                 "{sites:5}  {:4.0} %   {:20.3}   {:14.2}   {:12.2} %   {:5.2}",
                 loss * 100.0,
                 outcome.packets_per_frame,
                 outcome.bytes_per_packet,
                 outcome.stalls * 100.0,
                 1_000.0 / outcome.frame_ms[0],
-            );
+            )?;
         }
     }
+    Ok(())
 }
 
-fn policies() {
-    println!("Recovery: 2 sites, lag 12, bytes per datagram and stalled frames, by policy.");
-    println!("inputs   RTT   loss        redundant           history          adaptive");
+fn policies(out: &mut String) -> fmt::Result {
+    writeln!(out, "Recovery: 2 sites, lag 12, bytes per datagram and stalled frames, by policy.")?;
+    writeln!(out, "inputs   RTT   loss        redundant           history          adaptive")?;
     let inputs: [(&str, f64, Word); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
     for (name, restlessness, mask) in inputs {
         for (rtt, loss) in [(60, 0.01), (60, 0.1), (200, 0.01), (200, 0.1)] {
-            print!("{name:6}  {rtt:4}  {:4.0} %", loss * 100.0);
+            write!(out, "{name:6}  {rtt:4}  {:4.0} %", loss * 100.0)?;
             for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
                 let link = lossy(rtt, loss);
                 let experiment = Experiment { lag: 12, recovery, restlessness, mask, ..Experiment::new(link) };
                 let outcome = experiment.run();
-                print!("   {:6.1} B {:5.2} %", outcome.bytes_per_packet, outcome.stalls * 100.0);
+                write!(out, "   {:6.1} B {:5.2} %", outcome.bytes_per_packet, outcome.stalls * 100.0)?;
             }
-            println!();
+            writeln!(out)?;
         }
     }
+    Ok(())
 }

@@ -113,10 +113,15 @@ impl Sender {
     }
 
     /// Chooses the inputs of the next packet.
+    #[inline]
     pub(crate) fn plan(&self, policy: Recovery, own: &Stream) -> Plan {
         let newest = own.end();
         // A site that left, or lies, may have acknowledged nothing for longer than anything is kept.
         let oldest = self.acked.max(newest.checked_sub(REACH - 1).unwrap_or_default());
+        let changes = usize::from(own.changes_in(oldest, newest));
+        if policy != Recovery::History && changes <= self.budget.min(self.room) {
+            return Plan { first: oldest, until: newest, absolute: oldest > self.acked };
+        }
         let first = match policy {
             Recovery::Redundant => oldest,
             Recovery::History => self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest),

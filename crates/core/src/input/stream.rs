@@ -121,6 +121,7 @@ impl Stream {
     }
 
     /// Appends the input of the next frame.
+    #[inline]
     pub(crate) fn push_blocks(&mut self, value: &[Block]) {
         let changed = match (self.end.checked_sub(1).filter(|_| self.end > self.start), value) {
             (Some(before), [block]) => self.values[Self::slot(before)] != *block,
@@ -134,6 +135,7 @@ impl Stream {
     }
 
     /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
+    #[inline]
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
         let until = first + len;
         // Fewer than 256 frames ahead: the changes in a gap are counted modulo 256.
@@ -160,6 +162,7 @@ impl Stream {
     }
 
     /// Nothing has changed up to `until`: what most packets say, so it is made short.
+    #[inline]
     fn repeat<const BLOCKS: usize>(&mut self, until: Frame) {
         let counter = self.counter_before(self.end);
         let mut value = [[0; 16]; BLOCKS];
@@ -262,6 +265,7 @@ impl Stream {
     }
 
     /// Writes the changes of `first..until`, which must be here, from the input before `first` on, or from nothing if `absolute`.
+    #[inline]
     pub(crate) fn encode(
         &self,
         writer: &mut Writer<'_>,
@@ -316,6 +320,7 @@ impl Stream {
         &self.slot_blocks(frame).as_flattened()[..self.width]
     }
 
+    #[inline]
     fn store(&mut self, frame: Frame, value: &[Block], counter: u8) {
         let (slot, at) = (Self::slot(frame), Self::slot(frame) * self.blocks);
         self.counters[slot] = counter;
@@ -339,6 +344,7 @@ impl Stream {
     }
 
     /// Fetches the input of the frame before.
+    #[inline]
     fn load_before(&self, frame: Frame, value: &mut [Block]) {
         let Some(before) = frame.checked_sub(1).filter(|_| frame > self.start) else { return value.fill([0; 16]) };
         let at = Self::slot(before) * self.blocks;

@@ -51,7 +51,7 @@ const GOODBYE: TimeDelta = TimeDelta::from_secs(1);
 /// Stands for a time that must be looked up.
 const LOOK_AGAIN: Instant = Instant::from_nanos(i64::MIN);
 /// Leaving, freezing and giving up take their time, and are looked after this often.
-const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(20);
+const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(50);
 /// A host program that does not call for so long was asleep itself.
 const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 

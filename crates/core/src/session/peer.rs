@@ -152,6 +152,7 @@ impl Peer {
     }
 
     /// Takes in the inputs of a tick that ends before `end`; returns how many stretches of them were of no use.
+    #[inline]
     pub(super) fn take_inputs(&mut self, now: Instant, end: Frame, tick: &Tick<'_>) -> u64 {
         let before = self.inputs.end();
         let mut useless = 0;
@@ -171,6 +172,7 @@ impl Peer {
     }
 
     /// Returns 1 if these inputs are of no use, else 0.
+    #[inline]
     fn receive(&mut self, first: Option<Frame>, len: u32, absolute: bool, changes: &[u8]) -> u64 {
         // Nobody's inputs begin before the first frame, or go on after the one with which it said to leave.
         let Some(first) = first.filter(|first| self.last_frame.is_none_or(|last| *first + len <= last)) else {
@@ -180,6 +182,7 @@ impl Peer {
     }
 
     /// Takes in what the peer has of our inputs, and what it misses; returns 1 if that cannot be, else 0.
+    #[inline]
     pub(super) fn take_acknowledgement(
         &mut self,
         now: Instant,

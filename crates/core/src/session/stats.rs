@@ -83,6 +83,7 @@ pub(super) struct LossMeter {
 const LOSS_SPAN: u32 = 120;
 
 impl LossMeter {
+    #[inline]
     pub(super) fn on_packet(&mut self, end: Frame) {
         let Some(newest) = self.newest else {
             self.newest = Some(end);

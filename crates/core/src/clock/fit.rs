@@ -64,6 +64,8 @@ pub(super) struct Line {
     pub(super) skew: f64,
     /// Whether the skew stems from enough slices to be what is expected from now on.
     pub(super) settled: bool,
+    /// Whether it stems from as many slices as are kept.
+    pub(super) full: bool,
     pub(super) rtt_min: TimeDelta,
 }
 
@@ -134,6 +136,7 @@ impl Envelope {
             offset: points.reference + TimeDelta::from_nanos(((out - back) / 2.0) as i64),
             skew,
             settled: points.out.len >= SETTLED || last.is_some_and(|line| line.settled),
+            full: points.out.len == SLICES,
             rtt_min: TimeDelta::from_nanos((out + back) as i64),
         }
     }

@@ -21,6 +21,7 @@ pub const ENOUGH_ROUND_TRIPS: u32 = 8;
 const REFIT_EARLY: TimeDelta = TimeDelta::from_millis(100);
 const REFIT_EVERY: TimeDelta = TimeDelta::from_millis(500);
 const REFIT_SETTLED: TimeDelta = TimeDelta::from_secs(4);
+const REFIT_FULL: TimeDelta = TimeDelta::from_secs(10);
 const EARLY: TimeDelta = TimeDelta::from_secs(5);
 /// A fit is never off by more than this when both clocks run as clocks do.
 const STEPPED: TimeDelta = TimeDelta::from_millis(5);
@@ -72,6 +73,7 @@ impl Clock {
         let since = *self.since.get_or_insert(trip.returned);
         self.envelope.add(&trip);
         let pause = match self.line {
+            Some(line) if line.full => REFIT_FULL,
             Some(line) if line.settled => REFIT_SETTLED,
             _ if trip.returned - since < EARLY => REFIT_EARLY,
             _ => REFIT_EVERY,

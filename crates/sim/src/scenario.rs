@@ -461,8 +461,8 @@ impl Scenario {
         let share = match self.lag {
             _ if steady => 0.95,
             0 => 0.35,
-            _ if self.sites > 4 => 0.5,
-            _ => 0.65,
+            _ if self.sites > 4 => 0.45,
+            _ => 0.6,
         };
         share * (1_000.0 / period) * (lag_ms / wait).min(1.0)
     }

@@ -208,7 +208,9 @@ impl Session {
     }
 
     pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
-        let (agreed, leaving) = (self.agreed(), self.leaving.is_some());
+        let agreed = self.agreed();
+        // In a hello, leaving means that there are no inputs at all. Whoever has given some says in ticks where they end.
+        let leaving = self.leaving.is_some_and(|leave| leave.frame.number() == self.config.settings.lag);
         let peer = &mut self.peers[index];
         peer.lobby.hello_due = false;
         let echo = peer.take_echo(now);

@@ -2,12 +2,20 @@
 //!
 //! Prints what it went through and every broken promise with the one command that replays it. Exits with 1 if there was one.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use coplay_sim::scenario::{KINDS, Played, Scenario};
 use coplay_sim::site::Sabotage;
+
+/// Prints a line; who reads only the beginning may close the pipe.
+macro_rules! say {
+    ($($text:tt)*) => {
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    };
+}
 
 const HELP: &str = "\
 Plays random sessions with faults in virtual time and checks that nothing is broken.
@@ -90,7 +98,7 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
             Long("sabotage") => options.sabotage = Some(parser.value()?.parse_with(sabotage)?),
             Long("help") | Short('h') => {
-                println!("{HELP}");
+                say!("{HELP}");
                 return Ok(None);
             }
             _ => return Err(arg.unexpected()),
@@ -124,16 +132,19 @@ fn play(seed: u64, options: Options) -> Played {
 /// Plays one scenario and tells all about it.
 fn play_one(seed: u64, options: Options) -> ExitCode {
     let scenario = scenario(seed, options);
-    println!("{scenario}");
+    say!("{scenario}");
     let played = scenario.play();
-    println!(
+    say!(
         "{} frames in {:.0} virtual seconds, {} packets, {} lost",
-        played.frames, played.seconds, played.packets, played.losses
+        played.frames,
+        played.seconds,
+        played.packets,
+        played.losses
     );
     for violation in &played.violations {
-        println!("violation: {violation}");
+        say!("violation: {violation}");
     }
-    println!("trace {:016x}", played.trace);
+    say!("trace {:016x}", played.trace);
     if played.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -169,26 +180,26 @@ impl Total {
                 Some(Sabotage::LagOffByOne) => " --sabotage lag",
                 Some(Sabotage::NoResend) => " --sabotage silence",
             };
-            println!("seed {seed}: {violation}");
-            println!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");
+            say!("seed {seed}: {violation}");
+            say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");
         }
     }
 
     fn print(&self, seconds: f64) -> ExitCode {
         let sum = &self.sum;
-        println!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seeds, sum.seconds);
-        println!("{} frames, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
-        println!("{} cuts, {} crashes", sum.cuts, sum.crashes);
+        say!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seeds, sum.seconds);
+        say!("{} frames, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
+        say!("{} cuts, {} crashes", sum.cuts, sum.crashes);
         let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
         let shares = KINDS.iter().zip(self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(count) * 100.0));
-        println!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
-        println!("trace {:016x}", sum.trace);
+        say!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
+        say!("trace {:016x}", sum.trace);
         let rare = KINDS.iter().zip(self.kinds).filter(|(_, count)| share(*count) < LEAST_SHARE);
         let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seeds >= MANY).collect();
         if !rare.is_empty() {
-            println!("too rare to prove anything: {}", rare.join(", "));
+            say!("too rare to prove anything: {}", rare.join(", "));
         }
-        println!("violations: {}", self.bad);
+        say!("violations: {}", self.bad);
         if self.bad == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

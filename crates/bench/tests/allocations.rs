@@ -154,6 +154,7 @@ impl Site {
                 counted(allocated, || session.handle_input(now, words));
             }
             Some(Request::Advance { inputs, .. }) => machine.step(inputs.iter().map(|word| *word as u16)),
+            Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
             Some(Request::Hash { .. }) => counted(allocated, || session.handle_hash(machine.state())),
         }
         true

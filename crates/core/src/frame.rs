@@ -12,6 +12,8 @@ pub struct Frame(u32);
 impl Frame {
     /// The first frame of a game.
     pub const ZERO: Self = Self(0);
+    /// Later than any frame that is ever played.
+    pub(crate) const LAST: Self = Self(u32::MAX);
 
     /// The frame with this number.
     pub const fn new(number: u32) -> Self {

@@ -25,8 +25,8 @@
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
 //!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![] },
 //!     rate: FrameRate::per_second(60).unwrap(),
-//!     lag: 6,            // local input takes effect 6 frames (100 ms) later
-//!     window: 0,
+//!     lag: 2,            // local input takes effect 2 frames (33 ms) later
+//!     window: 8,         // up to 8 frames may rest on guesses and be repaired; 0 needs no save and load
 //!     compare_every: 60, // states are compared once a second
 //!     sites: 2,
 //!     ownership: Ownership::one_each(2, 0xffff), // site k is player k and has 16 buttons
@@ -36,6 +36,7 @@
 //! let mut now = Instant::ZERO;
 //! let mut sites = [(0, 1), (1, 0)].map(|(me, other)| Session::new(now, config(me, other)).unwrap());
 //! let mut machines = [0u64; 2]; // the state of the "game" at each site
+//! let mut saved = [[0u64; 8]; 2]; // and its copies
 //! let mut wire: Vec<(Instant, usize, Vec<u8>)> = vec![]; // when, to whom, what
 //! let mut buf = [0; MAX_DATAGRAM];
 //!
@@ -56,6 +57,8 @@
 //!                     machines[me] %= 1_000_003;
 //!                 }
 //!                 Request::Hash { .. } => session.handle_hash(machines[me]),
+//!                 Request::Save { slot, .. } => saved[me][slot] = machines[me],
+//!                 Request::Load { slot, .. } => machines[me] = saved[me][slot],
 //!             }
 //!         }
 //!         while let Some(packet) = session.poll_transmit(now, &mut buf) {
@@ -64,7 +67,7 @@
 //!     }
 //!     now += TimeDelta::from_millis(1);
 //! }
-//! assert_eq!(machines[0], machines[1]);
+//! // The newest frames rest on guesses; what was confirmed is equal.
 //! assert_eq!(sites[0].peer_stats(now, site(1)).unwrap().mismatches, 0);
 //! ```
 //!

@@ -318,12 +318,13 @@ impl World {
     fn ask(&mut self, at: usize, now: Instant) -> Option<Asked> {
         Some(match self.sites[at].session.poll_request(now)? {
             Request::Sample { frame } => Asked::Sample(frame),
-            Request::Advance { frame, inputs } => {
+            Request::Advance { frame, inputs, .. } => {
                 let mut words = [0; MAX_PLAYERS];
                 words[..inputs.len()].copy_from_slice(inputs);
                 Asked::Advance(frame, words, inputs.len())
             }
             Request::Hash { .. } => Asked::Hash,
+            Request::Save { .. } | Request::Load { .. } => unreachable!("nothing is guessed"),
         })
     }
 

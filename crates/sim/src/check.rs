@@ -92,7 +92,12 @@ impl Ledger {
         self.left[site] = Some(self.lag + self.promised[site].len() / self.players);
     }
 
-    /// A site stepped its machine.
+    /// A site stepped its machine, perhaps with guessed inputs.
+    pub fn on_any_step(&mut self, site: usize, frame: u32, at_ns: i64) {
+        self.trace = mix(mix(self.trace, site as u64 + u64::from(frame) * 8), at_ns as u64);
+    }
+
+    /// A site will not step a frame again.
     pub fn on_step(&mut self, site: usize, frame: u32, words: &[Word], at_ns: i64) {
         let frame = frame as usize;
         if frame != self.frames[site] {

@@ -25,6 +25,8 @@ pub struct Experiment {
     pub sites: usize,
     /// Local lag in frames.
     pub lag: u32,
+    /// Frames that may be guessed.
+    pub window: u32,
     /// One direction of every link.
     pub link: LinkConfig,
     /// How lost inputs come back.
@@ -52,6 +54,7 @@ impl Experiment {
             seed: 1,
             sites: 2,
             lag: 6,
+            window: 0,
             link,
             recovery: Recovery::default(),
             pacing: Pacing::default(),
@@ -79,7 +82,7 @@ impl Experiment {
 
     /// What all sites agree on.
     pub fn settings(&self) -> Settings {
-        toy_settings(self.lag, Ownership::one_each(self.sites, self.mask))
+        Settings { window: self.window, ..toy_settings(self.lag, Ownership::one_each(self.sites, self.mask)) }
     }
 
     fn site(&self, number: usize) -> Site {
@@ -132,12 +135,10 @@ impl Experiment {
                 Happened::Sampled { site, at, frame, .. } if logged_at_begin && frame >= self.lag + WARM_UP => {
                     starts[site].push(at);
                 }
-                Happened::Stepped { site, at, frame, hash, .. } if frame >= WARM_UP => {
-                    hashes[site].push(hash);
-                    if !logged_at_begin {
-                        starts[site].push(at);
-                    }
+                Happened::Stepped { site, at, frame, fresh: true, .. } if frame >= WARM_UP && !logged_at_begin => {
+                    starts[site].push(at);
                 }
+                Happened::Confirmed { site, frame, hash, .. } if frame >= WARM_UP => hashes[site].push(hash),
                 _ => {}
             });
             if !warm && starts.iter().all(|starts| !starts.is_empty()) {

@@ -41,6 +41,8 @@ pub struct Scenario {
     pub sites: usize,
     /// Local lag in frames.
     pub lag: u32,
+    /// Frames that may be guessed.
+    pub window: u32,
     /// Frames per second.
     pub rate: FrameRate,
     /// How lost inputs come back, at each site.
@@ -100,7 +102,7 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 18] = [
     "cut",
     "pause",
     "suspend",
@@ -118,12 +120,17 @@ pub const KINDS: [&str; 17] = [
     "redundant",
     "history",
     "adaptive",
+    "rollback",
 ];
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sites, lag, rate) = (self.sites, self.lag, self.rate);
-        writeln!(f, "seed {}: {sites} sites, lag {lag}, {rate}, {:?}, {:?}", self.seed, self.pads, self.recovery)?;
+        let (sites, lag, window, rate) = (self.sites, self.lag, self.window, self.rate);
+        writeln!(
+            f,
+            "seed {}: {sites} sites, lag {lag}, window {window}, {rate}, {:?}, {:?}",
+            self.seed, self.pads, self.recovery
+        )?;
         for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
             let recorded = matches!(link.delay, Delay::Recorded(_));
             let delay = if recorded { "recorded".into() } else { format!("{:?}", link.delay) };
@@ -149,6 +156,7 @@ impl Scenario {
         let mut luck = Random::stream(seed, "scenario");
         let sites = *luck.pick(&[2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
         let lag = *luck.pick(&[0, 1, 2, 3, 4, 6, 6, 6, 8, 10, 18]);
+        let window = *luck.pick(&[0, 0, 0, 1, 2, 4, 8, 8, 16, 60]);
         let rate = *luck.pick(&[(60, 1), (60, 1), (60_098_814, 1_000_000), (50, 1), (30, 1)]);
         let rate = FrameRate::new(rate.0, rate.1).expect("all of them are frame rates");
         let policies = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Adaptive];
@@ -160,12 +168,16 @@ impl Scenario {
             seed,
             sites,
             lag,
+            window,
             rate,
             recovery,
             pads,
             links: Vec::new(),
             clocks: (0..sites).map(|_| random_clock(&mut luck)).collect(),
-            step_cost: (0..sites).map(|_| TimeDelta::from_micros(luck.range(0..=5_000))).collect(),
+            // A full repair fits into a frame.
+            step_cost: (0..sites)
+                .map(|_| TimeDelta::from_micros(luck.range(0..=5_000 / (1 + i64::from(window)))))
+                .collect(),
             faults: Vec::new(),
             sabotage: None,
         };
@@ -205,6 +217,7 @@ impl Scenario {
         let other = (one + 1 + luck.below(self.sites as u64 - 1) as usize) % self.sites;
         let mover = (self.seed % self.sites as u64) as usize;
         let goes = self.faults.iter().any(|(_, fault)| [Fault::Crash(one), Fault::Leave(one)].contains(fault));
+        let cost = self.step_cost[one];
         let mut add = |at: Instant, fault: Fault| self.faults.push((at, fault));
         match luck.below(10) {
             0 => {
@@ -229,7 +242,7 @@ impl Scenario {
             }
             7 => {
                 add(from, Fault::Slow(one, self.rate.period().scale(0.8 + luck.unit())));
-                add(until, Fault::Slow(one, TimeDelta::from_millis(1)));
+                add(until, Fault::Slow(one, cost));
             }
             _ => add(from, Fault::Garbage(one, luck.range(10..=2_000) as u32)),
         }
@@ -258,6 +271,7 @@ impl Scenario {
             policy(Recovery::Redundant),
             policy(Recovery::History),
             policy(Recovery::Adaptive),
+            self.window > 0,
         ]
     }
 
@@ -293,7 +307,8 @@ impl Scenario {
     }
 
     fn settings(&self) -> Settings {
-        Settings { rate: self.rate, sites: self.sites as u8, ..toy_settings(self.lag, self.ownership()) }
+        let toy = toy_settings(self.lag, self.ownership());
+        Settings { rate: self.rate, sites: self.sites as u8, window: self.window, ..toy }
     }
 
     fn world(&self) -> World {
@@ -449,16 +464,17 @@ impl Scenario {
     /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
     pub fn speed_floor(&self) -> f64 {
         let period = self.rate.period().as_millis_f64();
-        let lag_ms = f64::from(self.lag.max(1)) * period;
+        let reach = self.lag + self.window;
+        let lag_ms = f64::from(reach.max(1)) * period;
         let slowest =
             self.between().map(|link| worst_wait_ms(link, period, self.recovery.contains(&Recovery::History)));
         // Without lag the way and the step come one after the other.
-        let step = self.step_cost.iter().max().filter(|_| self.lag == 0).map_or(0.0, |cost| cost.as_millis_f64());
+        let step = self.step_cost.iter().max().filter(|_| reach == 0).map_or(0.0, |cost| cost.as_millis_f64());
         let wait = slowest.fold(0.0, f64::max) + step;
         let steady = self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
         // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer
         // than a frame, because none follows it.
-        let share = match self.lag {
+        let share = match reach {
             _ if steady => 0.95,
             0 => 0.35,
             _ if self.sites > 4 => 0.45,
@@ -555,10 +571,12 @@ impl Play {
     fn note(&mut self, happened: Happened<'_>) {
         match happened {
             Happened::Sampled { site, frame, words, .. } => self.ledger.on_promise(site, frame, words),
-            Happened::Stepped { site, at, frame, words, hash } => {
+            Happened::Confirmed { site, at, frame, words, hash } => {
                 self.ledger.on_step(site, frame, words, at.as_nanos());
                 self.ledger.on_state(site, hash);
             }
+            Happened::Stepped { site, at, frame, .. } => self.ledger.on_any_step(site, frame, at.as_nanos()),
+            Happened::Nonsense { site, what } => self.ledger.violate("agreement", format!("site {site} {what}")),
             Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
             Happened::Event { site, event: Event::Diverged { frame, .. }, .. } => {
                 self.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));

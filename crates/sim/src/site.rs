@@ -1,5 +1,7 @@
 //! One computer of the simulated world: a session, a machine, a player, and what can be wrong with it.
 
+use std::collections::VecDeque;
+
 use coplay::id::Addr;
 use coplay::input::Word;
 use coplay::session::{Session, State};
@@ -23,6 +25,14 @@ pub struct Site {
     pub player: Player,
     /// How long the machine takes for a step.
     pub step_cost: TimeDelta,
+    /// States kept for later, with the frame that comes next in each.
+    pub slots: Vec<Option<(u32, Toy)>>,
+    /// Frames stepped, but perhaps with wrong inputs.
+    pub(crate) open: VecDeque<OpenFrame>,
+    /// What the session asked for that makes no sense.
+    pub(crate) nonsense: Option<String>,
+    /// The next frame that the machine steps.
+    pub(crate) next_frame: u32,
     /// How this site is broken on purpose.
     pub sabotage: Option<Sabotage>,
     /// Whether it is dead.
@@ -34,8 +44,17 @@ pub struct Site {
     pub(crate) away_until: Instant,
     pub(crate) words: Vec<Word>,
     pub(crate) words_before: Vec<Word>,
+    pub(crate) words_now: Vec<Word>,
     pub(crate) sampled: bool,
     held: Vec<(Addr, Vec<u8>)>,
+}
+
+/// A frame whose inputs are not certain yet, or were not told of.
+#[derive(Debug)]
+pub(crate) struct OpenFrame {
+    pub(crate) frame: u32,
+    pub(crate) words: Vec<Word>,
+    pub(crate) hash: u64,
 }
 
 /// Faults of an engine, put where they would show, to prove that the checkers see them.
@@ -55,12 +74,17 @@ const SOCKET_BUFFER: usize = 64;
 impl Site {
     /// A site with a perfect computer and an idle player.
     pub fn new(session: Session, clock: NodeClock, addr: Addr, players: usize, seed: u64) -> Self {
+        let slots = session.settings().slots();
         Self {
             session,
             machine: Toy::new(players),
             clock,
             player: Player::new(seed, players),
             step_cost: TimeDelta::ZERO,
+            slots: vec![None; slots],
+            open: VecDeque::new(),
+            nonsense: None,
+            next_frame: 0,
             sabotage: None,
             crashed: false,
             addr,
@@ -70,9 +94,64 @@ impl Site {
             away_until: Instant::ZERO,
             words: vec![0; players],
             words_before: vec![0; players],
+            words_now: Vec::new(),
             sampled: false,
             held: Vec::new(),
         }
+    }
+
+    /// Keeps the machine's state in a place.
+    pub(crate) fn save(&mut self, frame: u32, slot: usize) {
+        if frame != self.next_frame {
+            self.complain(format!("asked to save the state before frame {frame} when {} was next", self.next_frame));
+        }
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = Some((frame, self.machine.clone())),
+            None => self.complain(format!("asked to save into slot {slot}")),
+        }
+    }
+
+    /// Puts the machine back.
+    pub(crate) fn load(&mut self, frame: u32, slot: usize) {
+        match self.slots.get(slot) {
+            Some(Some((saved, machine))) if *saved == frame => {
+                self.machine = machine.clone();
+                self.next_frame = frame;
+            }
+            other => {
+                let what = format!("asked to load frame {frame} from slot {slot}, which has {other:?}");
+                self.complain(what);
+            }
+        }
+    }
+
+    /// Steps the machine; returns the state's hash.
+    pub(crate) fn advance(&mut self, frame: u32, words: &[Word], fresh: bool) -> u64 {
+        if frame != self.next_frame {
+            self.complain(format!("asked to step frame {frame} when {} was next", self.next_frame));
+        }
+        self.machine.step(words);
+        self.next_frame = frame + 1;
+        let hash = self.machine.hash();
+        match self.open.iter_mut().find(|open| open.frame == frame) {
+            Some(open) if !fresh => {
+                open.words.copy_from_slice(words);
+                open.hash = hash;
+            }
+            None if fresh => self.open.push_back(OpenFrame { frame, words: words.to_vec(), hash }),
+            _ => self.complain(format!("stepped frame {frame} again, or for the first time, and said otherwise")),
+        }
+        hash
+    }
+
+    /// The next frame that is certain and was not told of.
+    pub(crate) fn next_certain(&mut self) -> Option<OpenFrame> {
+        let certain = self.session.stats().confirmed.number();
+        self.open.pop_front_if(|open| open.frame < certain)
+    }
+
+    pub(crate) fn complain(&mut self, what: String) {
+        self.nonsense.get_or_insert(what);
     }
 
     /// The socket of a sleeping computer keeps a few packets.

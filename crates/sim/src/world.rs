@@ -182,12 +182,24 @@ impl World {
         }
         self.send_all(at, local);
         self.sites[at].settle();
+        self.tell_certain(at, tell);
         while let Some(event) = self.sites[at].session.poll_event() {
             tell(Happened::Event { site: at, at: self.now, event });
         }
         if let Some(deadline) = self.sites[at].session.poll_timeout() {
             let wake = self.sites[at].clock.true_time(deadline);
             self.wake_at(at, wake);
+        }
+    }
+
+    /// Tells which frames will not change any more.
+    fn tell_certain(&mut self, at: usize, tell: &mut impl FnMut(Happened<'_>)) {
+        let (site, now) = (&mut self.sites[at], self.now);
+        while let Some(open) = site.next_certain() {
+            tell(Happened::Confirmed { site: at, at: now, frame: open.frame, words: &open.words, hash: open.hash });
+        }
+        if let Some(what) = site.nonsense.take() {
+            tell(Happened::Nonsense { site: at, what });
         }
     }
 
@@ -321,10 +333,32 @@ pub enum Happened<'a> {
         at: Instant,
         /// The frame.
         frame: u32,
+        /// Whether for the first time.
+        fresh: bool,
+        /// The inputs, some of which may be guessed.
+        words: &'a [coplay::input::Word],
+        /// The state afterwards.
+        hash: u64,
+    },
+    /// A frame has become certain: it was stepped last with these inputs, and will not be again.
+    Confirmed {
+        /// Which site.
+        site: usize,
+        /// When, in true time.
+        at: Instant,
+        /// The frame.
+        frame: u32,
         /// The inputs.
         words: &'a [coplay::input::Word],
         /// The state afterwards.
         hash: u64,
+    },
+    /// A session asked its host program for what cannot be done.
+    Nonsense {
+        /// Which site.
+        site: usize,
+        /// What.
+        what: String,
     },
     /// The session told something.
     Event {
@@ -360,10 +394,21 @@ impl Site {
                 self.sampled = true;
                 Some(TimeDelta::ZERO)
             }
-            Request::Advance { frame, inputs } => {
-                self.machine.step(inputs);
-                let hash = self.machine.hash();
-                tell(Happened::Stepped { site: number, at, frame: frame.number(), words: inputs, hash });
+            Request::Save { frame, slot } => {
+                self.save(frame.number(), slot);
+                Some(TimeDelta::ZERO)
+            }
+            Request::Load { frame, slot } => {
+                self.load(frame.number(), slot);
+                Some(TimeDelta::ZERO)
+            }
+            Request::Advance { frame, inputs, fresh } => {
+                self.words_now.clear();
+                self.words_now.extend_from_slice(inputs);
+                let words = std::mem::take(&mut self.words_now);
+                let hash = self.advance(frame.number(), &words, fresh);
+                tell(Happened::Stepped { site: number, at, frame: frame.number(), fresh, words: &words, hash });
+                self.words_now = words;
                 Some(self.step_cost)
             }
             Request::Hash { .. } => {

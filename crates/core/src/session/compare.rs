@@ -23,14 +23,19 @@ impl Default for Digests {
 impl Digests {
     /// Keeps a digest; `false` if that of this frame is kept already.
     pub(super) fn insert(&mut self, frame: Frame, digest: u32) -> bool {
-        if self.get(frame).is_some() {
-            return false;
+        let news = self.get(frame).is_none();
+        if news {
+            self.replace(frame, digest);
         }
+        news
+    }
+
+    /// Keeps a digest in place of what was kept for this frame.
+    pub(super) fn replace(&mut self, frame: Frame, digest: u32) {
         self.kept[Self::place(frame)] = Some((frame, digest));
-        if self.newest.is_none_or(|(newest, _)| frame > newest) {
+        if self.newest.is_none_or(|(newest, _)| frame >= newest) {
             self.newest = Some((frame, digest));
         }
-        true
     }
 
     pub(super) fn get(&self, frame: Frame) -> Option<u32> {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::guess::Predictor;
 use super::settings::{Settings, SettingsError};
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
@@ -27,6 +28,8 @@ pub struct Config {
     pub pacing: Pacing,
     /// When packets leave.
     pub sending: Sending,
+    /// How missing inputs are guessed, where [`Settings::window`] allows it.
+    pub predictor: Predictor,
     /// A wait for inputs that is longer than this is told as a freeze.
     pub freeze_after: TimeDelta,
     /// The session ends when a site is silent for longer than this; `None` waits for ever.
@@ -55,6 +58,7 @@ impl Config {
             recovery: Recovery::default(),
             pacing: Pacing::default(),
             sending: Sending::default(),
+            predictor: Predictor::default(),
             freeze_after: TimeDelta::from_millis(250),
             give_up_after: None,
         }

@@ -19,12 +19,30 @@ pub enum Request<'a> {
         /// The frame that the input is for.
         frame: Frame,
     },
+    /// Keep a copy of the machine's state in a place of yours; what was there is of no use any more. Asked only where
+    /// [`Settings::window`](super::Settings::window) allows guessing, and only if the copy may be needed.
+    Save {
+        /// The frame that the machine has not stepped yet.
+        frame: Frame,
+        /// The place, below [`Settings::slots`](super::Settings::slots).
+        slot: usize,
+    },
+    /// Put the machine back into the state that was kept in a place. The frames from there on follow once more.
+    Load {
+        /// The frame that the machine had not stepped yet.
+        frame: Frame,
+        /// The place.
+        slot: usize,
+    },
     /// Step the machine.
     Advance {
         /// The frame to step.
         frame: Frame,
         /// One word per player.
         inputs: &'a [Word],
+        /// Whether the frame comes for the first time and is to be seen and heard. If not, it repairs the past: its picture and sound
+        /// were out already.
+        fresh: bool,
     },
     /// Hash the state after `frame` and hand it to [`Session::handle_hash`](super::Session::handle_hash).
     Hash {

@@ -5,13 +5,15 @@
 //! for a complete example.
 //!
 //! What holds at any time:
-//! - a frame is stepped once, in order, with the inputs that every site gave for it, or not at all;
+//! - a frame is confirmed, in order, when it is stepped with the inputs that every site gave for it; no frame further than the
+//!   window from that is stepped at all, and none is left as it was guessed once the truth is known;
 //! - a local input takes effect in exactly the frame that was promised when it was asked for;
 //! - everything has a bound: memory, packet size, distance between sites.
 
 mod compare;
 mod config;
 mod event;
+mod guess;
 mod lobby;
 mod packet;
 mod peer;
@@ -21,8 +23,10 @@ mod stats;
 
 pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
+pub use guess::{Past, Predictor};
 pub use settings::{
-    Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, SettingsError,
+    Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
+    SettingsError,
 };
 pub use stats::{Dropped, PeerStats, Stats};
 
@@ -67,15 +71,19 @@ pub struct Session {
     pacer: Option<Pacer>,
     /// The site whose plan we follow; `None` when that is ourselves.
     pace_setter: Option<SiteId>,
-    /// The next frame to be stepped, or the one being stepped.
+    /// The next frame to be stepped for the first time, or the one being stepped.
     frame: Frame,
+    /// The first frame that was stepped with a wrong guess.
+    wrong: Option<Frame>,
     starts: [Instant; STARTS],
     /// Our own inputs.
     own: Stream,
     layout: Layout,
     words: Vec<Word>,
     digests: Digests,
-    /// The next frame after which states are compared.
+    /// The same where a repair may still change them.
+    tentative: Digests,
+    /// The next frame whose state is compared once it is certain.
     compare_next: Option<Frame>,
     /// The frame whose state the host program hashes.
     hashing: Option<Frame>,
@@ -134,10 +142,14 @@ enum Step {
     Sampling,
     /// The other sites' inputs are awaited.
     Gather { began: Instant },
+    /// The machine is brought up to the frame that began: `at` is next, and the state before it may be saved already.
+    Run { began: Instant, at: Frame, saved: bool },
     /// The host program steps the machine.
     Stepping,
     /// It is to hash the state.
     Hash,
+    /// The same in the middle of a repair, which goes on with `at`.
+    HashPast { began: Instant, at: Frame },
 }
 
 /// Where a session is, for its host program.
@@ -177,9 +189,8 @@ impl Session {
         let settings = &config.settings;
         let (ownership, first) = (&settings.ownership, Frame::new(settings.lag));
         let layout = ownership.layout(config.site);
-        let own_width = layout.width();
-        let peer =
-            |(site, addr): &(SiteId, Addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first, own_width);
+        let sizes = (layout.width(), settings.slots());
+        let peer = |(site, addr): &(SiteId, Addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first, sizes);
         Ok(Self {
             peers: config.peers.iter().map(peer).collect(),
             phase: Phase::Lobby,
@@ -188,11 +199,13 @@ impl Session {
             pacer: None,
             pace_setter: None,
             frame: Frame::ZERO,
+            wrong: None,
             starts: [now; STARTS],
             own: Stream::new(layout.width(), first),
             layout,
             words: vec![0; ownership.players()],
             digests: Digests::default(),
+            tentative: Digests::default(),
             hashing: None,
             waited: false,
             begun: now,
@@ -420,8 +433,9 @@ impl Session {
             Phase::Lobby => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
-            Phase::Running(Step::Sample | Step::Stepping | Step::Hash) if self.leaving.is_none() => self.called,
-            Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && self.inputs_are_here() => self.called,
+            Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
+            Phase::Running(Step::Sampling) => Instant::FAR_FUTURE,
+            Phase::Running(_) if self.leaving.is_none() => self.called,
             // Longer waits are watched at every packet that is sent in the meantime.
             Phase::Running(_) => Instant::FAR_FUTURE,
         };
@@ -447,7 +461,8 @@ impl Session {
     /// About how many bytes the session takes, all in all. It does not grow while a game runs.
     pub fn memory(&self) -> usize {
         let peers: usize = self.peers.iter().map(Peer::memory).sum();
-        size_of::<Self>() + peers + self.own.memory() + self.digests.memory() + self.events.memory()
+        let digests = self.digests.memory() + self.tentative.memory();
+        size_of::<Self>() + peers + self.own.memory() + digests + self.events.memory()
     }
 
     /// Who we are.
@@ -463,7 +478,7 @@ impl Session {
     /// The session in numbers.
     pub fn stats(&self) -> Stats {
         let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
-        Stats { frame: self.frame, period, ..self.stats }
+        Stats { frame: self.frame, confirmed: self.certain(), period, ..self.stats }
     }
 
     /// The link to a peer in numbers, or `None` for who is no peer.

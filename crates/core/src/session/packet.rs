@@ -89,12 +89,14 @@ impl Session {
         if (end - peer.inputs.end()).abs() <= FAR {
             peer.loss.on_packet(end);
         }
+        let known = peer.known_end();
         self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
         self.stats.dropped.inputs +=
             peer.take_acknowledgement(now, end, tick, &self.own, self.leaving.map(|leave| leave.frame));
         if tick.probe.is_some() || tick.digest.is_some() || tick.leave.is_some() {
             self.take_extras(now, index, end, tick);
         }
+        self.check_guesses(index, known);
     }
 
     /// What only some ticks carry.
@@ -182,10 +184,12 @@ impl Session {
         let peer = &mut self.peers[index];
         let possible = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
         if peer.last_frame.is_none() && possible {
+            let known = peer.known_end();
             peer.last_frame = Some(last);
             if let Some(pacer) = &mut self.pacer {
                 pacer.forget(peer.site);
             }
+            self.check_guesses(index, known);
         }
     }
 }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::compare::Digests;
+use super::guess::Guesses;
 use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
@@ -32,6 +33,8 @@ pub(super) struct Peer {
     pub(super) layout: Layout,
     /// Its inputs, as far as they are here.
     pub(super) inputs: Stream,
+    /// What was guessed where they are not.
+    pub(super) guesses: Guesses,
     /// When the newest of them without a gap came.
     pub(super) inputs_at: Instant,
     /// Our inputs, as far as they are there.
@@ -79,13 +82,22 @@ struct Probes {
 }
 
 impl Peer {
-    pub(super) fn new(now: Instant, site: SiteId, addr: Addr, layout: Layout, start: Frame, own_width: usize) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        site: SiteId,
+        addr: Addr,
+        layout: Layout,
+        start: Frame,
+        (own_width, slots): (usize, usize),
+    ) -> Self {
+        let inputs = Stream::new(layout.width(), start);
         Self {
             site,
             addr,
             clock: Clock::default(),
             lobby: Agreement::default(),
-            inputs: Stream::new(layout.width(), start),
+            guesses: Guesses::new(slots, inputs.blocks()),
+            inputs,
             layout,
             inputs_at: now,
             sender: Sender::new(start, own_width),
@@ -107,9 +119,32 @@ impl Peer {
         now - self.heard > DEAF || now - self.acked > DEAF && self.sender.acked() < own.end()
     }
 
-    /// Whether its input for a frame is here, or will never come because it has left by then.
-    pub(super) fn ready_for(&self, frame: Frame) -> bool {
-        self.inputs.end() > frame || self.last_frame.is_some_and(|last| frame >= last && self.inputs.end() >= last)
+    /// Its input is known for every frame before this one: it is here, or will never come because the site has left by then.
+    #[inline]
+    pub(super) fn known_end(&self) -> Frame {
+        match self.last_frame {
+            Some(last) if self.inputs.end() >= last => Frame::LAST,
+            _ => self.inputs.end(),
+        }
+    }
+
+    /// The first of the frames from `from` to before `until` for which another input was guessed than there is; all of them are
+    /// known.
+    pub(super) fn first_wrong(&self, from: Frame, until: Frame) -> Option<Frame> {
+        let mut frame = from;
+        while frame < until {
+            let guess = self.guesses.get(frame);
+            let right =
+                match self.inputs.value_blocks(frame).filter(|_| self.last_frame.is_none_or(|last| frame < last)) {
+                    Some(truth) => truth == guess,
+                    None => guess.iter().all(|block| *block == [0; 16]),
+                };
+            if !right {
+                return Some(frame);
+            }
+            frame = frame.next();
+        }
+        None
     }
 
     /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves.
@@ -255,7 +290,8 @@ impl Peer {
     /// Bytes that it takes.
     pub(super) fn memory(&self) -> usize {
         let differences = self.lobby.differences.capacity() * size_of::<Difference>();
-        size_of::<Self>() + self.inputs.memory() + self.digests.memory() + self.clock.memory() + differences
+        let kept = self.inputs.memory() + self.guesses.memory() + self.digests.memory() + self.clock.memory();
+        size_of::<Self>() + kept + differences
     }
 
     pub(super) fn stats(&self, now: Instant, own_end: Frame) -> PeerStats {

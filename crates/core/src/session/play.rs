@@ -52,14 +52,13 @@ impl Session {
                 }
                 Step::Sampling => return None,
                 Step::Gather { began } => {
-                    if !self.inputs_are_here() {
+                    if !self.may_step() {
                         self.waited = true;
                         return None;
                     }
-                    let frame = self.frame;
-                    self.step(now, began);
-                    return Some(Request::Advance { frame, inputs: &self.words });
+                    self.phase = Phase::Running(Step::Run { began, at: self.frame, saved: false });
                 }
+                Step::Run { began, at, saved } => return Some(self.run(now, began, at, saved)),
                 Step::Stepping => {
                     if let Some(pacer) = &mut self.pacer {
                         pacer.on_end(now);
@@ -70,8 +69,39 @@ impl Session {
                     self.phase = Phase::Running(Step::Rest);
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
+                Step::HashPast { began, at } => {
+                    self.phase = Phase::Running(Step::Run { began, at, saved: false });
+                    return self.hashing.map(|frame| Request::Hash { frame });
+                }
             }
         }
+    }
+
+    /// The next thing on the way to the frame that began: back to where a guess was wrong, a frame once more, or the frame itself.
+    fn run(&mut self, now: Instant, began: Instant, at: Frame, saved: bool) -> Request<'_> {
+        // What is about to be stepped again needs no other repair.
+        if let Some(wrong) = self.wrong.take().filter(|wrong| *wrong < at) {
+            self.stats.repairs += 1;
+            self.phase = Phase::Running(Step::Run { began, at: wrong, saved: true });
+            return Request::Load { frame: wrong, slot: self.slot(wrong) };
+        }
+        if !saved && at >= self.known_end() {
+            self.stats.saves += 1;
+            self.phase = Phase::Running(Step::Run { began, at, saved: true });
+            return Request::Save { frame: at, slot: self.slot(at) };
+        }
+        self.gather_words(at);
+        let fresh = at == self.frame;
+        match fresh {
+            true => self.step(now, began),
+            false => self.step_again(began, at),
+        }
+        Request::Advance { frame: at, inputs: &self.words, fresh }
+    }
+
+    /// Where the state before a frame is kept.
+    fn slot(&self, frame: Frame) -> usize {
+        frame.number() as usize % self.config.settings.slots().max(1)
     }
 
     /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count. Until
@@ -99,9 +129,19 @@ impl Session {
     /// The hash that [`Request::Hash`] asked for. Without it this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         let Some(frame) = self.hashing.take() else { return };
-        self.digests.insert(frame, (hash ^ hash >> 32) as u32);
-        for index in 0..self.peers.len() {
-            self.compare(index, frame);
+        self.tentative.replace(frame, (hash ^ hash >> 32) as u32);
+        self.publish_digests();
+    }
+
+    /// Compares the states that nothing can change any more.
+    fn publish_digests(&mut self) {
+        while let Some(frame) = self.compare_next.filter(|frame| *frame < self.certain()) {
+            self.compare_next = Some(frame + self.config.settings.compare_every);
+            let Some(digest) = self.tentative.get(frame) else { continue };
+            self.digests.insert(frame, digest);
+            for index in 0..self.peers.len() {
+                self.compare(index, frame);
+            }
         }
     }
 
@@ -119,7 +159,8 @@ impl Session {
     /// The first frame comes.
     pub(super) fn start_running(&mut self, at: Instant) {
         let settings = &self.config.settings;
-        let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), settings.lag, at);
+        let reach = settings.lag + settings.window;
+        let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), reach, at);
         for peer in &self.peers {
             pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
@@ -147,20 +188,61 @@ impl Session {
         Some(Master { last_received, received_at: peer.inputs_at, rtt: peer.clock.rtt()? })
     }
 
-    pub(super) fn inputs_are_here(&self) -> bool {
-        self.peers.iter().all(|peer| peer.ready_for(self.frame)) && self.own.end() > self.frame
+    /// All inputs are known for the frames before this one.
+    pub(super) fn known_end(&self) -> Frame {
+        self.peers.iter().map(Peer::known_end).fold(self.own.end(), Frame::min)
     }
 
+    /// Whether the frame that began may be stepped: its inputs are here, or few enough are guessed.
+    pub(super) fn may_step(&self) -> bool {
+        self.frame < self.known_end() + self.config.settings.window && self.frame < self.own.end()
+    }
+
+    /// Everything before this frame is stepped with the inputs that all sites gave, and will not be stepped again.
+    pub(super) fn certain(&self) -> Frame {
+        let stepped = match self.phase {
+            Phase::Running(Step::Run { at, .. } | Step::HashPast { at, .. }) => at,
+            _ => self.frame,
+        };
+        stepped.min(self.known_end()).min(self.wrong.unwrap_or(Frame::LAST))
+    }
+
+    /// Inputs of a peer came, which before was known up to `known`: looks whether they are what was guessed.
+    #[inline]
+    pub(super) fn check_guesses(&mut self, index: usize, known: Frame) {
+        let until = self.peers[index].known_end().min(self.frame);
+        if known < until {
+            let wrong = self.peers[index].first_wrong(known, until);
+            self.wrong = [self.wrong, wrong].into_iter().flatten().min();
+        }
+    }
+
+    /// Puts together what all players do in a frame, as far as that is known, and guesses the rest.
+    fn gather_words(&mut self, frame: Frame) {
+        let Self { words, peers, config, .. } = self;
+        words.fill(0);
+        if let Some(packed) = self.own.value_blocks(frame) {
+            self.layout.unpack_blocks(packed, words);
+        }
+        for peer in peers {
+            let known = frame < peer.known_end();
+            let Peer { inputs, layout, guesses, last_frame, .. } = peer;
+            let packed = match inputs.value_blocks(frame) {
+                // Whoever leaves does nothing from then on.
+                _ if last_frame.is_some_and(|last| frame >= last) => match known {
+                    true => continue,
+                    false => guesses.keep(frame, None),
+                },
+                Some(packed) if known => packed,
+                Some(packed) => guesses.keep(frame, Some(packed)),
+                None => guesses.guess(config.predictor, inputs, layout, frame, words.len()),
+            };
+            layout.unpack_blocks(packed, words);
+        }
+    }
+
+    /// Steps the frame that began.
     fn step(&mut self, now: Instant, began: Instant) {
-        self.words.fill(0);
-        if let Some(packed) = self.own.value_blocks(self.frame) {
-            self.layout.unpack_blocks(packed, &mut self.words);
-        }
-        for peer in &self.peers {
-            if let Some(packed) = peer.inputs.value_blocks(self.frame) {
-                peer.layout.unpack_blocks(packed, &mut self.words);
-            }
-        }
         self.count_stall(now, began);
         match self.pacer.as_mut().is_some_and(|pacer| pacer.on_step(now, self.frame)) {
             true => self.finish(),
@@ -168,16 +250,35 @@ impl Session {
         }
     }
 
+    /// Steps a frame of the past once more.
+    fn step_again(&mut self, began: Instant, at: Frame) {
+        self.stats.resimulated += 1;
+        let next = at.next();
+        self.phase = Phase::Running(match self.is_compared(at) {
+            true => Step::HashPast { began, at: next },
+            false => Step::Run { began, at: next, saved: false },
+        });
+    }
+
     /// The frame is done with.
     fn finish(&mut self) {
         let frame = self.frame;
         self.frame = frame.next();
-        self.phase = Phase::Running(Step::Rest);
-        if self.compare_next == Some(frame) {
-            self.compare_next = Some(frame + self.config.settings.compare_every);
-            self.hashing = Some(frame);
-            self.phase = Phase::Running(Step::Hash);
+        let hash = self.is_compared(frame);
+        self.phase = Phase::Running(if hash { Step::Hash } else { Step::Rest });
+        if !hash && self.compare_next.is_some_and(|next| next < frame) {
+            self.publish_digests();
         }
+    }
+
+    /// Whether the state after a frame is to be hashed.
+    fn is_compared(&mut self, frame: Frame) -> bool {
+        let every = self.config.settings.compare_every;
+        let compared = every > 0 && (frame.number() + 1).is_multiple_of(every);
+        if compared {
+            self.hashing = Some(frame);
+        }
+        compared
     }
 
     fn count_stall(&mut self, now: Instant, began: Instant) {
@@ -247,10 +348,11 @@ impl Session {
 
     fn watch_freeze(&mut self, now: Instant, began: Instant) {
         let limit = self.config.freeze_after;
-        if now - began < limit || self.inputs_are_here() {
+        if now - began < limit || self.may_step() {
             return;
         }
-        let late = || self.peers.iter().filter(|peer| !peer.ready_for(self.frame));
+        let window = self.config.settings.window;
+        let late = || self.peers.iter().filter(|peer| peer.known_end() + window <= self.frame);
         let waiting_for: SiteSet = late().map(|peer| peer.site).collect();
         let silent = late().filter(|peer| now - peer.heard >= limit).map(|peer| peer.site).collect();
         let freeze = Freeze { frame: self.frame, since: began, waiting_for, silent };

@@ -17,6 +17,8 @@ pub const MAX_OPTIONS: usize = 32;
 pub const MAX_COMPARE_EVERY: u32 = 3_600;
 /// The longest local lag, in frames: two seconds at 60 per second, far past anything one can play with.
 pub const MAX_LAG: u32 = 120;
+/// The most frames that may be guessed: a second at 60 per second, more than any machine repairs in time.
+pub const MAX_WINDOW: u32 = 60;
 
 /// What the shared game is and how it is shared: equal at every site, or the game does not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +31,8 @@ pub struct Settings {
     pub rate: FrameRate,
     /// By how many frames local input is delayed.
     pub lag: u32,
-    /// How many frames may be run on guessed input; 0 (pure lockstep) is what there is today.
+    /// How many frames may be run on guessed inputs, to be repaired when the truth differs. 0 is pure lockstep, which asks nothing
+    /// of a machine but to be deterministic; more asks it to save and load its state.
     pub window: u32,
     /// State hashes are compared every so many frames; 0 compares none.
     pub compare_every: u32,
@@ -85,7 +88,7 @@ pub enum SettingsError {
     NoSuchSite(SiteId),
     /// The lag is longer than [`MAX_LAG`].
     Lag(u32),
-    /// Guessing is not offered yet.
+    /// The window is longer than [`MAX_WINDOW`].
     Window(u32),
     /// A text is longer than [`MAX_TEXT`] bytes.
     Text(String),
@@ -107,7 +110,7 @@ impl fmt::Display for SettingsError {
             Self::Sites(sites) => write!(f, "a session has 2 to {MAX_SITES} sites, not {sites}"),
             Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
             Self::Lag(lag) => write!(f, "a lag of {lag} frames is too long, the most is {MAX_LAG}"),
-            Self::Window(window) => write!(f, "a window of {window} frames is not offered, only 0"),
+            Self::Window(window) => write!(f, "a window of {window} frames is too long, the most is {MAX_WINDOW}"),
             Self::Text(text) => write!(f, "{text:?} is longer than {MAX_TEXT} bytes"),
             Self::Options(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
             Self::Twice(key) => write!(f, "the machine option {key:?} is given twice"),
@@ -133,7 +136,7 @@ impl Settings {
         if self.lag > MAX_LAG {
             return Err(SettingsError::Lag(self.lag));
         }
-        if self.window > 0 {
+        if self.window > MAX_WINDOW {
             return Err(SettingsError::Window(self.window));
         }
         let options = &self.machine.options;
@@ -159,6 +162,11 @@ impl Settings {
             }
         }
         crate::wire::hello::settings_size(self).map(|_| ()).ok_or(SettingsError::TooLarge)
+    }
+
+    /// How many states a host program keeps at once for [`Request::Save`](super::Request::Save).
+    pub fn slots(&self) -> usize {
+        self.window as usize
     }
 
     /// Everything in which another site's settings differ from ours.

@@ -16,6 +16,14 @@ pub struct Stats {
     pub stalls: u64,
     /// The time spent waiting for inputs.
     pub stalled: TimeDelta,
+    /// Everything before this frame is stepped with the inputs that all sites gave.
+    pub confirmed: Frame,
+    /// How often the past was repaired.
+    pub repairs: u64,
+    /// Frames that were stepped once more for that.
+    pub resimulated: u64,
+    /// States that were kept.
+    pub saves: u64,
     /// Datagrams dropped, by reason.
     pub dropped: Dropped,
 }

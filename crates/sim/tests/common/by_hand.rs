@@ -163,6 +163,7 @@ impl Host {
                     self.steps.push(now);
                 }
                 Request::Hash { .. } => self.session.handle_hash(self.machine.hash()),
+                Request::Save { .. } | Request::Load { .. } => unreachable!("nothing is guessed"),
             }
         }
         self.most_requests = self.most_requests.max(requests);

@@ -146,13 +146,14 @@ impl Game {
                 sampled[site] = at;
                 ledger.on_promise(site, frame, words);
             }
-            Happened::Stepped { site, at, frame, words, hash } if watched[site] => {
+            Happened::Stepped { site, at, fresh: true, .. } if watched[site] => steps[site].push(at),
+            Happened::Confirmed { site, at, frame, words, hash } if watched[site] => {
                 ledger.on_step(site, frame, words, at.as_nanos());
                 ledger.on_state(site, hash);
-                steps[site].push(at);
                 hashes[site].push(hash);
             }
-            Happened::Sampled { .. } | Happened::Stepped { .. } => {}
+            Happened::Sampled { .. } | Happened::Stepped { .. } | Happened::Confirmed { .. } => {}
+            Happened::Nonsense { site, what } => panic!("site {site} {what}"),
             Happened::Event { site, at, event } => events.push(Told { site, at, event }),
         });
     }

@@ -1,0 +1,111 @@
+//! Inputs that are not here yet: what was guessed for them, and whether that was right.
+//!
+//! A frame may be stepped although some inputs for it are missing, as long as no more than [`Settings::window`] frames rest on
+//! guesses. What was guessed is kept until the truth comes; the earliest frame in which the two differ is where the repair begins.
+//!
+//! [`Settings::window`]: super::Settings::window
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::frame::Frame;
+use crate::input::{Block, Layout, MAX_BLOCKS, Stream, Word};
+
+/// How missing inputs are guessed. Sites need not guess alike: a guess never outlives the truth.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Predictor {
+    /// A player goes on doing what was seen last.
+    #[default]
+    Repeat,
+    /// A player lets go of everything.
+    Neutral,
+    /// Any other way: given what is known of one site's inputs, fill in its words for a frame.
+    Custom(fn(&Past<'_>, Frame, &mut [Word])),
+}
+
+/// What is known of one site's inputs.
+#[derive(Debug)]
+pub struct Past<'a> {
+    inputs: &'a Stream,
+    layout: &'a Layout,
+}
+
+impl Past<'_> {
+    /// The first frame that is to be guessed.
+    pub fn end(&self) -> Frame {
+        self.inputs.end()
+    }
+
+    /// Adds the site's input of a known frame to the players' words; `false` if it is not known, or was too long ago.
+    pub fn read(&self, frame: Frame, words: &mut [Word]) -> bool {
+        let blocks = self.inputs.value_blocks(frame);
+        blocks.inspect(|blocks| self.layout.unpack_blocks(blocks, words)).is_some()
+    }
+}
+
+/// What was guessed for one site's inputs, by frame.
+#[derive(Debug)]
+pub(super) struct Guesses {
+    kept: Box<[Block]>,
+    slots: usize,
+    blocks: usize,
+}
+
+impl Guesses {
+    pub(super) fn new(slots: usize, blocks: usize) -> Self {
+        Self { kept: vec![[0; 16]; slots * blocks].into_boxed_slice(), slots, blocks }
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.kept)
+    }
+
+    fn at(&self, frame: Frame) -> core::ops::Range<usize> {
+        let at = frame.number() as usize % self.slots.max(1) * self.blocks;
+        at..at + self.blocks
+    }
+
+    /// The guess that a frame was stepped with.
+    pub(super) fn get(&self, frame: Frame) -> &[Block] {
+        &self.kept[self.at(frame)]
+    }
+
+    /// Guesses the input of a frame, keeps the guess, and hands it out.
+    pub(super) fn guess(
+        &mut self,
+        predictor: Predictor,
+        inputs: &Stream,
+        layout: &Layout,
+        frame: Frame,
+        players: usize,
+    ) -> &[Block] {
+        let at = self.at(frame);
+        let guess = &mut self.kept[at];
+        match predictor {
+            Predictor::Repeat => match inputs.end().checked_sub(1).and_then(|last| inputs.value_blocks(last)) {
+                Some(last) => guess.copy_from_slice(last),
+                None => guess.fill([0; 16]),
+            },
+            Predictor::Neutral => guess.fill([0; 16]),
+            Predictor::Custom(predict) => {
+                let mut words = [0; crate::input::MAX_PLAYERS];
+                predict(&Past { inputs, layout }, frame, &mut words[..players]);
+                let mut packed = [[0; 16]; MAX_BLOCKS];
+                layout.pack_blocks(&words[..players], &mut packed[..guess.len()]);
+                guess.copy_from_slice(&packed[..guess.len()]);
+            }
+        }
+        guess
+    }
+
+    /// Keeps what is known of a frame in place of a guess, because something before it is not known yet; `None` is no input.
+    pub(super) fn keep(&mut self, frame: Frame, truth: Option<&[Block]>) -> &[Block] {
+        let at = self.at(frame);
+        match truth {
+            Some(truth) => self.kept[at.clone()].copy_from_slice(truth),
+            None => self.kept[at.clone()].fill([0; 16]),
+        }
+        &self.kept[at]
+    }
+}

@@ -73,6 +73,8 @@ pub struct Session {
     pace_setter: Option<SiteId>,
     /// The next frame to be stepped for the first time, or the one being stepped.
     frame: Frame,
+    /// The next frame of the host program's machine, which during a repair is in the past.
+    at: Frame,
     /// The first frame that was stepped with a wrong guess.
     wrong: Option<Frame>,
     starts: [Instant; STARTS],
@@ -142,14 +144,14 @@ enum Step {
     Sampling,
     /// The other sites' inputs are awaited.
     Gather { began: Instant },
-    /// The machine is brought up to the frame that began: `at` is next, and the state before it may be saved already.
-    Run { began: Instant, at: Frame, saved: bool },
+    /// The machine is brought up to the frame that began; the state that it has may be saved already.
+    Run { began: Instant, saved: bool },
     /// The host program steps the machine.
     Stepping,
     /// It is to hash the state.
     Hash,
-    /// The same in the middle of a repair, which goes on with `at`.
-    HashPast { began: Instant, at: Frame },
+    /// The same in the middle of a repair.
+    HashPast { began: Instant },
 }
 
 /// Where a session is, for its host program.
@@ -199,6 +201,7 @@ impl Session {
             pacer: None,
             pace_setter: None,
             frame: Frame::ZERO,
+            at: Frame::ZERO,
             wrong: None,
             starts: [now; STARTS],
             own: Stream::new(layout.width(), first),

@@ -56,9 +56,9 @@ impl Session {
                         self.waited = true;
                         return None;
                     }
-                    self.phase = Phase::Running(Step::Run { began, at: self.frame, saved: false });
+                    self.phase = Phase::Running(Step::Run { began, saved: false });
                 }
-                Step::Run { began, at, saved } => return Some(self.run(now, began, at, saved)),
+                Step::Run { began, saved } => return Some(self.run(now, began, saved)),
                 Step::Stepping => {
                     if let Some(pacer) = &mut self.pacer {
                         pacer.on_end(now);
@@ -69,8 +69,8 @@ impl Session {
                     self.phase = Phase::Running(Step::Rest);
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
-                Step::HashPast { began, at } => {
-                    self.phase = Phase::Running(Step::Run { began, at, saved: false });
+                Step::HashPast { began } => {
+                    self.phase = Phase::Running(Step::Run { began, saved: false });
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
             }
@@ -78,20 +78,23 @@ impl Session {
     }
 
     /// The next thing on the way to the frame that began: back to where a guess was wrong, a frame once more, or the frame itself.
-    fn run(&mut self, now: Instant, began: Instant, at: Frame, saved: bool) -> Request<'_> {
+    fn run(&mut self, now: Instant, began: Instant, saved: bool) -> Request<'_> {
+        let at = self.at;
         // What is about to be stepped again needs no other repair.
         if let Some(wrong) = self.wrong.take().filter(|wrong| *wrong < at) {
             self.stats.repairs += 1;
-            self.phase = Phase::Running(Step::Run { began, at: wrong, saved: true });
+            self.at = wrong;
+            self.phase = Phase::Running(Step::Run { began, saved: true });
             return Request::Load { frame: wrong, slot: self.slot(wrong) };
         }
         if !saved && at >= self.known_end() {
             self.stats.saves += 1;
-            self.phase = Phase::Running(Step::Run { began, at, saved: true });
+            self.phase = Phase::Running(Step::Run { began, saved: true });
             return Request::Save { frame: at, slot: self.slot(at) };
         }
         self.gather_words(at);
         let fresh = at == self.frame;
+        self.at = at.next();
         match fresh {
             true => self.step(now, began),
             false => self.step_again(began, at),
@@ -200,11 +203,7 @@ impl Session {
 
     /// Everything before this frame is stepped with the inputs that all sites gave, and will not be stepped again.
     pub(super) fn certain(&self) -> Frame {
-        let stepped = match self.phase {
-            Phase::Running(Step::Run { at, .. } | Step::HashPast { at, .. }) => at,
-            _ => self.frame,
-        };
-        stepped.min(self.known_end()).min(self.wrong.unwrap_or(Frame::LAST))
+        self.at.min(self.known_end()).min(self.wrong.unwrap_or(Frame::LAST))
     }
 
     /// Inputs of a peer came, which before was known up to `known`: looks whether they are what was guessed.
@@ -253,10 +252,9 @@ impl Session {
     /// Steps a frame of the past once more.
     fn step_again(&mut self, began: Instant, at: Frame) {
         self.stats.resimulated += 1;
-        let next = at.next();
         self.phase = Phase::Running(match self.is_compared(at) {
-            true => Step::HashPast { began, at: next },
-            false => Step::Run { began, at: next, saved: false },
+            true => Step::HashPast { began },
+            false => Step::Run { began, saved: false },
         });
     }
 

@@ -81,6 +81,11 @@ impl SiteSet {
         self.0 & (1 << site.0) != 0
     }
 
+    /// The sites of both sets.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether every site of `other` is in this set.
     pub const fn contains_all(self, other: Self) -> bool {
         other.0 & !self.0 == 0

@@ -19,19 +19,52 @@ pub struct Ledger {
     /// The bits of each player's word that a site owns, by site and player.
     masks: Vec<Vec<Word>>,
     lag: usize,
-    /// The inputs promised by each site, from frame `lag` on, all players' words of a frame side by side.
-    promised: Vec<Vec<Word>>,
-    /// The first frame for which a site, having left, makes no input.
-    left: Vec<Option<usize>>,
-    /// The inputs of each frame as the first site to step it had them.
-    stepped: Vec<Word>,
-    hashes: Vec<u64>,
-    /// How many frames each site has stepped.
+    /// Sites that are not there when the game starts.
+    pub late: Vec<bool>,
+    /// What each site did, from one start of its program to the next.
+    lives: Vec<Vec<Life>>,
+    /// How many frames each site is certain of, counted from the first of the game.
     pub frames: Vec<usize>,
+    /// Frames that the sites are certain of, over all of them.
+    pub confirmed: u64,
     /// A hash of all that happened.
     pub trace: u64,
     /// What went wrong, first things first.
     pub violations: Vec<Violation>,
+}
+
+/// What a site did from one start of its program to the next.
+#[derive(Debug, Default)]
+struct Life {
+    /// The first frame that it stepped.
+    first: usize,
+    /// The inputs of each frame, all players' words side by side, and the state after it.
+    words: Vec<Word>,
+    hashes: Vec<u64>,
+    /// The first frame that it promised an input for, and the inputs.
+    promised_first: Option<usize>,
+    promised: Vec<Word>,
+    /// The first frame for which it, having left, makes no input.
+    left: Option<usize>,
+    /// The first frame for which the others, having dropped it, take none.
+    dropped: Option<usize>,
+    /// It died.
+    crashed: bool,
+    /// The sites that it told to be dropped.
+    told: Vec<usize>,
+}
+
+impl Life {
+    /// The words and the state of a frame that all others must have, too.
+    fn frame(&self, frame: usize, players: usize) -> Option<(&[Word], u64)> {
+        let at = frame.checked_sub(self.first)?;
+        let hash = *self.hashes.get(at)?;
+        Some((&self.words[at * players..(at + 1) * players], hash))
+    }
+
+    fn end(&self) -> Option<usize> {
+        self.left.into_iter().chain(self.dropped).min()
+    }
 }
 
 /// A promise that was broken.
@@ -60,11 +93,10 @@ impl Ledger {
             players: masks.first().map_or(0, Vec::len),
             masks,
             lag: lag as usize,
-            promised: vec![Vec::new(); sites],
-            left: vec![None; sites],
-            stepped: Vec::new(),
-            hashes: Vec::new(),
+            late: Vec::new(),
+            lives: (0..sites).map(|_| vec![Life::default()]).collect(),
             frames: vec![0; sites],
+            confirmed: 0,
             trace: 0,
             violations: Vec::new(),
         }
@@ -77,19 +109,66 @@ impl Ledger {
         }
     }
 
+    fn life(&mut self, site: usize) -> &mut Life {
+        self.lives[site].last_mut().expect("every site has a life")
+    }
+
     /// A site's player made an input, which the site promised to be in this frame.
     pub fn on_promise(&mut self, site: usize, frame: u32, words: &[Word]) {
-        let expected = self.lag + self.promised[site].len() / self.players;
-        if frame as usize != expected {
+        let (players, newborn, lag) = (self.players, self.lives[site].len() == 1, self.lag);
+        let owned: Vec<Word> = words.iter().zip(&self.masks[site]).map(|(word, mask)| word & mask).collect();
+        let life = self.life(site);
+        let frame = frame as usize;
+        let first = *life.promised_first.get_or_insert(frame);
+        let expected = first + life.promised.len() / players;
+        life.promised.extend(owned);
+        if frame != expected || newborn && first != lag {
             self.violate("fidelity", format!("site {site} promised frame {frame} and not {expected}"));
         }
-        let owned = words.iter().zip(&self.masks[site]).map(|(word, mask)| word & mask);
-        self.promised[site].extend(owned);
     }
 
     /// A site left; from what it promised last on, it makes no input.
     pub fn on_leave(&mut self, site: usize) {
-        self.left[site] = Some(self.lag + self.promised[site].len() / self.players);
+        let (players, lag) = (self.players, self.lag);
+        let life = self.life(site);
+        life.left = Some(life.promised_first.unwrap_or(lag) + life.promised.len() / players);
+    }
+
+    /// A site told that another one was dropped with a frame. All who tell must tell the same.
+    pub fn on_drop(&mut self, teller: usize, site: usize, frame: u32) {
+        self.life(teller).told.push(site);
+        let life = self.life(site);
+        let told = *life.dropped.get_or_insert(frame as usize);
+        if told != frame as usize {
+            let what = format!("site {teller} dropped site {site} with frame {frame}, another one with {told}");
+            self.violate("agreement", what);
+        }
+    }
+
+    /// A site died.
+    pub fn on_crash(&mut self, site: usize) {
+        self.life(site).crashed = true;
+    }
+
+    /// Whether the others have dropped a site.
+    pub fn is_dropped(&self, site: usize) -> bool {
+        self.lives[site].last().is_some_and(|life| life.dropped.is_some())
+    }
+
+    /// From which frame on it does not count what a site did that is not among the others any more: what they decided without it.
+    fn counts_until(&self, site: usize, life: &Life) -> usize {
+        if life.left.is_none() && life.dropped.is_none() && !life.crashed {
+            return usize::MAX;
+        }
+        let others = self.lives.iter().enumerate().filter(|(other, _)| *other != site && !life.told.contains(other));
+        let dropped = others.flat_map(|(_, lives)| lives).filter_map(|other| other.dropped);
+        dropped.chain(life.dropped).min().unwrap_or(usize::MAX)
+    }
+
+    /// A site's program was started anew.
+    pub fn on_restart(&mut self, site: usize) {
+        self.lives[site].push(Life::default());
+        self.frames[site] = 0;
     }
 
     /// A site stepped its machine, perhaps with guessed inputs.
@@ -97,55 +176,92 @@ impl Ledger {
         self.trace = mix(mix(self.trace, site as u64 + u64::from(frame) * 8), at_ns as u64);
     }
 
-    /// A site will not step a frame again.
-    pub fn on_step(&mut self, site: usize, frame: u32, words: &[Word], at_ns: i64) {
+    /// A site will not step a frame again: these were its inputs, and this is the state after it.
+    pub fn on_confirmed(&mut self, site: usize, frame: u32, words: &[Word], hash: u64) {
         let frame = frame as usize;
-        if frame != self.frames[site] {
-            self.violate("agreement", format!("site {site} stepped frame {frame} and not {}", self.frames[site]));
-        }
+        self.trace = words.iter().fold(mix(self.trace, hash), |trace, word| mix(trace, *word as u64));
+        self.confirmed += 1;
         self.frames[site] = frame + 1;
-        self.trace = mix(mix(self.trace, (site + frame * 8) as u64), at_ns as u64);
-        let place = frame * self.players;
-        if place == self.stepped.len() {
-            self.stepped.extend_from_slice(words);
-            self.trace = words.iter().fold(self.trace, |hash, word| mix(mix(hash, *word as u64), (*word >> 64) as u64));
-            self.check_fidelity(frame, words);
-        } else if self.stepped.get(place..place + self.players) != Some(words) {
-            self.violate("agreement", format!("site {site} stepped frame {frame} with other inputs than another site"));
+        let life = self.life(site);
+        if life.hashes.is_empty() {
+            life.first = frame;
+        }
+        let expected = life.first + life.hashes.len();
+        life.words.extend_from_slice(words);
+        life.hashes.push(hash);
+        if frame != expected {
+            self.violate("agreement", format!("site {site} is certain of frame {frame} and not {expected}"));
         }
     }
 
-    fn check_fidelity(&mut self, frame: usize, words: &[Word]) {
+    /// Everything that went wrong: what was noted, and what comparing everything with everything shows.
+    pub fn verdict(&self) -> Vec<Violation> {
+        let mut found = self.violations.clone();
+        for frame in 0..self.frames.iter().copied().max().unwrap_or(0) {
+            self.check_frame(frame, &mut found);
+            if found.len() >= MAX_VIOLATIONS {
+                break;
+            }
+        }
+        found
+    }
+
+    fn check_frame(&self, frame: usize, broken: &mut Vec<Violation>) {
+        let lives = self.lives.iter().enumerate().flat_map(|(site, lives)| lives.iter().map(move |life| (site, life)));
+        let counts = |(site, life): &(usize, &Life)| frame < self.counts_until(*site, life);
+        let mut known =
+            lives.filter(counts).filter_map(|(site, life)| life.frame(frame, self.players).map(|told| (site, told)));
+        let Some((first, (words, hash))) = known.next() else { return };
+        for (site, (other_words, other_hash)) in known {
+            if other_words != words {
+                broken.push(Violation {
+                    promise: "agreement",
+                    what: format!("sites {first} and {site} stepped frame {frame} with different inputs"),
+                });
+            } else if other_hash != hash {
+                broken.push(Violation {
+                    promise: "agreement",
+                    what: format!("sites {first} and {site} have different states after frame {frame}"),
+                });
+            }
+        }
+        self.check_fidelity(frame, words, broken);
+    }
+
+    fn check_fidelity(&self, frame: usize, words: &[Word], broken: &mut Vec<Violation>) {
         let mut unowned: Vec<Word> = words.to_vec();
-        for site in 0..self.masks.len() {
-            for player in 0..self.players {
-                let mask = self.masks[site][player];
+        for (site, masks) in self.masks.iter().enumerate() {
+            for (player, mask) in masks.iter().enumerate() {
                 unowned[player] &= !mask;
                 if Some(words[player] & mask) != self.promise(site, frame, player) {
-                    self.violate("fidelity", format!("frame {frame} does not have what site {site} promised for it"));
+                    broken.push(Violation {
+                        promise: "fidelity",
+                        what: format!("frame {frame} does not have what site {site} promised for it"),
+                    });
                 }
             }
         }
         if unowned.iter().any(|bits| *bits != 0) {
-            self.violate("fidelity", format!("frame {frame} has bits that nobody owns"));
+            broken.push(Violation { promise: "fidelity", what: format!("frame {frame} has bits that nobody owns") });
         }
     }
 
     /// The input that must be in a frame, or `None` if there must not be such a frame yet.
     fn promise(&self, site: usize, frame: usize, player: usize) -> Option<Word> {
-        if frame < self.lag || self.left[site].is_some_and(|left| frame >= left) {
+        let begun = |life: &&Life| life.promised_first.is_some_and(|first| first <= frame);
+        let Some(life) = self.lives[site].iter().rev().find(begun) else {
+            let awaited = frame >= self.lag && self.lives[site].len() == 1 && self.lives[site][0].end().is_none();
+            return (!awaited || !self.starts(site)).then_some(0);
+        };
+        if life.end().is_some_and(|end| frame >= end) {
             return Some(0);
         }
-        self.promised[site].get((frame - self.lag) * self.players + player).copied()
+        let at = frame - life.promised_first.unwrap_or_default();
+        life.promised.get(at * self.players + player).copied()
     }
 
-    /// The state after the frame that a site stepped last.
-    pub fn on_state(&mut self, site: usize, hash: u64) {
-        let Some(frame) = self.frames[site].checked_sub(1) else { return };
-        if frame == self.hashes.len() {
-            self.hashes.push(hash);
-        } else if self.hashes.get(frame) != Some(&hash) {
-            self.violate("agreement", format!("site {site} has another state after frame {frame} than another site"));
-        }
+    /// Whether a site is waited for from the first frame on.
+    fn starts(&self, site: usize) -> bool {
+        !self.late.get(site).copied().unwrap_or(false)
     }
 }

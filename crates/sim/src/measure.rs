@@ -1,7 +1,7 @@
 //! Experiments on a simulated network: sessions without faults, measured.
 
 use coplay::frame::FrameRate;
-use coplay::id::SiteId;
+use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
 use coplay::pace::Pacing;
 use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
@@ -154,6 +154,7 @@ impl Experiment {
 
 /// The settings of a session that shares the toy at 60 frames per second.
 pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
+    let sites = (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last + 1);
     Settings {
         game: GameId { name: "toy".into(), hash: [7; 32] },
         machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new() },
@@ -161,7 +162,8 @@ pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
         lag,
         window: 0,
         compare_every: 60,
-        sites: (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last as u8 + 1),
+        sites: sites as u8,
+        starters: SiteSet::first(sites),
         ownership,
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use coplay::frame::FrameRate;
-use coplay::id::SiteId;
+use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
 use coplay::session::{Config, End, Event, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
@@ -57,6 +57,8 @@ pub struct Scenario {
     pub step_cost: Vec<TimeDelta>,
     /// What happens, in order of time.
     pub faults: Vec<(Instant, Fault)>,
+    /// Sites that are silent for so long are dropped.
+    pub drop_after: Option<TimeDelta>,
     /// A fault of the engine's own, put in on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -179,6 +181,7 @@ impl Scenario {
                 .map(|_| TimeDelta::from_micros(luck.range(0..=5_000 / (1 + i64::from(window)))))
                 .collect(),
             faults: Vec::new(),
+            drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
             sabotage: None,
         };
         scenario.draw_links(&mut luck);
@@ -308,7 +311,8 @@ impl Scenario {
 
     fn settings(&self) -> Settings {
         let toy = toy_settings(self.lag, self.ownership());
-        Settings { rate: self.rate, sites: self.sites as u8, window: self.window, ..toy }
+        let starters = SiteSet::first(self.sites);
+        Settings { rate: self.rate, sites: self.sites as u8, starters, window: self.window, ..toy }
     }
 
     fn world(&self) -> World {
@@ -317,7 +321,8 @@ impl Scenario {
             let number = id.index();
             let config = Config {
                 recovery: self.recovery[number],
-                give_up_after: self.has_casualty().then_some(GIVE_UP),
+                drop_after: self.drop_after,
+                give_up_after: (self.has_casualty() && self.drop_after.is_none()).then_some(GIVE_UP),
                 ..Config::new(self.seed | 1, id, World::peers(number, self.sites), settings.clone())
             };
             let clock = self.clocks[number];
@@ -348,7 +353,8 @@ impl Scenario {
 
     /// Plays it through.
     pub fn play(&self) -> Played {
-        let mut play = Play { ledger: Ledger::new(self.masks(), self.lag), ended: vec![None; self.sites] };
+        let mut play =
+            Play { ledger: Ledger::new(self.masks(), self.lag), ended: vec![None; self.sites], diverged: Vec::new() };
         let mut world = self.world();
         let mut garbage = Random::stream(self.seed, "garbage");
         for (at, fault) in &self.faults {
@@ -359,6 +365,7 @@ impl Scenario {
         world.run_until(recovered, &mut |happened| play.note(happened));
         let running = play.ledger.frames.clone();
         world.run_until(Instant::ZERO + PLAY, &mut |happened| play.note(happened));
+        Self::judge_divergence(&mut play);
         self.judge(&world, &mut play, &running);
         Played::new(self, &world, play)
     }
@@ -369,7 +376,10 @@ impl Scenario {
             Fault::Heal(one, other) => world.set_cut(*one, *other, false),
             Fault::Pause(site, until) => world.pause(*site, *until),
             Fault::Suspend(site, until) => world.suspend(*site, *until),
-            Fault::Crash(site) => world.crash(*site),
+            Fault::Crash(site) => {
+                world.crash(*site);
+                play.ledger.on_crash(*site);
+            }
             Fault::Leave(site) if !world.sites[*site].crashed => {
                 let local = world.sites[*site].clock.local(world.now());
                 world.sites[*site].session.leave(local);
@@ -399,7 +409,18 @@ impl Scenario {
             Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
             _ => *at,
         });
-        over.max().unwrap_or_default().max(Instant::ZERO + START)
+        // Whoever died is dropped a while later.
+        let dropping = self.drop_after.map_or(TimeDelta::ZERO, |limit| limit + TimeDelta::from_secs(1));
+        over.max().unwrap_or_default().max(Instant::ZERO + START) + dropping
+    }
+
+    /// Who is not dropped sees no other state than its own.
+    fn judge_divergence(play: &mut Play) {
+        for (site, _, frame) in std::mem::take(&mut play.diverged) {
+            if !play.ledger.is_dropped(site) {
+                play.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
+            }
+        }
     }
 
     /// Liveness and bounds, which depend on what was done to the world.
@@ -411,6 +432,10 @@ impl Scenario {
         // Who leaves before the start leaves the others in the lobby. But a game that has begun goes on.
         let nobody_started = play.ledger.frames.iter().all(|frames| *frames == 0);
         if nobody_started && leavers > 0 {
+            return self.judge_bounds(world, play);
+        }
+        if self.drop_after.is_some() {
+            self.judge_droppers(world, play, frames_when_healed, seconds);
             return self.judge_bounds(world, play);
         }
         for site in (0..self.sites).filter(|site| !left(*site) && !world.sites[*site].crashed) {
@@ -428,6 +453,27 @@ impl Scenario {
             }
         }
         self.judge_bounds(world, play);
+    }
+
+    /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
+    fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
+        let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
+        let base: Vec<usize> = (0..self.sites).filter(|site| !left(*site)).collect();
+        let alive = |site: &usize| !world.sites[*site].crashed && !play.ledger.is_dropped(*site);
+        let alive: Vec<usize> = base.iter().copied().filter(alive).collect();
+        let decides = 2 * alive.len() > base.len() || 2 * alive.len() == base.len() && alive.first() == base.first();
+        if !decides || alive.len() < 2 || play.ledger.frames.iter().all(|frames| *frames == 0) {
+            return;
+        }
+        let floor = self.speed_floor();
+        for site in alive {
+            let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
+            if speed < floor {
+                let what =
+                    format!("site {site} runs at {speed:.1} fps after all is healed, the links allow {floor:.1}");
+                play.ledger.violate("liveness", what);
+            }
+        }
     }
 
     /// Nobody plays on alone by accident: whoever waits for a dead site says so and gives up, as it was told to.
@@ -565,21 +611,23 @@ fn throw_garbage(world: &mut World, site: usize, packets: u32, luck: &mut Random
 struct Play {
     ledger: Ledger,
     ended: Vec<Option<End>>,
+    /// Who saw whom in another state, and after which frame.
+    diverged: Vec<(usize, usize, u32)>,
 }
 
 impl Play {
     fn note(&mut self, happened: Happened<'_>) {
         match happened {
             Happened::Sampled { site, frame, words, .. } => self.ledger.on_promise(site, frame, words),
-            Happened::Confirmed { site, at, frame, words, hash } => {
-                self.ledger.on_step(site, frame, words, at.as_nanos());
-                self.ledger.on_state(site, hash);
-            }
+            Happened::Confirmed { site, frame, words, hash, .. } => self.ledger.on_confirmed(site, frame, words, hash),
             Happened::Stepped { site, at, frame, .. } => self.ledger.on_any_step(site, frame, at.as_nanos()),
             Happened::Nonsense { site, what } => self.ledger.violate("agreement", format!("site {site} {what}")),
             Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
-            Happened::Event { site, event: Event::Diverged { frame, .. }, .. } => {
-                self.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
+            Happened::Event { site, event: Event::Dropped { site: dropped, frame }, .. } => {
+                self.ledger.on_drop(site, dropped.index(), frame.number());
+            }
+            Happened::Event { site, event: Event::Diverged { site: other, frame }, .. } => {
+                self.diverged.push((site, other.index(), frame.number()));
             }
             Happened::Event { .. } => {}
         }
@@ -620,8 +668,8 @@ impl Played {
         let faults = |is: fn(&Fault) -> bool| scenario.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
         Self {
             trace: play.ledger.trace,
-            violations: play.ledger.violations.iter().map(ToString::to_string).collect(),
-            frames: play.ledger.frames.iter().sum::<usize>() as u64,
+            violations: play.ledger.verdict().iter().map(ToString::to_string).collect(),
+            frames: play.ledger.confirmed,
             packets,
             losses,
             dropped: world.sites.iter().map(|site| site.session.stats().dropped.total()).sum(),

@@ -12,7 +12,7 @@ mod stream;
 
 pub use ownership::{Layout, Ownership, OwnershipError};
 pub use recovery::Recovery;
-pub(crate) use recovery::{Sender, missing};
+pub(crate) use recovery::{Sender, missing, passable, sized};
 pub(crate) use stream::MAX_BLOCKS;
 pub use stream::{CAPACITY, Stream, Trouble};
 

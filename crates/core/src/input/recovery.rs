@@ -32,9 +32,11 @@ pub enum Recovery {
 /// Bytes of input that the adaptive policy repeats without being asked.
 const BUDGET: usize = 128;
 /// Bytes of new input that one packet can hold.
-const INPUT_ROOM: usize = 700;
+const INPUT_ROOM: usize = 500;
 /// Bytes of answers that one packet can hold.
-const ANSWER_ROOM: usize = 300;
+const ANSWER_ROOM: usize = 250;
+/// Bytes of a third site's inputs that one packet can hold.
+const RELAY_ROOM: usize = 200;
 
 /// The most bytes that one change of so wide an input can take.
 fn change_cost(width: usize) -> usize {
@@ -200,8 +202,18 @@ impl Sender {
     }
 }
 
+/// How much of another site's inputs, from `first` on, can be passed on in one packet: up to where, or `None` if that is forgotten.
+pub(crate) fn passable(stream: &Stream, first: Frame) -> Option<Frame> {
+    let kept = first >= stream.start() && first < stream.end() && stream.end() - first < i64::from(REACH);
+    let changes = (RELAY_ROOM / change_cost(stream.width())).saturating_sub(1);
+    kept.then(|| fitting(stream, first.next(), stream.end(), changes))
+}
+
 /// Writes a block with its length in front.
-fn sized(writer: &mut Writer<'_>, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> Result<(), Full> {
+pub(crate) fn sized(
+    writer: &mut Writer<'_>,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>,
+) -> Result<(), Full> {
     let size_at = writer.len();
     writer.put(&[0; 2])?;
     write(writer)?;

@@ -78,6 +78,11 @@ impl Stream {
         size_of_val(&*self.values) + size_of_val(&*self.counters) + size_of_val(&*self.held)
     }
 
+    /// The frame that it begins with.
+    pub(crate) fn start(&self) -> Frame {
+        self.start
+    }
+
     /// The first frame that is not here, all earlier ones being known.
     pub fn end(&self) -> Frame {
         self.end
@@ -132,6 +137,22 @@ impl Stream {
         self.store(self.end, value, counter);
         self.end = self.end.next();
         self.top = self.top.max(self.end);
+    }
+
+    /// Begins anew with `first`. What was here before `last` stays; between the two the input is neutral.
+    pub(crate) fn reopen(&mut self, last: Frame, first: Frame) {
+        let oldest = first.checked_sub(CAPACITY as u32 - 1).unwrap_or_default();
+        let mut frame = last.max(oldest);
+        while frame < first {
+            self.store(frame, &[[0; 16]; MAX_BLOCKS], 0);
+            frame = frame.next();
+        }
+        self.held.fill(false);
+        (self.start, self.end, self.top) = (first, first, first);
+        // Changes are counted from here on, as the new site counts its own.
+        if let Some(before) = first.checked_sub(1) {
+            self.counters[Self::slot(before)] = 0;
+        }
     }
 
     /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.

@@ -125,6 +125,12 @@ impl Even {
         self.update_link_pace();
     }
 
+    /// The local lag has changed.
+    pub fn set_reach(&mut self, lag: u32) {
+        self.lag = i64::from(lag);
+        self.update_link_pace();
+    }
+
     /// The site will not be waited for again.
     pub fn forget(&mut self, site: SiteId) {
         self.delays[site.index()] = None;

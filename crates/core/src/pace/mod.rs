@@ -105,6 +105,13 @@ impl Pacer {
         }
     }
 
+    /// Lag and window have changed: sites may be so many frames apart.
+    pub(crate) fn set_reach(&mut self, reach: u32) {
+        if let Self::Even(even) = self {
+            even.set_reach(reach);
+        }
+    }
+
     /// The site will not be waited for again.
     pub(crate) fn forget(&mut self, site: SiteId) {
         if let Self::Even(even) = self {

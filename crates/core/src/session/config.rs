@@ -30,6 +30,12 @@ pub struct Config {
     pub sending: Sending,
     /// How missing inputs are guessed, where [`Settings::window`] allows it.
     pub predictor: Predictor,
+    /// A number that is larger every time the program is started, such as the time of day in seconds: tells a site that comes back
+    /// from the one that was there before.
+    pub incarnation: u32,
+    /// A site that is silent for longer than this is dropped, and the others go on, if they are more than half, or half with the
+    /// lowest of them; `None` waits for it.
+    pub drop_after: Option<TimeDelta>,
     /// A wait for inputs that is longer than this is told as a freeze.
     pub freeze_after: TimeDelta,
     /// The session ends when a site is silent for longer than this; `None` waits for ever.
@@ -59,6 +65,8 @@ impl Config {
             pacing: Pacing::default(),
             sending: Sending::default(),
             predictor: Predictor::default(),
+            incarnation: 1,
+            drop_after: None,
             freeze_after: TimeDelta::from_millis(250),
             give_up_after: None,
         }

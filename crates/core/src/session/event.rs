@@ -101,6 +101,20 @@ pub enum Event {
         /// The first frame without it.
         frame: Frame,
     },
+    /// A site was silent for too long, and the game goes on without it; from `frame` on its input is neutral.
+    Dropped {
+        /// Which.
+        site: SiteId,
+        /// The first frame without it.
+        frame: Frame,
+    },
+    /// A site took a seat while the game runs.
+    Joined {
+        /// Which.
+        site: SiteId,
+        /// The first frame with it.
+        frame: Frame,
+    },
     /// Two sites have different states after the same frame with the same inputs. Told once per site; statistics count on.
     Diverged {
         /// The site that differs from us.
@@ -134,6 +148,8 @@ pub enum End {
     Alone,
     /// A site was silent for longer than we wanted to wait.
     Silent(SiteId),
+    /// The others went on without us, because they did not hear us for too long.
+    Dropped,
 }
 
 impl fmt::Display for Event {
@@ -147,16 +163,24 @@ impl fmt::Display for Event {
             Self::Refused { site, reason: Refusal::Running } => {
                 write!(f, "site {site} says that the game is running and this seat was taken already")
             }
+            Self::Refused { site, reason: Refusal::Dropped } => {
+                write!(f, "site {site} says that the game goes on without us")
+            }
             Self::Starting { .. } => write!(f, "all agree, the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
             Self::Resumed { frame, after } => write!(f, "goes on with frame {frame} after {after}"),
             Self::Moved { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
+            Self::Dropped { site, frame } => {
+                write!(f, "site {site} was silent for too long; frame {frame} is the first without it")
+            }
+            Self::Joined { site, frame } => write!(f, "site {site} plays from frame {frame} on"),
             Self::Diverged { site, frame } => {
                 write!(f, "the state of site {site} differs from ours after frame {frame}")
             }
             Self::Ended(End::Left) => write!(f, "we left"),
             Self::Ended(End::Alone) => write!(f, "everybody else left"),
+            Self::Ended(End::Dropped) => write!(f, "the others went on without us"),
             Self::Ended(End::Silent(site)) => write!(f, "site {site} was silent for too long"),
         }
     }

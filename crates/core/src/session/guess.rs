@@ -99,6 +99,11 @@ impl Guesses {
         guess
     }
 
+    /// Takes all frames so far for guessed to be without input.
+    pub(super) fn fill_neutral(&mut self) {
+        self.kept.fill([0; 16]);
+    }
+
     /// Keeps what is known of a frame in place of a guess, because something before it is not known yet; `None` is no input.
     pub(super) fn keep(&mut self, frame: Frame, truth: Option<&[Block]>) -> &[Block] {
         let at = self.at(frame);

@@ -7,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::event::Event;
+use super::event::{End, Event};
 use super::peer::Peer;
 use super::settings::Difference;
 use super::{Phase, Session};
@@ -36,31 +36,19 @@ impl Session {
             self.stats.dropped.strangers += 1;
             return;
         };
-        let stamp_us = hello.stamp_us as i64;
-        let peer = &mut self.peers[index];
-        let restarted = peer.has_restarted(stamp_us);
-        let news = restarted || peer.is_news(stamp_us);
-        if !self.accept_hello_from(now, index, from, stamp_us) {
+        let peer = &self.peers[index];
+        let restarted = peer.newest_incarnation != 0 && hello.incarnation > peer.newest_incarnation;
+        let stale = hello.incarnation < peer.newest_incarnation;
+        let news = restarted || peer.is_news(hello.stamp_us as i64);
+        if stale || !self.accept_hello_from(now, index, from, (news, restarted)) {
             self.stats.dropped.strangers += 1;
             return;
         }
-        let peer = &mut self.peers[index];
-        // Whoever does not know the start needs to be told; an old packet is no such question.
-        let asks = hello.start_ns.is_none() && news;
-        peer.lobby.hello_due |= asks && self.start.is_some();
-        self.greetings |= peer.lobby.hello_due;
-        if peer.lobby.playing {
-            // A site that was in the game and is in a lobby brings no inputs: it counts as silent.
-            peer.count_received(bytes);
-        } else {
-            peer.on_received(now, bytes);
-        }
-        if restarted && !peer.lobby.playing {
-            peer.start_over();
-        }
+        self.note_incarnation(index, hello, restarted);
+        self.note_hello(now, index, hello, news, bytes);
         self.learn_clock(now, index, hello);
         if let Some(reason) = hello.refusal {
-            self.refuse(hello.site, reason);
+            self.refuse(hello, reason);
         }
         self.compare_settings(index, hello);
         self.peers[index].lobby.agrees_with = hello.agreed;
@@ -71,12 +59,41 @@ impl Session {
         self.try_start(now);
     }
 
+    /// Which start of a peer's program is heard. Before it plays, that is the one that will.
+    fn note_incarnation(&mut self, index: usize, hello: &Hello, restarted: bool) {
+        let peer = &mut self.peers[index];
+        if restarted {
+            peer.start_over();
+        }
+        peer.newest_incarnation = hello.incarnation;
+        if !peer.lobby.playing {
+            peer.incarnation = hello.incarnation;
+        }
+    }
+
+    fn note_hello(&mut self, now: Instant, index: usize, hello: &Hello, news: bool, bytes: usize) {
+        let peer = &mut self.peers[index];
+        // Whoever does not know the start needs to be told; an old packet is no such question.
+        let asks = (hello.start_ns.is_none() || hello.joining.is_some()) && news;
+        peer.lobby.hello_due |= asks && self.start.is_some();
+        self.greetings |= peer.lobby.hello_due;
+        if news {
+            peer.lobby.joining = hello.joining;
+        }
+        if peer.lobby.playing {
+            // A site that was in the game and is in a lobby brings no inputs: it counts as silent.
+            peer.count_received(bytes);
+        } else {
+            peer.on_received(now, bytes);
+        }
+    }
+
     /// Whether a hello may come from this address. One from elsewhere means that its site has moved if it is newer than all
     /// others, or if the site was started anew; but while the site is heard where it was, somebody uses its name.
-    fn accept_hello_from(&mut self, now: Instant, index: usize, from: Addr, stamp_us: i64) -> bool {
+    fn accept_hello_from(&mut self, now: Instant, index: usize, from: Addr, (news, restarted): (bool, bool)) -> bool {
         let peer = &self.peers[index];
         let silent = now - peer.heard >= ALIVE;
-        let moved = peer.is_news(stamp_us) && (silent || !peer.lobby.playing) || peer.has_restarted(stamp_us) && silent;
+        let moved = news && (silent || !peer.lobby.playing) || restarted && silent;
         self.accept_address(index, from, moved)
     }
 
@@ -109,7 +126,7 @@ impl Session {
 
     /// Settings are compared for as long as nothing has started, because whoever disagrees may think better of it.
     fn compare_settings(&mut self, index: usize, hello: &Hello) {
-        if self.phase != Phase::Lobby {
+        if self.phase != Phase::Lobby && hello.joining.is_none() {
             return;
         }
         let differences = self.config.settings.differences(&hello.settings);
@@ -126,17 +143,24 @@ impl Session {
 
     fn disagree(&mut self, index: usize, differences: Vec<Difference>) {
         let lobby = &mut self.peers[index].lobby;
-        if self.phase == Phase::Lobby && lobby.differences != differences {
-            lobby.agreed = false;
+        lobby.agreed = false;
+        if lobby.differences != differences {
             lobby.differences.clone_from(&differences);
             self.events.push(Event::Disagreed { site: self.peers[index].site, differences });
         }
     }
 
-    fn refuse(&mut self, site: SiteId, reason: Refusal) {
+    /// A peer says that we cannot take part, or not any more. What was meant for an earlier start of ours does not count.
+    fn refuse(&mut self, hello: &Hello, reason: Refusal) {
+        if hello.yours != self.config.incarnation {
+            return;
+        }
         if self.phase == Phase::Lobby && !self.refused {
             self.refused = true;
-            self.events.push(Event::Refused { site, reason });
+            self.events.push(Event::Refused { site: hello.site, reason });
+        }
+        if self.is_running() && reason == Refusal::Dropped {
+            self.end(End::Dropped);
         }
     }
 
@@ -161,15 +185,16 @@ impl Session {
 
     /// The sites that are not here, not agreed with, or do not agree with everybody themselves.
     pub(super) fn missing_in_lobby(&self) -> SiteSet {
-        let everyone = SiteSet::first(usize::from(self.config.settings.sites));
+        let everyone = self.config.settings.starters;
         let missing =
             |peer: &&Peer| peer.lobby.left || !peer.lobby.agreed || !peer.lobby.agrees_with.contains_all(everyone);
-        self.peers.iter().filter(missing).map(|peer| peer.site).collect()
+        let needed = |peer: &&Peer| everyone.contains(peer.site);
+        self.peers.iter().filter(needed).filter(missing).map(|peer| peer.site).collect()
     }
 
     /// The lowest site names the start when everybody agrees with everybody.
-    fn try_start(&mut self, now: Instant) {
-        let lowest = self.peers.iter().all(|peer| self.config.site < peer.site);
+    pub(super) fn try_start(&mut self, now: Instant) {
+        let lowest = self.config.settings.starters.iter().next() == Some(self.config.site);
         let ready = self.phase == Phase::Lobby && !self.refused && self.leaving.is_none();
         if ready && lowest && self.missing_in_lobby().is_empty() {
             let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4);
@@ -181,7 +206,7 @@ impl Session {
     /// Another site knows when the game starts.
     fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
         let Some(start_ns) = start_ns else { return };
-        if self.phase != Phase::Lobby || self.refused || self.peers.iter().any(|peer| !peer.lobby.agreed) {
+        if self.phase != Phase::Lobby || self.refused || !self.agreed().contains_all(self.config.settings.starters) {
             return;
         }
         let start = GroupInstant::from_nanos(start_ns);
@@ -214,12 +239,20 @@ impl Session {
         let peer = &mut self.peers[index];
         peer.lobby.hello_due = false;
         let echo = peer.take_echo(now);
+        let refusal = match peer.lobby.joining {
+            None if peer.dropped => Some(Refusal::Dropped),
+            None if peer.lobby.playing && self.start.is_some() => Some(Refusal::Running),
+            _ => None,
+        };
         let hello = Hello {
             session: self.config.session,
             site: self.config.site,
+            incarnation: self.config.incarnation,
+            yours: peer.newest_incarnation,
             agreed,
             leaving,
-            refusal: (peer.lobby.playing && self.start.is_some()).then_some(Refusal::Running),
+            joining: None,
+            refusal,
             stamp_us: now.as_micros() as u64,
             echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),
             start_ns: self.start.map(GroupInstant::as_nanos),

@@ -15,11 +15,14 @@ mod config;
 mod event;
 mod guess;
 mod lobby;
+mod order;
 mod packet;
 mod peer;
 mod play;
+mod relay;
 mod settings;
 mod stats;
+mod view;
 
 pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
@@ -38,11 +41,12 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{Layout, Stream, Word};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Error, Hello, MAX_DATAGRAM, Tick, is_tick};
+use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Tick, is_tick};
 use compare::Digests;
 use event::Events;
 use lobby::HELLO_EVERY;
-use peer::Peer;
+use peer::{Peer, Seat};
+use view::View;
 
 /// Frames whose beginning is remembered: at least as many as sites can be apart.
 const STARTS: usize = 256;
@@ -94,6 +98,16 @@ pub struct Session {
     /// When the frame at hand, or the one before it, began.
     begun: Instant,
     frozen: Option<Freeze>,
+    dials: Dials,
+    /// The furthest that anybody was ever allowed to be ahead.
+    most_reach: u32,
+    view: View,
+    /// What is to happen at one frame everywhere.
+    order: Option<Order>,
+    /// The frame of the newest order that was carried out.
+    carried_out: Option<Frame>,
+    /// Some ticks carry more than inputs.
+    talkative: bool,
     /// We are going away.
     leaving: Option<Leave>,
     left: SiteSet,
@@ -122,6 +136,15 @@ struct Leave {
     /// Our inputs end before this frame.
     frame: Frame,
     since: Instant,
+}
+
+/// How long local input waits, and how many frames may be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dials {
+    /// Since this frame.
+    from: Frame,
+    lag: u32,
+    window: u32,
 }
 
 /// Where a session is.
@@ -184,6 +207,11 @@ pub struct Transmit {
     pub len: usize,
 }
 
+/// The peers, by index, that get packets.
+fn listeners(peers: &[Peer]) -> u8 {
+    peers.iter().enumerate().filter(|(_, peer)| !peer.is_free()).fold(0, |bits, (index, _)| bits | 1 << index)
+}
+
 impl Session {
     /// Takes part in a session, from its lobby on.
     pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
@@ -193,8 +221,12 @@ impl Session {
         let layout = ownership.layout(config.site);
         let sizes = (layout.width(), settings.slots());
         let peer = |(site, addr): &(SiteId, Addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first, sizes);
+        let mut peers: Vec<Peer> = config.peers.iter().map(peer).collect();
+        let absent = |peer: &&mut Peer| !settings.starters.contains(peer.site);
+        peers.iter_mut().filter(absent).for_each(|peer| peer.seat = Seat::Free(Frame::ZERO));
         Ok(Self {
-            peers: config.peers.iter().map(peer).collect(),
+            listeners: listeners(&peers),
+            peers,
             phase: Phase::Lobby,
             start: None,
             refused: false,
@@ -214,12 +246,17 @@ impl Session {
             begun: now,
             compare_next: settings.compare_every.checked_sub(1).map(Frame::new),
             frozen: None,
+            dials: Dials { from: Frame::ZERO, lag: settings.lag, window: settings.window },
+            most_reach: settings.lag + settings.window,
+            view: View::default(),
+            order: None,
+            carried_out: None,
+            talkative: false,
             leaving: None,
             left: SiteSet::EMPTY,
             events: Events::new(),
             stats: Stats { lag: settings.lag, ..Stats::default() },
             due: 0,
-            listeners: SiteSet::first(config.peers.len()).bits(),
             next_send: now,
             greetings: false,
             next_watch: now,
@@ -266,7 +303,8 @@ impl Session {
             }
             Phase::Running(_) => {}
             Phase::Lobby if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => self.end(End::Left),
-            Phase::Lobby | Phase::Starting { .. } | Phase::Over(_) => {}
+            Phase::Lobby => self.try_start(now),
+            Phase::Starting { .. } | Phase::Over(_) => {}
         }
     }
 
@@ -307,6 +345,7 @@ impl Session {
             self.start_running(at);
         }
         self.frozen = None;
+        self.talk();
         self.set_all_due();
         self.look_again();
     }
@@ -363,7 +402,8 @@ impl Session {
 
     /// There is something new for a peer, unless packets leave by a timer.
     fn set_due(&mut self, index: usize) {
-        if self.config.sending == Sending::AtOnce && !self.peers[index].lobby.hello_due && !self.peers[index].gone {
+        if self.config.sending == Sending::AtOnce && !self.peers[index].lobby.hello_due && !self.peers[index].is_free()
+        {
             self.due |= 1 << index;
         }
     }
@@ -390,7 +430,7 @@ impl Session {
         match self.phase {
             Phase::Over(_) => Instant::FAR_FUTURE,
             _ if peer.lobby.hello_due => peer.sent + HELLO_EVERY / 2,
-            _ if peer.gone => Instant::FAR_FUTURE,
+            _ if peer.is_free() => Instant::FAR_FUTURE,
             Phase::Lobby | Phase::Starting { .. } => peer.sent + HELLO_EVERY,
             Phase::Running(step) => match self.config.sending {
                 Sending::AtOnce => peer.sent + self.resend_pause(step),

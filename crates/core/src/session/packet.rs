@@ -1,13 +1,13 @@
 //! During the game: one packet per frame and peer, out and in.
 
 use super::event::Event;
-use super::peer::widen;
+use super::peer::{Peer, Seat, widen};
 use super::{Phase, Session, Step};
 use crate::frame::Frame;
-use crate::id::Addr;
-use crate::input::missing;
+use crate::id::{Addr, MAX_SITES};
+use crate::input::{missing, sized};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Digest, Full, Head, Identity, Probe, Tick, Writer, put_plain_head};
+use crate::wire::{Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Probe, Tick, Writer, put_extra, put_plain_head};
 
 /// What is further from the frame at hand than sites can be apart makes no sense.
 const FAR: i64 = 256;
@@ -20,13 +20,18 @@ impl Session {
         let deaf = peer.is_deaf(now, &self.own);
         let probing = deaf || peer.probe_is_due(now);
         let answering = peer.sender.has_answers(now, &peer.clock, &self.own, plan.until);
-        let plain = !probing && !answering && peer.inputs.is_gapless() && self.leaving.is_none();
+        let extras = self.talkative && self.has_extras(now, index);
+        let peer = &self.peers[index];
+        let plain = !probing && !answering && !extras && peer.inputs.is_gapless();
         let mut writer = Writer::new(buf);
         if plain {
             put_plain_head(&mut writer, plan.until.low16(), end_minus_ack, plan.absolute)?;
         } else {
             let head = self.head(now, index, plan.until, (deaf, probing));
-            Head { end_minus_ack, ..head }.encode(&mut writer, answering, plan.absolute)?;
+            Head { end_minus_ack, ..head }.encode(&mut writer, (extras, answering), plan.absolute)?;
+        }
+        if extras {
+            sized(&mut writer, |writer| self.put_extras(now, index, writer))?;
         }
         let peer = &mut self.peers[index];
         if answering {
@@ -46,7 +51,6 @@ impl Session {
             probe: probing.then(|| self.probe(now, index, end)),
             digest: self.digests.newest().filter(|_| probing).map(short),
             identity: deaf.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
-            leave: self.leaving.map(|leave| leave.frame.number()),
             request: missing(&self.peers[index].inputs),
             ..Head::default()
         }
@@ -77,7 +81,14 @@ impl Session {
         let peer = &mut self.peers[index];
         peer.on_received(now, bytes);
         peer.lobby.playing = true;
-        if peer.gone {
+        if peer.dropped && peer.joins.is_none() {
+            // It does not know, or is late to know.
+            peer.lobby.hello_due = true;
+            self.greetings = true;
+            self.look_again();
+            return;
+        }
+        if peer.is_free() {
             // It did not hear that we know; say so once more.
             self.due |= 1 << index;
             return;
@@ -90,26 +101,91 @@ impl Session {
             peer.loss.on_packet(end);
         }
         let known = peer.known_end();
-        self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
+        if !tick.extras.is_empty() {
+            self.take_extras(now, index, tick);
+        }
+        let peer = &mut self.peers[index];
+        if !self.view.deaf_to.contains(peer.site) {
+            self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
+        }
         self.stats.dropped.inputs +=
             peer.take_acknowledgement(now, end, tick, &self.own, self.leaving.map(|leave| leave.frame));
-        if tick.probe.is_some() || tick.digest.is_some() || tick.leave.is_some() {
-            self.take_extras(now, index, end, tick);
+        if tick.probe.is_some() || tick.digest.is_some() {
+            self.take_measures(now, index, end, tick);
         }
         self.check_guesses(index, known);
     }
 
-    /// What only some ticks carry.
+    /// What few ticks carry. It comes before the inputs: an order must be known before what it is about.
     #[cold]
-    fn take_extras(&mut self, now: Instant, index: usize, end: Frame, tick: &Tick<'_>) {
+    fn take_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) {
+        for extra in tick.extras.iter() {
+            match extra {
+                Extra::Leave(last) => self.take_leave(index, last),
+                Extra::Order(order) => self.hear_order(index, order),
+                Extra::Vote(vote) => self.take_vote(now, index, vote),
+                Extra::Decided(view, decision) => self.take_decision(view, decision),
+                Extra::Want(site, end) => self.take_want(index, site, end),
+                Extra::Relay(relay) => self.take_relay(now, &relay),
+            }
+        }
+    }
+
+    /// Whether a tick to this peer carries more than inputs.
+    #[cold]
+    fn has_extras(&self, now: Instant, index: usize) -> bool {
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut writer = Writer::new(&mut buf);
+        self.write_extras(now, index, &mut writer).is_err() || writer.len() > 0
+    }
+
+    #[cold]
+    fn put_extras(&mut self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
+        self.write_extras(now, index, writer)?;
+        // Whoever still misses something asks again.
+        self.peers[index].wants = [None; MAX_SITES];
+        Ok(())
+    }
+
+    fn write_extras(&self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
+        let peer = &self.peers[index];
+        if let Some(leave) = self.leaving {
+            put_extra(writer, &Extra::Leave(leave.frame))?;
+        }
+        if let Some(order) =
+            self.order.filter(|order| order.by == self.config.site && peer.sender.acked() <= order.frame)
+        {
+            put_extra(writer, &Extra::Order(order))?;
+        }
+        if let Some(vote) = &self.view.vote {
+            put_extra(writer, &Extra::Vote(*vote))?;
+        }
+        if let Some((view, decision)) = self.view.decided.filter(|_| peer.behind) {
+            put_extra(writer, &Extra::Decided(view, decision))?;
+        }
+        self.put_relays(now, index, writer)
+    }
+
+    /// There may be something to tell but inputs.
+    pub(super) fn talk(&mut self) {
+        self.talkative = true;
+    }
+
+    /// Looks whether there still is.
+    pub(super) fn watch_talk(&mut self, now: Instant) {
+        let ours = self.leaving.is_some() || self.order.is_some() || self.view.vote.is_some();
+        let theirs = |peer: &Peer| peer.behind || self.is_missed(now, peer) || peer.wants.iter().any(Option::is_some);
+        self.talkative = ours || self.peers.iter().any(theirs);
+    }
+
+    /// What measures the link and the states.
+    #[cold]
+    fn take_measures(&mut self, now: Instant, index: usize, end: Frame, tick: &Tick<'_>) {
         if let Some(probe) = &tick.probe {
             self.take_probe(now, index, end, probe);
         }
         if let Some(digest) = tick.digest {
             self.take_digest(index, digest);
-        }
-        if let Some(last) = tick.leave {
-            self.take_leave(index, Frame::new(last));
         }
     }
 
@@ -149,7 +225,7 @@ impl Session {
         let Some(stamp) = self.peers[index].on_probe(now, probe) else { return };
         let peer = &self.peers[index];
         let site = peer.site;
-        if peer.last_frame.is_some() {
+        if !peer.is_playing() && peer.joins.is_none() {
             // Nobody waits for a site that leaves.
             return;
         }
@@ -183,9 +259,9 @@ impl Session {
     pub(super) fn take_leave(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
         let possible = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
-        if peer.last_frame.is_none() && possible {
+        if peer.is_playing() && possible {
             let known = peer.known_end();
-            peer.last_frame = Some(last);
+            peer.seat = Seat::Leaving(last);
             if let Some(pacer) = &mut self.pacer {
                 pacer.forget(peer.site);
             }
@@ -195,5 +271,5 @@ impl Session {
 }
 
 fn short((frame, hash): (Frame, u32)) -> Digest {
-    Digest { frame: frame.low16(), hash }
+    Digest { frame: frame.low16(), hash, inputs: 0 }
 }

@@ -8,10 +8,10 @@ use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
 use crate::frame::Frame;
-use crate::id::{Addr, SiteId, SiteSet};
+use crate::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use crate::input::{Layout, Sender, Stream};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Probe, Tick};
+use crate::wire::{Probe, Relay, Tick, Vote};
 
 /// Probes are close together for this long after a peer is first heard, then further apart.
 const PROBE_EARLY: TimeDelta = TimeDelta::from_secs(5);
@@ -20,8 +20,6 @@ const PROBE_EVERY: TimeDelta = TimeDelta::from_millis(200);
 
 /// Whoever is not heard, or does not hear, for so long may not know the other's address any more.
 const DEAF: TimeDelta = TimeDelta::from_millis(200);
-/// Packets do not overtake others by this many microseconds.
-const RESTARTED_US: i64 = 2_000_000;
 
 /// One other site.
 #[derive(Debug)]
@@ -39,12 +37,24 @@ pub(super) struct Peer {
     pub(super) inputs_at: Instant,
     /// Our inputs, as far as they are there.
     pub(super) sender: Sender,
-    /// Its inputs end before this frame, because it leaves.
-    pub(super) last_frame: Option<Frame>,
+    pub(super) seat: Seat,
+    /// The seat is taken again from this frame on, by an order that may not be in force yet.
+    pub(super) joins: Option<Frame>,
     /// It has all our inputs and knows that they are the last.
     pub(super) knows_leave: bool,
-    /// It has left and knows that we know, or does not care.
-    pub(super) gone: bool,
+    /// The game went on without it, and it may not know.
+    pub(super) dropped: bool,
+    /// Nobody takes the seat before this frame, so that no packet of the last to have it can be meant.
+    pub(super) free_from: Frame,
+    /// Which start of its program plays, and the newest that was heard; 0 for none.
+    pub(super) incarnation: u32,
+    pub(super) newest_incarnation: u32,
+    /// Where it stands in the change of the view that is under way.
+    pub(super) vote: Option<Vote>,
+    /// It does not know the newest view.
+    pub(super) behind: bool,
+    /// The first frame that it misses of other sites' inputs.
+    pub(super) wants: [Option<Frame>; MAX_SITES],
     pub(super) digests: Digests,
     pub(super) loss: LossMeter,
     pub(super) stats: PeerStats,
@@ -53,6 +63,17 @@ pub(super) struct Peer {
     acked: Instant,
     pub(super) sent: Instant,
     probes: Probes,
+}
+
+/// Who has a site's seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seat {
+    /// Its inputs are needed.
+    Playing,
+    /// Its inputs end before this frame: it leaves, or was dropped.
+    Leaving(Frame),
+    /// They do, it has been told that we know, and the seat is free.
+    Free(Frame),
 }
 
 /// What a peer said in the lobby.
@@ -67,6 +88,8 @@ pub(super) struct Agreement {
     pub(super) left: bool,
     /// It was seen playing.
     pub(super) playing: bool,
+    /// It wants to take its seat in a running game, and whether it is ready to.
+    pub(super) joining: Option<bool>,
     /// It asked something that only a hello answers.
     pub(super) hello_due: bool,
 }
@@ -101,9 +124,16 @@ impl Peer {
             layout,
             inputs_at: now,
             sender: Sender::new(start, own_width),
-            last_frame: None,
+            seat: Seat::Playing,
+            joins: None,
             knows_leave: false,
-            gone: false,
+            dropped: false,
+            free_from: Frame::ZERO,
+            incarnation: 0,
+            newest_incarnation: 0,
+            vote: None,
+            behind: false,
+            wants: [None; MAX_SITES],
             digests: Digests::default(),
             loss: LossMeter::default(),
             stats: PeerStats::default(),
@@ -122,10 +152,45 @@ impl Peer {
     /// Its input is known for every frame before this one: it is here, or will never come because the site has left by then.
     #[inline]
     pub(super) fn known_end(&self) -> Frame {
-        match self.last_frame {
-            Some(last) if self.inputs.end() >= last => Frame::LAST,
-            _ => self.inputs.end(),
+        match self.seat {
+            Seat::Playing => self.inputs.end(),
+            Seat::Leaving(last) | Seat::Free(last) if self.inputs.end() < last => self.inputs.end(),
+            Seat::Leaving(_) | Seat::Free(_) => self.joins.map_or(Frame::LAST, |_| self.inputs.end()),
         }
+    }
+
+    /// The first frame without it, if it does not play, or not any more.
+    pub(super) fn last(&self) -> Option<Frame> {
+        match self.seat {
+            Seat::Playing => None,
+            Seat::Leaving(last) | Seat::Free(last) => Some(last),
+        }
+    }
+
+    pub(super) fn is_playing(&self) -> bool {
+        self.seat == Seat::Playing
+    }
+
+    /// Whether it takes no packets and sends none.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.seat, Seat::Free(_)) && self.joins.is_none()
+    }
+
+    /// Whether nobody gives inputs for this frame, so that there are none.
+    pub(super) fn is_absent(&self, frame: Frame) -> bool {
+        self.last().is_some_and(|last| frame >= last) && self.joins.is_none_or(|first| frame < first)
+    }
+
+    /// The seat is taken from a frame on. All inputs of the last to have it must be here.
+    pub(super) fn sit_down(&mut self, first: Frame, own_width: usize) {
+        let last = self.last().unwrap_or(first);
+        self.inputs.reopen(last, first);
+        self.sender = Sender::new(first, own_width);
+        self.joins = Some(first);
+        self.dropped = false;
+        self.knows_leave = false;
+        self.digests = Digests::default();
+        self.incarnation = self.newest_incarnation;
     }
 
     /// The first of the frames from `from` to before `until` for which another input was guessed than there is; all of them are
@@ -134,11 +199,10 @@ impl Peer {
         let mut frame = from;
         while frame < until {
             let guess = self.guesses.get(frame);
-            let right =
-                match self.inputs.value_blocks(frame).filter(|_| self.last_frame.is_none_or(|last| frame < last)) {
-                    Some(truth) => truth == guess,
-                    None => guess.iter().all(|block| *block == [0; 16]),
-                };
+            let right = match self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame)) {
+                Some(truth) => truth == guess,
+                None => guess.iter().all(|block| *block == [0; 16]),
+            };
             if !right {
                 return Some(frame);
             }
@@ -150,14 +214,15 @@ impl Peer {
     /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves.
     pub(super) fn acknowledgement(&self) -> Frame {
         let end = self.inputs.end();
-        if self.last_frame == Some(end) { end.next() } else { end }
+        if self.last() == Some(end) && self.joins.is_none() { end.next() } else { end }
     }
 
     /// Forgets what it said before it was started anew.
     pub(super) fn start_over(&mut self) {
         self.clock = Clock::default();
         self.probes.stamp = None;
-        self.lobby = Agreement { hello_due: self.lobby.hello_due, ..Agreement::default() };
+        let Agreement { hello_due, playing, .. } = self.lobby;
+        self.lobby = Agreement { hello_due, playing, ..Agreement::default() };
     }
 
     /// Whether a stamp is newer than all that were heard.
@@ -165,9 +230,24 @@ impl Peer {
         self.probes.stamp.is_none_or(|(newest, _)| stamp_us > newest)
     }
 
-    /// Whether its clock went back further than packets overtake each other, as those do that begin with their program.
-    pub(super) fn has_restarted(&self, stamp_us: i64) -> bool {
-        self.probes.stamp.is_some_and(|(newest, _)| newest.saturating_sub(stamp_us) > RESTARTED_US)
+    /// How long it has been since anything of it came, directly or through others.
+    pub(super) fn silence(&self, now: Instant) -> TimeDelta {
+        now - self.heard.max(self.inputs_at)
+    }
+
+    /// Whether another start of its program was heard than the one that plays.
+    pub(super) fn was_restarted(&self) -> bool {
+        self.newest_incarnation > self.incarnation
+    }
+
+    /// Takes in inputs that somebody passes on; returns 1 if they are of no use, else 0.
+    pub(super) fn take_relayed(&mut self, now: Instant, relay: &Relay<'_>) -> u64 {
+        let before = self.inputs.end();
+        let useless = self.receive(Some(relay.first), relay.len, true, relay.changes);
+        if self.inputs.end() > before {
+            self.inputs_at = now;
+        }
+        useless
     }
 
     pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {
@@ -210,7 +290,8 @@ impl Peer {
     #[inline]
     fn receive(&mut self, first: Option<Frame>, len: u32, absolute: bool, changes: &[u8]) -> u64 {
         // Nobody's inputs begin before the first frame, or go on after the one with which it said to leave.
-        let Some(first) = first.filter(|first| self.last_frame.is_none_or(|last| *first + len <= last)) else {
+        let over = |until: Frame| self.joins.is_none() && self.last().is_some_and(|last| until > last);
+        let Some(first) = first.filter(|first| !over(*first + len)) else {
             return 1;
         };
         u64::from(self.inputs.receive(first, len, absolute, changes).is_err())

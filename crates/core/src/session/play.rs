@@ -4,8 +4,9 @@
 //! when every site's input for it is here, which is the same instant unless something is late. Nothing else ever steps it.
 
 use super::event::{End, Event, Freeze, Request};
-use super::peer::Peer;
-use super::{Phase, STARTS, Session, Step};
+use super::peer::{Peer, Seat};
+use super::settings::MAX_LAG;
+use super::{Dials, Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::input::{MAX_BLOCKS, Word};
@@ -119,7 +120,7 @@ impl Session {
             _ => self.push_input::<MAX_BLOCKS>(inputs),
         }
         self.set_all_due();
-        self.phase = Phase::Running(Step::Gather { began: now });
+        self.phase = self.sample_or_gather(now);
     }
 
     fn push_input<const BLOCKS: usize>(&mut self, inputs: &[Word]) {
@@ -151,7 +152,8 @@ impl Session {
     pub(super) fn compare(&mut self, index: usize, frame: Frame) {
         let peer = &mut self.peers[index];
         let (Some(ours), Some(theirs)) = (self.digests.get(frame), peer.digests.get(frame)) else { return };
-        if ours != theirs {
+        // What a site did that is gone does not concern the others.
+        if ours != theirs && !peer.is_absent(frame) {
             peer.stats.mismatches += 1;
             if peer.stats.mismatches == 1 {
                 self.events.push(Event::Diverged { site: peer.site, frame });
@@ -180,7 +182,24 @@ impl Session {
         if let Some(pacer) = &mut self.pacer {
             pacer.on_begin(now, self.frame, master);
         }
-        self.phase = Phase::Running(Step::Sample);
+        self.phase = self.sample_or_gather(now);
+    }
+
+    /// Every frame asks for one input, unless the lag has just changed.
+    fn sample_or_gather(&self, now: Instant) -> Phase {
+        let wanted = self.own.end() <= self.frame + self.dials.lag;
+        Phase::Running(if wanted { Step::Sample } else { Step::Gather { began: now } })
+    }
+
+    /// Lag and window change with a frame. More lag asks for an input more, less for one less.
+    pub(super) fn turn_dials(&mut self, from: Frame, lag: u32, window: u32) {
+        self.dials = Dials { from, lag: lag.min(MAX_LAG), window: window.min(self.config.settings.slots() as u32) };
+        let reach = self.dials.lag + self.dials.window;
+        self.most_reach = self.most_reach.max(reach);
+        self.stats.lag = self.dials.lag;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.set_reach(reach);
+        }
     }
 
     /// What Algorithm 4 needs to know, at a slave that has heard its master.
@@ -198,7 +217,7 @@ impl Session {
 
     /// Whether the frame that began may be stepped: its inputs are here, or few enough are guessed.
     pub(super) fn may_step(&self) -> bool {
-        self.frame < self.known_end() + self.config.settings.window && self.frame < self.own.end()
+        self.frame < self.known_end() + self.dials.window && self.frame < self.own.end()
     }
 
     /// Everything before this frame is stepped with the inputs that all sites gave, and will not be stepped again.
@@ -225,10 +244,11 @@ impl Session {
         }
         for peer in peers {
             let known = frame < peer.known_end();
-            let Peer { inputs, layout, guesses, last_frame, .. } = peer;
+            let absent = peer.is_absent(frame);
+            let Peer { inputs, layout, guesses, .. } = peer;
             let packed = match inputs.value_blocks(frame) {
                 // Whoever leaves does nothing from then on.
-                _ if last_frame.is_some_and(|last| frame >= last) => match known {
+                _ if absent => match known {
                     true => continue,
                     false => guesses.keep(frame, None),
                 },
@@ -309,8 +329,8 @@ impl Session {
     }
 
     /// The lowest site that plays sets the pace.
-    fn choose_pace_setter(&mut self) {
-        let playing = self.peers.iter().filter(|peer| peer.last_frame.is_none()).map(|peer| peer.site);
+    pub(super) fn choose_pace_setter(&mut self) {
+        let playing = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.site);
         self.pace_setter = playing.min().filter(|lowest| *lowest < self.config.site);
     }
 
@@ -319,6 +339,9 @@ impl Session {
         for index in 0..self.peers.len() {
             self.watch_leaver(now, index);
         }
+        self.watch_view(now);
+        self.watch_order(now);
+        self.watch_talk(now);
         if let Phase::Running(Step::Gather { began }) = self.phase {
             self.watch_freeze(now, began);
         }
@@ -332,13 +355,16 @@ impl Session {
     /// A site that announced to leave has left when all its inputs are here.
     fn watch_leaver(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
-        let Some(last) = peer.last_frame.filter(|last| !peer.gone && peer.inputs.end() >= *last) else { return };
+        let Seat::Leaving(last) = peer.seat else { return };
+        if peer.inputs.end() < last {
+            return;
+        }
         if !self.left.contains(peer.site) {
             self.left.insert(peer.site);
             self.events.push(Event::Left { site: peer.site, frame: last });
             self.choose_pace_setter();
         } else if now - peer.heard > LINGER || self.frame > last + 60 {
-            peer.gone = true;
+            peer.seat = Seat::Free(last);
             self.listeners &= !(1 << index);
             self.end_if_alone();
         }
@@ -349,7 +375,7 @@ impl Session {
         if now - began < limit || self.may_step() {
             return;
         }
-        let window = self.config.settings.window;
+        let window = self.dials.window;
         let late = || self.peers.iter().filter(|peer| peer.known_end() + window <= self.frame);
         let waiting_for: SiteSet = late().map(|peer| peer.site).collect();
         let silent = late().filter(|peer| now - peer.heard >= limit).map(|peer| peer.site).collect();
@@ -362,7 +388,8 @@ impl Session {
 
     /// We leave when everybody has our last input and knows that it is the last, or is silent, or will not listen.
     fn watch_own_leave(&mut self, now: Instant) {
-        let told = |peer: &Peer| peer.gone || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT;
+        let told =
+            |peer: &Peer| peer.is_free() || peer.dropped || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT;
         let long = self.leaving.is_some_and(|leave| now - leave.since > LINGER_AT_MOST);
         if long || self.peers.iter().all(told) {
             self.end(End::Left);
@@ -371,13 +398,15 @@ impl Session {
 
     fn given_up(&self, now: Instant) -> Option<SiteId> {
         let limit = self.config.give_up_after?;
-        let complete = |peer: &Peer| peer.last_frame.is_some_and(|last| peer.inputs.end() >= last);
+        let complete = |peer: &Peer| peer.last().is_some_and(|last| peer.inputs.end() >= last) && peer.joins.is_none();
         let silent = |peer: &&Peer| !complete(peer) && now - peer.heard > limit;
         self.peers.iter().find(silent).map(|peer| peer.site)
     }
 
+    /// Who is left alone has nobody to play with, unless somebody can still come: one who was dropped, or a latecomer.
     pub(super) fn end_if_alone(&mut self) {
-        if self.peers.iter().all(|peer| peer.gone) {
+        let open = self.config.settings.starters != SiteSet::first(usize::from(self.config.settings.sites));
+        if !open && self.peers.iter().all(|peer| peer.is_free() && !peer.dropped) {
             self.end(End::Alone);
         }
     }

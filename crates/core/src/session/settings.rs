@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::frame::FrameRate;
-use crate::id::{MAX_SITES, SiteId};
+use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 
 /// The longest name, version, option or value, in bytes.
@@ -36,8 +36,10 @@ pub struct Settings {
     pub window: u32,
     /// State hashes are compared every so many frames; 0 compares none.
     pub compare_every: u32,
-    /// How many sites play.
+    /// How many sites there can be.
     pub sites: u8,
+    /// Those that the game waits for before it starts. The seats of the others are free, and can be taken while it runs.
+    pub starters: SiteSet,
     /// Who owns which input bits.
     pub ownership: Ownership,
 }
@@ -84,6 +86,8 @@ impl fmt::Display for Difference {
 pub enum SettingsError {
     /// A session has 2 to 8 sites.
     Sites(u8),
+    /// Nobody would start, or somebody who has no seat.
+    Starters(SiteSet),
     /// There is no such site in this session.
     NoSuchSite(SiteId),
     /// The lag is longer than [`MAX_LAG`].
@@ -108,6 +112,7 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sites(sites) => write!(f, "a session has 2 to {MAX_SITES} sites, not {sites}"),
+            Self::Starters(sites) => write!(f, "the game cannot start with {sites:?}"),
             Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
             Self::Lag(lag) => write!(f, "a lag of {lag} frames is too long, the most is {MAX_LAG}"),
             Self::Window(window) => write!(f, "a window of {window} frames is too long, the most is {MAX_WINDOW}"),
@@ -135,6 +140,9 @@ impl Settings {
         }
         if self.lag > MAX_LAG {
             return Err(SettingsError::Lag(self.lag));
+        }
+        if self.starters.is_empty() || !SiteSet::first(usize::from(self.sites)).contains_all(self.starters) {
+            return Err(SettingsError::Starters(self.starters));
         }
         if self.window > MAX_WINDOW {
             return Err(SettingsError::Window(self.window));
@@ -194,6 +202,7 @@ impl Settings {
         compare("the window", frames(self.window), frames(theirs.window));
         compare("the distance of state hashes", frames(self.compare_every), frames(theirs.compare_every));
         compare("the number of sites", format!("{}", self.sites), format!("{}", theirs.sites));
+        compare("the sites that start", format!("{:?}", self.starters), format!("{:?}", theirs.starters));
         compare(
             "the number of players",
             format!("{}", self.ownership.players()),

@@ -18,10 +18,16 @@ pub struct Hello {
     pub session: u64,
     /// The sender.
     pub site: SiteId,
+    /// Which start of the sender's program this is: another number means that it was started anew.
+    pub incarnation: u32,
+    /// Which start of the receiver's program this answers; 0 if the sender has not heard of it.
+    pub yours: u32,
     /// The sites that the sender agrees with and whose clocks it knows well enough, itself included.
     pub agreed: SiteSet,
     /// Whether the sender is going away.
     pub leaving: bool,
+    /// Whether the sender wants to take a seat in a running game, and if so, whether it is ready to play.
+    pub joining: Option<bool>,
     /// Why the receiver cannot take part.
     pub refusal: Option<Refusal>,
     /// When this was sent, in microseconds of the sender's clock.
@@ -39,13 +45,18 @@ pub struct Hello {
 pub enum Refusal {
     /// The game is running, and this seat's player was in it already.
     Running,
+    /// The game goes on without the site, which was silent or too slow.
+    Dropped,
 }
 
 const LEAVING: u8 = 0x01;
 const ECHO: u8 = 0x02;
 const START: u8 = 0x04;
 const REFUSED_RUNNING: u8 = 0x08;
-const FLAGS: u8 = LEAVING | ECHO | START | REFUSED_RUNNING;
+const REFUSED_DROPPED: u8 = 0x10;
+const JOINING: u8 = 0x20;
+const READY: u8 = 0x40;
+const FLAGS: u8 = LEAVING | ECHO | START | REFUSED_RUNNING | REFUSED_DROPPED | JOINING | READY;
 
 impl Hello {
     /// Reads a hello.
@@ -57,9 +68,11 @@ impl Hello {
         }
         let session = reader.u64()?;
         let site = SiteId::new(reader.u8()?).ok_or(Error::Malformed)?;
+        let (incarnation, yours) = (reader.u32()?, reader.u32()?);
         let agreed = SiteSet::from_bits(reader.u8()?);
         let flags = reader.u8()?;
-        if flags & !FLAGS != 0 {
+        let refusal = get_refusal(flags)?;
+        if flags & !FLAGS != 0 || flags & (READY | JOINING) == READY {
             return Err(Error::Malformed);
         }
         let stamp_us = reader.u64()?;
@@ -72,9 +85,12 @@ impl Hello {
         Ok(Self {
             session,
             site,
+            incarnation,
+            yours,
             agreed,
             leaving: flags & LEAVING != 0,
-            refusal: (flags & REFUSED_RUNNING != 0).then_some(Refusal::Running),
+            joining: (flags & JOINING != 0).then_some(flags & READY != 0),
+            refusal,
             stamp_us,
             echo,
             start_ns,
@@ -88,6 +104,8 @@ impl Hello {
         writer.u8(VERSION)?;
         writer.put(&self.session.to_le_bytes())?;
         writer.u8(self.site.number())?;
+        writer.put(&self.incarnation.to_le_bytes())?;
+        writer.put(&self.yours.to_le_bytes())?;
         writer.u8(self.agreed.bits())?;
         writer.u8(self.flags())?;
         writer.put(&self.stamp_us.to_le_bytes())?;
@@ -108,6 +126,18 @@ impl Hello {
             | flag(self.echo.is_some(), ECHO)
             | flag(self.start_ns.is_some(), START)
             | flag(self.refusal == Some(Refusal::Running), REFUSED_RUNNING)
+            | flag(self.refusal == Some(Refusal::Dropped), REFUSED_DROPPED)
+            | flag(self.joining.is_some(), JOINING)
+            | flag(self.joining == Some(true), READY)
+    }
+}
+
+fn get_refusal(flags: u8) -> Result<Option<Refusal>, Error> {
+    match flags & (REFUSED_RUNNING | REFUSED_DROPPED) {
+        0 => Ok(None),
+        REFUSED_RUNNING => Ok(Some(Refusal::Running)),
+        REFUSED_DROPPED => Ok(Some(Refusal::Dropped)),
+        _ => Err(Error::Malformed),
     }
 }
 
@@ -135,6 +165,7 @@ fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full
     writer.varint(settings.window)?;
     writer.varint(settings.compare_every)?;
     writer.u8(settings.sites)?;
+    writer.u8(settings.starters.bits())?;
     put_ownership(writer, settings)
 }
 
@@ -151,13 +182,13 @@ fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
     }
     let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
     let (lag, window, compare_every) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    let sites = reader.u8()?;
+    let (sites, starters) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
     if usize::from(sites) > MAX_SITES {
         return Err(Error::Malformed);
     }
     let ownership = get_ownership(reader, sites)?;
     let machine = MachineId { name, version, options };
-    Ok(Settings { game, machine, rate, lag, window, compare_every, sites, ownership })
+    Ok(Settings { game, machine, rate, lag, window, compare_every, sites, starters, ownership })
 }
 
 fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {

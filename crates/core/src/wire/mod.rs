@@ -6,15 +6,18 @@
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
 //! that of the [`VERSION`] agreed on before the start; otherwise it is a [`Hello`], which names its version.
 
+mod extra;
 pub(crate) mod hello;
 mod tick;
 
+pub use extra::{Decision, Ends, Extra, Extras, Order, Relay, Vote, What};
+pub(crate) use extra::{put_extra, put_relay_head};
 pub use hello::{Hello, Refusal};
 pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};
 pub(crate) use tick::{Head, put_plain_head};
 
 /// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// No datagram of ours is longer: it passes every path of the Internet in one piece, with room for a transport's own header.
 pub const MAX_DATAGRAM: usize = 1_200;

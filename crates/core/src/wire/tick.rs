@@ -5,17 +5,17 @@
 //! marked by a flag, and added only in the packets that need it.
 //!
 //! ```text
-//! flags  end u16  end-ack signed  [identity] [probe] [digest] [leave] [request] [answers]  len varint  changes …
+//! flags  end u16  end-ack signed  [identity] [probe] [digest] [request] [extras] [answers]  len varint  changes …
 //! ```
 
-use super::{Error, Full, Reader, Writer};
+use super::{Error, Extras, Full, Reader, Writer};
 
 pub(super) const TICK: u8 = 0x80;
 const IDENTITY: u8 = 0x40;
 const PROBE: u8 = 0x20;
 const DIGEST: u8 = 0x10;
-const LEAVE: u8 = 0x08;
-const REQUEST: u8 = 0x04;
+const REQUEST: u8 = 0x08;
+const EXTRAS: u8 = 0x04;
 const ANSWERS: u8 = 0x02;
 const ABSOLUTE: u8 = 0x01;
 
@@ -42,10 +42,10 @@ pub struct Tick<'a> {
     pub probe: Option<Probe>,
     /// The newest digest of the sender's state.
     pub digest: Option<Digest>,
-    /// The frame with which the sender leaves the game: its inputs end there.
-    pub leave: Option<u32>,
     /// Lost inputs of the receiver's that the sender asks for.
     pub request: Ranges,
+    /// What few ticks carry.
+    pub extras: Extras<'a>,
     /// Inputs that the receiver has asked for.
     pub answers: Answers<'a>,
     /// How many frames of input `changes` stands for; the last is the one before `end`.
@@ -86,6 +86,8 @@ pub struct Digest {
     pub frame: u16,
     /// The hash, folded to 32 bits.
     pub hash: u32,
+    /// A hash of all inputs of the sender's up to this frame.
+    pub inputs: u32,
 }
 
 /// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement on.
@@ -165,34 +167,38 @@ pub(crate) struct Head {
     pub(crate) identity: Option<Identity>,
     pub(crate) probe: Option<Probe>,
     pub(crate) digest: Option<Digest>,
-    pub(crate) leave: Option<u32>,
     pub(crate) request: Ranges,
 }
 
 impl Head {
-    /// Writes the head; what follows is answers if `answers`, then the inputs, absolute if `absolute`.
-    pub(crate) fn encode(&self, writer: &mut Writer<'_>, answers: bool, absolute: bool) -> Result<(), Full> {
+    /// Writes the head; what follows is extras and answers if there are `more` of each, then the inputs, absolute if `absolute`.
+    pub(crate) fn encode(
+        &self,
+        writer: &mut Writer<'_>,
+        (extras, answers): (bool, bool),
+        absolute: bool,
+    ) -> Result<(), Full> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         let flags = TICK
             | flag(self.identity.is_some(), IDENTITY)
             | flag(self.probe.is_some(), PROBE)
             | flag(self.digest.is_some(), DIGEST)
-            | flag(self.leave.is_some(), LEAVE)
             | flag(!self.request.is_empty(), REQUEST)
+            | flag(extras, EXTRAS)
             | flag(answers, ANSWERS)
             | flag(absolute, ABSOLUTE);
         writer.u8(flags)?;
         writer.put(&self.end.to_le_bytes())?;
         writer.signed(self.end_minus_ack)?;
-        if flags & !(TICK | ABSOLUTE | ANSWERS) != 0 {
-            self.put_extras(writer)?;
+        if flags & !(TICK | ABSOLUTE | ANSWERS | EXTRAS) != 0 {
+            self.put_rest(writer)?;
         }
         Ok(())
     }
 
     /// Writes what only some packets carry.
     #[cold]
-    fn put_extras(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    fn put_rest(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
         if let Some(identity) = &self.identity {
             writer.put(&identity.session.to_le_bytes())?;
             writer.u8(identity.site)?;
@@ -203,9 +209,7 @@ impl Head {
         if let Some(digest) = &self.digest {
             writer.put(&digest.frame.to_le_bytes())?;
             writer.put(&digest.hash.to_le_bytes())?;
-        }
-        if let Some(frame) = self.leave {
-            writer.varint(frame)?;
+            writer.put(&digest.inputs.to_le_bytes())?;
         }
         if !self.request.is_empty() {
             put_ranges(writer, &self.request)?;
@@ -297,15 +301,15 @@ impl<'a> Tick<'a> {
             identity: None,
             probe: None,
             digest: None,
-            leave: None,
             request: Ranges::default(),
+            extras: Extras::default(),
             answers: Answers::default(),
             len: 0,
             absolute: has(ABSOLUTE),
             changes: &[],
         };
         if flags & !(TICK | ABSOLUTE) != 0 {
-            tick.get_extras(&mut reader, flags)?;
+            tick.get_rest(&mut reader, flags)?;
         }
         tick.len = reader.varint()?;
         tick.changes = reader.rest();
@@ -314,7 +318,7 @@ impl<'a> Tick<'a> {
 
     /// Reads what only some packets carry.
     #[cold]
-    fn get_extras(&mut self, reader: &mut Reader<'a>, flags: u8) -> Result<(), Error> {
+    fn get_rest(&mut self, reader: &mut Reader<'a>, flags: u8) -> Result<(), Error> {
         let has = |bit: u8| flags & bit != 0;
         if has(IDENTITY) {
             self.identity = Some(get_identity(reader)?);
@@ -323,13 +327,13 @@ impl<'a> Tick<'a> {
             self.probe = Some(get_probe(reader)?);
         }
         if has(DIGEST) {
-            self.digest = Some(Digest { frame: reader.u16()?, hash: reader.u32()? });
-        }
-        if has(LEAVE) {
-            self.leave = Some(reader.varint()?);
+            self.digest = Some(Digest { frame: reader.u16()?, hash: reader.u32()?, inputs: reader.u32()? });
         }
         if has(REQUEST) {
             self.request = get_ranges(reader)?;
+        }
+        if has(EXTRAS) {
+            self.extras = Extras::decode(reader)?;
         }
         if has(ANSWERS) {
             self.answers = get_answers(reader)?;
@@ -345,11 +349,13 @@ impl<'a> Tick<'a> {
             identity: self.identity,
             probe: self.probe,
             digest: self.digest,
-            leave: self.leave,
             request: self.request,
         };
         let mut writer = Writer::new(buf);
-        head.encode(&mut writer, !self.answers.is_empty(), self.absolute)?;
+        head.encode(&mut writer, (!self.extras.is_empty(), !self.answers.is_empty()), self.absolute)?;
+        if !self.extras.is_empty() {
+            self.extras.encode(&mut writer)?;
+        }
         if !self.answers.is_empty() {
             writer.put(&(self.answers.bytes.len() as u16).to_le_bytes())?;
             writer.put(self.answers.bytes)?;

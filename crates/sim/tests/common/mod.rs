@@ -147,9 +147,8 @@ impl Game {
                 ledger.on_promise(site, frame, words);
             }
             Happened::Stepped { site, at, fresh: true, .. } if watched[site] => steps[site].push(at),
-            Happened::Confirmed { site, at, frame, words, hash } if watched[site] => {
-                ledger.on_step(site, frame, words, at.as_nanos());
-                ledger.on_state(site, hash);
+            Happened::Confirmed { site, frame, words, hash, .. } if watched[site] => {
+                ledger.on_confirmed(site, frame, words, hash);
                 hashes[site].push(hash);
             }
             Happened::Sampled { .. } | Happened::Stepped { .. } | Happened::Confirmed { .. } => {}
@@ -272,7 +271,8 @@ impl Game {
     /// Agreement and fidelity: everybody stepped the same, and just what the players did.
     #[track_caller]
     pub(crate) fn assert_sound(&self) {
-        assert!(self.ledger.violations.is_empty(), "{:#?}", self.ledger.violations);
+        let violations = self.ledger.verdict();
+        assert!(violations.is_empty(), "{violations:#?}");
     }
 }
 

@@ -1,0 +1,175 @@
+//! Orders: what must happen at one frame everywhere rides in the input stream of the coordinator, the lowest site that plays.
+//!
+//! An order is for a frame for which the coordinator has not given an input yet. Every tick of the coordinator's carries the order
+//! until its receiver has all inputs up to that frame; so whoever knows the coordinator's input for the frame knows the order, and
+//! nobody can be certain of the frame without. There is one order at a time: the next is given when everybody has certainly acted on
+//! the last.
+//!
+//! When the coordinator dies, its order stays in force if any survivor may have acted on it; a change of the
+//! [view](super::view) settles that.
+
+use super::peer::{Peer, Seat};
+use super::{Session, event::Event};
+use crate::frame::Frame;
+use crate::id::SiteId;
+use crate::input::CAPACITY;
+use crate::time::Instant;
+use crate::wire::{Order, What};
+
+/// No order is for a frame further away than inputs are kept.
+const REACH: u32 = CAPACITY as u32;
+
+impl Session {
+    /// Whether it is on us to give orders.
+    pub(super) fn is_coordinator(&self) -> bool {
+        self.voters().iter().next() == Some(self.config.site)
+    }
+
+    /// A site that not everybody may know of yet.
+    pub(super) fn newcomer(&self) -> Option<SiteId> {
+        match self.order?.what {
+            What::Join(site) if !self.is_settled() => Some(site),
+            _ => None,
+        }
+    }
+
+    /// Whether all sites are certain of the frame of the newest order: nobody gives inputs further ahead than lag and window.
+    fn is_settled(&self) -> bool {
+        let reach = (self.dials.lag + self.dials.window).max(self.most_reach);
+        self.order.is_none_or(|order| {
+            self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > order.frame + reach)
+        })
+    }
+
+    /// Gives an order if none is under way; the frame may be put off, never brought forward.
+    pub(super) fn give_order(&mut self, frame: Frame, what: What) -> bool {
+        if self.order.is_some() || !self.is_coordinator() || self.view.vote.is_some() || self.leaving.is_some() {
+            return false;
+        }
+        let frame = frame.max(self.own.end());
+        self.take_order(Order { by: self.config.site, frame, what });
+        true
+    }
+
+    /// A peer tells an order: its own, or that of a site whose inputs it passes on.
+    pub(super) fn hear_order(&mut self, index: usize, order: Order) {
+        let by = self.peers.iter().find(|peer| peer.site == order.by);
+        let near =
+            by.is_some_and(|peer| (order.frame - peer.inputs.end()).abs() <= i64::from(REACH) && peer.is_playing());
+        let told = self.peers[index].site == order.by || by.is_some_and(|peer| self.is_missed(self.called, peer));
+        if near && told && !self.view.deaf_to.contains(order.by) {
+            self.take_order(order);
+        }
+    }
+
+    /// An order is heard of: of the coordinator, or of one that is gone and in force nevertheless.
+    pub(super) fn take_order(&mut self, order: Order) {
+        if self.order == Some(order) || self.is_old(&order) {
+            return;
+        }
+        self.order = Some(order);
+        if let What::Join(site) = order.what {
+            self.expect(site, order.frame);
+        }
+        self.talk();
+        self.look_again();
+        self.set_all_due();
+    }
+
+    /// Whether an order was carried out already.
+    fn is_old(&self, order: &Order) -> bool {
+        self.carried_out.is_some_and(|frame| order.frame <= frame)
+    }
+
+    /// A site takes its seat with this frame.
+    fn expect(&mut self, site: SiteId, frame: Frame) {
+        let own_width = self.layout.width();
+        let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
+        let peer = &mut self.peers[index];
+        if peer.is_playing() {
+            return;
+        }
+        let known = frame;
+        peer.sit_down(frame, own_width);
+        peer.heard = self.called;
+        self.listeners |= 1 << index;
+        // Frames that were stepped without it are stepped as if it did nothing, which is guessed now.
+        peer.guesses.fill_neutral();
+        self.check_guesses(index, known);
+    }
+
+    /// An order is void: what was prepared for it is taken back.
+    pub(super) fn undo(&mut self, order: Order) {
+        let What::Join(site) = order.what else { return };
+        let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
+        let peer = &mut self.peers[index];
+        peer.joins = None;
+        peer.dropped = true;
+        self.listeners &= !(1 << index);
+        if order.frame < self.frame {
+            // Its inputs may be in frames that rest on guesses.
+            self.wrong = Some(self.wrong.map_or(order.frame, |wrong| wrong.min(order.frame)));
+        }
+    }
+
+    /// Carries out the newest order when its time has come, and gives the next if that is on us.
+    pub(super) fn watch_order(&mut self, now: Instant) {
+        if let Some(order) = self.order {
+            let reached = match self.peers.iter().find(|peer| peer.site == order.by) {
+                Some(peer) => peer.inputs.end() > order.frame,
+                None => self.own.end() > order.frame,
+            };
+            if reached && self.carried_out.is_none_or(|last| last < order.frame) {
+                self.carried_out = Some(order.frame);
+                self.carry_out_order(order);
+            }
+            if reached && self.is_settled() {
+                self.order = None;
+                self.talk();
+            }
+        }
+        if self.order.is_none() && self.is_coordinator() {
+            self.admit(now);
+        }
+    }
+
+    fn carry_out_order(&mut self, order: Order) {
+        match order.what {
+            What::Join(site) => {
+                if let Some(peer) =
+                    self.peers.iter_mut().find(|peer| peer.site == site && peer.joins == Some(order.frame))
+                {
+                    peer.seat = Seat::Playing;
+                    peer.joins = None;
+                }
+                self.left.remove(site);
+                self.events.push(Event::Joined { site, frame: order.frame });
+                self.choose_pace_setter();
+            }
+            What::Dials { lag, window } => self.turn_dials(order.frame, lag, window),
+        }
+    }
+
+    /// The coordinator lets in a site that is ready to play.
+    fn admit(&mut self, _now: Instant) {
+        let playing = self.voters();
+        let reach = self.dials.lag + self.dials.window;
+        let ready = |peer: &&Peer| {
+            let last = peer.last().unwrap_or(Frame::LAST);
+            let all_there =
+                self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > last + reach);
+            peer.lobby.joining == Some(true) && peer.lobby.agrees_with.contains_all(playing) && all_there
+        };
+        let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.joins.is_none()).find(ready) else {
+            return;
+        };
+        let (site, free_from) = (peer.site, peer.free_from);
+        let slowest =
+            self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
+        let period = self.config.settings.rate.period();
+        // Time for the order to reach everybody, and for the newcomer's first inputs to be there in time.
+        let frames = slowest.unwrap_or_default().as_nanos() * 5 / 2 / period.as_nanos().max(1) + 10;
+        let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from);
+        self.give_order(frame, What::Join(site));
+    }
+}

@@ -1,0 +1,70 @@
+//! Inputs of third sites, passed on.
+//!
+//! A site that misses inputs of another and cannot get them from there asks those it hears; whoever has them passes them on. So the
+//! last inputs of a site that is gone reach everybody, and two sites whose direct way is cut play on through a third (K7, the
+//! *pivot*).
+
+use super::Session;
+use super::peer::Peer;
+use crate::frame::Frame;
+use crate::id::SiteId;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Extra, Full, Relay, Writer, put_extra};
+
+/// A direct way that brings nothing for so long is taken to be cut, and others are asked.
+const CUT: TimeDelta = TimeDelta::from_millis(150);
+
+impl Session {
+    /// Whether the inputs of a peer are to be had from others: it is gone and some are missing, or its way to us is cut.
+    pub(super) fn is_missed(&self, now: Instant, peer: &Peer) -> bool {
+        match peer.last() {
+            Some(last) if peer.joins.is_none() => peer.inputs.end() < last && (peer.dropped || now - peer.heard > CUT),
+            _ => !self.view.deaf_to.contains(peer.site) && now - peer.heard > CUT,
+        }
+    }
+
+    /// Writes what is asked of a peer, and what it asked for.
+    pub(super) fn put_relays(&self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
+        let receiver = &self.peers[index];
+        for peer in self.peers.iter().filter(|peer| peer.site != receiver.site) {
+            if receiver.is_playing() && self.is_missed(now, peer) && now - receiver.heard < CUT {
+                put_extra(writer, &Extra::Want(peer.site, peer.inputs.end()))?;
+            }
+        }
+        for peer in self.peers.iter().filter(|peer| peer.site != receiver.site) {
+            if let Some(first) = receiver.wants[peer.site.index()].filter(|first| *first < peer.inputs.end()) {
+                self.put_relay(peer, first, writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_relay(&self, peer: &Peer, first: Frame, writer: &mut Writer<'_>) -> Result<(), Full> {
+        // What the stream has forgotten, nobody can need: it is further back than sites can be apart.
+        let Some(range) = crate::input::passable(&peer.inputs, first) else { return Ok(()) };
+        if let Some(order) = self.order.filter(|order| order.by == peer.site) {
+            put_extra(writer, &Extra::Order(order))?;
+        }
+        crate::wire::put_relay_head(writer, peer.site, first, (range - first) as u32)?;
+        crate::input::sized(writer, |writer| peer.inputs.encode(writer, first, range, true))
+    }
+
+    /// A peer misses inputs of a third site.
+    pub(super) fn take_want(&mut self, index: usize, site: SiteId, end: Frame) {
+        self.peers[index].wants[site.index()] = Some(end);
+        self.talk();
+    }
+
+    /// A peer passes on inputs of a third site.
+    pub(super) fn take_relay(&mut self, now: Instant, relay: &Relay<'_>) {
+        let Some(index) = self.peers.iter().position(|peer| peer.site == relay.site) else { return };
+        // Nobody's word counts for another's without need.
+        if self.view.deaf_to.contains(relay.site) || !self.is_missed(now, &self.peers[index]) {
+            return;
+        }
+        let peer = &mut self.peers[index];
+        let known = peer.known_end();
+        self.stats.dropped.inputs += peer.take_relayed(now, relay);
+        self.check_guesses(index, known);
+    }
+}

@@ -1,0 +1,300 @@
+//! Who plays: dropping a site that is gone, so that the others can go on.
+//!
+//! The sites that play form a *view*. Nobody steps past its window without the inputs of everyone in it, so leaving somebody out
+//! must be decided by all who stay, and in the same way: which sites, and with which frame the inputs of each of them end. That
+//! frame is the furthest that any survivor has, because somebody may have stepped it already.
+//!
+//! A decision is made as in Lamport's *Paxos Made Simple*, one instance per view; the messages ride in normal ticks, and are
+//! repeated until they are of no use any more:
+//!
+//! 1. The lowest site that is alive leads a *ballot*: it proposes whom to drop.
+//! 2. Whoever takes part stops listening to those for the rest of the view, and says how far it has their inputs.
+//! 3. When all survivors have said so, the leader names the outcome: one that was accepted in an earlier ballot if there is one, or
+//!    else the furthest frames.
+//! 4. Whoever sees that a quorum has accepted an outcome carries it out. Who missed it is told by the others.
+//!
+//! A quorum is more than half of the view, or half of it with its lowest site; any two have a site in common. So the leader may die
+//! at any point, another goes on, and of a network in two parts at most one decides. Nobody who cannot decide goes on.
+//!
+//! A site that leaves of its own accord says with which frame its inputs end, and needs no vote; it does not count any more.
+
+use super::event::{End, Event};
+use super::peer::{Peer, Seat};
+use super::{Phase, Session};
+use crate::frame::Frame;
+use crate::id::{MAX_SITES, SiteId, SiteSet};
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Decision, Ends, Vote};
+
+/// A ballot that comes to nothing for so long is led anew.
+const BALLOT: TimeDelta = TimeDelta::from_secs(1);
+/// Without another wish, who is silent for so long may be dropped if somebody else asks for it.
+const CONSENT: TimeDelta = TimeDelta::from_millis(500);
+
+/// The view, and a change of it that is under way.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) number: u32,
+    /// Where we stand in a change.
+    pub(super) vote: Option<Vote>,
+    /// When we began to lead our newest ballot.
+    led: Option<Instant>,
+    /// Whose inputs we take from nobody until the view has changed.
+    pub(super) deaf_to: SiteSet,
+    /// How the last view ended.
+    pub(super) decided: Option<(u32, Decision)>,
+}
+
+impl Session {
+    /// The sites that play, ourselves included.
+    pub(super) fn voters(&self) -> SiteSet {
+        let peers = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.site);
+        peers.chain([self.config.site]).collect()
+    }
+
+    /// Whether these sites can decide for all.
+    fn is_quorum(&self, sites: SiteSet) -> bool {
+        let voters = self.voters();
+        // While not everybody knows of a newcomer, both with and without it must be decided alike.
+        let newcomer = self.newcomer().filter(|site| voters.contains(*site));
+        let mut before = voters;
+        newcomer.inspect(|site| before.remove(*site));
+        is_quorum_of(voters, sites) && is_quorum_of(before, sites)
+    }
+
+    /// The sites that we would drop: silent for longer than we wait, or started anew and so not the ones that played.
+    fn suspects(&self, now: Instant) -> SiteSet {
+        let silent = |peer: &&Peer| self.config.drop_after.is_some_and(|limit| peer.silence(now) > limit);
+        let gone = |peer: &&Peer| peer.is_playing() && (silent(peer) || peer.was_restarted());
+        self.peers.iter().filter(gone).map(|peer| peer.site).collect()
+    }
+
+    /// Whether we can do without these sites, and are not one of them.
+    fn consents(&self, now: Instant, drop: SiteSet) -> bool {
+        let patience = self.config.drop_after.map_or(CONSENT, |limit| limit / 2);
+        let missed = |peer: &Peer| peer.is_playing() && peer.silence(now) < patience && !peer.was_restarted();
+        !drop.contains(self.config.site) && !self.peers.iter().any(|peer| drop.contains(peer.site) && missed(peer))
+    }
+
+    /// Leads a change of the view if it is on us.
+    pub(super) fn watch_view(&mut self, now: Instant) {
+        if self.leaving.is_some() {
+            return;
+        }
+        let suspects = self.suspects(now);
+        let (voters, me) = (self.voters(), self.config.site);
+        if suspects.is_empty() || voters.iter().find(|site| !suspects.contains(*site)) != Some(me) {
+            return;
+        }
+        let stale = self.view.led.is_none_or(|led| now - led > BALLOT);
+        let leading = self.view.vote.filter(|vote| leader(vote.ballot) == me.number());
+        if leading.is_some_and(|vote| vote.drop == suspects && !stale) || !self.is_quorum(without(voters, suspects)) {
+            return;
+        }
+        let seen = self.peers.iter().filter_map(|peer| peer.vote).chain(self.view.vote).map(|vote| vote.ballot).max();
+        let round = seen.map_or(0, |ballot| ballot / MAX_SITES as u32).saturating_add(1);
+        self.view.led = Some(now);
+        self.take_part(round.saturating_mul(MAX_SITES as u32) | u32::from(me.number()), suspects);
+        self.decide_if_possible();
+    }
+
+    /// Takes part in a ballot.
+    fn take_part(&mut self, ballot: u32, drop: SiteSet) {
+        self.view.deaf_to = self.view.deaf_to.union(drop);
+        let mut ends: Ends = [Frame::ZERO; MAX_SITES];
+        for peer in self.peers.iter().filter(|peer| drop.contains(peer.site)) {
+            ends[peer.site.index()] = peer.inputs.end();
+        }
+        let in_force = |order: &crate::wire::Order| drop.contains(order.by) && order.frame < ends[order.by.index()];
+        let order = self.order.filter(in_force);
+        let accepted = self.view.vote.and_then(|vote| vote.accepted);
+        self.view.vote = Some(Vote { view: self.view.number, ballot, drop, ends, order, accepted });
+        self.set_all_due();
+    }
+
+    /// A peer says where it stands.
+    pub(super) fn take_vote(&mut self, now: Instant, index: usize, vote: Vote) {
+        let peer = &mut self.peers[index];
+        if !peer.is_playing() {
+            return;
+        }
+        peer.behind = vote.view < self.view.number;
+        if vote.view != self.view.number || self.leaving.is_some() {
+            return;
+        }
+        if peer.vote.is_none_or(|known| {
+            (known.ballot, known.accepted.map(|a| a.0)) <= (vote.ballot, vote.accepted.map(|a| a.0))
+        }) {
+            peer.vote = Some(vote);
+        }
+        let site = peer.site.number();
+        let promised = self.view.vote.map_or(0, |vote| vote.ballot);
+        if leader(vote.ballot) == site && vote.ballot > promised && self.consents(now, vote.drop) {
+            self.take_part(vote.ballot, vote.drop);
+        }
+        if let Some((ballot, decision)) =
+            vote.accepted.filter(|(ballot, _)| leader(*ballot) == site && *ballot == vote.ballot)
+        {
+            self.accept(ballot, decision);
+        }
+        self.decide_if_possible();
+    }
+
+    /// Accepts the outcome of the ballot that we take part in.
+    fn accept(&mut self, ballot: u32, decision: Decision) {
+        if decision.drop.contains(self.config.site) {
+            return;
+        }
+        if let Some(ours) = self.view.vote.as_mut().filter(|ours| ours.ballot == ballot) {
+            let news = ours.accepted.is_none_or(|(accepted, _)| accepted < ballot);
+            if news {
+                ours.accepted = Some((ballot, decision));
+                self.set_all_due();
+            }
+        }
+    }
+
+    /// Names the outcome of our ballot once all survivors take part; carries out what a quorum has accepted.
+    fn decide_if_possible(&mut self) {
+        let Some(ours) = self.view.vote else { return };
+        if leader(ours.ballot) == self.config.site.number() && ours.accepted.is_none_or(|(at, _)| at < ours.ballot) {
+            let survivors = without(self.voters(), ours.drop);
+            let taking_part = |vote: &&Vote| vote.ballot == ours.ballot && vote.view == ours.view;
+            let votes = || self.votes().filter(|(_, vote)| taking_part(vote));
+            let present: SiteSet = votes().map(|(site, _)| site).collect();
+            if present.contains_all(survivors) {
+                let earlier = votes().filter_map(|(_, vote)| vote.accepted).max_by_key(|(ballot, _)| *ballot);
+                let decision = earlier.map_or_else(|| furthest(ours.drop, votes().map(|(_, vote)| vote)), |(_, d)| d);
+                self.accept(ours.ballot, decision);
+            }
+        }
+        let Some((ballot, decision)) = self.view.vote.and_then(|vote| vote.accepted) else { return };
+        let accepted = |vote: &Vote| vote.accepted.is_some_and(|(at, _)| at == ballot);
+        let agreeing: SiteSet = self.votes().filter(|(_, vote)| accepted(vote)).map(|(site, _)| site).collect();
+        if self.is_quorum(agreeing) {
+            self.carry_out(decision);
+        }
+    }
+
+    /// All votes of this view, ours included.
+    fn votes(&self) -> impl Iterator<Item = (SiteId, &Vote)> {
+        let number = self.view.number;
+        let peers = self.peers.iter().filter(|peer| peer.is_playing());
+        let peers = peers.filter_map(|peer| peer.vote.as_ref().map(|vote| (peer.site, vote)));
+        let ours = self.view.vote.as_ref().map(|vote| (self.config.site, vote));
+        peers.chain(ours).filter(move |(_, vote)| vote.view == number)
+    }
+
+    /// Somebody tells how a view ended.
+    pub(super) fn take_decision(&mut self, view: u32, decision: Decision) {
+        if view != self.view.number {
+            return;
+        }
+        if decision.drop.contains(self.config.site) {
+            return self.end(End::Dropped);
+        }
+        self.carry_out(decision);
+    }
+
+    /// Ends the view: the sites are dropped.
+    fn carry_out(&mut self, decision: Decision) {
+        let free_from = self.seat_is_free_from();
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            peer.vote = None;
+            peer.behind = false;
+            if decision.drop.contains(peer.site) && peer.is_playing() {
+                let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
+                let known = peer.known_end();
+                peer.seat = Seat::Leaving(last);
+                peer.dropped = true;
+                peer.free_from = free_from;
+                peer.lobby.playing = false;
+                self.left.insert(site);
+                self.events.push(Event::Dropped { site, frame: last });
+                if let Some(pacer) = &mut self.pacer {
+                    pacer.forget(site);
+                }
+                self.check_guesses(index, known);
+            }
+        }
+        self.void_order(&decision);
+        self.view.decided = Some((self.view.number, decision));
+        self.view.number += 1;
+        self.view.vote = None;
+        self.view.led = None;
+        self.view.deaf_to = SiteSet::EMPTY;
+        self.choose_pace_setter();
+        self.set_all_due();
+        self.look_again();
+        self.talk();
+    }
+
+    /// An order of a dropped site counts if somebody may have acted on it, and else never.
+    fn void_order(&mut self, decision: &Decision) {
+        let voided = self.order.filter(|order| decision.drop.contains(order.by) && decision.order != Some(*order));
+        if let Some(order) = voided {
+            self.order = None;
+            self.undo(order);
+        }
+        if let Some(order) = decision.order {
+            self.take_order(order);
+        }
+    }
+
+    /// A frame after all that the sites that are dropped now can have given inputs for.
+    fn seat_is_free_from(&self) -> Frame {
+        let reach = self.dials.lag + self.dials.window;
+        self.own.end() + 3 * reach + 16
+    }
+
+    /// Whether somebody may need to be told more than inputs.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running(_))
+    }
+}
+
+/// The site that leads a ballot.
+fn leader(ballot: u32) -> u8 {
+    (ballot % MAX_SITES as u32) as u8
+}
+
+fn without(sites: SiteSet, others: SiteSet) -> SiteSet {
+    SiteSet::from_bits(sites.bits() & !others.bits())
+}
+
+/// More than half of them, or half with the lowest.
+fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
+    let some = SiteSet::from_bits(all.bits() & some.bits());
+    let (all_count, count) = (all.bits().count_ones(), some.bits().count_ones());
+    2 * count > all_count || 2 * count == all_count && all.iter().next().is_some_and(|lowest| some.contains(lowest))
+}
+
+/// Everything that any of the survivors has counts.
+fn furthest<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> Decision {
+    let mut decision = Decision { drop, lasts: [Frame::ZERO; MAX_SITES], order: None };
+    for vote in votes {
+        for (last, end) in decision.lasts.iter_mut().zip(vote.ends) {
+            *last = (*last).max(end);
+        }
+        decision.order = decision.order.or(vote.order);
+    }
+    decision
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_two_quorums_meet() {
+        for all in 1..=255 {
+            let all = SiteSet::from_bits(all);
+            let quorums =
+                (0..=255).map(SiteSet::from_bits).filter(|some| all.contains_all(*some) && is_quorum_of(all, *some));
+            let quorums: std::vec::Vec<_> = quorums.collect();
+            assert!(quorums.contains(&all));
+            assert!(quorums.iter().all(|one| quorums.iter().all(|other| one.bits() & other.bits() != 0)));
+        }
+    }
+}

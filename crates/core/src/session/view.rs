@@ -83,7 +83,9 @@ impl Session {
         }
         let suspects = self.suspects(now);
         let (voters, me) = (self.voters(), self.config.site);
-        if suspects.is_empty() || voters.iter().find(|site| !suspects.contains(*site)) != Some(me) {
+        // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
+        let pending = self.votes().next().is_some();
+        if suspects.is_empty() && !pending || voters.iter().find(|site| !suspects.contains(*site)) != Some(me) {
             return;
         }
         let stale = self.view.led.is_none_or(|led| now - led > BALLOT);

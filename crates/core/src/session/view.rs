@@ -142,11 +142,8 @@ impl Session {
         self.decide_if_possible();
     }
 
-    /// Accepts the outcome of the ballot that we take part in.
+    /// Accepts the outcome of the ballot that we take part in, even if it is that the others go on without us.
     fn accept(&mut self, ballot: u32, decision: Decision) {
-        if decision.drop.contains(self.config.site) {
-            return;
-        }
         if let Some(ours) = self.view.vote.as_mut().filter(|ours| ours.ballot == ballot) {
             let news = ours.accepted.is_none_or(|(accepted, _)| accepted < ballot);
             if news {
@@ -192,14 +189,14 @@ impl Session {
         if view != self.view.number {
             return;
         }
-        if decision.drop.contains(self.config.site) {
-            return self.end(End::Dropped);
-        }
         self.carry_out(decision);
     }
 
     /// Ends the view: the sites are dropped.
     fn carry_out(&mut self, decision: Decision) {
+        if decision.drop.contains(self.config.site) {
+            return self.end(End::Dropped);
+        }
         let free_from = self.seat_is_free_from();
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];

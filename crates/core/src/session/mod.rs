@@ -12,15 +12,19 @@
 mod compare;
 mod config;
 mod event;
+mod finder;
 mod lobby;
 mod packet;
 mod peer;
 mod play;
+mod report;
 mod settings;
 mod stats;
 
 pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
+pub use finder::{Finder, Want};
+pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
 pub use settings::{
     Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, SettingsError,
 };

@@ -76,6 +76,7 @@
 //! - [`session`]: the shared machine. Begin here.
 //! - [`input`]: words and who owns which of their bits; streams, coding, recovery of what is lost.
 //! - [`pace`]: when the next frame begins.
+//! - [`movie`]: a game on record, to be played again.
 //! - [`clock`]: other sites' clocks, and group time.
 //! - [`wire`]: bytes in and out.
 //! - [`time`], [`frame`], [`id`]: the vocabulary.
@@ -88,8 +89,10 @@ extern crate std;
 
 pub mod clock;
 pub mod frame;
+pub(crate) mod hash;
 pub mod id;
 pub mod input;
+pub mod movie;
 pub mod pace;
 pub mod session;
 pub mod time;

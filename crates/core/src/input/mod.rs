@@ -5,7 +5,7 @@
 //! stretch of it into bytes that cost something only where the input changes; [`Recovery`] decides how much of it rides in each
 //! packet.
 
-mod code;
+pub(crate) mod code;
 mod ownership;
 mod recovery;
 mod stream;

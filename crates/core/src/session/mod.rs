@@ -13,6 +13,7 @@
 mod compare;
 mod config;
 mod event;
+mod finder;
 mod guess;
 mod lobby;
 mod order;
@@ -20,13 +21,16 @@ mod packet;
 mod peer;
 mod play;
 mod relay;
+mod report;
 mod settings;
 mod stats;
 mod view;
 
 pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
+pub use finder::{Finder, Want};
 pub use guess::{Past, Predictor};
+pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
 pub use settings::{
     Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
     SettingsError,

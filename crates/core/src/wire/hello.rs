@@ -148,7 +148,7 @@ pub(crate) fn settings_size(settings: &Settings) -> Option<usize> {
     put_settings(&mut writer, settings).ok().map(|()| writer.len())
 }
 
-fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {
+pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {
     put_text(writer, &settings.game.name)?;
     writer.put(&settings.game.hash)?;
     put_text(writer, &settings.machine.name)?;
@@ -169,7 +169,7 @@ fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full
     put_ownership(writer, settings)
 }
 
-fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
+pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
     let game = GameId { name: get_text(reader)?, hash: reader.array()? };
     let (name, version) = (get_text(reader)?, get_text(reader)?);
     let count = usize::from(reader.u8()?);

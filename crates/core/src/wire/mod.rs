@@ -4,15 +4,18 @@
 //! a packet claims. Encoding writes into the caller's buffer and says when it is full.
 //!
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
-//! that of the [`VERSION`] agreed on before the start; otherwise it is a [`Hello`], which names its version.
+//! that of the [`VERSION`] agreed on before the start; from 0x20 to 0x2f it is a [`Search`], of the same version; otherwise it is a
+//! [`Hello`], which names its version.
 
 mod extra;
 pub(crate) mod hello;
+mod report;
 mod tick;
 
 pub use extra::{Decision, Ends, Extra, Extras, Order, Relay, Vote, What};
 pub(crate) use extra::{put_extra, put_relay_head};
 pub use hello::{Hello, Refusal};
+pub use report::{Hashes, MAX_HASHES, Regions, Search};
 pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};
 pub(crate) use tick::{Head, put_plain_head};
 

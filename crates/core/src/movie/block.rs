@@ -1,0 +1,76 @@
+//! Blocks: the pieces of a movie that are whole or not there at all.
+
+use crate::hash::xxh64;
+use crate::wire::{Error, Full, Reader, Writer};
+
+/// The most frames in one block, ten seconds at 60 per second: what is lost at most when a recording breaks off.
+pub const MAX_BLOCK_FRAMES: u16 = 600;
+/// The most bytes in one block besides its head and its checksum.
+pub(super) const MAX_PAYLOAD: usize = 4_096;
+/// Bytes before the payload.
+pub(super) const HEAD: usize = 9;
+/// Bytes after the payload.
+pub(super) const SUM: usize = 8;
+/// The longest block.
+pub(super) const MAX_BLOCK: usize = HEAD + MAX_PAYLOAD + SUM;
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Header = 1,
+    State = 2,
+    Inputs = 3,
+    End = 4,
+}
+
+/// What a block says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) kind: Kind,
+    /// Bytes of payload.
+    pub(super) len: usize,
+    /// The first frame, or where a piece of the state belongs.
+    pub(super) place: u32,
+    /// How many frames there are in it.
+    pub(super) frames: u16,
+}
+
+impl Head {
+    /// Writes the head into the front of a block whose payload is in place, and the checksum behind it; returns the bytes in all.
+    pub(super) fn seal(self, seed: u64, block: &mut [u8]) -> Result<usize, Full> {
+        let mut writer = Writer::new(block);
+        writer.u8(self.kind as u8)?;
+        writer.put(&(self.len as u16).to_le_bytes())?;
+        writer.put(&self.place.to_le_bytes())?;
+        writer.put(&self.frames.to_le_bytes())?;
+        let (summed, rest) = block.split_at_mut_checked(HEAD + self.len).ok_or(Full)?;
+        *rest.first_chunk_mut().ok_or(Full)? = xxh64(seed, summed).to_le_bytes();
+        Ok(self.size())
+    }
+
+    /// Reads a head, which no checksum has proved yet. [`Error::Truncated`] asks for more bytes.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let (kind, len) = (reader.u8()?, usize::from(reader.u16()?));
+        let (place, frames) = (reader.u32()?, reader.u16()?);
+        let kind = [Kind::Header, Kind::State, Kind::Inputs, Kind::End].into_iter().find(|known| *known as u8 == kind);
+        let kind = kind.ok_or(Error::Malformed)?;
+        let frames_fit = frames <= if kind == Kind::Inputs { MAX_BLOCK_FRAMES } else { 0 };
+        match frames_fit && len <= MAX_PAYLOAD && place.checked_add(u32::from(frames)).is_some() {
+            true => Ok(Self { kind, len, place, frames }),
+            false => Err(Error::Malformed),
+        }
+    }
+
+    /// Bytes of the whole block.
+    pub(super) fn size(self) -> usize {
+        HEAD + self.len + SUM
+    }
+}
+
+/// The checksum of a whole block, if it is right.
+pub(super) fn proven(seed: u64, block: &[u8]) -> Option<u64> {
+    let (summed, sum) = block.split_last_chunk()?;
+    let sum = u64::from_le_bytes(*sum);
+    (sum == xxh64(seed, summed)).then_some(sum)
+}

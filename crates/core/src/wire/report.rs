@@ -1,0 +1,340 @@
+//! Packets of a search: sites whose states differ ask each other for hashes, until they know where the difference began.
+//!
+//! A site asks, the other answers; who gets no answer asks again. So nothing has to be acknowledged, and nothing is sent that
+//! nobody wants. Every message says which span or frame it is about, so that a late one is known for what it is.
+
+use super::{Error, Full, Reader, Writer};
+use crate::frame::Frame;
+use crate::session::{MAX_REGION_NAME, Region, Span};
+
+/// The most hashes in one answer: with them it is still shorter than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
+pub const MAX_HASHES: usize = 256;
+
+const ASK_HASHES: u8 = 0x20;
+const HASHES: u8 = 0x21;
+const UNABLE: u8 = 0x22;
+const ASK_REGIONS: u8 = 0x23;
+const REGIONS: u8 = 0x24;
+const ASK_PAGES: u8 = 0x25;
+const PAGES: u8 = 0x26;
+
+/// A packet of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search<'a> {
+    /// Asks for the hashes of the receiver's states.
+    AskHashes {
+        /// The span that is searched.
+        span: Span,
+        /// The first frame whose hash is wanted.
+        from: Frame,
+        /// The sender's digest after the span, as it was in the game.
+        digest: Option<u32>,
+    },
+    /// The hashes of the sender's states, frame by frame.
+    Hashes {
+        /// The span that is searched.
+        span: Span,
+        /// The frame of the first hash.
+        from: Frame,
+        /// The sender's digest after the span, as it was in the game.
+        digest: Option<u32>,
+        /// The hashes.
+        hashes: Hashes<'a>,
+    },
+    /// The sender cannot play the span again.
+    Unable {
+        /// The span that is searched.
+        span: Span,
+        /// The sender's digest after the span, as it was in the game.
+        digest: Option<u32>,
+    },
+    /// Asks for the hashes of the parts of the receiver's state.
+    AskRegions {
+        /// The frame after which.
+        frame: Frame,
+        /// The first region that is wanted.
+        from: u8,
+    },
+    /// The parts of the sender's state.
+    Regions {
+        /// The frame after which.
+        frame: Frame,
+        /// The number of the first region in this packet.
+        from: u8,
+        /// How many regions there are.
+        total: u8,
+        /// The regions.
+        regions: Regions<'a>,
+    },
+    /// Asks for the hashes of pages of a region.
+    AskPages {
+        /// The frame after which.
+        frame: Frame,
+        /// The region's number at the receiver.
+        region: u8,
+        /// The first page that is wanted.
+        from: u32,
+    },
+    /// The hashes of pages of a region.
+    Pages {
+        /// The frame after which.
+        frame: Frame,
+        /// The region's number at the sender.
+        region: u8,
+        /// The first page.
+        from: u32,
+        /// The hashes.
+        hashes: Hashes<'a>,
+    },
+}
+
+/// Hashes in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Hashes<'a> {
+    hashes: &'a [[u8; 4]],
+}
+
+impl<'a> Hashes<'a> {
+    /// At most [`MAX_HASHES`] hashes, each with its lowest byte first; what is too much is left out.
+    pub fn new(hashes: &'a [[u8; 4]]) -> Self {
+        Self { hashes: &hashes[..hashes.len().min(MAX_HASHES)] }
+    }
+
+    /// The hashes.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.hashes.iter().map(|hash| u32::from_le_bytes(*hash))
+    }
+
+    /// Their bytes.
+    pub(crate) fn raw(&self) -> &'a [[u8; 4]] {
+        self.hashes
+    }
+
+    /// All that is left of a packet.
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+        let (hashes, odd) = reader.rest().as_chunks();
+        reader.take(reader.rest().len())?;
+        if odd.is_empty() && hashes.len() <= MAX_HASHES { Ok(Self { hashes }) } else { Err(Error::Malformed) }
+    }
+}
+
+/// Regions in a row, checked when the packet was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Regions<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Regions<'a> {
+    /// Writes as many regions as fit into `buf`.
+    pub fn pack(regions: &[Region], buf: &'a mut [u8]) -> Self {
+        let mut len = 0;
+        for region in regions {
+            let mut writer = Writer::new(&mut buf[len..]);
+            if put_region(&mut writer, region).is_err() {
+                break;
+            }
+            len += writer.len();
+        }
+        Self { bytes: &buf[..len] }
+    }
+
+    /// The regions in the order they were written.
+    pub fn iter(&self) -> impl Iterator<Item = Region> + use<'a> {
+        let mut reader = Reader::new(self.bytes);
+        core::iter::from_fn(move || (!reader.is_empty()).then(|| get_region(&mut reader).ok()).flatten())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+        let bytes = reader.rest();
+        while !reader.is_empty() {
+            get_region(reader)?;
+        }
+        Ok(Self { bytes })
+    }
+}
+
+fn put_region(writer: &mut Writer<'_>, region: &Region) -> Result<(), Full> {
+    let name = region.short_name();
+    writer.u8(name.len() as u8)?;
+    writer.put(name.as_bytes())?;
+    writer.varint(region.len)?;
+    writer.put(&region.hash.to_le_bytes())
+}
+
+fn get_region(reader: &mut Reader<'_>) -> Result<Region, Error> {
+    let len = usize::from(reader.u8()?);
+    if len > MAX_REGION_NAME {
+        return Err(Error::Malformed);
+    }
+    let name = core::str::from_utf8(reader.take(len)?).map_err(|_| Error::Malformed)?;
+    Ok(Region { name: name.into(), len: reader.varint()?, hash: reader.u32()? })
+}
+
+impl<'a> Search<'a> {
+    /// Whether a datagram is a packet of a search, if it is anything.
+    pub fn is(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|first| first & 0xf0 == 0x20)
+    }
+
+    /// Reads a packet of a search.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let kind = reader.u8()?;
+        let message = match kind {
+            ASK_HASHES | HASHES | UNABLE => Self::read_hashes(kind, &mut reader)?,
+            ASK_REGIONS => Self::AskRegions { frame: get_frame(&mut reader)?, from: reader.u8()? },
+            REGIONS => {
+                let (frame, from, total) = (get_frame(&mut reader)?, reader.u8()?, reader.u8()?);
+                Self::Regions { frame, from, total, regions: Regions::read(&mut reader)? }
+            }
+            ASK_PAGES => {
+                Self::AskPages { frame: get_frame(&mut reader)?, region: reader.u8()?, from: reader.varint()? }
+            }
+            PAGES => {
+                let (frame, region, from) = (get_frame(&mut reader)?, reader.u8()?, reader.varint()?);
+                Self::Pages { frame, region, from, hashes: Hashes::read(&mut reader)? }
+            }
+            _ => return Err(Error::Malformed),
+        };
+        if reader.is_empty() { Ok(message) } else { Err(Error::Malformed) }
+    }
+
+    fn read_hashes(kind: u8, reader: &mut Reader<'a>) -> Result<Self, Error> {
+        let span = Span::new(get_frame(reader)?, get_frame(reader)?).ok_or(Error::Malformed)?;
+        let digest = match reader.u8()? {
+            0 => None,
+            1 => Some(reader.u32()?),
+            _ => return Err(Error::Malformed),
+        };
+        Ok(match kind {
+            UNABLE => Self::Unable { span, digest },
+            ASK_HASHES => Self::AskHashes { span, from: get_frame(reader)?, digest },
+            _ => Self::Hashes { span, from: get_frame(reader)?, digest, hashes: Hashes::read(reader)? },
+        })
+    }
+
+    /// Writes a packet of a search.
+    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, Full> {
+        let mut writer = Writer::new(buf);
+        match self {
+            Self::AskHashes { span, from, digest } => {
+                put_span(&mut writer, ASK_HASHES, *span, *digest)?;
+                put_frame(&mut writer, *from)?;
+            }
+            Self::Hashes { span, from, digest, hashes } => {
+                put_span(&mut writer, HASHES, *span, *digest)?;
+                put_frame(&mut writer, *from)?;
+                writer.put(hashes.hashes.as_flattened())?;
+            }
+            Self::Unable { span, digest } => put_span(&mut writer, UNABLE, *span, *digest)?,
+            Self::AskRegions { frame, from } => {
+                writer.u8(ASK_REGIONS)?;
+                put_frame(&mut writer, *frame)?;
+                writer.u8(*from)?;
+            }
+            Self::Regions { frame, from, total, regions } => {
+                writer.u8(REGIONS)?;
+                put_frame(&mut writer, *frame)?;
+                writer.put(&[*from, *total])?;
+                writer.put(regions.bytes)?;
+            }
+            Self::AskPages { frame, region, from } => put_pages(&mut writer, ASK_PAGES, *frame, *region, *from)?,
+            Self::Pages { frame, region, from, hashes } => {
+                put_pages(&mut writer, PAGES, *frame, *region, *from)?;
+                writer.put(hashes.hashes.as_flattened())?;
+            }
+        }
+        Ok(writer.len())
+    }
+}
+
+fn put_span(writer: &mut Writer<'_>, kind: u8, span: Span, digest: Option<u32>) -> Result<(), Full> {
+    writer.u8(kind)?;
+    put_frame(writer, span.first())?;
+    put_frame(writer, span.last())?;
+    writer.u8(u8::from(digest.is_some()))?;
+    digest.map_or(Ok(()), |digest| writer.put(&digest.to_le_bytes()))
+}
+
+fn put_pages(writer: &mut Writer<'_>, kind: u8, frame: Frame, region: u8, from: u32) -> Result<(), Full> {
+    writer.u8(kind)?;
+    put_frame(writer, frame)?;
+    writer.u8(region)?;
+    writer.varint(from)
+}
+
+fn put_frame(writer: &mut Writer<'_>, frame: Frame) -> Result<(), Full> {
+    writer.put(&frame.number().to_le_bytes())
+}
+
+fn get_frame(reader: &mut Reader<'_>) -> Result<Frame, Error> {
+    reader.u32().map(Frame::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::MAX_DATAGRAM;
+    use alloc::vec::Vec;
+
+    fn messages<'a>(hashes: &'a [[u8; 4]], regions: Regions<'a>) -> Vec<Search<'a>> {
+        let (frame, from, hashes) = (Frame::new(90), Frame::new(70), Hashes::new(hashes));
+        let span = Span::new(Frame::new(60), Frame::new(119)).unwrap();
+        [
+            Search::AskHashes { span, from, digest: None },
+            Search::AskHashes { span, from, digest: Some(7) },
+            Search::Hashes { span, from, digest: Some(8), hashes },
+            Search::Unable { span, digest: Some(9) },
+            Search::AskRegions { frame, from: 3 },
+            Search::Regions { frame, from: 3, total: 64, regions },
+            Search::AskPages { frame, region: 5, from: 512 },
+            Search::Pages { frame, region: 5, from: 512, hashes },
+        ]
+        .into()
+    }
+
+    #[test]
+    fn messages_come_back_and_fit_into_a_datagram() {
+        let hashes = [[1, 2, 3, 4]; 300];
+        let named = |number: u8| Region { name: "r".repeat(30), len: 1 << 20, hash: number.into() };
+        let all: Vec<Region> = (0..64).map(named).collect();
+        let mut packed = [0; MAX_DATAGRAM - 16];
+        let regions = Regions::pack(&all, &mut packed);
+        assert!(regions.iter().eq(all[..regions.iter().count()].iter().cloned()) && regions.iter().count() > 20);
+        for message in messages(&hashes, regions) {
+            let mut buf = [0; MAX_DATAGRAM];
+            let len = message.encode(&mut buf).unwrap();
+            assert!(Search::is(&buf));
+            assert_eq!(Search::decode(&buf[..len]), Ok(message));
+        }
+    }
+
+    #[test]
+    fn any_bytes_do_no_harm() {
+        let hashes = [[1, 2, 3, 4]; 3];
+        let mut packed = [0; 99];
+        let all = [Region { name: "ram".into(), len: 2_048, hash: 9 }];
+        let regions = Regions::pack(&all, &mut packed);
+        for message in messages(&hashes, regions) {
+            let mut buf = [0; MAX_DATAGRAM];
+            let len = message.encode(&mut buf).unwrap();
+            for end in 0..len {
+                let list = matches!(message, Search::Hashes { .. } | Search::Regions { .. } | Search::Pages { .. });
+                assert!(list || Search::decode(&buf[..end]).is_err());
+            }
+            for at in 0..len {
+                for byte in 0..=255 {
+                    let before = core::mem::replace(&mut buf[at], byte);
+                    if let Ok(decoded) = Search::decode(&buf[..len]) {
+                        let mut again = [0; MAX_DATAGRAM];
+                        assert_eq!(decoded.encode(&mut again), Ok(len), "a message has one form");
+                        assert_eq!(again[..len], buf[..len]);
+                    }
+                    buf[at] = before;
+                }
+            }
+        }
+        assert_eq!(Search::decode(&[]), Err(Error::Truncated));
+        assert_eq!(Search::decode(&[0x2f]), Err(Error::Malformed));
+    }
+}

@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use coplay::frame::FrameRate;
-//! use coplay::id::{Addr, SiteId};
+//! use coplay::id::{Addr, SiteId, SiteSet};
 //! use coplay::input::Ownership;
 //! use coplay::session::{Config, GameId, MachineId, Request, Session, Settings};
 //! use coplay::time::{Instant, TimeDelta};
@@ -27,8 +27,10 @@
 //!     rate: FrameRate::per_second(60).unwrap(),
 //!     lag: 2,            // local input takes effect 2 frames (33 ms) later
 //!     window: 8,         // up to 8 frames may rest on guesses and be repaired; 0 needs no save and load
+//!     auto: false,       // whether the two above follow what the link needs
 //!     compare_every: 60, // states are compared once a second
 //!     sites: 2,
+//!     starters: SiteSet::first(2),
 //!     ownership: Ownership::one_each(2, 0xffff), // site k is player k and has 16 buttons
 //! };
 //! let site = |number| SiteId::new(number).unwrap();

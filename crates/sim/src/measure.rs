@@ -161,6 +161,7 @@ pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
         rate: FrameRate::per_second(60).expect("60 is a frame rate"),
         lag,
         window: 0,
+        auto: false,
         compare_every: 60,
         sites: sites as u8,
         starters: SiteSet::first(sites),

@@ -57,6 +57,8 @@ pub struct Scenario {
     pub step_cost: Vec<TimeDelta>,
     /// What happens, in order of time.
     pub faults: Vec<(Instant, Fault)>,
+    /// Whether lag and window follow the links.
+    pub auto: bool,
     /// Sites that are silent for so long are dropped.
     pub drop_after: Option<TimeDelta>,
     /// A fault of the engine's own, put in on purpose.
@@ -104,7 +106,7 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 20] = [
     "cut",
     "pause",
     "suspend",
@@ -123,14 +125,17 @@ pub const KINDS: [&str; 18] = [
     "history",
     "adaptive",
     "rollback",
+    "auto",
+    "drop",
 ];
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sites, lag, window, rate) = (self.sites, self.lag, self.window, self.rate);
+        let auto = if self.auto { " (auto)" } else { "" };
         writeln!(
             f,
-            "seed {}: {sites} sites, lag {lag}, window {window}, {rate}, {:?}, {:?}",
+            "seed {}: {sites} sites, lag {lag}, window {window}{auto}, {rate}, {:?}, {:?}",
             self.seed, self.pads, self.recovery
         )?;
         for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
@@ -181,6 +186,7 @@ impl Scenario {
                 .map(|_| TimeDelta::from_micros(luck.range(0..=5_000 / (1 + i64::from(window)))))
                 .collect(),
             faults: Vec::new(),
+            auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
             sabotage: None,
         };
@@ -275,6 +281,8 @@ impl Scenario {
             policy(Recovery::History),
             policy(Recovery::Adaptive),
             self.window > 0,
+            self.auto,
+            self.drop_after.is_some(),
         ]
     }
 
@@ -312,7 +320,7 @@ impl Scenario {
     fn settings(&self) -> Settings {
         let toy = toy_settings(self.lag, self.ownership());
         let starters = SiteSet::first(self.sites);
-        Settings { rate: self.rate, sites: self.sites as u8, starters, window: self.window, ..toy }
+        Settings { rate: self.rate, sites: self.sites as u8, starters, window: self.window, auto: self.auto, ..toy }
     }
 
     fn world(&self) -> World {

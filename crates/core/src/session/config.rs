@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::auto::Costs;
 use super::guess::Predictor;
 use super::settings::{Settings, SettingsError};
 use crate::id::{Addr, SiteId, SiteSet};
@@ -30,6 +31,10 @@ pub struct Config {
     pub sending: Sending,
     /// How missing inputs are guessed, where [`Settings::window`] allows it.
     pub predictor: Predictor,
+    /// Whether the machine can save and load its state. If not, nothing is guessed here, and [`Settings::auto`] leaves the window shut.
+    pub can_save: bool,
+    /// What the machine takes to step, save and load, as far as that is known; repairs are measured as they happen.
+    pub costs: Costs,
     /// A number that is larger every time the program is started, such as the time of day in seconds: tells a site that comes back
     /// from the one that was there before.
     pub incarnation: u32,
@@ -65,6 +70,8 @@ impl Config {
             pacing: Pacing::default(),
             sending: Sending::default(),
             predictor: Predictor::default(),
+            can_save: true,
+            costs: Costs::default(),
             incarnation: 1,
             drop_after: None,
             freeze_after: TimeDelta::from_millis(250),
@@ -75,6 +82,9 @@ impl Config {
     /// Whether a session can be made of this.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.settings.check()?;
+        if self.settings.window > 0 && !self.can_save {
+            return Err(ConfigError::CannotSave(self.settings.window));
+        }
         if matches!(self.sending, Sending::Timer(period) if period <= TimeDelta::ZERO) {
             return Err(ConfigError::Timer);
         }
@@ -109,6 +119,8 @@ pub enum ConfigError {
     Settings(SettingsError),
     /// A site's address is missing.
     Unknown(SiteId),
+    /// Frames would be guessed and could not be repaired.
+    CannotSave(u32),
     /// A site is named twice, or is ourselves.
     Twice(SiteId),
     /// A send timer must have a period.
@@ -128,6 +140,9 @@ impl fmt::Display for ConfigError {
         match self {
             Self::Settings(error) => error.fmt(f),
             Self::Unknown(site) => write!(f, "the address of site {site} is missing"),
+            Self::CannotSave(window) => {
+                write!(f, "a window of {window} frames needs a machine that can save and load its state (0 needs none)")
+            }
             Self::Twice(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
             Self::Timer => write!(f, "a send timer needs a period longer than nothing"),
             Self::SameAddress(site) => write!(f, "site {site} has the same address as another"),

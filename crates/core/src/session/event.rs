@@ -115,6 +115,19 @@ pub enum Event {
         /// The first frame with it.
         frame: Frame,
     },
+    /// Lag and window have changed, everywhere.
+    Dials {
+        /// At this frame.
+        frame: Frame,
+        /// By how many frames local input is delayed now.
+        lag: u32,
+        /// How many frames may be guessed now.
+        window: u32,
+        /// Because inputs are this many frames old when they are needed.
+        need: u32,
+        /// At the site for which they are oldest.
+        site: SiteId,
+    },
     /// Two sites have different states after the same frame with the same inputs. Told once per site; statistics count on.
     Diverged {
         /// The site that differs from us.
@@ -174,6 +187,10 @@ impl fmt::Display for Event {
             Self::Dropped { site, frame } => {
                 write!(f, "site {site} was silent for too long; frame {frame} is the first without it")
             }
+            Self::Dials { frame, lag, window, need, site } => write!(
+                f,
+                "lag {lag} and window {window} from frame {frame} on: inputs are {need} frames old at site {site}"
+            ),
             Self::Joined { site, frame } => write!(f, "site {site} plays from frame {frame} on"),
             Self::Diverged { site, frame } => {
                 write!(f, "the state of site {site} differs from ours after frame {frame}")

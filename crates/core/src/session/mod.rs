@@ -10,6 +10,7 @@
 //! - a local input takes effect in exactly the frame that was promised when it was asked for;
 //! - everything has a bound: memory, packet size, distance between sites.
 
+mod auto;
 mod compare;
 mod config;
 mod event;
@@ -26,6 +27,7 @@ mod settings;
 mod stats;
 mod view;
 
+pub use auto::Costs;
 pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
 pub use finder::{Finder, Want};
@@ -37,6 +39,7 @@ pub use settings::{
 };
 pub use stats::{Dropped, PeerStats, Stats};
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -46,6 +49,7 @@ use crate::input::{Layout, Stream, Word};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Tick, is_tick};
+use auto::Auto;
 use compare::Digests;
 use event::Events;
 use lobby::HELLO_EVERY;
@@ -103,6 +107,8 @@ pub struct Session {
     begun: Instant,
     frozen: Option<Freeze>,
     dials: Dials,
+    /// What they will be from a frame on.
+    turning: Option<Dials>,
     /// The furthest that anybody was ever allowed to be ahead.
     most_reach: u32,
     view: View,
@@ -112,6 +118,9 @@ pub struct Session {
     carried_out: Option<Frame>,
     /// Some ticks carry more than inputs.
     talkative: bool,
+    auto: Option<Box<Auto>>,
+    /// It is time to tell how things are here.
+    telling_condition: bool,
     /// We are going away.
     leaving: Option<Leave>,
     left: SiteSet,
@@ -251,11 +260,14 @@ impl Session {
             compare_next: settings.compare_every.checked_sub(1).map(Frame::new),
             frozen: None,
             dials: Dials { from: Frame::ZERO, lag: settings.lag, window: settings.window },
+            turning: None,
             most_reach: settings.lag + settings.window,
             view: View::default(),
             order: None,
             carried_out: None,
             talkative: false,
+            auto: settings.auto.then(|| Box::new(Auto::new(now, config.costs))),
+            telling_condition: false,
             leaving: None,
             left: SiteSet::EMPTY,
             events: Events::new(),

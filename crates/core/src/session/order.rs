@@ -146,7 +146,10 @@ impl Session {
                 self.events.push(Event::Joined { site, frame: order.frame });
                 self.choose_pace_setter();
             }
-            What::Dials { lag, window } => self.turn_dials(order.frame, lag, window),
+            What::Dials { lag, window, need, site } => {
+                self.turn_dials(order.frame, lag, window);
+                self.tell_dials(order.frame, lag, window, (need, site));
+            }
         }
     }
 

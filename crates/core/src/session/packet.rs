@@ -7,7 +7,9 @@ use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES};
 use crate::input::{missing, sized};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Probe, Tick, Writer, put_extra, put_plain_head};
+use crate::wire::{
+    Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Probe, Tick, Writer, put_extra, put_plain_head,
+};
 
 /// What is further from the frame at hand than sites can be apart makes no sense.
 const FAR: i64 = 256;
@@ -127,6 +129,7 @@ impl Session {
                 Extra::Decided(view, decision) => self.take_decision(view, decision),
                 Extra::Want(site, end) => self.take_want(index, site, end),
                 Extra::Relay(relay) => self.take_relay(now, &relay),
+                Extra::Condition(condition) => self.take_condition(index, condition),
             }
         }
     }
@@ -163,7 +166,17 @@ impl Session {
         if let Some((view, decision)) = self.view.decided.filter(|_| peer.behind) {
             put_extra(writer, &Extra::Decided(view, decision))?;
         }
+        if let Some(condition) = self.condition().filter(|_| self.telling_condition && peer.is_playing()) {
+            put_extra(writer, &Extra::Condition(condition))?;
+        }
         self.put_relays(now, index, writer)
+    }
+
+    fn take_condition(&mut self, index: usize, condition: Condition) {
+        let site = self.peers[index].site;
+        if let Some(auto) = &mut self.auto {
+            auto.tell(site, condition);
+        }
     }
 
     /// There may be something to tell but inputs.
@@ -176,6 +189,7 @@ impl Session {
         let ours = self.leaving.is_some() || self.order.is_some() || self.view.vote.is_some();
         let theirs = |peer: &Peer| peer.behind || self.is_missed(now, peer) || peer.wants.iter().any(Option::is_some);
         self.talkative = ours || self.peers.iter().any(theirs);
+        self.telling_condition = false;
     }
 
     /// What measures the link and the states.

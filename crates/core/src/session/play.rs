@@ -3,6 +3,7 @@
 //! A frame *begins* when its pacer says so: the local input is taken, for the frame `lag` later, and sent at once. It is *stepped*
 //! when every site's input for it is here, which is the same instant unless something is late. Nothing else ever steps it.
 
+use super::auto::Asked;
 use super::event::{End, Event, Freeze, Request};
 use super::peer::{Peer, Seat};
 use super::settings::MAX_LAG;
@@ -38,6 +39,9 @@ impl Session {
         if self.next_watch <= now || !matches!(self.phase, Phase::Running(_)) {
             self.note_call(now);
             self.pass_time(now);
+        }
+        if let Some(auto) = &mut self.auto {
+            auto.on_call(now);
         }
         loop {
             let Phase::Running(step) = self.phase else { return None };
@@ -84,12 +88,14 @@ impl Session {
         // What is about to be stepped again needs no other repair.
         if let Some(wrong) = self.wrong.take().filter(|wrong| *wrong < at) {
             self.stats.repairs += 1;
+            self.ask(now, Asked::Load);
             self.at = wrong;
             self.phase = Phase::Running(Step::Run { began, saved: true });
             return Request::Load { frame: wrong, slot: self.slot(wrong) };
         }
         if !saved && at >= self.known_end() {
             self.stats.saves += 1;
+            self.ask(now, Asked::Save);
             self.phase = Phase::Running(Step::Run { began, saved: true });
             return Request::Save { frame: at, slot: self.slot(at) };
         }
@@ -98,9 +104,18 @@ impl Session {
         self.at = at.next();
         match fresh {
             true => self.step(now, began),
-            false => self.step_again(began, at),
+            false => {
+                self.ask(now, Asked::Step);
+                self.step_again(began, at);
+            }
         }
         Request::Advance { frame: at, inputs: &self.words, fresh }
+    }
+
+    fn ask(&mut self, now: Instant, asked: Asked) {
+        if let Some(auto) = &mut self.auto {
+            auto.on_ask(now, asked);
+        }
     }
 
     /// Where the state before a frame is kept.
@@ -176,6 +191,9 @@ impl Session {
     }
 
     fn begin(&mut self, now: Instant) {
+        if let Some(dials) = self.turning.filter(|dials| dials.from <= self.frame) {
+            self.turn_now(dials);
+        }
         self.starts[self.frame.number() as usize % STARTS] = now;
         self.begun = now;
         let master = self.master();
@@ -193,9 +211,18 @@ impl Session {
 
     /// Lag and window change with a frame. More lag asks for an input more, less for one less.
     pub(super) fn turn_dials(&mut self, from: Frame, lag: u32, window: u32) {
-        self.dials = Dials { from, lag: lag.min(MAX_LAG), window: window.min(self.config.settings.slots() as u32) };
-        let reach = self.dials.lag + self.dials.window;
-        self.most_reach = self.most_reach.max(reach);
+        let window = window.min(self.config.settings.slots() as u32);
+        let dials = Dials { from, lag: lag.min(MAX_LAG), window };
+        self.most_reach = self.most_reach.max(dials.lag + dials.window);
+        self.turning = Some(dials);
+    }
+
+    /// The frame has come with which they change.
+    #[cold]
+    fn turn_now(&mut self, dials: Dials) {
+        self.turning = None;
+        self.dials = dials;
+        let reach = dials.lag + dials.window;
         self.stats.lag = self.dials.lag;
         if let Some(pacer) = &mut self.pacer {
             pacer.set_reach(reach);
@@ -262,6 +289,7 @@ impl Session {
 
     /// Steps the frame that began.
     fn step(&mut self, now: Instant, began: Instant) {
+        self.note_age(now - began);
         self.count_stall(now, began);
         match self.pacer.as_mut().is_some_and(|pacer| pacer.on_step(now, self.frame)) {
             true => self.finish(),
@@ -342,6 +370,7 @@ impl Session {
         self.watch_view(now);
         self.watch_order(now);
         self.watch_talk(now);
+        self.watch_auto(now);
         if let Phase::Running(Step::Gather { began }) = self.phase {
             self.watch_freeze(now, began);
         }

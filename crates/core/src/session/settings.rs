@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::auto::MOST_WINDOW;
 use crate::frame::FrameRate;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
@@ -34,6 +35,8 @@ pub struct Settings {
     /// How many frames may be run on guessed inputs, to be repaired when the truth differs. 0 is pure lockstep, which asks nothing
     /// of a machine but to be deterministic; more asks it to save and load its state.
     pub window: u32,
+    /// Whether lag and window are only where to begin, and follow what links and machines need.
+    pub auto: bool,
     /// State hashes are compared every so many frames; 0 compares none.
     pub compare_every: u32,
     /// How many sites there can be.
@@ -174,7 +177,8 @@ impl Settings {
 
     /// How many states a host program keeps at once for [`Request::Save`](super::Request::Save).
     pub fn slots(&self) -> usize {
-        self.window as usize
+        let most = if self.auto { MOST_WINDOW } else { 0 };
+        self.window.max(most) as usize
     }
 
     /// Everything in which another site's settings differ from ours.
@@ -200,6 +204,7 @@ impl Settings {
         compare("the frame rate", rate(self.rate), rate(theirs.rate));
         compare("the lag", frames(self.lag), frames(theirs.lag));
         compare("the window", frames(self.window), frames(theirs.window));
+        compare("who turns the dials", dials(self.auto), dials(theirs.auto));
         compare("the distance of state hashes", frames(self.compare_every), frames(theirs.compare_every));
         compare("the number of sites", format!("{}", self.sites), format!("{}", theirs.sites));
         compare("the sites that start", format!("{:?}", self.starters), format!("{:?}", theirs.starters));
@@ -222,6 +227,10 @@ impl Settings {
 fn rate(rate: FrameRate) -> String {
     let (frames, seconds) = rate.fraction();
     format!("{rate} ({frames}/{seconds})")
+}
+
+fn dials(auto: bool) -> String {
+    String::from(if auto { "the game itself" } else { "nobody" })
 }
 
 fn frames(count: u32) -> String {

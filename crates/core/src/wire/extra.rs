@@ -21,6 +21,8 @@ pub enum Extra<'a> {
     Want(SiteId, Frame),
     /// Inputs of a third site, passed on.
     Relay(Relay<'a>),
+    /// How things are at the sender.
+    Condition(Condition),
 }
 
 /// Something that happens at one frame everywhere. It counts from the moment that its sender's input for the frame is known.
@@ -34,6 +36,15 @@ pub struct Order {
     pub what: What,
 }
 
+/// What a site needs and what it can do, for whoever turns the dials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// How many frames old its newest inputs are when they are needed, but for a few.
+    pub need: u32,
+    /// How many frames its machine can repair within one.
+    pub window: u32,
+}
+
 /// What is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -45,6 +56,10 @@ pub enum What {
         lag: u32,
         /// How many frames may be guessed.
         window: u32,
+        /// How many frames inputs are old, which is why.
+        need: u32,
+        /// At the site for which they are oldest.
+        site: SiteId,
     },
 }
 
@@ -132,6 +147,7 @@ const VOTE: u8 = 3;
 const DECIDED: u8 = 4;
 const WANT: u8 = 5;
 const RELAY: u8 = 6;
+const CONDITION: u8 = 7;
 
 impl Extra<'_> {
     /// Writes an entry, for tests and tools.
@@ -166,6 +182,11 @@ pub(crate) fn put_extra(writer: &mut Writer<'_>, extra: &Extra<'_>) -> Result<()
             writer.u8(site.number())?;
             put_frame(writer, *end)
         }
+        Extra::Condition(condition) => {
+            writer.u8(CONDITION)?;
+            writer.varint(condition.need)?;
+            writer.varint(condition.window)
+        }
         Extra::Relay(relay) => {
             put_relay_head(writer, relay.site, relay.first, relay.len)?;
             writer.put(&(relay.changes.len() as u16).to_le_bytes())?;
@@ -190,6 +211,7 @@ fn get_extra<'a>(reader: &mut Reader<'a>) -> Result<Extra<'a>, Error> {
         DECIDED => Extra::Decided(reader.varint()?, get_decision(reader)?),
         WANT => Extra::Want(get_site(reader)?, get_frame(reader)?),
         RELAY => Extra::Relay(get_relay(reader)?),
+        CONDITION => Extra::Condition(Condition { need: reader.varint()?, window: reader.varint()? }),
         _ => return Err(Error::Malformed),
     })
 }
@@ -209,10 +231,12 @@ fn put_order(writer: &mut Writer<'_>, order: &Order) -> Result<(), Full> {
     put_frame(writer, order.frame)?;
     match order.what {
         What::Join(site) => writer.put(&[JOIN, site.number()]),
-        What::Dials { lag, window } => {
+        What::Dials { lag, window, need, site } => {
             writer.u8(DIALS)?;
             writer.varint(lag)?;
-            writer.varint(window)
+            writer.varint(window)?;
+            writer.varint(need)?;
+            writer.u8(site.number())
         }
     }
 }
@@ -221,10 +245,15 @@ fn get_order(reader: &mut Reader<'_>) -> Result<Order, Error> {
     let (by, frame) = (get_site(reader)?, get_frame(reader)?);
     let what = match reader.u8()? {
         JOIN => What::Join(get_site(reader)?),
-        DIALS => What::Dials { lag: reader.varint()?, window: reader.varint()? },
+        DIALS => get_dials(reader)?,
         _ => return Err(Error::Malformed),
     };
     Ok(Order { by, frame, what })
+}
+
+fn get_dials(reader: &mut Reader<'_>) -> Result<What, Error> {
+    let (lag, window, need) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    Ok(What::Dials { lag, window, need, site: get_site(reader)? })
 }
 
 fn put_option<T>(

@@ -163,6 +163,7 @@ pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Resu
     writer.varint(seconds)?;
     writer.varint(settings.lag)?;
     writer.varint(settings.window)?;
+    writer.u8(u8::from(settings.auto))?;
     writer.varint(settings.compare_every)?;
     writer.u8(settings.sites)?;
     writer.u8(settings.starters.bits())?;
@@ -181,14 +182,19 @@ pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
         options.push((get_text(reader)?, get_text(reader)?));
     }
     let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
-    let (lag, window, compare_every) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let (lag, window, auto) = (reader.varint()?, reader.varint()?, reader.u8()?);
+    let compare_every = reader.varint()?;
+    if auto > 1 {
+        return Err(Error::Malformed);
+    }
+    let auto = auto == 1;
     let (sites, starters) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
     if usize::from(sites) > MAX_SITES {
         return Err(Error::Malformed);
     }
     let ownership = get_ownership(reader, sites)?;
     let machine = MachineId { name, version, options };
-    Ok(Settings { game, machine, rate, lag, window, compare_every, sites, starters, ownership })
+    Ok(Settings { game, machine, rate, lag, window, auto, compare_every, sites, starters, ownership })
 }
 
 fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {

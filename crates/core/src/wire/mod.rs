@@ -12,7 +12,7 @@ pub(crate) mod hello;
 mod report;
 mod tick;
 
-pub use extra::{Decision, Ends, Extra, Extras, Order, Relay, Vote, What};
+pub use extra::{Condition, Decision, Ends, Extra, Extras, Order, Relay, Vote, What};
 pub(crate) use extra::{put_extra, put_relay_head};
 pub use hello::{Hello, Refusal};
 pub use report::{Hashes, MAX_HASHES, Regions, Search};

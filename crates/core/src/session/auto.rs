@@ -1,0 +1,267 @@
+//! The dials, turned by themselves: lag and window from what the links need and what the machines can do.
+//!
+//! Every site measures, frame by frame, how many frames its newest inputs are old by the time they are needed: delay, jitter and
+//! loss in one number. Once a second it tells the coordinator the one that nearly all frames can do with, and how many frames its
+//! machine can repair within one. The coordinator turns the dials for all, so that everybody has the same: by one frame at a time,
+//! soon if frames have to wait, late if there is room to spare, and not at all where a link only trembles.
+
+use super::event::Event;
+use super::{Phase, Session, Step};
+use crate::id::{MAX_SITES, SiteId};
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Condition, What};
+
+/// Frames that a measurement looks back on, in two halves.
+const HALF: u32 = 300;
+/// The oldest inputs told apart.
+const DEEPEST: usize = 192;
+/// One frame in so many may have to do without.
+const BUT_ONE_IN: u32 = 50;
+/// Conditions are told and looked at so often.
+const EVERY: TimeDelta = TimeDelta::from_secs(1);
+/// The dials go up after so many looks that ask for it, and down after so many.
+const LOOKS_UP: u32 = 2;
+const LOOKS_DOWN: u32 = 12;
+/// With this lag, in frames, nobody feels that a button is late; more is taken only where repairs cannot reach.
+const COMFORT: u32 = 2;
+/// Frames to spare: links get worse before they get better.
+const SPARE: u32 = 1;
+/// The longest window that is chosen.
+pub(super) const MOST_WINDOW: u32 = 20;
+/// The part of a frame's time that a full repair may take.
+const REPAIR_SHARE: f64 = 0.8;
+
+/// What one thing costs that a host program is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// To step the machine.
+    pub step: TimeDelta,
+    /// To keep a state.
+    pub save: TimeDelta,
+    /// To put one back.
+    pub load: TimeDelta,
+}
+
+impl Costs {
+    /// The most frames that can be repaired within a frame of this length.
+    pub fn window(&self, period: TimeDelta) -> u32 {
+        let left = period.scale(REPAIR_SHARE) - self.load - self.step - self.save;
+        let each = (self.step + self.save).max(TimeDelta::from_nanos(1));
+        (left.as_nanos() / each.as_nanos()).clamp(0, i64::from(MOST_WINDOW)) as u32
+    }
+}
+
+/// Everything that one site knows for it.
+#[derive(Debug)]
+pub(super) struct Auto {
+    ages: Ages,
+    pub(super) costs: Costs,
+    /// What the host program was asked for last, and when.
+    asked: Option<(Asked, Instant)>,
+    next_look: Instant,
+    /// What the sites told last.
+    conditions: [Option<Condition>; MAX_SITES],
+    /// For how many looks the same turn was wanted.
+    wanted: (i32, u32),
+}
+
+/// What was asked of a host program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Step,
+    Save,
+    Load,
+}
+
+/// How old inputs were, in frames.
+#[derive(Debug)]
+struct Ages {
+    halves: [[u16; DEEPEST]; 2],
+    counted: u32,
+}
+
+impl Ages {
+    fn add(&mut self, age: u32) {
+        let deepest = DEEPEST - 1;
+        self.halves[0][(age as usize).min(deepest)] += 1;
+        self.counted += 1;
+        if self.counted == HALF {
+            self.halves[1] = self.halves[0];
+            self.halves[0] = [0; DEEPEST];
+            self.counted = 0;
+        }
+    }
+
+    /// The age that all inputs but a few are below.
+    fn usual(&self) -> u32 {
+        let count = |age: usize| u32::from(self.halves[0][age]) + u32::from(self.halves[1][age]);
+        let few = (0..DEEPEST).map(count).sum::<u32>() / BUT_ONE_IN;
+        let mut older = 0;
+        let usual = (0..DEEPEST).rev().find(|age| {
+            older += count(*age);
+            older > few
+        });
+        usual.unwrap_or(0) as u32
+    }
+}
+
+impl Auto {
+    pub(super) fn new(now: Instant, costs: Costs) -> Self {
+        Self {
+            ages: Ages { halves: [[0; DEEPEST]; 2], counted: 0 },
+            costs,
+            asked: None,
+            next_look: now + EVERY * 2,
+            conditions: [None; MAX_SITES],
+            wanted: (0, 0),
+        }
+    }
+
+    pub(super) fn tell(&mut self, site: SiteId, condition: Condition) {
+        self.conditions[site.index()] = Some(condition);
+    }
+
+    /// The host program is asked for a thing of which many may follow each other without a rest.
+    pub(super) fn on_ask(&mut self, now: Instant, asked: Asked) {
+        self.asked = Some((asked, now));
+    }
+
+    /// It comes for more: what it was asked for is done.
+    pub(super) fn on_call(&mut self, now: Instant) {
+        let Some((asked, since)) = self.asked.take() else { return };
+        let cost = match asked {
+            Asked::Step => &mut self.costs.step,
+            Asked::Save => &mut self.costs.save,
+            Asked::Load => &mut self.costs.load,
+        };
+        let error = now - since - *cost;
+        // Up at once, for a repair that is too long is felt; down slowly.
+        *cost += error / if error.is_negative() { 64 } else { 4 };
+    }
+}
+
+/// What lag and window should be for inputs that are this old, where this much can be repaired.
+fn target(need: u32, most_window: u32) -> (u32, u32) {
+    let reach = need + SPARE;
+    let lag = reach.saturating_sub(most_window).max(COMFORT.min(reach)).max(1);
+    (lag, (reach - lag.min(reach)).min(most_window))
+}
+
+impl Session {
+    /// A frame is stepped for the first time: notes how old its inputs are.
+    #[inline]
+    pub(super) fn note_age(&mut self, waited: TimeDelta) {
+        let Some(auto) = &mut self.auto else { return };
+        let known = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.inputs.end()).min();
+        let age = known.map_or(0, |known| self.frame + 1 + self.dials.lag - known).max(0) as u32;
+        let late = waited.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
+        auto.ages.add(age + late.clamp(0, 60) as u32);
+    }
+
+    /// What we tell the coordinator.
+    pub(super) fn condition(&self) -> Option<Condition> {
+        let auto = self.auto.as_ref()?;
+        let window = auto.costs.window(self.config.settings.rate.period()).min(self.config.settings.slots() as u32);
+        Some(Condition { need: auto.ages.usual(), window: if self.config.can_save { window } else { 0 } })
+    }
+
+    /// Once a second: tells how things are here, and turns the dials if that is on us.
+    pub(super) fn watch_auto(&mut self, now: Instant) {
+        let Some(condition) = self.condition() else { return };
+        let (site, coordinator) = (self.config.site, self.is_coordinator());
+        let playing = self.voters();
+        let Some(auto) = self.auto.as_mut().filter(|auto| auto.next_look <= now) else { return };
+        auto.next_look = now + EVERY;
+        auto.tell(site, condition);
+        self.telling_condition = true;
+        self.talkative = true;
+        if !coordinator || !matches!(self.phase, Phase::Running(Step::Rest)) {
+            return;
+        }
+        let known = || auto.conditions.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
+        let Some((need, worst)) = known().filter_map(|(told, site)| told.map(|told| (told.need, site))).max() else {
+            return;
+        };
+        let window = known().map(|(told, _)| told.map_or(0, |told| told.window)).min().unwrap_or(0);
+        let (lag, window) = self.turn(target(need, window), window);
+        if (lag, window) != (self.dials.lag, self.dials.window) {
+            let frame = self.own.end() + 30;
+            self.give_order(frame, What::Dials { lag, window, need, site: worst });
+        }
+    }
+
+    /// One step towards a target, if it was wanted for long enough.
+    fn turn(&mut self, (lag, window): (u32, u32), most_window: u32) -> (u32, u32) {
+        let dials = self.dials;
+        let now = (dials.lag, dials.window);
+        let direction = match (lag + window).cmp(&(dials.lag + dials.window)) {
+            // What the slowest machine cannot repair must go, whatever it costs.
+            _ if dials.window > most_window => return (dials.lag + 1, dials.window - 1),
+            core::cmp::Ordering::Greater => 1,
+            core::cmp::Ordering::Less => -1,
+            core::cmp::Ordering::Equal if lag != dials.lag => -2,
+            core::cmp::Ordering::Equal => 0,
+        };
+        let Some(auto) = &mut self.auto else { return now };
+        let (before, looks) = auto.wanted;
+        auto.wanted = (direction, if before == direction { looks + 1 } else { 1 });
+        let enough = if direction == 1 { LOOKS_UP } else { LOOKS_DOWN };
+        if direction == 0 || auto.wanted.1 < enough {
+            return now;
+        }
+        auto.wanted = (0, 0);
+        match direction {
+            1 if window > dials.window => (dials.lag, dials.window + 1),
+            1 => (dials.lag + 1, dials.window),
+            -1 if lag < dials.lag => (dials.lag - 1, dials.window),
+            -1 => (dials.lag, dials.window - 1),
+            // The same reach, but shared otherwise.
+            _ if lag < dials.lag => (dials.lag - 1, dials.window + 1),
+            _ => (dials.lag + 1, dials.window - 1),
+        }
+    }
+
+    /// The dials are turned at this frame, everywhere.
+    pub(super) fn tell_dials(
+        &mut self,
+        frame: crate::frame::Frame,
+        lag: u32,
+        window: u32,
+        (need, site): (u32, SiteId),
+    ) {
+        self.events.push(Event::Dials { frame, lag, window, need, site });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_kept_short_as_long_as_repairs_reach() {
+        assert_eq!(target(0, 16), (1, 0));
+        assert_eq!(target(1, 16), (2, 0));
+        assert_eq!(target(5, 16), (2, 4));
+        assert_eq!(target(12, 8), (5, 8));
+        assert_eq!(target(12, 0), (13, 0));
+    }
+
+    #[test]
+    fn a_full_repair_fits_into_a_frame() {
+        let ms = TimeDelta::from_micros;
+        let costs = Costs { step: ms(1_500), save: ms(4), load: ms(39) };
+        let window = costs.window(ms(16_667));
+        assert_eq!(window, 7);
+        assert_eq!(Costs { step: ms(20_000), ..costs }.window(ms(16_667)), 0);
+        assert_eq!(Costs::default().window(ms(16_667)), MOST_WINDOW);
+    }
+
+    #[test]
+    fn rare_late_inputs_do_not_count() {
+        let mut ages = Ages { halves: [[0; DEEPEST]; 2], counted: 0 };
+        for frame in 0..600 {
+            ages.add(if frame % 100 == 0 { 90 } else { 3 });
+        }
+        assert_eq!(ages.usual(), 3);
+    }
+}

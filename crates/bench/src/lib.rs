@@ -1,18 +1,24 @@
-//! The same work for two engines, to be measured: [`coplay`] and ggrs in its lockstep mode.
+//! The same work for two engines, to be measured: [`coplay`] and ggrs, in lockstep and when they guess.
 //!
-//! All sites of a session run in one thread and exchange datagrams through memory, without delay or loss. There is no
-//! game: a step folds the inputs into a number, which proves that both engines handed out the same inputs in the same
-//! frames.
+//! All sites of a session run in one thread. In lockstep they exchange datagrams through memory, without delay or loss.
+//! There is no game: a step folds the inputs into a number, which proves that both engines handed out the same inputs
+//! in the same frames.
 //!
 //! * [`work`]: what is to be done, equal for both.
 //! * [`wire`]: memory that stands for a network.
 //! * [`ours`]: coplay, driven as a host program drives it.
 //! * [`peer`]: ggrs, driven as its documentation says.
+//! * [`rollback`]: both when they guess, on a network with delay and loss.
 //! * [`counter`]: counts allocations of the calling thread.
+//! * [`cycles`]: counts the time that it spends in an engine.
+//! * [`clock`]: the clocks of the standard library, in virtual time.
 
+pub mod clock;
 pub mod counter;
+pub mod cycles;
 pub mod driver;
 pub mod ours;
 pub mod peer;
+pub mod rollback;
 pub mod wire;
 pub mod work;

@@ -1,18 +1,24 @@
-//! Measures what a frame costs at one site, the game excluded: coplay beside ggrs in its lockstep mode, in one run.
+//! Measures what a frame costs at one site, the game excluded: coplay beside ggrs in one run, first in lockstep, then
+//! when both guess.
 //!
-//! Machines are noisy, so the engines take turns, round after round, and the medians of all rounds are compared.
-//! Instructions are counted by valgrind, which runs this program again for each engine: once with fewer frames and once
-//! with more, so that everything but the frames cancels out.
+//! Machines are noisy, so the engines take turns, round after round, and the medians of all rounds are compared. In
+//! lockstep there is no network. Instructions are counted by valgrind, which runs this program again for each engine:
+//! once with fewer frames and once with more, so that everything but the frames cancels out. When engines guess, it is
+//! on a network in virtual time, row by row, and in the end it is said which rows meet which goals.
 
 mod instructions;
 mod measure;
 mod report;
+mod rows;
+mod verdict;
 
 use std::process::ExitCode;
 
 use measure::Subject;
 
-const USAGE: &str = "usage: coplay-bench [--frames N] [--rounds N] [--sites N,N,...]
+const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,...]
+                    [--frames N] [--rounds N]   in lockstep
+                    [--quick] [--spans N]       when engines guess: fewer rows, and N times 10 seconds each
        coplay-bench --once ENGINE SITES FRAMES   run one engine and measure nothing, for profilers";
 
 /// What to do.
@@ -23,9 +29,12 @@ enum Task {
 
 /// What to measure.
 struct Plan {
+    sites: Vec<usize>,
+    lockstep: bool,
     frames: u32,
     rounds: usize,
-    sites: Vec<usize>,
+    rollback: bool,
+    rows: rows::Plan,
 }
 
 fn main() -> ExitCode {
@@ -44,7 +53,8 @@ fn main() -> ExitCode {
 
 fn parse(words: &[String]) -> Result<Task, String> {
     let mut words = words.iter();
-    let mut plan = Plan { frames: 20_000, rounds: 7, sites: vec![2, 4, 8] };
+    let rows = rows::Plan { quick: false, spans: 6 };
+    let mut plan = Plan { sites: vec![2, 4, 8], lockstep: true, frames: 20_000, rounds: 7, rollback: true, rows };
     while let Some(word) = words.next() {
         let mut next = || words.next().ok_or_else(|| format!("{word} wants more"));
         match word.as_str() {
@@ -55,6 +65,10 @@ fn parse(words: &[String]) -> Result<Task, String> {
             }
             "--frames" => plan.frames = number(next()?)?,
             "--rounds" => plan.rounds = number(next()?)? as usize,
+            "--lockstep" => plan.rollback = false,
+            "--rollback" => plan.lockstep = false,
+            "--quick" => plan.rows.quick = true,
+            "--spans" => plan.rows.spans = number(next()?)?,
             "--sites" => plan.sites = next()?.split(',').map(sites_from).collect::<Result<_, _>>()?,
             _ => return Err(format!("'{word}' is not understood")),
         }
@@ -72,6 +86,18 @@ fn sites_from(word: &str) -> Result<usize, String> {
 }
 
 fn measure_all(plan: &Plan) {
+    if plan.lockstep {
+        measure_lockstep(plan);
+    }
+    if plan.lockstep && plan.rollback {
+        println!();
+    }
+    if plan.rollback {
+        rows::run(&plan.sites, &plan.rows);
+    }
+}
+
+fn measure_lockstep(plan: &Plan) {
     report::preface(plan.frames, plan.rounds);
     let counting = instructions::available();
     for sites in &plan.sites {

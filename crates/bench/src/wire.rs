@@ -35,6 +35,12 @@ impl Inbox {
         self.bytes.clear();
     }
 
+    /// How long each datagram is that waits.
+    pub fn lengths(&self) -> impl Iterator<Item = usize> + '_ {
+        let begins = std::iter::once(0).chain(self.datagrams.iter().map(|(_, end)| *end));
+        self.datagrams.iter().zip(begins).map(|((_, end), begin)| end - begin)
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.datagrams.is_empty()

@@ -1,5 +1,6 @@
 //! In steady state the path of a frame does not allocate: not when inputs, probes and digests come and go, and not when
-//! a fifth of all packets is lost and inputs have to be sent again and waited for.
+//! a fifth of all packets is lost and inputs have to be sent again and waited for, and not when frames are guessed and
+//! repaired.
 
 use std::collections::VecDeque;
 
@@ -9,6 +10,7 @@ use coplay::session::{Config, Request, Session};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_bench::counter::allocations;
+use coplay_bench::rollback::{self, Case};
 use coplay_bench::work::{Inputs, Machine};
 use coplay_sim::measure::toy_settings;
 use coplay_sim::random::Random;
@@ -182,6 +184,20 @@ fn two_sites_play_without_allocating() {
 fn eight_sites_play_without_allocating() {
     for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
         check(8, recovery);
+    }
+}
+
+#[test]
+fn guesses_and_repairs_do_not_allocate() {
+    for sites in [2, 8] {
+        let case = Case { sites, rtt_ms: 100, loss_percent: 5, lag: 2, window: 8, seed: 1 };
+        let mut world = rollback::world::World::<rollback::ours::Site>::new(case);
+        world.run_until(Instant::ZERO + TimeDelta::from_secs(15));
+        let before = world.spent().allocations;
+        assert!(before > 0, "a lobby allocates, and that is seen");
+        world.run_until(Instant::ZERO + TimeDelta::from_secs(65));
+        assert!(world.hosts().iter().all(|host| host.books().resimulated > 300), "frames were repaired");
+        assert_eq!(world.spent().allocations - before, 0, "allocations at {sites} sites");
     }
 }
 

@@ -455,11 +455,12 @@ impl Session {
         }
     }
 
-    /// While somebody waits, packets follow each other a little slower than frames do; after a while it must be a fault.
+    /// While somebody waits, packets follow each other at half the pace of frames, so that with the one that ends the wait there are
+    /// never more of them than frames there could have been; after a while it must be a fault.
     fn resend_pause(&self, step: Step) -> TimeDelta {
         match step {
             Step::Gather { began } if self.called - began > HURRY => KEEP_ALIVE,
-            _ => self.pacer.as_ref().map_or(KEEP_ALIVE, |pacer| (pacer.period() * 3 / 2).min(KEEP_ALIVE)),
+            _ => self.pacer.as_ref().map_or(KEEP_ALIVE, |pacer| (pacer.period() * 2).min(KEEP_ALIVE)),
         }
     }
 

@@ -581,7 +581,7 @@ impl Play {
             Happened::Event { site, event: Event::Diverged { frame, .. }, .. } => {
                 self.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
             }
-            Happened::Event { .. } => {}
+            Happened::Saved { .. } | Happened::Loaded { .. } | Happened::Event { .. } => {}
         }
     }
 }

@@ -44,7 +44,7 @@ test: setup ## check everything: format, lints, docs, tests, walls
 swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)
 
-tables: setup ## print the pacing table of the papers and the tables of bytes
+tables: setup ## print the tables: pacing beside the papers', guessing, bytes
 	@$(CARGO) run --release -q -p coplay-sim --bin tables
 
 bench: setup-bench ## measure what a frame costs

@@ -10,10 +10,12 @@
 //! * [`toy`]: a machine to share.
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
+//! * [`buttons`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
 //! * [`check`]: what must hold, judged without knowledge of the engines.
 
+pub mod buttons;
 pub mod check;
 pub mod clock;
 pub mod link;

@@ -7,6 +7,7 @@ use coplay::pace::Pacing;
 use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
+use crate::buttons::Buttons;
 use crate::clock::NodeClock;
 use crate::link::LinkConfig;
 use crate::random::Random;
@@ -121,34 +122,91 @@ impl Experiment {
 
     /// Runs it and lets `watch` see the world at least once between any two frames.
     pub fn run_watched(&self, mut watch: impl FnMut(&World)) -> Outcome {
-        let mut starts = vec![Vec::with_capacity(self.frames as usize); self.sites];
-        let mut hashes = vec![Vec::new(); self.sites];
-        let logged_at_begin = self.pacing != Pacing::Even;
+        let mut log = Log::new(self);
         let mut world = self.world();
-        let wanted = (self.frames + 1) as usize;
-        let limit = Instant::ZERO + TimeDelta::from_secs(20) + TimeDelta::from_millis(i64::from(self.frames) * 150);
+        let limit = Instant::ZERO + TimeDelta::from_secs(20) + TimeDelta::from_millis(i64::from(self.frames) * 300);
         let mut before = vec![Default::default(); self.sites];
         let mut warm = false;
-        while world.now() < limit && starts.iter().any(|starts| starts.len() < wanted) {
+        while world.now() < limit && !log.is_complete() {
             let next = world.now() + TimeDelta::from_millis(5);
-            world.run_until(next, &mut |happened| match happened {
-                Happened::Sampled { site, at, frame, .. } if logged_at_begin && frame >= self.lag + WARM_UP => {
-                    starts[site].push(at);
-                }
-                Happened::Stepped { site, at, frame, fresh: true, .. } if frame >= WARM_UP && !logged_at_begin => {
-                    starts[site].push(at);
-                }
-                Happened::Confirmed { site, frame, hash, .. } if frame >= WARM_UP => hashes[site].push(hash),
-                _ => {}
-            });
-            if !warm && starts.iter().all(|starts| !starts.is_empty()) {
+            world.run_until(next, &mut |happened| log.note(&happened));
+            if !warm && log.starts.iter().all(|starts| !starts.is_empty()) {
                 warm = true;
                 before = (0..self.sites).map(|site| Traffic::of(&world, site)).collect();
             }
             watch(&world);
         }
         let traffic = (0..self.sites).map(|site| Traffic::of(&world, site).since(before[site])).collect();
-        Outcome::new(starts, hashes, traffic, wanted)
+        Outcome::new(log, traffic)
+    }
+}
+
+/// What the sites do once they are warm.
+#[derive(Debug)]
+struct Log {
+    lag: u32,
+    /// Where a frame's start is its beginning, and not its step.
+    logged_at_begin: bool,
+    /// Starts that are wanted from each site.
+    wanted: usize,
+    starts: Vec<Vec<Instant>>,
+    hashes: Vec<Vec<u64>>,
+    /// Steps for the first time, and once more.
+    steps: Vec<[u32; 2]>,
+    buttons: Buttons,
+}
+
+impl Log {
+    fn new(experiment: &Experiment) -> Self {
+        let sites = experiment.sites;
+        Self {
+            lag: experiment.lag,
+            logged_at_begin: experiment.pacing != Pacing::Even,
+            wanted: (experiment.frames + 1) as usize,
+            starts: vec![Vec::with_capacity(experiment.frames as usize); sites],
+            hashes: vec![Vec::new(); sites],
+            steps: vec![[0; 2]; sites],
+            buttons: Buttons::new(sites, experiment.mask, WARM_UP),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.starts.iter().all(|starts| starts.len() >= self.wanted)
+    }
+
+    fn note(&mut self, happened: &Happened<'_>) {
+        self.buttons.note(happened);
+        match *happened {
+            Happened::Sampled { site, at, frame, .. } if frame >= self.lag + WARM_UP => {
+                self.start(site, at, self.logged_at_begin);
+            }
+            Happened::Stepped { site, at, frame, fresh, .. } if frame >= WARM_UP => {
+                self.steps[site][usize::from(!fresh)] += 1;
+                self.start(site, at, fresh && !self.logged_at_begin);
+            }
+            Happened::Confirmed { site, frame, hash, .. } if frame >= WARM_UP => self.hashes[site].push(hash),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, site: usize, at: Instant, counts: bool) {
+        if counts {
+            self.starts[site].push(at);
+        }
+    }
+
+    /// Frames stepped once more for 100 that were stepped for the first time, at each site.
+    fn resimulated(&self) -> Vec<f64> {
+        let per_100 = |[fresh, again]: &[u32; 2]| f64::from(*again) * 100.0 / f64::from(*fresh).max(1.0);
+        self.steps.iter().map(per_100).collect()
+    }
+
+    /// The mean time until each site's button shows at all other sites.
+    fn other_ms(&self) -> Vec<f64> {
+        let sites = self.starts.len();
+        let others = |from: usize| (0..sites).filter(move |to| *to != from);
+        let shown = |from: usize| others(from).map(|to| self.buttons.mean_ms(from, to)).collect::<Vec<f64>>();
+        (0..sites).map(|from| mean(&shown(from))).collect()
     }
 }
 
@@ -225,6 +283,12 @@ pub struct Outcome {
     pub bytes_per_frame: f64,
     /// Frames that had to wait for inputs, as a part of all.
     pub stalls: f64,
+    /// Mean time from a press until it shows where it was pressed, at each site.
+    pub own_ms: Vec<f64>,
+    /// Mean time from a press at each site until it shows at the other sites.
+    pub other_ms: Vec<f64>,
+    /// Frames stepped once more for 100 frames, at each site.
+    pub resimulated: Vec<f64>,
     /// Frames that were stepped by all sites.
     pub frames: usize,
     /// Whether all sites had the same states.
@@ -234,7 +298,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn new(starts: Vec<Vec<Instant>>, hashes: Vec<Vec<u64>>, traffic: Vec<Traffic>, wanted: usize) -> Self {
+    fn new(log: Log, traffic: Vec<Traffic>) -> Self {
+        let (own_ms, other_ms) =
+            ((0..traffic.len()).map(|site| log.buttons.mean_ms(site, site)).collect(), log.other_ms());
+        let (resimulated, complete) = (log.resimulated(), log.is_complete());
+        let Log { starts, hashes, wanted, .. } = log;
         let times: Vec<Vec<f64>> = starts.iter().map(|starts| frame_times(starts, wanted)).collect();
         let pairs = starts[0].iter().zip(&starts[1]).take(wanted);
         let differences: Vec<f64> = pairs.map(|(one, other)| (*one - *other).abs().as_millis_f64()).collect();
@@ -252,10 +320,18 @@ impl Outcome {
             bytes_per_packet: bytes / packets,
             bytes_per_frame: bytes / stepped / links,
             stalls: sum(|t| t.stalls as f64) / stepped,
+            own_ms,
+            other_ms,
+            resimulated,
             frames,
             states_equal: hashes.iter().all(|one| one[..frames] == hashes[0][..frames]),
-            complete: starts.iter().all(|starts| starts.len() >= wanted),
+            complete,
         }
+    }
+
+    /// Frames per second at the first site.
+    pub fn fps(&self) -> f64 {
+        1_000.0 / self.frame_ms[0]
     }
 
     /// The worst site's deviation.

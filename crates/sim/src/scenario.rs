@@ -637,7 +637,7 @@ impl Play {
             Happened::Event { site, event: Event::Diverged { site: other, frame }, .. } => {
                 self.diverged.push((site, other.index(), frame.number()));
             }
-            Happened::Event { .. } => {}
+            Happened::Saved { .. } | Happened::Loaded { .. } | Happened::Event { .. } => {}
         }
     }
 }

@@ -325,6 +325,24 @@ pub enum Happened<'a> {
         /// The input.
         words: &'a [coplay::input::Word],
     },
+    /// The machine's state before a frame was kept.
+    Saved {
+        /// Which site.
+        site: usize,
+        /// When, in true time.
+        at: Instant,
+        /// The frame.
+        frame: u32,
+    },
+    /// The machine was put back to where a frame comes next.
+    Loaded {
+        /// Which site.
+        site: usize,
+        /// When, in true time.
+        at: Instant,
+        /// The frame.
+        frame: u32,
+    },
     /// The machine was stepped.
     Stepped {
         /// Which site.
@@ -396,10 +414,12 @@ impl Site {
             }
             Request::Save { frame, slot } => {
                 self.save(frame.number(), slot);
+                tell(Happened::Saved { site: number, at, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
             Request::Load { frame, slot } => {
                 self.load(frame.number(), slot);
+                tell(Happened::Loaded { site: number, at, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
             Request::Advance { frame, inputs, fresh } => {

@@ -10,6 +10,10 @@
 //! begins frame F − lag, and comes one delay after that; so frames cannot follow each other quicker than delay / lag on average.
 //! The pacer stretches the period to just that: the game slows down evenly and does not stutter. The delay is that of the probes, by
 //! the clocks, and not how long inputs were awaited: that would grow with every stall, and slow down what is slow already.
+//!
+//! Where frames are guessed, time must be fair. A delay of nearly a whole number of periods brings inputs just before a frame at one of
+//! two sites and just after it at the other, and a microsecond decides which of them always guesses a frame more. So those who follow
+//! a plan sway about it, by so little and so slowly that it cannot be noticed, and each has its turn.
 
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId};
@@ -27,6 +31,13 @@ const SLEW: f64 = 0.01;
 /// A part of the period that is below the limit in any case.
 const LEAST_SLEW: i64 = 128;
 const SLEW_FAR: f64 = 0.05;
+/// Sites that are further apart than this many periods come together no quicker.
+const FAR: f64 = 10.0;
+/// The part of the period by which a site sways about the reference.
+const SWAY: i64 = 128;
+/// How many frames it takes to go from one side to the other: so many for the first site, and so many more for each other.
+const SWAY_FRAMES: i64 = 64;
+const SWAY_FRAMES_MORE: i64 = 16;
 /// No clock worth following is off by more than one part in this many.
 const MAX_SKEW: i64 = 50;
 /// A reference older than this many frames says nothing any more.
@@ -46,6 +57,8 @@ pub struct Even {
     /// By how much the host began it later.
     host_late: TimeDelta,
     reference: Option<Reference>,
+    /// How many frames it takes to sway from one side of the reference to the other; 0 if we do not.
+    sway_frames: i64,
     delays: [Option<Delay>; MAX_SITES],
     /// The longest of them, and the shortest period that it allows.
     longest: TimeDelta,
@@ -95,10 +108,16 @@ impl Even {
             next: start,
             host_late: TimeDelta::ZERO,
             reference: None,
+            sway_frames: 0,
             delays: [None; MAX_SITES],
             longest: TimeDelta::ZERO,
             link_pace: TimeDelta::ZERO,
         }
+    }
+
+    /// Sways about the reference, as sites do that guess: each in a time of its own, so that any two are fair to each other.
+    pub fn sway(&mut self, site: SiteId) {
+        self.sway_frames = SWAY_FRAMES + SWAY_FRAMES_MORE * site.index() as i64;
     }
 
     /// When the next frame begins.
@@ -189,7 +208,7 @@ impl Even {
 
     /// How much quicker the next frame may follow. Where the link sets the pace, hurrying would only mean waiting again.
     fn catch_up(&self, now: Instant) -> f64 {
-        let late = self.in_periods(now + self.pace - self.plan);
+        let late = self.in_periods(now + self.pace - self.plan, 1.0);
         if self.pace > self.period.scale(1.02) { CATCH_UP } else { CATCH_UP + CATCH_UP_FAR * late }
     }
 
@@ -204,21 +223,31 @@ impl Even {
         self.reference.filter(|reference| frame - reference.frame < STALE_FRAMES)
     }
 
-    /// A distance as a part of the period, one at the most.
-    fn in_periods(&self, distance: TimeDelta) -> f64 {
-        (distance.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(1.0)
+    /// A distance as a part of the period, `most` at the most.
+    fn in_periods(&self, distance: TimeDelta, most: f64) -> f64 {
+        (distance.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(most)
+    }
+
+    /// How far from the reference a frame is to be. Where the link sets the pace, everybody guesses as much as is allowed.
+    fn swayed(&self, frame: Frame) -> TimeDelta {
+        if self.sway_frames == 0 || self.link_pace > self.period {
+            return TimeDelta::ZERO;
+        }
+        let phase = i64::from(frame.number()) % (self.sway_frames * 2);
+        let (most, there) = (self.period / SWAY, phase.min(self.sway_frames * 2 - phase));
+        most * (there * 2 - self.sway_frames) / self.sway_frames
     }
 
     /// How much longer to make the way to `frame` so as to come nearer to the reference.
     fn steering(&self, frame: Frame) -> TimeDelta {
         let Some(reference) = self.current_reference(frame) else { return TimeDelta::ZERO };
         let there = reference.at + reference.period * (frame - reference.frame);
-        let error = there - self.plan;
+        let error = there + self.swayed(frame) - self.plan;
         let wanted = error / GAIN;
         if wanted.abs() < self.period / LEAST_SLEW {
             return wanted;
         }
-        let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error));
+        let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error, FAR));
         wanted.clamp(-limit, limit)
     }
 }
@@ -292,5 +321,46 @@ mod tests {
         }
         let error = even.plan() - (Instant::ZERO + ms(3) + PERIOD * 600);
         assert!(error.abs() < TimeDelta::from_micros(50), "{error}");
+    }
+
+    /// How far from the reference a site is that follows it for so many frames.
+    fn follow(even: &mut Even, frames: u32, mut look: impl FnMut(u32, TimeDelta)) {
+        for frame in 0..frames {
+            if frame.is_multiple_of(12) {
+                even.on_reference(Frame::new(frame), Instant::ZERO + PERIOD * i64::from(frame));
+            }
+            even.on_begin(even.next());
+            even.on_step(even.next(), Frame::new(frame));
+            look(frame, even.plan() - (Instant::ZERO + PERIOD * (i64::from(frame) + 1)));
+        }
+    }
+
+    #[test]
+    fn who_guesses_is_ahead_of_the_reference_as_often_as_behind_it() {
+        for site in SiteId::first(MAX_SITES) {
+            let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+            even.sway(site);
+            let (mut ahead, mut changed, mut before) = (0, 0, TimeDelta::ZERO);
+            follow(&mut even, 7_200, |frame, distance| {
+                ahead += u32::from(distance < TimeDelta::ZERO);
+                assert!(distance.abs() < PERIOD / 100, "{distance}");
+                let change = (distance - before).abs();
+                assert!(change < PERIOD / 2_000 || frame < 120, "{change} at once");
+                changed += u32::from((distance < TimeDelta::ZERO) != (before < TimeDelta::ZERO));
+                before = distance;
+            });
+            assert!((3_500..=3_700).contains(&ahead), "{ahead} frames ahead");
+            assert!(changed > 7_200 / 200, "changed sides {changed} times");
+        }
+    }
+
+    #[test]
+    fn sites_many_frames_apart_are_together_in_two_seconds() {
+        for apart in [-18, -3, 3, 18] {
+            let mut even = Even::new(PERIOD, 18, Instant::ZERO + PERIOD * apart);
+            follow(&mut even, 120, |frame, distance| {
+                assert!(frame < 100 || distance.abs() < PERIOD / 10, "{distance} apart after {frame} frames");
+            });
+        }
     }
 }

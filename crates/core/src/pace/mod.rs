@@ -42,6 +42,13 @@ impl Pacer {
         }
     }
 
+    /// Frames are guessed at this site, and it follows another's plan.
+    pub(crate) fn sway(&mut self, site: SiteId) {
+        if let Self::Even(even) = self {
+            even.sway(site);
+        }
+    }
+
     /// When the next frame begins.
     pub(crate) fn next(&self) -> Instant {
         match self {

@@ -352,6 +352,11 @@ impl Peer {
         Some(micros(stamp_us))
     }
 
+    /// Lets the next packet carry a probe.
+    pub(super) fn probe_soon(&mut self) {
+        self.probes.sent = self.probes.sent - PROBE_EVERY;
+    }
+
     /// Whether the next packet should carry a probe.
     pub(super) fn probe_is_due(&self, now: Instant) -> bool {
         let early = self.probes.since.is_none_or(|since| now - since < PROBE_EARLY);

@@ -61,7 +61,11 @@ impl Session {
                         self.waited = true;
                         return None;
                     }
-                    self.phase = Phase::Running(Step::Run { began, saved: false });
+                    self.phase = Phase::Running(Step::Run { began, saved: self.wrong.is_some() });
+                    // Once per frame: what is found wrong during a repair waits for the next, or a slow machine would never get done.
+                    if let Some(wrong) = self.wrong.take() {
+                        return Some(self.repair(now, wrong));
+                    }
                 }
                 Step::Run { began, saved } => return Some(self.run(now, began, saved)),
                 Step::Stepping => {
@@ -82,17 +86,17 @@ impl Session {
         }
     }
 
-    /// The next thing on the way to the frame that began: back to where a guess was wrong, a frame once more, or the frame itself.
+    /// Goes back to the first frame that was stepped with a wrong guess.
+    fn repair(&mut self, now: Instant, wrong: Frame) -> Request<'_> {
+        self.stats.repairs += 1;
+        self.ask(now, Asked::Load);
+        self.at = wrong;
+        Request::Load { frame: wrong, slot: self.slot(wrong) }
+    }
+
+    /// The next thing on the way to the frame that began: a frame once more, or the frame itself.
     fn run(&mut self, now: Instant, began: Instant, saved: bool) -> Request<'_> {
         let at = self.at;
-        // What is about to be stepped again needs no other repair.
-        if let Some(wrong) = self.wrong.take().filter(|wrong| *wrong < at) {
-            self.stats.repairs += 1;
-            self.ask(now, Asked::Load);
-            self.at = wrong;
-            self.phase = Phase::Running(Step::Run { began, saved: true });
-            return Request::Load { frame: wrong, slot: self.slot(wrong) };
-        }
         if !saved && at >= self.known_end() {
             self.stats.saves += 1;
             self.ask(now, Asked::Save);
@@ -184,6 +188,9 @@ impl Session {
         for peer in &self.peers {
             pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
+        if settings.window > 0 {
+            pacer.sway(self.config.site);
+        }
         self.pacer = Some(pacer);
         self.phase = Phase::Running(Step::Rest);
         self.look_again();
@@ -252,10 +259,11 @@ impl Session {
         self.at.min(self.known_end()).min(self.wrong.unwrap_or(Frame::LAST))
     }
 
-    /// Inputs of a peer came, which before was known up to `known`: looks whether they are what was guessed.
+    /// Inputs of a peer came, which before was known up to `known`: looks whether they are what was guessed. What is yet to be stepped,
+    /// or stepped again, needs no repair.
     #[inline]
     pub(super) fn check_guesses(&mut self, index: usize, known: Frame) {
-        let until = self.peers[index].known_end().min(self.frame);
+        let until = self.peers[index].known_end().min(self.at);
         if known < until {
             let wrong = self.peers[index].first_wrong(known, until);
             self.wrong = [self.wrong, wrong].into_iter().flatten().min();
@@ -281,6 +289,8 @@ impl Session {
                 },
                 Some(packed) if known => packed,
                 Some(packed) => guesses.keep(frame, Some(packed)),
+                // Only who breaks the rules is so far ahead that this is forgotten already.
+                None if known => continue,
                 None => guesses.guess(config.predictor, inputs, layout, frame, words.len()),
             };
             layout.unpack_blocks(packed, words);
@@ -291,9 +301,19 @@ impl Session {
     fn step(&mut self, now: Instant, began: Instant) {
         self.note_age(now - began);
         self.count_stall(now, began);
+        let plan = self.pacer.as_ref().and_then(Pacer::plan);
         match self.pacer.as_mut().is_some_and(|pacer| pacer.on_step(now, self.frame)) {
             true => self.finish(),
             false => self.phase = Phase::Running(Step::Stepping),
+        }
+        self.tell_new_plan(plan);
+    }
+
+    /// A plan that was given up leads others astray until they hear of it.
+    fn tell_new_plan(&mut self, before: Option<Instant>) {
+        let (Some(before), Some(pacer)) = (before, &self.pacer) else { return };
+        if pacer.plan().is_some_and(|plan| plan - before > pacer.period() * 3) {
+            self.peers.iter_mut().for_each(Peer::probe_soon);
         }
     }
 

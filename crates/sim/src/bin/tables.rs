@@ -1,5 +1,5 @@
 //! What the papers measured, ours beside theirs, as tables on standard output: pacing over round-trip time (Zhao et al., Figures 1
-//! and 2), and what inputs cost on the wire under each recovery policy.
+//! and 2), what lag and guessing do for the players, and what inputs cost on the wire under each recovery policy.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         eprintln!("tables: there is nothing to ask for, {arg:?} included\nhint: run it without arguments");
         return ExitCode::from(2);
     }
-    for table in [pacing, wire, policies] {
+    for table in [pacing, guessing, wire, policies] {
         let mut text = String::new();
         table(&mut text).expect("a string takes everything");
         // Who reads only the beginning has closed the pipe by now.
@@ -57,7 +57,7 @@ fn pacing(out: &mut String) -> fmt::Result {
             ours.frame_ms[0],
             ours.worst_deviation_ms(),
             ours.synchrony_ms,
-            1_000.0 / ours.frame_ms[0],
+            ours.fps(),
             paper.frame_ms[0],
             paper.deviation_ms[0],
             paper.deviation_ms[1],
@@ -65,6 +65,46 @@ fn pacing(out: &mut String) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// How many frames may be guessed in each part of the table.
+const WINDOWS: [u32; 3] = [0, 8, 16];
+
+fn guessing(out: &mut String) -> fmt::Result {
+    writeln!(out, "Guessing: 2 sites at 60 fps, 2-byte inputs changing every 8 frames on average, 3,600 frames.")?;
+    writeln!(
+        out,
+        "dev = mean absolute deviation of the frame time at the worse site; own, other = from a press until it shows at the"
+    )?;
+    writeln!(out, "own site, at the other; again = frames stepped once more per 100, at each site. ms.")?;
+    for lag in [0, 2, 6] {
+        write!(out, "\nlag {lag}")?;
+        WINDOWS.iter().try_for_each(|window| write!(out, "{:37}", format!("   window {window}")))?;
+        write!(out, "\n RTT ")?;
+        WINDOWS.iter().try_for_each(|_| write!(out, "     fps   dev   own other      again"))?;
+        writeln!(out)?;
+        for rtt in (0..=500).step_by(50) {
+            write!(out, "{rtt:4} ")?;
+            WINDOWS.iter().try_for_each(|window| guessing_at(out, rtt, lag, *window))?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+fn guessing_at(out: &mut String, rtt: i64, lag: u32, window: u32) -> fmt::Result {
+    let outcome = Experiment { lag, window, ..Experiment::new(LinkConfig::constant_rtt(ms(rtt))) }.run();
+    assert!(outcome.states_equal && outcome.complete, "the sites diverged at RTT {rtt}, lag {lag}, window {window}");
+    write!(
+        out,
+        "  {:6.2} {:5.2} {:5.1} {:5.1} {:5.1} {:5.1}",
+        outcome.fps(),
+        outcome.worst_deviation_ms(),
+        outcome.own_ms[0],
+        outcome.other_ms[0],
+        outcome.resimulated[0],
+        outcome.resimulated[1],
+    )
 }
 
 fn lossy(rtt: i64, loss: f64) -> LinkConfig {
@@ -87,7 +127,7 @@ fn wire(out: &mut String) -> fmt::Result {
                 outcome.packets_per_frame,
                 outcome.bytes_per_packet,
                 outcome.stalls * 100.0,
-                1_000.0 / outcome.frame_ms[0],
+                outcome.fps(),
             )?;
         }
     }

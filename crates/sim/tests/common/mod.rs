@@ -5,7 +5,7 @@ pub(crate) mod by_hand;
 
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Config, Event, PeerStats, Session, State, Stats};
+use coplay::session::{Config, Event, PeerStats, Session, Settings, State, Stats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::check::Ledger;
 use coplay_sim::clock::NodeClock;
@@ -54,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) sites: usize,
     pub(crate) lag: u32,
+    /// Frames that may be guessed.
+    pub(crate) window: u32,
     pub(crate) mask: u128,
     pub(crate) link: LinkConfig,
     /// Each site's clock; those of sites that are not named are off by what a crystal is.
@@ -63,12 +65,13 @@ pub(crate) struct Setup {
 impl Setup {
     /// The toy at 60 frames per second with a lag of 6, over links that are all alike.
     pub(crate) fn new(sites: usize, link: LinkConfig) -> Self {
-        Self { seed: 1, sites, lag: 6, mask: PAD, link, clocks: Vec::new() }
+        Self { seed: 1, sites, lag: 6, window: 0, mask: PAD, link, clocks: Vec::new() }
     }
 
     /// How a site takes part if nothing special is asked for.
     pub(crate) fn config(&self, site: usize) -> Config {
-        let settings = toy_settings(self.lag, Ownership::one_each(self.sites, self.mask));
+        let ownership = Ownership::one_each(self.sites, self.mask);
+        let settings = Settings { window: self.window, ..toy_settings(self.lag, ownership) };
         Config::new(0x5e55_1011 + self.seed, id(site), World::peers(site, self.sites), settings)
     }
 
@@ -94,7 +97,9 @@ impl Setup {
             site
         });
         let world = World::new(self.seed, sites.collect(), |_, _| self.link.clone());
-        let owned = |site: usize| (0..self.sites).map(move |player| if site == player { self.mask } else { 0 });
+        let ownership = |site: usize| &configs[site].settings.ownership;
+        let owned =
+            |site: usize| (0..ownership(site).players()).map(move |player| ownership(site).mask(id(site), player));
         Game {
             world,
             ledger: Ledger::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.lag),
@@ -103,6 +108,7 @@ impl Setup {
             steps: vec![Vec::new(); self.sites],
             hashes: vec![Vec::new(); self.sites],
             sampled: vec![Instant::ZERO; self.sites],
+            done: vec![Vec::new(); self.sites],
             events: Vec::new(),
         }
     }
@@ -122,6 +128,27 @@ pub(crate) struct Told {
     pub(crate) event: Event,
 }
 
+/// What a site's machine was made to do, to which frame, and when in true time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) at: Instant,
+    pub(crate) act: Act,
+    pub(crate) frame: u32,
+}
+
+/// What a machine can be made to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Save,
+    Load,
+    /// A step for the first time.
+    Fresh,
+    /// A step once more.
+    Again,
+    /// Nothing, but it will not step the frame again.
+    Confirm,
+}
+
 /// A game under way.
 #[derive(Debug)]
 pub(crate) struct Game {
@@ -135,19 +162,33 @@ pub(crate) struct Game {
     pub(crate) hashes: Vec<Vec<u64>>,
     /// When each site took its newest input, in true time.
     pub(crate) sampled: Vec<Instant>,
+    /// What each site's machine was made to do, in order.
+    pub(crate) done: Vec<Vec<Done>>,
     pub(crate) events: Vec<Told>,
 }
 
 impl Game {
     pub(crate) fn run_until(&mut self, until: Instant) {
-        let Self { world, ledger, watched, steps, hashes, sampled, events, .. } = self;
+        let Self { world, ledger, watched, steps, hashes, sampled, done, events, .. } = self;
+        let mut note = |site: usize, at: Instant, act: Act, frame: u32| {
+            if watched[site] {
+                done[site].push(Done { at, act, frame });
+            }
+        };
         world.run_until(until, &mut |happened| match happened {
             Happened::Sampled { site, at, frame, words } if watched[site] => {
                 sampled[site] = at;
                 ledger.on_promise(site, frame, words);
             }
-            Happened::Stepped { site, at, fresh: true, .. } if watched[site] => steps[site].push(at),
-            Happened::Confirmed { site, frame, words, hash, .. } if watched[site] => {
+            Happened::Saved { site, at, frame } => note(site, at, Act::Save, frame),
+            Happened::Loaded { site, at, frame } => note(site, at, Act::Load, frame),
+            Happened::Stepped { site, at, frame, fresh: false, .. } => note(site, at, Act::Again, frame),
+            Happened::Stepped { site, at, frame, .. } if watched[site] => {
+                note(site, at, Act::Fresh, frame);
+                steps[site].push(at);
+            }
+            Happened::Confirmed { site, at, frame, words, hash } if watched[site] => {
+                note(site, at, Act::Confirm, frame);
                 ledger.on_confirmed(site, frame, words, hash);
                 hashes[site].push(hash);
             }
@@ -266,6 +307,11 @@ impl Game {
         };
         let of_late = (0..frames).filter(|frame| self.steps[0][*frame] >= since);
         of_late.map(|frame| spread(frame).as_millis_f64()).fold(0.0, f64::max)
+    }
+
+    /// How often a site's machine was made to do something since then.
+    pub(crate) fn count(&self, site: usize, act: Act, since: Instant) -> usize {
+        self.done[site].iter().filter(|done| done.act == act && done.at >= since).count()
     }
 
     /// Agreement and fidelity: everybody stepped the same, and just what the players did.

@@ -1,0 +1,95 @@
+//! How long a button takes from the finger to the machines: the own one, and everybody else's.
+//!
+//! Judged from what sites do, not from what their sessions say. A button is pressed when a site samples an input that differs from the
+//! one before it. It shows at a site when the machine steps its frame with it for the first time, be that fresh or a repair.
+
+use std::collections::VecDeque;
+
+use coplay::input::Word;
+use coplay::time::{Instant, TimeDelta};
+
+use crate::world::Happened;
+
+/// Presses of which not everybody took notice yet; more than can be under way.
+const MAX_OPEN: usize = 1_024;
+
+/// Watches the buttons of a session in which each site owns the same bits of its own player.
+#[derive(Debug)]
+pub struct Buttons {
+    mask: Word,
+    /// Presses for frames before this one do not count.
+    from: u32,
+    held: Vec<Word>,
+    /// By site that pressed and site that looks.
+    open: Vec<Vec<VecDeque<Press>>>,
+    waits: Vec<Vec<Waits>>,
+}
+
+/// A button that somewhere does not show yet.
+#[derive(Clone, Copy, Debug)]
+struct Press {
+    at: Instant,
+    frame: u32,
+    word: Word,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    sum: TimeDelta,
+    count: i64,
+}
+
+impl Buttons {
+    /// Watches so many sites' buttons from a frame on.
+    pub fn new(sites: usize, mask: Word, from: u32) -> Self {
+        Self {
+            mask,
+            from,
+            held: vec![0; sites],
+            open: vec![vec![VecDeque::new(); sites]; sites],
+            waits: vec![vec![Waits::default(); sites]; sites],
+        }
+    }
+
+    /// Takes notice of what a site did.
+    pub fn note(&mut self, happened: &Happened<'_>) {
+        match *happened {
+            Happened::Sampled { site, at, frame, words } => self.on_sample(site, at, frame, words[site] & self.mask),
+            Happened::Stepped { site, at, frame, words, .. } => self.on_step(site, at, frame, words),
+            _ => {}
+        }
+    }
+
+    fn on_sample(&mut self, site: usize, at: Instant, frame: u32, word: Word) {
+        if std::mem::replace(&mut self.held[site], word) == word || frame < self.from {
+            return;
+        }
+        for open in &mut self.open[site] {
+            open.push_back(Press { at, frame, word });
+            if open.len() > MAX_OPEN {
+                open.pop_front();
+            }
+        }
+    }
+
+    fn on_step(&mut self, site: usize, at: Instant, frame: u32, words: &[Word]) {
+        for (player, word) in words.iter().enumerate() {
+            let open = &mut self.open[player][site];
+            let Some(shown) = open.iter().position(|press| press.frame == frame && press.word == word & self.mask)
+            else {
+                continue;
+            };
+            if let Some(press) = open.remove(shown) {
+                let waits = &mut self.waits[player][site];
+                waits.sum += at - press.at;
+                waits.count += 1;
+            }
+        }
+    }
+
+    /// The mean time, in milliseconds, until what `from` pressed showed at `to`.
+    pub fn mean_ms(&self, from: usize, to: usize) -> f64 {
+        let waits = self.waits[from][to];
+        waits.sum.as_millis_f64() / waits.count.max(1) as f64
+    }
+}

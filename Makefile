@@ -16,7 +16,7 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test swarm tables bench fuzz fmt clean setup setup-bench setup-fuzz
+.PHONY: help demo test swarm crowd tables bench fuzz fmt clean setup setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
@@ -43,6 +43,9 @@ test: setup ## check everything: format, lints, docs, tests, walls
 
 swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)
+
+crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
+	@$(CARGO) run --release -q -p coplay-sim --bin crowd
 
 tables: setup ## print the tables: pacing beside the papers', guessing, bytes
 	@$(CARGO) run --release -q -p coplay-sim --bin tables

@@ -120,6 +120,7 @@ impl Site {
                 self.session.handle_input(now, &self.words);
             }
             Some(Request::Advance { inputs, .. }) => self.machine.step(inputs.iter().map(|word| *word as u16)),
+            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
             Some(Request::Hash { .. }) => self.session.handle_hash(self.machine.state()),
             Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
         }

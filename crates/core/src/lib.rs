@@ -76,6 +76,7 @@
 //! # Rooms
 //!
 //! - [`session`]: the shared machine. Begin here.
+//! - [`feed`]: for those who only watch, and for those who come late.
 //! - [`input`]: words and who owns which of their bits; streams, coding, recovery of what is lost.
 //! - [`pace`]: when the next frame begins.
 //! - [`movie`]: a game on record, to be played again.
@@ -90,6 +91,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod clock;
+pub mod feed;
 pub mod frame;
 pub(crate) mod hash;
 pub mod id;

@@ -41,6 +41,8 @@ struct Life {
     /// The inputs of each frame, all players' words side by side, and the state after it.
     words: Vec<Word>,
     hashes: Vec<u64>,
+    /// The frame with which it took its seat in a running game.
+    joined: Option<usize>,
     /// The first frame that it promised an input for, and the inputs.
     promised_first: Option<usize>,
     promised: Vec<Word>,
@@ -137,11 +139,27 @@ impl Ledger {
     /// A site told that another one was dropped with a frame. All who tell must tell the same.
     pub fn on_drop(&mut self, teller: usize, site: usize, frame: u32) {
         self.life(teller).told.push(site);
-        let life = self.life(site);
+        // It may have come back by now; then it is about an earlier life.
+        let meant = |life: &Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame as usize);
+        let at = self.lives[site].iter().rposition(meant).unwrap_or(0);
+        let life = &mut self.lives[site][at];
         let told = *life.dropped.get_or_insert(frame as usize);
         if told != frame as usize {
             let what = format!("site {teller} dropped site {site} with frame {frame}, another one with {told}");
             self.violate("agreement", what);
+        }
+    }
+
+    /// A site told that another one took its seat with a frame. All who tell must tell the same.
+    pub fn on_join(&mut self, teller: usize, site: usize, frame: u32) {
+        let frame = frame as usize;
+        let known = self.lives[site].iter().any(|life| life.joined == Some(frame));
+        let newcomer = self.lives[site].last_mut().filter(|life| life.joined.is_none());
+        match newcomer {
+            _ if known => {}
+            Some(life) => life.joined = Some(frame),
+            None => self
+                .violate("agreement", format!("site {teller} let site {site} in with frame {frame}, others did not")),
         }
     }
 

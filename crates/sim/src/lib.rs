@@ -10,6 +10,7 @@
 //! * [`toy`]: a machine to share.
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
+//! * [`crowd`]: many who watch.
 //! * [`buttons`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
@@ -18,6 +19,7 @@
 pub mod buttons;
 pub mod check;
 pub mod clock;
+pub mod crowd;
 pub mod link;
 pub mod measure;
 pub mod queue;

@@ -5,10 +5,11 @@
 
 use std::fmt;
 
+use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
-use coplay::session::{Config, End, Event, Session, Settings};
+use coplay::session::{Config, End, Event, Join, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::check::Ledger;
@@ -57,6 +58,8 @@ pub struct Scenario {
     pub step_cost: Vec<TimeDelta>,
     /// What happens, in order of time.
     pub faults: Vec<(Instant, Fault)>,
+    /// The site that is not there when the game starts.
+    pub late: Option<usize>,
     /// Whether lag and window follow the links.
     pub auto: bool,
     /// Sites that are silent for so long are dropped.
@@ -91,6 +94,8 @@ pub enum Fault {
     Suspend(usize, Instant),
     /// A site dies.
     Crash(usize),
+    /// A dead site's program is started again, or one that was not there starts: it takes its seat in the running game.
+    Restart(usize),
     /// A site's player leaves.
     Leave(usize),
     /// A site gets a new address.
@@ -106,7 +111,7 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 21] = [
     "cut",
     "pause",
     "suspend",
@@ -127,6 +132,7 @@ pub const KINDS: [&str; 20] = [
     "rollback",
     "auto",
     "drop",
+    "late or back",
 ];
 
 impl fmt::Display for Scenario {
@@ -186,10 +192,14 @@ impl Scenario {
                 .map(|_| TimeDelta::from_micros(luck.range(0..=5_000 / (1 + i64::from(window)))))
                 .collect(),
             faults: Vec::new(),
+            late: None,
             auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
             sabotage: None,
         };
+        if sites > 2 && luck.chance(0.2) {
+            scenario.late = Some(sites - 1);
+        }
         scenario.draw_links(&mut luck);
         scenario.draw_faults(&mut luck);
         scenario
@@ -213,6 +223,10 @@ impl Scenario {
     }
 
     fn draw_faults(&mut self, luck: &mut Random) {
+        if let Some(site) = self.late {
+            let at = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=9_000));
+            self.faults.push((at, Fault::Restart(site)));
+        }
         for _ in 0..luck.below(4) {
             let from = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=11_000));
             let until = from + TimeDelta::from_millis(luck.range(50..=4_000));
@@ -227,6 +241,7 @@ impl Scenario {
         let mover = (self.seed % self.sites as u64) as usize;
         let goes = self.faults.iter().any(|(_, fault)| [Fault::Crash(one), Fault::Leave(one)].contains(fault));
         let cost = self.step_cost[one];
+        let returns = luck.chance(0.5);
         let mut add = |at: Instant, fault: Fault| self.faults.push((at, fault));
         match luck.below(10) {
             0 => {
@@ -240,7 +255,12 @@ impl Scenario {
             2 => add(from, Fault::Pause(one, until)),
             8 => add(from, Fault::Suspend(one, until)),
             // Those for good come late, so that something has happened before.
-            3 if !goes => add(from + TimeDelta::from_secs(3), Fault::Crash(one)),
+            3 if !goes => {
+                add(from + TimeDelta::from_secs(3), Fault::Crash(one));
+                if returns {
+                    add(from + TimeDelta::from_secs(3) + (until - from), Fault::Restart(one));
+                }
+            }
             4 if !goes => add(from + TimeDelta::from_secs(3), Fault::Leave(one)),
             3 | 4 => {}
             // Two that move at once cannot find each other by themselves.
@@ -283,6 +303,7 @@ impl Scenario {
             self.window > 0,
             self.auto,
             self.drop_after.is_some(),
+            fault(|fault| matches!(fault, Fault::Restart(_))),
         ]
     }
 
@@ -319,24 +340,33 @@ impl Scenario {
 
     fn settings(&self) -> Settings {
         let toy = toy_settings(self.lag, self.ownership());
-        let starters = SiteSet::first(self.sites);
+        let starters = SiteSet::first(self.sites - usize::from(self.late.is_some()));
         Settings { rate: self.rate, sites: self.sites as u8, starters, window: self.window, auto: self.auto, ..toy }
     }
 
-    fn world(&self) -> World {
+    fn config(&self, number: usize) -> Config {
         let settings = self.settings();
-        let sites = SiteId::first(self.sites).map(|id| {
-            let number = id.index();
-            let config = Config {
-                recovery: self.recovery[number],
-                drop_after: self.drop_after,
-                give_up_after: (self.has_casualty() && self.drop_after.is_none()).then_some(GIVE_UP),
-                ..Config::new(self.seed | 1, id, World::peers(number, self.sites), settings.clone())
-            };
+        let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
+        let session = self.seed | 1;
+        let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_)));
+        Config {
+            recovery: self.recovery[number],
+            drop_after: self.drop_after,
+            give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
+            feed: somebody_comes.then(|| FeedConfig::new(session, self.seed, settings.clone())),
+            ..Config::new(session, id, World::peers(number, self.sites), settings)
+        }
+    }
+
+    fn world(&self) -> World {
+        let players = self.settings().ownership.players();
+        let sites = (0..self.sites).map(|number| {
             let clock = self.clocks[number];
-            let session = Session::new(clock.local(Instant::ZERO), config).expect("the settings are sound");
-            let mut site = world::site(session, clock, settings.ownership.players(), self.seed ^ number as u64);
+            let session =
+                Session::new(clock.local(Instant::ZERO), self.config(number)).expect("the settings are sound");
+            let mut site = world::site(session, clock, players, self.seed ^ number as u64);
             site.step_cost = self.step_cost[number];
+            site.crashed = self.late == Some(number);
             if self.pads == Pads::Sticks {
                 (site.player.restlessness, site.player.mask) = (0.9, (1 << 80) - 1);
             }
@@ -346,6 +376,19 @@ impl Scenario {
             site
         });
         World::new(self.seed, sites.collect(), |from, to| self.links[from * self.sites + to].clone())
+    }
+
+    /// A site comes late, or comes back. It knows where the others are by now.
+    fn restart(&self, world: &mut World, site: usize, incarnation: u32) {
+        let local = world.sites[site].clock.local(world.now());
+        let peers = World::peers(site, self.sites).into_iter();
+        let config = Config {
+            incarnation,
+            join: Some(Join { start: Start::Snapshot, most_state: 1 << 20 }),
+            peers: peers.map(|(id, _)| (id, World::address(id.index(), world.sites[id.index()].moves()))).collect(),
+            ..self.config(site)
+        };
+        world.restart(site, Session::new(local, config).expect("the settings are sound"));
     }
 
     /// Whether a site dies in it.
@@ -361,8 +404,9 @@ impl Scenario {
 
     /// Plays it through.
     pub fn play(&self) -> Played {
-        let mut play =
-            Play { ledger: Ledger::new(self.masks(), self.lag), ended: vec![None; self.sites], diverged: Vec::new() };
+        let mut ledger = Ledger::new(self.masks(), self.lag);
+        ledger.late = (0..self.sites).map(|site| self.late == Some(site)).collect();
+        let mut play = Play { ledger, lives: vec![1; self.sites], ended: vec![None; self.sites], diverged: Vec::new() };
         let mut world = self.world();
         let mut garbage = Random::stream(self.seed, "garbage");
         for (at, fault) in &self.faults {
@@ -372,7 +416,7 @@ impl Scenario {
         let recovered = self.healed() + RECOVERY;
         world.run_until(recovered, &mut |happened| play.note(happened));
         let running = play.ledger.frames.clone();
-        world.run_until(Instant::ZERO + PLAY, &mut |happened| play.note(happened));
+        world.run_until(self.end(), &mut |happened| play.note(happened));
         Self::judge_divergence(&mut play);
         self.judge(&world, &mut play, &running);
         Played::new(self, &world, play)
@@ -395,6 +439,13 @@ impl Scenario {
                 world.wake(*site);
             }
             Fault::Leave(_) => {}
+            Fault::Restart(site) if !world.sites[*site].crashed => {}
+            Fault::Restart(site) => {
+                play.lives[*site] += 1;
+                self.restart(world, *site, play.lives[*site]);
+                play.ledger.on_restart(*site);
+                play.ended[*site] = None;
+            }
             Fault::Move(site) => world.move_site(*site),
             Fault::Worsen(one, other, config) => {
                 world.link(*one, *other).set_config(config.clone());
@@ -411,10 +462,16 @@ impl Scenario {
         }
     }
 
+    /// When the session is left alone.
+    fn end(&self) -> Instant {
+        (Instant::ZERO + PLAY).max(self.healed() + RECOVERY + TimeDelta::from_secs(3))
+    }
+
     /// When the last fault is over; the sites may need a moment to find together before that counts.
     fn healed(&self) -> Instant {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
+            Fault::Restart(_) => *at + TimeDelta::from_secs(6),
             _ => *at,
         });
         // Whoever died is dropped a while later.
@@ -433,7 +490,7 @@ impl Scenario {
 
     /// Liveness and bounds, which depend on what was done to the world.
     fn judge(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
-        let seconds = (Instant::ZERO + PLAY - (self.healed() + RECOVERY)).as_secs_f64();
+        let seconds = (self.end() - (self.healed() + RECOVERY)).as_secs_f64();
         let floor = self.speed_floor();
         let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
         let leavers = (0..self.sites).filter(|site| left(*site)).count();
@@ -442,7 +499,7 @@ impl Scenario {
         if nobody_started && leavers > 0 {
             return self.judge_bounds(world, play);
         }
-        if self.drop_after.is_some() {
+        if self.drop_after.is_some() || self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_))) {
             self.judge_droppers(world, play, frames_when_healed, seconds);
             return self.judge_bounds(world, play);
         }
@@ -466,11 +523,15 @@ impl Scenario {
     /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
     fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
         let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
-        let base: Vec<usize> = (0..self.sites).filter(|site| !left(*site)).collect();
-        let alive = |site: &usize| !world.sites[*site].crashed && !play.ledger.is_dropped(*site);
-        let alive: Vec<usize> = base.iter().copied().filter(alive).collect();
-        let decides = 2 * alive.len() > base.len() || 2 * alive.len() == base.len() && alive.first() == base.first();
-        if !decides || alive.len() < 2 || play.ledger.frames.iter().all(|frames| *frames == 0) {
+        let base: Vec<usize> = (0..self.sites).filter(|site| !left(*site) && self.late != Some(*site)).collect();
+        let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !play.ledger.is_dropped(*site);
+        let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
+        // Whoever came back could not decide before it was back.
+        let steady: Vec<usize> = alive.iter().copied().filter(|site| play.lives[*site] == 1).collect();
+        let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
+        // Without a limit to patience, the dead are waited for.
+        let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| world.sites[site].crashed && !left(site));
+        if waiting || !decides || alive.len() < 2 || play.ledger.frames.iter().all(|frames| *frames == 0) {
             return;
         }
         let floor = self.speed_floor();
@@ -508,7 +569,7 @@ impl Scenario {
         if world.most_under_way > self.sites * self.sites * UNDER_WAY_PER_LINK {
             play.ledger.violate("bounds", format!("{} things were under way at once", world.most_under_way));
         }
-        let most = PLAY.as_secs_f64() * (1.05 / self.rate.period().as_secs_f64() + 20.0);
+        let most = PLAY.as_secs_f64() * (1.05 / self.rate.period().as_secs_f64() + 60.0);
         let busiest = world.links().iter().map(|link| link.stats().sent).max().unwrap_or(0);
         if busiest as f64 > most {
             play.ledger.violate("bounds", format!("{busiest} datagrams on one link, {most:.0} are plenty"));
@@ -619,6 +680,8 @@ fn throw_garbage(world: &mut World, site: usize, packets: u32, luck: &mut Random
 struct Play {
     ledger: Ledger,
     ended: Vec<Option<End>>,
+    /// How often each site was started.
+    lives: Vec<u32>,
     /// Who saw whom in another state, and after which frame.
     diverged: Vec<(usize, usize, u32)>,
 }
@@ -631,6 +694,9 @@ impl Play {
             Happened::Stepped { site, at, frame, .. } => self.ledger.on_any_step(site, frame, at.as_nanos()),
             Happened::Nonsense { site, what } => self.ledger.violate("agreement", format!("site {site} {what}")),
             Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
+            Happened::Event { site, event: Event::Joined { site: joined, frame }, .. } => {
+                self.ledger.on_join(site, joined.index(), frame.number());
+            }
             Happened::Event { site, event: Event::Dropped { site: dropped, frame }, .. } => {
                 self.ledger.on_drop(site, dropped.index(), frame.number());
             }

@@ -31,6 +31,8 @@ pub struct Site {
     pub(crate) open: VecDeque<OpenFrame>,
     /// What the session asked for that makes no sense.
     pub(crate) nonsense: Option<String>,
+    /// It came late.
+    pub(crate) joined: bool,
     /// The next frame that the machine steps.
     pub(crate) next_frame: u32,
     /// How this site is broken on purpose.
@@ -84,6 +86,7 @@ impl Site {
             slots: vec![None; slots],
             open: VecDeque::new(),
             nonsense: None,
+            joined: false,
             next_frame: 0,
             sabotage: None,
             crashed: false,
@@ -109,6 +112,49 @@ impl Site {
             Some(place) => *place = Some((frame, self.machine.clone())),
             None => self.complain(format!("asked to save into slot {slot}")),
         }
+    }
+
+    /// The state that a latecomer gets.
+    pub(crate) fn snapshot(&mut self, frame: u32, slot: Option<usize>) {
+        let kept = slot.map(|slot| self.slots.get(slot).cloned().flatten());
+        let state = match kept {
+            None if frame == self.next_frame => Some(self.machine.clone()),
+            None => None,
+            Some(kept) => kept.filter(|(saved, _)| *saved == frame).map(|(_, machine)| machine),
+        };
+        match state {
+            Some(machine) => self.session.handle_snapshot(&machine.to_bytes(), machine.hash()),
+            None => {
+                self.complain(format!("asked for the state before frame {frame} in slot {slot:?}, where it is not"))
+            }
+        }
+    }
+
+    /// A state from elsewhere.
+    pub(crate) fn restore(&mut self, frame: u32, machine: Option<Toy>) {
+        match machine {
+            Some(machine) => (self.machine, self.next_frame) = (machine, frame),
+            None => self.complain(format!("got no state before frame {frame}")),
+        }
+    }
+
+    /// How often it has moved.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Starts the program anew.
+    pub fn restart(&mut self, session: Session) {
+        let players = self.words.len();
+        self.session = session;
+        let ballast = std::mem::take(&mut self.machine.ballast);
+        self.machine = Toy::new(players);
+        self.machine.ballast = ballast;
+        self.slots.fill(None);
+        self.open.clear();
+        self.held.clear();
+        (self.crashed, self.sampled, self.joined, self.next_frame) = (false, false, true, 0);
+        self.busy_until = Instant::ZERO;
     }
 
     /// Puts the machine back.
@@ -138,7 +184,8 @@ impl Site {
                 open.words.copy_from_slice(words);
                 open.hash = hash;
             }
-            None if fresh => self.open.push_back(OpenFrame { frame, words: words.to_vec(), hash }),
+            // A latecomer's first frames are not to be seen.
+            None if fresh || self.joined => self.open.push_back(OpenFrame { frame, words: words.to_vec(), hash }),
             _ => self.complain(format!("stepped frame {frame} again, or for the first time, and said otherwise")),
         }
         hash

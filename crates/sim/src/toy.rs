@@ -29,6 +29,8 @@ pub struct Toy {
     pub score: [u32; 2],
     /// Everything that ever went in.
     memory: u64,
+    /// What makes a state large; it never changes.
+    pub ballast: Vec<u8>,
 }
 
 impl Toy {
@@ -40,6 +42,7 @@ impl Toy {
             speed: (5, 2),
             score: [0; 2],
             memory: 0xcbf2_9ce4_8422_2325,
+            ballast: Vec::new(),
         }
     }
 
@@ -74,6 +77,32 @@ impl Toy {
             self.ball = (WIDTH / 2, HEIGHT / 2);
             self.speed = (if side == 0 { 5 } else { -5 }, 1 + (self.memory % 4) as i32);
         }
+    }
+
+    /// The whole state as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let numbers = [self.ball.0, self.ball.1, self.speed.0, self.speed.1];
+        let numbers =
+            numbers.into_iter().chain(self.score.map(|points| points as i32)).chain(self.paddles.iter().copied());
+        let mut bytes = self.memory.to_le_bytes().to_vec();
+        bytes.extend(numbers.flat_map(i32::to_le_bytes));
+        bytes.extend_from_slice(&self.ballast);
+        bytes
+    }
+
+    /// The state that bytes stand for, if they do, in a game of so many players.
+    pub fn from_bytes(players: usize, bytes: &[u8]) -> Option<Self> {
+        let (memory, rest) = bytes.split_first_chunk::<8>()?;
+        let (numbers, ballast) = rest.split_at_checked(4 * (6 + players))?;
+        let numbers: Vec<i32> = numbers.as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
+        Some(Self {
+            paddles: numbers[6..].to_vec(),
+            ball: (numbers[0], numbers[1]),
+            speed: (numbers[2], numbers[3]),
+            score: [numbers[4] as u32, numbers[5] as u32],
+            memory: u64::from_le_bytes(*memory),
+            ballast: ballast.to_vec(),
+        })
     }
 
     /// A hash of the whole state.

@@ -12,6 +12,7 @@ use crate::link::{Link, LinkConfig};
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::site::{Sabotage, Site};
+use crate::toy::Toy;
 
 /// Sites, links, and virtual (true) time.
 #[derive(Debug)]
@@ -279,6 +280,12 @@ impl World {
         self.routes.push((self.sites[site].addr, site));
     }
 
+    /// Starts a site's program anew.
+    pub fn restart(&mut self, site: usize, session: Session) {
+        self.sites[site].restart(session);
+        self.wake(site);
+    }
+
     /// Stops a site dead.
     pub fn crash(&mut self, site: usize) {
         self.sites[site].crashed = true;
@@ -420,6 +427,15 @@ impl Site {
             Request::Load { frame, slot } => {
                 self.load(frame.number(), slot);
                 tell(Happened::Loaded { site: number, at, frame: frame.number() });
+                Some(TimeDelta::ZERO)
+            }
+            Request::Snapshot { frame, slot } => {
+                self.snapshot(frame.number(), slot);
+                Some(TimeDelta::ZERO)
+            }
+            Request::Restore { frame, state } => {
+                let machine = Toy::from_bytes(self.words.len(), state);
+                self.restore(frame.number(), machine);
                 Some(TimeDelta::ZERO)
             }
             Request::Advance { frame, inputs, fresh } => {

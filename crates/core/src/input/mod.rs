@@ -10,6 +10,7 @@ mod ownership;
 mod recovery;
 mod stream;
 
+pub(crate) use code::{MAX_WIDTH, get_change, put_change};
 pub use ownership::{Layout, Ownership, OwnershipError};
 pub use recovery::Recovery;
 pub(crate) use recovery::{Sender, missing, passable, sized};

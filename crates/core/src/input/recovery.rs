@@ -31,12 +31,13 @@ pub enum Recovery {
 
 /// Bytes of input that the adaptive policy repeats without being asked.
 const BUDGET: usize = 128;
-/// Bytes of new input that one packet can hold.
-const INPUT_ROOM: usize = 500;
+/// Bytes of new input that one packet can hold, and that one can that carries much else.
+const INPUT_ROOM: usize = 700;
+const TIGHT_ROOM: usize = 400;
 /// Bytes of answers that one packet can hold.
 const ANSWER_ROOM: usize = 250;
 /// Bytes of a third site's inputs that one packet can hold.
-const RELAY_ROOM: usize = 200;
+const RELAY_ROOM: usize = 160;
 
 /// The most bytes that one change of so wide an input can take.
 fn change_cost(width: usize) -> usize {
@@ -62,6 +63,9 @@ pub(crate) struct Sender {
     /// Changes that a packet repeats unasked, and that it holds at all.
     budget: usize,
     room: usize,
+    tight_room: usize,
+    /// The peer does not know our input before its first.
+    from_nothing: bool,
     /// The peer has everything before this frame.
     acked: Frame,
     /// Everything before this frame was sent at least once.
@@ -80,6 +84,8 @@ impl Sender {
         Self {
             budget: changes_in(BUDGET, width) + 1,
             room: changes_in(INPUT_ROOM, width),
+            tight_room: changes_in(TIGHT_ROOM, width),
+            from_nothing: false,
             acked: start,
             sent: start,
             asked: [nothing; crate::wire::MAX_RANGES],
@@ -87,6 +93,11 @@ impl Sender {
             answered: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); crate::wire::MAX_RANGES],
             next_answer: 0,
         }
+    }
+
+    /// The same for a peer that comes in the middle of a game.
+    pub(crate) fn in_the_middle(start: Frame, width: usize) -> Self {
+        Self { from_nothing: true, ..Self::new(start, width) }
     }
 
     pub(crate) fn acked(&self) -> Frame {
@@ -98,6 +109,7 @@ impl Sender {
         let news = ack > self.acked && ack <= own.end();
         if news {
             self.acked = ack;
+            self.from_nothing = false;
         }
         news
     }
@@ -116,21 +128,22 @@ impl Sender {
 
     /// Chooses the inputs of the next packet.
     #[inline]
-    pub(crate) fn plan(&self, policy: Recovery, own: &Stream) -> Plan {
+    pub(crate) fn plan(&self, policy: Recovery, own: &Stream, tight: bool) -> Plan {
         let newest = own.end();
         // A site that left, or lies, may have acknowledged nothing for longer than anything is kept.
         let oldest = self.acked.max(newest.checked_sub(REACH - 1).unwrap_or_default());
         let changes = usize::from(own.changes_in(oldest, newest));
-        if policy != Recovery::History && changes <= self.budget.min(self.room) {
-            return Plan { first: oldest, until: newest, absolute: oldest > self.acked };
+        let room = if tight { self.tight_room } else { self.room };
+        if policy != Recovery::History && changes <= self.budget.min(room) {
+            return Plan { first: oldest, until: newest, absolute: oldest > self.acked || self.from_nothing };
         }
         let first = match policy {
             Recovery::Redundant => oldest,
             Recovery::History => self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest),
             Recovery::Adaptive => within(own, oldest, newest, self.budget),
         };
-        let absolute = first > self.acked;
-        Plan { first, until: fitting(own, first, newest, self.room), absolute }
+        let absolute = first > self.acked || self.from_nothing;
+        Plan { first, until: fitting(own, first, newest, room), absolute }
     }
 
     /// Whether anything that was asked for should be answered now.
@@ -303,11 +316,11 @@ mod tests {
         let mut sender = Sender::new(Frame::ZERO, 2);
         sender.on_ack(Frame::new(10), &own);
         sender.on_sent(&Plan { first: Frame::ZERO, until: Frame::new(29), absolute: false });
-        let first = |policy| sender.plan(policy, &own).first.number();
+        let first = |policy| sender.plan(policy, &own, false).first.number();
         assert_eq!(first(Recovery::Redundant), 10);
         assert_eq!(first(Recovery::History), 29);
         assert_eq!(first(Recovery::Adaptive), 10);
-        assert!(sender.plan(Recovery::History, &own).absolute);
+        assert!(sender.plan(Recovery::History, &own, false).absolute);
     }
 
     #[test]

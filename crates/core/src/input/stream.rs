@@ -40,6 +40,8 @@ impl From<wire::Error> for Trouble {
 pub struct Stream {
     width: usize,
     start: Frame,
+    /// Whether the input before that is known to be neutral.
+    rooted: bool,
     /// Everything before this frame is here.
     end: Frame,
     /// Nothing from this frame on is here.
@@ -59,6 +61,7 @@ impl Stream {
         Self {
             width,
             start,
+            rooted: true,
             end: start,
             top: start,
             values: vec![[0; 16]; width.div_ceil(16) * CAPACITY].into_boxed_slice(),
@@ -139,8 +142,10 @@ impl Stream {
         self.top = self.top.max(self.end);
     }
 
-    /// Begins anew with `first`. What was here before `last` stays; between the two the input is neutral.
-    pub(crate) fn reopen(&mut self, last: Frame, first: Frame) {
+    /// Begins anew with `first`. What was here before `last` stays; between the two the input is neutral, or, if not `rooted`, not
+    /// known, so that the first inputs must come from nothing.
+    pub(crate) fn reopen(&mut self, last: Frame, first: Frame, rooted: bool) {
+        self.rooted = rooted;
         let oldest = first.checked_sub(CAPACITY as u32 - 1).unwrap_or_default();
         let mut frame = last.max(oldest);
         while frame < first {
@@ -215,7 +220,8 @@ impl Stream {
             }
             frame = self.store_new(frame, frame.next(), &value, counter);
         } else {
-            if first > self.end || self.end - first >= i64::from(REACH) {
+            let baseless = !self.rooted && first == self.start;
+            if baseless || first > self.end || self.end - first >= i64::from(REACH) {
                 return Err(Trouble::NoBase);
             }
             self.load_before(first, &mut value);
@@ -270,7 +276,8 @@ impl Stream {
         }
         if island > self.end {
             let counter = self.counter_before(self.end);
-            if self.counters[Self::slot(island)] != counter {
+            let rooted = self.rooted || self.end > self.start;
+            if !rooted || self.counters[Self::slot(island)] != counter {
                 return false;
             }
             let mut value = [[0; 16]; MAX_BLOCKS];

@@ -144,6 +144,14 @@ impl Even {
         self.update_link_pace();
     }
 
+    /// Plans a frame for when the reference has it, however far away that is; `false` if there is no reference.
+    pub fn leap(&mut self, frame: Frame) -> bool {
+        let Some(reference) = self.current_reference(frame) else { return false };
+        self.plan = reference.at + reference.period * (frame - reference.frame);
+        self.next = self.plan;
+        true
+    }
+
     /// The local lag has changed.
     pub fn set_reach(&mut self, lag: u32) {
         self.lag = i64::from(lag);

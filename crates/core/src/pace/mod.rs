@@ -112,6 +112,14 @@ impl Pacer {
         }
     }
 
+    /// Goes to a frame at once, as the reference has it; `false` if that is not known.
+    pub(crate) fn leap(&mut self, frame: Frame) -> bool {
+        match self {
+            Self::Even(even) => even.leap(frame),
+            Self::Paper(_) => true,
+        }
+    }
+
     /// Lag and window have changed: sites may be so many frames apart.
     pub(crate) fn set_reach(&mut self, reach: u32) {
         if let Self::Even(even) = self {

@@ -10,8 +10,8 @@ const KEPT: usize = 256;
 /// The newest digests of one site's states.
 #[derive(Debug)]
 pub(super) struct Digests {
-    kept: Box<[Option<(Frame, u32)>; KEPT]>,
-    newest: Option<(Frame, u32)>,
+    kept: Box<[Option<(Frame, u64)>; KEPT]>,
+    newest: Option<(Frame, u64)>,
 }
 
 impl Default for Digests {
@@ -22,7 +22,7 @@ impl Default for Digests {
 
 impl Digests {
     /// Keeps a digest; `false` if that of this frame is kept already.
-    pub(super) fn insert(&mut self, frame: Frame, digest: u32) -> bool {
+    pub(super) fn insert(&mut self, frame: Frame, digest: u64) -> bool {
         let news = self.get(frame).is_none();
         if news {
             self.replace(frame, digest);
@@ -31,14 +31,14 @@ impl Digests {
     }
 
     /// Keeps a digest in place of what was kept for this frame.
-    pub(super) fn replace(&mut self, frame: Frame, digest: u32) {
+    pub(super) fn replace(&mut self, frame: Frame, digest: u64) {
         self.kept[Self::place(frame)] = Some((frame, digest));
         if self.newest.is_none_or(|(newest, _)| frame >= newest) {
             self.newest = Some((frame, digest));
         }
     }
 
-    pub(super) fn get(&self, frame: Frame) -> Option<u32> {
+    pub(super) fn get(&self, frame: Frame) -> Option<u64> {
         self.kept[Self::place(frame)].filter(|(kept, _)| *kept == frame).map(|(_, digest)| digest)
     }
 
@@ -51,7 +51,7 @@ impl Digests {
         size_of_val(&*self.kept)
     }
 
-    pub(super) fn newest(&self) -> Option<(Frame, u32)> {
+    pub(super) fn newest(&self) -> Option<(Frame, u64)> {
         self.newest
     }
 }

@@ -5,7 +5,9 @@ use core::fmt;
 
 use super::auto::Costs;
 use super::guess::Predictor;
+use super::join::Join;
 use super::settings::{Settings, SettingsError};
+use crate::feed::FeedConfig;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
 use crate::pace::Pacing;
@@ -35,6 +37,10 @@ pub struct Config {
     pub can_save: bool,
     /// What the machine takes to step, save and load, as far as that is known; repairs are measured as they happen.
     pub costs: Costs,
+    /// Takes a seat in a game that runs already; `None` waits for a start in the lobby.
+    pub join: Option<Join>,
+    /// Serves those who watch, and those who come late.
+    pub feed: Option<FeedConfig>,
     /// A number that is larger every time the program is started, such as the time of day in seconds: tells a site that comes back
     /// from the one that was there before.
     pub incarnation: u32,
@@ -70,6 +76,8 @@ impl Config {
             pacing: Pacing::default(),
             sending: Sending::default(),
             predictor: Predictor::default(),
+            join: None,
+            feed: None,
             can_save: true,
             costs: Costs::default(),
             incarnation: 1,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::settings::Difference;
+use crate::feed::Trouble;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Word;
@@ -43,6 +44,20 @@ pub enum Request<'a> {
         /// Whether the frame comes for the first time and is to be seen and heard. If not, it repairs the past: its picture and sound
         /// were out already.
         fresh: bool,
+    },
+    /// Hand the machine's state, and its hash, to [`Session::handle_snapshot`](super::Session::handle_snapshot): somebody comes late.
+    Snapshot {
+        /// The frame that the machine had not stepped yet.
+        frame: Frame,
+        /// The place where that state was kept; `None` if it is the machine's own of now.
+        slot: Option<usize>,
+    },
+    /// Put the machine into a state that comes from another site. We come late, and the frames from there on follow.
+    Restore {
+        /// The frame that the machine there had not stepped yet.
+        frame: Frame,
+        /// The state. It comes from a stranger: check it like any file.
+        state: &'a [u8],
     },
     /// Hash the state after `frame` and hand it to [`Session::handle_hash`](super::Session::handle_hash).
     Hash {
@@ -163,6 +178,8 @@ pub enum End {
     Silent(SiteId),
     /// The others went on without us, because they did not hear us for too long.
     Dropped,
+    /// Nobody could let us in.
+    NoWayIn(Trouble),
 }
 
 impl fmt::Display for Event {
@@ -198,6 +215,7 @@ impl fmt::Display for Event {
             Self::Ended(End::Left) => write!(f, "we left"),
             Self::Ended(End::Alone) => write!(f, "everybody else left"),
             Self::Ended(End::Dropped) => write!(f, "the others went on without us"),
+            Self::Ended(End::NoWayIn(reason)) => write!(f, "nobody could let us in: {reason}"),
             Self::Ended(End::Silent(site)) => write!(f, "site {site} was silent for too long"),
         }
     }

@@ -126,7 +126,7 @@ impl Session {
 
     /// Settings are compared for as long as nothing has started, because whoever disagrees may think better of it.
     fn compare_settings(&mut self, index: usize, hello: &Hello) {
-        if self.phase != Phase::Lobby && hello.joining.is_none() {
+        if !matches!(self.phase, Phase::Lobby | Phase::Joining) && hello.joining.is_none() {
             return;
         }
         let differences = self.config.settings.differences(&hello.settings);
@@ -154,6 +154,10 @@ impl Session {
     fn refuse(&mut self, hello: &Hello, reason: Refusal) {
         if hello.yours != self.config.incarnation {
             return;
+        }
+        if self.phase == Phase::Joining && reason == Refusal::Dropped && self.pacer.is_some() {
+            // The order that let us in came to nothing.
+            self.end(End::Dropped);
         }
         if self.phase == Phase::Lobby && !self.refused {
             self.refused = true;
@@ -206,6 +210,9 @@ impl Session {
     /// Another site knows when the game starts.
     fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
         let Some(start_ns) = start_ns else { return };
+        if self.phase == Phase::Joining {
+            self.start = Some(GroupInstant::from_nanos(start_ns));
+        }
         if self.phase != Phase::Lobby || self.refused || !self.agreed().contains_all(self.config.settings.starters) {
             return;
         }
@@ -234,6 +241,7 @@ impl Session {
 
     pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
         let agreed = self.agreed();
+        let ready = self.is_ready_to_join();
         // In a hello, leaving means that there are no inputs at all. Whoever has given some says in ticks where they end.
         let leaving = self.leaving.is_some_and(|leave| leave.frame.number() == self.config.settings.lag);
         let peer = &mut self.peers[index];
@@ -251,7 +259,7 @@ impl Session {
             yours: peer.newest_incarnation,
             agreed,
             leaving,
-            joining: None,
+            joining: (self.phase == Phase::Joining).then_some(ready),
             refusal,
             stamp_us: now.as_micros() as u64,
             echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),

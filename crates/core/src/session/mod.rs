@@ -16,6 +16,7 @@ mod config;
 mod event;
 mod finder;
 mod guess;
+mod join;
 mod lobby;
 mod order;
 mod packet;
@@ -23,6 +24,7 @@ mod peer;
 mod play;
 mod relay;
 mod report;
+mod serve;
 mod settings;
 mod stats;
 mod view;
@@ -32,6 +34,7 @@ pub use config::{Config, ConfigError, Sending};
 pub use event::{End, Event, Freeze, Request};
 pub use finder::{Finder, Want};
 pub use guess::{Past, Predictor};
+pub use join::Join;
 pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
 pub use settings::{
     Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
@@ -43,15 +46,17 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::feed::Feed;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{Layout, Stream, Word};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Tick, is_tick};
+use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Tick, is_feed, is_tick};
 use auto::Auto;
 use compare::Digests;
 use event::Events;
+use join::Joining;
 use lobby::HELLO_EVERY;
 use peer::{Peer, Seat};
 use view::View;
@@ -94,6 +99,7 @@ pub struct Session {
     own: Stream,
     layout: Layout,
     words: Vec<Word>,
+    fed_words: Vec<Word>,
     digests: Digests,
     /// The same where a repair may still change them.
     tentative: Digests,
@@ -119,6 +125,16 @@ pub struct Session {
     /// Some ticks carry more than inputs.
     talkative: bool,
     auto: Option<Box<Auto>>,
+    /// We are on our way into a running game.
+    joining: Option<Box<Joining>>,
+    /// Those who watch, and those who come late.
+    feed: Option<Box<Feed>>,
+    /// Everything before this frame is in the feed.
+    fed: Frame,
+    /// The frame whose state the host program was asked for.
+    snapshot_asked: Option<Frame>,
+    /// Frames before this one are made up for as quickly as the machine can.
+    fast_until: Frame,
     /// It is time to tell how things are here.
     telling_condition: bool,
     /// We are going away.
@@ -164,7 +180,11 @@ struct Dials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Lobby,
-    Starting { at: Instant },
+    /// We watch until we are let in.
+    Joining,
+    Starting {
+        at: Instant,
+    },
     Running(Step),
     Over(End),
 }
@@ -197,6 +217,11 @@ pub enum State {
     Lobby {
         /// Those that have not.
         waiting_for: SiteSet,
+    },
+    /// On the way into a running game.
+    Joining {
+        /// How much of the state is here, in percent.
+        downloaded: u8,
     },
     /// All agree; the first frame comes at this instant.
     Starting {
@@ -237,10 +262,13 @@ impl Session {
         let mut peers: Vec<Peer> = config.peers.iter().map(peer).collect();
         let absent = |peer: &&mut Peer| !settings.starters.contains(peer.site);
         peers.iter_mut().filter(absent).for_each(|peer| peer.seat = Seat::Free(Frame::ZERO));
+        let joining = config.join.map(|join| Joining::new(now, join, &config)).transpose()?;
+        let feed = config.feed.clone().map(|feed| Feed::new(feed).map(Box::new)).transpose()?;
+        let phase = if joining.is_some() { Phase::Joining } else { Phase::Lobby };
         Ok(Self {
             listeners: listeners(&peers),
             peers,
-            phase: Phase::Lobby,
+            phase,
             start: None,
             refused: false,
             pacer: None,
@@ -252,6 +280,7 @@ impl Session {
             own: Stream::new(layout.width(), first),
             layout,
             words: vec![0; ownership.players()],
+            fed_words: vec![0; ownership.players()],
             digests: Digests::default(),
             tentative: Digests::default(),
             hashing: None,
@@ -268,6 +297,11 @@ impl Session {
             talkative: false,
             auto: settings.auto.then(|| Box::new(Auto::new(now, config.costs))),
             telling_condition: false,
+            joining,
+            feed,
+            fed: Frame::ZERO,
+            snapshot_asked: None,
+            fast_until: Frame::ZERO,
             leaving: None,
             left: SiteSet::EMPTY,
             events: Events::new(),
@@ -288,6 +322,9 @@ impl Session {
         let now = self.notice_sleep(now);
         if self.is_over() {
             return;
+        }
+        if is_feed(bytes) {
+            return self.handle_feed(now, from, bytes);
         }
         if is_tick(bytes) {
             match Tick::decode(bytes) {
@@ -320,6 +357,7 @@ impl Session {
             Phase::Running(_) => {}
             Phase::Lobby if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => self.end(End::Left),
             Phase::Lobby => self.try_start(now),
+            Phase::Joining => self.watch_joining(),
             Phase::Starting { .. } | Phase::Over(_) => {}
         }
     }
@@ -370,9 +408,9 @@ impl Session {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if self.due == 0 && self.next_send > now + self.set_back {
-            return None;
+            return self.transmit_aside(now, buf);
         }
-        self.transmit(now, buf)
+        self.transmit(now, buf).or_else(|| self.transmit_aside(now, buf))
     }
 
     fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
@@ -446,8 +484,10 @@ impl Session {
         match self.phase {
             Phase::Over(_) => Instant::FAR_FUTURE,
             _ if peer.lobby.hello_due => peer.sent + HELLO_EVERY / 2,
+            Phase::Joining if self.pacer.is_none() => peer.sent + HELLO_EVERY,
             _ if peer.is_free() => Instant::FAR_FUTURE,
             Phase::Lobby | Phase::Starting { .. } => peer.sent + HELLO_EVERY,
+            Phase::Joining => peer.sent + self.resend_pause(Step::Rest),
             Phase::Running(step) => match self.config.sending {
                 Sending::AtOnce => peer.sent + self.resend_pause(step),
                 Sending::Timer(period) => self.next_ring(period, peer.sent),
@@ -490,7 +530,7 @@ impl Session {
         let send = if self.due != 0 { self.called } else { send };
         let frame = match self.phase {
             Phase::Over(_) => return None,
-            Phase::Lobby => Instant::FAR_FUTURE,
+            Phase::Lobby | Phase::Joining => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
             Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
@@ -499,7 +539,7 @@ impl Session {
             // Longer waits are watched at every packet that is sent in the meantime.
             Phase::Running(_) => Instant::FAR_FUTURE,
         };
-        Some(send.min(frame) - self.set_back)
+        Some(send.min(frame).min(self.time_aside()) - self.set_back)
     }
 
     /// Whether the session is over.
@@ -514,6 +554,7 @@ impl Session {
             (Phase::Running(_), Some(freeze)) => State::Frozen(freeze),
             (Phase::Running(_), None) => State::Running,
             (Phase::Starting { at }, _) => State::Starting { at },
+            (Phase::Joining, _) => State::Joining { downloaded: self.downloaded() },
             (Phase::Lobby, _) => State::Lobby { waiting_for: self.missing_in_lobby() },
         }
     }
@@ -522,7 +563,7 @@ impl Session {
     pub fn memory(&self) -> usize {
         let peers: usize = self.peers.iter().map(Peer::memory).sum();
         let digests = self.digests.memory() + self.tentative.memory();
-        size_of::<Self>() + peers + self.own.memory() + digests + self.events.memory()
+        size_of::<Self>() + peers + self.own.memory() + digests + self.events.memory() + self.memory_aside()
     }
 
     /// Who we are.

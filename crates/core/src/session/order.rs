@@ -28,7 +28,7 @@ impl Session {
     /// A site that not everybody may know of yet.
     pub(super) fn newcomer(&self) -> Option<SiteId> {
         match self.order?.what {
-            What::Join(site) if !self.is_settled() => Some(site),
+            What::Join { site, .. } if !self.is_settled() => Some(site),
             _ => None,
         }
     }
@@ -68,7 +68,7 @@ impl Session {
             return;
         }
         self.order = Some(order);
-        if let What::Join(site) = order.what {
+        if let What::Join { site, .. } = order.what {
             self.expect(site, order.frame);
         }
         self.talk();
@@ -90,7 +90,7 @@ impl Session {
             return;
         }
         let known = frame;
-        peer.sit_down(frame, own_width);
+        peer.sit_down(frame, own_width, true);
         peer.heard = self.called;
         self.listeners |= 1 << index;
         // Frames that were stepped without it are stepped as if it did nothing, which is guessed now.
@@ -100,7 +100,7 @@ impl Session {
 
     /// An order is void: what was prepared for it is taken back.
     pub(super) fn undo(&mut self, order: Order) {
-        let What::Join(site) = order.what else { return };
+        let What::Join { site, .. } = order.what else { return };
         let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
         let peer = &mut self.peers[index];
         peer.joins = None;
@@ -135,7 +135,7 @@ impl Session {
 
     fn carry_out_order(&mut self, order: Order) {
         match order.what {
-            What::Join(site) => {
+            What::Join { site, .. } => {
                 if let Some(peer) =
                     self.peers.iter_mut().find(|peer| peer.site == site && peer.joins == Some(order.frame))
                 {
@@ -161,7 +161,10 @@ impl Session {
             let last = peer.last().unwrap_or(Frame::LAST);
             let all_there =
                 self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > last + reach);
-            peer.lobby.joining == Some(true) && peer.lobby.agrees_with.contains_all(playing) && all_there
+            peer.lobby.joining == Some(true)
+                && peer.lobby.agreed
+                && peer.lobby.agrees_with.contains_all(playing)
+                && all_there
         };
         let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.joins.is_none()).find(ready) else {
             return;
@@ -173,6 +176,7 @@ impl Session {
         // Time for the order to reach everybody, and for the newcomer's first inputs to be there in time.
         let frames = slowest.unwrap_or_default().as_nanos() * 5 / 2 / period.as_nanos().max(1) + 10;
         let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from);
-        self.give_order(frame, What::Join(site));
+        let (view, lag, window) = (self.view.number, self.dials.lag, self.dials.window);
+        self.give_order(frame, What::Join { site, members: playing, view, lag, window });
     }
 }

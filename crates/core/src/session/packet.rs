@@ -17,7 +17,7 @@ const FAR: i64 = 256;
 impl Session {
     pub(super) fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, Full> {
         let peer = &self.peers[index];
-        let plan = peer.sender.plan(self.config.recovery, &self.own);
+        let plan = peer.sender.plan(self.config.recovery, &self.own, self.talkative);
         let end_minus_ack = (plan.until - peer.acknowledgement()) as i32;
         let deaf = peer.is_deaf(now, &self.own);
         let probing = deaf || peer.probe_is_due(now);
@@ -76,7 +76,7 @@ impl Session {
             self.stats.dropped.strangers += 1;
             return;
         };
-        if self.start.is_none() {
+        if self.start.is_none() || self.take_tick_while_joining(index, tick) {
             self.stats.dropped.early += 1;
             return;
         }
@@ -102,11 +102,11 @@ impl Session {
         if (end - peer.inputs.end()).abs() <= FAR {
             peer.loss.on_packet(end);
         }
-        let known = peer.known_end();
         if !tick.extras.is_empty() {
             self.take_extras(now, index, tick);
         }
         let peer = &mut self.peers[index];
+        let known = peer.known_end();
         if !self.view.deaf_to.contains(peer.site) {
             self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
         }
@@ -265,7 +265,7 @@ impl Session {
     fn take_digest(&mut self, index: usize, digest: Digest) {
         let Some(frame) = self.frame.nearest(digest.frame) else { return };
         let near = (frame - self.frame).abs() <= FAR;
-        if near && self.peers[index].digests.insert(frame, digest.hash) {
+        if near && self.peers[index].digests.insert(frame, u64::from(digest.hash)) {
             self.compare(index, frame);
         }
     }
@@ -284,6 +284,6 @@ impl Session {
     }
 }
 
-fn short((frame, hash): (Frame, u32)) -> Digest {
-    Digest { frame: frame.low16(), hash, inputs: 0 }
+fn short((frame, hash): (Frame, u64)) -> Digest {
+    Digest { frame: frame.low16(), hash: hash as u32, inputs: 0 }
 }

@@ -182,10 +182,14 @@ impl Peer {
     }
 
     /// The seat is taken from a frame on. All inputs of the last to have it must be here.
-    pub(super) fn sit_down(&mut self, first: Frame, own_width: usize) {
+    /// If it is new there, its inputs begin with that frame; if we are, they go on.
+    pub(super) fn sit_down(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.last().unwrap_or(first);
-        self.inputs.reopen(last, first);
-        self.sender = Sender::new(first, own_width);
+        self.inputs.reopen(last, first, new);
+        self.sender = match new {
+            true => Sender::in_the_middle(first, own_width),
+            false => Sender::new(first, own_width),
+        };
         self.joins = Some(first);
         self.dropped = false;
         self.knows_leave = false;

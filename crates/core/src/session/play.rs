@@ -34,7 +34,7 @@ impl Session {
         self.next_request(now)
     }
 
-    fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
+    pub(super) fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
         let now = self.own_time(now);
         if self.next_watch <= now || !matches!(self.phase, Phase::Running(_)) {
             self.note_call(now);
@@ -44,11 +44,15 @@ impl Session {
             auto.on_call(now);
         }
         loop {
+            if self.phase == Phase::Joining && !self.sit_down_if_due() {
+                return self.next_joining_request(now);
+            }
             let Phase::Running(step) = self.phase else { return None };
             if self.leaving.is_some() {
                 return None;
             }
             match step {
+                Step::Rest if self.wants_snapshot() => return Some(self.ask_for_snapshot()),
                 Step::Rest if self.next_begin() > now => return None,
                 Step::Rest => self.begin(now),
                 Step::Sample => {
@@ -123,7 +127,7 @@ impl Session {
     }
 
     /// Where the state before a frame is kept.
-    fn slot(&self, frame: Frame) -> usize {
+    pub(super) fn slot(&self, frame: Frame) -> usize {
         frame.number() as usize % self.config.settings.slots().max(1)
     }
 
@@ -152,7 +156,10 @@ impl Session {
     /// The hash that [`Request::Hash`] asked for. Without it this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         let Some(frame) = self.hashing.take() else { return };
-        self.tentative.replace(frame, (hash ^ hash >> 32) as u32);
+        if let Some(joining) = &mut self.joining {
+            return joining.watcher.handle_hash(hash);
+        }
+        self.tentative.replace(frame, hash);
         self.publish_digests();
     }
 
@@ -160,8 +167,9 @@ impl Session {
     fn publish_digests(&mut self) {
         while let Some(frame) = self.compare_next.filter(|frame| *frame < self.certain()) {
             self.compare_next = Some(frame + self.config.settings.compare_every);
-            let Some(digest) = self.tentative.get(frame) else { continue };
-            self.digests.insert(frame, digest);
+            let Some(hash) = self.tentative.get(frame) else { continue };
+            self.digests.insert(frame, fold(hash));
+            self.feed_hash(frame, hash);
             for index in 0..self.peers.len() {
                 self.compare(index, frame);
             }
@@ -182,22 +190,12 @@ impl Session {
 
     /// The first frame comes.
     pub(super) fn start_running(&mut self, at: Instant) {
-        let settings = &self.config.settings;
-        let reach = settings.lag + settings.window;
-        let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), reach, at);
-        for peer in &self.peers {
-            pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
-        }
-        if settings.window > 0 {
-            pacer.sway(self.config.site);
-        }
-        self.pacer = Some(pacer);
+        self.start_pacing(at);
         self.phase = Phase::Running(Step::Rest);
-        self.look_again();
-        self.choose_pace_setter();
     }
 
     fn begin(&mut self, now: Instant) {
+        self.snapshot_asked = None;
         if let Some(dials) = self.turning.filter(|dials| dials.from <= self.frame) {
             self.turn_now(dials);
         }
@@ -271,7 +269,7 @@ impl Session {
     }
 
     /// Puts together what all players do in a frame, as far as that is known, and guesses the rest.
-    fn gather_words(&mut self, frame: Frame) {
+    pub(super) fn gather_words(&mut self, frame: Frame) {
         let Self { words, peers, config, .. } = self;
         words.fill(0);
         if let Some(packed) = self.own.value_blocks(frame) {
@@ -306,6 +304,7 @@ impl Session {
             true => self.finish(),
             false => self.phase = Phase::Running(Step::Stepping),
         }
+        self.hurry();
         self.tell_new_plan(plan);
     }
 
@@ -330,6 +329,7 @@ impl Session {
     fn finish(&mut self) {
         let frame = self.frame;
         self.frame = frame.next();
+        self.feed_certain();
         let hash = self.is_compared(frame);
         self.phase = Phase::Running(if hash { Step::Hash } else { Step::Rest });
         if !hash && self.compare_next.is_some_and(|next| next < frame) {
@@ -467,4 +467,9 @@ impl Session {
             self.events.push(Event::Ended(end));
         }
     }
+}
+
+/// A state's hash as it travels.
+pub(super) fn fold(hash: u64) -> u64 {
+    (hash ^ hash >> 32) & 0xffff_ffff
 }

@@ -14,6 +14,9 @@ use crate::wire::{Extra, Full, Relay, Writer, put_extra};
 /// A direct way that brings nothing for so long is taken to be cut, and others are asked.
 const CUT: TimeDelta = TimeDelta::from_millis(150);
 
+/// A packet that holds so many bytes already takes no more of others' inputs.
+const ENOUGH: usize = 280;
+
 impl Session {
     /// Whether the inputs of a peer are to be had from others: it is gone and some are missing, or its way to us is cut.
     pub(super) fn is_missed(&self, now: Instant, peer: &Peer) -> bool {
@@ -32,7 +35,8 @@ impl Session {
             }
         }
         for peer in self.peers.iter().filter(|peer| peer.site != receiver.site) {
-            if let Some(first) = receiver.wants[peer.site.index()].filter(|first| *first < peer.inputs.end()) {
+            let wanted = receiver.wants[peer.site.index()].filter(|_| writer.len() < ENOUGH);
+            if let Some(first) = wanted.filter(|first| *first < peer.inputs.end()) {
                 self.put_relay(peer, first, writer)?;
             }
         }

@@ -49,7 +49,18 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A site plays from this frame on.
-    Join(SiteId),
+    Join {
+        /// Which.
+        site: SiteId,
+        /// Who plays already.
+        members: SiteSet,
+        /// The number of their view.
+        view: u32,
+        /// By how many frames local input is delayed.
+        lag: u32,
+        /// How many frames may be guessed.
+        window: u32,
+    },
     /// Local lag and window, in frames.
     Dials {
         /// By how many frames local input is delayed.
@@ -230,7 +241,12 @@ fn put_order(writer: &mut Writer<'_>, order: &Order) -> Result<(), Full> {
     writer.u8(order.by.number())?;
     put_frame(writer, order.frame)?;
     match order.what {
-        What::Join(site) => writer.put(&[JOIN, site.number()]),
+        What::Join { site, members, view, lag, window } => {
+            writer.put(&[JOIN, site.number(), members.bits()])?;
+            writer.varint(view)?;
+            writer.varint(lag)?;
+            writer.varint(window)
+        }
         What::Dials { lag, window, need, site } => {
             writer.u8(DIALS)?;
             writer.varint(lag)?;
@@ -244,11 +260,16 @@ fn put_order(writer: &mut Writer<'_>, order: &Order) -> Result<(), Full> {
 fn get_order(reader: &mut Reader<'_>) -> Result<Order, Error> {
     let (by, frame) = (get_site(reader)?, get_frame(reader)?);
     let what = match reader.u8()? {
-        JOIN => What::Join(get_site(reader)?),
+        JOIN => get_join(reader)?,
         DIALS => get_dials(reader)?,
         _ => return Err(Error::Malformed),
     };
     Ok(Order { by, frame, what })
+}
+
+fn get_join(reader: &mut Reader<'_>) -> Result<What, Error> {
+    let (site, members) = (get_site(reader)?, SiteSet::from_bits(reader.u8()?));
+    Ok(What::Join { site, members, view: reader.varint()?, lag: reader.varint()?, window: reader.varint()? })
 }
 
 fn get_dials(reader: &mut Reader<'_>) -> Result<What, Error> {

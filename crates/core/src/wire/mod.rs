@@ -4,16 +4,22 @@
 //! a packet claims. Encoding writes into the caller's buffer and says when it is full.
 //!
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
-//! that of the [`VERSION`] agreed on before the start; from 0x20 to 0x2f it is a [`Search`], of the same version; otherwise it is a
-//! [`Hello`], which names its version.
+//! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
+//! 0x2f it is a [`Search`], of the same version; otherwise it is a [`Hello`], which names its version.
 
 mod extra;
+mod feed;
 pub(crate) mod hello;
 mod report;
 mod tick;
 
 pub use extra::{Condition, Decision, Ends, Extra, Extras, Order, Relay, Vote, What};
 pub(crate) use extra::{put_extra, put_relay_head};
+pub use feed::{
+    Ack, Bye, Chunk, FeedMessage, Frames, Get, MAX_LEVEL, MAX_RECORD_FRAMES, MAX_SPANS, MAX_WANTS, Offer, Record,
+    Records, Spans, Wants, Watch, Welcome, is_feed,
+};
+pub(crate) use feed::{put_frames_head, put_record};
 pub use hello::{Hello, Refusal};
 pub use report::{Hashes, MAX_HASHES, Regions, Search};
 pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};

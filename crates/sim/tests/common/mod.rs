@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses another part of it")]
 
 pub(crate) mod by_hand;
+pub(crate) mod stand;
 
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;

@@ -1,0 +1,209 @@
+//! Coming late: taking a free seat, or one's own again, while the game runs.
+//!
+//! A latecomer first watches: a [`Watcher`] brings it the state, or all inputs since the first frame, and every frame since, until
+//! it is as far as the players. Meanwhile it greets them all and learns their clocks. When it is ready the coordinator orders a
+//! frame with which it sits down. Frames before that it has from the feed, frames from there on come with the players' ticks.
+//!
+//! Nobody waits for it: what it would press in its first frames is nothing at all, and that is told as soon as the order is
+//! known. By the time it has caught up, its inputs are due like everybody's.
+
+use alloc::boxed::Box;
+
+use super::event::{End, Event, Request};
+use super::peer::Seat;
+use super::{Phase, Session, SettingsError, Step};
+use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
+use crate::frame::Frame;
+use crate::id::Addr;
+use crate::input::Stream;
+use crate::pace::Pacer;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Order, Tick, What};
+
+/// How a site comes late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Where to begin: with a snapshot, or with the first frame of the game, for machines that cannot load a state.
+    pub start: Start,
+    /// The largest state that is taken, in bytes.
+    pub most_state: usize,
+}
+
+/// A latecomer is ready to play when it is no further behind than this.
+const NEAR: TimeDelta = TimeDelta::from_millis(700);
+/// For so long it presses nothing at first, beside the time that its packets take.
+const SETTLING: TimeDelta = TimeDelta::from_millis(800);
+/// It never presses nothing for longer than this many frames.
+const MOST_SETTLING: i64 = 200;
+
+/// A site on its way into a running game.
+#[derive(Debug)]
+pub(super) struct Joining {
+    pub(super) watcher: Watcher,
+    /// The frame with which it sits down.
+    seat_from: Option<Frame>,
+}
+
+impl Joining {
+    pub(super) fn new(now: Instant, join: Join, config: &super::Config) -> Result<Box<Self>, SettingsError> {
+        let from: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
+        let watching = WatchConfig::new(config.session, config.settings.clone(), from);
+        let watching = WatchConfig { start: join.start, max_state: join.most_state, ..watching };
+        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None }))
+    }
+}
+
+impl Session {
+    /// Whether we are as far as the players, and know them all.
+    pub(super) fn is_ready_to_join(&self) -> bool {
+        let Some(joining) = &self.joining else { return false };
+        let behind = joining.watcher.newest_frame() - joining.watcher.next_frame();
+        let near = NEAR.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
+        joining.watcher.is_live() && behind <= near
+    }
+
+    /// What a latecomer asks of its host program.
+    pub(super) fn next_joining_request(&mut self, now: Instant) -> Option<Request<'_>> {
+        let Self { joining, words, at, frame, hashing, .. } = self;
+        let joining = joining.as_mut()?;
+        if joining.seat_from.is_some()
+            && let Some(inputs) = joining.watcher.take_words(*frame)
+        {
+            words.copy_from_slice(inputs);
+            let next = *frame;
+            (*at, *frame) = (next.next(), next.next());
+            return Some(Request::Advance { frame: next, inputs: words, fresh: false });
+        }
+        Some(match joining.watcher.poll_request(now)? {
+            WatchRequest::Load { next_frame, state, .. } => {
+                (*at, *frame) = (next_frame, next_frame);
+                Request::Restore { frame: next_frame, state }
+            }
+            WatchRequest::Advance { frame: next, inputs, .. } => {
+                words.copy_from_slice(inputs);
+                (*at, *frame) = (next.next(), next.next());
+                Request::Advance { frame: next, inputs: words, fresh: false }
+            }
+            WatchRequest::Hash { frame, .. } => {
+                *hashing = Some(frame);
+                Request::Hash { frame }
+            }
+        })
+    }
+
+    /// What becomes of watching.
+    pub(super) fn watch_joining(&mut self) {
+        while let Some(event) = self.joining.as_mut().and_then(|joining| joining.watcher.poll_event()) {
+            match event {
+                WatchEvent::Dropped { reason } => return self.end(End::NoWayIn(reason)),
+                WatchEvent::Ended { .. } => return self.end(End::NoWayIn(Trouble::Silent)),
+                WatchEvent::Diverged { frame } => {
+                    let site = self.peers.iter().map(|peer| peer.site).min().unwrap_or(self.config.site);
+                    self.events.push(Event::Diverged { site, frame });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A tick comes before we play: only the order to sit down is of interest.
+    pub(super) fn take_tick_while_joining(&mut self, index: usize, tick: &Tick<'_>) -> bool {
+        let Some(joining) = &self.joining else { return false };
+        if joining.seat_from.is_some() {
+            return false;
+        }
+        let (me, site) = (self.config.site, self.peers[index].site);
+        for extra in tick.extras.iter() {
+            let crate::wire::Extra::Order(order) = extra else { continue };
+            if let What::Join { site: joins, members, .. } = order.what {
+                let sound = order.by == site && members.contains(site) && !members.contains(me);
+                if joins == me && sound && order.frame >= self.frame {
+                    self.prepare_seat(order);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The coordinator lets us in: from the frame of the order on our inputs count.
+    fn prepare_seat(&mut self, order: Order) {
+        let What::Join { members, view, lag, window, .. } = order.what else { return };
+        let first = order.frame;
+        let own_width = self.layout.width();
+        for peer in &mut self.peers {
+            peer.seat = Seat::Free(Frame::ZERO);
+            if members.contains(peer.site) {
+                peer.sit_down(first, own_width, false);
+                (peer.seat, peer.joins) = (Seat::Playing, None);
+                peer.lobby.playing = true;
+                peer.heard = self.called;
+            }
+        }
+        self.listeners = super::listeners(&self.peers);
+        self.view.number = view;
+        self.turn_dials(Frame::ZERO, lag, window);
+        self.turning.inspect(|dials| self.dials = *dials);
+        (self.order, self.carried_out) = (Some(order), Some(first));
+        self.own = Stream::new(own_width, first);
+        self.settle(first);
+        if let Some(joining) = &mut self.joining {
+            joining.seat_from = Some(first);
+        }
+        self.start_pacing(self.called);
+        self.talk();
+        self.set_all_due();
+        self.look_again();
+    }
+
+    /// Our first inputs are none, told in advance.
+    fn settle(&mut self, first: Frame) {
+        let period = self.config.settings.rate.period().as_nanos().max(1);
+        let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
+        let frames = ((slowest * 2 + SETTLING).as_nanos() / period).clamp(0, MOST_SETTLING) + i64::from(self.dials.lag);
+        let nothing = [[0; 16]; crate::input::MAX_BLOCKS];
+        let blocks = self.own.blocks();
+        for _ in 0..frames {
+            self.own.push_blocks(&nothing[..blocks]);
+        }
+        self.fast_until = (first + frames as u32).checked_sub(self.dials.lag).unwrap_or(first);
+    }
+
+    /// All frames before ours are stepped, and we know when the next one is due: from now on we play.
+    pub(super) fn sit_down_if_due(&mut self) -> bool {
+        let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
+        let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
+        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(first));
+        if known {
+            self.joining = None;
+            self.frame = first;
+            self.fed = first;
+            self.compare_next = next_compared(first, self.config.settings.compare_every);
+            self.phase = Phase::Running(Step::Rest);
+            self.events.push(Event::Joined { site: self.config.site, frame: first });
+        }
+        known
+    }
+
+    /// Frames follow each other from now on.
+    pub(super) fn start_pacing(&mut self, at: Instant) {
+        let settings = &self.config.settings;
+        let reach = self.dials.lag + self.dials.window;
+        let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), reach, at);
+        if self.dials.window > 0 {
+            pacer.sway(self.config.site);
+        }
+        for peer in self.peers.iter().filter(|peer| peer.is_playing()) {
+            pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
+        }
+        self.pacer = Some(pacer);
+        self.look_again();
+        self.choose_pace_setter();
+    }
+}
+
+/// The first frame, not before `first`, after which states are compared.
+fn next_compared(first: Frame, every: u32) -> Option<Frame> {
+    let next = (first.number() + 1).checked_next_multiple_of(every)?;
+    (every > 0).then(|| Frame::new(next - 1))
+}

@@ -1,0 +1,108 @@
+//! Beside the game: those who watch and those who come late are served, and nothing of it reaches the players.
+
+use super::event::Request;
+use super::{Phase, Session, Transmit};
+use crate::frame::Frame;
+use crate::id::Addr;
+use crate::time::Instant;
+
+impl Session {
+    /// A datagram of the feed's family: for our own feed, or from the one that we watch.
+    pub(super) fn handle_feed(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
+        if let Some(joining) = &mut self.joining {
+            joining.watcher.handle_datagram(now, from, bytes);
+        } else if let Some(feed) = &mut self.feed {
+            feed.handle_datagram(now, from, bytes);
+        } else {
+            self.stats.dropped.strangers += 1;
+        }
+    }
+
+    /// Everything that has become certain goes into the feed.
+    #[inline]
+    pub(super) fn feed_certain(&mut self) {
+        if self.feed.is_some() {
+            self.feed_frames();
+        }
+    }
+
+    fn feed_frames(&mut self) {
+        let certain = self.certain();
+        // The words of the frame that is just given out must not change.
+        core::mem::swap(&mut self.words, &mut self.fed_words);
+        while self.fed < certain {
+            let frame = self.fed;
+            self.fed = frame.next();
+            self.gather_words(frame);
+            if let Some(feed) = &mut self.feed {
+                feed.push(self.called, frame, &self.words);
+            }
+        }
+        core::mem::swap(&mut self.words, &mut self.fed_words);
+    }
+
+    pub(super) fn feed_hash(&mut self, frame: Frame, hash: u64) {
+        if let Some(feed) = &mut self.feed {
+            feed.push_hash(frame, hash);
+        }
+    }
+
+    /// Whether somebody waits for a state, and there is one that is certain.
+    #[inline]
+    pub(super) fn wants_snapshot(&self) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.wants_snapshot())
+            && self.snapshot_asked.is_none()
+            && self.config.can_save
+    }
+
+    /// The state before the first frame that is not certain: the machine's own, or, where it has guessed since, a saved one.
+    pub(super) fn ask_for_snapshot(&mut self) -> Request<'_> {
+        self.feed_frames();
+        let frame = self.certain();
+        self.snapshot_asked = Some(frame);
+        let slot = (frame < self.at).then(|| self.slot(frame));
+        Request::Snapshot { frame, slot }
+    }
+
+    /// The state that [`Request::Snapshot`] asked for, and its hash. Without it whoever comes late waits a little longer.
+    pub fn handle_snapshot(&mut self, state: &[u8], hash: u64) {
+        let (Some(frame), Some(feed)) = (self.snapshot_asked, &mut self.feed) else { return };
+        feed.set_snapshot(self.called, frame, state, hash);
+    }
+
+    /// Datagrams that do not belong to the game itself leave after those that do.
+    pub(super) fn transmit_aside(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let now = now + self.set_back;
+        if let Some(joining) = &mut self.joining {
+            return joining.watcher.poll_transmit(now, buf);
+        }
+        self.feed.as_mut()?.poll_transmit(now, buf)
+    }
+
+    /// When there is something to do beside the game.
+    pub(super) fn time_aside(&self) -> Instant {
+        let watcher = self.joining.as_ref().and_then(|joining| joining.watcher.poll_timeout());
+        let feed = self.feed.as_ref().and_then(|feed| feed.poll_timeout());
+        watcher.into_iter().chain(feed).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// How much of the state is here, in percent.
+    pub(super) fn downloaded(&self) -> u8 {
+        self.joining.as_ref().map_or(100, |joining| (joining.watcher.downloaded() * 100.0) as u8)
+    }
+
+    pub(super) fn memory_aside(&self) -> usize {
+        let watcher = self.joining.as_ref().map_or(0, |joining| joining.watcher.memory());
+        watcher + self.feed.as_ref().map_or(0, |feed| feed.memory())
+    }
+
+    /// A latecomer makes up for the frames that it is behind as quickly as its machine can.
+    pub(super) fn hurry(&mut self) {
+        if self.frame < self.fast_until && matches!(self.phase, Phase::Running(_)) {
+            let next = self.frame;
+            if let Some(pacer) = &mut self.pacer {
+                pacer.leap(next);
+            }
+        }
+    }
+}

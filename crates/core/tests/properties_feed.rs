@@ -1,0 +1,207 @@
+//! What holds for any packet of a feed, and for any bytes that a feed or a watcher is given.
+//!
+//! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
+//! --test properties_feed`.
+
+use coplay::feed::{Feed, FeedConfig, WatchConfig, Watcher};
+use coplay::frame::{Frame, FrameRate};
+use coplay::id::Addr;
+use coplay::input::Ownership;
+use coplay::session::{GameId, MachineId, Settings};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{Ack, Bye, Chunk, FeedMessage, Get, MAX_DATAGRAM, Offer, Spans, Wants, Watch, Welcome};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let rng_seed = match default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        chosen => chosen,
+    };
+    ProptestConfig { rng_seed, failure_persistence: None, ..default }
+}
+
+const SESSION: u64 = 5;
+
+fn settings() -> Settings {
+    Settings {
+        game: GameId { name: "sum".into(), hash: [1; 32] },
+        machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![] },
+        rate: FrameRate::per_second(60).expect("a rate"),
+        lag: 6,
+        window: 0,
+        compare_every: 60,
+        sites: 2,
+        ownership: Ownership::one_each(2, 0xffff),
+    }
+}
+
+fn session() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => Just(SESSION), 1 => any::<u64>()]
+}
+
+fn small() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0..500u32, 1 => any::<u32>()]
+}
+
+fn message() -> impl Strategy<Value = FeedMessage<'static>> {
+    let watch = (session(), any::<u64>(), any::<u64>(), option::of(small()), option::of(any::<u64>()))
+        .prop_map(|(session, settings, token, from, have)| Watch { session, settings, token, from, have });
+    let spans = vec((small(), 1..u32::MAX), 0..8).prop_map(|list| {
+        let mut spans = Spans::default();
+        list.into_iter().for_each(|(skip, len)| assert!(spans.push(skip, len)));
+        spans
+    });
+    let wants = vec((small(), 1..u16::MAX), 0..32).prop_map(|list| {
+        let mut wants = Wants::default();
+        list.into_iter().for_each(|(block, parts)| assert!(wants.push(block, parts)));
+        wants
+    });
+    let reason = prop_oneof![
+        Just(Bye::Version),
+        Just(Bye::Settings),
+        Just(Bye::Full),
+        Just(Bye::TooOld),
+        Just(Bye::TooSlow),
+        Just(Bye::Silent)
+    ];
+    let offer = (session(), 0..4u16, small(), 0..100_000u32, any::<u64>(), any::<u64>()).prop_map(
+        |(session, snapshot, next, size, hash, digest)| Offer { session, snapshot, next, size, hash, digest },
+    );
+    let chunk = (0..4u16, 0..8u32, any::<u64>(), any::<bool>(), 0..0x8000u16, 0..20u8, 0..3usize).prop_map(
+        |(snapshot, block, hash, raw, size, part, kind)| {
+            const BYTES: &[u8] = &[0x5a; 1_100];
+            let bytes = &BYTES[..[0, 100, 1_100][kind]];
+            Chunk { snapshot, block, hash, raw, size, part, bytes }
+        },
+    );
+    prop_oneof![
+        watch.prop_map(FeedMessage::Watch),
+        (session(), small(), any::<bool>(), spans).prop_map(|(session, next, fetching, spans)| FeedMessage::Ack(Ack {
+            session,
+            next,
+            fetching,
+            spans
+        })),
+        (session(), 0..4u16, wants).prop_map(|(session, snapshot, wants)| FeedMessage::Get(Get {
+            session,
+            snapshot,
+            wants
+        })),
+        session().prop_map(|session| FeedMessage::Leave { session }),
+        (session(), any::<u64>()).prop_map(|(session, token)| FeedMessage::Challenge { session, token }),
+        (session(), small(), small(), any::<u8>())
+            .prop_map(|(session, oldest, end, batch)| FeedMessage::Welcome(Welcome { session, oldest, end, batch })),
+        offer.prop_map(FeedMessage::Offer),
+        chunk.prop_map(FeedMessage::Chunk),
+        (session(), reason).prop_map(|(session, reason)| FeedMessage::Bye { session, reason }),
+    ]
+}
+
+/// Bytes that look like frames.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    (0..8u8, small(), small(), vec(any::<u8>(), 0..60)).prop_map(|(flags, end, first, rest)| {
+        [&[0x1b, flags][..], &end.to_le_bytes(), &first.to_le_bytes(), &rest].concat()
+    })
+}
+
+/// Anything that may come out of a socket.
+fn datagram() -> impl Strategy<Value = Vec<u8>> {
+    let sound = message().prop_map(|message| {
+        let mut buf = [0; 2 * MAX_DATAGRAM];
+        let len = message.encode(&mut buf).expect("room for a packet");
+        buf[..len].to_vec()
+    });
+    prop_oneof![4 => sound, 2 => frames(), 1 => vec(any::<u8>(), 0..100)]
+}
+
+/// Lets somebody watch from there.
+fn seat(feed: &mut Feed, addr: Addr) {
+    let (now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
+    let config = WatchConfig::new(SESSION, settings(), vec![Addr(99)]);
+    let mut watcher = Watcher::new(now, config).expect("sound settings");
+    for _ in 0..2 {
+        while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+            feed.handle_datagram(now, addr, &buf[..packet.len]);
+        }
+        while let Some(packet) = feed.poll_transmit(now, &mut buf) {
+            watcher.handle_datagram(now, Addr(99), &buf[..packet.len]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_packet_comes_back(message in message()) {
+        let mut buf = [0; 2 * MAX_DATAGRAM];
+        let len = message.encode(&mut buf).expect("room for a packet");
+        prop_assert_eq!(FeedMessage::decode(&buf[..len]), Ok(message));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop_oneof![vec(any::<u8>(), 0..200), frames()]) {
+        if let Ok(message) = FeedMessage::decode(&bytes) {
+            let mut buf = [0; 2 * MAX_DATAGRAM];
+            let len = message.encode(&mut buf).expect("what was read can be written");
+            prop_assert_eq!(&buf[..len], &bytes[..], "a packet has one form");
+        }
+    }
+
+    #[test]
+    fn a_feed_takes_anything(datagrams in vec((datagram(), 0..3u64), 0..80)) {
+        let config = FeedConfig { most_watchers: 2, keep_log: 4_096, ..FeedConfig::new(SESSION, 9, settings()) };
+        let mut feed = Feed::new(config).expect("sound settings");
+        let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
+        (0..2).for_each(|from| seat(&mut feed, Addr(from)));
+        prop_assert_eq!(feed.stats().watchers, 2);
+        for (frame, (bytes, from)) in datagrams.into_iter().enumerate() {
+            feed.push(now, Frame::new(frame as u32), &[frame as u128, 0]);
+            if feed.wants_snapshot() {
+                feed.set_snapshot(now, Frame::new(frame as u32 + 1), &[7; 40_000], 1);
+            }
+            feed.handle_datagram(now, Addr(from), &bytes);
+            let mut sent = 0;
+            while let Some(packet) = feed.poll_transmit(now, &mut buf) {
+                prop_assert!(packet.len <= MAX_DATAGRAM);
+                prop_assert!(FeedMessage::decode(&buf[..packet.len]).is_ok());
+                sent += 1;
+                prop_assert!(sent < 1_000);
+            }
+            now += TimeDelta::from_millis(16);
+        }
+        prop_assert!(feed.memory() < 300_000);
+    }
+
+    #[test]
+    fn a_watcher_takes_anything(datagrams in vec((datagram(), 0..3i64), 0..80)) {
+        let config = WatchConfig { max_state: 60_000, backlog: 8_192, ..WatchConfig::new(SESSION, settings(), vec![Addr(1)]) };
+        let mut watcher = Watcher::new(Instant::ZERO, config).expect("sound settings");
+        let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
+        for (bytes, wait) in datagrams {
+            watcher.handle_datagram(now, Addr(1), &bytes);
+            let mut done = 0;
+            while watcher.poll_request(now).is_some() {
+                watcher.handle_hash(1);
+                done += 1;
+                prop_assert!(done < 10_000);
+            }
+            let mut sent = 0;
+            while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+                prop_assert!(FeedMessage::decode(&buf[..packet.len]).is_ok());
+                sent += 1;
+                prop_assert!(sent < 100);
+            }
+            while watcher.poll_event().is_some() {}
+            if let Some(next) = watcher.poll_timeout() {
+                prop_assert!(next >= now);
+            }
+            now += TimeDelta::from_millis(wait * 40);
+        }
+        prop_assert!(watcher.memory() < 60_000 + 60 * 16_384, "{}", watcher.memory());
+    }
+}

@@ -1,0 +1,42 @@
+//! Many who watch one game: what each of them costs, and that the players cannot tell.
+
+use std::process::ExitCode;
+
+use coplay_sim::crowd::{self, Outcome};
+
+fn main() -> ExitCode {
+    let watchers = match std::env::args().nth(1).map(|arg| arg.parse::<usize>()) {
+        None => 10_000,
+        Some(Ok(watchers)) => watchers,
+        Some(Err(_)) => {
+            eprintln!("crowd: how many watch is a number\nhint: crowd 10000");
+            return ExitCode::from(2);
+        }
+    };
+    let (alone, watched) = (crowd::run(0), crowd::run(watchers));
+    print(watchers, &watched);
+    let unnoticed = alone.players == watched.players;
+    println!("players  {:016x} alone, {:016x} watched: {}", alone.players, watched.players, verdict(unnoticed));
+    match unnoticed && watched.wrong == 0 && watched.watching == watchers {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn verdict(unnoticed: bool) -> &'static str {
+    if unnoticed { "the same bytes at the same times" } else { "NOT THE SAME" }
+}
+
+fn print(watchers: usize, outcome: &Outcome) {
+    let per_second = |count: u64| count as f64 / outcome.watched_s.max(1e-9);
+    let Outcome { frames, watching, live, wrong, stalls, batches, batch_bytes, .. } = *outcome;
+    println!("{frames} frames, {watchers} came, {watching} watch, {live} live, {wrong} wrong frames, {stalls} stalls");
+    println!("behind   {:.1} frames on average", outcome.behind_frames);
+    println!("encoded  {batches} batches, {:.1} bytes each, once for all", batch_bytes as f64 / batches.max(1) as f64);
+    let (packets, bytes) = (per_second(outcome.packets_down), per_second(outcome.bytes_down));
+    println!("down     {packets:.1} datagrams and {bytes:.0} bytes per watcher and second");
+    println!("of that  {:.0} bytes because they were asked for", per_second(outcome.bulk_bytes));
+    let (packets, bytes) = (per_second(outcome.packets_up), per_second(outcome.bytes_up));
+    println!("up       {packets:.1} datagrams and {bytes:.0} bytes per watcher and second");
+    println!("memory   {} bytes for the feed, at most {} for a watcher", outcome.feed_memory, outcome.watcher_memory);
+}

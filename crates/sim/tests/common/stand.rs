@@ -1,0 +1,442 @@
+//! A stand: a game that goes on by itself, feeds of it, relays, and those who watch, over links of a simulated network.
+
+use coplay::feed::{Feed, FeedConfig, Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
+use coplay::frame::Frame;
+use coplay::id::Addr;
+use coplay::input::{Ownership, Word};
+use coplay::session::Settings;
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_sim::link::{Link, LinkConfig};
+use coplay_sim::measure::toy_settings;
+use coplay_sim::queue::Queue;
+use coplay_sim::random::Random;
+use coplay_sim::toy::mix;
+
+use super::{ms, secs};
+
+pub(crate) const SESSION: u64 = 77;
+const PERIOD: TimeDelta = TimeDelta::from_nanos(16_666_667);
+
+/// A machine with a state of any size, a little of which changes in each frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Big {
+    pub(crate) state: Vec<u8>,
+    memory: u64,
+    frames: u32,
+}
+
+impl Big {
+    /// Noise, or what can be compressed.
+    pub(crate) fn new(size: usize, noise: bool) -> Self {
+        let mut luck = Random::new(5);
+        let state = (0..size).map(|at| if noise { luck.bits() as u8 } else { (at / 100) as u8 }).collect();
+        Self { state, memory: 1, frames: 0 }
+    }
+
+    pub(crate) fn step(&mut self, words: &[Word]) {
+        self.memory = words.iter().fold(self.memory, |memory, word| mix(memory, *word as u64));
+        if !self.state.is_empty() {
+            let at = self.memory as usize % self.state.len();
+            self.state[at] ^= self.memory as u8;
+        }
+        self.frames += 1;
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        let words = self.state.chunks(8).map(|chunk| chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        words.fold(mix(self.memory, u64::from(self.frames)), mix)
+    }
+
+    pub(crate) fn save(&self) -> Vec<u8> {
+        [&self.memory.to_le_bytes()[..], &self.frames.to_le_bytes(), &self.state].concat()
+    }
+
+    pub(crate) fn load(&mut self, bytes: &[u8]) {
+        self.memory = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        self.frames = u32::from_le_bytes(bytes[8..12].try_into().unwrap());
+        self.state = bytes[12..].to_vec();
+    }
+}
+
+/// Somewhere in the network.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) feed: Option<Feed>,
+    pub(crate) watcher: Option<Watcher>,
+    pub(crate) machine: Option<Big>,
+    pub(crate) dead: bool,
+    pub(crate) live_at: Option<Instant>,
+    pub(crate) loads: u32,
+    pub(crate) events: Vec<(Instant, WatchEvent)>,
+    /// Frames given out, and when those to be shown were.
+    pub(crate) frames: Vec<u32>,
+    pub(crate) shown: Vec<Instant>,
+    pub(crate) wrong: u32,
+    pub(crate) most_memory: usize,
+    alarm: u64,
+    spins: u32,
+    /// How often the host program woke up.
+    pub(crate) wakes: u64,
+}
+
+#[derive(Debug)]
+enum Happening {
+    Play,
+    Wake { node: usize, alarm: u64 },
+    Arrive { link: usize, from: usize, to: usize, bytes: Vec<u8> },
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Stand {
+    pub(crate) now: Instant,
+    pub(crate) nodes: Vec<Node>,
+    links: Vec<Link>,
+    seed: u64,
+    queue: Queue<Happening>,
+    luck: Random,
+    words: Vec<Word>,
+    /// What was played, and the states' hashes.
+    pub(crate) truth: Vec<Vec<Word>>,
+    pub(crate) machine: Big,
+    pub(crate) playing: bool,
+    link: LinkConfig,
+    /// Every datagram goes through this on its way.
+    pub(crate) tamper: Option<Random>,
+}
+
+pub(crate) fn settings() -> Settings {
+    toy_settings(6, Ownership::one_each(2, 0xffff))
+}
+
+pub(crate) fn feed_config() -> FeedConfig {
+    FeedConfig {
+        most_bytes_per_second: 4_000_000,
+        most_bytes_per_second_each: 4_000_000,
+        ..FeedConfig::new(SESSION, 99, settings())
+    }
+}
+
+pub(crate) fn watch_config(from: &[usize]) -> WatchConfig {
+    WatchConfig::new(SESSION, settings(), from.iter().map(|node| Addr(*node as u64)).collect())
+}
+
+impl Node {
+    fn new(feed: Option<Feed>, watcher: Option<Watcher>, machine: Option<Big>) -> Self {
+        Self {
+            feed,
+            watcher,
+            machine,
+            dead: false,
+            live_at: None,
+            loads: 0,
+            events: Vec::new(),
+            frames: Vec::new(),
+            shown: Vec::new(),
+            wrong: 0,
+            most_memory: 0,
+            alarm: 0,
+            spins: 0,
+            wakes: 0,
+        }
+    }
+
+    pub(crate) fn watcher(&self) -> &Watcher {
+        self.watcher.as_ref().unwrap()
+    }
+
+    pub(crate) fn feed(&self) -> &Feed {
+        self.feed.as_ref().unwrap()
+    }
+
+    pub(crate) fn told(&self, what: impl Fn(&WatchEvent) -> bool) -> bool {
+        self.events.iter().any(|(_, event)| what(event))
+    }
+}
+
+impl Stand {
+    /// A game whose machine this is; node 0 has it and a feed.
+    pub(crate) fn new(seed: u64, machine: Big, config: FeedConfig, link: LinkConfig) -> Self {
+        let mut stand = Self {
+            now: Instant::ZERO,
+            nodes: Vec::new(),
+            links: Vec::new(),
+            seed,
+            queue: Queue::new(),
+            luck: Random::stream(seed, "stand"),
+            words: vec![0; 2],
+            truth: Vec::new(),
+            machine,
+            playing: true,
+            link,
+            tamper: None,
+        };
+        stand.nodes.push(Node::new(Some(Feed::new(config).unwrap()), None, None));
+        stand.queue.push(Instant::ZERO, Happening::Play);
+        stand
+    }
+
+    /// One more feed of the players' own.
+    pub(crate) fn add_feed(&mut self, config: FeedConfig) -> usize {
+        self.nodes.push(Node::new(Some(Feed::new(config).unwrap()), None, None));
+        self.nodes.len() - 1
+    }
+
+    pub(crate) fn add_watcher(&mut self, config: WatchConfig, machine: Big) -> usize {
+        self.nodes.push(Node::new(None, Some(Watcher::new(self.now, config).unwrap()), Some(machine)));
+        self.wake(self.nodes.len() - 1);
+        self.nodes.len() - 1
+    }
+
+    /// One who watches and has a feed of its own, with or without a machine.
+    pub(crate) fn add_relay(&mut self, watch: WatchConfig, feed: FeedConfig, machine: Option<Big>) -> usize {
+        let mut node = Node::new(Some(Feed::new(feed).unwrap()), Some(Watcher::new(self.now, watch).unwrap()), None);
+        node.machine = machine;
+        self.nodes.push(node);
+        self.wake(self.nodes.len() - 1);
+        self.nodes.len() - 1
+    }
+
+    fn wake(&mut self, node: usize) {
+        self.nodes[node].alarm += 1;
+        self.queue.push(self.now, Happening::Wake { node, alarm: self.nodes[node].alarm });
+    }
+
+    pub(crate) fn link(&mut self, from: usize, to: usize) -> &mut Link {
+        let at = self.link_at(from, to);
+        &mut self.links[at]
+    }
+
+    fn link_at(&mut self, from: usize, to: usize) -> usize {
+        const MOST: usize = 64;
+        while self.links.len() < MOST * MOST {
+            let at = self.links.len();
+            let name = format!("{}>{}", at / MOST, at % MOST);
+            self.links.push(Link::new(self.link.clone(), self.seed, &name));
+        }
+        from * MOST + to
+    }
+
+    pub(crate) fn set_cut(&mut self, one: usize, other: usize, cut: bool) {
+        self.link(one, other).set_cut(cut);
+        self.link(other, one).set_cut(cut);
+    }
+
+    pub(crate) fn run_for(&mut self, time: TimeDelta) {
+        let until = self.now + time;
+        while self.queue.next_time().is_some_and(|at| at <= until) {
+            let Some((at, happening)) = self.queue.pop() else { break };
+            self.now = self.now.max(at);
+            match happening {
+                Happening::Play => self.play(),
+                Happening::Wake { node, alarm } if self.nodes[node].alarm == alarm => self.drive(node),
+                Happening::Wake { .. } => {}
+                Happening::Arrive { link, from, to, bytes } => {
+                    if self.links[link].admit_arrival() {
+                        self.arrive(from, to, &bytes);
+                    }
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    /// Runs until a node is live; says how long that took.
+    #[track_caller]
+    pub(crate) fn run_until_live(&mut self, node: usize, at_most: TimeDelta) -> TimeDelta {
+        let (since, until) = (self.now, self.now + at_most);
+        while self.nodes[node].live_at.is_none() {
+            assert!(self.now < until, "node {node} is not live after {at_most}: {:?}", self.nodes[node].events);
+            self.run_for(ms(50));
+        }
+        self.nodes[node].live_at.unwrap() - since
+    }
+
+    fn play(&mut self) {
+        self.queue.push(self.now + PERIOD, Happening::Play);
+        if !self.playing {
+            return;
+        }
+        for word in &mut self.words {
+            if self.luck.chance(1.0 / 8.0) {
+                *word = Word::from(self.luck.bits() as u16);
+            }
+        }
+        let frame = Frame::new(self.truth.len() as u32);
+        self.machine.step(&self.words);
+        self.truth.push(self.words.clone());
+        let sources: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].watcher.is_none()).collect();
+        for node in sources {
+            let Some(feed) = self.nodes[node].feed.as_mut() else { continue };
+            feed.push(self.now, frame, &self.words);
+            if frame.number() % 60 == 59 {
+                feed.push_hash(frame, self.machine.hash());
+            }
+            if feed.wants_snapshot() {
+                feed.set_snapshot(self.now, frame.next(), &self.machine.save(), self.machine.hash());
+            }
+            self.drive(node);
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        let (now, from) = (self.now, Addr(from as u64));
+        let node = &mut self.nodes[to];
+        if node.dead {
+            return;
+        }
+        if let Some(watcher) = &mut node.watcher {
+            watcher.handle_datagram(now, from, bytes);
+        }
+        if let Some(feed) = &mut node.feed {
+            feed.handle_datagram(now, from, bytes);
+        }
+        self.drive(to);
+    }
+
+    fn drive(&mut self, at: usize) {
+        let now = self.now;
+        if self.nodes[at].dead {
+            return;
+        }
+        self.serve(at);
+        self.nodes[at].wakes += 1;
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut sent = Vec::new();
+        let node = &mut self.nodes[at];
+        if let Some(watcher) = &mut node.watcher {
+            for _ in 0..1_000 {
+                let Some(packet) = watcher.poll_transmit(now, &mut buf) else { break };
+                sent.push((packet.to, buf[..packet.len].to_vec()));
+            }
+            while let Some(event) = watcher.poll_event() {
+                if matches!(event, WatchEvent::Live { .. }) {
+                    node.live_at.get_or_insert(now);
+                }
+                node.events.push((now, event));
+            }
+            node.most_memory = node.most_memory.max(watcher.memory());
+        }
+        if let Some(feed) = &mut node.feed {
+            for _ in 0..100_000 {
+                let Some(packet) = feed.poll_transmit(now, &mut buf) else { break };
+                sent.push((packet.to, buf[..packet.len].to_vec()));
+            }
+        }
+        let timeouts =
+            [node.watcher.as_ref().and_then(Watcher::poll_timeout), node.feed.as_ref().and_then(Feed::poll_timeout)];
+        if let Some(next) = timeouts.into_iter().flatten().min() {
+            node.alarm += 1;
+            let next = next.max(now);
+            // A host program that is asked to look again at once, over and over, would never sleep.
+            node.spins = if next == now { node.spins + 1 } else { 0 };
+            assert!(node.spins < 20, "node {at} never sleeps");
+            self.queue.push(next, Happening::Wake { node: at, alarm: node.alarm });
+        }
+        for (to, bytes) in sent {
+            self.send(at, to, bytes);
+        }
+    }
+
+    fn send(&mut self, from: usize, to: Addr, mut bytes: Vec<u8>) {
+        let to = to.0 as usize;
+        if to >= self.nodes.len() {
+            return;
+        }
+        if let Some(luck) = &mut self.tamper {
+            mutate(luck, &mut bytes);
+        }
+        let link = self.link_at(from, to);
+        for at in self.links[link].send(self.now, bytes.len() + 28) {
+            self.queue.push(at, Happening::Arrive { link, from, to, bytes: bytes.clone() });
+        }
+    }
+
+    /// The host program of one who watches.
+    fn serve(&mut self, at: usize) {
+        let (now, node) = (self.now, &mut self.nodes[at]);
+        let Some(watcher) = &mut node.watcher else { return };
+        let mut answer = None;
+        for _ in 0..100_000 {
+            if let Some(hash) = answer.take() {
+                watcher.handle_hash(hash);
+            }
+            let Some(request) = watcher.poll_request(now) else { return };
+            match request {
+                WatchRequest::Load { next_frame, state, hash } => {
+                    node.loads += 1;
+                    node.frames.clear();
+                    if let Some(machine) = &mut node.machine {
+                        if state.len() >= 12 {
+                            machine.load(state);
+                        }
+                        node.wrong += u32::from(state.len() < 12);
+                    }
+                    if let Some(feed) = &mut node.feed {
+                        feed.set_snapshot(now, next_frame, state, hash);
+                    }
+                }
+                WatchRequest::Advance { frame, inputs, fresh } => {
+                    node.wrong +=
+                        u32::from(self.truth.get(frame.number() as usize).is_none_or(|truth| truth != inputs));
+                    node.frames.push(frame.number());
+                    if fresh {
+                        node.shown.push(now);
+                    }
+                    if let Some(machine) = &mut node.machine {
+                        machine.step(inputs);
+                    }
+                    if let Some(feed) = &mut node.feed {
+                        feed.push(now, frame, inputs);
+                        if let Some(machine) = node.machine.as_ref().filter(|_| feed.wants_snapshot()) {
+                            feed.set_snapshot(now, frame.next(), &machine.save(), machine.hash());
+                        }
+                    }
+                }
+                WatchRequest::Hash { frame, expected } => {
+                    answer = Some(node.machine.as_ref().map_or(expected, Big::hash));
+                    if let Some(feed) = &mut node.feed {
+                        feed.push_hash(frame, expected);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a node has seen is what was played, without a gap, up to nearly now.
+    #[track_caller]
+    pub(crate) fn assert_sees_all(&self, node: usize) {
+        let node = &self.nodes[node];
+        assert_eq!(node.wrong, 0, "wrong inputs");
+        assert!(node.frames.windows(2).all(|pair| pair[1] == pair[0] + 1), "a gap");
+        let last = node.frames.last().copied().unwrap_or(0);
+        assert!(self.truth.len() as u32 - last < 90, "{last} is far from {}: {:?}", self.truth.len(), node.events);
+        assert_eq!(node.watcher().stats().mismatches, 0);
+    }
+}
+
+/// Changes a datagram in one of many ways.
+pub(crate) fn mutate(luck: &mut Random, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() || luck.chance(0.5) {
+        return;
+    }
+    for _ in 0..=luck.below(3) {
+        let at = luck.below(bytes.len().max(1) as u64) as usize;
+        match luck.below(5) {
+            0 => bytes[at] ^= 1 << luck.below(8),
+            1 => bytes[at] = luck.bits() as u8,
+            2 => bytes.truncate(at.max(1)),
+            3 => bytes.push(luck.bits() as u8),
+            _ => bytes[at] = *luck.pick(&[0, 0x7f, 0x80, 0xff]),
+        }
+    }
+}
+
+pub(crate) fn beginning(from: &[usize]) -> WatchConfig {
+    WatchConfig { start: Start::Beginning, ..watch_config(from) }
+}
+
+pub(crate) fn minute() -> TimeDelta {
+    secs(60)
+}

@@ -524,7 +524,8 @@ impl Scenario {
     fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
         let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
         let base: Vec<usize> = (0..self.sites).filter(|site| !left(*site) && self.late != Some(*site)).collect();
-        let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !play.ledger.is_dropped(*site);
+        let out = |site: usize| play.ledger.is_dropped(site) || play.ended[site] == Some(End::Dropped);
+        let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !out(*site);
         let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
         // Whoever came back could not decide before it was back.
         let steady: Vec<usize> = alive.iter().copied().filter(|site| play.lives[*site] == 1).collect();

@@ -146,7 +146,14 @@ impl Session {
         self.turning.inspect(|dials| self.dials = *dials);
         (self.order, self.carried_out) = (Some(order), Some(first));
         self.own = Stream::new(own_width, first);
-        self.settle(first);
+        match &mut self.leaving {
+            // Who thinks better of it is let in nevertheless if nobody knew, and leaves before the first frame.
+            Some(leave) => {
+                leave.frame = first;
+                self.phase = Phase::Running(Step::Rest);
+            }
+            None => self.settle(first),
+        }
         if let Some(joining) = &mut self.joining {
             joining.seat_from = Some(first);
         }
@@ -173,12 +180,13 @@ impl Session {
     pub(super) fn sit_down_if_due(&mut self) -> bool {
         let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
         let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
-        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(first));
+        let next = self.at;
+        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(next));
         if known {
             self.joining = None;
-            self.frame = first;
-            self.fed = first;
-            self.compare_next = next_compared(first, self.config.settings.compare_every);
+            // The feed may have brought more than the frames before ours.
+            (self.frame, self.fed, self.born) = (next, next, next);
+            self.compare_next = next_compared(next, self.config.settings.compare_every);
             self.phase = Phase::Running(Step::Rest);
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }

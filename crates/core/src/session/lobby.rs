@@ -66,7 +66,7 @@ impl Session {
             peer.start_over();
         }
         peer.newest_incarnation = hello.incarnation;
-        if !peer.lobby.playing {
+        if !peer.lobby.playing && peer.is_playing() && hello.joining.is_none() {
             peer.incarnation = hello.incarnation;
         }
     }
@@ -78,7 +78,8 @@ impl Session {
         peer.lobby.hello_due |= asks && self.start.is_some();
         self.greetings |= peer.lobby.hello_due;
         if news {
-            peer.lobby.joining = hello.joining;
+            // Whoever had the seat and lost it, or has it, must start anew to take it.
+            peer.lobby.joining = hello.joining.filter(|_| hello.incarnation > peer.incarnation);
         }
         if peer.lobby.playing {
             // A site that was in the game and is in a lobby brings no inputs: it counts as silent.
@@ -259,7 +260,7 @@ impl Session {
             yours: peer.newest_incarnation,
             agreed,
             leaving,
-            joining: (self.phase == Phase::Joining).then_some(ready),
+            joining: (self.phase == Phase::Joining && self.leaving.is_none()).then_some(ready),
             refusal,
             stamp_us: now.as_micros() as u64,
             echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),

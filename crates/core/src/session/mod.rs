@@ -133,6 +133,8 @@ pub struct Session {
     fed: Frame,
     /// The frame whose state the host program was asked for.
     snapshot_asked: Option<Frame>,
+    /// Frames before this one came to us with certainty.
+    born: Frame,
     /// Frames before this one are made up for as quickly as the machine can.
     fast_until: Frame,
     /// It is time to tell how things are here.
@@ -301,6 +303,7 @@ impl Session {
             feed,
             fed: Frame::ZERO,
             snapshot_asked: None,
+            born: Frame::ZERO,
             fast_until: Frame::ZERO,
             leaving: None,
             left: SiteSet::EMPTY,
@@ -355,7 +358,9 @@ impl Session {
                 self.watch(now);
             }
             Phase::Running(_) => {}
-            Phase::Lobby if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => self.end(End::Left),
+            Phase::Lobby | Phase::Joining if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => {
+                self.end(End::Left);
+            }
             Phase::Lobby => self.try_start(now),
             Phase::Joining => self.watch_joining(),
             Phase::Starting { .. } | Phase::Over(_) => {}
@@ -397,6 +402,10 @@ impl Session {
         self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
+        }
+        if self.phase == Phase::Joining && self.pacer.is_some() {
+            // The others count on us already.
+            self.phase = Phase::Running(Step::Rest);
         }
         self.frozen = None;
         self.talk();

@@ -92,6 +92,7 @@ impl Session {
         let known = frame;
         peer.sit_down(frame, own_width, true);
         peer.heard = self.called;
+        peer.probe_soon();
         self.listeners |= 1 << index;
         // Frames that were stepped without it are stepped as if it did nothing, which is guessed now.
         peer.guesses.fill_neutral();

@@ -190,7 +190,9 @@ impl Peer {
             true => Sender::in_the_middle(first, own_width),
             false => Sender::new(first, own_width),
         };
+        self.seat = Seat::Free(last);
         self.joins = Some(first);
+        self.lobby.joining = None;
         self.dropped = false;
         self.knows_leave = false;
         self.digests = Digests::default();

@@ -262,6 +262,8 @@ impl Session {
     #[inline]
     pub(super) fn check_guesses(&mut self, index: usize, known: Frame) {
         let until = self.peers[index].known_end().min(self.at);
+        // What we got before we played was certain.
+        let known = known.max(if self.joining.is_some() { Frame::LAST } else { self.born });
         if known < until {
             let wrong = self.peers[index].first_wrong(known, until);
             self.wrong = [self.wrong, wrong].into_iter().flatten().min();

@@ -31,6 +31,8 @@ pub struct Site {
     pub(crate) open: VecDeque<OpenFrame>,
     /// What the session asked for that makes no sense.
     pub(crate) nonsense: Option<String>,
+    /// When it was driven last, and how often at that instant.
+    drives: (Instant, u32),
     /// It came late.
     pub(crate) joined: bool,
     /// The next frame that the machine steps.
@@ -70,6 +72,9 @@ pub enum Sabotage {
     NoResend,
 }
 
+/// More calls than this at one instant are without end.
+const MOST_DRIVES: u32 = 20_000;
+
 /// Packets that the socket of a sleeping computer holds.
 const SOCKET_BUFFER: usize = 64;
 
@@ -86,6 +91,7 @@ impl Site {
             slots: vec![None; slots],
             open: VecDeque::new(),
             nonsense: None,
+            drives: (Instant::ZERO, 0),
             joined: false,
             next_frame: 0,
             sabotage: None,
@@ -196,6 +202,15 @@ impl Site {
         let certain = self.session.stats().confirmed.number();
         let told = self.open.front().is_some_and(|open| open.frame < certain);
         told.then(|| self.open.pop_front()).flatten()
+    }
+
+    /// A session that always wants to be called at once would stop time.
+    pub(crate) fn note_drive(&mut self, now: Instant) {
+        self.drives = if self.drives.0 == now { (now, self.drives.1 + 1) } else { (now, 0) };
+        if self.drives.1 > MOST_DRIVES {
+            self.complain("wants to be called again and again".into());
+            self.crashed = true;
+        }
     }
 
     pub(crate) fn complain(&mut self, what: String) {

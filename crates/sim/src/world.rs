@@ -172,6 +172,7 @@ impl World {
         if wake > self.now {
             return self.wake_at(at, wake);
         }
+        site.note_drive(self.now);
         let local = site.clock.local(self.now);
         site.hear_held(local);
         while let Some(busy) = self.sites[at].serve(at, self.now, local, tell) {

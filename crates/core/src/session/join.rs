@@ -151,6 +151,7 @@ impl Session {
             Some(leave) => {
                 leave.frame = first;
                 self.phase = Phase::Running(Step::Rest);
+                self.joining = None;
             }
             None => self.settle(first),
         }

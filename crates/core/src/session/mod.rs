@@ -406,6 +406,7 @@ impl Session {
         if self.phase == Phase::Joining && self.pacer.is_some() {
             // The others count on us already.
             self.phase = Phase::Running(Step::Rest);
+            self.joining = None;
         }
         self.frozen = None;
         self.talk();

@@ -115,6 +115,7 @@ impl Session {
 
     /// Carries out the newest order when its time has come, and gives the next if that is on us.
     pub(super) fn watch_order(&mut self, now: Instant) {
+        self.forget_order_of_leaver();
         if let Some(order) = self.order {
             let reached = match self.peers.iter().find(|peer| peer.site == order.by) {
                 Some(peer) => peer.inputs.end() > order.frame,
@@ -131,6 +132,16 @@ impl Session {
         }
         if self.order.is_none() && self.is_coordinator() {
             self.admit(now);
+        }
+    }
+
+    /// An order for a frame that its giver has no input for, because it leaves before, is void.
+    fn forget_order_of_leaver(&mut self) {
+        let Some(order) = self.order else { return };
+        let giver = self.peers.iter().find(|peer| peer.site == order.by);
+        if giver.and_then(Peer::last).is_some_and(|last| order.frame >= last) && self.carried_out != Some(order.frame) {
+            self.order = None;
+            self.undo(order);
         }
     }
 

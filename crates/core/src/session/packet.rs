@@ -272,10 +272,13 @@ impl Session {
 
     pub(super) fn take_leave(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
-        let possible = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
-        if peer.is_playing() && possible {
+        let near = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
+        // To one who came later it may have left before.
+        let before = last <= peer.inputs.start() && peer.inputs.top() == peer.inputs.start();
+        if (peer.is_playing() || peer.joins.is_some()) && (near || before) {
             let known = peer.known_end();
             peer.seat = Seat::Leaving(last);
+            peer.joins = None;
             if let Some(pacer) = &mut self.pacer {
                 pacer.forget(peer.site);
             }

@@ -220,7 +220,7 @@ impl Peer {
     /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves.
     pub(super) fn acknowledgement(&self) -> Frame {
         let end = self.inputs.end();
-        if self.last() == Some(end) && self.joins.is_none() { end.next() } else { end }
+        self.last().filter(|last| *last <= end && self.joins.is_none()).map_or(end, Frame::next)
     }
 
     /// Forgets what it said before it was started anew.

@@ -264,7 +264,7 @@ impl Scenario {
             4 if !goes => add(from + TimeDelta::from_secs(3), Fault::Leave(one)),
             3 | 4 => {}
             // Two that move at once cannot find each other by themselves.
-            5 => add(from, Fault::Move(mover)),
+            5 if self.late.is_none() => add(from, Fault::Move(mover)),
             6 => {
                 add(from, Fault::Worsen(one, other, random_link(luck)));
                 add(until, Fault::Restore(one, other));

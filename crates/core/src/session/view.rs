@@ -105,7 +105,9 @@ impl Session {
         self.view.deaf_to = self.view.deaf_to.union(drop);
         let mut ends: Ends = [Frame::ZERO; MAX_SITES];
         for peer in self.peers.iter().filter(|peer| drop.contains(peer.site)) {
-            ends[peer.site.index()] = peer.inputs.end();
+            // Who comes late has nothing between what it has stepped and its first frame.
+            let gap = self.joining.is_some() && self.at < peer.inputs.start();
+            ends[peer.site.index()] = if gap { self.at } else { peer.inputs.end() };
         }
         let in_force = |order: &crate::wire::Order| drop.contains(order.by) && order.frame < ends[order.by.index()];
         let order = self.order.filter(in_force);

@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use coplay::frame::FrameRate;
-//! use coplay::id::{Addr, SiteId};
+//! use coplay::id::{Addr, SiteId, SiteSet};
 //! use coplay::input::Ownership;
 //! use coplay::session::{Config, GameId, MachineId, Request, Session, Settings};
 //! use coplay::time::{Instant, TimeDelta};
@@ -29,6 +29,7 @@
 //!     window: 8,         // up to 8 frames may rest on guesses and be repaired; 0 needs no save and load
 //!     compare_every: 60, // states are compared once a second
 //!     sites: 2,
+//!     starters: SiteSet::first(2), // nobody comes later
 //!     ownership: Ownership::one_each(2, 0xffff), // site k is player k and has 16 buttons
 //! };
 //! let site = |number| SiteId::new(number).unwrap();

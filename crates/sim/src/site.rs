@@ -147,7 +147,8 @@ impl Site {
     /// The next frame that is certain and was not told of.
     pub(crate) fn next_certain(&mut self) -> Option<OpenFrame> {
         let certain = self.session.stats().confirmed.number();
-        self.open.pop_front_if(|open| open.frame < certain)
+        let next = self.open.front().is_some_and(|open| open.frame < certain);
+        next.then(|| self.open.pop_front()).flatten()
     }
 
     pub(crate) fn complain(&mut self, what: String) {

@@ -5,7 +5,7 @@
 
 use super::event::{End, Event, Freeze, Request};
 use super::peer::{Peer, Seat};
-use super::settings::MAX_LAG;
+use super::settings::{MAX_LAG, MAX_REACH};
 use super::{Dials, Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
@@ -193,7 +193,8 @@ impl Session {
 
     /// Lag and window change with a frame. More lag asks for an input more, less for one less.
     pub(super) fn turn_dials(&mut self, from: Frame, lag: u32, window: u32) {
-        self.dials = Dials { from, lag: lag.min(MAX_LAG), window: window.min(self.config.settings.slots() as u32) };
+        let window = window.min(self.config.settings.slots() as u32);
+        self.dials = Dials { from, lag: lag.min(MAX_LAG).min(MAX_REACH - window), window };
         let reach = self.dials.lag + self.dials.window;
         self.most_reach = self.most_reach.max(reach);
         self.stats.lag = self.dials.lag;
@@ -254,6 +255,8 @@ impl Session {
                 },
                 Some(packed) if known => packed,
                 Some(packed) => guesses.keep(frame, Some(packed)),
+                // Only who is further ahead than anybody can be has given an input that is forgotten already.
+                None if known => continue,
                 None => guesses.guess(config.predictor, inputs, layout, frame, words.len()),
             };
             layout.unpack_blocks(packed, words);

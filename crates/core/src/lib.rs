@@ -30,7 +30,7 @@
 //!     auto: false,       // whether the two above follow what the link needs
 //!     compare_every: 60, // states are compared once a second
 //!     sites: 2,
-//!     starters: SiteSet::first(2),
+//!     starters: SiteSet::first(2), // nobody comes later
 //!     ownership: Ownership::one_each(2, 0xffff), // site k is player k and has 16 buttons
 //! };
 //! let site = |number| SiteId::new(number).unwrap();

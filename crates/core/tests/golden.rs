@@ -1,11 +1,12 @@
 //! The bytes of the protocol, written out by hand. Whoever changes one of these changes the protocol, and its version with it.
 
 use coplay::frame::{Frame, FrameRate};
-use coplay::id::{SiteId, SiteSet};
+use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{Ownership, Stream};
 use coplay::session::{GameId, MachineId, Settings};
 use coplay::wire::{
-    Answer, Answers, Digest, Error, Hello, Identity, MAX_DATAGRAM, Message, Probe, Ranges, Refusal, Tick, VERSION,
+    Answer, Answers, Decision, Digest, Error, Extra, Extras, Hello, Identity, MAX_DATAGRAM, Message, Order, Probe,
+    Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
 };
 
 /// A datagram field by field, in hexadecimal.
@@ -20,7 +21,7 @@ const PLAIN: Golden = &[
 ];
 
 const EVERYTHING: Golden = &[
-    "fc",               // flags: tick, identity, probe, digest, leave, request
+    "fc",               // flags: tick, identity, probe, digest, request, extras
     "e803",             // end: 1000
     "01",               // end - ack: -1
     "efcdab8967452301", // identity: session
@@ -32,10 +33,12 @@ const EVERYTHING: Golden = &[
     "03",               // probe: late by -2 times 31.25 microseconds
     "c003",             // digest: frame 960
     "bebafeca",         // digest: hash
-    "f207",             // leave: frame 1010
+    "78563412",         // digest: hash of all inputs
     "02",               // request: two ranges
     "0002",             // request: 0 frames held, 2 missing
     "05ac02",           // request: 5 frames held, 300 missing
+    "0300",             // extras: 3 bytes
+    "01f207",           // leave: before frame 1010
     "00",               // len: no inputs
 ];
 
@@ -70,10 +73,79 @@ const ABSOLUTE: Golden = &[
     "0633",   // changes: after one unchanged frame, the second byte, to 0x33
 ];
 
+/// One entry of each kind. They come from bytes only, so [`extras`] tells what is in them.
+const EXTRAS: Golden = &[
+    "84",         // flags: tick, extras
+    "6400",       // end: 100
+    "00",         // end - ack: 0
+    "4b00",       // extras: 75 bytes
+    "01",         // leave
+    "ac02",       // leave: before frame 300
+    "02",         // order
+    "00",         // order: by site 0
+    "9003",       // order: at frame 400
+    "00",         // order: join
+    "03",         // order: of site 3
+    "02",         // order
+    "01",         // order: by site 1
+    "05",         // order: at frame 5
+    "01",         // order: dials
+    "06",         // order: lag 6
+    "0c",         // order: window 12
+    "03",         // vote
+    "02",         // vote: on the end of view 2
+    "09",         // vote: ballot 9, the first that site 1 leads
+    "05",         // vote: drops sites 0 and 2
+    "c801",       // vote: inputs of site 0 before frame 200
+    "6e",         // vote: inputs of site 2 before frame 110
+    "01",         // vote: an order that may be in force
+    "00",         // order: by site 0
+    "9601",       // order: at frame 150
+    "00",         // order: join
+    "07",         // order: of site 7
+    "01",         // vote: an outcome was accepted
+    "08",         // vote: in ballot 8, the first that site 0 leads
+    "04",         // decision: site 2 is dropped
+    "70",         // decision: the first frame without site 2 is 112
+    "00",         // decision: no order
+    "03",         // vote
+    "00",         // vote: on the end of view 0
+    "12",         // vote: ballot 18
+    "00",         // vote: drops nobody
+    "00",         // vote: no order
+    "00",         // vote: nothing was accepted
+    "04",         // decided
+    "ffffffff0f", // decided: the last view there can be
+    "80",         // decision: site 7 is dropped
+    "feffffff07", // decision: with the last frame there can be
+    "01",         // decision: an order stays in force
+    "07",         // order: by site 7
+    "00",         // order: at frame 0
+    "01",         // order: dials
+    "00",         // order: lag 0
+    "00",         // order: window 0
+    "04",         // decided
+    "00",         // decided: view 0
+    "00",         // decision: nobody is dropped
+    "00",         // decision: no order
+    "05",         // want
+    "02",         // want: of site 2
+    "6e",         // want: from frame 110 on
+    "06",         // relay
+    "02",         // relay: of site 2
+    "8001",       // relay: from frame 128 on
+    "04",         // relay: 4 frames
+    "0400",       // relay: 4 bytes
+    "050311ff",   // relay: changes, the 5th so far, both bytes of two
+    "00",         // len: no inputs
+];
+
 const HELLO: Golden = &[
-    "01",               // version
+    "02",               // version
     "efcdab8967452301", // session
     "01",               // site
+    "04030201",         // incarnation
+    "05000000",         // which start of the receiver's this answers
     "03",               // agreed: sites 0 and 1
     "06",               // flags: echo, start
     "40420f0000000000", // stamp: 1,000,000 microseconds
@@ -96,6 +168,7 @@ const HELLO: Golden = &[
     "00",         // window: 0 frames
     "3c",         // hashes are compared every 60 frames
     "02",         // sites
+    "03",         // starters: sites 0 and 1
     "02",         // players
     "ffff03",     // site 0 owns 16 bits of player 0
     "00",         // and nothing of player 1
@@ -104,9 +177,11 @@ const HELLO: Golden = &[
 ];
 
 const REFUSAL: Golden = &[
-    "01",               // version
+    "02",               // version
     "0000000000000000", // session
     "00",               // site
+    "00000000",         // incarnation
+    "00000000",         // the receiver was not heard of
     "00",               // agreed: nobody
     "09",               // flags: leaving, refused because the game runs
     "ffffffffffffffff", // stamp
@@ -124,10 +199,14 @@ const REFUSAL: Golden = &[
     "00", // window
     "00", // hashes are not compared
     "02", // sites
+    "02", // starters: site 1
     "01", // players
     "00", // site 0 owns nothing
     "00", // site 1 owns nothing
 ];
+
+/// Where a refusal's flags are.
+const REFUSAL_FLAGS_AT: usize = 19;
 
 fn bytes(golden: Golden) -> Vec<u8> {
     let digits: Vec<u8> = golden.iter().flat_map(|field| field.bytes()).collect();
@@ -143,8 +222,8 @@ fn plain() -> Tick<'static> {
         identity: None,
         probe: None,
         digest: None,
-        leave: None,
         request: Ranges::default(),
+        extras: Extras::default(),
         answers: Answers::default(),
         len: 3,
         absolute: false,
@@ -152,7 +231,7 @@ fn plain() -> Tick<'static> {
     }
 }
 
-fn everything() -> Tick<'static> {
+fn everything(extras: Extras<'_>) -> Tick<'_> {
     let mut request = Ranges::default();
     assert!(request.push(0, 2) && request.push(5, 300));
     Tick {
@@ -165,9 +244,9 @@ fn everything() -> Tick<'static> {
             end_minus_frame: 6,
             late_ns: Some(-62_500),
         }),
-        digest: Some(Digest { frame: 960, hash: 0xcafe_babe }),
-        leave: Some(1_010),
+        digest: Some(Digest { frame: 960, hash: 0xcafe_babe, inputs: 0x1234_5678 }),
         request,
+        extras,
         len: 0,
         changes: &[],
         ..plain()
@@ -188,6 +267,52 @@ fn site(number: u8) -> SiteId {
     SiteId::new(number).expect("a site's number")
 }
 
+fn ends<const N: usize>(named: [(usize, u32); N]) -> [Frame; MAX_SITES] {
+    let mut ends = [Frame::ZERO; MAX_SITES];
+    named.into_iter().for_each(|(site, frame)| ends[site] = Frame::new(frame));
+    ends
+}
+
+fn sites<const N: usize>(numbers: [u8; N]) -> SiteSet {
+    numbers.into_iter().map(site).collect()
+}
+
+fn join(by: u8, frame: u32, who: u8) -> Order {
+    Order { by: site(by), frame: Frame::new(frame), what: What::Join(site(who)) }
+}
+
+fn dials(by: u8, frame: u32, lag: u32, window: u32) -> Order {
+    Order { by: site(by), frame: Frame::new(frame), what: What::Dials { lag, window } }
+}
+
+fn extras() -> [Extra<'static>; 9] {
+    let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), order: None };
+    let vote = Vote {
+        view: 2,
+        ballot: 9,
+        drop: sites([0, 2]),
+        ends: ends([(0, 200), (2, 110)]),
+        order: Some(join(0, 150, 7)),
+        accepted: Some((8, dropped)),
+    };
+    let none = Vote { view: 0, ballot: 18, drop: SiteSet::EMPTY, ends: ends([]), order: None, accepted: None };
+    let last = u32::MAX / 2 - 1;
+    let decision = Decision { drop: sites([7]), lasts: ends([(7, last)]), order: Some(dials(7, 0, 0, 0)) };
+    let nobody = Decision { drop: SiteSet::EMPTY, lasts: ends([]), order: None };
+    let changes = &[0x05, 0x03, 0x11, 0xff];
+    [
+        Extra::Leave(Frame::new(300)),
+        Extra::Order(join(0, 400, 3)),
+        Extra::Order(dials(1, 5, 6, 12)),
+        Extra::Vote(vote),
+        Extra::Vote(none),
+        Extra::Decided(u32::MAX, decision),
+        Extra::Decided(0, nobody),
+        Extra::Want(site(2), Frame::new(110)),
+        Extra::Relay(Relay { site: site(2), first: Frame::new(128), len: 4, changes }),
+    ]
+}
+
 fn hello() -> Hello {
     let mut ownership = Ownership::new(2);
     ownership.give(site(0), 0, 0xffff).expect("bits that nobody owns");
@@ -195,8 +320,11 @@ fn hello() -> Hello {
     Hello {
         session: 0x0123_4567_89ab_cdef,
         site: site(1),
+        incarnation: 0x0102_0304,
+        yours: 5,
         agreed: SiteSet::first(2),
         leaving: false,
+        joining: None,
         refusal: None,
         stamp_us: 1_000_000,
         echo: Some((999_000, 250_000)),
@@ -213,6 +341,7 @@ fn hello() -> Hello {
             window: 0,
             compare_every: 60,
             sites: 2,
+            starters: SiteSet::first(2),
             ownership,
         },
     }
@@ -222,8 +351,11 @@ fn refusal() -> Hello {
     Hello {
         session: 0,
         site: site(0),
+        incarnation: 0,
+        yours: 0,
         agreed: SiteSet::EMPTY,
         leaving: true,
+        joining: None,
         refusal: Some(Refusal::Running),
         stamp_us: u64::MAX,
         echo: None,
@@ -236,6 +368,7 @@ fn refusal() -> Hello {
             window: 0,
             compare_every: 0,
             sites: 2,
+            starters: sites([1]),
             ownership: Ownership::new(1),
         },
     }
@@ -266,7 +399,26 @@ fn a_plain_tick() {
 
 #[test]
 fn a_tick_with_all_that_can_ride_along() {
-    check_tick(EVERYTHING, &everything());
+    let golden = bytes(EVERYTHING);
+    let Ok(Message::Tick(tick)) = Message::decode(&golden) else { panic!("not a tick") };
+    assert!(tick.extras.iter().eq([Extra::Leave(Frame::new(1_010))]));
+    check_tick(EVERYTHING, &everything(tick.extras));
+}
+
+#[test]
+fn a_tick_with_one_extra_of_each_kind() {
+    let golden = bytes(EXTRAS);
+    let Ok(Message::Tick(tick)) = Message::decode(&golden) else { panic!("not a tick") };
+    assert!(tick.extras.iter().eq(extras()), "{:#?}", tick.extras.iter().collect::<Vec<_>>());
+    check_tick(EXTRAS, &Tick { end: 100, end_minus_ack: 0, extras: tick.extras, len: 0, changes: &[], ..plain() });
+    let mut block = Vec::new();
+    for extra in extras() {
+        let mut buf = [0; MAX_DATAGRAM];
+        let len = extra.encode(&mut buf).expect("room for an extra");
+        block.extend_from_slice(&buf[..len]);
+        assert!(extra.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
+    }
+    assert_eq!(block, golden[6..golden.len() - 1]);
 }
 
 #[test]
@@ -294,6 +446,33 @@ fn hellos() {
 }
 
 #[test]
+fn what_a_hello_says_in_its_flags() {
+    let said = |flags: u8| {
+        let mut golden = bytes(REFUSAL);
+        golden[REFUSAL_FLAGS_AT] = flags;
+        golden
+    };
+    let quiet = Hello { leaving: false, refusal: None, ..refusal() };
+    let known = [
+        (0x00, quiet.clone()),
+        (0x01, Hello { leaving: true, ..quiet.clone() }),
+        (0x08, Hello { refusal: Some(Refusal::Running), ..quiet.clone() }),
+        (0x10, Hello { refusal: Some(Refusal::Dropped), ..quiet.clone() }),
+        (0x20, Hello { joining: Some(false), ..quiet.clone() }),
+        (0x60, Hello { joining: Some(true), ..quiet.clone() }),
+    ];
+    for (flags, hello) in known {
+        assert_eq!(Hello::decode(&said(flags)), Ok(hello.clone()), "flags {flags:#04x}");
+        let mut buf = [0; MAX_DATAGRAM];
+        let len = hello.encode(&mut buf).expect("room for a hello");
+        assert_eq!(buf[..len], said(flags), "flags {flags:#04x}");
+    }
+    for (what, flags) in [("ready for nothing", 0x40), ("refused for two reasons", 0x18)] {
+        assert_eq!(Hello::decode(&said(flags)), Err(Error::Malformed), "{what}");
+    }
+}
+
+#[test]
 fn a_part_of_a_hello_is_none() {
     for golden in [HELLO, REFUSAL] {
         let golden = bytes(golden);
@@ -307,7 +486,7 @@ fn a_part_of_a_hello_is_none() {
 
 #[test]
 fn a_part_of_a_tick_is_none_unless_only_inputs_are_missing() {
-    for (golden, changes) in [(PLAIN, 2), (EVERYTHING, 0), (ANSWERED, 2), (ABSOLUTE, 6)] {
+    for (golden, changes) in [(PLAIN, 2), (EVERYTHING, 0), (EXTRAS, 0), (ANSWERED, 2), (ABSOLUTE, 6)] {
         let golden = bytes(golden);
         let whole = golden.len() - changes;
         for len in 0..golden.len() {
@@ -330,11 +509,21 @@ fn another_version_says_which() {
 
 #[test]
 fn numbers_have_one_form() {
-    let malformed: [(&str, &[u8]); 6] = [
+    let malformed: [(&str, &[u8]); 16] = [
         ("a long zero as end - ack", &[0x80, 0, 0, 0x80, 0, 0]),
         ("33 bits as end - ack", &[0x80, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
-        ("a request for nothing", &[0x84, 0, 0, 0, 0, 0]),
-        ("a request for no frames", &[0x84, 0, 0, 0, 1, 3, 0, 0]),
+        ("a request for nothing", &[0x88, 0, 0, 0, 0, 0]),
+        ("a request for no frames", &[0x88, 0, 0, 0, 1, 3, 0, 0]),
+        ("extras without an extra", &[0x84, 0, 0, 0, 0, 0, 0]),
+        ("an extra of no kind", &[0x84, 0, 0, 0, 1, 0, 0, 0]),
+        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 7, 0]),
+        ("a frame that nobody gets to", &[0x84, 0, 0, 0, 6, 0, 1, 0xff, 0xff, 0xff, 0xff, 7, 0]),
+        ("a site that cannot be", &[0x84, 0, 0, 0, 3, 0, 5, 8, 0, 0]),
+        ("an order for nothing", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),
+        ("a newcomer that cannot be", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 0, 8, 0]),
+        ("half an order", &[0x84, 0, 0, 0, 4, 0, 4, 0, 0, 2, 0]),
+        ("half an outcome", &[0x84, 0, 0, 0, 6, 0, 3, 0, 0, 0, 0, 2, 0]),
+        ("a relay of no frames", &[0x84, 0, 0, 0, 6, 0, 6, 0, 0, 0, 0, 0, 0]),
         ("answers without an answer", &[0x82, 0, 0, 0, 0, 0, 0]),
         ("an answer that ends after the tick", &[0x82, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0]),
     ];

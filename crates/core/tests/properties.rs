@@ -7,7 +7,10 @@ use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{CAPACITY, MAX_PLAYERS, Ownership, Stream, Word};
 use coplay::session::{GameId, MAX_OPTIONS, MachineId, Settings};
-use coplay::wire::{Answers, Digest, Hello, Identity, MAX_RANGES, Message, Probe, Ranges, Refusal, Tick};
+use coplay::wire::{
+    Answers, Decision, Digest, Ends, Extra, Extras, Hello, Identity, MAX_RANGES, Message, Order, Probe, Ranges,
+    Refusal, Relay, Tick, Vote, What,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -26,9 +29,11 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_tick_comes_back(parts in parts(), answers in vec(answer(), 0..4)) {
-        let carrier = carrier(&answers);
-        let tick = parts.tick(answers_of(&carrier));
+    fn a_tick_comes_back(parts in parts(), answers in vec(answer(), 0..4), extras in vec(extra(), 0..6)) {
+        let carrier = carrier(&answers, &extras);
+        let (told_extras, told_answers) = carried(&carrier);
+        prop_assert_eq!(told_extras.iter().collect::<Vec<_>>(), extras.iter().map(Told::extra).collect::<Vec<_>>());
+        let tick = parts.tick(told_extras, told_answers);
         let told = tick.answers.iter().map(|answer| (answer.end_minus_first, answer.len, answer.changes.to_vec()));
         prop_assert_eq!(told.collect::<Vec<_>>(), answers);
         let mut buf = [0; 4_096];
@@ -110,7 +115,7 @@ fn a_gap_full_of_changes_is_not_taken_for_one_without() {
 
 // ---- Packets.
 
-/// A tick without its answers, which cannot be had but from bytes.
+/// A tick without its extras and answers, which cannot be had but from bytes.
 #[derive(Clone, Debug)]
 struct Parts {
     end: u16,
@@ -118,7 +123,6 @@ struct Parts {
     identity: Option<Identity>,
     probe: Option<Probe>,
     digest: Option<Digest>,
-    leave: Option<u32>,
     request: Ranges,
     len: u32,
     absolute: bool,
@@ -126,15 +130,15 @@ struct Parts {
 }
 
 impl Parts {
-    fn tick<'a>(&'a self, answers: Answers<'a>) -> Tick<'a> {
+    fn tick<'a>(&'a self, extras: Extras<'a>, answers: Answers<'a>) -> Tick<'a> {
         Tick {
             end: self.end,
             end_minus_ack: self.end_minus_ack,
             identity: self.identity,
             probe: self.probe,
             digest: self.digest,
-            leave: self.leave,
             request: self.request,
+            extras,
             answers,
             len: self.len,
             absolute: self.absolute,
@@ -145,19 +149,19 @@ impl Parts {
 
 fn parts() -> impl Strategy<Value = Parts> {
     let identity = (any::<u64>(), any::<u8>()).prop_map(|(session, site)| Identity { session, site });
-    let digest = (any::<u16>(), any::<u32>()).prop_map(|(frame, hash)| Digest { frame, hash });
+    let digest = any::<(u16, u32, u32)>().prop_map(|(frame, hash, inputs)| Digest { frame, hash, inputs });
     (
         (any::<u16>(), any::<i32>()),
-        (option::of(identity), option::of(probe()), option::of(digest), option::of(any::<u32>())),
+        (option::of(identity), option::of(probe()), option::of(digest)),
         vec((any::<u16>(), 1..=u16::MAX), 0..=MAX_RANGES),
         (any::<u32>(), any::<bool>(), vec(any::<u8>(), 0..300)),
     )
-        .prop_map(|((end, end_minus_ack), (identity, probe, digest, leave), ranges, (len, absolute, changes))| {
+        .prop_map(|((end, end_minus_ack), (identity, probe, digest), ranges, (len, absolute, changes))| {
             let mut request = Ranges::default();
             for (held, missing) in ranges {
                 assert!(request.push(held.into(), missing.into()));
             }
-            Parts { end, end_minus_ack, identity, probe, digest, leave, request, len, absolute, changes }
+            Parts { end, end_minus_ack, identity, probe, digest, request, len, absolute, changes }
         })
 }
 
@@ -175,8 +179,8 @@ fn answer() -> impl Strategy<Value = (u32, u32, Vec<u8>)> {
         .prop_map(|(back, len, changes)| (back, 1 + len.index(back as usize) as u32, changes))
 }
 
-/// The bytes of a tick that has nothing but these answers.
-fn carrier(answers: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
+/// The bytes of a tick that has nothing but these answers and extras.
+fn carrier(answers: &[(u32, u32, Vec<u8>)], extras: &[Told]) -> Vec<u8> {
     let mut block = Vec::new();
     for (back, len, changes) in answers {
         put_varint(&mut block, *back);
@@ -184,9 +188,10 @@ fn carrier(answers: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
         block.extend((changes.len() as u16).to_le_bytes());
         block.extend(changes);
     }
-    let flags = if answers.is_empty() { 0x80 } else { 0x82 };
-    let mut bytes = vec![flags, 0, 0, 0];
-    if !answers.is_empty() {
+    let flag = |block: &[u8], flag: u8| if block.is_empty() { 0 } else { flag };
+    let told: Vec<u8> = extras.iter().flat_map(Told::encode).collect();
+    let mut bytes = vec![0x80 | flag(&told, 0x04) | flag(&block, 0x02), 0, 0, 0];
+    for block in [told, block].into_iter().filter(|block| !block.is_empty()) {
         bytes.extend((block.len() as u16).to_le_bytes());
         bytes.extend(block);
     }
@@ -194,28 +199,108 @@ fn carrier(answers: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-fn answers_of(carrier: &[u8]) -> Answers<'_> {
+fn carried(carrier: &[u8]) -> (Extras<'_>, Answers<'_>) {
     match Message::decode(carrier) {
-        Ok(Message::Tick(tick)) => tick.answers,
+        Ok(Message::Tick(tick)) => (tick.extras, tick.answers),
         other => panic!("not a tick: {other:?}"),
     }
 }
 
+/// An extra that borrows nothing.
+#[derive(Clone, Debug)]
+enum Told {
+    Short(Extra<'static>),
+    Relay(SiteId, Frame, u32, Vec<u8>),
+}
+
+impl Told {
+    fn extra(&self) -> Extra<'_> {
+        match self {
+            Self::Short(extra) => *extra,
+            Self::Relay(site, first, len, changes) => {
+                Extra::Relay(Relay { site: *site, first: *first, len: *len, changes })
+            }
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut buf = [0; 512];
+        let len = self.extra().encode(&mut buf).expect("room for an extra");
+        buf[..len].to_vec()
+    }
+}
+
+fn extra() -> impl Strategy<Value = Told> {
+    let short = prop_oneof![
+        frame().prop_map(Extra::Leave),
+        order().prop_map(Extra::Order),
+        vote().prop_map(Extra::Vote),
+        (any::<u32>(), decision()).prop_map(|(view, decision)| Extra::Decided(view, decision)),
+        (site(), frame()).prop_map(|(site, frame)| Extra::Want(site, frame)),
+    ];
+    let relay = (site(), frame(), 1..=u32::MAX, vec(any::<u8>(), 0..300));
+    prop_oneof![
+        5 => short.prop_map(Told::Short),
+        1 => relay.prop_map(|(site, first, len, changes)| Told::Relay(site, first, len, changes)),
+    ]
+}
+
+fn vote() -> impl Strategy<Value = Vote> {
+    (any::<(u32, u32)>(), ends(), option::of(order()), option::of((any::<u32>(), decision())))
+        .prop_map(|((view, ballot), (drop, ends), order, accepted)| Vote { view, ballot, drop, ends, order, accepted })
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    (ends(), option::of(order())).prop_map(|((drop, lasts), order)| Decision { drop, lasts, order })
+}
+
+/// Some sites, and a frame for each of them.
+fn ends() -> impl Strategy<Value = (SiteSet, Ends)> {
+    (any::<u8>(), vec(frame(), MAX_SITES)).prop_map(|(bits, frames)| {
+        let sites = SiteSet::from_bits(bits);
+        let mut ends = [Frame::ZERO; MAX_SITES];
+        sites.iter().for_each(|site| ends[site.index()] = frames[site.index()]);
+        (sites, ends)
+    })
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    let dials = any::<(u32, u32)>().prop_map(|(lag, window)| What::Dials { lag, window });
+    let what = prop_oneof![site().prop_map(What::Join), dials];
+    (site(), frame(), what).prop_map(|(by, frame, what)| Order { by, frame, what })
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    (0..u32::MAX / 2).prop_map(Frame::new)
+}
+
+fn site() -> impl Strategy<Value = SiteId> {
+    (0..MAX_SITES as u8).prop_map(|number| SiteId::new(number).expect("a site's number"))
+}
+
 fn hello() -> impl Strategy<Value = Hello> {
-    let start = (any::<u64>(), 0..MAX_SITES as u8, any::<u8>());
-    let flags = (any::<bool>(), any::<bool>());
+    let who = (any::<u64>(), site(), any::<(u32, u32)>(), any::<u8>());
+    let refusal = prop_oneof![Just(None), Just(Some(Refusal::Running)), Just(Some(Refusal::Dropped))];
+    let flags = (any::<bool>(), option::of(any::<bool>()), refusal);
     let times = (any::<u64>(), option::of(any::<(u64, u32)>()), option::of(any::<i64>()));
-    (start, flags, times, settings()).prop_map(
-        |((session, site, agreed), (leaving, refused), (stamp_us, echo, start_ns), settings)| Hello {
-            session,
-            site: SiteId::new(site).expect("a site's number"),
-            agreed: SiteSet::from_bits(agreed),
-            leaving,
-            refusal: refused.then_some(Refusal::Running),
-            stamp_us,
-            echo,
-            start_ns,
-            settings,
+    (who, flags, times, settings()).prop_map(
+        |((session, site, (incarnation, yours), agreed), (leaving, joining, refusal), times, settings)| {
+            let (stamp_us, echo, start_ns) = times;
+            let agreed = SiteSet::from_bits(agreed);
+            Hello {
+                session,
+                site,
+                incarnation,
+                yours,
+                agreed,
+                leaving,
+                joining,
+                refusal,
+                stamp_us,
+                echo,
+                start_ns,
+                settings,
+            }
         },
     )
 }
@@ -227,9 +312,9 @@ fn settings() -> impl Strategy<Value = Settings> {
     let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS))
         .prop_map(|(name, version, options)| MachineId { name, version, options });
     let numbers = (rate(), any::<u32>(), any::<u32>(), any::<u32>());
-    let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), ownership(sites)));
+    let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(
-        |(game, machine, (rate, lag, window, compare_every), (sites, ownership))| Settings {
+        |(game, machine, (rate, lag, window, compare_every), (sites, starters, ownership))| Settings {
             game,
             machine,
             rate,
@@ -237,6 +322,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             window,
             compare_every,
             sites,
+            starters: SiteSet::from_bits(starters),
             ownership,
         },
     )

@@ -1,8 +1,11 @@
 //! Packets that no honest site would send.
 
-use coplay::id::{SiteId, SiteSet};
+use coplay::frame::Frame;
+use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::session::Settings;
-use coplay::wire::{Digest, Hello, Message, Probe, Ranges, Refusal, Tick};
+use coplay::wire::{
+    Decision, Digest, Extra, Extras, Hello, Message, Order, Probe, Ranges, Refusal, Relay, Tick, Vote, What,
+};
 
 use crate::site::SESSION;
 
@@ -37,6 +40,7 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
     let Ok(Message::Tick(mut tick)) = Message::decode(genuine) else { return genuine.to_vec() };
     let own_changes = value.to_le_bytes();
     let (end, near) = (u32::from(tick.end), i32::from(value as i8));
+    let leave = carrier(&[Extra::Leave(frame(if field % 16 == 4 { value } else { end.saturating_add_signed(near) }))]);
     let probe = tick.probe.unwrap_or(Probe {
         stamp_us: now_us as u64 & 0xff_ffff_ffff,
         echo: None,
@@ -48,9 +52,10 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
         1 => tick.end = tick.end.wrapping_add_signed(near as i16),
         2 => tick.end_minus_ack = value as i32,
         3 => tick.end_minus_ack = tick.end_minus_ack.wrapping_add(near),
-        4 => tick.leave = Some(value),
-        5 => tick.leave = end.checked_add_signed(near),
-        6 => tick.digest = Some(Digest { frame: tick.end.wrapping_add_signed(near as i16), hash: value }),
+        4 | 5 => tick.extras = carried(&leave),
+        6 => {
+            tick.digest = Some(Digest { frame: tick.end.wrapping_add_signed(near as i16), hash: value, inputs: value })
+        }
         7 => tick.request = ranges(&[(value & 0xff, value >> 8 & 0xff), (value >> 16 & 0xff, value >> 24)]),
         8 => tick.request = ranges(&[(value & 0xff, value >> 8 & 0xff); coplay::wire::MAX_RANGES]),
         9 => tick.probe = Some(Probe { stamp_us: u64::from(value) << 8, ..probe }),
@@ -87,6 +92,86 @@ fn encoded(tick: &Tick<'_>) -> Vec<u8> {
     tick.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()
 }
 
+/// An extra that nobody wrote: its kind, the sites that it is about, how far its frame is from the one at hand, and the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lie {
+    pub(crate) kind: u8,
+    pub(crate) sites: u8,
+    pub(crate) near: u8,
+    pub(crate) value: u32,
+}
+
+impl Lie {
+    /// A tick of a peer with the lie in it; `at` is the frame at hand.
+    pub(crate) fn put_into(&self, genuine: &[u8], at: u32) -> Vec<u8> {
+        let Ok(Message::Tick(mut tick)) = Message::decode(genuine) else { return genuine.to_vec() };
+        let changes = self.value.to_le_bytes();
+        let told = carrier(&self.extras(at, &changes[..usize::from(self.near & 3)]));
+        tick.extras = carried(&told);
+        encoded(&tick)
+    }
+
+    fn extras<'a>(&self, at: u32, changes: &'a [u8]) -> Vec<Extra<'a>> {
+        let [low, mid, high, far] = self.value.to_le_bytes();
+        let near = at.saturating_add_signed(3 * i32::from(self.near as i8));
+        let first = frame(if far & 0x80 != 0 { self.value & 0x7fff_ffff } else { near });
+        let drop = SiteSet::from_bits(self.sites);
+        let ends =
+            [first; MAX_SITES].map(|end| if far & 0x40 != 0 { frame(end.number() + u32::from(high)) } else { end });
+        let ends = std::array::from_fn(|site| if self.sites >> site & 1 != 0 { ends[site] } else { Frame::ZERO });
+        let (one, by) = (number(low), number(high));
+        let what = if mid & 1 != 0 {
+            What::Join(one)
+        } else {
+            What::Dials { lag: u32::from(low), window: u32::from(mid) >> 1 }
+        };
+        let order = Order { by, frame: first, what };
+        let in_force = (mid & 2 != 0).then_some(order);
+        let decision = Decision { drop, lasts: ends, order: in_force };
+        let view = u32::from(mid >> 2 & 3);
+        let ballot = if mid & 0x80 != 0 { self.value } else { u32::from(low) };
+        let vote = Vote { view, ballot, drop, ends, order: in_force, accepted: None };
+        let relay = |site| Extra::Relay(Relay { site, first, len: 1 + u32::from(mid), changes });
+        match self.kind % 8 {
+            0 => vec![Extra::Order(order)],
+            1 => vec![Extra::Vote(vote)],
+            2 => vec![Extra::Vote(Vote { accepted: Some((ballot, decision)), ..vote })],
+            3 => vec![Extra::Vote(Vote { accepted: Some((u32::from(high), decision)), ..vote })],
+            4 => vec![Extra::Decided(view, decision)],
+            5 => drop.iter().map(|site| Extra::Want(site, first)).collect(),
+            6 => drop.iter().map(relay).collect(),
+            _ => vec![Extra::Order(order), Extra::Vote(vote), relay(one), Extra::Want(by, first), Extra::Leave(first)],
+        }
+    }
+}
+
+fn number(byte: u8) -> SiteId {
+    SiteId::first(MAX_SITES).nth(usize::from(byte) % MAX_SITES).expect("a site that can be")
+}
+
+/// A frame that can be told.
+fn frame(number: u32) -> Frame {
+    Frame::new(number.min(u32::MAX / 2 - 1))
+}
+
+/// The bytes of a tick that has nothing but these extras.
+pub(crate) fn carrier(extras: &[Extra<'_>]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for extra in extras {
+        let mut buf = [0; ROOM];
+        let len = extra.encode(&mut buf).expect("room for an extra");
+        block.extend_from_slice(&buf[..len]);
+    }
+    if block.is_empty() {
+        return vec![0x80, 0, 0, 0, 0];
+    }
+    [&[0x84, 0, 0, 0][..], &(block.len() as u16).to_le_bytes(), &block, &[0]].concat()
+}
+
+pub(crate) fn carried(carrier: &[u8]) -> Extras<'_> {
+    Tick::decode(carrier).expect("a tick with extras").extras
+}
+
 /// A tick of which only the flags, the identity and the stamp are sound.
 pub(crate) fn identified(site: SiteId, flags: u8, rest: &[u8], now_us: i64) -> Vec<u8> {
     let mut bytes = vec![flags | 0xc0, 0, 0, 0];
@@ -100,13 +185,21 @@ pub(crate) fn identified(site: SiteId, flags: u8, rest: &[u8], now_us: i64) -> V
 }
 
 /// A hello of a peer with one field replaced; `now_us` is the time on its clock, `start_ns` the victim's.
-pub(crate) fn forge_hello(settings: Settings, site: SiteId, deed: (u8, u32), now_us: i64, start_ns: i64) -> Vec<u8> {
-    let (field, value) = deed;
+pub(crate) fn forge_hello(
+    (settings, incarnation): (Settings, u32),
+    site: SiteId,
+    (field, value): (u8, u32),
+    now_us: i64,
+    start_ns: i64,
+) -> Vec<u8> {
     let mut hello = Hello {
         session: SESSION,
         site,
+        incarnation,
+        yours: incarnation,
         agreed: SiteSet::first(usize::from(settings.sites)),
         leaving: false,
+        joining: None,
         refusal: None,
         stamp_us: now_us as u64,
         echo: None,
@@ -114,7 +207,7 @@ pub(crate) fn forge_hello(settings: Settings, site: SiteId, deed: (u8, u32), now
         settings,
     };
     let far = i64::from(value as i32);
-    match field % 16 {
+    match field % 32 {
         0 => hello.agreed = SiteSet::from_bits(value as u8),
         1 => hello.leaving = true,
         2 => hello.refusal = Some(Refusal::Running),
@@ -130,7 +223,16 @@ pub(crate) fn forge_hello(settings: Settings, site: SiteId, deed: (u8, u32), now
         12 => hello.settings.sites = value as u8 % 9,
         13 => hello.settings.compare_every = value,
         14 => hello.session ^= u64::from(value),
-        _ => hello.settings.game.hash[0] = value as u8,
+        15 => hello.settings.game.hash[0] = value as u8,
+        16 => hello.refusal = Some(Refusal::Dropped),
+        17 => hello.incarnation = value,
+        18 => hello.incarnation = incarnation.wrapping_add(1),
+        19 => hello.yours = value,
+        20 => hello.joining = Some(value & 1 != 0),
+        21 => hello.settings.starters = SiteSet::from_bits(value as u8),
+        22 => (hello.incarnation, hello.joining) = (incarnation.wrapping_add(1), Some(true)),
+        23 => hello.settings.window = value,
+        _ => (hello.agreed, hello.joining) = (SiteSet::from_bits(value as u8), Some(true)),
     }
     let mut buf = [0; ROOM];
     hello.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()

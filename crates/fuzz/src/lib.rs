@@ -7,6 +7,7 @@
 mod attack;
 mod bytes;
 mod honest;
+mod machine;
 pub mod script;
 mod site;
 mod wire;

@@ -1,9 +1,10 @@
-//! The language of the target `session`: two bytes that set the scene, then one deed after the other.
+//! The language of the target `session`: four bytes that set the scene, then one deed after the other.
 //!
 //! Any bytes are a script, and what is missing at the end is zero, so that a fuzzer may cut and splice as it likes.
 
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
+use coplay::session::{MAX_REACH, MAX_WINDOW};
 
 use crate::bytes::Bytes;
 
@@ -44,6 +45,14 @@ pub struct Scene {
     pub fast: bool,
     /// Whether the last site is attacked, and not the first.
     pub last_is_victim: bool,
+    /// How many frames may be guessed, as far as the lag allows.
+    pub window: u8,
+    /// Whether six sites play, and not two or three.
+    pub crowd: bool,
+    /// After how many milliseconds of silence a site is dropped: never, 200, 300 or 500. Who waits is heard only every 100.
+    pub drop_after_ms: Option<u16>,
+    /// The number that each site's program was started with: one of 1, 0, 2, the largest.
+    pub incarnation: u32,
 }
 
 /// Who owns which bits of which players.
@@ -114,6 +123,23 @@ pub enum Deed {
     },
     /// A site leaves.
     Leave(u8),
+    /// An extra that nobody wrote arrives at the victim in a peer's newest tick.
+    Extra {
+        /// Which peer's.
+        from: u8,
+        /// What kind of extra.
+        kind: u8,
+        /// The sites that it is about.
+        sites: u8,
+        /// How far its frame is from the one at hand, and to which side.
+        near: u8,
+        /// Everything else.
+        value: u32,
+    },
+    /// A site dies.
+    Crash(u8),
+    /// From now on nothing passes between these sites and the others.
+    Part(u8),
     /// A player presses something: from then on a site's input is this, or, with the top bit set, another one in every frame.
     Press {
         /// Whose.
@@ -150,6 +176,8 @@ impl Script {
 const RECOVERIES: [Recovery; 4] = [Recovery::Adaptive, Recovery::Redundant, Recovery::History, Recovery::Adaptive];
 const PACINGS: [Pacing; 4] = [Pacing::Even, Pacing::Paper, Pacing::PaperUnsynchronised, Pacing::Even];
 const OWNERS: [Owners; 4] = [Owners::Pads, Owners::Shared, Owners::Sticks, Owners::LastAll];
+const DROPS_MS: [Option<u16>; 4] = [None, Some(200), Some(300), Some(500)];
+const INCARNATIONS: [u32; 4] = [1, 0, 2, u32::MAX];
 const LAGS: [u8; 4] = [2, 0, 6, 120];
 const DELAYS_MS: [u8; 4] = [0, 7, 40, 150];
 
@@ -175,10 +203,14 @@ impl Scene {
         delay_ms: 0,
         fast: false,
         last_is_victim: false,
+        window: 0,
+        crowd: false,
+        drop_after_ms: None,
+        incarnation: 1,
     };
 
     fn decode(bytes: &mut Bytes<'_>) -> Self {
-        let (who, how) = (bytes.u8(), bytes.u8());
+        let (who, how, guesses, drops) = (bytes.u8(), bytes.u8(), bytes.u8(), bytes.u8());
         Self {
             third: who & 0x01 != 0,
             recovery: choose(&RECOVERIES, who >> 1),
@@ -189,12 +221,16 @@ impl Scene {
             owners: choose(&OWNERS, how),
             lag: choose(&LAGS, how >> 2),
             delay_ms: choose(&DELAYS_MS, how >> 4),
-            fast: how & 0x40 != 0 && who & 0x01 == 0,
+            fast: how & 0x40 != 0 && who & 0x01 == 0 && guesses & 0x40 == 0,
             last_is_victim: how & 0x80 != 0,
+            window: ((guesses & 0x3f) % (MAX_WINDOW as u8 + 1)).min(MAX_REACH as u8 - choose(&LAGS, how >> 2)),
+            crowd: guesses & 0x40 != 0,
+            drop_after_ms: choose(&DROPS_MS, drops),
+            incarnation: choose(&INCARNATIONS, drops >> 2),
         }
     }
 
-    fn encode(&self) -> [u8; 2] {
+    fn encode(&self) -> [u8; 4] {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         let who = flag(self.third, 0x01)
             | place(&self.recovery, &RECOVERIES) << 1
@@ -207,18 +243,20 @@ impl Scene {
             | place(&self.delay_ms, &DELAYS_MS) << 4
             | flag(self.fast, 0x40)
             | flag(self.last_is_victim, 0x80);
-        [who, how]
+        let guesses = self.window | flag(self.crowd, 0x40);
+        let drops = place(&self.drop_after_ms, &DROPS_MS) | place(&self.incarnation, &INCARNATIONS) << 2;
+        [who, how, guesses, drops]
     }
 
     /// How many sites play.
     pub fn sites(&self) -> usize {
-        2 + usize::from(self.third)
+        if self.crowd { 6 } else { 2 + usize::from(self.third) }
     }
 }
 
 impl Deed {
     fn decode(bytes: &mut Bytes<'_>) -> Self {
-        match bytes.u8() & 0x0f {
+        match bytes.u8() % 19 {
             0 => Self::Flow(bytes.u8()),
             1 => Self::Cut(bytes.u8()),
             2 => Self::Sleep(bytes.u8()),
@@ -234,7 +272,16 @@ impl Deed {
             12 => Self::Hello { field: bytes.u8(), value: bytes.u32() },
             13 => Self::Leave(bytes.u8()),
             14 => Self::Press { site: bytes.u8(), value: bytes.u8() },
-            _ => Self::Heal,
+            15 => Self::Heal,
+            16 => Self::Extra {
+                from: bytes.u8(),
+                kind: bytes.u8(),
+                sites: bytes.u8(),
+                near: bytes.u8(),
+                value: bytes.u32(),
+            },
+            17 => Self::Crash(bytes.u8()),
+            _ => Self::Part(bytes.u8()),
         }
     }
 
@@ -261,6 +308,12 @@ impl Deed {
             Self::Leave(site) => out.extend([13, *site]),
             Self::Press { site, value } => out.extend([14, *site, *value]),
             Self::Heal => out.push(15),
+            Self::Extra { from, kind, sites, near, value } => {
+                out.extend([16, *from, *kind, *sites, *near]);
+                out.extend(value.to_le_bytes());
+            }
+            Self::Crash(site) => out.extend([17, *site]),
+            Self::Part(sites) => out.extend([18, *sites]),
         }
     }
 }
@@ -272,6 +325,7 @@ mod tests {
     #[test]
     fn a_script_comes_back() {
         let scene = Scene { third: true, recovery: Recovery::History, lag: 120, delay_ms: 40, ..Scene::PLAIN };
+        let scene = Scene { window: 7, crowd: true, drop_after_ms: Some(200), incarnation: u32::MAX, ..scene };
         let bytes = vec![1, 2, 3];
         let script = Script {
             scene: Scene { pacing: Pacing::Paper, owners: Owners::LastAll, lobby: true, ..scene },
@@ -292,6 +346,9 @@ mod tests {
                 Deed::Leave(16),
                 Deed::Press { site: 17, value: 18 },
                 Deed::Heal,
+                Deed::Extra { from: 1, kind: 2, sites: 3, near: 4, value: u32::MAX },
+                Deed::Crash(19),
+                Deed::Part(20),
             ],
         };
         assert_eq!(Script::decode(&script.encode()), script);

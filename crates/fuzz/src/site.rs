@@ -1,11 +1,12 @@
 //! One site of the fuzzed session: the engine, and a host program that forgets nothing.
 
 use coplay::frame::FrameRate;
-use coplay::id::{Addr, MAX_SITES, SiteId};
+use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
 use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
+use crate::machine::Machine;
 use crate::script::{Owners, Scene};
 
 /// The number of the fuzzed session, which no stranger knows.
@@ -24,12 +25,11 @@ pub(crate) struct Site {
     pub(crate) pressed: u8,
     /// What was handed to the session for each frame after the lag.
     pub(crate) given: Vec<u8>,
-    /// Frames stepped.
-    pub(crate) stepped: u32,
-    /// The machine: a hash of all inputs so far.
-    pub(crate) state: u64,
+    pub(crate) machine: Machine,
     /// Whether it was told to leave.
     pub(crate) left: bool,
+    /// Whether it is dead.
+    pub(crate) crashed: bool,
 }
 
 impl Site {
@@ -42,6 +42,8 @@ impl Site {
         config.recovery = scene.recovery;
         config.pacing = scene.pacing;
         config.sending = if scene.timer { Sending::Timer(TimeDelta::from_millis(20)) } else { Sending::AtOnce };
+        config.incarnation = scene.incarnation;
+        config.drop_after = scene.drop_after_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
         config.give_up_after = scene.gives_up.then_some(TimeDelta::from_millis(400));
         let start = Instant::ZERO + ahead;
         Self {
@@ -51,9 +53,9 @@ impl Site {
             wake: Some(Instant::ZERO),
             pressed: number as u8,
             given: Vec::new(),
-            stepped: 0,
-            state: 0,
+            machine: Machine::new(settings(scene).slots()),
             left: false,
+            crashed: false,
         }
     }
 
@@ -68,14 +70,6 @@ impl Site {
         let input = self.pressed.wrapping_add(turn.wrapping_mul(0x35));
         self.given.push(input);
         words(input)
-    }
-
-    pub(crate) fn step(&mut self, inputs: &[Word]) {
-        self.stepped += 1;
-        for word in inputs {
-            self.state =
-                (self.state ^ (*word ^ *word >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
     }
 }
 
@@ -100,9 +94,10 @@ pub(crate) fn settings(scene: &Scene) -> Settings {
         machine: MachineId { name: "none".into(), version: "1".into(), options: vec![("fast".into(), "yes".into())] },
         rate: FrameRate::per_second(if scene.fast { 1_000 } else { 60 }).expect("a frame rate"),
         lag: u32::from(scene.lag),
-        window: 0,
+        window: u32::from(scene.window),
         compare_every: 4,
         sites: scene.sites() as u8,
+        starters: SiteSet::first(scene.sites()),
         ownership: ownership(scene),
     }
 }
@@ -123,7 +118,7 @@ fn ownership(scene: &Scene) -> Ownership {
         Owners::Shared => {
             let nibbles = Word::from_le_bytes([0x0f; 16]);
             let parts = [(0, 0, nibbles & 0xff_ffff), (1, 0, nibbles << 4 & 0xff_ffff_ffff), (2, 0, 1 << 127)];
-            given(1, &parts[..sites])
+            given(1, &parts[..sites.min(parts.len())])
         }
         Owners::LastAll => {
             let all: Vec<_> = (0..MAX_PLAYERS).map(|player| (sites - 1, player, Word::MAX)).collect();

@@ -2,8 +2,9 @@
 
 use coplay::frame::Frame;
 use coplay::input::{CAPACITY, Stream};
-use coplay::wire::{Hello, Message, Tick};
+use coplay::wire::{Extra, Hello, Message, Tick};
 
+use crate::attack::{carried, carrier};
 use crate::bytes::Bytes;
 
 /// Widths of input that take different ways through the decoder: nothing, one token byte, one mask, masks by group, all.
@@ -31,8 +32,15 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
     if tick.probe.is_none_or(|probe| probe.late_ns.is_some()) {
         assert_eq!(buf[..len], *data, "a tick has one form");
     }
+    let extras: Vec<Extra<'_>> = tick.extras.iter().collect();
+    assert_eq!(carried(&carrier(&extras)), tick.extras, "an extra has one form");
     for width in WIDTHS {
         let mut stream = Watched::new(width);
+        for extra in &extras {
+            if let Extra::Relay(relay) = extra {
+                stream.receive(relay.first, relay.len, true, relay.changes);
+            }
+        }
         for answer in tick.answers.iter() {
             assert!(answer.len > 0 && answer.len <= answer.end_minus_first);
             if let Some(first) = (START + u32::from(tick.end)).checked_sub(answer.end_minus_first) {

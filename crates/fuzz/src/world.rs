@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
-use coplay::input::{MAX_PLAYERS, Word};
 use coplay::pace::Pacing;
 use coplay::session::{Event, Request, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, Tick};
 
+use crate::attack::Lie;
+use crate::honest::Drops;
+use crate::machine::Words;
 use crate::script::{Deed, Scene, Script};
 use crate::site::{Site, address, settings, site_id};
 use crate::{attack, honest};
@@ -22,12 +24,18 @@ const MAX_ALBUM: usize = 32;
 const MAX_TIME: TimeDelta = TimeDelta::from_millis(640);
 /// What they may take in addition when they begin in the lobby.
 const LOBBY_TIME: TimeDelta = TimeDelta::from_millis(700);
+/// What they may take in addition when sites are dropped.
+const DROP_TIME: TimeDelta = TimeDelta::from_millis(1_000);
 /// A clean start takes no longer.
 const MAX_START: TimeDelta = TimeDelta::from_secs(10);
 /// How often all is well again in one script.
 const MAX_HEALS: u32 = 3;
 /// Once all is well, the next frames are there within this time.
 const MAX_HEAL: TimeDelta = TimeDelta::from_secs(30);
+/// The most memory that a session may take for each of its sites.
+const MEMORY_PER_SITE: usize = 160 * 1024;
+/// The most inputs that a frame asks for: as many as the longest lag, if it begins there.
+const MAX_SAMPLES: i64 = 122;
 /// Frames whose inputs can be here at once.
 const MAX_FRAMES: i64 = 600;
 
@@ -49,8 +57,8 @@ pub(crate) struct World {
     sites: Vec<Site>,
     under_way: VecDeque<Packet>,
     album: Vec<Packet>,
-    /// The newest tick to the victim from the peer that it is told to come from.
-    newest_tick: Vec<u8>,
+    /// The newest tick to the victim from each site.
+    newest_ticks: Vec<Vec<u8>>,
     /// The last one that was forged in its name.
     forged_tick: Vec<u8>,
     /// Whether something arrived that only a peer could have sent, and did not.
@@ -59,6 +67,9 @@ pub(crate) struct World {
     astray: bool,
     /// Whether all sites were asleep for a while.
     slept: bool,
+    /// The sites between which and the others nothing passes, bit by bit.
+    apart: u8,
+    drops: Drops,
     heals_left: u32,
     /// The time that deeds may still take.
     time_left: TimeDelta,
@@ -67,7 +78,9 @@ pub(crate) struct World {
 /// What a session asks for, without what it borrows.
 enum Asked {
     Sample(Frame),
-    Advance(Frame, [Word; MAX_PLAYERS], usize),
+    Save(Frame, usize),
+    Load(Frame, usize),
+    Advance(Frame, Words, bool),
     Hash,
 }
 
@@ -96,13 +109,15 @@ impl World {
             sites: (0..scene.sites()).map(|number| Site::new(&scene, number)).collect(),
             under_way: VecDeque::new(),
             album: Vec::new(),
-            newest_tick: Vec::new(),
+            newest_ticks: vec![Vec::new(); scene.sites()],
             forged_tick: Vec::new(),
             forged: false,
             astray: false,
             slept: false,
+            apart: 0,
+            drops: Drops::default(),
             heals_left: MAX_HEALS,
-            time_left: if scene.lobby { MAX_TIME + LOBBY_TIME } else { MAX_TIME },
+            time_left: time(&scene),
         }
     }
 
@@ -113,7 +128,7 @@ impl World {
     /// From the lobby into the game.
     fn start(&mut self) {
         let limit = self.now + MAX_START;
-        while self.sites.iter().any(|site| site.stepped < 3) {
+        while self.sites.iter().any(|site| site.machine.stepped < 3) {
             assert!(self.now < limit, "the game does not start: {:?}", self.states());
             self.run(TimeDelta::from_millis(20), true);
         }
@@ -121,7 +136,7 @@ impl World {
 
     /// The frames that all sites have stepped, together.
     fn frames(&self) -> u32 {
-        self.sites.iter().map(|site| site.stepped).sum()
+        self.sites.iter().map(|site| site.machine.stepped).sum()
     }
 
     fn states(&self) -> Vec<State> {
@@ -153,6 +168,8 @@ impl World {
                 }
             }
             Deed::Leave(site) => self.leave(usize::from(*site) % self.sites.len()),
+            Deed::Crash(site) => self.crash(usize::from(*site) % self.sites.len()),
+            Deed::Part(sites) => self.apart = *sites,
             Deed::Press { site, value } => {
                 let site = usize::from(*site) % self.sites.len();
                 self.sites[site].pressed = *value;
@@ -184,15 +201,22 @@ impl World {
             }
             Deed::Forge { field, value } => {
                 let fresh = field & 0x10 != 0 || self.forged_tick.is_empty();
-                let genuine = if fresh { &self.newest_tick } else { &self.forged_tick };
+                let genuine = if fresh { &self.newest_ticks[peer] } else { &self.forged_tick };
                 self.forged_tick = attack::forge_tick(genuine, *field, *value, now_us);
                 self.forge(victim, from, &self.forged_tick.clone());
             }
             Deed::Hello { field, value } => {
                 let start_ns = self.sites[victim].local(self.now).as_nanos();
-                let settings = self.settings.clone();
-                let bytes = attack::forge_hello(settings, site_id(peer), (*field, *value), now_us, start_ns);
+                let config = (self.settings.clone(), self.scene.incarnation);
+                let bytes = attack::forge_hello(config, site_id(peer), (*field, *value), now_us, start_ns);
                 self.forge(victim, from, &bytes);
+            }
+            Deed::Extra { from, kind, sites, near, value } => {
+                let others: Vec<usize> = (0..self.sites.len()).filter(|site| *site != victim).collect();
+                let from = others[usize::from(*from) % others.len()];
+                let lie = Lie { kind: *kind, sites: *sites, near: *near, value: *value };
+                let bytes = lie.put_into(&self.newest_ticks[from], self.sites[victim].machine.stepped);
+                self.forge(victim, self.sites[from].addr, &bytes);
             }
             _ => {}
         }
@@ -228,7 +252,12 @@ impl World {
     }
 
     fn arrive(&mut self, packet: &Packet) {
+        let from = self.sites.iter().position(|site| site.addr == packet.from);
+        let side = |site: usize| self.apart >> site & 1;
         let site = &mut self.sites[packet.to];
+        if site.crashed || from.is_some_and(|from| side(from) != side(packet.to)) {
+            return;
+        }
         let before = site.session.stats().dropped.malformed;
         site.session.handle_datagram(site.local(self.now), packet.from, &packet.bytes);
         assert_eq!(site.session.stats().dropped.malformed, before, "what a site sends, another can read");
@@ -242,6 +271,11 @@ impl World {
         self.drive(site);
     }
 
+    fn crash(&mut self, site: usize) {
+        self.sites[site].crashed = true;
+        self.sites[site].wake = None;
+    }
+
     /// Lets time pass as long as there is any left.
     fn pass(&mut self, time: TimeDelta, open: bool) {
         let time = time.min(self.time_left);
@@ -253,7 +287,9 @@ impl World {
     fn run(&mut self, time: TimeDelta, open: bool) {
         let until = self.now + time;
         let before = self.frames();
-        let expected = 100 + 2 * self.under_way.len() as i64 + time.as_micros() / 100;
+        // A forged order may make the lag so much longer that every site asks for many inputs at once, and tells each of them.
+        let at_once = if self.forged { MAX_SAMPLES * (self.sites.len() as i64).pow(2) } else { 0 };
+        let expected = 100 + 2 * self.under_way.len() as i64 + time.as_micros() / 100 + at_once;
         let mut happened = 0;
         loop {
             let due = self.under_way.front().map(|packet| packet.due).filter(|_| open);
@@ -279,17 +315,22 @@ impl World {
 
     /// The host program: does what its session asks for, sends, and notes when it wants to be called again.
     fn drive(&mut self, at: usize) {
-        if self.astray {
+        if self.astray || self.sites[at].crashed {
             self.sites[at].wake = None;
             return;
         }
         let now = self.sites[at].local(self.now);
-        // Each frame asks three times, and a site may make up at once for all that was slept away.
-        let most = 3 * (MAX_FRAMES + self.now.as_nanos() / self.settings.rate.period().as_nanos());
+        // A site may make up at once for all that was slept away.
+        let most = MAX_FRAMES + self.now.as_nanos() / self.settings.rate.period().as_nanos();
+        // A frame asks three times, and so does each that it repairs.
+        let per_frame = 3 * (2 + i64::from(self.scene.window));
+        let first = self.sites[at].machine.stepped;
         let mut requests = 0;
         while let Some(asked) = self.ask(at, now) {
             requests += 1;
-            if requests > most {
+            let fresh = i64::from(self.sites[at].machine.stepped - first);
+            assert!(requests <= per_frame * (fresh + 1) + MAX_SAMPLES, "site {at} repairs for ever");
+            if fresh > most {
                 assert!(self.paper_may_err(), "site {at} asks for ever");
                 self.astray = true;
                 self.sites[at].wake = None;
@@ -301,7 +342,7 @@ impl World {
         self.send_all(at, now);
         let site = &mut self.sites[at];
         while let Some(event) = site.session.poll_event() {
-            honest::check_event(&event, self.forged);
+            honest::check_event(&event, at, &mut self.drops, self.forged);
             if matches!(event, Event::Ended(_)) {
                 assert!(site.session.is_over());
             }
@@ -318,14 +359,15 @@ impl World {
     fn ask(&mut self, at: usize, now: Instant) -> Option<Asked> {
         Some(match self.sites[at].session.poll_request(now)? {
             Request::Sample { frame } => Asked::Sample(frame),
-            Request::Advance { frame, inputs, .. } => {
-                let mut words = [0; MAX_PLAYERS];
+            Request::Save { frame, slot } => Asked::Save(frame, slot),
+            Request::Load { frame, slot } => Asked::Load(frame, slot),
+            Request::Advance { frame, inputs, fresh } => {
+                let mut words = Words::default();
                 words[..inputs.len()].copy_from_slice(inputs);
-                Asked::Advance(frame, words, inputs.len())
+                Asked::Advance(frame, words, fresh)
             }
             Request::Snapshot { .. } | Request::Restore { .. } => unreachable!("nobody comes late"),
             Request::Hash { .. } => Asked::Hash,
-            Request::Save { .. } | Request::Load { .. } => unreachable!("nothing is guessed"),
         })
     }
 
@@ -338,14 +380,15 @@ impl World {
                 let words = site.sample();
                 site.session.handle_input(now, &words);
             }
-            Asked::Advance(frame, words, players) => {
-                assert_eq!(frame.number(), site.stepped, "frames are stepped once and in order");
-                site.step(&words[..players]);
-                let frame = frame.number();
-                honest::check_inputs(&self.settings, &self.sites, at, frame, &words[..players], self.forged);
+            Asked::Save(frame, slot) => site.machine.save(frame.number(), slot),
+            Asked::Load(frame, slot) => site.machine.load(frame.number(), slot),
+            Asked::Advance(frame, words, fresh) => {
+                let players = self.settings.ownership.players();
+                site.machine.advance(frame.number(), &words[..players], fresh);
             }
-            Asked::Hash => site.session.handle_hash(site.state),
+            Asked::Hash => site.session.handle_hash(site.machine.state),
         }
+        site.machine.confirm(site.session.stats().confirmed.number());
     }
 
     fn send_all(&mut self, at: usize, now: Instant) {
@@ -368,9 +411,9 @@ impl World {
             assert!(tick.is_ok(), "site {from} sends what is no tick: {tick:?}");
         }
         let Some(to) = self.sites.iter().position(|site| site.addr == to) else { return };
-        if from == self.accused() && to == self.victim() && is_tick {
-            self.newest_tick.clear();
-            self.newest_tick.extend_from_slice(bytes);
+        if to == self.victim() && is_tick {
+            self.newest_ticks[from].clear();
+            self.newest_ticks[from].extend_from_slice(bytes);
         }
         let packet = Packet {
             from: self.sites[from].addr,
@@ -388,13 +431,14 @@ impl World {
         self.under_way.push_back(packet);
     }
 
-    /// A clean network: every site goes on. Where somebody lied, left or gave up, it may wait instead, but must know it.
+    /// A clean network: every site goes on. Where somebody lied, left, died or gave up, it may wait instead, but must know it.
     fn heal(&mut self) {
-        let before: Vec<u32> = self.sites.iter().map(|site| site.stepped).collect();
+        self.apart = 0;
+        let before: Vec<u32> = self.sites.iter().map(|site| site.machine.stepped).collect();
         let limit = self.now + MAX_HEAL;
         let waits = |world: &Self| {
             let mut sites = world.sites.iter().zip(&before);
-            sites.any(|(site, before)| site.stepped < before + 2 && !world.may_rest(site))
+            sites.any(|(site, before)| site.machine.stepped < before + 2 && !world.may_rest(site))
         };
         while waits(self) {
             assert!(self.now < limit, "the game does not go on: {:?}", self.states());
@@ -402,9 +446,18 @@ impl World {
         }
     }
 
-    /// Whether somebody lied, left or gave up.
+    /// Whether somebody lied, left, died or gave up.
     fn is_troubled(&self) -> bool {
-        self.forged || self.sites.iter().any(|site| site.left || site.session.is_over())
+        self.forged || self.sites.iter().any(|site| site.left || site.crashed || site.session.is_over())
+    }
+
+    /// Whether so few died, and nobody else is missing, that the others must go on without them.
+    fn goes_on_without(&self) -> bool {
+        let dead = self.sites.iter().filter(|site| site.crashed).count();
+        let gone = |site: &Site| !site.crashed && (site.left || site.session.is_over());
+        let dropped = self.drops.iter().zip(&self.sites).any(|(drop, site)| drop.is_some() && !site.crashed);
+        let all_there = !self.forged && !dropped && !self.sites.iter().any(gone);
+        self.scene.drop_after_ms.is_some() && all_there && 2 * dead < self.sites.len()
     }
 
     /// The pacing of the paper pays any debt back at once and waits for any credit, however large a lie, a sleep or a master
@@ -415,22 +468,27 @@ impl World {
 
     /// Whether nothing can be expected of a site.
     fn may_rest(&self, site: &Site) -> bool {
-        let excused = self.is_troubled();
+        let excused = self.is_troubled() && !self.goes_on_without();
         match site.session.state() {
-            _ if self.paper_may_err() => true,
+            _ if site.crashed || self.paper_may_err() => true,
             State::Ended(_) => true,
             State::Running => site.left,
             // Somebody who left without a word is waited for, but not by who gives up.
             State::Frozen(_) => site.left || (excused && (self.forged || !self.scene.gives_up)),
-            State::Lobby { .. } | State::Starting { .. } => excused,
+            // The others may have gone on before it heard of the start.
+            State::Lobby { .. } | State::Starting { .. } => {
+                self.is_troubled() || self.drops[site.session.site().index()].is_some()
+            }
         }
     }
 
     /// Whatever can be asked of a session can be asked at any time.
     fn look_around(&self) {
-        for site in &self.sites {
+        for (at, site) in self.sites.iter().enumerate() {
             let now = site.local(self.now);
-            assert!(site.session.stats().frame.number().abs_diff(site.stepped) <= 1);
+            assert!(site.session.stats().frame.number().abs_diff(site.machine.stepped) <= 1);
+            assert!(site.session.memory() <= MEMORY_PER_SITE * self.sites.len(), "site {at} takes too much memory");
+            honest::check_certain(&self.settings, &self.sites, at, &self.drops, self.forged);
             for other in 0..self.sites.len() {
                 let _ = site.session.peer_stats(now, site_id(other));
             }
@@ -439,8 +497,18 @@ impl World {
     }
 }
 
+/// Where a hello has its flags.
+const HELLO_FLAGS_AT: usize = 19;
+
+/// How long the deeds of a script may take.
+fn time(scene: &Scene) -> TimeDelta {
+    let lobby = if scene.lobby { LOBBY_TIME } else { TimeDelta::ZERO };
+    let drops = if scene.drop_after_ms.is_some() { DROP_TIME } else { TimeDelta::ZERO };
+    MAX_TIME + lobby + drops
+}
+
 /// Packets of a flavour have the same blocks in them: a tick's flags, or a hello's.
 fn flavour(bytes: &[u8]) -> (u8, Option<u8>) {
     let first = bytes.first().copied().unwrap_or(0);
-    (first, bytes.get(11).copied().filter(|_| first & 0x80 == 0))
+    (first, bytes.get(HELLO_FLAGS_AT).copied().filter(|_| first & 0x80 == 0))
 }

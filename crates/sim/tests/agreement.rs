@@ -499,6 +499,11 @@ fn settings_that_cannot_work_are_refused() {
         assert_eq!(settings, Some(SettingsError::CompareEvery(every)));
     }
 
+    for (lag, window) in [(120, 8), (68, 60), (120, 60)] {
+        let (settings, _) = refused(&|config| (config.settings.lag, config.settings.window) = (lag, window));
+        assert_eq!(settings, Some(SettingsError::Reach(lag + window)));
+    }
+
     for period in [TimeDelta::ZERO, ms(-20)] {
         let (_, whole) = refused(&|config| config.sending = Sending::Timer(period));
         assert_eq!(whole, Some(ConfigError::Timer), "{period}");

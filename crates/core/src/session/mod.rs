@@ -37,7 +37,7 @@ pub use guess::{Past, Predictor};
 pub use join::Join;
 pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
 pub use settings::{
-    Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
+    Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_REACH, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
     SettingsError,
 };
 pub use stats::{Dropped, PeerStats, Stats};
@@ -546,8 +546,8 @@ impl Session {
             Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
             Phase::Running(Step::Sampling) => Instant::FAR_FUTURE,
             Phase::Running(_) if self.leaving.is_none() => self.called,
-            // Longer waits are watched at every packet that is sent in the meantime.
-            Phase::Running(_) => Instant::FAR_FUTURE,
+            // There may be nobody left to send to, and so no other reason to be called.
+            Phase::Running(_) => self.next_watch,
         };
         Some(send.min(frame).min(self.time_aside()) - self.set_back)
     }

@@ -76,9 +76,9 @@ impl Session {
         self.set_all_due();
     }
 
-    /// Whether an order was carried out already.
+    /// Whether an order was carried out already, or comes when it cannot be any more: nobody is certain of a frame before its order.
     fn is_old(&self, order: &Order) -> bool {
-        self.carried_out.is_some_and(|frame| order.frame <= frame)
+        order.frame < self.certain() || self.carried_out.is_some_and(|frame| order.frame <= frame)
     }
 
     /// A site takes its seat with this frame.
@@ -94,6 +94,10 @@ impl Session {
         peer.heard = self.called;
         peer.probe_soon();
         self.listeners |= 1 << index;
+        if let Some(pacer) = &mut self.pacer {
+            // As at the start: a first packet that comes late would be taken for a long way.
+            pacer.on_delay(self.called, site, peer.clock.rtt_min().unwrap_or_default() / 2);
+        }
         // Frames that were stepped without it are stepped as if it did nothing, which is guessed now.
         peer.guesses.fill_neutral();
         self.check_guesses(index, known);

@@ -25,7 +25,7 @@ impl Session {
         let extras = self.talkative && self.has_extras(now, index);
         let peer = &self.peers[index];
         let plain = !probing && !answering && !extras && peer.inputs.is_gapless();
-        let mut writer = Writer::new(buf);
+        let mut writer = Writer::new(&mut buf[..MAX_DATAGRAM]);
         if plain {
             put_plain_head(&mut writer, plan.until.low16(), end_minus_ack, plan.absolute)?;
         } else {
@@ -152,7 +152,7 @@ impl Session {
 
     fn write_extras(&self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
         let peer = &self.peers[index];
-        if let Some(leave) = self.leaving {
+        if let Some(leave) = self.leaving.filter(|_| !peer.dropped && !self.is_bound()) {
             put_extra(writer, &Extra::Leave(leave.frame))?;
         }
         if let Some(order) =

@@ -171,6 +171,12 @@ impl Peer {
         self.seat == Seat::Playing
     }
 
+    /// Whether inputs are to come from it that the others must agree on: it plays, or leaves and some of its last ones are missing.
+    pub(super) fn is_awaited(&self) -> bool {
+        let missing = |last: Frame| self.inputs.end() < last && self.joins.is_none() && !self.dropped;
+        self.last().is_none_or(missing)
+    }
+
     /// Whether it takes no packets and sends none.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.seat, Seat::Free(_)) && self.joins.is_none()

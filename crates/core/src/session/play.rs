@@ -6,7 +6,7 @@
 use super::auto::Asked;
 use super::event::{End, Event, Freeze, Request};
 use super::peer::{Peer, Seat};
-use super::settings::MAX_LAG;
+use super::settings::{MAX_LAG, MAX_REACH};
 use super::{Dials, Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
@@ -217,7 +217,7 @@ impl Session {
     /// Lag and window change with a frame. More lag asks for an input more, less for one less.
     pub(super) fn turn_dials(&mut self, from: Frame, lag: u32, window: u32) {
         let window = window.min(self.config.settings.slots() as u32);
-        let dials = Dials { from, lag: lag.min(MAX_LAG), window };
+        let dials = Dials { from, lag: lag.min(MAX_LAG).min(MAX_REACH - window), window };
         self.most_reach = self.most_reach.max(dials.lag + dials.window);
         self.turning = Some(dials);
     }

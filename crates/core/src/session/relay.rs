@@ -9,13 +9,13 @@ use super::peer::Peer;
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Extra, Full, Relay, Writer, put_extra};
+use crate::wire::{Extra, Full, MAX_DATAGRAM, Relay, Writer, put_extra};
 
 /// A direct way that brings nothing for so long is taken to be cut, and others are asked.
 const CUT: TimeDelta = TimeDelta::from_millis(150);
 
-/// A packet that holds so many bytes already takes no more of others' inputs.
-const ENOUGH: usize = 280;
+/// Another relay fits into a packet that is no longer than this so far: 240 bytes for it, 260 for answers, 410 for inputs.
+const BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 410;
 
 impl Session {
     /// Whether the inputs of a peer are to be had from others: it is gone and some are missing, or its way to us is cut.
@@ -34,9 +34,14 @@ impl Session {
                 put_extra(writer, &Extra::Want(peer.site, peer.inputs.end()))?;
             }
         }
-        for peer in self.peers.iter().filter(|peer| peer.site != receiver.site) {
-            let wanted = receiver.wants[peer.site.index()].filter(|_| writer.len() < ENOUGH);
-            if let Some(first) = wanted.filter(|first| *first < peer.inputs.end()) {
+        // No packet has room for all of them, so each comes first in its turn.
+        let turn = receiver.stats.packets_out as usize;
+        let in_turn = (0..self.peers.len()).map(|at| &self.peers[(turn + at) % self.peers.len()]);
+        for peer in in_turn.filter(|peer| peer.site != receiver.site) {
+            if writer.len() > BEFORE_RELAY {
+                break;
+            }
+            if let Some(first) = receiver.wants[peer.site.index()].filter(|first| *first < peer.inputs.end()) {
                 self.put_relay(peer, first, writer)?;
             }
         }

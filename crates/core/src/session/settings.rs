@@ -20,6 +20,9 @@ pub const MAX_COMPARE_EVERY: u32 = 3_600;
 pub const MAX_LAG: u32 = 120;
 /// The most frames that may be guessed: a second at 60 per second, more than any machine repairs in time.
 pub const MAX_WINDOW: u32 = 60;
+/// The most frames of lag and window together. A site can be ahead of another by that much, gives inputs further ahead by the lag,
+/// and the other may go back by the window: so far apart are the inputs that must be kept at once, and 256 frames are.
+pub const MAX_REACH: u32 = 127;
 
 /// What the shared game is and how it is shared: equal at every site, or the game does not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,6 +100,8 @@ pub enum SettingsError {
     Lag(u32),
     /// The window is longer than [`MAX_WINDOW`].
     Window(u32),
+    /// Lag and window together are longer than [`MAX_REACH`].
+    Reach(u32),
     /// A text is longer than [`MAX_TEXT`] bytes.
     Text(String),
     /// There are more than [`MAX_OPTIONS`] options.
@@ -119,6 +124,9 @@ impl fmt::Display for SettingsError {
             Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
             Self::Lag(lag) => write!(f, "a lag of {lag} frames is too long, the most is {MAX_LAG}"),
             Self::Window(window) => write!(f, "a window of {window} frames is too long, the most is {MAX_WINDOW}"),
+            Self::Reach(frames) => {
+                write!(f, "lag and window are {frames} frames together, which is too long, the most is {MAX_REACH}")
+            }
             Self::Text(text) => write!(f, "{text:?} is longer than {MAX_TEXT} bytes"),
             Self::Options(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
             Self::Twice(key) => write!(f, "the machine option {key:?} is given twice"),
@@ -149,6 +157,9 @@ impl Settings {
         }
         if self.window > MAX_WINDOW {
             return Err(SettingsError::Window(self.window));
+        }
+        if self.lag + self.window > MAX_REACH {
+            return Err(SettingsError::Reach(self.lag + self.window));
         }
         let options = &self.machine.options;
         if options.len() > MAX_OPTIONS {

@@ -16,7 +16,9 @@
 //! A quorum is more than half of the view, or half of it with its lowest site; any two have a site in common. So the leader may die
 //! at any point, another goes on, and of a network in two parts at most one decides. Nobody who cannot decide goes on.
 //!
-//! A site that leaves of its own accord says with which frame its inputs end, and needs no vote; it does not count any more.
+//! A site that leaves of its own accord says with which frame its inputs end, and needs no vote; it does not count any more. If it
+//! dies before all of them are here, they end earlier, and that needs a vote. Whom it has dropped it does not tell that it leaves: to
+//! them it must go on counting.
 
 use super::event::{End, Event};
 use super::peer::{Peer, Seat};
@@ -65,15 +67,21 @@ impl Session {
     /// The sites that we would drop: silent for longer than we wait, or started anew and so not the ones that played.
     fn suspects(&self, now: Instant) -> SiteSet {
         let silent = |peer: &&Peer| self.config.drop_after.is_some_and(|limit| peer.silence(now) > limit);
-        let gone = |peer: &&Peer| peer.is_playing() && (silent(peer) || peer.was_restarted());
+        let gone = |peer: &&Peer| peer.is_awaited() && (silent(peer) || peer.was_restarted());
         self.peers.iter().filter(gone).map(|peer| peer.site).collect()
     }
 
     /// Whether we can do without these sites, and are not one of them.
     fn consents(&self, now: Instant, drop: SiteSet) -> bool {
         let patience = self.config.drop_after.map_or(CONSENT, |limit| limit / 2);
-        let missed = |peer: &Peer| peer.is_playing() && peer.silence(now) < patience && !peer.was_restarted();
+        let missed = |peer: &Peer| peer.is_awaited() && peer.silence(now) < patience && !peer.was_restarted();
         !drop.contains(self.config.site) && !self.peers.iter().any(|peer| drop.contains(peer.site) && missed(peer))
+    }
+
+    /// Whether we have accepted an outcome that may count with our word alone missing. Until the view has ended we cannot go: who
+    /// leaves does not count any more, and without us others could decide otherwise.
+    pub(super) fn is_bound(&self) -> bool {
+        self.view.vote.is_some_and(|vote| vote.accepted.is_some())
     }
 
     /// Leads a change of the view if it is on us.
@@ -118,12 +126,13 @@ impl Session {
 
     /// A peer says where it stands.
     pub(super) fn take_vote(&mut self, now: Instant, index: usize, vote: Vote) {
+        let bound = self.is_bound();
         let peer = &mut self.peers[index];
         if !peer.is_playing() {
             return;
         }
         peer.behind = vote.view < self.view.number;
-        if vote.view != self.view.number || self.leaving.is_some() {
+        if vote.view != self.view.number || self.leaving.is_some() && !bound {
             return;
         }
         if peer.vote.is_none_or(|known| {
@@ -204,7 +213,7 @@ impl Session {
             let peer = &mut self.peers[index];
             peer.vote = None;
             peer.behind = false;
-            if decision.drop.contains(peer.site) && peer.is_playing() {
+            if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
                 let known = peer.known_end();
                 peer.seat = Seat::Leaving(last);

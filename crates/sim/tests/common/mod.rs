@@ -195,7 +195,12 @@ impl Game {
             }
             Happened::Sampled { .. } | Happened::Stepped { .. } | Happened::Confirmed { .. } => {}
             Happened::Nonsense { site, what } => panic!("site {site} {what}"),
-            Happened::Event { site, at, event } => events.push(Told { site, at, event }),
+            Happened::Event { site, at, event } => {
+                if let Event::Dropped { site: dropped, frame } = &event {
+                    ledger.on_drop(site, dropped.index(), frame.number());
+                }
+                events.push(Told { site, at, event });
+            }
         });
     }
 
@@ -263,15 +268,29 @@ impl Game {
         self.world.wake(site);
     }
 
+    /// Stops a site dead.
+    pub(crate) fn crash(&mut self, site: usize) {
+        self.world.crash(site);
+        self.ledger.on_crash(site);
+    }
+
+    /// Cuts or heals all ways between some sites and all others.
+    pub(crate) fn part(&mut self, some: SiteSet, cut: bool) {
+        for one in some.iter().map(SiteId::index) {
+            for other in (0..self.world.sites.len()).filter(|other| !some.contains(id(*other))) {
+                self.world.set_cut(one, other, cut);
+            }
+        }
+    }
+
     /// Cuts or heals all ways to a site.
     pub(crate) fn isolate(&mut self, site: usize, cut: bool) {
-        for other in (0..self.world.sites.len()).filter(|other| *other != site) {
-            self.world.set_cut(site, other, cut);
-        }
+        self.part(set([site]), cut);
     }
 
     /// Starts a site's program anew, on the same computer. What it does from now on is not watched any more.
     pub(crate) fn restart(&mut self, site: usize) {
+        self.configs[site].incarnation += 1;
         let session = Session::new(self.local(site), self.configs[site].clone()).expect("a sound config");
         let computer = &mut self.world.sites[site];
         computer.machine = Toy::new(computer.machine.paddles.len());

@@ -1,0 +1,411 @@
+//! A site that is gone is dropped by those who can decide, with one last frame for all; nobody else goes on. Where only a way is
+//! gone, the game goes on through a third site.
+
+mod common;
+
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use coplay::frame::Frame;
+use coplay::id::SiteSet;
+use coplay::input::Recovery;
+use coplay::session::{Config, End, Event, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{Extra, Message};
+use coplay_sim::link::LinkConfig;
+
+/// Who is silent for so long is dropped.
+const DROP_AFTER: TimeDelta = ms(1_000);
+/// The game goes on so long after the silence began: a watch, a ballot and its answer later.
+const DECIDED: TimeDelta = ms(1_600);
+
+fn drops(config: &mut Config) {
+    config.drop_after = Some(DROP_AFTER);
+}
+
+fn play(sites: usize, link: LinkConfig) -> Game {
+    let mut game = Setup::new(sites, link).play_with(|_, config| drops(config));
+    game.run_until(at(secs(8)));
+    game
+}
+
+/// The sites that a site told to be dropped, with the first frame without each.
+fn dropped(game: &Game, site: usize) -> Vec<(usize, Frame)> {
+    let pick = |event: &Event| match event {
+        Event::Dropped { site, frame } => Some((site.index(), *frame)),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| pick(&told.event)).collect()
+}
+
+fn is_running(game: &Game, site: usize) -> bool {
+    game.state(site) == State::Running
+}
+
+/// These sites dropped those, all with the same frames, and play at full speed.
+#[track_caller]
+fn assert_go_on_without(game: &Game, some: SiteSet, gone: SiteSet, since: Instant) {
+    let sites: Vec<usize> = some.iter().map(|site| site.index()).collect();
+    let told = dropped(game, sites[0]);
+    let who: SiteSet = told.iter().map(|(site, _)| id(*site)).collect();
+    assert_eq!((who, told.len()), (gone, gone.iter().count()), "site {} dropped {told:?}", sites[0]);
+    for site in sites {
+        assert_eq!(dropped(game, site), told, "site {site}");
+        assert!(is_running(game, site), "site {site} is {:?}", game.state(site));
+        let fps = game.fps(site, since + DECIDED, since + DECIDED + secs(1));
+        assert!(fps >= 50.0, "site {site} goes on at {fps:.2} fps");
+        let fps = game.fps(site, game.now() - secs(2), game.now());
+        assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps");
+    }
+}
+
+/// These sites dropped nobody and have not stepped since then.
+#[track_caller]
+fn assert_wait(game: &Game, some: SiteSet, since: Instant) {
+    for site in some.iter().map(|site| site.index()) {
+        assert_eq!(dropped(game, site), [], "site {site}");
+        assert!(matches!(game.state(site), State::Frozen(_)), "site {site} is {:?}", game.state(site));
+        let fps = game.fps(site, since + ms(500), game.now());
+        assert!(fps == 0.0, "site {site} steps at {fps:.2} fps");
+    }
+}
+
+/// One site dies.
+fn crash_one(sites: usize, gone: usize, link: LinkConfig) {
+    let mut game = play(sites, link);
+    let then = game.now();
+    game.crash(gone);
+    game.run_for(secs(8));
+    let stay: SiteSet = (0..sites).filter(|site| *site != gone).map(id).collect();
+    assert_go_on_without(&game, stay, set([gone]), then);
+    game.assert_sound();
+}
+
+#[test]
+fn a_dead_site_is_dropped_and_the_others_go_on() {
+    for sites in [3, 4, 5] {
+        (0..sites).for_each(|gone| crash_one(sites, gone, rtt(100)));
+    }
+}
+
+#[test]
+fn so_it_is_when_packets_are_lost() {
+    for sites in [3, 4] {
+        (0..sites).for_each(|gone| crash_one(sites, gone, lossy(60, 0.1)));
+    }
+}
+
+#[test]
+fn also_with_frames_that_were_guessed() {
+    for window in [1, 8, 60] {
+        for gone in 0..3 {
+            let mut game = Setup::new(3, lossy(100, 0.05)).play_with(|_, config| {
+                drops(config);
+                config.settings.window = window;
+            });
+            game.run_until(at(secs(8)));
+            let then = game.now();
+            game.crash(gone);
+            game.run_for(secs(9));
+            let stay: SiteSet = (0..3).filter(|site| *site != gone).map(id).collect();
+            assert_go_on_without(&game, stay, set([gone]), then);
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn one_after_the_other_dies() {
+    let mut game = play(4, rtt(60));
+    for gone in [0, 3, 1] {
+        game.crash(gone);
+        game.run_for(secs(4));
+    }
+    // Two of three are more than half, and of two it is the lower one that goes on.
+    assert_eq!(dropped(&game, 2).iter().map(|(site, _)| *site).collect::<Vec<_>>(), [0, 3]);
+    assert!(matches!(game.state(2), State::Frozen(_)), "{:?}", game.state(2));
+    game.assert_sound();
+}
+
+#[test]
+fn of_two_the_lower_goes_on_and_the_other_waits() {
+    for (gone, stays) in [(1, 0), (0, 1)] {
+        let mut game = play(2, rtt(100));
+        let then = game.now();
+        game.crash(gone);
+        game.run_for(secs(6));
+        match stays {
+            0 => assert_go_on_without(&game, set([0]), set([1]), then),
+            _ => assert_wait(&game, set([1]), then),
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn who_cannot_go_on_gives_up_if_told_to() {
+    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
+        drops(config);
+        config.give_up_after = Some(secs(3));
+    });
+    game.run_until(at(secs(8)));
+    game.crash(0);
+    game.run_for(secs(6));
+    assert_eq!(game.state(1), State::Ended(End::Silent(id(0))));
+    game.assert_sound();
+}
+
+/// The network falls into two parts, of which one goes on; then it is whole again, and the other part is told.
+fn part(sites: usize, goes_on: SiteSet, window: u32) {
+    let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| {
+        drops(config);
+        config.settings.window = window;
+    });
+    game.run_until(at(secs(8)));
+    let then = game.now();
+    let rest: SiteSet = (0..sites).map(id).filter(|site| !goes_on.contains(*site)).collect();
+    game.part(goes_on, true);
+    game.run_for(secs(8));
+    assert_go_on_without(&game, goes_on, rest, then);
+    assert_wait(&game, rest, then + ms(17 * i64::from(window)));
+    game.part(goes_on, false);
+    game.run_for(secs(2));
+    for site in rest.iter().map(|site| site.index()) {
+        assert_eq!(game.state(site), State::Ended(End::Dropped), "site {site}");
+        assert_eq!(dropped(&game, site), [], "site {site}");
+    }
+    assert_go_on_without(&game, goes_on, rest, then);
+    game.assert_sound();
+}
+
+#[test]
+fn of_two_halves_the_one_with_the_lowest_site_goes_on() {
+    for window in [0, 8] {
+        part(4, set([0, 1]), window);
+        part(4, set([0, 3]), window);
+        part(2, set([0]), window);
+    }
+}
+
+#[test]
+fn of_unequal_parts_the_larger_one_goes_on() {
+    for window in [0, 8] {
+        part(4, set([1, 2, 3]), window);
+        part(3, set([1, 2]), window);
+        part(5, set([0, 2, 4]), window);
+        part(5, set([2, 3, 4]), window);
+    }
+}
+
+/// Sites 0 and 3 drop the others, or are about to; then 3 leaves, which the others hear and site 0 does not at first.
+#[test]
+fn who_leaves_does_not_let_those_go_on_whom_it_has_dropped() {
+    for after in (440..800).step_by(4) {
+        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(400)));
+        game.run_until(at(secs(8)));
+        game.part(set([0, 3]), true);
+        game.run_for(ms(after));
+        game.leave(3);
+        let hears_it = |game: &mut Game, others: bool| {
+            game.world.link(3, 0).set_cut(others);
+            [1, 2].into_iter().for_each(|site| game.world.link(3, site).set_cut(!others));
+        };
+        hears_it(&mut game, true);
+        game.run_for(ms(150));
+        hears_it(&mut game, false);
+        game.run_for(secs(6));
+        let running: Vec<usize> = (0..3).filter(|site| is_running(&game, *site)).collect();
+        assert!(running == [0] || running == [1, 2], "left after {after} ms: {running:?} go on");
+        game.assert_sound();
+    }
+}
+
+/// Site 3 dies, and so does site 0, who leads the ballot about it, so long after site 3.
+fn leader_dies(sites: usize, after: TimeDelta, loss: f64, seed: u64) {
+    let what = format!("{sites} sites, the leader dies {after} after the first, loss {loss}, seed {seed}");
+    let mut game = Setup { seed, ..Setup::new(sites, lossy(80, loss)) }.play_with(|_, config| drops(config));
+    game.run_until(at(secs(8)));
+    game.crash(sites - 1);
+    game.run_for(after);
+    game.crash(0);
+    game.run_for(secs(8));
+    let stay: Vec<usize> = (1..sites - 1).collect();
+    // Who told of it told the same, and nobody goes on with another past than somebody else.
+    let violations = game.ledger.verdict();
+    assert!(violations.is_empty(), "{what}: {violations:#?}");
+    let told: Vec<_> = stay.iter().map(|site| dropped(&game, *site)).collect();
+    assert!(told.iter().all(|one| *one == told[0]), "{what}: {told:?}");
+    // Of five, three are left and can decide alone. Of four, two are left, which is enough only if the first is gone already.
+    let enough = sites == 5 || told[0].iter().any(|(site, _)| *site == sites - 1);
+    for site in stay {
+        let state = game.state(site);
+        assert_eq!(state == State::Running, enough, "{what}: site {site} is {state:?}, dropped {told:?}");
+    }
+}
+
+#[test]
+fn the_leader_dies_in_the_middle_of_a_ballot() {
+    for sites in [4, 5] {
+        for after in (900..=1_500).step_by(20) {
+            leader_dies(sites, ms(after), 0.0, 1);
+        }
+    }
+}
+
+#[test]
+fn so_it_does_where_packets_are_lost() {
+    for sites in [4, 5] {
+        for after in (900..=1_500).step_by(20) {
+            (0..3).for_each(|seed| leader_dies(sites, ms(after), 0.25, 10 * after as u64 + seed));
+        }
+    }
+}
+
+#[test]
+fn who_is_slow_for_a_moment_is_not_dropped() {
+    for slow in 0..3 {
+        // Cut off, asleep, or suspended for less than it takes; and asleep for longer than a site takes for a sleep of its own.
+        let troubles: [fn(&mut Game, usize); 3] = [
+            |game, slow| {
+                game.isolate(slow, true);
+                game.run_for(ms(800));
+                game.isolate(slow, false);
+            },
+            |game, slow| game.world.pause(slow, game.now() + ms(800)),
+            |game, slow| game.world.suspend(slow, game.now() + ms(800)),
+        ];
+        for (number, trouble) in troubles.into_iter().enumerate() {
+            let mut game = play(3, lossy(100, 0.02));
+            trouble(&mut game, slow);
+            let healed = game.now() + ms(800);
+            game.run_until(healed + secs(8));
+            for site in 0..3 {
+                assert_eq!(dropped(&game, site), [], "trouble {number} of site {slow}, told by site {site}");
+                assert!(is_running(&game, site), "trouble {number} of site {slow}: site {site} {:?}", game.state(site));
+                let fps = game.fps(site, healed + secs(2), game.now());
+                assert!(fps >= 59.5, "trouble {number} of site {slow}: site {site} at {fps:.2} fps");
+            }
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn who_wakes_after_it_was_dropped_is_told_and_drops_nobody() {
+    for sleeper in 0..3 {
+        let mut game = play(3, rtt(100));
+        let then = game.now();
+        game.world.pause(sleeper, then + secs(4));
+        game.run_for(secs(6));
+        let stay: SiteSet = (0..3).filter(|site| *site != sleeper).map(id).collect();
+        assert_go_on_without(&game, stay, set([sleeper]), then);
+        assert_eq!(game.state(sleeper), State::Ended(End::Dropped), "site {sleeper}");
+        assert_eq!(dropped(&game, sleeper), [], "site {sleeper}");
+        game.assert_sound();
+    }
+}
+
+/// How many datagrams since then had something passed on in them, or asked for.
+fn relays(game: &Game, since: Instant) -> usize {
+    let passed_on = |bytes: &[u8]| match Message::decode(bytes) {
+        Ok(Message::Tick(tick)) => tick.extras.iter().any(|e| matches!(e, Extra::Want(..) | Extra::Relay(_))),
+        _ => false,
+    };
+    game.world.overheard().filter(|heard| heard.at >= since && passed_on(&heard.bytes)).count()
+}
+
+/// The way between two of three sites is cut for long, and back in the end.
+fn pivot(one: usize, other: usize, window: u32, lag: u32) {
+    let what = format!("no way between {one} and {other}, window {window}, lag {lag}");
+    let mut game = Setup { lag, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
+        drops(config);
+        config.settings.window = window;
+    });
+    game.world.listen(100_000);
+    game.run_until(at(secs(8)));
+    assert_eq!(relays(&game, at(secs(4))), 0, "{what}: nothing is passed on without need");
+    game.world.set_cut(one, other, true);
+    let cut = game.now();
+    game.run_for(secs(10));
+    assert!(relays(&game, cut + secs(2)) > 0, "{what}");
+    for site in 0..3 {
+        assert_eq!(dropped(&game, site), [], "{what}: site {site}");
+        let fps = game.fps(site, cut + secs(2), game.now());
+        assert!(fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
+    }
+    game.world.set_cut(one, other, false);
+    let healed = game.now();
+    game.run_for(secs(5));
+    assert_eq!(relays(&game, healed + secs(1)), 0, "{what}: something is still passed on");
+    for site in 0..3 {
+        let fps = game.fps(site, healed + secs(1), game.now());
+        assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn where_a_way_is_cut_the_game_goes_on_through_a_third_site() {
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        // Through a third site an input is under way for twice as long, and waits there for up to a frame.
+        pivot(one, other, 0, 8);
+        pivot(one, other, 8, 6);
+        pivot(one, other, 8, 0);
+    }
+}
+
+/// All that two groups of sites do passes through one site in the middle.
+fn bridge(recovery: Recovery, window: u32) {
+    let what = format!("{recovery:?}, window {window}");
+    let mask = (1 << 80) - 1;
+    let mut game = Setup { lag: 30, mask, ..Setup::new(8, rtt(400)) }.play_with(|_, config| {
+        drops(config);
+        config.recovery = recovery;
+        config.settings.window = window;
+    });
+    // Sticks that never rest.
+    game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
+    game.run_until(at(secs(8)));
+    let then = game.now();
+    for (one, other) in [0, 1].into_iter().flat_map(|one| (3..8).map(move |other| (one, other))) {
+        game.world.set_cut(one, other, true);
+    }
+    game.run_for(secs(6));
+    assert_eq!(game.world.oversized, 0, "{what}");
+    for site in 0..8 {
+        assert_eq!(dropped(&game, site), [], "{what}: site {site}");
+        let fps = game.fps(site, then + secs(2), game.now());
+        assert!(fps >= 10.0, "{what}: site {site} at {fps:.2} fps");
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn one_site_can_pass_on_the_inputs_of_many() {
+    for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
+        [0, 8].into_iter().for_each(|window| bridge(recovery, window));
+    }
+}
+
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it dies.
+#[test]
+fn a_leaver_that_dies_before_its_inputs_are_here_is_dropped() {
+    for leaver in 0..3 {
+        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| {
+            drops(config);
+            config.recovery = Recovery::History;
+        });
+        // So that what is lost cannot be guessed from what arrives.
+        game.world.sites[leaver].player.restlessness = 1.0;
+        game.run_until(at(secs(8)));
+        let then = game.now();
+        game.isolate(leaver, true);
+        game.run_for(ms(60));
+        game.isolate(leaver, false);
+        game.leave(leaver);
+        game.run_for(ms(1));
+        game.crash(leaver);
+        game.run_for(secs(6));
+        let stay: SiteSet = (0..3).filter(|site| *site != leaver).map(id).collect();
+        assert_go_on_without(&game, stay, set([leaver]), then);
+        game.assert_sound();
+    }
+}

@@ -121,6 +121,7 @@ impl Site {
             }
             Some(Request::Advance { inputs, .. }) => self.machine.step(inputs.iter().map(|word| *word as u16)),
             Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
+            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
             Some(Request::Hash { .. }) => self.session.handle_hash(self.machine.state()),
             Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
         }

@@ -158,6 +158,7 @@ impl Site {
             Some(Request::Advance { inputs, .. }) => machine.step(inputs.iter().map(|word| *word as u16)),
             Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
             Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
+            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
             Some(Request::Hash { .. }) => counted(allocated, || session.handle_hash(machine.state())),
         }
         true

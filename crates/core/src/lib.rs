@@ -38,7 +38,7 @@
 //! let mut now = Instant::ZERO;
 //! let mut sites = [(0, 1), (1, 0)].map(|(me, other)| Session::new(now, config(me, other)).unwrap());
 //! let mut machines = [0u64; 2]; // the state of the "game" at each site
-//! let mut saved = [[0u64; 8]; 2]; // and its copies
+//! let mut saved = [const { [0u64; 12] }; 2]; // and its copies, of which `sites[me].slots()` are needed
 //! let mut wire: Vec<(Instant, usize, Vec<u8>)> = vec![]; // when, to whom, what
 //! let mut buf = [0; MAX_DATAGRAM];
 //!
@@ -61,6 +61,7 @@
 //!                 Request::Hash { .. } => session.handle_hash(machines[me]),
 //!                 Request::Save { slot, .. } => saved[me][slot] = machines[me],
 //!                 Request::Load { slot, .. } => machines[me] = saved[me][slot],
+//!                 _ => {} // what latecomers and searches for differences need
 //!             }
 //!         }
 //!         while let Some(packet) = session.poll_transmit(now, &mut buf) {

@@ -130,6 +130,7 @@ impl End {
                     self.stepped.push([inputs[0], inputs[1]]);
                 }
                 Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
+                Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
                 Some(Request::Hash { .. }) => unreachable!("nothing is compared"),
             }
         }

@@ -50,6 +50,8 @@ struct Life {
     left: Option<usize>,
     /// The first frame for which the others, having dropped it, take none.
     dropped: Option<usize>,
+    /// Its state is another from this frame on, which is known.
+    astray: Option<usize>,
     /// It died.
     crashed: bool,
     /// The sites that it told to be dropped.
@@ -163,6 +165,11 @@ impl Ledger {
         }
     }
 
+    /// A site's state is made to be another from this frame on.
+    pub fn on_astray(&mut self, site: usize, frame: u32) {
+        self.life(site).astray = Some(frame as usize);
+    }
+
     /// A site died.
     pub fn on_crash(&mut self, site: usize) {
         self.life(site).crashed = true;
@@ -227,8 +234,9 @@ impl Ledger {
     fn check_frame(&self, frame: usize, broken: &mut Vec<Violation>) {
         let lives = self.lives.iter().enumerate().flat_map(|(site, lives)| lives.iter().map(move |life| (site, life)));
         let counts = |(site, life): &(usize, &Life)| frame < self.counts_until(*site, life);
-        let mut known =
-            lives.filter(counts).filter_map(|(site, life)| life.frame(frame, self.players).map(|told| (site, told)));
+        let sane = |(_, life): &(usize, &Life)| life.astray.is_none_or(|since| frame < since);
+        let counting = lives.filter(counts).filter(sane);
+        let mut known = counting.filter_map(|(site, life)| life.frame(frame, self.players).map(|told| (site, told)));
         let Some((first, (words, hash))) = known.next() else { return };
         for (site, (other_words, other_hash)) in known {
             if other_words != words {

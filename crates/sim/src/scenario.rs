@@ -6,7 +6,7 @@
 use std::fmt;
 
 use coplay::feed::{FeedConfig, Start};
-use coplay::frame::FrameRate;
+use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
 use coplay::session::{Config, End, Event, Join, Session, Settings};
@@ -60,6 +60,8 @@ pub struct Scenario {
     pub faults: Vec<(Instant, Fault)>,
     /// The site that is not there when the game starts.
     pub late: Option<usize>,
+    /// Whether a site whose state is found to be wrong starts anew.
+    pub heals: bool,
     /// Whether lag and window follow the links.
     pub auto: bool,
     /// Sites that are silent for so long are dropped.
@@ -106,12 +108,14 @@ pub enum Fault {
     Restore(usize, usize),
     /// A site's machine takes this long for a step from now on.
     Slow(usize, TimeDelta),
+    /// A site's machine goes astray at its next frame.
+    Astray(usize),
     /// Strangers send nonsense to a site, this many packets.
     Garbage(usize, u32),
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 21] = [
+pub const KINDS: [&str; 23] = [
     "cut",
     "pause",
     "suspend",
@@ -133,6 +137,8 @@ pub const KINDS: [&str; 21] = [
     "auto",
     "drop",
     "late or back",
+    "astray, healed",
+    "astray, not healed",
 ];
 
 impl fmt::Display for Scenario {
@@ -193,6 +199,7 @@ impl Scenario {
                 .collect(),
             faults: Vec::new(),
             late: None,
+            heals: luck.chance(0.5),
             auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
             sabotage: None,
@@ -201,7 +208,11 @@ impl Scenario {
             scenario.late = Some(sites - 1);
         }
         scenario.draw_links(&mut luck);
-        scenario.draw_faults(&mut luck);
+        if luck.chance(0.1) {
+            scenario.draw_astray(&mut luck);
+        } else {
+            scenario.draw_faults(&mut luck);
+        }
         scenario
     }
 
@@ -220,6 +231,14 @@ impl Scenario {
                 self.links[other * self.sites + one] = back;
             }
         }
+    }
+
+    /// One machine goes astray, and nothing else happens: whatever is told then must be right.
+    fn draw_astray(&mut self, luck: &mut Random) {
+        self.late = None;
+        let site = luck.below(self.sites as u64) as usize;
+        let at = Instant::ZERO + TimeDelta::from_millis(luck.range(4_000..=8_000));
+        self.faults.push((at, Fault::Astray(site)));
     }
 
     fn draw_faults(&mut self, luck: &mut Random) {
@@ -304,6 +323,8 @@ impl Scenario {
             self.auto,
             self.drop_after.is_some(),
             fault(|fault| matches!(fault, Fault::Restart(_))),
+            fault(|fault| matches!(fault, Fault::Astray(_))) && self.heals,
+            fault(|fault| matches!(fault, Fault::Astray(_))) && !self.heals,
         ]
     }
 
@@ -348,8 +369,9 @@ impl Scenario {
         let settings = self.settings();
         let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
         let session = self.seed | 1;
-        let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_)));
+        let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_) | Fault::Astray(_)));
         Config {
+            can_save: true,
             recovery: self.recovery[number],
             drop_after: self.drop_after,
             give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
@@ -406,7 +428,14 @@ impl Scenario {
     pub fn play(&self) -> Played {
         let mut ledger = Ledger::new(self.masks(), self.lag);
         ledger.late = (0..self.sites).map(|site| self.late == Some(site)).collect();
-        let mut play = Play { ledger, lives: vec![1; self.sites], ended: vec![None; self.sites], diverged: Vec::new() };
+        let mut play = Play {
+            ledger,
+            astray: None,
+            reports: Vec::new(),
+            lives: vec![1; self.sites],
+            ended: vec![None; self.sites],
+            diverged: Vec::new(),
+        };
         let mut world = self.world();
         let mut garbage = Random::stream(self.seed, "garbage");
         for (at, fault) in &self.faults {
@@ -414,9 +443,14 @@ impl Scenario {
             self.apply(&mut world, fault, &mut play, &mut garbage);
         }
         let recovered = self.healed() + RECOVERY;
-        world.run_until(recovered, &mut |happened| play.note(happened));
+        while world.now() < recovered {
+            let next = (world.now() + TimeDelta::from_millis(100)).min(recovered);
+            world.run_until(next, &mut |happened| play.note(happened));
+            self.heal(&mut world, &mut play);
+        }
         let running = play.ledger.frames.clone();
         world.run_until(self.end(), &mut |happened| play.note(happened));
+        self.judge_reports(&mut play);
         Self::judge_divergence(&mut play);
         self.judge(&world, &mut play, &running);
         Played::new(self, &world, play)
@@ -457,6 +491,12 @@ impl Scenario {
                     world.link(from, to).set_config(config);
                 }
             }
+            Fault::Astray(site) => {
+                let frame = world.sites[*site].session.stats().frame.number() + 5;
+                world.sites[*site].diverges_at = Some(frame);
+                play.ledger.on_astray(self.odd_one(*site), frame);
+                play.astray = Some((*site, frame));
+            }
             Fault::Slow(site, cost) => world.sites[*site].step_cost = *cost,
             Fault::Garbage(site, packets) => throw_garbage(world, *site, *packets, garbage),
         }
@@ -472,11 +512,44 @@ impl Scenario {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
             Fault::Restart(_) => *at + TimeDelta::from_secs(6),
+            Fault::Astray(_) => *at + TimeDelta::from_secs(14),
             _ => *at,
         });
         // Whoever died is dropped a while later.
         let dropping = self.drop_after.map_or(TimeDelta::ZERO, |limit| limit + TimeDelta::from_secs(1));
         over.max().unwrap_or_default().max(Instant::ZERO + START) + dropping
+    }
+
+    /// Whose state is not what the others have, when a site's machine went astray. Of two, the first is taken to be right.
+    fn odd_one(&self, astray: usize) -> usize {
+        if self.sites == 2 { 1 } else { astray }
+    }
+
+    /// The site that is odd starts anew, once that was told, and has the others' state again.
+    fn heal(&self, world: &mut World, play: &mut Play) {
+        let Some((astray, _)) = play.astray.filter(|_| self.heals) else { return };
+        let sick = self.odd_one(astray);
+        if play.lives[sick] == 1 && play.reports.iter().any(|(site, ..)| *site == sick) {
+            play.lives[sick] += 1;
+            self.restart(world, sick, 2);
+            play.ledger.on_restart(sick);
+        }
+    }
+
+    /// Every report names the first frame that differs and, of three or more, the site that does.
+    fn judge_reports(&self, play: &mut Play) {
+        let Some((astray, frame)) = play.astray else { return };
+        play.diverged.clear();
+        let odd = SiteId::first(self.sites).nth(astray).filter(|_| self.sites > 2);
+        let right = |report: &(usize, Option<u32>, Option<SiteId>)| (report.1, report.2) == (Some(frame), odd);
+        for site in 0..self.sites {
+            let mut reports = play.reports.iter().filter(|(teller, ..)| *teller == site);
+            let told = reports.next();
+            if told.is_none_or(|report| !right(report)) && self.speed_floor() > 25.0 {
+                let what = format!("site {site} tells {told:?} of site {astray} that goes astray in frame {frame}");
+                play.ledger.violate("divergence", what);
+            }
+        }
     }
 
     /// Who is not dropped sees no other state than its own.
@@ -499,7 +572,8 @@ impl Scenario {
         if nobody_started && leavers > 0 {
             return self.judge_bounds(world, play);
         }
-        if self.drop_after.is_some() || self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_))) {
+        let comes = |fault: &Fault| matches!(fault, Fault::Restart(_) | Fault::Astray(_));
+        if self.drop_after.is_some() || self.faults.iter().any(|(_, fault)| comes(fault)) {
             self.judge_droppers(world, play, frames_when_healed, seconds);
             return self.judge_bounds(world, play);
         }
@@ -681,6 +755,10 @@ fn throw_garbage(world: &mut World, site: usize, packets: u32, luck: &mut Random
 struct Play {
     ledger: Ledger,
     ended: Vec<Option<End>>,
+    /// The site that went astray, and in which frame.
+    astray: Option<(usize, u32)>,
+    /// Who told of a difference: the first frame that differs, and whose state is odd.
+    reports: Vec<(usize, Option<u32>, Option<SiteId>)>,
     /// How often each site was started.
     lives: Vec<u32>,
     /// Who saw whom in another state, and after which frame.
@@ -695,6 +773,9 @@ impl Play {
             Happened::Stepped { site, at, frame, .. } => self.ledger.on_any_step(site, frame, at.as_nanos()),
             Happened::Nonsense { site, what } => self.ledger.violate("agreement", format!("site {site} {what}")),
             Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
+            Happened::Event { site, event: Event::Report(report), .. } => {
+                self.reports.push((site, report.first_frame.map(Frame::number), report.odd));
+            }
             Happened::Event { site, event: Event::Joined { site: joined, frame }, .. } => {
                 self.ledger.on_join(site, joined.index(), frame.number());
             }

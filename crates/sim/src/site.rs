@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use coplay::id::Addr;
 use coplay::input::Word;
-use coplay::session::{Session, State};
+use coplay::session::{PAGE, Region, Session, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::Message;
 
 use crate::clock::NodeClock;
 use crate::random::Random;
-use crate::toy::Toy;
+use crate::toy::{Toy, mix};
 
 /// A site: what a host program and its computer are to a session.
 #[derive(Debug)]
@@ -33,6 +33,10 @@ pub struct Site {
     pub(crate) nonsense: Option<String>,
     /// When it was driven last, and how often at that instant.
     drives: (Instant, u32),
+    /// Frames before this one were stepped.
+    seen: u32,
+    /// In this frame the machine computes something else than others do.
+    pub diverges_at: Option<u32>,
     /// It came late.
     pub(crate) joined: bool,
     /// The next frame that the machine steps.
@@ -81,7 +85,7 @@ const SOCKET_BUFFER: usize = 64;
 impl Site {
     /// A site with a perfect computer and an idle player.
     pub fn new(session: Session, clock: NodeClock, addr: Addr, players: usize, seed: u64) -> Self {
-        let slots = session.settings().slots();
+        let slots = session.slots();
         Self {
             session,
             machine: Toy::new(players),
@@ -92,6 +96,8 @@ impl Site {
             open: VecDeque::new(),
             nonsense: None,
             drives: (Instant::ZERO, 0),
+            seen: 0,
+            diverges_at: None,
             joined: false,
             next_frame: 0,
             sabotage: None,
@@ -118,6 +124,24 @@ impl Site {
             Some(place) => *place = Some((frame, self.machine.clone())),
             None => self.complain(format!("asked to save into slot {slot}")),
         }
+    }
+
+    /// The parts of the state, for whoever looks for a difference.
+    pub(crate) fn tell_regions(&mut self) {
+        let region = |(name, bytes): (&str, Vec<u8>)| Region {
+            name: name.into(),
+            len: bytes.len() as u32,
+            hash: hash_of(&bytes),
+        };
+        let regions: Vec<Region> = self.machine.regions().into_iter().map(region).collect();
+        self.session.handle_regions(&regions);
+    }
+
+    pub(crate) fn tell_pages(&mut self, region: u8, from: u32) {
+        let regions = self.machine.regions();
+        let pages = regions.get(usize::from(region)).into_iter().flat_map(|(_, bytes)| bytes.chunks(PAGE as usize));
+        let hashes: Vec<u32> = pages.skip(from as usize).take(256).map(hash_of).collect();
+        self.session.handle_pages(&hashes);
     }
 
     /// The state that a latecomer gets.
@@ -160,6 +184,7 @@ impl Site {
         self.open.clear();
         self.held.clear();
         (self.crashed, self.sampled, self.joined, self.next_frame) = (false, false, true, 0);
+        (self.diverges_at, self.seen) = (None, 0);
         self.busy_until = Instant::ZERO;
     }
 
@@ -183,15 +208,24 @@ impl Site {
             self.complain(format!("asked to step frame {frame} when {} was next", self.next_frame));
         }
         self.machine.step(words);
+        if self.diverges_at == Some(frame) {
+            self.machine.go_astray();
+        }
         self.next_frame = frame + 1;
         let hash = self.machine.hash();
+        let first_time = frame >= self.seen;
         match self.open.iter_mut().find(|open| open.frame == frame) {
             Some(open) if !fresh => {
                 open.words.copy_from_slice(words);
                 open.hash = hash;
             }
             // A latecomer's first frames are not to be seen.
-            None if fresh || self.joined => self.open.push_back(OpenFrame { frame, words: words.to_vec(), hash }),
+            None if first_time && (fresh || self.joined) => {
+                self.seen = frame + 1;
+                self.open.push_back(OpenFrame { frame, words: words.to_vec(), hash });
+            }
+            // The past is played again, aside.
+            None if !first_time && !fresh && frame < self.session.stats().confirmed.number() => {}
             _ => self.complain(format!("stepped frame {frame} again, or for the first time, and said otherwise")),
         }
         hash
@@ -251,6 +285,10 @@ impl Site {
     pub(crate) fn settle(&mut self) {
         self.sampled = false;
     }
+}
+
+fn hash_of(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |hash, byte| mix(hash, u64::from(*byte))) as u32
 }
 
 /// A player: changes some of the words now and then, to random values.

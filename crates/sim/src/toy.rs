@@ -79,6 +79,23 @@ impl Toy {
         }
     }
 
+    /// Computes something wrong.
+    pub fn go_astray(&mut self) {
+        self.memory ^= 1;
+    }
+
+    /// The parts of the state by name.
+    pub fn regions(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let bytes = |numbers: &[i32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let ball = [self.ball.0, self.ball.1, self.speed.0, self.speed.1];
+        vec![
+            ("ball", bytes(&ball)),
+            ("paddles", bytes(&self.paddles)),
+            ("score", bytes(&self.score.map(|points| points as i32))),
+            ("memory", self.memory.to_le_bytes().to_vec()),
+        ]
+    }
+
     /// The whole state as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = [self.ball.0, self.ball.1, self.speed.0, self.speed.1];

@@ -430,6 +430,14 @@ impl Site {
                 tell(Happened::Loaded { site: number, at, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
+            Request::Regions { .. } => {
+                self.tell_regions();
+                Some(TimeDelta::ZERO)
+            }
+            Request::Pages { region, from, .. } => {
+                self.tell_pages(region, from);
+                Some(TimeDelta::ZERO)
+            }
             Request::Snapshot { frame, slot } => {
                 self.snapshot(frame.number(), slot);
                 Some(TimeDelta::ZERO)

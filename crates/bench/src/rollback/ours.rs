@@ -42,7 +42,8 @@ impl super::world::Site for Site {
         let id = SiteId::first(case.sites).nth(number).expect("no more sites than there can be");
         let others = SiteId::first(case.sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
-        let (begins, config) = (case.beginning(number), Config::new(1, id, peers, settings(case)));
+        let (begins, config) =
+            (case.beginning(number), Config { investigate: false, ..Config::new(1, id, peers, settings(case)) });
         Self {
             number,
             session: Session::new(begins, config).expect("the settings are sound"),
@@ -100,6 +101,7 @@ impl Site {
                 assert_eq!(fresh, first, "the session knows which frames are new");
             }
             Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
+            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
             Some(Request::Hash { .. }) => self.session.handle_hash(host.digest()),
         }
         true

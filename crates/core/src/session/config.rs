@@ -35,6 +35,9 @@ pub struct Config {
     pub predictor: Predictor,
     /// Whether the machine can save and load its state. If not, nothing is guessed here, and [`Settings::auto`] leaves the window shut.
     pub can_save: bool,
+    /// Whether differences between the sites' states are looked into. It takes a state kept every second or so, and needs a machine that
+    /// can save and load.
+    pub investigate: bool,
     /// What the machine takes to step, save and load, as far as that is known; repairs are measured as they happen.
     pub costs: Costs,
     /// Takes a seat in a game that runs already; `None` waits for a start in the lobby.
@@ -71,19 +74,20 @@ impl Config {
             session,
             site,
             peers,
-            settings,
             recovery: Recovery::default(),
             pacing: Pacing::default(),
             sending: Sending::default(),
             predictor: Predictor::default(),
             join: None,
             feed: None,
-            can_save: true,
+            can_save: settings.window > 0 || settings.auto,
+            investigate: true,
             costs: Costs::default(),
             incarnation: 1,
             drop_after: None,
             freeze_after: TimeDelta::from_millis(250),
             give_up_after: None,
+            settings,
         }
     }
 

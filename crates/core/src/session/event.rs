@@ -1,9 +1,11 @@
 //! What a session tells its host program.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::report::Report;
 use super::settings::Difference;
 use crate::feed::Trouble;
 use crate::frame::Frame;
@@ -58,6 +60,22 @@ pub enum Request<'a> {
         frame: Frame,
         /// The state. It comes from a stranger: check it like any file.
         state: &'a [u8],
+    },
+    /// Hand the named parts of the machine's state, with their hashes, to
+    /// [`Session::handle_regions`](super::Session::handle_regions). States differ, and somebody wants to know where. What is not answered is left open.
+    Regions {
+        /// The frame just stepped.
+        frame: Frame,
+    },
+    /// Hand the hashes of up to 256 pages of a part of the machine's state to
+    /// [`Session::handle_pages`](super::Session::handle_pages).
+    Pages {
+        /// The frame just stepped.
+        frame: Frame,
+        /// The part, counted from 0.
+        region: u8,
+        /// The first page.
+        from: u32,
     },
     /// Hash the state after `frame` and hand it to [`Session::handle_hash`](super::Session::handle_hash).
     Hash {
@@ -150,6 +168,9 @@ pub enum Event {
         /// The first compared frame at which it does.
         frame: Frame,
     },
+    /// All that could be found out about a difference between the sites' states. The site that is odd can be healed: start its program
+    /// anew, and let it [join](super::Config::join).
+    Report(Box<Report>),
     /// The session is over.
     Ended(End),
 }
@@ -212,6 +233,7 @@ impl fmt::Display for Event {
             Self::Diverged { site, frame } => {
                 write!(f, "the state of site {site} differs from ours after frame {frame}")
             }
+            Self::Report(report) => report.fmt(f),
             Self::Ended(End::Left) => write!(f, "we left"),
             Self::Ended(End::Alone) => write!(f, "everybody else left"),
             Self::Ended(End::Dropped) => write!(f, "the others went on without us"),

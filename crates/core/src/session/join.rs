@@ -11,10 +11,11 @@ use alloc::boxed::Box;
 
 use super::event::{End, Event, Request};
 use super::peer::Seat;
+use super::search::Inquiry;
 use super::{Phase, Session, SettingsError, Step};
 use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use crate::frame::Frame;
-use crate::id::Addr;
+use crate::id::{Addr, SiteSet};
 use crate::input::Stream;
 use crate::pace::Pacer;
 use crate::time::{Instant, TimeDelta};
@@ -184,10 +185,14 @@ impl Session {
         let next = self.at;
         let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(next));
         if known {
+            let everyone = SiteSet::first(usize::from(self.config.settings.sites));
             self.joining = None;
             // The feed may have brought more than the frames before ours.
             (self.frame, self.fed, self.born) = (next, next, next);
             self.compare_next = next_compared(next, self.config.settings.compare_every);
+            if let Some(inquiry) = &mut self.inquiry {
+                *inquiry = Inquiry::new(self.config.site, everyone, self.words.len(), next);
+            }
             self.phase = Phase::Running(Step::Rest);
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }

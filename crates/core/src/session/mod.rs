@@ -24,6 +24,7 @@ mod peer;
 mod play;
 mod relay;
 mod report;
+mod search;
 mod serve;
 mod settings;
 mod stats;
@@ -52,13 +53,14 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{Layout, Stream, Word};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Tick, is_feed, is_tick};
+use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Search, Tick, is_feed, is_tick};
 use auto::Auto;
 use compare::Digests;
 use event::Events;
 use join::Joining;
 use lobby::HELLO_EVERY;
 use peer::{Peer, Seat};
+use search::Inquiry;
 use view::View;
 
 /// Frames whose beginning is remembered: at least as many as sites can be apart.
@@ -125,6 +127,8 @@ pub struct Session {
     /// Some ticks carry more than inputs.
     talkative: bool,
     auto: Option<Box<Auto>>,
+    /// What is needed to look into differences.
+    inquiry: Option<Box<Inquiry>>,
     /// We are on our way into a running game.
     joining: Option<Box<Joining>>,
     /// Those who watch, and those who come late.
@@ -206,6 +210,10 @@ enum Step {
     Run { began: Instant, saved: bool },
     /// The host program steps the machine.
     Stepping,
+    /// The past is played once more, aside.
+    Aside,
+    /// It is to keep the state, because it was hashed.
+    Anchor { place: usize, began: Option<Instant> },
     /// It is to hash the state.
     Hash,
     /// The same in the middle of a repair.
@@ -266,6 +274,9 @@ impl Session {
         peers.iter_mut().filter(absent).for_each(|peer| peer.seat = Seat::Free(Frame::ZERO));
         let joining = config.join.map(|join| Joining::new(now, join, &config)).transpose()?;
         let feed = config.feed.clone().map(|feed| Feed::new(feed).map(Box::new)).transpose()?;
+        let searching = config.investigate && config.can_save && settings.compare_every > 0;
+        let everyone = SiteSet::first(usize::from(settings.sites));
+        let inquiry = searching.then(|| Inquiry::new(config.site, everyone, ownership.players(), Frame::ZERO));
         let phase = if joining.is_some() { Phase::Joining } else { Phase::Lobby };
         Ok(Self {
             listeners: listeners(&peers),
@@ -299,6 +310,7 @@ impl Session {
             talkative: false,
             auto: settings.auto.then(|| Box::new(Auto::new(now, config.costs))),
             telling_condition: false,
+            inquiry,
             joining,
             feed,
             fed: Frame::ZERO,
@@ -325,6 +337,9 @@ impl Session {
         let now = self.notice_sleep(now);
         if self.is_over() {
             return;
+        }
+        if Search::is(bytes) {
+            return self.handle_search(now, from, bytes);
         }
         if is_feed(bytes) {
             return self.handle_feed(now, from, bytes);

@@ -56,6 +56,8 @@ pub(super) struct Peer {
     /// The first frame that it misses of other sites' inputs.
     pub(super) wants: [Option<Frame>; MAX_SITES],
     pub(super) digests: Digests,
+    /// The newest frame after which its state was found to be ours.
+    pub(super) agreed: Option<Frame>,
     pub(super) loss: LossMeter,
     pub(super) stats: PeerStats,
     pub(super) heard: Instant,
@@ -135,6 +137,7 @@ impl Peer {
             behind: false,
             wants: [None; MAX_SITES],
             digests: Digests::default(),
+            agreed: None,
             loss: LossMeter::default(),
             stats: PeerStats::default(),
             heard: now,
@@ -202,6 +205,8 @@ impl Peer {
         self.dropped = false;
         self.knows_leave = false;
         self.digests = Digests::default();
+        self.agreed = None;
+        self.stats.mismatches = 0;
         self.incarnation = self.newest_incarnation;
     }
 

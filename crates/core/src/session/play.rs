@@ -52,6 +52,7 @@ impl Session {
                 return None;
             }
             match step {
+                Step::Rest if self.goes_aside() => {}
                 Step::Rest if self.wants_snapshot() => return Some(self.ask_for_snapshot()),
                 Step::Rest if self.next_begin() > now => return None,
                 Step::Rest => self.begin(now),
@@ -79,15 +80,31 @@ impl Session {
                     self.finish();
                 }
                 Step::Hash => {
-                    self.phase = Phase::Running(Step::Rest);
+                    self.phase = self.after_hash(None);
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
                 Step::HashPast { began } => {
-                    self.phase = Phase::Running(Step::Run { began, saved: false });
+                    self.phase = self.after_hash(Some(began));
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
+                Step::Anchor { place, began } => {
+                    self.phase = Phase::Running(began.map_or(Step::Rest, |began| Step::Run { began, saved: false }));
+                    let frame = self.at;
+                    return Some(self.keep_anchor(place, frame));
+                }
+                Step::Aside => return Some(self.next_aside()),
             }
         }
+    }
+
+    /// What comes after a hash, in the middle of a repair or not.
+    fn after_hash(&self, began: Option<Instant>) -> Phase {
+        let anchor = self.hashing.and_then(|frame| self.anchor_place(frame));
+        Phase::Running(match (anchor, began) {
+            (Some(place), began) => Step::Anchor { place, began },
+            (None, Some(began)) => Step::Run { began, saved: false },
+            (None, None) => Step::Rest,
+        })
     }
 
     /// Goes back to the first frame that was stepped with a wrong guess.
@@ -155,6 +172,9 @@ impl Session {
 
     /// The hash that [`Request::Hash`] asked for. Without it this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
+        if self.take_hash_aside(hash) {
+            return;
+        }
         let Some(frame) = self.hashing.take() else { return };
         if let Some(joining) = &mut self.joining {
             return joining.watcher.handle_hash(hash);
@@ -180,11 +200,18 @@ impl Session {
         let peer = &mut self.peers[index];
         let (Some(ours), Some(theirs)) = (self.digests.get(frame), peer.digests.get(frame)) else { return };
         // What a site did that is gone does not concern the others.
-        if ours != theirs && !peer.is_absent(frame) {
-            peer.stats.mismatches += 1;
-            if peer.stats.mismatches == 1 {
-                self.events.push(Event::Diverged { site: peer.site, frame });
-            }
+        if peer.is_absent(frame) {
+            return;
+        }
+        if ours == theirs {
+            peer.agreed = Some(frame);
+            return;
+        }
+        peer.stats.mismatches += 1;
+        if peer.stats.mismatches == 1 {
+            self.events.push(Event::Diverged { site: peer.site, frame });
+            let agreed = peer.agreed;
+            self.investigate(agreed, frame, ours);
         }
     }
 
@@ -366,7 +393,9 @@ impl Session {
     /// When a recent frame began here.
     pub(super) fn began(&self, frame: Frame) -> Option<Instant> {
         let begun = match self.phase {
-            Phase::Running(Step::Rest | Step::Hash) => frame < self.frame,
+            Phase::Running(Step::Rest | Step::Hash | Step::Aside | Step::Anchor { began: None, .. }) => {
+                frame < self.frame
+            }
             _ => frame <= self.frame,
         };
         (begun && self.frame - frame < STARTS as i64).then(|| self.starts[frame.number() as usize % STARTS])
@@ -392,6 +421,7 @@ impl Session {
         self.watch_view(now);
         self.watch_order(now);
         self.watch_talk(now);
+        self.watch_search(now);
         self.watch_auto(now);
         if let Phase::Running(Step::Gather { began }) = self.phase {
             self.watch_freeze(now, began);

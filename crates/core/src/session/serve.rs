@@ -21,7 +21,7 @@ impl Session {
     /// Everything that has become certain goes into the feed.
     #[inline]
     pub(super) fn feed_certain(&mut self) {
-        if self.feed.is_some() {
+        if self.feed.is_some() || self.inquiry.is_some() {
             self.feed_frames();
         }
     }
@@ -36,6 +36,9 @@ impl Session {
             self.gather_words(frame);
             if let Some(feed) = &mut self.feed {
                 feed.push(self.called, frame, &self.words);
+            }
+            if let Some(inquiry) = &mut self.inquiry {
+                inquiry.push(frame, &self.words);
             }
         }
         core::mem::swap(&mut self.words, &mut self.fed_words);
@@ -76,14 +79,15 @@ impl Session {
         if let Some(joining) = &mut self.joining {
             return joining.watcher.poll_transmit(now, buf);
         }
-        self.feed.as_mut()?.poll_transmit(now, buf)
+        let fed = self.feed.as_mut().and_then(|feed| feed.poll_transmit(now, buf));
+        fed.or_else(|| self.transmit_search(now, buf))
     }
 
     /// When there is something to do beside the game.
     pub(super) fn time_aside(&self) -> Instant {
         let watcher = self.joining.as_ref().and_then(|joining| joining.watcher.poll_timeout());
         let feed = self.feed.as_ref().and_then(|feed| feed.poll_timeout());
-        watcher.into_iter().chain(feed).min().unwrap_or(Instant::FAR_FUTURE)
+        watcher.into_iter().chain(feed).chain([self.search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// How much of the state is here, in percent.
@@ -93,7 +97,8 @@ impl Session {
 
     pub(super) fn memory_aside(&self) -> usize {
         let watcher = self.joining.as_ref().map_or(0, |joining| joining.watcher.memory());
-        watcher + self.feed.as_ref().map_or(0, |feed| feed.memory())
+        let inquiry = self.inquiry.as_ref().map_or(0, |inquiry| inquiry.memory());
+        watcher + inquiry + self.feed.as_ref().map_or(0, |feed| feed.memory())
     }
 
     /// A latecomer makes up for the frames that it is behind as quickly as its machine can.

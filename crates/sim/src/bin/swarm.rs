@@ -31,7 +31,7 @@ Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
-const LEAST_SHARE: f64 = 0.05;
+const LEAST_SHARE: f64 = 0.03;
 /// From so many seeds on, shares are told from chance.
 const MANY: u64 = 1_000;
 

@@ -169,6 +169,7 @@ impl Host {
                     }
                 }
                 Request::Snapshot { .. } | Request::Restore { .. } => unreachable!("nobody comes late"),
+                Request::Regions { .. } | Request::Pages { .. } => {}
                 Request::Hash { .. } => self.session.handle_hash(self.machine.hash()),
             }
         }

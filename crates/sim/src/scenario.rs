@@ -658,8 +658,9 @@ impl Scenario {
         let lag_ms = f64::from(reach.max(1)) * period;
         let slowest =
             self.between().map(|link| worst_wait_ms(link, period, self.recovery.contains(&Recovery::History)));
-        // Without lag the way and the step come one after the other.
-        let step = self.step_cost.iter().max().filter(|_| reach == 0).map_or(0.0, |cost| cost.as_millis_f64());
+        // Without lag the way and the step come one after the other, and so do a way that is too long and the repair after it.
+        let repair = f64::from(self.window + u32::from(reach == 0));
+        let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * repair);
         let wait = slowest.fold(0.0, f64::max) + step;
         let steady = self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
         // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer

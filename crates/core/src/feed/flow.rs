@@ -39,9 +39,10 @@ impl Flow {
         self.rtt_min = Some(self.rtt_min.map_or(sample, |least| least.min(sample)));
     }
 
-    /// The first answer came this long after the first question; which one was answered is not known.
+    /// The first answer came this long after the last of several questions; which one was answered is not known. If it was an earlier
+    /// one the way is longer, and that will show.
     pub(super) fn on_first_answer(&mut self, sample: TimeDelta) {
-        self.rtt = sample.clamp(TimeDelta::from_millis(10), TimeDelta::from_secs(2));
+        self.rtt = sample.clamp(TimeDelta::from_millis(50), TimeDelta::from_secs(2));
     }
 
     /// Something did not come. As long as the round trip is not known for sure it may be longer than we think; what is asked for

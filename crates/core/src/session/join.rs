@@ -34,6 +34,8 @@ pub struct Join {
 const NEAR: TimeDelta = TimeDelta::from_millis(700);
 /// For so long it presses nothing at first, beside the time that its packets take.
 const SETTLING: TimeDelta = TimeDelta::from_millis(800);
+/// It sits down when it is no more than this many frames behind what the others have given inputs for.
+const MOST_BEHIND: i64 = 200;
 /// It never presses nothing for longer than this many frames.
 const MOST_SETTLING: i64 = 200;
 
@@ -43,6 +45,8 @@ pub(super) struct Joining {
     pub(super) watcher: Watcher,
     /// The frame with which it sits down.
     seat_from: Option<Frame>,
+    /// When that was told, and up to which frame it pressed nothing in advance.
+    told: (Instant, Frame),
 }
 
 impl Joining {
@@ -50,7 +54,7 @@ impl Joining {
         let from: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
         let watching = WatchConfig::new(config.session, config.settings.clone(), from);
         let watching = WatchConfig { start: join.start, max_state: join.most_state, ..watching };
-        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None }))
+        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None, told: (now, Frame::ZERO) }))
     }
 }
 
@@ -93,7 +97,8 @@ impl Session {
     }
 
     /// What becomes of watching.
-    pub(super) fn watch_joining(&mut self) {
+    pub(super) fn watch_joining(&mut self, now: Instant) {
+        self.go_on_pressing_nothing(now);
         while let Some(event) = self.joining.as_mut().and_then(|joining| joining.watcher.poll_event()) {
             match event {
                 WatchEvent::Dropped { reason } => return self.end(End::NoWayIn(reason)),
@@ -158,6 +163,7 @@ impl Session {
         }
         if let Some(joining) = &mut self.joining {
             joining.seat_from = Some(first);
+            joining.told = (self.called, self.own.end());
         }
         self.start_pacing(self.called);
         self.talk();
@@ -170,12 +176,30 @@ impl Session {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
         let frames = ((slowest * 2 + SETTLING).as_nanos() / period).clamp(0, MOST_SETTLING) + i64::from(self.dials.lag);
+        self.press_nothing(first + frames as u32);
+    }
+
+    /// Our inputs before this frame are none.
+    fn press_nothing(&mut self, until: Frame) {
         let nothing = [[0; 16]; crate::input::MAX_BLOCKS];
         let blocks = self.own.blocks();
-        for _ in 0..frames {
+        while self.own.end() < until {
             self.own.push_blocks(&nothing[..blocks]);
         }
-        self.fast_until = (first + frames as u32).checked_sub(self.dials.lag).unwrap_or(first);
+        self.fast_until = until.checked_sub(self.dials.lag).unwrap_or(until);
+    }
+
+    /// While the machine is not there yet, nobody shall wait for what we press.
+    fn go_on_pressing_nothing(&mut self, now: Instant) {
+        let Some(joining) = self.joining.as_ref().filter(|joining| joining.seat_from.is_some()) else { return };
+        let (since, until) = joining.told;
+        let period = self.config.settings.rate.period().as_nanos().max(1);
+        let passed = (now - since - SETTLING / 2).as_nanos() / period;
+        let until = until + passed.clamp(0, i64::from(u16::MAX)) as u32;
+        if until > self.own.end() {
+            self.press_nothing(until);
+            self.set_all_due();
+        }
     }
 
     /// All frames before ours are stepped, and we know when the next one is due: from now on we play.
@@ -183,6 +207,11 @@ impl Session {
         let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
         let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
         let next = self.at;
+        // Inputs are kept for so long; what is older comes from the feed alone.
+        let playing = self.peers.iter().filter(|peer| peer.is_playing());
+        if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MOST_BEHIND) {
+            return false;
+        }
         let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(next));
         if known {
             let everyone = SiteSet::first(usize::from(self.config.settings.sites));

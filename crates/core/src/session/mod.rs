@@ -377,7 +377,7 @@ impl Session {
                 self.end(End::Left);
             }
             Phase::Lobby => self.try_start(now),
-            Phase::Joining => self.watch_joining(),
+            Phase::Joining => self.watch_joining(now),
             Phase::Starting { .. } | Phase::Over(_) => {}
         }
     }

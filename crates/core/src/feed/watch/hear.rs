@@ -69,7 +69,7 @@ impl Watcher {
             self.flow = Flow::new(now);
             match self.attempts {
                 1 => self.flow.on_rtt(now - self.first_asked),
-                _ => self.flow.on_first_answer(now - self.first_asked),
+                _ => self.flow.on_first_answer(now - self.asked_to_watch),
             }
             self.asked.clear();
             self.newest = Frame::new(welcome.end).max(self.store.end());

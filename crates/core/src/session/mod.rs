@@ -37,6 +37,7 @@ pub use finder::{Finder, Want};
 pub use guess::{Past, Predictor};
 pub use join::Join;
 pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
+pub use serve::Certain;
 pub use settings::{
     Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_REACH, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
     SettingsError,
@@ -135,6 +136,8 @@ pub struct Session {
     feed: Option<Box<Feed>>,
     /// Everything before this frame is in the feed.
     fed: Frame,
+    /// Everything before this frame was told to whoever keeps a movie.
+    told: Frame,
     /// The frame whose state the host program was asked for.
     snapshot_asked: Option<Frame>,
     /// Frames before this one came to us with certainty.
@@ -314,6 +317,7 @@ impl Session {
             joining,
             feed,
             fed: Frame::ZERO,
+            told: Frame::ZERO,
             snapshot_asked: None,
             born: Frame::ZERO,
             fast_until: Frame::ZERO,

@@ -4,7 +4,22 @@ use super::event::Request;
 use super::{Phase, Session, Transmit};
 use crate::frame::Frame;
 use crate::id::Addr;
+use crate::input::Word;
 use crate::time::Instant;
+
+/// Certain frames that can still be told.
+const TELLABLE: u32 = 120;
+
+/// A frame that is certain: stepped with the inputs that all sites gave, and not to be stepped again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certain<'a> {
+    /// Which.
+    pub frame: Frame,
+    /// One word per player.
+    pub inputs: &'a [Word],
+    /// The hash of the state after it, where states are compared.
+    pub hash: Option<u64>,
+}
 
 impl Session {
     /// A datagram of the feed's family: for our own feed, or from the one that we watch.
@@ -42,6 +57,23 @@ impl Session {
             }
         }
         core::mem::swap(&mut self.words, &mut self.fed_words);
+    }
+
+    /// The next frame that is certain, in order, for whoever keeps a [movie](crate::movie) or passes the game on. Ask after every frame:
+    /// what is not asked for within four seconds or so is skipped.
+    pub fn poll_certain(&mut self) -> Option<Certain<'_>> {
+        let certain = self.certain();
+        // A frame's hash is asked for right after its step.
+        if self.told >= certain || self.hashing.is_some() || self.joining.is_some() {
+            return None;
+        }
+        let oldest = certain.checked_sub(TELLABLE).unwrap_or_default();
+        let frame = self.told.max(self.born).max(oldest);
+        self.told = frame.next();
+        core::mem::swap(&mut self.words, &mut self.fed_words);
+        self.gather_words(frame);
+        core::mem::swap(&mut self.words, &mut self.fed_words);
+        Some(Certain { frame, inputs: &self.fed_words, hash: self.tentative.get(frame) })
     }
 
     pub(super) fn feed_hash(&mut self, frame: Frame, hash: u64) {

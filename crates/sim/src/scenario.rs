@@ -432,6 +432,7 @@ impl Scenario {
             ledger,
             astray: None,
             reports: Vec::new(),
+            forged: Vec::new(),
             lives: vec![1; self.sites],
             ended: vec![None; self.sites],
             diverged: Vec::new(),
@@ -554,6 +555,11 @@ impl Scenario {
 
     /// Who is not dropped sees no other state than its own.
     fn judge_divergence(play: &mut Play) {
+        for (site, other, frame) in std::mem::take(&mut play.forged) {
+            if !play.ledger.is_dropped(site) {
+                play.ledger.violate("agreement", format!("site {site} has wrong inputs of {other} up to {frame}"));
+            }
+        }
         for (site, _, frame) in std::mem::take(&mut play.diverged) {
             if !play.ledger.is_dropped(site) {
                 play.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
@@ -760,6 +766,8 @@ struct Play {
     astray: Option<(usize, u32)>,
     /// Who told of a difference: the first frame that differs, and whose state is odd.
     reports: Vec<(usize, Option<u32>, Option<SiteId>)>,
+    /// Who says that it has other inputs of whom than were given.
+    forged: Vec<(usize, usize, u32)>,
     /// How often each site was started.
     lives: Vec<u32>,
     /// Who saw whom in another state, and after which frame.
@@ -774,6 +782,9 @@ impl Play {
             Happened::Stepped { site, at, frame, .. } => self.ledger.on_any_step(site, frame, at.as_nanos()),
             Happened::Nonsense { site, what } => self.ledger.violate("agreement", format!("site {site} {what}")),
             Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
+            Happened::Event { site, event: Event::Forged { site: other, frame }, .. } => {
+                self.forged.push((site, other.index(), frame.number()));
+            }
             Happened::Event { site, event: Event::Report(report), .. } => {
                 self.reports.push((site, report.first_frame.map(Frame::number), report.odd));
             }

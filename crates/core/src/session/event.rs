@@ -148,6 +148,13 @@ pub enum Event {
         /// The first frame with it.
         frame: Frame,
     },
+    /// The inputs that we have of a site are not those that it gave: somebody who passed them on changed them. Told once.
+    Forged {
+        /// Whose.
+        site: SiteId,
+        /// The first compared frame at which that is known.
+        frame: Frame,
+    },
     /// Lag and window have changed, everywhere.
     Dials {
         /// At this frame.
@@ -229,6 +236,12 @@ impl fmt::Display for Event {
                 f,
                 "lag {lag} and window {window} from frame {frame} on: inputs are {need} frames old at site {site}"
             ),
+            Self::Forged { site, frame } => {
+                write!(
+                    f,
+                    "up to frame {frame} we have other inputs of site {site} than it gave: somebody changed them on the way"
+                )
+            }
             Self::Joined { site, frame } => write!(f, "site {site} plays from frame {frame} on"),
             Self::Diverged { site, frame } => {
                 write!(f, "the state of site {site} differs from ours after frame {frame}")

@@ -152,6 +152,7 @@ impl Session {
         self.turning.inspect(|dials| self.dials = *dials);
         (self.order, self.carried_out) = (Some(order), Some(first));
         self.own = Stream::new(own_width, first);
+        self.chain = super::Chain::new(first);
         match &mut self.leaving {
             // Who thinks better of it is let in nevertheless if nobody knew, and leaves before the first frame.
             Some(leave) => {
@@ -218,7 +219,8 @@ impl Session {
             self.joining = None;
             // The feed may have brought more than the frames before ours.
             (self.frame, self.fed, self.born) = (next, next, next);
-            self.compare_next = next_compared(next, self.config.settings.compare_every);
+            self.compare_next = next_compared(first, self.config.settings.compare_every);
+            self.skip_comparisons(next);
             if let Some(inquiry) = &mut self.inquiry {
                 *inquiry = Inquiry::new(self.config.site, everyone, self.words.len(), next);
             }
@@ -226,6 +228,16 @@ impl Session {
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }
         known
+    }
+
+    /// The others have compared states after our first frame that we have not seen; our inputs were told in advance.
+    fn skip_comparisons(&mut self, next: Frame) {
+        let every = self.config.settings.compare_every;
+        while let Some(frame) = self.compare_next.filter(|frame| *frame < next) {
+            self.chain.advance(&self.own, frame.next(), |_| false);
+            self.chain.close();
+            self.compare_next = Some(frame + every);
+        }
     }
 
     /// Frames follow each other from now on.

@@ -11,6 +11,7 @@
 //! - everything has a bound: memory, packet size, distance between sites.
 
 mod auto;
+mod chain;
 mod compare;
 mod config;
 mod event;
@@ -56,6 +57,7 @@ use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Search, Tick, is_feed, is_tick};
 use auto::Auto;
+use chain::Chain;
 use compare::Digests;
 use event::Events;
 use join::Joining;
@@ -104,6 +106,8 @@ pub struct Session {
     words: Vec<Word>,
     fed_words: Vec<Word>,
     digests: Digests,
+    /// The hash of our own inputs.
+    chain: Chain,
     /// The same where a repair may still change them.
     tentative: Digests,
     /// The next frame whose state is compared once it is certain.
@@ -298,6 +302,7 @@ impl Session {
             words: vec![0; ownership.players()],
             fed_words: vec![0; ownership.players()],
             digests: Digests::default(),
+            chain: Chain::new(first),
             tentative: Digests::default(),
             hashing: None,
             waited: false,

@@ -265,7 +265,7 @@ impl Session {
     fn take_digest(&mut self, index: usize, digest: Digest) {
         let Some(frame) = self.frame.nearest(digest.frame) else { return };
         let near = (frame - self.frame).abs() <= FAR;
-        if near && self.peers[index].digests.insert(frame, u64::from(digest.hash)) {
+        if near && self.peers[index].digests.insert(frame, u64::from(digest.hash) | u64::from(digest.inputs) << 32) {
             self.compare(index, frame);
         }
     }
@@ -288,5 +288,5 @@ impl Session {
 }
 
 fn short((frame, hash): (Frame, u64)) -> Digest {
-    Digest { frame: frame.low16(), hash: hash as u32, inputs: 0 }
+    Digest { frame: frame.low16(), hash: hash as u32, inputs: (hash >> 32) as u32 }
 }

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::chain::Chain;
 use super::compare::Digests;
 use super::guess::Guesses;
 use super::settings::Difference;
@@ -42,6 +43,8 @@ pub(super) struct Peer {
     pub(super) joins: Option<Frame>,
     /// It has all our inputs and knows that they are the last.
     pub(super) knows_leave: bool,
+    /// It was told that we have other inputs of it than it gave.
+    pub(super) forged: bool,
     /// The game went on without it, and it may not know.
     pub(super) dropped: bool,
     /// Nobody takes the seat before this frame, so that no packet of the last to have it can be meant.
@@ -56,6 +59,9 @@ pub(super) struct Peer {
     /// The first frame that it misses of other sites' inputs.
     pub(super) wants: [Option<Frame>; MAX_SITES],
     pub(super) digests: Digests,
+    /// The hash of its inputs as we have them, and what it was where states are compared.
+    pub(super) chain: Chain,
+    pub(super) chained: Digests,
     /// The newest frame after which its state was found to be ours.
     pub(super) agreed: Option<Frame>,
     pub(super) loss: LossMeter,
@@ -129,6 +135,7 @@ impl Peer {
             seat: Seat::Playing,
             joins: None,
             knows_leave: false,
+            forged: false,
             dropped: false,
             free_from: Frame::ZERO,
             incarnation: 0,
@@ -137,6 +144,8 @@ impl Peer {
             behind: false,
             wants: [None; MAX_SITES],
             digests: Digests::default(),
+            chain: Chain::new(start),
+            chained: Digests::default(),
             agreed: None,
             loss: LossMeter::default(),
             stats: PeerStats::default(),
@@ -206,6 +215,8 @@ impl Peer {
         self.knows_leave = false;
         self.digests = Digests::default();
         self.agreed = None;
+        self.chain = if new { Chain::new(first) } else { Chain::unknown(first) };
+        self.chained = Digests::default();
         self.stats.mismatches = 0;
         self.incarnation = self.newest_incarnation;
     }
@@ -393,7 +404,8 @@ impl Peer {
     /// Bytes that it takes.
     pub(super) fn memory(&self) -> usize {
         let differences = self.lobby.differences.capacity() * size_of::<Difference>();
-        let kept = self.inputs.memory() + self.guesses.memory() + self.digests.memory() + self.clock.memory();
+        let digests = self.digests.memory() + self.chained.memory();
+        let kept = self.inputs.memory() + self.guesses.memory() + digests + self.clock.memory();
         size_of::<Self>() + kept + differences
     }
 

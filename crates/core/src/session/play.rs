@@ -21,6 +21,9 @@ const LINGER_FOR_SILENT: TimeDelta = TimeDelta::from_secs(10);
 /// And so long in all.
 const LINGER_AT_MOST: TimeDelta = TimeDelta::from_secs(30);
 
+/// So often inputs are hashed that are not compared yet, long before they are forgotten.
+const CHAINED_EVERY: u32 = 64;
+
 impl Session {
     /// What to do now; ask again until there is nothing.
     ///
@@ -187,8 +190,9 @@ impl Session {
     fn publish_digests(&mut self) {
         while let Some(frame) = self.compare_next.filter(|frame| *frame < self.certain()) {
             self.compare_next = Some(frame + self.config.settings.compare_every);
+            let inputs = self.close_chains(frame);
             let Some(hash) = self.tentative.get(frame) else { continue };
-            self.digests.insert(frame, fold(hash));
+            self.digests.insert(frame, fold(hash) | u64::from(inputs) << 32);
             self.feed_hash(frame, hash);
             for index in 0..self.peers.len() {
                 self.compare(index, frame);
@@ -196,9 +200,50 @@ impl Session {
         }
     }
 
-    pub(super) fn compare(&mut self, index: usize, frame: Frame) {
+    /// Hashes everybody's inputs up to a frame that is compared; returns the hash of ours.
+    fn close_chains(&mut self, frame: Frame) -> u32 {
+        for peer in self.peers.iter_mut().filter(|peer| peer.chain.is_known()) {
+            if let Some(value) = peer.close_chain(frame) {
+                peer.chained.insert(frame, u64::from(value));
+            }
+        }
+        self.chain.advance(&self.own, frame.next(), |_| false);
+        self.chain.close().unwrap_or_default()
+    }
+
+    /// Inputs are forgotten in time; before that they are hashed.
+    fn advance_chains(&mut self) {
+        let Some(next) = self.compare_next else { return };
+        let until = self.certain().min(next);
+        self.peers.iter_mut().for_each(|peer| peer.advance_chain(until));
+        self.chain.advance(&self.own, until, |_| false);
+    }
+
+    /// Whether what we have of a peer's inputs is what it gave, which it alone can say.
+    fn compare_inputs(&mut self, index: usize, frame: Frame) {
+        let newest = self.compare_next.and_then(|next| next.checked_sub(self.config.settings.compare_every));
         let peer = &mut self.peers[index];
-        let (Some(ours), Some(theirs)) = (self.digests.get(frame), peer.digests.get(frame)) else { return };
+        let Some(theirs) = peer.digests.get(frame).map(|told| (told >> 32) as u32) else { return };
+        if !peer.chain.is_known() {
+            let Peer { chain, inputs, .. } = peer;
+            if newest == Some(frame) && frame >= inputs.start() {
+                chain.adopt(inputs, frame, theirs);
+            }
+            return;
+        }
+        let Some(ours) = peer.chained.get(frame) else { return };
+        if ours as u32 != theirs && !peer.forged {
+            peer.forged = true;
+            self.events.push(Event::Forged { site: peer.site, frame });
+        }
+    }
+
+    pub(super) fn compare(&mut self, index: usize, frame: Frame) {
+        self.compare_inputs(index, frame);
+        let peer = &mut self.peers[index];
+        let low = |digest: u64| digest & 0xffff_ffff;
+        let told = (self.digests.get(frame).map(low), peer.digests.get(frame).map(low));
+        let (Some(ours), Some(theirs)) = told else { return };
         // What a site did that is gone does not concern the others.
         if peer.is_absent(frame) {
             return;
@@ -363,6 +408,9 @@ impl Session {
         self.phase = Phase::Running(if hash { Step::Hash } else { Step::Rest });
         if !hash && self.compare_next.is_some_and(|next| next < frame) {
             self.publish_digests();
+        }
+        if frame.number().is_multiple_of(CHAINED_EVERY) {
+            self.advance_chains();
         }
     }
 

@@ -371,7 +371,7 @@ impl Scenario {
         let session = self.seed | 1;
         let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_) | Fault::Astray(_)));
         Config {
-            can_save: true,
+            investigate: true,
             recovery: self.recovery[number],
             drop_after: self.drop_after,
             give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),

@@ -6,7 +6,7 @@ use coplay::id::Addr;
 use coplay::input::Word;
 use coplay::session::{PAGE, Region, Session, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::Message;
+use coplay::wire::{Extra, Message};
 
 use crate::clock::NodeClock;
 use crate::random::Random;
@@ -72,6 +72,8 @@ pub enum Sabotage {
     ReplaceInput,
     /// Inputs take effect one frame later than promised.
     LagOffByOne,
+    /// Inputs that are passed on for others are changed on the way.
+    ForgeRelay,
     /// What was sent once is never sent again.
     NoResend,
 }
@@ -272,6 +274,9 @@ impl Site {
 
     /// Changes the last byte of the newest change of input in what goes to the first site.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
+        if self.sabotage == Some(Sabotage::ForgeRelay) {
+            return forge_relay(bytes);
+        }
         if self.sabotage != Some(Sabotage::ReplaceInput) || to != 0 {
             return;
         }
@@ -285,6 +290,18 @@ impl Site {
     pub(crate) fn settle(&mut self) {
         self.sampled = false;
     }
+}
+
+/// Changes the last byte of inputs that are passed on.
+fn forge_relay(bytes: &mut [u8]) {
+    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { return };
+    let relays = tick.extras.iter().filter_map(|extra| match extra {
+        Extra::Relay(relay) => relay.changes.last(),
+        _ => None,
+    });
+    let start = bytes.as_ptr().addr();
+    let places: Vec<usize> = relays.map(|last| std::ptr::from_ref(last).addr() - start).collect();
+    places.into_iter().for_each(|place| bytes[place] ^= 1);
 }
 
 fn hash_of(bytes: &[u8]) -> u32 {

@@ -51,7 +51,7 @@ fn assert_go_on_without(game: &Game, some: SiteSet, gone: SiteSet, since: Instan
         assert_eq!(dropped(game, site), told, "site {site}");
         assert!(is_running(game, site), "site {site} is {:?}", game.state(site));
         let fps = game.fps(site, since + DECIDED, since + DECIDED + secs(1));
-        assert!(fps >= 50.0, "site {site} goes on at {fps:.2} fps");
+        assert!(fps >= 45.0, "site {site} goes on at {fps:.2} fps");
         let fps = game.fps(site, game.now() - secs(2), game.now());
         assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps");
     }
@@ -349,6 +349,23 @@ fn where_a_way_is_cut_the_game_goes_on_through_a_third_site() {
         pivot(one, other, 0, 8);
         pivot(one, other, 8, 6);
         pivot(one, other, 8, 0);
+    }
+}
+
+#[test]
+fn what_a_third_site_passes_on_cannot_be_forged_unnoticed() {
+    let mut game = Setup { lag: 8, ..Setup::new(3, rtt(50)) }.play_with(|_, config| drops(config));
+    game.world.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
+    game.run_until(at(secs(6)));
+    game.world.set_cut(0, 1, true);
+    game.run_for(secs(3));
+    game.world.set_cut(0, 1, false);
+    game.run_for(secs(3));
+    for (site, other) in [(0, 1), (1, 0)] {
+        let told = |told: &&common::Told| {
+            told.site == site && matches!(told.event, Event::Forged { site, .. } if site.index() == other)
+        };
+        assert_eq!(game.events.iter().filter(told).count(), 1, "site {site} knows that it has other inputs of {other}");
     }
 }
 

@@ -33,7 +33,7 @@ pub enum Recovery {
 const BUDGET: usize = 128;
 /// Bytes of new input that one packet can hold, and that one can that carries much else.
 const INPUT_ROOM: usize = 700;
-const TIGHT_ROOM: usize = 400;
+const TIGHT_ROOM: usize = 500;
 /// Bytes of answers that one packet can hold.
 const ANSWER_ROOM: usize = 250;
 /// Bytes of a third site's inputs that one packet can hold.

@@ -33,10 +33,11 @@ pub struct Config {
     pub sending: Sending,
     /// How missing inputs are guessed, where [`Settings::window`] allows it.
     pub predictor: Predictor,
-    /// Whether the machine can save and load its state. If not, nothing is guessed here, and [`Settings::auto`] leaves the window shut.
+    /// Whether the machine can save and load its state. If not, nothing can be guessed, and nobody can come late but by playing
+    /// everything from the first frame on; [`Settings::auto`] then leaves the window shut.
     pub can_save: bool,
-    /// Whether differences between the sites' states are looked into. It takes a state kept every second or so, and needs a machine that
-    /// can save and load.
+    /// Whether differences between the sites' states are looked into: a state is kept every second or so. Usual where states are
+    /// saved anyway, because frames may be guessed.
     pub investigate: bool,
     /// What the machine takes to step, save and load, as far as that is known; repairs are measured as they happen.
     pub costs: Costs,
@@ -80,8 +81,8 @@ impl Config {
             predictor: Predictor::default(),
             join: None,
             feed: None,
-            can_save: settings.window > 0 || settings.auto,
-            investigate: true,
+            can_save: true,
+            investigate: settings.window > 0 || settings.auto,
             costs: Costs::default(),
             incarnation: 1,
             drop_after: None,

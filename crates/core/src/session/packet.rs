@@ -16,14 +16,13 @@ const FAR: i64 = 256;
 
 impl Session {
     pub(super) fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, Full> {
+        let extras = self.talkative && self.has_extras(now, index);
         let peer = &self.peers[index];
-        let plan = peer.sender.plan(self.config.recovery, &self.own, self.talkative);
+        let plan = peer.sender.plan(self.config.recovery, &self.own, extras);
         let end_minus_ack = (plan.until - peer.acknowledgement()) as i32;
         let deaf = peer.is_deaf(now, &self.own);
         let probing = deaf || peer.probe_is_due(now);
         let answering = peer.sender.has_answers(now, &peer.clock, &self.own, plan.until);
-        let extras = self.talkative && self.has_extras(now, index);
-        let peer = &self.peers[index];
         let plain = !probing && !answering && !extras && peer.inputs.is_gapless();
         let mut writer = Writer::new(&mut buf[..MAX_DATAGRAM]);
         if plain {

@@ -56,6 +56,9 @@ pub(super) struct Peer {
     pub(super) vote: Option<Vote>,
     /// It does not know the newest view.
     pub(super) behind: bool,
+    /// Which of those that could pass its inputs on is asked, counted from the nearest on, and since when.
+    pub(super) helper: u8,
+    pub(super) helped_since: Instant,
     /// The first frame that it misses of other sites' inputs.
     pub(super) wants: [Option<Frame>; MAX_SITES],
     pub(super) digests: Digests,
@@ -142,6 +145,8 @@ impl Peer {
             newest_incarnation: 0,
             vote: None,
             behind: false,
+            helper: 0,
+            helped_since: now,
             wants: [None; MAX_SITES],
             digests: Digests::default(),
             chain: Chain::new(start),

@@ -468,6 +468,7 @@ impl Session {
         }
         self.watch_view(now);
         self.watch_order(now);
+        self.watch_helpers(now);
         self.watch_talk(now);
         self.watch_search(now);
         self.watch_auto(now);

@@ -14,8 +14,10 @@ use crate::wire::{Extra, Full, MAX_DATAGRAM, Relay, Writer, put_extra};
 /// A direct way that brings nothing for so long is taken to be cut, and others are asked.
 const CUT: TimeDelta = TimeDelta::from_millis(150);
 
-/// Another relay fits into a packet that is no longer than this so far: 240 bytes for it, 260 for answers, 410 for inputs.
-const BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 410;
+/// A site that brings nothing for so long, though it is asked, has nothing.
+const HELPLESS: TimeDelta = TimeDelta::from_millis(300);
+/// Another relay fits into a packet that is no longer than this so far: 240 bytes for it, 260 for answers, 510 for inputs.
+const BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 
 impl Session {
     /// Whether the inputs of a peer are to be had from others: it is gone and some are missing, or its way to us is cut.
@@ -26,11 +28,38 @@ impl Session {
         }
     }
 
+    /// Whether a site is asked for the inputs of one that is missed. For those of one that is gone for good, everybody is, because few
+    /// may have them. Else it is the nearest that brings any.
+    fn helps(&self, now: Instant, helper: &Peer, missed: &Peer) -> bool {
+        let can = |peer: &&Peer| peer.is_playing() && peer.site != missed.site && now - peer.heard < CUT;
+        if missed.dropped || !can(&helper) {
+            return can(&helper);
+        }
+        let distance = |peer: &Peer| (peer.clock.rtt().unwrap_or(TimeDelta::from_secs(60)), peer.site);
+        let candidates = || self.peers.iter().filter(can);
+        let nearer = candidates().filter(|peer| distance(peer) < distance(helper)).count();
+        nearer == usize::from(missed.helper) % candidates().count().max(1)
+    }
+
+    /// Who does not help for a while cannot, and the next is asked.
+    pub(super) fn watch_helpers(&mut self, now: Instant) {
+        for index in 0..self.peers.len() {
+            let missed = self.is_missed(now, &self.peers[index]);
+            let peer = &mut self.peers[index];
+            if !missed {
+                peer.helper = 0;
+            } else if now - peer.inputs_at.max(peer.helped_since) > HELPLESS {
+                peer.helper = peer.helper.wrapping_add(1);
+                peer.helped_since = now;
+            }
+        }
+    }
+
     /// Writes what is asked of a peer, and what it asked for.
     pub(super) fn put_relays(&self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
         let receiver = &self.peers[index];
         for peer in self.peers.iter().filter(|peer| peer.site != receiver.site) {
-            if receiver.is_playing() && self.is_missed(now, peer) && now - receiver.heard < CUT {
+            if self.is_missed(now, peer) && self.helps(now, receiver, peer) {
                 put_extra(writer, &Extra::Want(peer.site, peer.inputs.end()))?;
             }
         }

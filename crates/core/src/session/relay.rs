@@ -14,7 +14,7 @@ use crate::wire::{Extra, Full, MAX_DATAGRAM, Relay, Writer, put_extra};
 /// A direct way that brings nothing for so long is taken to be cut, and others are asked.
 const CUT: TimeDelta = TimeDelta::from_millis(150);
 
-/// A site that brings nothing for so long, though it is asked, has nothing.
+/// A site that brings nothing for so long, beside the time that question and answer take, has nothing.
 const HELPLESS: TimeDelta = TimeDelta::from_millis(300);
 /// Another relay fits into a packet that is no longer than this so far: 240 bytes for it, 260 for answers, 510 for inputs.
 const BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
@@ -43,12 +43,14 @@ impl Session {
 
     /// Who does not help for a while cannot, and the next is asked.
     pub(super) fn watch_helpers(&mut self, now: Instant) {
+        let slowest = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default();
+        let helpless = HELPLESS + slowest * 2;
         for index in 0..self.peers.len() {
             let missed = self.is_missed(now, &self.peers[index]);
             let peer = &mut self.peers[index];
             if !missed {
                 peer.helper = 0;
-            } else if now - peer.inputs_at.max(peer.helped_since) > HELPLESS {
+            } else if now - peer.inputs_at.max(peer.helped_since) > helpless {
                 peer.helper = peer.helper.wrapping_add(1);
                 peer.helped_since = now;
             }

@@ -46,6 +46,7 @@ swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
 
 crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd
+	@$(CARGO) test --release -q -p coplay-bench --test feed -- --nocapture | grep 'per watcher'
 
 tables: setup ## print the tables: pacing beside the papers', guessing, bytes
 	@$(CARGO) run --release -q -p coplay-sim --bin tables

@@ -35,7 +35,9 @@ fn print(watchers: usize, outcome: &Outcome) {
     println!("encoded  {batches} batches, {:.1} bytes each, once for all", batch_bytes as f64 / batches.max(1) as f64);
     let (packets, bytes) = (per_second(outcome.packets_down), per_second(outcome.bytes_down));
     println!("down     {packets:.1} datagrams and {bytes:.0} bytes per watcher and second");
-    println!("of that  {:.0} bytes because they were asked for", per_second(outcome.bulk_bytes));
+    let per_frame = |rate: f64| rate / 60.0;
+    println!("cost     {:.3} datagrams and {:.1} bytes per watcher and frame", per_frame(packets), per_frame(bytes));
+    println!("of that  {:.0} bytes a second because they were asked for", per_second(outcome.bulk_bytes));
     let (packets, bytes) = (per_second(outcome.packets_up), per_second(outcome.bytes_up));
     println!("up       {packets:.1} datagrams and {bytes:.0} bytes per watcher and second");
     println!("memory   {} bytes for the feed, at most {} for a watcher", outcome.feed_memory, outcome.watcher_memory);

@@ -121,8 +121,9 @@ impl Session {
         let (me, site) = (self.config.site, self.peers[index].site);
         for extra in tick.extras.iter() {
             let crate::wire::Extra::Order(order) = extra else { continue };
-            if let What::Join { site: joins, members, .. } = order.what {
-                let sound = order.by == site && members.contains(site) && !members.contains(me);
+            if let What::Join { site: joins, incarnation, members, .. } = order.what {
+                let meant = incarnation == self.config.incarnation;
+                let sound = meant && order.by == site && members.contains(site) && !members.contains(me);
                 if joins == me && sound && order.frame >= self.frame {
                     self.prepare_seat(order);
                     return false;

@@ -433,6 +433,8 @@ impl Session {
             self.joining = None;
         }
         self.frozen = None;
+        // From here on there is nothing new to be seen; whoever watches turns to another site.
+        self.feed = None;
         self.talk();
         self.set_all_due();
         self.look_again();

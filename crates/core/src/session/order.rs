@@ -68,8 +68,8 @@ impl Session {
             return;
         }
         self.order = Some(order);
-        if let What::Join { site, .. } = order.what {
-            self.expect(site, order.frame);
+        if let What::Join { site, incarnation, .. } = order.what {
+            self.expect(site, incarnation, order.frame);
         }
         self.talk();
         self.look_again();
@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// A site takes its seat with this frame.
-    fn expect(&mut self, site: SiteId, frame: Frame) {
+    fn expect(&mut self, site: SiteId, incarnation: u32, frame: Frame) {
         let own_width = self.layout.width();
         let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
         let peer = &mut self.peers[index];
@@ -92,6 +92,8 @@ impl Session {
         let known = frame;
         peer.sit_down(frame, own_width, true);
         peer.heard = self.called;
+        peer.incarnation = incarnation;
+        peer.newest_incarnation = peer.newest_incarnation.max(incarnation);
         peer.probe_soon();
         self.listeners |= 1 << index;
         if let Some(pacer) = &mut self.pacer {
@@ -185,7 +187,7 @@ impl Session {
         let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.joins.is_none()).find(ready) else {
             return;
         };
-        let (site, free_from) = (peer.site, peer.free_from);
+        let (site, free_from, incarnation) = (peer.site, peer.free_from, peer.newest_incarnation);
         let slowest =
             self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
         let period = self.config.settings.rate.period();
@@ -193,6 +195,6 @@ impl Session {
         let frames = slowest.unwrap_or_default().as_nanos() * 5 / 2 / period.as_nanos().max(1) + 10;
         let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from);
         let (view, lag, window) = (self.view.number, self.dials.lag, self.dials.window);
-        self.give_order(frame, What::Join { site, members: playing, view, lag, window });
+        self.give_order(frame, What::Join { site, incarnation, members: playing, view, lag, window });
     }
 }

@@ -224,6 +224,9 @@ impl Session {
         let newest = self.compare_next.and_then(|next| next.checked_sub(self.config.settings.compare_every));
         let peer = &mut self.peers[index];
         let Some(theirs) = peer.digests.get(frame).map(|told| (told >> 32) as u32) else { return };
+        if peer.is_absent(frame) {
+            return;
+        }
         if !peer.chain.is_known() {
             let Peer { chain, inputs, .. } = peer;
             if newest == Some(frame) && frame >= inputs.start() {

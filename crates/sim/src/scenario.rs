@@ -443,7 +443,7 @@ impl Scenario {
             world.run_until(*at, &mut |happened| play.note(happened));
             self.apply(&mut world, fault, &mut play, &mut garbage);
         }
-        let recovered = self.healed() + RECOVERY;
+        let recovered = self.recovered();
         while world.now() < recovered {
             let next = (world.now() + TimeDelta::from_millis(100)).min(recovered);
             world.run_until(next, &mut |happened| play.note(happened));
@@ -503,9 +503,14 @@ impl Scenario {
         }
     }
 
+    /// When all is as it should be again. Sites that guess far ahead may be that far apart, and come together gently.
+    fn recovered(&self) -> Instant {
+        self.healed() + RECOVERY + self.rate.period() * i64::from(self.lag + self.window) * 2
+    }
+
     /// When the session is left alone.
     fn end(&self) -> Instant {
-        (Instant::ZERO + PLAY).max(self.healed() + RECOVERY + TimeDelta::from_secs(3))
+        (Instant::ZERO + PLAY).max(self.recovered() + TimeDelta::from_secs(3))
     }
 
     /// When the last fault is over; the sites may need a moment to find together before that counts.
@@ -569,7 +574,7 @@ impl Scenario {
 
     /// Liveness and bounds, which depend on what was done to the world.
     fn judge(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
-        let seconds = (self.end() - (self.healed() + RECOVERY)).as_secs_f64();
+        let seconds = (self.end() - (self.recovered())).as_secs_f64();
         let floor = self.speed_floor();
         let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
         let leavers = (0..self.sites).filter(|site| left(*site)).count();
@@ -668,7 +673,9 @@ impl Scenario {
         let repair = f64::from(self.window + u32::from(reach == 0));
         let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * repair);
         let wait = slowest.fold(0.0, f64::max) + step;
-        let steady = self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
+        let comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_)));
+        let steady =
+            !comes && self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
         // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer
         // than a frame, because none follows it.
         let share = match reach {

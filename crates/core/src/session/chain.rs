@@ -16,6 +16,8 @@ use crate::input::{Block, MAX_BLOCKS, Stream};
 pub(super) struct Chain {
     changes: Sha256,
     last: [Block; MAX_BLOCKS],
+    /// The frame of the last change.
+    changed: Frame,
     /// It begins with this frame, and inputs before `until` are in it.
     first: Frame,
     until: Frame,
@@ -26,7 +28,14 @@ pub(super) struct Chain {
 impl Chain {
     /// Of a stream that begins with this frame.
     pub(super) fn new(first: Frame) -> Self {
-        Self { changes: Sha256::new(), last: [[0; 16]; MAX_BLOCKS], first, until: first, value: Some(0) }
+        Self {
+            changes: Sha256::new(),
+            last: [[0; 16]; MAX_BLOCKS],
+            changed: first,
+            first,
+            until: first,
+            value: Some(0),
+        }
     }
 
     /// Of a stream whose beginning is not known.
@@ -58,14 +67,22 @@ impl Chain {
             let input = stream.value_blocks(frame).filter(|_| !absent(frame)).unwrap_or(&nothing[..blocks]);
             if input != &self.last[..blocks] {
                 self.last[..blocks].copy_from_slice(input);
-                self.changes.update(frame.number().to_le_bytes());
-                self.changes.update(input.as_flattened());
+                self.put_change(frame, stream.width());
             }
         }
     }
 
+    /// Hashing is dear, so a change takes few bytes: how long after the one before, and what.
+    fn put_change(&mut self, frame: Frame, width: usize) {
+        let since = (frame - self.changed).clamp(0, i64::from(u16::MAX)) as u16;
+        self.changed = frame;
+        self.changes.update(since.to_le_bytes());
+        self.changes.update(&self.last.as_flattened()[..width]);
+    }
+
     /// The value up to here, with which the next stretch begins.
     pub(super) fn close(&mut self) -> Option<u32> {
+        self.changed = self.until;
         let mut changes = core::mem::take(&mut self.changes);
         changes.update(self.value?.to_le_bytes());
         let [one, two, three, four, ..] = <[u8; 32]>::from(changes.finalize());

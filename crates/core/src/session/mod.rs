@@ -132,6 +132,8 @@ pub struct Session {
     /// Some ticks carry more than inputs.
     talkative: bool,
     auto: Option<Box<Auto>>,
+    /// There is or was something to do beside the game.
+    aside: bool,
     /// What is needed to look into differences.
     inquiry: Option<Box<Inquiry>>,
     /// We are on our way into a running game.
@@ -318,6 +320,7 @@ impl Session {
             talkative: false,
             auto: settings.auto.then(|| Box::new(Auto::new(now, config.costs))),
             telling_condition: false,
+            aside: joining.is_some() || feed.is_some(),
             inquiry,
             joining,
             feed,
@@ -444,9 +447,10 @@ impl Session {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if self.due == 0 && self.next_send > now + self.set_back {
-            return self.transmit_aside(now, buf);
+            return if self.aside { self.transmit_aside(now, buf) } else { None };
         }
-        self.transmit(now, buf).or_else(|| self.transmit_aside(now, buf))
+        let transmit = self.transmit(now, buf);
+        if transmit.is_none() && self.aside { self.transmit_aside(now, buf) } else { transmit }
     }
 
     fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
@@ -575,7 +579,8 @@ impl Session {
             // There may be nobody left to send to, and so no other reason to be called.
             Phase::Running(_) => self.next_watch,
         };
-        Some(send.min(frame).min(self.time_aside()) - self.set_back)
+        let aside = if self.aside { self.time_aside() } else { Instant::FAR_FUTURE };
+        Some(send.min(frame).min(aside) - self.set_back)
     }
 
     /// Whether the session is over.

@@ -31,7 +31,9 @@ impl Session {
     /// time at which a request is given out is when its frame is taken to begin or step.
     #[inline]
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        if self.phase == Phase::Running(Step::Rest) && self.next_begin().min(self.next_watch) > now + self.set_back {
+        if matches!(self.phase, Phase::Running(Step::Rest))
+            && self.next_begin().min(self.next_watch) > now + self.set_back
+        {
             return None;
         }
         self.next_request(now)
@@ -47,7 +49,7 @@ impl Session {
             auto.on_call(now);
         }
         loop {
-            if self.phase == Phase::Joining && !self.sit_down_if_due() {
+            if matches!(self.phase, Phase::Joining) && !self.sit_down_if_due() {
                 return self.next_joining_request(now);
             }
             let Phase::Running(step) = self.phase else { return None };
@@ -154,7 +156,7 @@ impl Session {
     /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count. Until
     /// it comes the frame waits; when it was not asked for it is ignored.
     pub fn handle_input(&mut self, now: Instant, inputs: &[Word]) {
-        if self.phase != Phase::Running(Step::Sampling) {
+        if !matches!(self.phase, Phase::Running(Step::Sampling)) {
             return;
         }
         let now = self.own_time(now);

@@ -149,6 +149,7 @@ impl Session {
         if let Some(span) = Span::new(first.max(oldest), frame) {
             inquiry.finder.on_mismatch(span, ours as u32);
             inquiry.since.get_or_insert(self.called);
+            self.aside = true;
         }
     }
 
@@ -167,6 +168,7 @@ impl Session {
         inquiry.finder.on_message(site, &search);
         if inquiry.finder.is_searching() {
             inquiry.since.get_or_insert(now);
+            self.aside = true;
         }
         if let Some(span) = inquiry.finder.span()
             && let Some(digest) = self.digests.get(span.last())

@@ -2,6 +2,7 @@
 //!
 //! - *Agreement*: every site steps the same frames, in order, once each, with the same inputs, into the same states.
 //! - *Fidelity*: an input takes effect in exactly the frame it was promised for; no input appears that nobody made.
+//! - *Watching*: whoever watches sees frames that a site was certain of, with their inputs, and has their states.
 //! - *Bounds*: no datagram is too long, no link is flooded.
 //!
 //! Liveness needs to know the links and the faults; it is judged by whoever made them ([`scenario`](crate::scenario)).
@@ -23,10 +24,16 @@ pub struct Ledger {
     pub late: Vec<bool>,
     /// What each site did, from one start of its program to the next.
     lives: Vec<Vec<Life>>,
+    /// What each of those who watch saw, from one state that it began with to the next.
+    watched: Vec<Vec<Watched>>,
     /// How many frames each site is certain of, counted from the first of the game.
     pub frames: Vec<usize>,
     /// Frames that the sites are certain of, over all of them.
     pub confirmed: u64,
+    /// Frames that those who watch saw, over all of them.
+    pub seen: u64,
+    /// Frames that were read back from a movie.
+    pub recorded: u64,
     /// A hash of all that happened.
     pub trace: u64,
     /// What went wrong, first things first.
@@ -71,10 +78,18 @@ impl Life {
     }
 }
 
+/// What somebody who watches saw.
+#[derive(Debug, Default)]
+struct Watched {
+    first: usize,
+    words: Vec<Word>,
+    hashes: Vec<u64>,
+}
+
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise: `agreement`, `fidelity`, `liveness` or `bounds`.
+    /// Which promise: `agreement`, `fidelity`, `watching`, `divergence`, `liveness` or `bounds`.
     pub promise: &'static str,
     /// What happened.
     pub what: String,
@@ -99,8 +114,11 @@ impl Ledger {
             lag: lag as usize,
             late: Vec::new(),
             lives: (0..sites).map(|_| vec![Life::default()]).collect(),
+            watched: Vec::new(),
             frames: vec![0; sites],
             confirmed: 0,
+            seen: 0,
+            recorded: 0,
             trace: 0,
             violations: Vec::new(),
         }
@@ -219,6 +237,34 @@ impl Ledger {
         }
     }
 
+    /// Somebody who watches begins with the state before a frame.
+    pub fn on_watch_begins(&mut self, watcher: usize, frame: u32) {
+        if self.watched.len() <= watcher {
+            self.watched.resize_with(watcher + 1, Vec::new);
+        }
+        self.watched[watcher].push(Watched { first: frame as usize, ..Watched::default() });
+    }
+
+    /// Somebody who watches stepped a frame with these inputs, and this is the state after it.
+    pub fn on_watched(&mut self, watcher: usize, frame: u32, words: &[Word], hash: u64) {
+        self.trace = mix(mix(self.trace, hash), u64::from(frame));
+        self.seen += 1;
+        let Some(seen) = self.watched.get_mut(watcher).and_then(|seen| seen.last_mut()) else {
+            return self.violate("watching", format!("watcher {watcher} sees frame {frame} without a state"));
+        };
+        let expected = seen.first + seen.hashes.len();
+        seen.words.extend_from_slice(words);
+        seen.hashes.push(hash);
+        if frame as usize != expected {
+            self.violate("watching", format!("watcher {watcher} sees frame {frame} and not {expected}"));
+        }
+    }
+
+    /// The inputs of a frame that a site was certain of before its program was ever started anew, and the state after it.
+    pub fn first_life_frame(&self, site: usize, frame: usize) -> Option<(&[Word], u64)> {
+        self.lives[site].first().and_then(|life| life.frame(frame, self.players))
+    }
+
     /// Everything that went wrong: what was noted, and what comparing everything with everything shows.
     pub fn verdict(&self) -> Vec<Violation> {
         let mut found = self.violations.clone();
@@ -228,7 +274,47 @@ impl Ledger {
                 break;
             }
         }
+        self.check_watchers(&mut found);
         found
+    }
+
+    fn check_watchers(&self, broken: &mut Vec<Violation>) {
+        let sites = self.lives.iter().enumerate();
+        let lives = sites.flat_map(|(site, lives)| lives.iter().map(move |life| (life, self.counts_until(site, life))));
+        let lives: Vec<(&Life, usize)> =
+            lives.map(|(life, until)| (life, until.min(life.astray.unwrap_or(usize::MAX)))).collect();
+        for (watcher, seen) in self.watched.iter().enumerate() {
+            let wrong = seen.iter().filter_map(|seen| self.first_wrong(seen, &lives)).next();
+            broken.extend(wrong.map(|(frame, what)| Violation {
+                promise: "watching",
+                what: format!("watcher {watcher} has {what} of frame {frame}"),
+            }));
+        }
+    }
+
+    /// The first frame that somebody saw otherwise than any site, and in what. Each life comes with the frame up to which it counts:
+    /// who watched a site that the others went on without has another state when it turns to them, and is told.
+    fn first_wrong(&self, seen: &Watched, lives: &[(&Life, usize)]) -> Option<(usize, &'static str)> {
+        let mut misled = false;
+        for (at, hash) in seen.hashes.iter().enumerate() {
+            let frame = seen.first + at;
+            let words = &seen.words[at * self.players..(at + 1) * self.players];
+            let known = || lives.iter().filter_map(|(life, until)| Some((life.frame(frame, self.players)?, *until)));
+            let alike = || known().filter(|((theirs, _), _)| *theirs == words);
+            // What is certain, but not told by any site yet, comes last.
+            if known().next().is_none() {
+                continue;
+            }
+            if alike().next().is_none() {
+                return Some((frame, "other inputs"));
+            }
+            let mut equal = alike().filter(|((_, theirs), _)| theirs == hash).map(|(_, until)| until).peekable();
+            if equal.peek().is_none() && !misled {
+                return Some((frame, "another state"));
+            }
+            misled |= equal.all(|until| frame >= until);
+        }
+        None
     }
 
     fn check_frame(&self, frame: usize, broken: &mut Vec<Violation>) {
@@ -289,5 +375,45 @@ impl Ledger {
     /// Whether a site is waited for from the first frame on.
     fn starts(&self, site: usize) -> bool {
         !self.late.get(site).copied().unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sites that are certain of ten frames, the second of which counts only for its first five, and one who watches.
+    fn ledger(watched: impl Fn(u32) -> (Word, u64)) -> Vec<String> {
+        let mut ledger = Ledger::new(vec![vec![0xff], vec![0]], 0);
+        for frame in 0..10 {
+            ledger.on_promise(0, frame, &[7]);
+            ledger.on_promise(1, frame, &[0]);
+            ledger.on_confirmed(0, frame, &[7], u64::from(frame));
+            ledger.on_confirmed(1, frame, &[7], if frame < 5 { u64::from(frame) } else { 99 });
+        }
+        ledger.on_astray(1, 5);
+        ledger.on_watch_begins(0, 2);
+        for frame in 2..12 {
+            let (word, hash) = watched(frame);
+            ledger.on_watched(0, frame, &[word], hash);
+        }
+        ledger.verdict().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn who_watches_must_see_what_a_site_did() {
+        assert!(ledger(|frame| (7, u64::from(frame))).is_empty());
+        assert_eq!(ledger(|frame| (8, u64::from(frame))), ["watching: watcher 0 has other inputs of frame 2"]);
+        let late = ledger(|frame| (7, if frame < 8 { u64::from(frame) } else { 1_000 }));
+        assert_eq!(late, ["watching: watcher 0 has another state of frame 8"]);
+    }
+
+    #[test]
+    fn who_watched_one_that_went_astray_may_have_another_state_afterwards() {
+        assert!(ledger(|frame| (7, if frame < 5 { u64::from(frame) } else { 99 })).is_empty());
+        assert!(
+            ledger(|frame| (7, [u64::from(frame), 99, 1_000][(frame >= 5) as usize + (frame >= 7) as usize]))
+                .is_empty()
+        );
     }
 }

@@ -11,6 +11,8 @@
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
 //! * [`crowd`]: many who watch.
+//! * [`gallery`]: a few who watch, well or badly.
+//! * [`recording`]: one site keeps a movie.
 //! * [`buttons`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
@@ -20,10 +22,12 @@ pub mod buttons;
 pub mod check;
 pub mod clock;
 pub mod crowd;
+pub mod gallery;
 pub mod link;
 pub mod measure;
 pub mod queue;
 pub mod random;
+pub mod recording;
 pub mod scenario;
 pub mod site;
 pub mod toy;

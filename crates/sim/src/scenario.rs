@@ -14,9 +14,11 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::check::Ledger;
 use crate::clock::NodeClock;
+use crate::gallery::{self, Gallery};
 use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use crate::measure::toy_settings;
 use crate::random::Random;
+use crate::recording::{self, Recording};
 use crate::site::Sabotage;
 use crate::world::{self, Happened, World};
 
@@ -66,6 +68,10 @@ pub struct Scenario {
     pub auto: bool,
     /// Sites that are silent for so long are dropped.
     pub drop_after: Option<TimeDelta>,
+    /// Who watches.
+    pub gallery: Option<gallery::Plan>,
+    /// The site that keeps a movie.
+    pub movie: Option<usize>,
     /// A fault of the engine's own, put in on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -115,7 +121,7 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 23] = [
+pub const KINDS: [&str; 26] = [
     "cut",
     "pause",
     "suspend",
@@ -139,6 +145,9 @@ pub const KINDS: [&str; 23] = [
     "late or back",
     "astray, healed",
     "astray, not healed",
+    "watched",
+    "relayed",
+    "movie",
 ];
 
 impl fmt::Display for Scenario {
@@ -164,6 +173,11 @@ impl fmt::Display for Scenario {
                 Fault::Worsen(one, other, _) => writeln!(f, "  at {at:?} another link between {one} and {other}")?,
                 fault => writeln!(f, "  at {at:?} {fault:?}")?,
             }
+        }
+        for (number, seat) in self.gallery.iter().flat_map(|plan| &plan.seats).enumerate() {
+            let (comes, link) = (seat.comes, &seat.link);
+            write!(f, "  watcher {number}: {:?}, at {comes:?} from {:?}, ", seat.habit, seat.from)?;
+            writeln!(f, "{:?}, {:?}, {:?}, {:?}", link.delay, link.jitter, link.loss, link.rate)?;
         }
         write!(f, "  afterwards at least {:.1} fps", self.speed_floor())
     }
@@ -202,11 +216,14 @@ impl Scenario {
             heals: luck.chance(0.5),
             auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
+            gallery: gallery::Plan::draw(seed, sites, random_link),
+            movie: None,
             sabotage: None,
         };
         if sites > 2 && luck.chance(0.2) {
             scenario.late = Some(sites - 1);
         }
+        scenario.movie = recording::draw(seed, scenario.starters());
         scenario.draw_links(&mut luck);
         if luck.chance(0.1) {
             scenario.draw_astray(&mut luck);
@@ -325,6 +342,9 @@ impl Scenario {
             fault(|fault| matches!(fault, Fault::Restart(_))),
             fault(|fault| matches!(fault, Fault::Astray(_))) && self.heals,
             fault(|fault| matches!(fault, Fault::Astray(_))) && !self.heals,
+            self.gallery.is_some(),
+            self.gallery.as_ref().is_some_and(gallery::Plan::is_relayed),
+            self.movie.is_some(),
         ]
     }
 
@@ -359,9 +379,14 @@ impl Scenario {
         }
     }
 
+    /// How many sites are there when the game starts.
+    fn starters(&self) -> usize {
+        self.sites - usize::from(self.late.is_some())
+    }
+
     fn settings(&self) -> Settings {
         let toy = toy_settings(self.lag, self.ownership());
-        let starters = SiteSet::first(self.sites - usize::from(self.late.is_some()));
+        let starters = SiteSet::first(self.starters());
         Settings { rate: self.rate, sites: self.sites as u8, starters, window: self.window, auto: self.auto, ..toy }
     }
 
@@ -375,7 +400,8 @@ impl Scenario {
             recovery: self.recovery[number],
             drop_after: self.drop_after,
             give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
-            feed: somebody_comes.then(|| FeedConfig::new(session, self.seed, settings.clone())),
+            feed: (somebody_comes || self.gallery.is_some())
+                .then(|| FeedConfig::new(session, self.seed, settings.clone())),
             ..Config::new(session, id, World::peers(number, self.sites), settings)
         }
     }
@@ -397,7 +423,11 @@ impl Scenario {
             }
             site
         });
-        World::new(self.seed, sites.collect(), |from, to| self.links[from * self.sites + to].clone())
+        let mut world = World::new(self.seed, sites.collect(), |from, to| self.links[from * self.sites + to].clone());
+        if self.gallery.is_some() {
+            world.open_door();
+        }
+        world
     }
 
     /// A site comes late, or comes back. It knows where the others are by now.
@@ -436,24 +466,27 @@ impl Scenario {
             lives: vec![1; self.sites],
             ended: vec![None; self.sites],
             diverged: Vec::new(),
+            gallery: self.gallery.clone().map(|plan| Gallery::new(self.seed, self.seed | 1, self.settings(), plan)),
+            movie: self.movie.map(|site| Recording::new(self.seed, site, &self.settings())),
         };
         let mut world = self.world();
         let mut garbage = Random::stream(self.seed, "garbage");
         for (at, fault) in &self.faults {
-            world.run_until(*at, &mut |happened| play.note(happened));
+            play.run_until(&mut world, *at);
             self.apply(&mut world, fault, &mut play, &mut garbage);
         }
         let recovered = self.recovered();
         while world.now() < recovered {
             let next = (world.now() + TimeDelta::from_millis(100)).min(recovered);
-            world.run_until(next, &mut |happened| play.note(happened));
+            play.run_until(&mut world, next);
             self.heal(&mut world, &mut play);
         }
         let running = play.ledger.frames.clone();
-        world.run_until(self.end(), &mut |happened| play.note(happened));
+        play.run_until(&mut world, self.end());
         self.judge_reports(&mut play);
         Self::judge_divergence(&mut play);
         self.judge(&world, &mut play, &running);
+        self.judge_guests(&world, &mut play, &running);
         Played::new(self, &world, play)
     }
 
@@ -569,6 +602,19 @@ impl Scenario {
             if !play.ledger.is_dropped(site) {
                 play.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
             }
+        }
+    }
+
+    /// What those who watch saw, and what is on record.
+    fn judge_guests(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
+        let seconds = (self.end() - (self.healed() + RECOVERY)).as_secs_f64();
+        let frames = play.ledger.frames.iter().zip(frames_when_healed);
+        let speeds: Vec<f64> = frames.map(|(now, then)| now.saturating_sub(*then) as f64 / seconds).collect();
+        if let Some(gallery) = play.gallery.take() {
+            gallery.judge(world, &mut play.ledger, &speeds);
+        }
+        if let Some(movie) = play.movie.take() {
+            movie.judge(&mut play.ledger);
         }
     }
 
@@ -780,9 +826,36 @@ struct Play {
     lives: Vec<u32>,
     /// Who saw whom in another state, and after which frame.
     diverged: Vec<(usize, usize, u32)>,
+    /// Those who watch.
+    gallery: Option<Gallery>,
+    /// What one site keeps, as long as its program runs.
+    movie: Option<Recording>,
 }
 
 impl Play {
+    /// Lets all of it go on: the world, those who watch it and who keeps a movie take turns.
+    fn run_until(&mut self, world: &mut World, until: Instant) {
+        let turn = match (&self.gallery, &self.movie) {
+            (Some(_), _) => gallery::TURN,
+            (None, Some(_)) => recording::TURN,
+            (None, None) => TimeDelta::MAX,
+        };
+        loop {
+            let next = if until - world.now() > turn { world.now() + turn } else { until };
+            world.run_until(next, &mut |happened| self.note(happened));
+            if let Some(gallery) = &mut self.gallery {
+                gallery.catch_up(world, &mut self.ledger);
+            }
+            let lives = &self.lives;
+            if let Some(movie) = self.movie.as_mut().filter(|movie| lives[movie.site()] == 1) {
+                movie.take(&mut world.sites[movie.site()].session);
+            }
+            if world.now() >= until {
+                return;
+            }
+        }
+    }
+
     fn note(&mut self, happened: Happened<'_>) {
         match happened {
             Happened::Sampled { site, frame, words, .. } => self.ledger.on_promise(site, frame, words),
@@ -819,6 +892,10 @@ pub struct Played {
     pub violations: Vec<String>,
     /// Frames stepped, over all sites.
     pub frames: u64,
+    /// Frames that those who watch saw.
+    pub seen: u64,
+    /// Frames that were read back from a movie.
+    pub recorded: u64,
     /// Datagrams sent.
     pub packets: u64,
     /// Datagrams lost, to loss, full queues and cuts.
@@ -846,6 +923,8 @@ impl Played {
             trace: play.ledger.trace,
             violations: play.ledger.verdict().iter().map(ToString::to_string).collect(),
             frames: play.ledger.confirmed,
+            seen: play.ledger.seen,
+            recorded: play.ledger.recorded,
             packets,
             losses,
             dropped: world.sites.iter().map(|site| site.session.stats().dropped.total()).sum(),

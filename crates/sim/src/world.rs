@@ -28,6 +28,8 @@ pub struct World {
     luck: Random,
     overheard: VecDeque<Overheard>,
     most_overheard: usize,
+    /// What goes to addresses that no site has, while somebody is there to take it.
+    outside: Option<Vec<Outside>>,
     /// Up to so long does a packet wait in its site before it is on the line (the thread hand-over of Zhao et al.).
     pub sending_delay: TimeDelta,
     /// Datagrams longer than allowed.
@@ -35,6 +37,9 @@ pub struct World {
     /// The most things that were under way at once.
     pub most_under_way: usize,
 }
+
+/// A datagram that leaves the world: when, from where, to where, and what is in it.
+pub type Outside = (Instant, Addr, Addr, Vec<u8>);
 
 #[derive(Debug)]
 enum Happening {
@@ -61,6 +66,7 @@ impl World {
             luck: Random::stream(seed, "world"),
             overheard: VecDeque::new(),
             most_overheard: 0,
+            outside: None,
             sending_delay: TimeDelta::ZERO,
             oversized: 0,
             most_under_way: 0,
@@ -151,6 +157,34 @@ impl World {
         }
     }
 
+    /// A datagram from outside comes to an address, over a link that is not of this world.
+    pub fn deliver(&mut self, to: Addr, sender: Addr, bytes: &[u8]) {
+        let Some(number) = self.site_at(to) else { return };
+        let site = &mut self.sites[number];
+        if site.away_until > self.now {
+            return site.hold(sender, bytes);
+        }
+        self.inject(number, sender, bytes);
+        if !self.sites[number].crashed {
+            self.wake(number);
+        }
+    }
+
+    /// From now on, what goes to addresses that no site has is kept.
+    pub fn open_door(&mut self) {
+        self.outside.get_or_insert_default();
+    }
+
+    /// All that went to addresses that no site has, in order.
+    pub fn take_outside(&mut self) -> Vec<Outside> {
+        self.outside.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The site that receives at an address.
+    pub fn site_at(&self, addr: Addr) -> Option<usize> {
+        self.routes.iter().find(|(there, _)| *there == addr).map(|(_, site)| *site)
+    }
+
     /// Wakes a site, as after a change from outside.
     pub fn wake(&mut self, site: usize) {
         self.wake_at(site, self.now);
@@ -209,12 +243,16 @@ impl World {
         let mut buf = [0; MAX_DATAGRAM + 8];
         while let Some(transmit) = self.sites[from].session.poll_transmit(local, &mut buf) {
             self.oversized += u64::from(transmit.len > MAX_DATAGRAM);
-            let Some(to) = self.routes.iter().find(|(addr, _)| *addr == transmit.to).map(|(_, site)| *site) else {
-                continue;
-            };
             if !self.sites[from].lets_pass() {
                 continue;
             }
+            let Some(to) = self.site_at(transmit.to) else {
+                let sender = self.sites[from].addr;
+                if let Some(outside) = &mut self.outside {
+                    outside.push((self.now, sender, transmit.to, buf[..transmit.len].to_vec()));
+                }
+                continue;
+            };
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(&buf[..transmit.len]);

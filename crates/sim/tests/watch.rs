@@ -548,3 +548,38 @@ fn any_line_will_do() {
         }
     }
 }
+
+#[test]
+fn a_relay_that_was_cut_off_keeps_those_who_watch_there() {
+    let mut stand = Stand::new(31, Big::new(1_000, true), feed_config(), line(50, 0.01));
+    stand.run_for(secs(5));
+    let relay = stand.add_relay(watch_config(&[0]), feed_config(), Some(empty()));
+    stand.run_until_live(relay, secs(5));
+    let watcher = stand.add_watcher(watch_config(&[relay]), empty());
+    stand.run_until_live(watcher, secs(5));
+    stand.set_cut(0, relay, true);
+    stand.run_for(secs(14));
+    stand.set_cut(0, relay, false);
+    // All that was missed comes at once: more than one who is slow may ever be behind.
+    stand.run_for(secs(10));
+    stand.assert_sees_all(relay);
+    stand.assert_sees_all(watcher);
+    assert!(!stand.nodes[watcher].told(|event| matches!(event, WatchEvent::Dropped { .. })));
+    assert_eq!(stand.nodes[watcher].loads, 1);
+}
+
+#[test]
+fn who_comes_after_a_difference_was_seen_gets_a_newer_state() {
+    let mut stand = Stand::new(32, Big::new(1_000, true), feed_config(), line(50, 0.0));
+    stand.run_for(secs(2));
+    let before = stand.add_watcher(watch_config(&[0]), empty());
+    stand.run_until_live(before, secs(5));
+    // Something happens to the machine that no input tells of.
+    stand.machine.state[7] ^= 1;
+    stand.nodes[0].feed.as_mut().expect("the first node has a feed").retire_snapshots();
+    let after = stand.add_watcher(watch_config(&[0]), empty());
+    stand.run_until_live(after, secs(5));
+    stand.run_for(secs(5));
+    stand.assert_sees_all(after);
+    assert!(stand.nodes[before].told(|event| matches!(event, WatchEvent::Diverged { .. })));
+}

@@ -12,8 +12,8 @@ const MOST_WANTS: usize = 64;
 
 /// Who cannot keep up is served half as often when he is this far behind, and again when twice as far.
 const SLOW: TimeDelta = TimeDelta::from_secs(2);
-/// And dropped when he is this far behind.
-pub(super) const TOO_SLOW: TimeDelta = TimeDelta::from_secs(10);
+/// And dropped when he is this far behind, and has not been any nearer for half of that time.
+const TOO_SLOW: TimeDelta = TimeDelta::from_secs(10);
 /// Who is no further behind than this has caught up.
 pub(super) const CAUGHT_UP: TimeDelta = TimeDelta::from_secs(1);
 /// The most that one is slowed down to: one packet for so many batches, as a power of two.
@@ -36,6 +36,8 @@ pub(super) struct Slot {
     /// Live frames before this one were sent to it.
     pub(super) sent: Frame,
     pub(super) caught_up: bool,
+    /// When it was last not far behind.
+    near: Instant,
     pub(super) level: u8,
     /// It waits for a snapshot since then.
     pub(super) waiting: Option<Instant>,
@@ -61,6 +63,7 @@ impl Slot {
             next: Frame::ZERO,
             sent: Frame::ZERO,
             caught_up: false,
+            near: now,
             level: 0,
             waiting: None,
             snapshot: None,
@@ -87,8 +90,11 @@ impl Slot {
     }
 
     /// How far behind it is decides how often it is served.
-    pub(super) fn on_behind(&mut self, behind: TimeDelta) {
+    pub(super) fn on_behind(&mut self, now: Instant, behind: TimeDelta) {
         self.caught_up |= behind <= CAUGHT_UP;
+        if behind <= SLOW {
+            self.near = now;
+        }
         if !self.caught_up {
             return;
         }
@@ -96,6 +102,11 @@ impl Slot {
         if level > self.level || behind <= CAUGHT_UP {
             self.level = level;
         }
+    }
+
+    /// Whether it cannot keep up. The frames of a relay that was cut off come all at once: then it is far behind, but not slow.
+    pub(super) fn is_too_slow(&self, now: Instant, behind: TimeDelta) -> bool {
+        behind > TOO_SLOW && now - self.near > TOO_SLOW / 2
     }
 
     /// Takes in which frames it misses, from its first missing one on; `false` when one of them is not kept any more.

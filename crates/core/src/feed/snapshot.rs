@@ -18,6 +18,8 @@ pub(super) struct Snapshot {
     pub(super) digest: u64,
     /// How many are downloading it.
     users: u32,
+    /// Whoever asks now must not get it.
+    retired: bool,
     state: Vec<u8>,
     blocks: Vec<Block>,
 }
@@ -116,7 +118,7 @@ impl Snapshots {
     }
 
     pub(super) fn newest(&self) -> Option<&Snapshot> {
-        self.kept.last()
+        self.kept.last().filter(|snapshot| !snapshot.retired)
     }
 
     pub(super) fn by_number(&mut self, number: u16) -> Option<&mut Snapshot> {
@@ -124,7 +126,7 @@ impl Snapshots {
     }
 
     pub(super) fn by_digest(&self, digest: u64) -> Option<&Snapshot> {
-        self.kept.iter().find(|snapshot| snapshot.digest == digest)
+        self.kept.iter().find(|snapshot| snapshot.digest == digest && !snapshot.retired)
     }
 
     /// Copies a state; `false` when there is no room.
@@ -143,8 +145,22 @@ impl Snapshots {
         let blocks: Vec<Block> = copy.chunks(BLOCK).map(block).collect();
         let digest = digest_of_blocks(copy.len(), blocks.iter().map(|block| block.hash));
         self.made = self.made.wrapping_add(1);
-        self.kept.push(Snapshot { number: self.made, next, hash, digest, users: 0, state: copy, blocks });
+        self.kept.push(Snapshot {
+            number: self.made,
+            next,
+            hash,
+            digest,
+            users: 0,
+            retired: false,
+            state: copy,
+            blocks,
+        });
         true
+    }
+
+    /// Gives out none of those that are here any more.
+    pub(super) fn retire(&mut self) {
+        self.kept.iter_mut().for_each(|snapshot| snapshot.retired = true);
     }
 
     /// Somebody begins to download it.

@@ -3,25 +3,28 @@
 //! Every site measures, frame by frame, how many frames its newest inputs are old by the time they are needed: delay, jitter and
 //! loss in one number. Once a second it tells the coordinator the one that nearly all frames can do with, and how many frames its
 //! machine can repair within one. The coordinator turns the dials for all, so that everybody has the same: by one frame at a time,
-//! soon if frames have to wait, late if there is room to spare, and not at all where a link only trembles.
+//! at once if frames have to wait, late if there is room to spare, and hardly ever where a link only trembles.
 
 use super::event::Event;
-use super::{Phase, Session, Step};
+use super::{Phase, Session};
 use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Condition, What};
 
-/// Frames that a measurement looks back on, in two halves.
-const HALF: u32 = 300;
+/// Frames that a measurement looks back on, in two halves: so many that the few late ones of a noisy link are always about as many.
+const HALF: u32 = 600;
 /// The oldest inputs told apart.
 const DEEPEST: usize = 192;
 /// One frame in so many may have to do without.
 const BUT_ONE_IN: u32 = 50;
 /// Conditions are told and looked at so often.
 const EVERY: TimeDelta = TimeDelta::from_secs(1);
-/// The dials go up after so many looks that ask for it, and down after so many.
+/// The dials go up at the first look where frames wait, and after so many where only the spare is missing.
 const LOOKS_UP: u32 = 2;
+/// They go down after so many where there is room for more than one frame, or are shared otherwise.
 const LOOKS_DOWN: u32 = 12;
+/// And after so many where there is room for one: what a noisy link needs is often on the edge between two numbers.
+const LOOKS_DOWN_ONE: u32 = 45;
 /// With this lag, in frames, nobody feels that a button is late; more is taken only where repairs cannot reach.
 const COMFORT: u32 = 2;
 /// Frames to spare: links get worse before they get better.
@@ -63,6 +66,8 @@ pub(super) struct Auto {
     conditions: [Option<Condition>; MAX_SITES],
     /// For how many looks the same turn was wanted.
     wanted: (i32, u32),
+    /// And for how many there was room for more than one frame.
+    roomy: u32,
 }
 
 /// What was asked of a host program.
@@ -114,6 +119,7 @@ impl Auto {
             next_look: now + EVERY * 2,
             conditions: [None; MAX_SITES],
             wanted: (0, 0),
+            roomy: 0,
         }
     }
 
@@ -175,25 +181,29 @@ impl Session {
         auto.tell(site, condition);
         self.telling_condition = true;
         self.talkative = true;
-        if !coordinator || !matches!(self.phase, Phase::Running(Step::Rest)) {
+        if !coordinator || !matches!(self.phase, Phase::Running(_)) || self.order.is_some() {
             return;
         }
-        let known = || auto.conditions.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
-        let Some((need, worst)) = known().filter_map(|(told, site)| told.map(|told| (told.need, site))).max() else {
+        let sites = || auto.conditions.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
+        let told = || sites().filter_map(|(told, site)| told.map(|told| (told, site)));
+        // Whoever has just come has told nothing yet, and must not be taken for one who can do nothing.
+        if sites().count() > told().count() {
             return;
-        };
-        let window = known().map(|(told, _)| told.map_or(0, |told| told.window)).min().unwrap_or(0);
-        let (lag, window) = self.turn(target(need, window), window);
+        }
+        let Some((need, worst)) = told().map(|(told, site)| (told.need, site)).max() else { return };
+        let window = told().map(|(told, _)| told.window).min().unwrap_or(0);
+        let (lag, window) = self.turn(need, window);
         if (lag, window) != (self.dials.lag, self.dials.window) {
             let frame = self.own.end() + 30;
             self.give_order(frame, What::Dials { lag, window, need, site: worst });
         }
     }
 
-    /// One step towards a target, if it was wanted for long enough.
-    fn turn(&mut self, (lag, window): (u32, u32), most_window: u32) -> (u32, u32) {
+    /// One step towards the target, if it was wanted for long enough.
+    fn turn(&mut self, need: u32, most_window: u32) -> (u32, u32) {
         let dials = self.dials;
         let now = (dials.lag, dials.window);
+        let (lag, window) = target(need, most_window);
         let direction = match (lag + window).cmp(&(dials.lag + dials.window)) {
             // What the slowest machine cannot repair must go, whatever it costs.
             _ if dials.window > most_window => return (dials.lag + 1, dials.window - 1),
@@ -205,12 +215,20 @@ impl Session {
         let Some(auto) = &mut self.auto else { return now };
         let (before, looks) = auto.wanted;
         auto.wanted = (direction, if before == direction { looks + 1 } else { 1 });
-        let enough = if direction == 1 { LOOKS_UP } else { LOOKS_DOWN };
+        auto.roomy = if lag + window + 1 < dials.lag + dials.window { auto.roomy + 1 } else { 0 };
+        let enough = match direction {
+            1 if need > dials.lag + dials.window => 1,
+            1 => LOOKS_UP,
+            -1 if auto.roomy < LOOKS_DOWN => LOOKS_DOWN_ONE,
+            _ => LOOKS_DOWN,
+        };
         if direction == 0 || auto.wanted.1 < enough {
             return now;
         }
-        auto.wanted = (0, 0);
+        (auto.wanted, auto.roomy) = ((0, 0), 0);
         match direction {
+            // Lag that nobody feels spares guesses; only then come those.
+            1 if dials.lag < lag.min(COMFORT) => (dials.lag + 1, dials.window),
             1 if window > dials.window => (dials.lag, dials.window + 1),
             1 => (dials.lag + 1, dials.window),
             -1 if lag < dials.lag => (dials.lag - 1, dials.window),

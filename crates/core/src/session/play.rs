@@ -261,6 +261,10 @@ impl Session {
         if peer.stats.mismatches == 1 {
             self.events.push(Event::Diverged { site: peer.site, frame });
             let agreed = peer.agreed;
+            // Whoever begins with an older state would not come to ours.
+            if let Some(feed) = &mut self.feed {
+                feed.retire_snapshots();
+            }
             self.investigate(agreed, frame, ours);
         }
     }

@@ -163,6 +163,8 @@ impl Total {
     fn add(&mut self, seed: u64, played: &Played, options: Options) {
         self.seeds += 1;
         self.sum.frames += played.frames;
+        self.sum.seen += played.seen;
+        self.sum.recorded += played.recorded;
         self.sum.packets += played.packets;
         self.sum.losses += played.losses;
         self.sum.dropped += played.dropped;
@@ -193,6 +195,7 @@ impl Total {
         say!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seeds, sum.seconds);
         say!("{} frames, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);
+        say!("{} frames watched, {} on record", sum.seen, sum.recorded);
         let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
         let shares = KINDS.iter().zip(self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(count) * 100.0));
         say!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));

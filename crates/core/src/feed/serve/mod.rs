@@ -170,6 +170,12 @@ impl Feed {
         }
     }
 
+    /// Gives out no state that was taken in so far: the machine may have done since then what others cannot do after it. Whoever is
+    /// about to begin with one goes on.
+    pub fn retire_snapshots(&mut self) {
+        self.snapshots.retire();
+    }
+
     fn own_time(&mut self, now: Instant) -> Instant {
         if now - self.now > ASLEEP {
             self.awake_since = now;

@@ -191,7 +191,7 @@ impl Feed {
         slot.next = Frame::new(ack.next).min(end.max(slot.next));
         let behind = period * (end - slot.next).max(0);
         if !ack.fetching {
-            slot.on_behind(behind);
+            slot.on_behind(now, behind);
         }
         if !slot.on_spans(Frame::new(ack.next), &ack.spans, oldest, end) {
             self.drop(at, Bye::TooOld);

@@ -1,7 +1,7 @@
 //! What leaves, and in which order: answers, what is new, and, as far as the budget goes, what was asked for.
 
 use super::super::BEAT;
-use super::super::slot::{Slot, TOO_SLOW};
+use super::super::slot::Slot;
 use super::{Copy, Feed, Reply};
 use crate::frame::Frame;
 use crate::session::Transmit;
@@ -103,7 +103,7 @@ impl Feed {
             Some(Bye::Silent)
         } else {
             let late = now - slot.since > self.config.catch_up_within;
-            let slow = if slot.caught_up { behind > TOO_SLOW } else { late };
+            let slow = if slot.caught_up { slot.is_too_slow(now, behind) } else { late };
             slow.then_some(Bye::TooSlow)
         }
     }

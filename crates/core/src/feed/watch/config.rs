@@ -23,7 +23,7 @@ pub struct WatchConfig {
     pub backlog: usize,
     /// So many frames are to be left when the next ones come; more means smoother and further behind.
     pub spare: u32,
-    /// So many frames behind what is wanted are made up for at once, and not little by little.
+    /// So many frames behind what is wanted are made up for at once, and not little by little; usually those of a second.
     pub far: u32,
     /// A source that is not heard for so long is given up for another.
     pub silence: TimeDelta,
@@ -43,15 +43,16 @@ pub enum Start {
 impl WatchConfig {
     /// The usual way to watch: from a snapshot of up to 64 MiB, about a quarter of a second behind.
     pub fn new(session: u64, settings: Settings, from: Vec<Addr>) -> Self {
+        let (frames, seconds) = settings.rate.fraction();
         Self {
             session,
-            settings,
             from,
             start: Start::Snapshot,
             max_state: 64 << 20,
             backlog: 256 * 1_024,
             spare: 6,
-            far: 60,
+            far: frames.div_ceil(seconds),
+            settings,
             silence: TimeDelta::from_secs(3),
             give_up_after: TimeDelta::from_secs(30),
         }

@@ -1,0 +1,131 @@
+//! One site keeps a movie of the game, which must be what was played, whole or cut off.
+
+use coplay::movie::{Entry, MovieError, Reader, Start, Writer};
+use coplay::session::{Session, Settings};
+use coplay::time::TimeDelta;
+
+use crate::check::Ledger;
+use crate::random::Random;
+
+/// Frames are taken so often.
+pub const TURN: TimeDelta = TimeDelta::from_millis(50);
+/// How many of all scenarios are recorded.
+const SHARE: f64 = 0.2;
+
+/// A movie in the making.
+#[derive(Debug)]
+pub struct Recording {
+    site: usize,
+    writer: Writer,
+    bytes: Vec<u8>,
+    compare_every: u32,
+    luck: Random,
+    nonsense: Option<String>,
+}
+
+/// The site that keeps a movie, if one does.
+pub fn draw(seed: u64, starters: usize) -> Option<usize> {
+    let mut luck = Random::stream(seed, "movie");
+    luck.chance(SHARE).then(|| luck.below(starters as u64) as usize)
+}
+
+impl Recording {
+    /// A movie from the first frame on.
+    pub fn new(seed: u64, site: usize, settings: &Settings) -> Self {
+        Self {
+            site,
+            writer: Writer::new(settings, Start::PowerOn).expect("the settings are sound"),
+            bytes: Vec::new(),
+            compare_every: settings.compare_every,
+            luck: Random::stream(seed, "movie at work"),
+            nonsense: None,
+        }
+    }
+
+    /// Whose movie it is.
+    pub fn site(&self) -> usize {
+        self.site
+    }
+
+    /// Takes what has become certain.
+    pub fn take(&mut self, session: &mut Session) {
+        while let Some(certain) = session.poll_certain() {
+            let written = self.writer.push(certain.frame, certain.inputs);
+            let hashed = certain.hash.map_or(Ok(()), |hash| self.writer.push_hash(certain.frame, hash));
+            if let Err(error) = written.and(hashed) {
+                self.nonsense.get_or_insert(error.to_string());
+            }
+            while let Some(bytes) = self.writer.poll_bytes() {
+                self.bytes.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// What is on record is what the site did; and so is what is left when the end is missing.
+    pub fn judge(mut self, ledger: &mut Ledger) {
+        if let Err(error) = self.writer.finish() {
+            self.nonsense.get_or_insert(error.to_string());
+        }
+        while let Some(bytes) = self.writer.poll_bytes() {
+            self.bytes.extend_from_slice(bytes);
+        }
+        let cut = self.luck.below(self.bytes.len() as u64) as usize;
+        let whole = self.read(&self.bytes, ledger).and_then(|(frames, error)| match error {
+            None => Ok(frames),
+            Some(error) => Err(error.to_string()),
+        });
+        let part = self.read(&self.bytes[..cut], ledger).and_then(|(frames, error)| match error {
+            Some(MovieError::Cut { frame }) if frame.number() == frames => Ok(()),
+            error => Err(format!("is cut off after {frames} frames, which is told as {error:?}")),
+        });
+        ledger.recorded += whole.as_ref().map_or(0, |frames| u64::from(*frames));
+        let complete = whole.and_then(|frames| match ledger.first_life_frame(self.site, frames as usize) {
+            Some(_) => Err(format!("ends before frame {frames}")),
+            None => Ok(()),
+        });
+        for wrong in [complete, part].into_iter().filter_map(Result::err).chain(self.nonsense.take()) {
+            ledger.violate("movie", format!("the movie of site {} {wrong}", self.site));
+        }
+    }
+
+    /// Reads as far as it can be read; says how many frames there were, and what stopped it.
+    fn read(&self, mut rest: &[u8], ledger: &Ledger) -> Result<(u32, Option<MovieError>), String> {
+        let (mut reader, mut frames, mut hashed) = (Reader::new(), 0, None);
+        loop {
+            rest = &rest[reader.push(rest)..];
+            let entry = match reader.poll() {
+                Ok(entry) => entry,
+                Err(error) => return Ok((frames, Some(error))),
+            };
+            match entry {
+                Some(Entry::Frame { frame, words }) => {
+                    if self.lacks_hash(frames, hashed) {
+                        return Err(format!("has no hash of the state after frame {}", frames - 1));
+                    }
+                    let told = ledger.first_life_frame(self.site, frame.number() as usize);
+                    if frame.number() != frames || told.is_some_and(|(theirs, _)| theirs != words) {
+                        return Err(format!("has other inputs in frame {frame}"));
+                    }
+                    frames += 1;
+                }
+                Some(Entry::Hash { frame, hash }) => {
+                    let told = ledger.first_life_frame(self.site, frame.number() as usize);
+                    if told.is_some_and(|(_, theirs)| theirs != hash) {
+                        return Err(format!("has another state after frame {frame}"));
+                    }
+                    hashed = Some(frame.number());
+                }
+                Some(Entry::End { .. }) => return Ok((frames, None)),
+                Some(_) => {}
+                None if rest.is_empty() => reader.end(),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether the last of so many frames should have come with a hash, and did not.
+    fn lacks_hash(&self, frames: u32, hashed: Option<u32>) -> bool {
+        let due = frames > 0 && self.compare_every > 0 && frames.is_multiple_of(self.compare_every);
+        due && hashed != frames.checked_sub(1)
+    }
+}

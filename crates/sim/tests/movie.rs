@@ -1,0 +1,123 @@
+//! A game on record is the game: played again on another machine it comes to the same states, and a machine that does not is
+//! found.
+
+mod common;
+
+use common::{Game, Setup, at, lossy, ms, secs};
+use coplay::frame::Frame;
+use coplay::movie::{Checked, Entry, Reader, Start, Writer};
+use coplay::session::Session;
+use coplay_sim::toy::Toy;
+
+/// Everything certain goes into the movie; says how many frames that were.
+fn record(session: &mut Session, writer: &mut Writer, file: &mut Vec<u8>) -> usize {
+    let mut frames = 0;
+    while let Some(certain) = session.poll_certain() {
+        writer.push(certain.frame, certain.inputs).expect("frames come in order");
+        if let Some(hash) = certain.hash {
+            writer.push_hash(certain.frame, hash).expect("a hash after its frame");
+        }
+        while let Some(bytes) = writer.poll_bytes() {
+            file.extend_from_slice(bytes);
+        }
+        frames += 1;
+    }
+    frames
+}
+
+/// A game with repairs and losses, and the movie that each site has of it.
+fn recorded() -> (Game, Vec<Vec<u8>>) {
+    let mut game = Setup { lag: 2, window: 8, ..Setup::new(2, lossy(140, 0.1)) }.play();
+    let settings = game.world.sites[0].session.settings().clone();
+    let mut writers: Vec<Writer> = (0..2).map(|_| Writer::new(&settings, Start::PowerOn).expect("sound")).collect();
+    let mut files = vec![Vec::new(); 2];
+    while game.now() < at(secs(40)) {
+        game.run_for(ms(200));
+        for ((site, writer), file) in game.world.sites.iter_mut().zip(&mut writers).zip(&mut files) {
+            record(&mut site.session, writer, file);
+        }
+    }
+    for (writer, file) in writers.iter_mut().zip(&mut files) {
+        writer.finish().expect("room for the end");
+        while let Some(bytes) = writer.poll_bytes() {
+            file.extend_from_slice(bytes);
+        }
+    }
+    (game, files)
+}
+
+/// What came of playing a movie.
+#[derive(Debug, Default)]
+struct Replayed {
+    hashes: Vec<u64>,
+    checked: Checked,
+    whole: bool,
+}
+
+/// Plays a movie on a machine of its own, which may go astray in a frame.
+fn replay(mut rest: &[u8], astray: Option<u32>) -> Replayed {
+    let (mut reader, mut machine, mut replayed) = (Reader::new(), Toy::new(2), Replayed::default());
+    loop {
+        rest = &rest[reader.push(rest)..];
+        match reader.poll() {
+            Ok(Some(Entry::Frame { frame, words })) => {
+                machine.step(words);
+                if astray == Some(frame.number()) {
+                    machine.go_astray();
+                }
+                replayed.hashes.push(machine.hash());
+            }
+            Ok(Some(Entry::Hash { frame, hash })) => _ = replayed.checked.on_hash(frame, hash, machine.hash()),
+            Ok(Some(Entry::End { .. })) => {
+                replayed.whole = true;
+                return replayed;
+            }
+            Ok(Some(_)) => {}
+            Ok(None) if rest.is_empty() => reader.end(),
+            Ok(None) => {}
+            Err(_) => return replayed,
+        }
+    }
+}
+
+#[test]
+fn a_movie_of_guesses_and_losses_plays_again_as_it_was() {
+    let (game, files) = recorded();
+    assert!(game.stats(0).repairs > 50, "the past was repaired {} times", game.stats(0).repairs);
+    for (site, file) in files.iter().enumerate() {
+        let replayed = replay(file, None);
+        let frames = replayed.hashes.len();
+        println!("site {site}: {frames} frames in {} bytes, {} hashes", file.len(), replayed.checked.compared);
+        assert!(replayed.whole && frames > 2_000, "{frames} frames");
+        assert_eq!(replayed.hashes[..], game.hashes[site][..frames]);
+        assert!(frames + 1 >= game.hashes[site].len(), "{frames} of {}", game.hashes[site].len());
+        assert!(replayed.checked.is_equal());
+        assert_eq!(replayed.checked.compared, frames as u64 / 60, "every 60th state is hashed");
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn a_movie_that_breaks_off_is_good_up_to_there() {
+    let (game, files) = recorded();
+    let file = &files[0];
+    let mut longest = 0;
+    for cut in (0..file.len()).step_by(97) {
+        let replayed = replay(&file[..cut], None);
+        let frames = replayed.hashes.len();
+        assert!(!replayed.whole && frames >= longest);
+        assert_eq!(replayed.hashes[..], game.hashes[0][..frames]);
+        longest = frames;
+    }
+    assert!(longest > 1_500, "{longest}");
+}
+
+#[test]
+fn a_machine_that_goes_astray_is_found_at_the_next_hash() {
+    let (_, files) = recorded();
+    for (astray, equal, different) in [(0, None, 59), (59, None, 59), (60, Some(59), 119), (1_000, Some(959), 1_019)] {
+        let checked = replay(&files[1], Some(astray)).checked;
+        assert_eq!(checked.first_different, Some(Frame::new(different)), "astray in frame {astray}");
+        assert_eq!(checked.last_equal, equal.map(Frame::new), "astray in frame {astray}");
+    }
+}

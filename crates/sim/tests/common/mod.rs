@@ -73,7 +73,9 @@ impl Setup {
     pub(crate) fn config(&self, site: usize) -> Config {
         let ownership = Ownership::one_each(self.sites, self.mask);
         let settings = Settings { window: self.window, ..toy_settings(self.lag, ownership) };
-        Config::new(0x5e55_1011 + self.seed, id(site), World::peers(site, self.sites), settings)
+        let config = Config::new(0x5e55_1011 + self.seed, id(site), World::peers(site, self.sites), settings);
+        // What a search for differences keeps would be counted as saved for repairs.
+        Config { investigate: false, ..config }
     }
 
     pub(crate) fn play(&self) -> Game {

@@ -26,7 +26,9 @@ fn the_next_seeds_keep_every_promise() {
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();
-    let first = |seed: u64| play(seed).violations.into_iter().next();
+    // Where a machine goes astray as well, reports of that are wrong, too.
+    let kept = |violation: &String| !violation.starts_with("divergence");
+    let first = |seed: u64| play(seed).violations.into_iter().find(kept);
     let promise = |violation: String| violation.split(':').next().unwrap_or_default().to_owned();
     (0..60).filter_map(first).map(promise).collect()
 }

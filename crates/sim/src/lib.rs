@@ -11,6 +11,7 @@
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
 //! * [`crowd`]: many who watch.
+//! * [`latecomer`]: one who comes late.
 //! * [`buttons`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
@@ -20,6 +21,7 @@ pub mod buttons;
 pub mod check;
 pub mod clock;
 pub mod crowd;
+pub mod latecomer;
 pub mod link;
 pub mod measure;
 pub mod queue;

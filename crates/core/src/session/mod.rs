@@ -167,6 +167,8 @@ struct Leave {
     /// Our inputs end before this frame.
     frame: Frame,
     since: Instant,
+    /// How we tell it.
+    end: End,
 }
 
 /// How long local input waits, and how many frames may be guessed.
@@ -362,7 +364,7 @@ impl Session {
                 self.end(End::Left);
             }
             Phase::Lobby => self.try_start(now),
-            Phase::Joining => self.watch_joining(),
+            Phase::Joining => self.watch_joining(now),
             Phase::Starting { .. } | Phase::Over(_) => {}
         }
     }
@@ -399,7 +401,16 @@ impl Session {
     /// time, it may be told as [`End::Alone`].
     pub fn leave(&mut self, now: Instant) {
         let now = self.notice_sleep(now);
-        self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
+        self.leave_as(now, End::Left);
+    }
+
+    /// Leaves, and tells it like this.
+    fn leave_as(&mut self, now: Instant, end: End) {
+        self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now, end });
+        if let Some(feed) = &mut self.feed {
+            // What we know of the game ends here.
+            feed.dismiss();
+        }
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
         }

@@ -81,6 +81,7 @@ impl Session {
         if self.leaving.is_some() {
             return;
         }
+        self.stop_asking_for_view();
         let suspects = self.suspects(now);
         let (voters, me) = (self.voters(), self.config.site);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
@@ -105,13 +106,31 @@ impl Session {
         self.view.deaf_to = self.view.deaf_to.union(drop);
         let mut ends: Ends = [Frame::ZERO; MAX_SITES];
         for peer in self.peers.iter().filter(|peer| drop.contains(peer.site)) {
-            ends[peer.site.index()] = peer.inputs.end();
+            // Who came late has nothing of those who played before until their first inputs are here.
+            let nothing = self.config.join.is_some() && peer.inputs.end() == self.own.start();
+            ends[peer.site.index()] = if nothing { Frame::ZERO } else { peer.inputs.end() };
         }
         let in_force = |order: &crate::wire::Order| drop.contains(order.by) && order.frame < ends[order.by.index()];
         let order = self.order.filter(in_force);
         let accepted = self.view.vote.and_then(|vote| vote.accepted);
         self.view.vote = Some(Vote { view: self.view.number, ballot, drop, ends, order, accepted });
         self.set_all_due();
+    }
+
+    /// The view may have changed since we were let in, and nobody knows that we do not know. A vote in no ballot tells.
+    pub(super) fn ask_for_view(&mut self, number: u32) {
+        self.view.number = number;
+        let ends = [Frame::ZERO; MAX_SITES];
+        self.view.vote =
+            Some(Vote { view: number, ballot: 0, drop: SiteSet::EMPTY, ends, order: None, accepted: None });
+    }
+
+    /// Who gets on lacks nothing.
+    fn stop_asking_for_view(&mut self) {
+        let asking = self.view.vote.is_some_and(|vote| vote.ballot == 0);
+        if asking && self.joining.is_none() && self.certain() > self.fast_until + self.most_reach {
+            self.view.vote = None;
+        }
     }
 
     /// A peer says where it stands.
@@ -121,7 +140,7 @@ impl Session {
             return;
         }
         peer.behind = vote.view < self.view.number;
-        if vote.view != self.view.number || self.leaving.is_some() {
+        if vote.view != self.view.number || vote.ballot == 0 || self.leaving.is_some() {
             return;
         }
         if peer.vote.is_none_or(|known| {
@@ -155,7 +174,7 @@ impl Session {
 
     /// Names the outcome of our ballot once all survivors take part; carries out what a quorum has accepted.
     fn decide_if_possible(&mut self) {
-        let Some(ours) = self.view.vote else { return };
+        let Some(ours) = self.view.vote.filter(|vote| vote.ballot > 0) else { return };
         if leader(ours.ballot) == self.config.site.number() && ours.accepted.is_none_or(|(at, _)| at < ours.ballot) {
             let survivors = without(self.voters(), ours.drop);
             let taking_part = |vote: &&Vote| vote.ballot == ours.ballot && vote.view == ours.view;
@@ -181,7 +200,7 @@ impl Session {
         let peers = self.peers.iter().filter(|peer| peer.is_playing());
         let peers = peers.filter_map(|peer| peer.vote.as_ref().map(|vote| (peer.site, vote)));
         let ours = self.view.vote.as_ref().map(|vote| (self.config.site, vote));
-        peers.chain(ours).filter(move |(_, vote)| vote.view == number)
+        peers.chain(ours).filter(move |(_, vote)| vote.view == number && vote.ballot > 0)
     }
 
     /// Somebody tells how a view ended.

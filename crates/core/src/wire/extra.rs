@@ -52,6 +52,8 @@ pub enum What {
     Join {
         /// Which.
         site: SiteId,
+        /// Which start of its program: nobody else takes it for his.
+        incarnation: u32,
         /// Who plays already.
         members: SiteSet,
         /// The number of their view.
@@ -241,8 +243,9 @@ fn put_order(writer: &mut Writer<'_>, order: &Order) -> Result<(), Full> {
     writer.u8(order.by.number())?;
     put_frame(writer, order.frame)?;
     match order.what {
-        What::Join { site, members, view, lag, window } => {
+        What::Join { site, incarnation, members, view, lag, window } => {
             writer.put(&[JOIN, site.number(), members.bits()])?;
+            writer.varint(incarnation)?;
             writer.varint(view)?;
             writer.varint(lag)?;
             writer.varint(window)
@@ -269,7 +272,8 @@ fn get_order(reader: &mut Reader<'_>) -> Result<Order, Error> {
 
 fn get_join(reader: &mut Reader<'_>) -> Result<What, Error> {
     let (site, members) = (get_site(reader)?, SiteSet::from_bits(reader.u8()?));
-    Ok(What::Join { site, members, view: reader.varint()?, lag: reader.varint()?, window: reader.varint()? })
+    let (incarnation, view, lag) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    Ok(What::Join { site, incarnation, members, view, lag, window: reader.varint()? })
 }
 
 fn get_dials(reader: &mut Reader<'_>) -> Result<What, Error> {

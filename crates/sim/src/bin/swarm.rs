@@ -27,7 +27,8 @@ Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
   --from N         the first seed (default 0)
   --seed N         play one scenario, tell what is in it, and print the hash of its trace
   --sabotage WHAT  break one site on purpose: replace (sends other inputs than it used), lag (inputs
-                   take effect a frame late), silence (never sends anything twice)
+                   take effect a frame late), silence (never sends anything twice), snapshot (lies to who
+                   comes late)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -117,7 +118,8 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "replace" => Ok(Sabotage::ReplaceInput),
         "lag" => Ok(Sabotage::LagOffByOne),
         "silence" => Ok(Sabotage::NoResend),
-        _ => Err("--sabotage takes replace, lag or silence".into()),
+        "snapshot" => Ok(Sabotage::WrongSnapshot),
+        _ => Err("--sabotage takes replace, lag, silence or snapshot".into()),
     }
 }
 
@@ -179,6 +181,7 @@ impl Total {
                 Some(Sabotage::ReplaceInput) => " --sabotage replace",
                 Some(Sabotage::LagOffByOne) => " --sabotage lag",
                 Some(Sabotage::NoResend) => " --sabotage silence",
+                Some(Sabotage::WrongSnapshot) => " --sabotage snapshot",
             };
             say!("seed {seed}: {violation}");
             say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");

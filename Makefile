@@ -16,14 +16,14 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test swarm crowd tables bench fuzz fmt clean setup setup-bench setup-fuzz
+.PHONY: help demo test swarm crowd latecomer tables bench fuzz fmt clean setup setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
 	@echo 'usage: make TARGET'
 	@echo
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS="$$(printf '\t')" read -r target what; do printf '  %-8s %s\n' "$$target" "$$what"; done
+		while IFS="$$(printf '\t')" read -r target what; do printf '  %-9s %s\n' "$$target" "$$what"; done
 
 demo: setup ## see replicas kept in step over a bad network, in virtual time
 	@$(CARGO) run --release -q -p coplay-sim --bin demo
@@ -47,6 +47,9 @@ swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
 crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd
 	@$(CARGO) test --release -q -p coplay-bench --test feed -- --nocapture | grep 'per watcher'
+
+latecomer: setup ## let somebody come late to a game, and show what the players notice
+	@$(CARGO) run --release -q -p coplay-sim --bin latecomer
 
 tables: setup ## print the tables: pacing beside the papers', guessing, bytes
 	@$(CARGO) run --release -q -p coplay-sim --bin tables

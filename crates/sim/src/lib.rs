@@ -13,6 +13,7 @@
 //! * [`crowd`]: many who watch.
 //! * [`gallery`]: a few who watch, well or badly.
 //! * [`recording`]: one site keeps a movie.
+//! * [`latecomer`]: one who comes late.
 //! * [`buttons`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
@@ -23,6 +24,7 @@ pub mod check;
 pub mod clock;
 pub mod crowd;
 pub mod gallery;
+pub mod latecomer;
 pub mod link;
 pub mod measure;
 pub mod queue;

@@ -76,6 +76,8 @@ pub enum Sabotage {
     ForgeRelay,
     /// What was sent once is never sent again.
     NoResend,
+    /// A state that a latecomer gets has a wrong byte.
+    WrongSnapshot,
 }
 
 /// More calls than this at one instant are without end.
@@ -155,7 +157,11 @@ impl Site {
             Some(kept) => kept.filter(|(saved, _)| *saved == frame).map(|(_, machine)| machine),
         };
         match state {
-            Some(machine) => self.session.handle_snapshot(&machine.to_bytes(), machine.hash()),
+            Some(machine) => {
+                let mut bytes = machine.to_bytes();
+                bytes[0] ^= u8::from(self.sabotage == Some(Sabotage::WrongSnapshot));
+                self.session.handle_snapshot(&bytes, machine.hash());
+            }
             None => {
                 self.complain(format!("asked for the state before frame {frame} in slot {slot:?}, where it is not"))
             }

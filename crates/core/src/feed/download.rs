@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::flow::Flow;
 use super::snapshot::{block_range, blocks_of, digest_of_block, digest_of_blocks, unpack};
 use super::{BLOCK, PART, PARTS};
-use crate::time::Instant;
+use crate::time::{Instant, TimeDelta};
 use crate::wire::{Chunk, Offer, Wants};
 
 /// The most blocks that are incomplete at a time.
@@ -130,7 +130,12 @@ impl Download {
 
     /// When something is asked for again, if it does not come before.
     pub(super) fn retry_at(&self, flow: &Flow) -> Option<Instant> {
-        self.asked.front().map(|asked| asked.at + flow.retry())
+        self.asked.front().map(|asked| asked.at + self.patience(flow))
+    }
+
+    /// How long to wait for a part. Of the last ones a loss shows only by its lateness, and all the rest waits for them.
+    fn patience(&self, flow: &Flow) -> TimeDelta {
+        if self.has_unasked() { flow.retry() } else { flow.retry_last() }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -157,7 +162,7 @@ impl Download {
 
     /// What to ask for now.
     pub(super) fn ask(&mut self, now: Instant, flow: &mut Flow) -> Wants {
-        let (asked, retry) = (self.asked.len(), flow.retry());
+        let (asked, retry) = (self.asked.len(), self.patience(flow));
         while let Some(late) = self.asked.front().copied().filter(|asked| now - asked.at >= retry) {
             self.asked.pop_front();
             self.forget(late);

@@ -91,6 +91,11 @@ impl Flow {
         (self.rtt * 3 / 2 + TimeDelta::from_millis(100)).clamp(TimeDelta::from_millis(150), TimeDelta::from_secs(3))
     }
 
+    /// The same where nothing else is to be asked for, so that the line is about to be idle.
+    pub(super) fn retry_last(&self) -> TimeDelta {
+        (self.rtt * 9 / 8 + TimeDelta::from_millis(30)).min(self.retry())
+    }
+
     /// By so much may one packet overtake another.
     pub(super) fn slack(&self) -> TimeDelta {
         (self.rtt / 8 + TimeDelta::from_millis(5)).min(TimeDelta::from_millis(50))

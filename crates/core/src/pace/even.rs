@@ -57,6 +57,8 @@ pub struct Even {
     /// By how much the host began it later.
     host_late: TimeDelta,
     reference: Option<Reference>,
+    /// The frame at hand was planned for when the reference has it, which may be long ago.
+    leapt: bool,
     /// How many frames it takes to sway from one side of the reference to the other; 0 if we do not.
     sway_frames: i64,
     delays: [Option<Delay>; MAX_SITES],
@@ -108,6 +110,7 @@ impl Even {
             next: start,
             host_late: TimeDelta::ZERO,
             reference: None,
+            leapt: false,
             sway_frames: 0,
             delays: [None; MAX_SITES],
             longest: TimeDelta::ZERO,
@@ -148,7 +151,7 @@ impl Even {
     pub fn leap(&mut self, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };
         self.plan = reference.at + reference.period * (frame - reference.frame);
-        self.next = self.plan;
+        (self.next, self.leapt) = (self.plan, true);
         true
     }
 
@@ -202,7 +205,8 @@ impl Even {
         // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
         let now = if self.lag == 0 { now - self.longest } else { now };
         let late = now - self.plan;
-        if late > self.period * GIVE_UP_PERIODS {
+        let leapt = core::mem::take(&mut self.leapt);
+        if late > self.period * GIVE_UP_PERIODS && !leapt {
             self.plan = now;
             self.reference = None;
         }
@@ -299,6 +303,19 @@ mod tests {
         let late = |frame| if frame == 10 { ms(20) } else { TimeDelta::ZERO };
         let [first, last] = run(&mut even, 200, |_| TimeDelta::ZERO, late);
         assert_eq!(last - first, PERIOD * 200);
+    }
+
+    #[test]
+    fn who_leaps_is_on_the_reference_at_once_from_however_far_behind() {
+        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+        let now = Instant::ZERO + ms(1_600);
+        even.on_reference(Frame::new(100), now);
+        for frame in 60..100u32 {
+            assert!(even.leap(Frame::new(frame)) && even.next() < now, "frame {frame} is due");
+            even.on_begin(now);
+            even.on_step(now, Frame::new(frame));
+        }
+        assert!((even.next() - now).abs() < PERIOD, "{:?}", even.next());
     }
 
     #[test]

@@ -33,9 +33,13 @@ pub struct Join {
 /// A latecomer is ready to play when it is no further behind than this.
 const NEAR: TimeDelta = TimeDelta::from_millis(700);
 /// For so long it presses nothing at first, beside the time that its packets take.
-const SETTLING: TimeDelta = TimeDelta::from_millis(800);
+const SETTLING: TimeDelta = TimeDelta::from_millis(500);
 /// It sits down when it is no more than this many frames behind what the others have given inputs for.
 const MOST_BEHIND: i64 = 200;
+/// Who has a seat and comes no nearer to it for so long asks somebody else for the frames before it.
+const STUCK: TimeDelta = TimeDelta::from_secs(1);
+/// And after so long gives it back, because everybody waits for him.
+const HOPELESS: TimeDelta = TimeDelta::from_secs(8);
 /// It never presses nothing for longer than this many frames.
 const MOST_SETTLING: i64 = 200;
 
@@ -47,14 +51,21 @@ pub(super) struct Joining {
     seat_from: Option<Frame>,
     /// When that was told, and up to which frame it pressed nothing in advance.
     told: (Instant, Frame),
+    /// How far we are, and since when.
+    reached: (Frame, Instant),
+    /// When we last turned to another source because of that.
+    turned: Instant,
 }
 
 impl Joining {
     pub(super) fn new(now: Instant, join: Join, config: &super::Config) -> Result<Box<Self>, SettingsError> {
         let from: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
         let watching = WatchConfig::new(config.session, config.settings.clone(), from);
-        let watching = WatchConfig { start: join.start, max_state: join.most_state, ..watching };
-        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None, told: (now, Frame::ZERO) }))
+        // Nobody looks on: whatever is late is made up for at once.
+        let watching = WatchConfig { start: join.start, max_state: join.most_state, far: 0, ..watching };
+        let (reached, reached_at) = ((Frame::ZERO, now), (now, Frame::ZERO));
+        Watcher::new(now, watching)
+            .map(|watcher| Box::new(Self { watcher, seat_from: None, told: reached_at, reached, turned: now }))
     }
 }
 
@@ -99,16 +110,39 @@ impl Session {
     /// What becomes of watching.
     pub(super) fn watch_joining(&mut self, now: Instant) {
         self.go_on_pressing_nothing(now);
+        self.watch_progress(now);
         while let Some(event) = self.joining.as_mut().and_then(|joining| joining.watcher.poll_event()) {
             match event {
-                WatchEvent::Dropped { reason } => return self.end(End::NoWayIn(reason)),
-                WatchEvent::Ended { .. } => return self.end(End::NoWayIn(Trouble::Silent)),
+                WatchEvent::Dropped { reason } => return self.give_up_joining(now, reason),
+                WatchEvent::Ended { .. } => return self.give_up_joining(now, Trouble::Silent),
                 WatchEvent::Diverged { frame } => {
                     let site = self.peers.iter().map(|peer| peer.site).min().unwrap_or(self.config.site);
                     self.events.push(Event::Diverged { site, frame });
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// From the order on everybody counts on us: if one source brings nothing another may, and if none does we make room.
+    fn watch_progress(&mut self, now: Instant) {
+        let Some(joining) = self.joining.as_mut().filter(|joining| joining.seat_from.is_some()) else { return };
+        let next = joining.watcher.next_frame();
+        if next > joining.reached.0 || joining.seat_from <= Some(next) {
+            (joining.reached, joining.turned) = ((next, now), now);
+        } else if now - joining.reached.1 > HOPELESS {
+            self.give_up_joining(now, Trouble::Silent);
+        } else if now - joining.turned > STUCK {
+            joining.turned = now;
+            joining.watcher.turn_away(now);
+        }
+    }
+
+    /// We cannot get in. Who has a seat leaves it, so that nobody waits.
+    fn give_up_joining(&mut self, now: Instant, reason: Trouble) {
+        match self.pacer {
+            None => self.end(End::NoWayIn(reason)),
+            Some(_) => self.leave_as(now, End::NoWayIn(reason)),
         }
     }
 
@@ -122,9 +156,8 @@ impl Session {
         for extra in tick.extras.iter() {
             let crate::wire::Extra::Order(order) = extra else { continue };
             if let What::Join { site: joins, incarnation, members, .. } = order.what {
-                let meant = incarnation == self.config.incarnation;
-                let sound = meant && order.by == site && members.contains(site) && !members.contains(me);
-                if joins == me && sound && order.frame >= self.frame {
+                let sound = order.by == site && members.contains(site) && !members.contains(me);
+                if (joins, incarnation) == (me, self.config.incarnation) && sound && order.frame >= self.frame {
                     self.prepare_seat(order);
                     return false;
                 }
@@ -148,7 +181,7 @@ impl Session {
             }
         }
         self.listeners = super::listeners(&self.peers);
-        self.view.number = view;
+        self.ask_for_view(view);
         self.turn_dials(Frame::ZERO, lag, window);
         self.turning.inspect(|dials| self.dials = *dials);
         (self.order, self.carried_out) = (Some(order), Some(first));
@@ -166,6 +199,7 @@ impl Session {
         if let Some(joining) = &mut self.joining {
             joining.seat_from = Some(first);
             joining.told = (self.called, self.own.end());
+            (joining.reached, joining.turned) = ((joining.watcher.next_frame(), self.called), self.called);
         }
         self.start_pacing(self.called);
         self.talk();
@@ -177,7 +211,8 @@ impl Session {
     fn settle(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
-        let frames = ((slowest * 2 + SETTLING).as_nanos() / period).clamp(0, MOST_SETTLING) + i64::from(self.dials.lag);
+        let frames =
+            ((slowest * 3 / 2 + SETTLING).as_nanos() / period).clamp(0, MOST_SETTLING) + i64::from(self.dials.lag);
         self.press_nothing(first + frames as u32);
     }
 

@@ -180,6 +180,8 @@ struct Leave {
     /// Our inputs end before this frame.
     frame: Frame,
     since: Instant,
+    /// How we tell it.
+    end: End,
 }
 
 /// How long local input waits, and how many frames may be guessed.
@@ -426,7 +428,16 @@ impl Session {
     /// time, it may be told as [`End::Alone`].
     pub fn leave(&mut self, now: Instant) {
         let now = self.notice_sleep(now);
-        self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now });
+        self.leave_as(now, End::Left);
+    }
+
+    /// Leaves, and tells it like this.
+    fn leave_as(&mut self, now: Instant, end: End) {
+        self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now, end });
+        if let Some(feed) = &mut self.feed {
+            // What we know of the game ends here.
+            feed.dismiss();
+        }
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
         }
@@ -436,8 +447,6 @@ impl Session {
             self.joining = None;
         }
         self.frozen = None;
-        // From here on there is nothing new to be seen; whoever watches turns to another site.
-        self.feed = None;
         self.talk();
         self.set_all_due();
         self.look_again();

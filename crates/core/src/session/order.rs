@@ -33,12 +33,16 @@ impl Session {
         }
     }
 
-    /// Whether all sites are certain of the frame of the newest order: nobody gives inputs further ahead than lag and window.
+    /// Whether all sites are certain of the frame of the newest order.
     fn is_settled(&self) -> bool {
-        let reach = (self.dials.lag + self.dials.window).max(self.most_reach);
-        self.order.is_none_or(|order| {
-            self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > order.frame + reach)
-        })
+        self.order.is_none_or(|order| self.all_are_certain_of(order.frame))
+    }
+
+    /// Whether all who play are certain of a frame. Who is not steps no more than the window from there on, and has begun one frame
+    /// more and given the input for that, the lag later.
+    fn all_are_certain_of(&self, frame: Frame) -> bool {
+        let most = frame + (self.dials.lag + self.dials.window).max(self.most_reach) + 1;
+        self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > most)
     }
 
     /// Gives an order if none is under way; the frame may be put off, never brought forward.
@@ -71,9 +75,9 @@ impl Session {
         if let What::Join { site, incarnation, .. } = order.what {
             self.expect(site, incarnation, order.frame);
         }
+        // It leaves with the next inputs: a packet more would be one that nobody needs.
         self.talk();
         self.look_again();
-        self.set_all_due();
     }
 
     /// Whether an order was carried out already, or comes when it cannot be any more: nobody is certain of a frame before its order.
@@ -174,11 +178,8 @@ impl Session {
     /// The coordinator lets in a site that is ready to play.
     fn admit(&mut self, _now: Instant) {
         let playing = self.voters();
-        let reach = self.dials.lag + self.dials.window;
         let ready = |peer: &&Peer| {
-            let last = peer.last().unwrap_or(Frame::LAST);
-            let all_there =
-                self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > last + reach);
+            let all_there = peer.last().is_some_and(|last| self.all_are_certain_of(last));
             peer.lobby.joining == Some(true)
                 && peer.lobby.agreed
                 && peer.lobby.agrees_with.contains_all(playing)
@@ -187,12 +188,12 @@ impl Session {
         let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.joins.is_none()).find(ready) else {
             return;
         };
-        let (site, free_from, incarnation) = (peer.site, peer.free_from, peer.newest_incarnation);
+        let (site, incarnation, free_from) = (peer.site, peer.newest_incarnation, peer.free_from);
         let slowest =
             self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
         let period = self.config.settings.rate.period();
         // Time for the order to reach everybody, and for the newcomer's first inputs to be there in time.
-        let frames = slowest.unwrap_or_default().as_nanos() * 5 / 2 / period.as_nanos().max(1) + 10;
+        let frames = slowest.unwrap_or_default().as_nanos() * 2 / period.as_nanos().max(1) + 10;
         let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from);
         let (view, lag, window) = (self.view.number, self.dials.lag, self.dials.window);
         self.give_order(frame, What::Join { site, incarnation, members: playing, view, lag, window });

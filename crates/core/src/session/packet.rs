@@ -229,6 +229,9 @@ impl Session {
         if !moved {
             return false;
         }
+        if let Some(joining) = &mut self.joining {
+            joining.watcher.move_source(peer.addr, from);
+        }
         peer.addr = from;
         self.events.push(Event::Moved { site: peer.site, to: from });
         true

@@ -529,9 +529,9 @@ impl Session {
     fn watch_own_leave(&mut self, now: Instant) {
         let told =
             |peer: &Peer| peer.is_free() || peer.dropped || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT;
-        let long = self.leaving.is_some_and(|leave| now - leave.since > LINGER_AT_MOST);
-        if long || self.peers.iter().all(told) {
-            self.end(End::Left);
+        let Some(leave) = self.leaving else { return };
+        if now - leave.since > LINGER_AT_MOST || self.peers.iter().all(told) {
+            self.end(leave.end);
         }
     }
 

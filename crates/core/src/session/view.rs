@@ -89,6 +89,7 @@ impl Session {
         if self.leaving.is_some() {
             return;
         }
+        self.stop_asking_for_view();
         let suspects = self.suspects(now);
         let (voters, me) = (self.voters(), self.config.site);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
@@ -124,6 +125,22 @@ impl Session {
         self.set_all_due();
     }
 
+    /// The view may have changed since we were let in, and nobody knows that we do not know. A vote in no ballot tells.
+    pub(super) fn ask_for_view(&mut self, number: u32) {
+        self.view.number = number;
+        let ends = [Frame::ZERO; MAX_SITES];
+        self.view.vote =
+            Some(Vote { view: number, ballot: 0, drop: SiteSet::EMPTY, ends, order: None, accepted: None });
+    }
+
+    /// Who gets on lacks nothing.
+    fn stop_asking_for_view(&mut self) {
+        let asking = self.view.vote.is_some_and(|vote| vote.ballot == 0);
+        if asking && self.joining.is_none() && self.certain() > self.fast_until + self.most_reach {
+            self.view.vote = None;
+        }
+    }
+
     /// A peer says where it stands.
     pub(super) fn take_vote(&mut self, now: Instant, index: usize, vote: Vote) {
         let bound = self.is_bound();
@@ -132,7 +149,7 @@ impl Session {
             return;
         }
         peer.behind = vote.view < self.view.number;
-        if vote.view != self.view.number || self.leaving.is_some() && !bound {
+        if vote.view != self.view.number || vote.ballot == 0 || self.leaving.is_some() && !bound {
             return;
         }
         if peer.vote.is_none_or(|known| {
@@ -166,7 +183,7 @@ impl Session {
 
     /// Names the outcome of our ballot once all survivors take part; carries out what a quorum has accepted.
     fn decide_if_possible(&mut self) {
-        let Some(ours) = self.view.vote else { return };
+        let Some(ours) = self.view.vote.filter(|vote| vote.ballot > 0) else { return };
         if leader(ours.ballot) == self.config.site.number() && ours.accepted.is_none_or(|(at, _)| at < ours.ballot) {
             let survivors = without(self.voters(), ours.drop);
             let taking_part = |vote: &&Vote| vote.ballot == ours.ballot && vote.view == ours.view;
@@ -192,7 +209,7 @@ impl Session {
         let peers = self.peers.iter().filter(|peer| peer.is_playing());
         let peers = peers.filter_map(|peer| peer.vote.as_ref().map(|vote| (peer.site, vote)));
         let ours = self.view.vote.as_ref().map(|vote| (self.config.site, vote));
-        peers.chain(ours).filter(move |(_, vote)| vote.view == number)
+        peers.chain(ours).filter(move |(_, vote)| vote.view == number && vote.ballot > 0)
     }
 
     /// Somebody tells how a view ended.

@@ -52,7 +52,7 @@ pub enum What {
     Join {
         /// Which.
         site: SiteId,
-        /// Which start of its program is meant.
+        /// Which start of its program: nobody else takes it for his.
         incarnation: u32,
         /// Who plays already.
         members: SiteSet,
@@ -245,7 +245,7 @@ fn put_order(writer: &mut Writer<'_>, order: &Order) -> Result<(), Full> {
     match order.what {
         What::Join { site, incarnation, members, view, lag, window } => {
             writer.put(&[JOIN, site.number(), members.bits()])?;
-            writer.put(&incarnation.to_le_bytes())?;
+            writer.varint(incarnation)?;
             writer.varint(view)?;
             writer.varint(lag)?;
             writer.varint(window)
@@ -271,9 +271,9 @@ fn get_order(reader: &mut Reader<'_>) -> Result<Order, Error> {
 }
 
 fn get_join(reader: &mut Reader<'_>) -> Result<What, Error> {
-    let (site, members, incarnation) = (get_site(reader)?, SiteSet::from_bits(reader.u8()?), reader.u32()?);
-    let (view, lag, window) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    Ok(What::Join { site, incarnation, members, view, lag, window })
+    let (site, members) = (get_site(reader)?, SiteSet::from_bits(reader.u8()?));
+    let (incarnation, view, lag) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    Ok(What::Join { site, incarnation, members, view, lag, window: reader.varint()? })
 }
 
 fn get_dials(reader: &mut Reader<'_>) -> Result<What, Error> {

@@ -28,7 +28,7 @@ Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
   --seed N         play one scenario, tell what is in it, and print the hash of its trace
   --sabotage WHAT  break one site on purpose: replace (sends other inputs than it used), lag (inputs
                    take effect a frame late), silence (never sends anything twice), forge (changes
-                   what it passes on for others)
+                   what it passes on for others), snapshot (lies to who comes late)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -119,7 +119,8 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "lag" => Ok(Sabotage::LagOffByOne),
         "silence" => Ok(Sabotage::NoResend),
         "forge" => Ok(Sabotage::ForgeRelay),
-        _ => Err("--sabotage takes replace, lag, silence or forge".into()),
+        "snapshot" => Ok(Sabotage::WrongSnapshot),
+        _ => Err("--sabotage takes replace, lag, silence, forge or snapshot".into()),
     }
 }
 
@@ -184,6 +185,7 @@ impl Total {
                 Some(Sabotage::LagOffByOne) => " --sabotage lag",
                 Some(Sabotage::NoResend) => " --sabotage silence",
                 Some(Sabotage::ForgeRelay) => " --sabotage forge",
+                Some(Sabotage::WrongSnapshot) => " --sabotage snapshot",
             };
             say!("seed {seed}: {violation}");
             say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");

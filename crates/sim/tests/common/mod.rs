@@ -4,16 +4,18 @@
 pub(crate) mod by_hand;
 pub(crate) mod stand;
 
+use coplay::feed::Start;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Config, Event, PeerStats, Session, Settings, State, Stats};
+use coplay::session::{Config, Event, Join, PeerStats, Session, Settings, State, Stats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::check::Ledger;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{LinkConfig, Loss};
 use coplay_sim::measure::toy_settings;
+use coplay_sim::site::Site;
 use coplay_sim::toy::Toy;
-use coplay_sim::world::{self, Happened, World};
+use coplay_sim::world::{Happened, World};
 
 /// The bits of a player's word: a pad with 16 buttons.
 const PAD: u128 = 0xffff;
@@ -95,7 +97,8 @@ impl Setup {
             let clock = self.clocks.get(number).copied().unwrap_or_else(|| crystal(number));
             let session = Session::new(clock.local(Instant::ZERO), config.clone()).expect("a sound config");
             let players = config.settings.ownership.players();
-            let mut site = world::site(session, clock, players, self.seed * 100 + number as u64);
+            let addr = World::address(number, 0);
+            let mut site = Site::new(session, clock, addr, players, self.seed * 100 + number as u64);
             site.player.mask = self.mask;
             site
         });
@@ -198,8 +201,10 @@ impl Game {
             Happened::Sampled { .. } | Happened::Stepped { .. } | Happened::Confirmed { .. } => {}
             Happened::Nonsense { site, what } => panic!("site {site} {what}"),
             Happened::Event { site, at, event } => {
-                if let Event::Dropped { site: dropped, frame } = &event {
-                    ledger.on_drop(site, dropped.index(), frame.number());
+                match event {
+                    Event::Joined { site: joined, frame } => ledger.on_join(site, joined.index(), frame.number()),
+                    Event::Dropped { site: dropped, frame } => ledger.on_drop(site, dropped.index(), frame.number()),
+                    _ => {}
                 }
                 events.push(Told { site, at, event });
             }
@@ -299,6 +304,27 @@ impl Game {
         computer.session = session;
         self.watched[site] = false;
         self.world.wake(site);
+    }
+
+    /// Sites that are not there when the game starts. To be called before anything happens.
+    pub(crate) fn are_late<const N: usize>(&mut self, sites: [usize; N]) {
+        self.ledger.late = (0..self.world.sites.len()).map(|site| sites.contains(&site)).collect();
+        sites.into_iter().for_each(|site| self.world.crash(site));
+    }
+
+    /// A site that was not there, or has died, takes its seat in the running game.
+    pub(crate) fn come(&mut self, site: usize, change: impl Fn(&mut Config)) {
+        let config = &mut self.configs[site];
+        config.incarnation += 1;
+        config.join = Some(Join { start: Start::Snapshot, most_state: 1 << 20 });
+        change(config);
+        let session = Session::new(self.local(site), self.configs[site].clone()).expect("a sound config");
+        self.ledger.on_restart(site);
+        self.events.retain(|told| told.site != site);
+        self.steps[site].clear();
+        self.done[site].clear();
+        self.hashes[site].clear();
+        self.world.restart(site, session);
     }
 
     /// Starts a site's program anew with another way of taking part, on the same computer.

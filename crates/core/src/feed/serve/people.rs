@@ -231,6 +231,16 @@ impl Feed {
         }
     }
 
+    /// Nobody is served any more: whoever watches turns to another source.
+    pub fn dismiss(&mut self) {
+        self.config.most_watchers = 0;
+        for at in 0..self.slots.len() {
+            if self.slots[at].taken {
+                self.drop(at, Bye::Full);
+            }
+        }
+    }
+
     /// Puts one who wants something into the queue, once.
     fn queue(&mut self, at: usize) {
         let slot = &mut self.slots[at];

@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::download::Download;
-use super::event::{Events, WatchEvent, WatchRequest, WatchStats};
+use super::event::{Events, Trouble, WatchEvent, WatchRequest, WatchStats};
 use super::flow::Flow;
 use super::pace::{Pace, Step};
 use super::store::Store;
@@ -272,6 +272,21 @@ impl Watcher {
             self.refuse_snapshot(self.now);
         } else if self.stats.mismatches == 1 {
             self.events.push(WatchEvent::Diverged { frame });
+        }
+    }
+
+    /// A source is heard from another address than before.
+    pub fn move_source(&mut self, from: Addr, to: Addr) {
+        for source in self.config.from.iter_mut().filter(|source| **source == from) {
+            *source = to;
+        }
+    }
+
+    /// Turns to the next source, because this one brings nothing.
+    pub fn turn_away(&mut self, now: Instant) {
+        let now = self.own_time(now);
+        if matches!(self.contact, Contact::Asking | Contact::Watching) {
+            self.turn_to(now, Trouble::Silent, (self.source + 1) % self.config.from.len().max(1));
         }
     }
 

@@ -1,0 +1,335 @@
+//! A site takes its seat in a running game, and nobody who plays loses a frame by it; whatever goes wrong meanwhile harms only who
+//! was concerned.
+
+mod common;
+
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use coplay::feed::{FeedConfig, Start, Trouble};
+use coplay::session::{Config, End, Event, Settings, State};
+use coplay::time::TimeDelta;
+use coplay_sim::latecomer::Latecomer;
+use coplay_sim::link::LinkConfig;
+use coplay_sim::site::Sabotage;
+use coplay_sim::world::World;
+
+/// When somebody comes.
+const COMES: TimeDelta = TimeDelta::from_secs(4);
+
+/// Sites of which the first `starters` start, and all of which serve those who come late.
+fn open(setup: &Setup, starters: usize, change: impl Fn(&mut Config)) -> Game {
+    setup.play_with(|_, config| {
+        config.settings.starters = (0..starters).map(id).collect();
+        change(config);
+        let settings = config.settings.clone();
+        config.feed = Some(FeedConfig { keep_log: 1 << 20, ..FeedConfig::new(config.session, 7, settings) });
+    })
+}
+
+fn dropping(config: &mut Config) {
+    config.drop_after = Some(secs(1));
+}
+
+/// Two play, and a third has not come yet.
+fn two_of_three(setup: &Setup, change: impl Fn(&mut Config)) -> Game {
+    let mut game = open(setup, 2, change);
+    game.are_late([2]);
+    game
+}
+
+fn joined(game: &Game, teller: usize, site: usize) -> Option<u32> {
+    let frame = |event: &Event| match event {
+        Event::Joined { site: joined, frame } if *joined == id(site) => Some(frame.number()),
+        _ => None,
+    };
+    game.told(teller).filter_map(|told| frame(&told.event)).last()
+}
+
+fn ended(game: &Game, site: usize) -> Option<End> {
+    let end = game.find(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
+    end.map(|(_, end)| end)
+}
+
+/// All these play, at full speed of late, and everybody saw the same.
+#[track_caller]
+fn assert_play<const N: usize>(game: &Game, what: &str, sites: [usize; N]) {
+    for site in sites {
+        let fps = game.fps(site, game.now() - secs(2), game.now());
+        let state = game.state(site);
+        assert!(
+            state == State::Running && fps > 58.0,
+            "{what}: site {site} at {fps:.1} fps, {state:?}, {:?}",
+            game.events
+        );
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn a_third_one_sits_down_in_the_middle_of_a_game() {
+    for (window, loss) in [(0, 0.0), (0, 0.05), (8, 0.0), (8, 0.05), (8, 0.2)] {
+        let what = format!("window {window}, loss {loss}");
+        let mut game = two_of_three(&Setup { window, ..Setup::new(3, lossy(100, loss)) }, |_| {});
+        game.run_until(at(COMES));
+        game.come(2, |_| {});
+        game.run_while(secs(8), |game| joined(game, 2, 2).is_none());
+        game.run_for(secs(5));
+        let frames = [0, 1, 2].map(|site| joined(&game, site, 2));
+        assert!(frames[0].is_some() && frames.iter().all(|frame| *frame == frames[0]), "{what}: {frames:?}");
+        assert_play(&game, &what, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn one_plays_alone_until_a_second_comes() {
+    let mut game = open(&Setup::new(2, lossy(100, 0.05)), 1, |_| {});
+    game.are_late([1]);
+    game.run_until(at(COMES));
+    assert!(game.fps(0, at(secs(2)), at(COMES)) > 59.0, "nobody is needed to play alone");
+    game.come(1, |_| {});
+    game.run_for(secs(8));
+    assert!(joined(&game, 0, 1).is_some(), "{:?}", game.events);
+    assert_play(&game, "two", [0, 1]);
+}
+
+/// Without a limit to patience the players wait for the dead one, until its program is heard again.
+#[test]
+fn who_comes_back_is_known_by_its_incarnation() {
+    for (site, window) in [(0, 0), (1, 8), (2, 0), (2, 8)] {
+        let what = format!("site {site}, window {window}");
+        let mut game = open(&Setup { window, ..Setup::new(3, lossy(100, 0.02)) }, 3, |_| {});
+        game.run_until(at(COMES));
+        game.crash(site);
+        game.run_for(secs(2));
+        let others = [0, 1, 2].map(|other| (other != site).then_some(other));
+        let frozen = others.into_iter().flatten().all(|other| matches!(game.state(other), State::Frozen(_)));
+        assert!(frozen, "{what}: nobody goes on without it");
+        game.world.move_site(site);
+        game.come(site, |_| {});
+        game.run_for(secs(8));
+        assert!(joined(&game, site, site).is_some(), "{what}: {:?} {:?}", game.state(site), game.events);
+        assert_play(&game, &what, [0, 1, 2]);
+    }
+}
+
+/// A program that was started again with the same number is not the one that played, and must not take its seat.
+#[test]
+fn who_comes_back_with_an_old_incarnation_is_not_let_in() {
+    let mut game = open(&Setup::new(3, rtt(100)), 3, dropping);
+    game.run_until(at(COMES));
+    game.crash(2);
+    game.run_for(secs(3));
+    game.come(2, |config| config.incarnation = 1);
+    game.run_for(secs(5));
+    assert_eq!(joined(&game, 0, 2), None);
+    assert_play(&game, "the others", [0, 1]);
+}
+
+#[test]
+fn a_machine_that_cannot_load_plays_everything_again() {
+    let cannot = |config: &mut Config| config.can_save = false;
+    let mut game = two_of_three(&Setup::new(3, lossy(100, 0.05)), cannot);
+    game.run_until(at(secs(20)));
+    game.come(2, |config| config.join.iter_mut().for_each(|join| join.start = Start::Beginning));
+    game.run_for(secs(8));
+    assert!(joined(&game, 2, 2).is_some(), "{:?}", game.events);
+    assert_eq!(game.hashes[2][..1_000], game.hashes[0][..1_000], "from the first frame on");
+    assert_play(&game, "replay", [0, 1, 2]);
+}
+
+#[test]
+fn two_come_at_once() {
+    for (window, loss, apart) in [(0, 0.0, 0), (8, 0.05, 0), (8, 0.05, 150), (8, 0.0, 700)] {
+        let what = format!("window {window}, loss {loss}, {apart} ms apart");
+        let mut game = open(&Setup { window, ..Setup::new(4, lossy(100, loss)) }, 2, |_| {});
+        game.are_late([2, 3]);
+        game.run_until(at(COMES));
+        game.come(2, |_| {});
+        game.run_for(ms(apart));
+        game.come(3, |_| {});
+        game.run_for(secs(12));
+        for (teller, site) in [(0, 2), (0, 3), (1, 2), (1, 3), (2, 2), (3, 3)] {
+            assert!(joined(&game, teller, site).is_some(), "{what}: site {teller}, {:?}", game.events);
+        }
+        assert_play(&game, &what, [0, 1, 2, 3]);
+    }
+}
+
+/// What became of a join in the middle of which somebody dies.
+fn die_during_a_join(dies: usize, after: TimeDelta) -> Game {
+    let setup =
+        Setup { window: 8, lag: 4, seed: 1 + after.as_nanos().unsigned_abs(), ..Setup::new(4, lossy(100, 0.02)) };
+    let mut game = open(&setup, 3, dropping);
+    game.are_late([3]);
+    game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+    game.run_until(at(COMES));
+    game.come(3, |_| {});
+    game.run_for(after);
+    game.crash(dies);
+    game.run_for(secs(14));
+    game
+}
+
+/// As much as takes a few hundred milliseconds.
+fn ballast() -> Vec<u8> {
+    (0..150_000u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8).collect()
+}
+
+/// Whoever is left plays, and so does the latecomer, or it was told that it does not and can come again.
+fn assert_harmless(game: &mut Game, what: &str, others: [usize; 2]) {
+    assert_play(game, what, others);
+    match ended(game, 3) {
+        None => assert_play(game, what, [3]),
+        Some(End::Dropped | End::NoWayIn(_)) => {
+            game.come(3, |_| {});
+            game.run_for(secs(8));
+            assert_play(game, what, [others[0], others[1], 3]);
+        }
+        Some(end) => panic!("{what}: {end:?}"),
+    }
+}
+
+#[test]
+fn the_coordinator_may_die_at_any_point_of_a_join() {
+    for after in (0..=3_500).step_by(50) {
+        let mut game = die_during_a_join(0, ms(after));
+        assert_harmless(&mut game, &format!("the coordinator dies after {after} ms"), [1, 2]);
+    }
+}
+
+#[test]
+fn so_may_another_player() {
+    for after in (0..=3_500).step_by(50) {
+        let mut game = die_during_a_join(1, ms(after));
+        assert_harmless(&mut game, &format!("a player dies after {after} ms"), [0, 2]);
+    }
+}
+
+#[test]
+fn so_may_the_latecomer() {
+    for after in (0..=3_500).step_by(50) {
+        let game = die_during_a_join(3, ms(after));
+        assert_play(&game, &format!("the latecomer dies after {after} ms"), [0, 1, 2]);
+    }
+}
+
+#[test]
+fn who_plays_something_else_is_told_why_and_not_let_in() {
+    let mut game = two_of_three(&Setup::new(3, rtt(100)), |_| {});
+    game.run_until(at(COMES));
+    game.come(2, |config| config.settings = Settings { lag: 7, ..config.settings.clone() });
+    game.run_for(secs(6));
+    let differs = |event: &Event| match event {
+        Event::Disagreed { differences, .. } => differences.first().map(|difference| difference.what.clone()),
+        _ => None,
+    };
+    assert_eq!(game.find(2, differs).map(|(_, what)| what), Some("the lag".into()));
+    assert_eq!(game.find(0, differs).map(|(_, what)| what), Some("the lag".into()));
+    assert_eq!((joined(&game, 0, 2), joined(&game, 1, 2)), (None, None));
+    assert_play(&game, "the others", [0, 1]);
+}
+
+/// The first of two who serve has a wrong byte in every state, or both have.
+#[test]
+fn a_state_that_is_not_what_it_is_said_to_be_is_refused() {
+    for liars in [1, 2] {
+        let mut game = two_of_three(&Setup { window: 8, ..Setup::new(3, rtt(100)) }, |_| {});
+        game.world.sites[..liars].iter_mut().for_each(|site| site.sabotage = Some(Sabotage::WrongSnapshot));
+        game.run_until(at(COMES));
+        game.come(2, |_| {});
+        game.run_for(secs(20));
+        match liars {
+            1 => assert_play(&game, "another one is honest", [0, 1, 2]),
+            _ => {
+                assert_eq!(ended(&game, 2), Some(End::NoWayIn(Trouble::BadSnapshot)), "{:?}", game.state(2));
+                assert_play(&game, "the players", [0, 1]);
+            }
+        }
+    }
+}
+
+/// A fourth program claims the third one's seat, at the same time.
+#[test]
+fn of_two_who_claim_a_seat_one_gets_it() {
+    for (first, later) in [(2, 0), (2, 300), (3, 0), (3, 300)] {
+        let what = format!("site {first} comes {later} ms before the other");
+        let three = Setup { window: 8, ..Setup::new(3, rtt(100)) };
+        let mut game = Setup { sites: 4, ..three.clone() }.play_with(|number, config| {
+            let site = number.min(2);
+            config.settings = Settings { starters: set([0, 1]), ..three.config(site).settings };
+            config.session = three.config(site).session;
+            (config.site, config.peers) = (id(site), World::peers(site, 3));
+            config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+        });
+        game.are_late([2, 3]);
+        game.run_until(at(COMES));
+        game.come(first, |_| {});
+        game.run_for(ms(later));
+        game.come(5 - first, |_| {});
+        game.run_for(secs(8));
+        let playing = [2, 3].map(|site| joined(&game, site, 2).is_some() && game.state(site) == State::Running);
+        assert_eq!(playing.iter().filter(|plays| **plays).count(), 1, "{what}: {:?}", game.events);
+        let frames = game.hashes[0].len().min(game.hashes[1].len());
+        assert_eq!(game.hashes[0][..frames], game.hashes[1][..frames], "{what}");
+        for site in [0, 1] {
+            let fps = game.fps(site, game.now() - secs(2), game.now());
+            assert!(fps > 59.0, "{what}: site {site} at {fps:.1} fps");
+        }
+    }
+}
+
+/// The address of the one that serves changes in the middle of the download.
+#[test]
+fn a_source_that_moves_is_followed() {
+    for after in [300, 600, 900, 1_200] {
+        let mut game = open(&Setup { window: 8, ..Setup::new(2, rtt(100)) }, 1, |_| {});
+        game.are_late([1]);
+        game.world.sites[0].machine.ballast = ballast();
+        game.run_until(at(COMES));
+        game.come(1, |_| {});
+        game.run_for(ms(after));
+        game.world.move_site(0);
+        game.run_for(secs(12));
+        assert_play(&game, &format!("moved after {after} ms"), [0, 1]);
+    }
+}
+
+/// Whoever is about to leave serves nobody: those who come turn to one who stays.
+#[test]
+fn a_source_that_leaves_sends_to_another() {
+    for before in [0, 300, 600, 900] {
+        let mut game = open(&Setup { window: 8, ..Setup::new(4, rtt(100)) }, 3, |_| {});
+        game.are_late([3]);
+        game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.run_until(at(COMES));
+        game.come(3, |_| {});
+        game.run_for(ms(before));
+        game.leave(0);
+        game.run_for(secs(10));
+        // An order that its giver leaves before is void.
+        assert_harmless(&mut game, &format!("left after {before} ms"), [1, 2]);
+    }
+}
+
+/// A small version of the experiment.
+fn small(seed: u64) -> Latecomer {
+    let way = LinkConfig { rate: None, ..Latecomer::by_snapshot().way };
+    Latecomer { seed, way, state: 100_000, comes: secs(6), then: secs(10), ..Latecomer::by_snapshot() }
+}
+
+/// Until the frame with which somebody sits down, nobody's machine does anything else or at another instant than without him; and
+/// afterwards nobody waits, and nothing is stepped again but for what he does.
+#[test]
+fn nobody_loses_a_frame() {
+    for seed in 1..=6 {
+        let outcome = small(seed).run();
+        assert!(outcome.running && outcome.states_equal && outcome.same_packets, "seed {seed}: {outcome:?}");
+        assert!(outcome.packets > 500 && outcome.plays_after < Some(secs(6)), "seed {seed}: {outcome:?}");
+        for player in &outcome.players {
+            assert!(player.same_acts && player.acts > 300, "seed {seed}: {player:?}");
+            assert_eq!(player.before[0], player.before[1], "seed {seed}");
+            assert_eq!(player.after[0].stalls, player.after[1].stalls, "seed {seed}: {player:?}");
+            let again = player.after[0].resimulated as f64;
+            assert!(player.changes > 20 && again <= player.due() * 1.1 + 20.0, "seed {seed}: {player:?}");
+        }
+    }
+}

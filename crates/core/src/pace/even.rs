@@ -147,6 +147,13 @@ impl Even {
         self.update_link_pace();
     }
 
+    /// The frame that the reference is in at this time, if that is known.
+    pub fn frame_at(&self, now: Instant) -> Option<Frame> {
+        let reference = self.reference?;
+        let passed = (now - reference.at).as_nanos() / reference.period.as_nanos().max(1);
+        Some(reference.frame + passed.clamp(0, i64::from(u16::MAX)) as u32)
+    }
+
     /// Plans a frame for when the reference has it, however far away that is; `false` if there is no reference.
     pub fn leap(&mut self, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };

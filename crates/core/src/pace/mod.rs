@@ -112,6 +112,14 @@ impl Pacer {
         }
     }
 
+    /// The frame that the reference is in at this time, if that is known.
+    pub(crate) fn frame_at(&self, now: Instant) -> Option<Frame> {
+        match self {
+            Self::Even(even) => even.frame_at(now),
+            Self::Paper(_) => None,
+        }
+    }
+
     /// Goes to a frame at once, as the reference has it; `false` if that is not known.
     pub(crate) fn leap(&mut self, frame: Frame) -> bool {
         match self {

@@ -49,8 +49,6 @@ pub(super) struct Joining {
     pub(super) watcher: Watcher,
     /// The frame with which it sits down.
     seat_from: Option<Frame>,
-    /// When that was told, and up to which frame it pressed nothing in advance.
-    told: (Instant, Frame),
     /// How far we are, and since when.
     reached: (Frame, Instant),
     /// When we last turned to another source because of that.
@@ -63,9 +61,8 @@ impl Joining {
         let watching = WatchConfig::new(config.session, config.settings.clone(), from);
         // Nobody looks on: whatever is late is made up for at once.
         let watching = WatchConfig { start: join.start, max_state: join.most_state, far: 0, ..watching };
-        let (reached, reached_at) = ((Frame::ZERO, now), (now, Frame::ZERO));
-        Watcher::new(now, watching)
-            .map(|watcher| Box::new(Self { watcher, seat_from: None, told: reached_at, reached, turned: now }))
+        let reached = (Frame::ZERO, now);
+        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None, reached, turned: now }))
     }
 }
 
@@ -198,7 +195,6 @@ impl Session {
         }
         if let Some(joining) = &mut self.joining {
             joining.seat_from = Some(first);
-            joining.told = (self.called, self.own.end());
             (joining.reached, joining.turned) = ((joining.watcher.next_frame(), self.called), self.called);
         }
         self.start_pacing(self.called);
@@ -228,11 +224,12 @@ impl Session {
 
     /// While the machine is not there yet, nobody shall wait for what we press.
     fn go_on_pressing_nothing(&mut self, now: Instant) {
-        let Some(joining) = self.joining.as_ref().filter(|joining| joining.seat_from.is_some()) else { return };
-        let (since, until) = joining.told;
+        let waiting = self.joining.as_ref().is_some_and(|joining| joining.seat_from.is_some());
+        let Some(live) = self.pacer.as_ref().filter(|_| waiting).and_then(|pacer| pacer.frame_at(now)) else { return };
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let passed = (now - since - SETTLING / 2).as_nanos() / period;
-        let until = until + passed.clamp(0, i64::from(u16::MAX)) as u32;
+        let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
+        let under_way = ((slowest + SETTLING / 2).as_nanos() / period).clamp(0, MOST_SETTLING) as u32;
+        let until = live + under_way + self.dials.lag;
         if until > self.own.end() {
             self.press_nothing(until);
             self.set_all_due();

@@ -148,7 +148,7 @@ fn a_noisy_link_does_not_make_them_turn_all_the_time() {
             counts.push(count);
         }
         println!("{name}: turns in a minute {counts:?}");
-        assert!(counts.iter().all(|count| *count <= 2), "{name}: {counts:?}");
+        assert!(counts.iter().all(|count| *count <= 3), "{name}: {counts:?}");
     }
 }
 

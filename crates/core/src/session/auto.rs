@@ -6,6 +6,7 @@
 //! at once if frames have to wait, late if there is room to spare, and hardly ever where a link only trembles.
 
 use super::event::Event;
+use super::settings::{MAX_LAG, MAX_REACH};
 use super::{Phase, Session};
 use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
@@ -51,6 +52,13 @@ impl Costs {
         let left = period.scale(REPAIR_SHARE) - self.load - self.step - self.save;
         let each = (self.step + self.save).max(TimeDelta::from_nanos(1));
         (left.as_nanos() / each.as_nanos()).clamp(0, i64::from(MOST_WINDOW)) as u32
+    }
+}
+
+impl Condition {
+    /// No site needs or can do more than this.
+    pub(super) fn bounded(self) -> Self {
+        Self { need: self.need.min(DEEPEST as u32), window: self.window.min(MOST_WINDOW) }
     }
 }
 
@@ -123,6 +131,11 @@ impl Auto {
         }
     }
 
+    /// Somebody else has the site's seat now.
+    pub(super) fn forget(&mut self, site: SiteId) {
+        self.conditions[site.index()] = None;
+    }
+
     pub(super) fn tell(&mut self, site: SiteId, condition: Condition) {
         self.conditions[site.index()] = Some(condition);
     }
@@ -193,6 +206,7 @@ impl Session {
         let Some((need, worst)) = told().map(|(told, site)| (told.need, site)).max() else { return };
         let window = told().map(|(told, _)| told.window).min().unwrap_or(0);
         let (lag, window) = self.turn(need, window);
+        let lag = lag.min(MAX_LAG).min(MAX_REACH - window.min(MAX_REACH));
         if (lag, window) != (self.dials.lag, self.dials.window) {
             let frame = self.own.end() + 30;
             self.give_order(frame, What::Dials { lag, window, need, site: worst });

@@ -22,12 +22,13 @@ pub enum Request<'a> {
         /// The frame that the input is for.
         frame: Frame,
     },
-    /// Keep a copy of the machine's state in a place of yours; what was there is of no use any more. Asked only where
-    /// [`Settings::window`](super::Settings::window) allows guessing, and only if the copy may be needed.
+    /// Keep a copy of the machine's state in a place of yours; what was there is of no use any more. Asked only if the copy may be
+    /// needed: where [`Settings::window`](super::Settings::window) allows guessing, and for
+    /// [`Config::investigate`](super::Config::investigate).
     Save {
         /// The frame that the machine has not stepped yet.
         frame: Frame,
-        /// The place, below [`Settings::slots`](super::Settings::slots).
+        /// The place, below [`Session::slots`](super::Session::slots).
         slot: usize,
     },
     /// Put the machine back into the state that was kept in a place. The frames from there on follow once more.

@@ -446,6 +446,9 @@ impl Session {
             self.phase = Phase::Running(Step::Rest);
             self.joining = None;
         }
+        if matches!(self.phase, Phase::Running(_)) {
+            self.phase = Phase::Running(Step::Rest);
+        }
         self.frozen = None;
         self.talk();
         self.set_all_due();
@@ -583,7 +586,7 @@ impl Session {
             Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
             Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
-            Phase::Running(Step::Sampling) => Instant::FAR_FUTURE,
+            Phase::Running(Step::Sampling) if self.leaving.is_none() => Instant::FAR_FUTURE,
             Phase::Running(_) if self.leaving.is_none() => self.called,
             // There may be nobody left to send to, and so no other reason to be called.
             Phase::Running(_) => self.next_watch,

@@ -58,8 +58,8 @@ impl Session {
     /// A peer tells an order: its own, or that of a site whose inputs it passes on.
     pub(super) fn hear_order(&mut self, index: usize, order: Order) {
         let by = self.peers.iter().find(|peer| peer.site == order.by);
-        let near =
-            by.is_some_and(|peer| (order.frame - peer.inputs.end()).abs() <= i64::from(REACH) && peer.is_playing());
+        let counts = |peer: &Peer| peer.last().is_none_or(|last| order.frame < last);
+        let near = by.is_some_and(|peer| (order.frame - peer.inputs.end()).abs() <= i64::from(REACH) && counts(peer));
         let told = self.peers[index].site == order.by || by.is_some_and(|peer| self.is_missed(self.called, peer));
         if near && told && !self.view.deaf_to.contains(order.by) {
             self.take_order(order);
@@ -71,6 +71,7 @@ impl Session {
         if self.order == Some(order) || self.is_old(&order) {
             return;
         }
+        self.settle_last_order(order.by);
         self.order = Some(order);
         if let What::Join { site, incarnation, .. } = order.what {
             self.expect(site, incarnation, order.frame);
@@ -78,6 +79,19 @@ impl Session {
         // It leaves with the next inputs: a packet more would be one that nobody needs.
         self.talk();
         self.look_again();
+    }
+
+    /// Another order shows what became of the one before: its giver went on after it, or it was void when another took over.
+    fn settle_last_order(&mut self, next_giver: SiteId) {
+        let Some(last) = self.order.take().filter(|last| self.carried_out.is_none_or(|done| done < last.frame)) else {
+            return;
+        };
+        if last.by == next_giver {
+            self.carried_out = Some(last.frame);
+            self.carry_out_order(last);
+        } else {
+            self.undo(last);
+        }
     }
 
     /// Whether an order was carried out already, or comes when it cannot be any more: nobody is certain of a frame before its order.
@@ -99,6 +113,12 @@ impl Session {
         peer.incarnation = incarnation;
         peer.newest_incarnation = peer.newest_incarnation.max(incarnation);
         peer.probe_soon();
+        if let Some(auto) = &mut self.auto {
+            auto.forget(site);
+        }
+        if let Some(inquiry) = &mut self.inquiry {
+            inquiry.begin_anew();
+        }
         self.listeners |= 1 << index;
         if let Some(pacer) = &mut self.pacer {
             // As at the start: a first packet that comes late would be taken for a long way.
@@ -146,7 +166,7 @@ impl Session {
     }
 
     /// An order for a frame that its giver has no input for, because it leaves before, is void.
-    fn forget_order_of_leaver(&mut self) {
+    pub(super) fn forget_order_of_leaver(&mut self) {
         let Some(order) = self.order else { return };
         let giver = self.peers.iter().find(|peer| peer.site == order.by);
         if giver.and_then(Peer::last).is_some_and(|last| order.frame >= last) && self.carried_out != Some(order.frame) {

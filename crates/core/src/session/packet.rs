@@ -151,13 +151,14 @@ impl Session {
 
     fn write_extras(&self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
         let peer = &self.peers[index];
-        if let Some(leave) = self.leaving.filter(|_| !peer.dropped && !self.is_bound()) {
-            put_extra(writer, &Extra::Leave(leave.frame))?;
-        }
         if let Some(order) =
             self.order.filter(|order| order.by == self.config.site && peer.sender.acked() <= order.frame)
         {
             put_extra(writer, &Extra::Order(order))?;
+        }
+        // After the order: of one who has left nothing is taken but what came before.
+        if let Some(leave) = self.leaving.filter(|_| !peer.dropped && !self.is_bound()) {
+            put_extra(writer, &Extra::Leave(leave.frame))?;
         }
         if let Some(vote) = &self.view.vote {
             put_extra(writer, &Extra::Vote(*vote))?;
@@ -174,7 +175,7 @@ impl Session {
     fn take_condition(&mut self, index: usize, condition: Condition) {
         let site = self.peers[index].site;
         if let Some(auto) = &mut self.auto {
-            auto.tell(site, condition);
+            auto.tell(site, condition.bounded());
         }
     }
 
@@ -285,6 +286,8 @@ impl Session {
                 pacer.forget(peer.site);
             }
             self.check_guesses(index, known);
+            // What is stepped from here on counts on it.
+            self.forget_order_of_leaver();
         }
     }
 }

@@ -1,7 +1,8 @@
 //! During the game: frame after frame.
 //!
 //! A frame *begins* when its pacer says so: the local input is taken, for the frame `lag` later, and sent at once. It is *stepped*
-//! when every site's input for it is here, which is the same instant unless something is late. Nothing else ever steps it.
+//! when every site's input for it is here, or, where a window allows it, guessed for the moment; that is the same instant unless
+//! something is late.
 
 use super::auto::Asked;
 use super::event::{End, Event, Freeze, Request};
@@ -156,7 +157,7 @@ impl Session {
     /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count. Until
     /// it comes the frame waits; when it was not asked for it is ignored.
     pub fn handle_input(&mut self, now: Instant, inputs: &[Word]) {
-        if !matches!(self.phase, Phase::Running(Step::Sampling)) {
+        if !matches!(self.phase, Phase::Running(Step::Sampling)) || self.leaving.is_some() {
             return;
         }
         let now = self.own_time(now);
@@ -277,6 +278,8 @@ impl Session {
 
     fn begin(&mut self, now: Instant) {
         self.snapshot_asked = None;
+        // What was not answered by now never will be.
+        self.hashing = None;
         if let Some(dials) = self.turning.filter(|dials| dials.from <= self.frame) {
             self.turn_now(dials);
         }
@@ -328,9 +331,14 @@ impl Session {
         self.peers.iter().map(Peer::known_end).fold(self.own.end(), Frame::min)
     }
 
+    /// How many frames may be guessed here: none where nothing can be repaired, whatever the others do.
+    fn window(&self) -> u32 {
+        if self.config.can_save { self.dials.window } else { 0 }
+    }
+
     /// Whether the frame that began may be stepped: its inputs are here, or few enough are guessed.
     pub(super) fn may_step(&self) -> bool {
-        self.frame < self.known_end() + self.dials.window && self.frame < self.own.end()
+        self.frame < self.known_end() + self.window() && self.frame < self.own.end()
     }
 
     /// Everything before this frame is stepped with the inputs that all sites gave, and will not be stepped again.
@@ -514,7 +522,7 @@ impl Session {
         if now - began < limit || self.may_step() {
             return;
         }
-        let window = self.dials.window;
+        let window = self.window();
         let late = || self.peers.iter().filter(|peer| peer.known_end() + window <= self.frame);
         let waiting_for: SiteSet = late().map(|peer| peer.site).collect();
         let silent = late().filter(|peer| now - peer.heard >= limit).map(|peer| peer.site).collect();

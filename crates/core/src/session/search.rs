@@ -2,7 +2,8 @@
 //!
 //! Next to every hash that is compared the host program keeps a state, an *anchor*, and the session keeps the inputs of the frames
 //! since. When a comparison fails, a [`Finder`] asks for the hashes of all frames since the last good one: between two frames of the
-//! game the machine is put back to an anchor, plays them once more, and is put forward again. The game goes on meanwhile.
+//! game the machine is put back to an anchor, plays them once more, and is put forward again, which takes as long as so many
+//! frames take to step; then the game goes on.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -14,7 +15,7 @@ use super::play::fold;
 use super::report::{Region, Report, Span};
 use super::{Phase, Session, Step, Transmit};
 use crate::frame::Frame;
-use crate::id::{Addr, SiteSet};
+use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Word;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::Search;
@@ -36,6 +37,8 @@ const AROUND: u32 = 8;
 /// What one site needs to search for differences.
 #[derive(Debug)]
 pub(super) struct Inquiry {
+    me: SiteId,
+    sites: SiteSet,
     finder: Finder,
     /// The inputs of the newest frames, all players' words side by side.
     past: Vec<Word>,
@@ -72,8 +75,10 @@ enum Stage {
 }
 
 impl Inquiry {
-    pub(super) fn new(me: crate::id::SiteId, sites: SiteSet, players: usize, first: Frame) -> Box<Self> {
+    pub(super) fn new(me: SiteId, sites: SiteSet, players: usize, first: Frame) -> Box<Self> {
         Box::new(Self {
+            me,
+            sites,
             finder: Finder::new(me, sites),
             past: vec![0; players * PAST],
             players,
@@ -85,6 +90,14 @@ impl Inquiry {
             asking: 0,
             aside: None,
         })
+    }
+
+    /// What was found is done with; the next difference is another matter.
+    pub(super) fn begin_anew(&mut self) {
+        if !self.finder.is_searching() && self.aside.is_none() {
+            self.finder = Finder::new(self.me, self.sites);
+            self.since = None;
+        }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -226,7 +239,7 @@ impl Session {
             && inquiry.since.is_some_and(|since| now - since > PATIENCE * 2)
         {
             // Others may still ask for what we found; then it is over.
-            inquiry.since = None;
+            inquiry.begin_anew();
         }
     }
 
@@ -294,6 +307,10 @@ impl Session {
                 if let Want::Regions { frame } = aside.want {
                     // Without an answer, the state has no parts that can be named.
                     inquiry.finder.on_local_regions(frame, &[]);
+                }
+                if inquiry.finder.want() == Some(aside.want) {
+                    // The host program does not tell, and never will.
+                    inquiry.finder.on_unable();
                 }
                 inquiry.aside = None;
                 *phase = Phase::Running(Step::Rest);

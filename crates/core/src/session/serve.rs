@@ -64,11 +64,11 @@ impl Session {
     pub fn poll_certain(&mut self) -> Option<Certain<'_>> {
         let certain = self.certain();
         // A frame's hash is asked for right after its step.
-        if self.told >= certain || self.hashing.is_some() || self.joining.is_some() {
-            return None;
-        }
         let oldest = certain.checked_sub(TELLABLE).unwrap_or_default();
         let frame = self.told.max(self.born).max(oldest);
+        if frame >= certain || self.hashing.is_some() || self.joining.is_some() {
+            return None;
+        }
         self.told = frame.next();
         core::mem::swap(&mut self.words, &mut self.fed_words);
         self.gather_words(frame);

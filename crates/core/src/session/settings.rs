@@ -186,7 +186,8 @@ impl Settings {
         crate::wire::hello::settings_size(self).map(|_| ()).ok_or(SettingsError::TooLarge)
     }
 
-    /// How many states a host program keeps at once for [`Request::Save`](super::Request::Save).
+    /// How many states are kept at once to repair what was guessed. A host program needs as many as
+    /// [`Session::slots`](super::Session::slots) says.
     pub fn slots(&self) -> usize {
         let most = if self.auto { MOST_WINDOW } else { 0 };
         self.window.max(most) as usize

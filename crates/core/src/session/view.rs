@@ -247,7 +247,7 @@ impl Session {
         }
         self.void_order(&decision);
         self.view.decided = Some((self.view.number, decision));
-        self.view.number += 1;
+        self.view.number = self.view.number.saturating_add(1);
         self.view.vote = None;
         self.view.led = None;
         self.view.deaf_to = SiteSet::EMPTY;

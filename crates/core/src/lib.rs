@@ -61,6 +61,7 @@
 //!                 Request::Hash { .. } => session.handle_hash(machines[me]),
 //!                 Request::Save { slot, .. } => saved[me][slot] = machines[me],
 //!                 Request::Load { slot, .. } => machines[me] = saved[me][slot],
+//!                 Request::Snapshot { .. } | Request::Restore { .. } => unreachable!("nobody comes late"),
 //!             }
 //!         }
 //!         while let Some(packet) = session.poll_transmit(now, &mut buf) {

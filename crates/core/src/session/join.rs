@@ -15,7 +15,7 @@ use super::{Phase, Session, SettingsError, Step};
 use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use crate::frame::Frame;
 use crate::id::Addr;
-use crate::input::Stream;
+use crate::input::{CAPACITY, Stream};
 use crate::pace::Pacer;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Order, Tick, What};
@@ -35,6 +35,9 @@ const NEAR: TimeDelta = TimeDelta::from_millis(700);
 const SETTLING: TimeDelta = TimeDelta::from_millis(800);
 /// It never presses nothing for longer than this many frames.
 const MOST_SETTLING: i64 = 200;
+/// The others may run ahead for as long, by a window more, and give inputs further ahead by the lag. No more than these can be kept
+/// here until their frames come, with some to spare for dials that turn meanwhile.
+const MOST_AHEAD: i64 = CAPACITY as i64 / 2 - 8;
 
 /// A site on its way into a running game.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(super) struct Joining {
     pub(super) watcher: Watcher,
     /// The frame with which it sits down.
     seat_from: Option<Frame>,
+    /// It has said that it is ready. An order that comes before was for an earlier start of our program.
+    pub(super) told_ready: bool,
 }
 
 impl Joining {
@@ -49,7 +54,7 @@ impl Joining {
         let from: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
         let watching = WatchConfig::new(config.session, config.settings.clone(), from);
         let watching = WatchConfig { start: join.start, max_state: join.most_state, ..watching };
-        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None }))
+        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None, told_ready: false }))
     }
 }
 
@@ -62,8 +67,16 @@ impl Session {
         joining.watcher.is_live() && behind <= near
     }
 
+    /// Whether all is stepped that a feed can have: nobody is certain of frames that our inputs do not reach.
+    pub(super) fn is_at_the_end(&self) -> bool {
+        self.joining.as_ref().is_some_and(|joining| joining.seat_from.is_some()) && self.at >= self.fast_until
+    }
+
     /// What a latecomer asks of its host program.
     pub(super) fn next_joining_request(&mut self, now: Instant) -> Option<Request<'_>> {
+        if self.is_at_the_end() {
+            return None;
+        }
         let Self { joining, words, at, frame, hashing, .. } = self;
         let joining = joining.as_mut()?;
         if joining.seat_from.is_some()
@@ -113,6 +126,9 @@ impl Session {
             return false;
         }
         let (me, site) = (self.config.site, self.peers[index].site);
+        if !joining.told_ready || !self.peers[index].lobby.knows_us {
+            return true;
+        }
         for extra in tick.extras.iter() {
             let crate::wire::Extra::Order(order) = extra else { continue };
             if let What::Join { site: joins, members, .. } = order.what {
@@ -168,7 +184,9 @@ impl Session {
     fn settle(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
-        let frames = ((slowest * 2 + SETTLING).as_nanos() / period).clamp(0, MOST_SETTLING) + i64::from(self.dials.lag);
+        let (lag, window) = (i64::from(self.dials.lag), i64::from(self.dials.window));
+        let most = (MOST_AHEAD - 2 * lag - window).clamp(0, MOST_SETTLING);
+        let frames = ((slowest * 2 + SETTLING).as_nanos() / period).clamp(0, most) + lag;
         let nothing = [[0; 16]; crate::input::MAX_BLOCKS];
         let blocks = self.own.blocks();
         for _ in 0..frames {
@@ -181,8 +199,8 @@ impl Session {
     pub(super) fn sit_down_if_due(&mut self) -> bool {
         let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
         let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
-        let next = self.at;
-        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(next));
+        let (now, next) = (self.called, self.at);
+        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(now, next));
         if known {
             self.joining = None;
             // The feed may have brought more than the frames before ours.

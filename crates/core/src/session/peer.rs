@@ -53,6 +53,8 @@ pub(super) struct Peer {
     pub(super) vote: Option<Vote>,
     /// It does not know the newest view.
     pub(super) behind: bool,
+    /// The view changed before it plays, with this frame: until it has an input of ours for it, it may not know.
+    pub(super) uninformed: Option<Frame>,
     /// The first frame that it misses of other sites' inputs.
     pub(super) wants: [Option<Frame>; MAX_SITES],
     pub(super) digests: Digests,
@@ -88,6 +90,8 @@ pub(super) struct Agreement {
     pub(super) left: bool,
     /// It was seen playing.
     pub(super) playing: bool,
+    /// It has heard of this start of our program.
+    pub(super) knows_us: bool,
     /// It wants to take its seat in a running game, and whether it is ready to.
     pub(super) joining: Option<bool>,
     /// It asked something that only a hello answers.
@@ -133,6 +137,7 @@ impl Peer {
             newest_incarnation: 0,
             vote: None,
             behind: false,
+            uninformed: None,
             wants: [None; MAX_SITES],
             digests: Digests::default(),
             loss: LossMeter::default(),
@@ -165,6 +170,11 @@ impl Peer {
             Seat::Playing => None,
             Seat::Leaving(last) | Seat::Free(last) => Some(last),
         }
+    }
+
+    /// Whether it must be told how the last view ended.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind || self.uninformed.is_some_and(|first| self.sender.acked() <= first)
     }
 
     pub(super) fn is_playing(&self) -> bool {

@@ -5,8 +5,8 @@ use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{Ownership, Stream};
 use coplay::session::{GameId, MachineId, Settings};
 use coplay::wire::{
-    Answer, Answers, Decision, Digest, Error, Extra, Extras, Hello, Identity, MAX_DATAGRAM, Message, Order, Probe,
-    Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
+    Answer, Answers, Condition, Decision, Digest, Error, Extra, Extras, Hello, Identity, MAX_DATAGRAM, Message, Order,
+    Probe, Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
 };
 
 /// A datagram field by field, in hexadecimal.
@@ -78,7 +78,7 @@ const EXTRAS: Golden = &[
     "84",         // flags: tick, extras
     "6400",       // end: 100
     "00",         // end - ack: 0
-    "4b00",       // extras: 75 bytes
+    "5f00",       // extras: 95 bytes
     "01",         // leave
     "ac02",       // leave: before frame 300
     "02",         // order
@@ -86,12 +86,19 @@ const EXTRAS: Golden = &[
     "9003",       // order: at frame 400
     "00",         // order: join
     "03",         // order: of site 3
+    "07",         // order: sites 0, 1 and 2 play already
+    "05",         // order: the fifth start of its program
+    "8001",       // order: in view 128
+    "02",         // order: lag 2
+    "0a",         // order: window 10
     "02",         // order
     "01",         // order: by site 1
     "05",         // order: at frame 5
     "01",         // order: dials
     "06",         // order: lag 6
     "0c",         // order: window 12
+    "11",         // order: because inputs are 17 frames old
+    "02",         // order: at site 2
     "03",         // vote
     "02",         // vote: on the end of view 2
     "09",         // vote: ballot 9, the first that site 1 leads
@@ -103,6 +110,11 @@ const EXTRAS: Golden = &[
     "9601",       // order: at frame 150
     "00",         // order: join
     "07",         // order: of site 7
+    "07",         // order: sites 0, 1 and 2 play already
+    "05",         // order: the fifth start of its program
+    "8001",       // order: in view 128
+    "02",         // order: lag 2
+    "0a",         // order: window 10
     "01",         // vote: an outcome was accepted
     "08",         // vote: in ballot 8, the first that site 0 leads
     "04",         // decision: site 2 is dropped
@@ -124,6 +136,8 @@ const EXTRAS: Golden = &[
     "01",         // order: dials
     "00",         // order: lag 0
     "00",         // order: window 0
+    "11",         // order: because inputs are 17 frames old
+    "02",         // order: at site 2
     "04",         // decided
     "00",         // decided: view 0
     "00",         // decision: nobody is dropped
@@ -137,6 +151,9 @@ const EXTRAS: Golden = &[
     "04",         // relay: 4 frames
     "0400",       // relay: 4 bytes
     "050311ff",   // relay: changes, the 5th so far, both bytes of two
+    "07",         // condition
+    "ac02",       // condition: inputs are 300 frames old
+    "08",         // condition: 8 frames can be repaired within one
     "00",         // len: no inputs
 ];
 
@@ -166,6 +183,7 @@ const HELLO: Golden = &[
     "c3fe27",     // rate: in 655,171 seconds
     "06",         // lag: 6 frames
     "00",         // window: 0 frames
+    "01",         // the dials turn by themselves
     "3c",         // hashes are compared every 60 frames
     "02",         // sites
     "03",         // starters: sites 0 and 1
@@ -197,6 +215,7 @@ const REFUSAL: Golden = &[
     "01", // rate: in 1 second
     "00", // lag
     "00", // window
+    "00", // nobody turns the dials
     "00", // hashes are not compared
     "02", // sites
     "02", // starters: site 1
@@ -278,14 +297,15 @@ fn sites<const N: usize>(numbers: [u8; N]) -> SiteSet {
 }
 
 fn join(by: u8, frame: u32, who: u8) -> Order {
-    Order { by: site(by), frame: Frame::new(frame), what: What::Join(site(who)) }
+    let what = What::Join { site: site(who), incarnation: 5, members: sites([0, 1, 2]), view: 128, lag: 2, window: 10 };
+    Order { by: site(by), frame: Frame::new(frame), what }
 }
 
 fn dials(by: u8, frame: u32, lag: u32, window: u32) -> Order {
-    Order { by: site(by), frame: Frame::new(frame), what: What::Dials { lag, window } }
+    Order { by: site(by), frame: Frame::new(frame), what: What::Dials { lag, window, need: 17, site: site(2) } }
 }
 
-fn extras() -> [Extra<'static>; 9] {
+fn extras() -> [Extra<'static>; 10] {
     let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), order: None };
     let vote = Vote {
         view: 2,
@@ -310,6 +330,7 @@ fn extras() -> [Extra<'static>; 9] {
         Extra::Decided(0, nobody),
         Extra::Want(site(2), Frame::new(110)),
         Extra::Relay(Relay { site: site(2), first: Frame::new(128), len: 4, changes }),
+        Extra::Condition(Condition { need: 300, window: 8 }),
     ]
 }
 
@@ -339,6 +360,7 @@ fn hello() -> Hello {
             rate: FrameRate::new(39_375_000, 655_171).expect("a frame rate"),
             lag: 6,
             window: 0,
+            auto: true,
             compare_every: 60,
             sites: 2,
             starters: SiteSet::first(2),
@@ -366,6 +388,7 @@ fn refusal() -> Hello {
             rate: FrameRate::per_second(1).expect("a frame rate"),
             lag: 0,
             window: 0,
+            auto: false,
             compare_every: 0,
             sites: 2,
             starters: sites([1]),
@@ -509,18 +532,19 @@ fn another_version_says_which() {
 
 #[test]
 fn numbers_have_one_form() {
-    let malformed: [(&str, &[u8]); 16] = [
+    let malformed: [(&str, &[u8]); 17] = [
         ("a long zero as end - ack", &[0x80, 0, 0, 0x80, 0, 0]),
         ("33 bits as end - ack", &[0x80, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
         ("a request for nothing", &[0x88, 0, 0, 0, 0, 0]),
         ("a request for no frames", &[0x88, 0, 0, 0, 1, 3, 0, 0]),
         ("extras without an extra", &[0x84, 0, 0, 0, 0, 0, 0]),
         ("an extra of no kind", &[0x84, 0, 0, 0, 1, 0, 0, 0]),
-        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 7, 0]),
+        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 8, 0]),
         ("a frame that nobody gets to", &[0x84, 0, 0, 0, 6, 0, 1, 0xff, 0xff, 0xff, 0xff, 7, 0]),
         ("a site that cannot be", &[0x84, 0, 0, 0, 3, 0, 5, 8, 0, 0]),
         ("an order for nothing", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),
-        ("a newcomer that cannot be", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 0, 8, 0]),
+        ("a newcomer that cannot be", &[0x84, 0, 0, 0, 9, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0, 0]),
+        ("dials for a site that cannot be", &[0x84, 0, 0, 0, 8, 0, 2, 0, 0, 1, 0, 0, 0, 8, 0]),
         ("half an order", &[0x84, 0, 0, 0, 4, 0, 4, 0, 0, 2, 0]),
         ("half an outcome", &[0x84, 0, 0, 0, 6, 0, 3, 0, 0, 0, 0, 2, 0]),
         ("a relay of no frames", &[0x84, 0, 0, 0, 6, 0, 6, 0, 0, 0, 0, 0, 0]),

@@ -4,7 +4,7 @@
 //! guesses`.
 
 use coplay::frame::{Frame, FrameRate};
-use coplay::id::{Addr, SiteId};
+use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{Ownership, Word};
 use coplay::session::{Config, GameId, MachineId, Predictor, Request, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
@@ -91,8 +91,10 @@ impl End {
             rate: FrameRate::per_second(60).expect("a frame rate"),
             lag,
             window,
+            auto: false,
             compare_every: 0,
             sites: 2,
+            starters: SiteSet::first(2),
             ownership: Ownership::one_each(2, 0xff),
         };
         let id = |site: usize| SiteId::new(site as u8).expect("a site");

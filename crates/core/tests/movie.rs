@@ -4,7 +4,7 @@
 //! --test movie`.
 
 use coplay::frame::{Frame, FrameRate};
-use coplay::id::SiteId;
+use coplay::id::{SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
 use coplay::movie::{Entry, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, WriteError, Writer};
 use coplay::session::{GameId, MachineId, Settings};
@@ -183,8 +183,10 @@ impl Truth {
             rate: FrameRate::new(39_375_000, 655_171).expect("a rate"),
             lag: 6,
             window: 0,
+            auto: false,
             compare_every: 60,
             sites: 2,
+            starters: SiteSet::first(2),
             ownership,
         }
     }

@@ -8,8 +8,8 @@ use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{CAPACITY, MAX_PLAYERS, Ownership, Stream, Word};
 use coplay::session::{GameId, MAX_OPTIONS, MachineId, Settings};
 use coplay::wire::{
-    Answers, Decision, Digest, Ends, Extra, Extras, Hello, Identity, MAX_RANGES, Message, Order, Probe, Ranges,
-    Refusal, Relay, Tick, Vote, What,
+    Answers, Condition, Decision, Digest, Ends, Extra, Extras, Hello, Identity, MAX_RANGES, Message, Order, Probe,
+    Ranges, Refusal, Relay, Tick, Vote, What,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -237,10 +237,11 @@ fn extra() -> impl Strategy<Value = Told> {
         vote().prop_map(Extra::Vote),
         (any::<u32>(), decision()).prop_map(|(view, decision)| Extra::Decided(view, decision)),
         (site(), frame()).prop_map(|(site, frame)| Extra::Want(site, frame)),
+        any::<(u32, u32)>().prop_map(|(need, window)| Extra::Condition(Condition { need, window })),
     ];
     let relay = (site(), frame(), 1..=u32::MAX, vec(any::<u8>(), 0..300));
     prop_oneof![
-        5 => short.prop_map(Told::Short),
+        6 => short.prop_map(Told::Short),
         1 => relay.prop_map(|(site, first, len, changes)| Told::Relay(site, first, len, changes)),
     ]
 }
@@ -265,8 +266,17 @@ fn ends() -> impl Strategy<Value = (SiteSet, Ends)> {
 }
 
 fn order() -> impl Strategy<Value = Order> {
-    let dials = any::<(u32, u32)>().prop_map(|(lag, window)| What::Dials { lag, window });
-    let what = prop_oneof![site().prop_map(What::Join), dials];
+    let dials = (any::<(u32, u32, u32)>(), site()).prop_map(|((lag, window, need), site)| What::Dials {
+        lag,
+        window,
+        need,
+        site,
+    });
+    let join =
+        (site(), any::<u8>(), any::<[u32; 4]>()).prop_map(|(site, members, [incarnation, view, lag, window])| {
+            What::Join { site, incarnation, members: SiteSet::from_bits(members), view, lag, window }
+        });
+    let what = prop_oneof![join, dials];
     (site(), frame(), what).prop_map(|(by, frame, what)| Order { by, frame, what })
 }
 
@@ -311,15 +321,16 @@ fn settings() -> impl Strategy<Value = Settings> {
     let game = (text(), any::<[u8; 32]>()).prop_map(|(name, hash)| GameId { name, hash });
     let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS))
         .prop_map(|(name, version, options)| MachineId { name, version, options });
-    let numbers = (rate(), any::<u32>(), any::<u32>(), any::<u32>());
+    let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>());
     let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(
-        |(game, machine, (rate, lag, window, compare_every), (sites, starters, ownership))| Settings {
+        |(game, machine, (rate, (lag, window, compare_every), auto), (sites, starters, ownership))| Settings {
             game,
             machine,
             rate,
             lag,
             window,
+            auto,
             compare_every,
             sites,
             starters: SiteSet::from_bits(starters),

@@ -5,7 +5,7 @@
 
 use coplay::feed::{Feed, FeedConfig, WatchConfig, Watcher};
 use coplay::frame::{Frame, FrameRate};
-use coplay::id::Addr;
+use coplay::id::{Addr, SiteSet};
 use coplay::input::Ownership;
 use coplay::session::{GameId, MachineId, Settings};
 use coplay::time::{Instant, TimeDelta};
@@ -33,8 +33,10 @@ fn settings() -> Settings {
         rate: FrameRate::per_second(60).expect("a rate"),
         lag: 6,
         window: 0,
+        auto: false,
         compare_every: 60,
         sites: 2,
+        starters: SiteSet::first(2),
         ownership: Ownership::one_each(2, 0xffff),
     }
 }

@@ -7,7 +7,7 @@ use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
-use coplay::wire::{Decision, Extra, Order, Relay, Vote, What};
+use coplay::wire::{Condition, Decision, Extra, Order, Relay, Vote, What};
 use coplay_fuzz::flavours;
 use coplay_fuzz::script::{Deed, Owners, Scene, Script};
 
@@ -27,6 +27,12 @@ fn main() -> io::Result<()> {
     }
     for (name, bytes) in packets().into_iter().chain(inputs()).chain(extras()) {
         fs::write(corpus.join("wire").join(name), bytes)?;
+    }
+    for (name, bytes) in feeds() {
+        fs::write(corpus.join("feed").join(name), bytes)?;
+    }
+    for (name, bytes) in movies() {
+        fs::write(corpus.join("movie").join(name), bytes)?;
     }
     Ok(())
 }
@@ -64,11 +70,76 @@ fn inputs() -> Vec<(String, Vec<u8>)> {
     named.into_iter().map(|(name, bytes)| (format!("inputs-{name}"), bytes)).collect()
 }
 
+/// Scripts for a feed and one who watches: how it is served, the size of a state, and deeds.
+fn feeds() -> Vec<(String, Vec<u8>)> {
+    let play = [8, 0x91, 0, 200, 0, 200];
+    let gaps = [8, 0x91, 0, 60, 1, 90, 0, 20, 1, 200, 0, 200];
+    let scene = |how: u8, size: u8, deeds: &[&[u8]]| [&[how, size], &deeds.concat()[..]].concat();
+    let fakes = |to: u8, near: u8, value: u32| -> Vec<u8> {
+        let one = |kind: u8| {
+            let from = if to == 7 { vec![7, kind] } else { vec![6] };
+            [from, vec![kind, near], value.to_le_bytes().to_vec(), vec![0, 5]].concat()
+        };
+        (0..14).flat_map(one).collect()
+    };
+    let mutated = |what: u8| (0..16).flat_map(|how| [what, how, how, 3 * how, 0x42, 0, 5]).collect::<Vec<u8>>();
+    let junk = [2, 3, 0x1b, 0, 9, 3, 0, 2, 0x10, 2, 0, 9];
+    let named = [
+        ("plain", scene(0, 0, &[&play])),
+        ("bulky", scene(0, 120, &[&play])),
+        ("wide", scene(3, 4, &[&play])),
+        ("beginning", scene(0x30, 0, &[&[0, 90], &play])),
+        ("beginning-not-kept", scene(0x60, 0, &[&[0, 250], &play, &play])),
+        ("batches", scene(8, 9, &[&gaps])),
+        ("gaps", scene(4, 60, &[&gaps, &gaps])),
+        ("ended", scene(0, 9, &[&play, &[9, 0, 0, 90]])),
+        ("left", scene(0, 9, &[&play, &[9, 1, 0, 90]])),
+        ("slept", scene(0, 9, &[&play, &[9, 62, 0, 90]])),
+        ("faked", scene(0, 0, &[&play, &fakes(6, 2, 0x0000_0120)])),
+        ("faked-at-first", scene(0, 0, &[&[0, 3], &fakes(6, 4, 0x0001_0408)])),
+        ("faked-far", scene(0x20, 9, &[&[0, 9], &fakes(6, 0, 0xff04_4103)])),
+        ("faked-watcher", scene(0x10, 60, &[&play, &fakes(7, 0xfc, 0x2002_0203)])),
+        ("mutated", scene(0, 60, &[&[0, 9], &mutated(4)])),
+        ("mutated-wide", scene(3, 60, &[&[8, 0x81, 0, 9], &mutated(5)])),
+        ("junk", scene(0, 0, &[&play, &junk, &play])),
+    ];
+    named.into_iter().map(|(name, bytes)| (name.into(), bytes)).collect()
+}
+
+/// Recordings as blocks, each with its kind, place, frames and length in front, behind a byte that says what the header is.
+fn movies() -> Vec<(String, Vec<u8>)> {
+    let block = |kind: u8, place: u32, frames: u16, payload: &[u8]| {
+        [&[kind][..], &place.to_le_bytes(), &frames.to_le_bytes(), &[payload.len() as u8], payload].concat()
+    };
+    let end = |place| block(4, place, 0, &[]);
+    let hash = [&[0x0c, 0][..], &[7; 8]].concat();
+    let mark = [0, 1, 3, 9, 9, 9];
+    let named = [
+        ("empty", vec![0]),
+        ("ended", [vec![0], end(0)].concat()),
+        ("still", [vec![0], block(3, 0, 600, &[]), end(600)].concat()),
+        ("changes", [vec![0], block(3, 0, 9, &[1, 5, 6, 7]), block(3, 9, 9, &[1, 5]), end(18)].concat()),
+        ("hash", [vec![0], block(3, 0, 9, &hash), end(9)].concat()),
+        ("mark", [vec![0], block(3, 0, 9, &mark), end(9)].concat()),
+        ("state", [vec![8], block(3, 5, 9, &[]), end(14)].concat()),
+        ("state-again", [vec![8], block(2, 3, 0, &[1]), end(14)].concat()),
+        ("wide", [vec![3], block(3, 0, 2, &[0, 1, 1, 1, 9]), end(2)].concat()),
+        ("header", [vec![16], block(1, 0, 0, &[0; 60]), end(0)].concat()),
+        ("magic", b"COPLAYMV\x01".to_vec()),
+        ("cut", b"COPLA".to_vec()),
+    ];
+    named.into_iter().map(|(name, bytes)| (name.into(), bytes)).collect()
+}
+
 /// Ticks with one extra each.
 fn extras() -> Vec<(String, Vec<u8>)> {
     let (site, first) = (SiteId::first(3).last().expect("three sites"), Frame::new(150));
-    let join = Order { by: site, frame: first, what: What::Join(site) };
-    let dials = Order { what: What::Dials { lag: 6, window: 200 }, ..join };
+    let join = Order {
+        by: site,
+        frame: first,
+        what: What::Join { site, incarnation: 1, members: SiteSet::first(2), view: 1, lag: 6, window: 3 },
+    };
+    let dials = Order { what: What::Dials { lag: 6, window: 200, need: 130, site }, ..join };
     let ends = std::array::from_fn(|at| if at < 2 { first } else { Frame::ZERO });
     let decision = Decision { drop: SiteSet::first(2), lasts: ends, order: Some(join) };
     let vote = Vote { view: 1, ballot: 10, drop: SiteSet::first(2), ends, order: Some(dials), accepted: None };
@@ -83,6 +154,7 @@ fn extras() -> Vec<(String, Vec<u8>)> {
         ("decided", Extra::Decided(7, decision)),
         ("decided-nobody", Extra::Decided(300, nobody)),
         ("want", Extra::Want(site, first)),
+        ("condition", Extra::Condition(Condition { need: 300, window: 8 })),
         ("relay", Extra::Relay(Relay { site, first, len: 4, changes: &[1, 3, 8, 9] })),
     ];
     named.into_iter().map(|(name, extra)| (format!("extra-{name}"), alone(&extra))).collect()
@@ -114,7 +186,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let last = Scene { last_is_victim: true, ..RUNNING };
     let guess = Scene { window: 8, delay_ms: 40, ..RUNNING };
     let guess_far = Scene { window: 60, lag: 0, delay_ms: 150, ..RUNNING };
-    let drop = Scene { third: true, drop_after_ms: Some(200), delay_ms: 7, ..RUNNING };
+    let drop = Scene { third: true, drop_after_ms: Some(300), delay_ms: 7, ..RUNNING };
     let crowd = Scene { crowd: true, third: false, ..drop };
     let burst = [press(0, 0x81), press(1, 0x93), Flow(40), Cut(90), Drop(3), Drop(3), Drop(5), Flow(60), Heal];
     let ahead = |field, time| [Forge { field, value: 199 }, Cut(time)];
@@ -187,6 +259,70 @@ fn scripts() -> Vec<(&'static str, Script)> {
         let seat = [Flow(20), Leave(2), Flow(255), Flow(255), lie(0, 0xf0, value), Cut(200), lie(6, 0xf0, value)];
         script(scene, seat.into_iter().chain([Flow(100), Cut(100), lie(6, 0xf8, value), Flow(100)]))
     };
+    let late = Scene { late: true, last_is_victim: true, delay_ms: 7, window: 4, ..RUNNING };
+    let late_three = Scene { third: true, drop_after_ms: Some(300), ..late };
+    let beside = |scene: Scene, from: u8, near: u8, value: u32| {
+        let fake = move |kind| Feed { from, kind, near, value };
+        let fakes = (0..14).flat_map(move |kind| [fake(kind), Flow(9)]);
+        script(scene, [Come(scene.sites() as u8 - 1), Flow(40)].into_iter().chain(fakes).chain([Flow(255)]))
+    };
+    let after = |scene: Scene, deeds: Vec<Deed>| {
+        let come = [Flow(20), Come(scene.sites() as u8 - 1), Flow(90), Flow(90)];
+        script(scene, come.into_iter().chain(deeds.into_iter().flat_map(|deed| [deed, Flow(30)])))
+    };
+    let searches = |value| (0..7).map(|kind| Search { kind, near: 0, value }).collect::<Vec<_>>();
+    let joins = |value| (0..8).map(|kind| Extra { from: 0, kind, sites: 0b11, near: 4, value }).collect::<Vec<_>>();
+    let strays = (0..12).map(|how| Stray { packet: 3 * how, how, at: how, value: 0x42 }).collect::<Vec<_>>();
+    let arrive =
+        [press(0, 0x91), press(1, 0x85), Flow(40), Come(1), Flow(255), Flow(255), Flow(255), Flow(255), Flow(255)];
+    let come_three = [press(2, 0x91), Come(2), Flow(255), Flow(255), Flow(255), Flow(255), Heal, Flow(255)];
+    let again =
+        [press(2, 0x91), Come(2), Flow(255), Flow(255), Crash(2), Flow(200), Come(2), Flow(255), Flow(255), Heal];
+    let restart = [press(1, 0x91), Flow(50), Crash(1), Flow(200), Come(1), Flow(255), Flow(255), Flow(255), Heal];
+    let leave = [Come(2), Flow(255), Flow(255), Leave(0), Flow(255), Leave(2), Come(2), Flow(255), Come(0), Flow(255)];
+    let lossy = [Come(2), Flow(60), Cut(90), Flow(60), Cut(200), Flow(200), Drop(1), Drop(3), Flow(255), Cut(99), Heal];
+    let parted = [Come(2), Flow(200), Part(1), Flow(255), Part(0), Flow(255), Flow(255), Heal];
+    all.extend([
+        ("late", script(late, arrive.iter().cloned().chain([Heal]))),
+        ("late-bulky", script(Scene { bulky: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-beginning", script(Scene { from_the_beginning: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-auto", script(Scene { auto: true, delay_ms: 40, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-lobby", script(Scene { lobby: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-fast", script(Scene { fast: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-wide", script(Scene { owners: Owners::LastAll, ..late }, arrive)),
+        ("late-three", script(late_three, come_three.clone())),
+        (
+            "late-three-history",
+            script(Scene { recovery: Recovery::History, window: 0, ..late_three }, come_three.clone()),
+        ),
+        (
+            "late-crowd",
+            script(Scene { crowd: true, third: false, ..late_three }, [Come(5), Flow(255), Flow(255), Heal]),
+        ),
+        ("late-again", script(late_three, again)),
+        ("late-restart", script(late_three, restart)),
+        ("late-leave", script(late_three, leave)),
+        ("late-lossy", script(late_three, lossy)),
+        ("late-part", script(late_three, parted)),
+        ("late-lies", after(late_three, joins(0x0001_0302))),
+        ("late-lies-dials", after(Scene { last_is_victim: false, ..late_three }, joins(0x0002_0202))),
+        ("auto", script(Scene { auto: true, delay_ms: 40, ..RUNNING }, come_three)),
+        ("feed-near", beside(late_three, 0, 4, 0x0001_0408)),
+        ("feed-state", beside(Scene { third: false, ..late_three }, 0, 2, 0x0000_0120)),
+        ("feed-far", beside(late_three, 0, 0, 0xff04_4103)),
+        ("feed-served", beside(Scene { last_is_victim: false, ..late_three }, 2, 0xfc, 0x0101_0203)),
+        ("feed-stranger", beside(Scene { last_is_victim: false, ..late_three }, 3, 0, 0x2002_ff01)),
+        (
+            "auto-lies",
+            script(
+                Scene { auto: true, ..three },
+                (0..5).flat_map(|from| [Extra { from, kind: 7, sites: 0, near: 0, value: 0xffff_ff00 }, Flow(250)]),
+            ),
+        ),
+        ("search", after(Scene { last_is_victim: false, ..late }, searches(0x1003_0201))),
+        ("search-late", after(late, searches(0xff03_ff01))),
+        ("strays", after(late_three, strays)),
+    ]);
     let three_last = Scene { last_is_victim: true, ..three };
     all.extend([
         ("lies", lies(three, 0b110, 0, 0x0001_0001)),

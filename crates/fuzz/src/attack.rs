@@ -4,7 +4,7 @@ use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::session::Settings;
 use coplay::wire::{
-    Decision, Digest, Extra, Extras, Hello, Message, Order, Probe, Ranges, Refusal, Relay, Tick, Vote, What,
+    Condition, Decision, Digest, Extra, Extras, Hello, Message, Order, Probe, Ranges, Refusal, Relay, Tick, Vote, What,
 };
 
 use crate::site::SESSION;
@@ -121,9 +121,17 @@ impl Lie {
         let ends = std::array::from_fn(|site| if self.sites >> site & 1 != 0 { ends[site] } else { Frame::ZERO });
         let (one, by) = (number(low), number(high));
         let what = if mid & 1 != 0 {
-            What::Join(one)
+            let (lag, window) = (u32::from(high), u32::from(mid) >> 1);
+            What::Join {
+                site: one,
+                incarnation: u32::from(low & 3),
+                members: drop,
+                view: u32::from(mid >> 2 & 3),
+                lag,
+                window,
+            }
         } else {
-            What::Dials { lag: u32::from(low), window: u32::from(mid) >> 1 }
+            What::Dials { lag: u32::from(low), window: u32::from(mid) >> 1, need: u32::from(high), site: one }
         };
         let order = Order { by, frame: first, what };
         let in_force = (mid & 2 != 0).then_some(order);
@@ -140,6 +148,7 @@ impl Lie {
             4 => vec![Extra::Decided(view, decision)],
             5 => drop.iter().map(|site| Extra::Want(site, first)).collect(),
             6 => drop.iter().map(relay).collect(),
+            _ if far & 0x20 != 0 => vec![Extra::Condition(Condition { need: self.value, window: u32::from(low) })],
             _ => vec![Extra::Order(order), Extra::Vote(vote), relay(one), Extra::Want(by, first), Extra::Leave(first)],
         }
     }

@@ -1,27 +1,75 @@
 //! What must hold at every site, known without looking into the engine: the inputs that were given are those that step
-//! the machine, and a site that is dropped is dropped with the same frame everywhere.
+//! the machine, and a site is dropped, or comes, with the same frame everywhere.
 
-use coplay::id::SiteId;
+use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::session::{Event, Settings};
-use coplay::wire::{Error, Message, Refusal};
+use coplay::wire::{Error, FeedMessage, Message, Refusal, is_feed};
 
 use crate::machine::Words;
 use crate::site::{SESSION, Site, site_id, words};
 
-/// The first frame without each site, of those that were dropped.
-pub(crate) type Drops = [Option<u32>; coplay::id::MAX_SITES];
+/// Who has a seat, frame by frame, as the sites tell it.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    starters: SiteSet,
+    /// The frames with which each seat was taken or given up, in order.
+    changes: [Vec<(u32, bool)>; MAX_SITES],
+    /// Two sites told different things, which is a fault unless somebody died or was cut off in the middle of it.
+    pub(crate) unclear: bool,
+}
 
-/// Checks the inputs of all frames that a site is certain of. Under attack, only its own are sure.
-pub(crate) fn check_certain(settings: &Settings, sites: &[Site], at: usize, drops: &Drops, forged: bool) {
-    // What a site does that was dropped does not concern the others, and it may not know yet.
-    let frames = (0..).zip(&sites[at].machine.certain).filter(|(frame, _)| is_in_game(drops, at, *frame));
-    for (frame, inputs) in frames {
-        check_inputs(settings, sites, at, frame, inputs, (drops, forged));
+impl Seats {
+    pub(crate) fn new(starters: SiteSet) -> Self {
+        Self { starters, changes: Default::default(), unclear: false }
+    }
+
+    /// Whether anybody was ever dropped or came late.
+    pub(crate) fn changed(&self, site: SiteId) -> bool {
+        !self.changes[site.index()].is_empty()
+    }
+
+    fn note(&mut self, site: SiteId, frame: u32, taken: bool) {
+        let start = (0, self.starters.contains(site));
+        let changes = &mut self.changes[site.index()];
+        if changes.contains(&(frame, taken)) {
+            return;
+        }
+        // Who comes may be gone before its first frame.
+        let at = changes.partition_point(|change| (change.0, !change.1) < (frame, !taken));
+        changes.insert(at, (frame, taken));
+        let all = || std::iter::once(&start).chain(&*changes);
+        self.unclear |= all().zip(all().skip(1)).any(|(one, next)| one.1 == next.1);
+    }
+
+    /// The newest change of a seat up to a frame.
+    fn at(&self, site: usize, frame: u32) -> (u32, bool) {
+        let known = self.changes[site].iter().take_while(|(since, _)| *since <= frame).last();
+        known.copied().unwrap_or((0, self.starters.contains(site_id(site))))
+    }
+
+    /// Whether a site lost its seat since a frame.
+    fn lost(&self, site: usize, since: u32) -> bool {
+        self.changes[site].iter().any(|(frame, taken)| !taken && *frame >= since)
+    }
+
+    /// The first frame with which anybody lost his seat.
+    fn first_loss(&self) -> u32 {
+        let losses = self.changes.iter().flatten().filter(|(_, taken)| !taken);
+        losses.map(|(frame, _)| *frame).min().unwrap_or(u32::MAX)
     }
 }
 
-fn is_in_game(drops: &Drops, site: usize, frame: u32) -> bool {
-    drops[site].is_none_or(|last| frame < last)
+/// Checks the inputs of all frames that a site is certain of. Under attack, only its own are sure, and only while it plays.
+pub(crate) fn check_certain(settings: &Settings, sites: &[Site], at: usize, seats: &Seats, forged: bool) {
+    let site = &sites[at];
+    let seated = site.seated.unwrap_or(u32::MAX);
+    // What a site does that was dropped does not concern the others: it may not know, nor who else was dropped with it.
+    let agreed = if seats.lost(at, seated) { seats.first_loss() } else { u32::MAX };
+    let counts = |frame: u32| if forged { frame >= seated } else { frame < agreed };
+    let frames = (site.machine.first..).zip(&site.machine.certain).filter(|(frame, _)| counts(*frame));
+    for (frame, inputs) in frames {
+        check_inputs(settings, sites, at, frame, inputs, (seats, forged));
+    }
 }
 
 fn check_inputs(
@@ -30,7 +78,7 @@ fn check_inputs(
     at: usize,
     frame: u32,
     inputs: &Words,
-    (drops, forged): (&Drops, bool),
+    (seats, forged): (&Seats, bool),
 ) {
     let ownership = &settings.ownership;
     for (player, input) in inputs.iter().enumerate().take(ownership.players()) {
@@ -41,41 +89,43 @@ fn check_inputs(
             if number != at && forged {
                 continue;
             }
-            let there = is_in_game(drops, number, frame);
-            let expected = if there { given(settings, site, frame)[player] & mask } else { 0 };
+            let (since, there) = if forged { own_seat(site, frame) } else { seats.at(number, frame) };
+            let expected = if there { given(site, since, frame)[player] & mask } else { 0 };
             assert_eq!(input & mask, expected, "site {at} steps frame {frame} with a wrong input of site {number}");
         }
         assert_eq!(input & !owned, 0, "site {at} steps frame {frame} with bits that nobody has");
     }
 }
 
-/// What a site gave for a frame: nothing before the lag is over, and nothing once it has left.
-fn given(settings: &Settings, site: &Site, frame: u32) -> Words {
-    let Some(at) = frame.checked_sub(settings.lag) else { return words(0) };
-    match site.given.get(at as usize) {
+/// Under attack a site may think that it has its seat for any reason; but it gives nothing before it is asked.
+fn own_seat(site: &Site, frame: u32) -> (u32, bool) {
+    site.asked_from.filter(|from| frame >= *from).map_or((0, false), |from| (from, true))
+}
+
+/// What a site that has its seat since then gave for a frame: nothing at first, and nothing once it has left.
+fn given(site: &Site, since: u32, frame: u32) -> Words {
+    match site.given.get(&frame) {
         Some(input) => words(*input),
-        None if site.left => words(0),
+        None if site.ever_left || site.given.range(since..frame).next().is_none() => words(0),
         None => panic!("frame {frame} is certain before its input was given"),
     }
 }
 
 /// As long as nothing was forged, nobody disagrees, moves or goes astray, and all agree on who is dropped with which frame.
-pub(crate) fn check_event(event: &Event, at: usize, drops: &mut Drops, forged: bool) {
+pub(crate) fn check_event(event: &Event, at: usize, seats: &mut Seats, (forged, late): (bool, bool)) {
     assert!(!event.to_string().is_empty());
     if forged {
         return;
     }
     match event {
-        Event::Dropped { site, frame } => {
-            assert!(drops[at].is_none(), "site {at} was dropped and drops site {site}");
-            let told = *drops[site.index()].get_or_insert(frame.number());
-            assert_eq!(told, frame.number(), "site {site} is dropped with different frames");
-        }
+        Event::Dropped { site, frame } => seats.note(*site, frame.number(), false),
+        Event::Joined { site, frame } if late => seats.note(*site, frame.number(), true),
         Event::Diverged { site, .. } => {
-            let dropped = |site: SiteId| drops[site.index()].is_some();
-            assert!(dropped(*site) || dropped(site_id(at)), "out of the blue: {event}");
+            assert!(seats.changed(*site) || seats.changed(site_id(at)), "out of the blue: {event}");
         }
-        Event::Refused { reason: Refusal::Dropped, .. } => assert!(drops[at].is_some(), "out of the blue: {event}"),
+        Event::Refused { reason: Refusal::Dropped, .. } => {
+            assert!(seats.changed(site_id(at)), "out of the blue: {event}");
+        }
         Event::Disagreed { .. } | Event::Refused { .. } | Event::Moved { .. } | Event::Joined { .. } => {
             panic!("out of the blue: {event}")
         }
@@ -86,6 +136,9 @@ pub(crate) fn check_event(event: &Event, at: usize, drops: &mut Drops, forged: b
 /// Whether somebody who is believed could have meant harm with these bytes. `known` is whether they come from an address
 /// that a peer has.
 pub(crate) fn is_forgery(bytes: &[u8], known: bool) -> bool {
+    if is_feed(bytes) {
+        return FeedMessage::decode(bytes).is_ok();
+    }
     match Message::decode(bytes) {
         Ok(Message::Tick(tick)) => known || tick.identity.is_some_and(|identity| identity.session == SESSION),
         Ok(Message::Hello(hello)) => hello.session == SESSION,

@@ -5,9 +5,13 @@
 //! `cargo run -p coplay-fuzz --example seeds` writes the part of the corpus that is made and not found.
 
 mod attack;
+mod beside;
 mod bytes;
+mod feed;
 mod honest;
+mod host;
 mod machine;
+mod movie;
 pub mod script;
 mod site;
 mod wire;
@@ -28,6 +32,18 @@ pub fn wire(data: &[u8]) {
 /// given, and go on when they can.
 pub fn session(data: &[u8]) {
     World::play(&Script::decode(data));
+}
+
+/// Takes `data` as a script for a feed and one who watches it: whatever the bytes between them, nothing panics and every
+/// bound holds; and as long as nothing was forged, what is seen is what was played.
+pub fn feed(data: &[u8]) {
+    feed::check(data);
+}
+
+/// Takes `data` as a recording, and as blocks of one: reading it must never panic, and it does not matter in which pieces it
+/// comes.
+pub fn movie(data: &[u8]) {
+    movie::check(data);
 }
 
 /// One packet of each flavour that is on the wire while a script plays.

@@ -20,13 +20,37 @@ pub(crate) struct Machine {
     slots: Vec<Option<(u32, u64)>>,
     /// The inputs of frames that may be stepped again, oldest first.
     open: VecDeque<Words>,
-    /// The inputs of frames that will not be, from the first one on.
+    /// The first frame that it stepped since it was put into another's state.
+    pub(crate) first: u32,
+    /// The inputs of frames that will not be, from that one on.
     pub(crate) certain: Vec<Words>,
+    /// How many frames were stepped for the first time, all in all.
+    pub(crate) steps: u64,
 }
 
 impl Machine {
     pub(crate) fn new(slots: usize) -> Self {
         Self { slots: vec![None; slots], ..Self::default() }
+    }
+
+    /// Takes over a state that another site made of its own, or that nobody made.
+    pub(crate) fn restore(&mut self, frame: u32, bytes: &[u8]) {
+        self.state = bytes.first_chunk().map_or(0, |state| u64::from_le_bytes(*state));
+        (self.first, self.next, self.stepped) = (frame, frame, frame);
+        self.slots.fill(None);
+        self.open.clear();
+        self.certain.clear();
+    }
+
+    /// The state before a frame, which is at hand or was saved, in so many bytes that it does not get smaller.
+    pub(crate) fn snapshot(&self, frame: u32, slot: Option<usize>, size: usize) -> (Vec<u8>, u64) {
+        let (next, state) = match slot {
+            Some(slot) => self.slots[slot].expect("a state that was saved"),
+            None => (self.next, self.state),
+        };
+        assert_eq!(frame, next, "the state is the one before the frame");
+        let noise = (0..size as u64).map(|at| (state ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) as u8);
+        (state.to_le_bytes().into_iter().chain(noise).collect(), state)
     }
 
     pub(crate) fn save(&mut self, frame: u32, slot: usize) {
@@ -57,20 +81,26 @@ impl Machine {
         self.next += 1;
         if fresh {
             self.stepped += 1;
+            self.steps += 1;
             self.open.push_back(words);
         } else {
-            self.open[frame as usize - self.certain.len()] = words;
+            self.open[(frame - self.first) as usize - self.certain.len()] = words;
         }
     }
 
+    /// Everything before this frame is certain.
+    fn confirmed(&self) -> u32 {
+        self.first + self.certain.len() as u32
+    }
+
     fn check_open(&self, frame: u32) {
-        assert!(frame as usize >= self.certain.len(), "frame {frame} is stepped again, and was certain");
+        assert!(frame >= self.confirmed(), "frame {frame} is stepped again, and was certain");
     }
 
     /// Everything before this frame is certain.
     pub(crate) fn confirm(&mut self, end: u32) {
         assert!(end <= self.next, "frame {end} is certain before it was stepped");
-        while self.certain.len() < end as usize {
+        while self.confirmed() < end {
             self.certain.push(self.open.pop_front().expect("what is certain was stepped"));
         }
     }

@@ -49,10 +49,18 @@ pub struct Scene {
     pub window: u8,
     /// Whether six sites play, and not two or three.
     pub crowd: bool,
-    /// After how many milliseconds of silence a site is dropped: never, 200, 300 or 500. Who waits is heard only every 100.
+    /// After how many milliseconds of silence a site is dropped: never, 300, 400 or 500.
     pub drop_after_ms: Option<u16>,
     /// The number that each site's program was started with: one of 1, 0, 2, the largest.
     pub incarnation: u32,
+    /// Whether the last site comes when the others play.
+    pub late: bool,
+    /// Whether lag and window follow what the links need.
+    pub auto: bool,
+    /// Whether who comes late begins with the first frame, and not with a state.
+    pub from_the_beginning: bool,
+    /// Whether a state takes 40,000 bytes, and not 8.
+    pub bulky: bool,
 }
 
 /// Who owns which bits of which players.
@@ -140,6 +148,39 @@ pub enum Deed {
     Crash(u8),
     /// From now on nothing passes between these sites and the others.
     Part(u8),
+    /// A site comes that was not there yet, or starts anew.
+    Come(u8),
+    /// A packet of a feed that nobody wrote arrives at the victim.
+    Feed {
+        /// From which site's address; or from one that nobody has.
+        from: u8,
+        /// What kind of packet.
+        kind: u8,
+        /// How far its frame is from the one at hand, and to which side.
+        near: u8,
+        /// Everything else.
+        value: u32,
+    },
+    /// A packet of a search that nobody makes arrives at the victim, from a peer's address.
+    Search {
+        /// What kind of packet.
+        kind: u8,
+        /// How far its frame is from the one at hand, and to which side.
+        near: u8,
+        /// Everything else.
+        value: u32,
+    },
+    /// A changed packet of the album arrives at the victim, from an address that nobody has.
+    Stray {
+        /// Which.
+        packet: u8,
+        /// What kind of change.
+        how: u8,
+        /// Where.
+        at: u8,
+        /// To what.
+        value: u8,
+    },
     /// A player presses something: from then on a site's input is this, or, with the top bit set, another one in every frame.
     Press {
         /// Whose.
@@ -176,7 +217,7 @@ impl Script {
 const RECOVERIES: [Recovery; 4] = [Recovery::Adaptive, Recovery::Redundant, Recovery::History, Recovery::Adaptive];
 const PACINGS: [Pacing; 4] = [Pacing::Even, Pacing::Paper, Pacing::PaperUnsynchronised, Pacing::Even];
 const OWNERS: [Owners; 4] = [Owners::Pads, Owners::Shared, Owners::Sticks, Owners::LastAll];
-const DROPS_MS: [Option<u16>; 4] = [None, Some(200), Some(300), Some(500)];
+const DROPS_MS: [Option<u16>; 4] = [None, Some(300), Some(400), Some(500)];
 const INCARNATIONS: [u32; 4] = [1, 0, 2, u32::MAX];
 const LAGS: [u8; 4] = [2, 0, 6, 120];
 const DELAYS_MS: [u8; 4] = [0, 7, 40, 150];
@@ -207,6 +248,10 @@ impl Scene {
         crowd: false,
         drop_after_ms: None,
         incarnation: 1,
+        late: false,
+        auto: false,
+        from_the_beginning: false,
+        bulky: false,
     };
 
     fn decode(bytes: &mut Bytes<'_>) -> Self {
@@ -227,6 +272,10 @@ impl Scene {
             crowd: guesses & 0x40 != 0,
             drop_after_ms: choose(&DROPS_MS, drops),
             incarnation: choose(&INCARNATIONS, drops >> 2),
+            late: drops & 0x10 != 0,
+            auto: drops & 0x20 != 0,
+            from_the_beginning: drops & 0x40 != 0,
+            bulky: drops & 0x80 != 0,
         }
     }
 
@@ -244,7 +293,12 @@ impl Scene {
             | flag(self.fast, 0x40)
             | flag(self.last_is_victim, 0x80);
         let guesses = self.window | flag(self.crowd, 0x40);
-        let drops = place(&self.drop_after_ms, &DROPS_MS) | place(&self.incarnation, &INCARNATIONS) << 2;
+        let drops = place(&self.drop_after_ms, &DROPS_MS)
+            | place(&self.incarnation, &INCARNATIONS) << 2
+            | flag(self.late, 0x10)
+            | flag(self.auto, 0x20)
+            | flag(self.from_the_beginning, 0x40)
+            | flag(self.bulky, 0x80);
         [who, how, guesses, drops]
     }
 
@@ -256,7 +310,7 @@ impl Scene {
 
 impl Deed {
     fn decode(bytes: &mut Bytes<'_>) -> Self {
-        match bytes.u8() % 19 {
+        match bytes.u8() % 23 {
             0 => Self::Flow(bytes.u8()),
             1 => Self::Cut(bytes.u8()),
             2 => Self::Sleep(bytes.u8()),
@@ -281,7 +335,11 @@ impl Deed {
                 value: bytes.u32(),
             },
             17 => Self::Crash(bytes.u8()),
-            _ => Self::Part(bytes.u8()),
+            18 => Self::Part(bytes.u8()),
+            19 => Self::Come(bytes.u8()),
+            20 => Self::Feed { from: bytes.u8(), kind: bytes.u8(), near: bytes.u8(), value: bytes.u32() },
+            21 => Self::Search { kind: bytes.u8(), near: bytes.u8(), value: bytes.u32() },
+            _ => Self::Stray { packet: bytes.u8(), how: bytes.u8(), at: bytes.u8(), value: bytes.u8() },
         }
     }
 
@@ -314,6 +372,12 @@ impl Deed {
             }
             Self::Crash(site) => out.extend([17, *site]),
             Self::Part(sites) => out.extend([18, *sites]),
+            Self::Come(site) => out.extend([19, *site]),
+            Self::Feed { from, kind, near, value } => {
+                out.extend([&[20, *from, *kind][..], &number(*near, *value)].concat());
+            }
+            Self::Search { kind, near, value } => out.extend([&[21, *kind][..], &number(*near, *value)].concat()),
+            Self::Stray { packet, how, at, value } => out.extend([22, *packet, *how, *at, *value]),
         }
     }
 }
@@ -325,7 +389,8 @@ mod tests {
     #[test]
     fn a_script_comes_back() {
         let scene = Scene { third: true, recovery: Recovery::History, lag: 120, delay_ms: 40, ..Scene::PLAIN };
-        let scene = Scene { window: 7, crowd: true, drop_after_ms: Some(200), incarnation: u32::MAX, ..scene };
+        let scene = Scene { window: 7, crowd: true, drop_after_ms: Some(300), incarnation: u32::MAX, ..scene };
+        let scene = Scene { late: true, auto: true, from_the_beginning: true, bulky: true, ..scene };
         let bytes = vec![1, 2, 3];
         let script = Script {
             scene: Scene { pacing: Pacing::Paper, owners: Owners::LastAll, lobby: true, ..scene },
@@ -349,6 +414,10 @@ mod tests {
                 Deed::Extra { from: 1, kind: 2, sites: 3, near: 4, value: u32::MAX },
                 Deed::Crash(19),
                 Deed::Part(20),
+                Deed::Come(21),
+                Deed::Feed { from: 22, kind: 23, near: 24, value: 25_000 },
+                Deed::Search { kind: 26, near: 27, value: 28_000 },
+                Deed::Stray { packet: 29, how: 30, at: 31, value: 32 },
             ],
         };
         assert_eq!(Script::decode(&script.encode()), script);

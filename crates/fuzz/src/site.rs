@@ -1,9 +1,12 @@
 //! One site of the fuzzed session: the engine, and a host program that forgets nothing.
 
+use std::collections::BTreeMap;
+
+use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
-use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
+use coplay::session::{Config, GameId, Join, MachineId, Sending, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::machine::Machine;
@@ -23,40 +26,68 @@ pub(crate) struct Site {
     pub(crate) wake: Option<Instant>,
     /// What its player presses.
     pub(crate) pressed: u8,
-    /// What was handed to the session for each frame after the lag.
-    pub(crate) given: Vec<u8>,
+    /// What was handed to the session for each frame.
+    pub(crate) given: BTreeMap<u32, u8>,
     pub(crate) machine: Machine,
-    /// Whether it was told to leave.
+    /// The first frame that it was asked to give an input for since it was started.
+    pub(crate) asked_from: Option<u32>,
+    /// The first frame that it stepped as one who plays.
+    pub(crate) seated: Option<u32>,
+    /// Whether it was told to leave, now or before it was started anew.
     pub(crate) left: bool,
+    pub(crate) ever_left: bool,
     /// Whether it is dead.
     pub(crate) crashed: bool,
+    /// Whether it is yet to come.
+    pub(crate) absent: bool,
+    /// How often its program was started.
+    pub(crate) starts: u32,
+    number: usize,
 }
+
+/// The largest state that a latecomer takes.
+pub(crate) const MOST_STATE: usize = 64 * 1_024;
 
 impl Site {
     pub(crate) fn new(scene: &Scene, number: usize) -> Self {
         let ahead = TimeDelta::from_secs(86_400 * number as i64);
-        let id = site_id(number);
-        let peers =
-            SiteId::first(scene.sites()).filter(|other| *other != id).map(|other| (other, address(other.index())));
-        let mut config = Config::new(SESSION, id, peers.collect(), settings(scene));
-        config.recovery = scene.recovery;
-        config.pacing = scene.pacing;
-        config.sending = if scene.timer { Sending::Timer(TimeDelta::from_millis(20)) } else { Sending::AtOnce };
-        config.incarnation = scene.incarnation;
-        config.drop_after = scene.drop_after_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
-        config.give_up_after = scene.gives_up.then_some(TimeDelta::from_millis(400));
-        let start = Instant::ZERO + ahead;
+        let absent = scene.late && number + 1 == scene.sites();
         Self {
-            session: Session::new(start, config).expect("a sound configuration"),
+            session: Session::new(Instant::ZERO + ahead, config(scene, number)).expect("a sound configuration"),
             addr: address(number),
             ahead,
-            wake: Some(Instant::ZERO),
+            wake: (!absent).then_some(Instant::ZERO),
             pressed: number as u8,
-            given: Vec::new(),
+            given: BTreeMap::new(),
+            asked_from: None,
             machine: Machine::new(settings(scene).slots()),
+            seated: (!absent).then_some(0),
             left: false,
+            ever_left: false,
             crashed: false,
+            absent,
+            starts: u32::from(!absent),
+            number,
         }
+    }
+
+    /// Starts its program, to take its seat while the others play.
+    pub(crate) fn come(&mut self, scene: &Scene, now: Instant) {
+        let start = if scene.from_the_beginning { Start::Beginning } else { Start::Snapshot };
+        let mut config = config(scene, self.number);
+        config.incarnation = config.incarnation.saturating_add(self.starts);
+        config.join = Some(Join { start, most_state: MOST_STATE });
+        self.session = Session::new(self.local(now), config).expect("a sound configuration");
+        self.machine = Machine::new(settings(scene).slots());
+        (self.seated, self.asked_from) = (None, None);
+        (self.left, self.crashed, self.absent) = (false, false, false);
+        self.wake = Some(now);
+        self.starts += 1;
+    }
+
+    /// Whether nobody drives it.
+    pub(crate) fn is_out(&self) -> bool {
+        self.crashed || self.absent
     }
 
     /// The time on its clock.
@@ -65,12 +96,30 @@ impl Site {
     }
 
     /// Takes the next input; with the top bit pressed, it is another one in every frame.
-    pub(crate) fn sample(&mut self) -> [Word; MAX_PLAYERS] {
+    pub(crate) fn sample(&mut self, frame: u32) -> [Word; MAX_PLAYERS] {
         let turn = if self.pressed & 0x80 != 0 { self.given.len() as u8 } else { 0 };
         let input = self.pressed.wrapping_add(turn.wrapping_mul(0x35));
-        self.given.push(input);
+        self.given.insert(frame, input);
         words(input)
     }
+}
+
+fn config(scene: &Scene, number: usize) -> Config {
+    let id = site_id(number);
+    let peers = SiteId::first(scene.sites()).filter(|other| *other != id).map(|other| (other, address(other.index())));
+    let mut config = Config::new(SESSION, id, peers.collect(), settings(scene));
+    // The machine holds that what is certain is never stepped again.
+    config.investigate = false;
+    config.recovery = scene.recovery;
+    config.pacing = scene.pacing;
+    config.sending = if scene.timer { Sending::Timer(TimeDelta::from_millis(20)) } else { Sending::AtOnce };
+    config.incarnation = scene.incarnation;
+    config.drop_after = scene.drop_after_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
+    config.give_up_after = scene.gives_up.then_some(TimeDelta::from_millis(400));
+    let keep_log = if scene.from_the_beginning { 64 * 1_024 } else { 0 };
+    let feed = FeedConfig { most_watchers: 4, keep_log, ..FeedConfig::new(SESSION, number as u64, settings(scene)) };
+    config.feed = scene.late.then_some(feed);
+    config
 }
 
 /// What an input stands for; 0 is neutral.
@@ -95,9 +144,10 @@ pub(crate) fn settings(scene: &Scene) -> Settings {
         rate: FrameRate::per_second(if scene.fast { 1_000 } else { 60 }).expect("a frame rate"),
         lag: u32::from(scene.lag),
         window: u32::from(scene.window),
+        auto: scene.auto,
         compare_every: 4,
         sites: scene.sites() as u8,
-        starters: SiteSet::first(scene.sites()),
+        starters: SiteSet::first(scene.sites() - usize::from(scene.late)),
         ownership: ownership(scene),
     }
 }

@@ -2,7 +2,7 @@
 
 use coplay::frame::Frame;
 use coplay::input::{CAPACITY, Stream};
-use coplay::wire::{Extra, Hello, Message, Tick};
+use coplay::wire::{Extra, FeedMessage, Hello, Message, Search, Tick};
 
 use crate::attack::{carried, carrier};
 use crate::bytes::Bytes;
@@ -16,10 +16,24 @@ const START: Frame = Frame::new(2);
 
 /// Reads a datagram, and, if it can be read, writes it and reads it again.
 pub(crate) fn check_message(data: &[u8]) {
+    check_beside(data);
     match Message::decode(data) {
         Ok(Message::Tick(tick)) => check_tick(data, &tick),
         Ok(Message::Hello(hello)) => check_hello(data, &hello),
         Err(_) => {}
+    }
+}
+
+/// Those of feeds and searches have one form each.
+fn check_beside(data: &[u8]) {
+    let mut buf = vec![0; data.len()];
+    if let Ok(message) = FeedMessage::decode(data) {
+        assert_eq!(message.encode(&mut buf), Ok(data.len()));
+        assert_eq!(buf, data, "a packet of a feed has one form");
+    }
+    if let Ok(message) = Search::decode(data) {
+        assert_eq!(message.encode(&mut buf), Ok(data.len()));
+        assert_eq!(buf, data, "a packet of a search has one form");
     }
 }
 

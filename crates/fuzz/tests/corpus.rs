@@ -26,3 +26,13 @@ fn wire() {
 fn session() {
     replay("session", coplay_fuzz::session);
 }
+
+#[test]
+fn feed() {
+    replay("feed", coplay_fuzz::feed);
+}
+
+#[test]
+fn movie() {
+    replay("movie", coplay_fuzz::movie);
+}

@@ -7,7 +7,8 @@ use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
 use coplay::input::Ownership;
 use coplay::session::{
-    Config, ConfigError, Difference, Event, MAX_COMPARE_EVERY, Sending, Session, Settings, SettingsError, State,
+    Config, ConfigError, Difference, Event, MAX_COMPARE_EVERY, MIN_DROP_AFTER, Sending, Session, Settings,
+    SettingsError, State,
 };
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, VERSION};
@@ -509,4 +510,10 @@ fn settings_that_cannot_work_are_refused() {
         assert_eq!(whole, Some(ConfigError::Timer), "{period}");
     }
     assert_eq!(refused(&|config| config.sending = Sending::Timer(ms(20))), (None, None));
+
+    for limit in [ms(-1), TimeDelta::ZERO, ms(299)] {
+        let (_, whole) = refused(&|config| config.drop_after = Some(limit));
+        assert_eq!(whole, Some(ConfigError::DropAfter(limit)), "{limit}");
+    }
+    assert_eq!(refused(&|config| config.drop_after = Some(MIN_DROP_AFTER)), (None, None));
 }

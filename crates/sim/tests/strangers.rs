@@ -4,7 +4,8 @@ mod common;
 
 use common::{Game, Setup, at, id, ms, rtt, secs};
 use coplay::id::Addr;
-use coplay::wire::{Hello, Identity, Message, Ranges, Tick, VERSION};
+use coplay::session::Event;
+use coplay::wire::{Extra, Hello, Identity, MAX_DATAGRAM, Message, Order, Ranges, Tick, VERSION, What};
 use coplay_sim::random::Random;
 use coplay_sim::world::{Overheard, World};
 
@@ -191,4 +192,36 @@ fn a_peer_is_not_moved_by_old_words_or_by_guesses() {
     game.run_for(secs(5));
     assert_eq!(game.events.len(), seen, "{:?}", game.events.last());
     assert!(game.fps(old.to, from, game.now()) > 59.5);
+}
+
+/// The newest tick between two sites, with an order of the sender's in it.
+fn with_order(game: &Game, from: usize, to: usize, order: Order) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = Extra::Order(order).encode(&mut buf).expect("room for an order");
+    let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
+    let Ok(Message::Tick(carrier)) = Message::decode(&carrier) else { panic!("not a tick") };
+    let sent = game.world.overheard().filter(|packet| (packet.from, packet.to) == (from, to));
+    let Ok(Message::Tick(tick)) = Message::decode(&sent.last().expect("a packet").bytes) else { panic!("not a tick") };
+    let len = Tick { extras: carrier.extras, ..tick }.encode(&mut buf).expect("room for a tick");
+    buf[..len].to_vec()
+}
+
+/// Nobody is asked for a hundred inputs at once, whoever orders it.
+#[test]
+fn dials_are_turned_by_one_frame_at_a_time_or_not_at_all() {
+    let mut game = eventful();
+    let before = game.stats(1).lag;
+    for (lag, followed) in
+        [(before + 100, false), (before + 2, false), (before.saturating_sub(2), false), (before + 1, true)]
+    {
+        let what = What::Dials { lag, window: 0, need: 9, site: id(2) };
+        let order = Order { by: id(0), frame: game.stats(1).frame + 30, what };
+        let bytes = with_order(&game, 0, 1, order);
+        game.world.inject(1, World::address(0, 0), &bytes);
+        game.world.wake(1);
+        game.run_for(secs(2));
+        let turned = |event: &Event| matches!(event, Event::Dials { .. });
+        assert_eq!(game.told(1).any(|told| turned(&told.event)), followed, "to a lag of {lag}");
+        assert_eq!(game.stats(1).lag, if followed { lag } else { before });
+    }
 }

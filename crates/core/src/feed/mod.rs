@@ -22,7 +22,7 @@
 //! ```
 //! use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 //! use coplay::frame::{Frame, FrameRate};
-//! use coplay::id::Addr;
+//! use coplay::id::{Addr, SiteSet};
 //! use coplay::input::Ownership;
 //! use coplay::session::{GameId, MachineId, Settings};
 //! use coplay::time::{Instant, TimeDelta};
@@ -34,8 +34,10 @@
 //!     rate: FrameRate::per_second(60).unwrap(),
 //!     lag: 6,
 //!     window: 0,
+//!     auto: false,
 //!     compare_every: 60,
 //!     sites: 2,
+//!     starters: SiteSet::first(2),
 //!     ownership: Ownership::one_each(2, 0xffff),
 //! };
 //! let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);

@@ -130,6 +130,10 @@ impl Sender {
     #[inline]
     pub(crate) fn plan(&self, policy: Recovery, own: &Stream, tight: bool) -> Plan {
         let newest = own.end();
+        if self.acked > newest {
+            // It comes later than our inputs end so far, and needs none of them.
+            return Plan { first: newest, until: newest, absolute: false };
+        }
         // A site that left, or lies, may have acknowledged nothing for longer than anything is kept.
         let oldest = self.acked.max(newest.checked_sub(REACH - 1).unwrap_or_default());
         let changes = usize::from(own.changes_in(oldest, newest));
@@ -327,11 +331,28 @@ mod tests {
     fn adaptive_stays_within_its_budget_and_redundant_within_a_packet() {
         let own = changing(128, 200);
         let sender = Sender::new(Frame::ZERO, 128);
-        let adaptive = sender.plan(Recovery::Adaptive, &own);
+        let adaptive = sender.plan(Recovery::Adaptive, &own, false);
         assert_eq!((adaptive.first, adaptive.until, adaptive.absolute), (Frame::new(199), Frame::new(200), true));
-        let redundant = sender.plan(Recovery::Redundant, &own);
+        let redundant = sender.plan(Recovery::Redundant, &own, false);
         assert_eq!(redundant.first, Frame::ZERO);
         assert!(redundant.until > Frame::ZERO && redundant.until < Frame::new(6));
+    }
+
+    #[test]
+    fn who_comes_later_than_our_inputs_end_gets_none_of_them() {
+        for (frames, sent) in [(30, 0), (99, 0), (100, 0), (101, 1), (130, 30)] {
+            let own = changing(2, frames);
+            for policy in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
+                let plan = Sender::in_the_middle(Frame::new(100), 2).plan(policy, &own, false);
+                let len = plan.until - plan.first;
+                assert!(plan.until == own.end() && len >= i64::from(sent > 0) && len <= sent, "{policy:?}: {plan:?}");
+                assert!(len == 0 || plan.first >= Frame::new(100) && plan.absolute, "{policy:?}: {plan:?}");
+                let mut buf = [0; 1_200];
+                let mut writer = Writer::new(&mut buf);
+                own.encode(&mut writer, plan.first, plan.until, plan.absolute).unwrap();
+                assert_eq!(writer.len() > 0, len > 0);
+            }
+        }
     }
 
     #[test]
@@ -339,7 +360,7 @@ mod tests {
         let own = changing(2, 2_000);
         let sender = Sender::new(Frame::ZERO, 2);
         for policy in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
-            let plan = sender.plan(policy, &own);
+            let plan = sender.plan(policy, &own, false);
             assert!(
                 plan.absolute && plan.until > plan.first && own.value(plan.first).is_some(),
                 "{policy:?}: {plan:?}"

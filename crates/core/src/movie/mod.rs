@@ -28,6 +28,7 @@
 //!
 //! ```
 //! use coplay::frame::{Frame, FrameRate};
+//! use coplay::id::SiteSet;
 //! use coplay::input::Ownership;
 //! use coplay::movie::{Entry, Reader, Start, Writer};
 //! use coplay::session::{GameId, MachineId, Settings};
@@ -38,8 +39,10 @@
 //!     rate: FrameRate::per_second(60).unwrap(),
 //!     lag: 6,
 //!     window: 0,
+//!     auto: false,
 //!     compare_every: 60,
 //!     sites: 2,
+//!     starters: SiteSet::first(2),
 //!     ownership: Ownership::one_each(2, 0xffff),
 //! };
 //! let mut file = vec![];

@@ -451,6 +451,7 @@ pub(super) mod tests {
     use super::super::{Start, Writer};
     use super::*;
     use crate::frame::FrameRate;
+    use crate::id::SiteSet;
     use crate::input::Ownership;
     use crate::session::{GameId, MachineId};
 
@@ -461,8 +462,10 @@ pub(super) mod tests {
             rate: FrameRate::per_second(60).unwrap(),
             lag: 6,
             window: 0,
+            auto: false,
             compare_every: 60,
             sites: sites as u8,
+            starters: SiteSet::first(sites),
             ownership: Ownership::one_each(sites, mask),
         }
     }

@@ -40,6 +40,8 @@ const SWAY_FRAMES: i64 = 64;
 const SWAY_FRAMES_MORE: i64 = 16;
 /// No clock worth following is off by more than one part in this many.
 const MAX_SKEW: i64 = 50;
+/// Sites are never further apart than this many frames.
+const FURTHEST: i64 = 256;
 /// A reference older than this many frames says nothing any more.
 const STALE_FRAMES: i64 = 120;
 
@@ -154,10 +156,12 @@ impl Even {
         Some(reference.frame + passed.clamp(0, i64::from(u16::MAX)) as u32)
     }
 
-    /// Plans a frame for when the reference has it, however far away that is; `false` if there is no reference.
-    pub fn leap(&mut self, frame: Frame) -> bool {
+    /// Plans a frame for when the reference has it, however far back that is; `false` if there is no reference. What is further
+    /// ahead than sites can be apart is an error or a lie, and nobody waits for it.
+    pub fn leap(&mut self, now: Instant, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };
-        self.plan = reference.at + reference.period * (frame - reference.frame);
+        let planned = reference.at + reference.period * (frame - reference.frame);
+        self.plan = planned.min(now + self.period * FURTHEST);
         (self.next, self.leapt) = (self.plan, true);
         true
     }
@@ -318,7 +322,7 @@ mod tests {
         let now = Instant::ZERO + ms(1_600);
         even.on_reference(Frame::new(100), now);
         for frame in 60..100u32 {
-            assert!(even.leap(Frame::new(frame)) && even.next() < now, "frame {frame} is due");
+            assert!(even.leap(now, Frame::new(frame)) && even.next() < now, "frame {frame} is due");
             even.on_begin(now);
             even.on_step(now, Frame::new(frame));
         }
@@ -353,6 +357,18 @@ mod tests {
         }
         let error = even.plan() - (Instant::ZERO + ms(3) + PERIOD * 600);
         assert!(error.abs() < TimeDelta::from_micros(50), "{error}");
+    }
+
+    #[test]
+    fn nobody_leaps_further_ahead_than_sites_can_be_apart() {
+        let now = Instant::ZERO + TimeDelta::from_secs(100);
+        for (at, expected) in [(ms(-90_000), ms(-90_000)), (ms(500), ms(500)), (ms(90_000), PERIOD * FURTHEST)] {
+            let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+            assert!(!even.leap(now, Frame::new(50)), "there is no reference");
+            even.on_reference(Frame::new(50), now + at);
+            assert!(even.leap(now, Frame::new(50)));
+            assert_eq!(even.next() - now, expected);
+        }
     }
 
     /// How far from the reference a site is that follows it for so many frames.

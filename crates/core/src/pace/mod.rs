@@ -121,9 +121,9 @@ impl Pacer {
     }
 
     /// Goes to a frame at once, as the reference has it; `false` if that is not known.
-    pub(crate) fn leap(&mut self, frame: Frame) -> bool {
+    pub(crate) fn leap(&mut self, now: Instant, frame: Frame) -> bool {
         match self {
-            Self::Even(even) => even.leap(frame),
+            Self::Even(even) => even.leap(now, frame),
             Self::Paper(_) => true,
         }
     }

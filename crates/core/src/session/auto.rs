@@ -3,7 +3,8 @@
 //! Every site measures, frame by frame, how many frames its newest inputs are old by the time they are needed: delay, jitter and
 //! loss in one number. Once a second it tells the coordinator the one that nearly all frames can do with, and how many frames its
 //! machine can repair within one. The coordinator turns the dials for all, so that everybody has the same: by one frame at a time,
-//! at once if frames have to wait, late if there is room to spare, and hardly ever where a link only trembles.
+//! at once if frames have to wait, late if there is room to spare, and hardly ever where a link only trembles. An
+//! order that turns them by more is followed by nobody.
 
 use super::event::Event;
 use super::settings::{MAX_LAG, MAX_REACH};
@@ -137,7 +138,9 @@ impl Auto {
     }
 
     pub(super) fn tell(&mut self, site: SiteId, condition: Condition) {
-        self.conditions[site.index()] = Some(condition);
+        let Condition { need, window } = condition;
+        let believed = Condition { need: need.min(DEEPEST as u32), window: window.min(MOST_WINDOW) };
+        self.conditions[site.index()] = Some(believed);
     }
 
     /// The host program is asked for a thing of which many may follow each other without a rest.
@@ -161,8 +164,8 @@ impl Auto {
 
 /// What lag and window should be for inputs that are this old, where this much can be repaired.
 fn target(need: u32, most_window: u32) -> (u32, u32) {
-    let reach = need + SPARE;
-    let lag = reach.saturating_sub(most_window).max(COMFORT.min(reach)).max(1);
+    let reach = (need + SPARE).min(MAX_REACH);
+    let lag = reach.saturating_sub(most_window).max(COMFORT.min(reach)).clamp(1, MAX_LAG);
     (lag, (reach - lag.min(reach)).min(most_window))
 }
 
@@ -276,6 +279,8 @@ mod tests {
         assert_eq!(target(5, 16), (2, 4));
         assert_eq!(target(12, 8), (5, 8));
         assert_eq!(target(12, 0), (13, 0));
+        assert_eq!(target(190, 0), (MAX_LAG, 0));
+        assert_eq!(target(190, 20), (MAX_REACH - 20, 20));
     }
 
     #[test]

@@ -13,6 +13,10 @@ use crate::input::Recovery;
 use crate::pace::Pacing;
 use crate::time::TimeDelta;
 
+/// The shortest silence for which a site can be dropped. Who waits sends only every 100 ms, so with less a packet that is late or
+/// lost would make a site a suspect that is not gone.
+pub const MIN_DROP_AFTER: TimeDelta = TimeDelta::from_millis(300);
+
 /// What one site needs to know to take part in a session.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -49,7 +53,8 @@ pub struct Config {
     /// from the one that was there before.
     pub incarnation: u32,
     /// A site that is silent for longer than this is dropped, and the others go on, if they are more than half, or half with the
-    /// lowest of them; `None` waits for it.
+    /// lowest of them; `None` waits for it. Who waits sends only every 100 ms, and one such packet may be lost: it is
+    /// [`MIN_DROP_AFTER`] or more.
     pub drop_after: Option<TimeDelta>,
     /// A wait for inputs that is longer than this is told as a freeze.
     pub freeze_after: TimeDelta,
@@ -101,6 +106,9 @@ impl Config {
         if matches!(self.sending, Sending::Timer(period) if period <= TimeDelta::ZERO) {
             return Err(ConfigError::Timer);
         }
+        if let Some(limit) = self.drop_after.filter(|limit| *limit < MIN_DROP_AFTER) {
+            return Err(ConfigError::DropAfter(limit));
+        }
         let everyone = SiteSet::first(usize::from(self.settings.sites));
         if !everyone.contains(self.site) {
             return Err(SettingsError::NoSuchSite(self.site).into());
@@ -138,6 +146,8 @@ pub enum ConfigError {
     Twice(SiteId),
     /// A send timer must have a period.
     Timer,
+    /// A site would be dropped although it only waits: at least [`MIN_DROP_AFTER`].
+    DropAfter(TimeDelta),
     /// Two sites have the same address.
     SameAddress(SiteId),
 }
@@ -158,6 +168,10 @@ impl fmt::Display for ConfigError {
             }
             Self::Twice(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
             Self::Timer => write!(f, "a send timer needs a period longer than nothing"),
+            Self::DropAfter(limit) => write!(
+                f,
+                "{limit} of silence are too few to drop a site, the least is {MIN_DROP_AFTER}: who waits sends every 100 ms"
+            ),
             Self::SameAddress(site) => write!(f, "site {site} has the same address as another"),
         }
     }

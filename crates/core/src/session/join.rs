@@ -16,7 +16,7 @@ use super::{Phase, Session, SettingsError, Step};
 use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteSet};
-use crate::input::Stream;
+use crate::input::{CAPACITY, Stream};
 use crate::pace::Pacer;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Order, Tick, What};
@@ -42,6 +42,9 @@ const STUCK: TimeDelta = TimeDelta::from_secs(1);
 const HOPELESS: TimeDelta = TimeDelta::from_secs(8);
 /// It never presses nothing for longer than this many frames.
 const MOST_SETTLING: i64 = 200;
+/// The others may run ahead for as long, by a window more, and give inputs further ahead by the lag. No more than these can be kept
+/// here until their frames come, with some to spare for dials that turn meanwhile.
+const MOST_AHEAD: i64 = CAPACITY as i64 / 2 - 8;
 
 /// A site on its way into a running game.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub(super) struct Joining {
     reached: (Frame, Instant),
     /// When we last turned to another source because of that.
     turned: Instant,
+    /// It has said that it is ready. An order that comes before was for an earlier start of our program.
+    pub(super) told_ready: bool,
 }
 
 impl Joining {
@@ -62,7 +67,8 @@ impl Joining {
         // Nobody looks on: whatever is late is made up for at once.
         let watching = WatchConfig { start: join.start, max_state: join.most_state, far: 0, ..watching };
         let reached = (Frame::ZERO, now);
-        Watcher::new(now, watching).map(|watcher| Box::new(Self { watcher, seat_from: None, reached, turned: now }))
+        Watcher::new(now, watching)
+            .map(|watcher| Box::new(Self { watcher, seat_from: None, reached, turned: now, told_ready: false }))
     }
 }
 
@@ -75,8 +81,16 @@ impl Session {
         joining.watcher.is_live() && behind <= near
     }
 
+    /// Whether all is stepped that a feed can have: nobody is certain of frames that our inputs do not reach.
+    pub(super) fn is_at_the_end(&self) -> bool {
+        self.joining.as_ref().is_some_and(|joining| joining.seat_from.is_some()) && self.at >= self.fast_until
+    }
+
     /// What a latecomer asks of its host program.
     pub(super) fn next_joining_request(&mut self, now: Instant) -> Option<Request<'_>> {
+        if self.is_at_the_end() {
+            return None;
+        }
         let Self { joining, words, at, frame, hashing, .. } = self;
         let joining = joining.as_mut()?;
         if joining.seat_from.is_some()
@@ -150,6 +164,9 @@ impl Session {
             return false;
         }
         let (me, site) = (self.config.site, self.peers[index].site);
+        if !joining.told_ready || !self.peers[index].lobby.knows_us {
+            return true;
+        }
         for extra in tick.extras.iter() {
             let crate::wire::Extra::Order(order) = extra else { continue };
             if let What::Join { site: joins, incarnation, members, .. } = order.what {
@@ -207,8 +224,9 @@ impl Session {
     fn settle(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
-        let frames =
-            ((slowest * 3 / 2 + SETTLING).as_nanos() / period).clamp(0, MOST_SETTLING) + i64::from(self.dials.lag);
+        let (lag, window) = (i64::from(self.dials.lag), i64::from(self.dials.window));
+        let most = (MOST_AHEAD - 2 * lag - window).clamp(0, MOST_SETTLING);
+        let frames = ((slowest * 3 / 2 + SETTLING).as_nanos() / period).clamp(0, most) + lag;
         self.press_nothing(first + frames as u32);
     }
 
@@ -229,7 +247,8 @@ impl Session {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
         let under_way = ((slowest + SETTLING / 2).as_nanos() / period).clamp(0, MOST_SETTLING) as u32;
-        let until = live + under_way + self.dials.lag;
+        // Further ahead than inputs are kept nobody must run.
+        let until = (live + under_way + self.dials.lag).min(self.at + MOST_BEHIND as u32);
         if until > self.own.end() {
             self.press_nothing(until);
             self.set_all_due();
@@ -240,13 +259,13 @@ impl Session {
     pub(super) fn sit_down_if_due(&mut self) -> bool {
         let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
         let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
-        let next = self.at;
+        let (now, next) = (self.called, self.at);
         // Inputs are kept for so long; what is older comes from the feed alone.
         let playing = self.peers.iter().filter(|peer| peer.is_playing());
         if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MOST_BEHIND) {
             return false;
         }
-        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(next));
+        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(now, next));
         if known {
             let everyone = SiteSet::first(usize::from(self.config.settings.sites));
             self.joining = None;

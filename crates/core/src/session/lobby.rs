@@ -75,6 +75,7 @@ impl Session {
         let peer = &mut self.peers[index];
         // Whoever does not know the start needs to be told; an old packet is no such question.
         let asks = (hello.start_ns.is_none() || hello.joining.is_some()) && news;
+        peer.lobby.knows_us = hello.yours == self.config.incarnation;
         peer.lobby.hello_due |= asks && self.start.is_some();
         self.greetings |= peer.lobby.hello_due;
         if news {
@@ -243,6 +244,9 @@ impl Session {
     pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
         let agreed = self.agreed();
         let ready = self.is_ready_to_join();
+        if let Some(joining) = self.joining.as_mut().filter(|_| ready) {
+            joining.told_ready = true;
+        }
         // In a hello, leaving means that there are no inputs at all. Whoever has given some says in ticks where they end.
         let leaving = self.leaving.is_some_and(|leave| leave.frame.number() == self.config.settings.lag);
         let peer = &mut self.peers[index];

@@ -32,7 +32,7 @@ mod stats;
 mod view;
 
 pub use auto::Costs;
-pub use config::{Config, ConfigError, Sending};
+pub use config::{Config, ConfigError, MIN_DROP_AFTER, Sending};
 pub use event::{End, Event, Freeze, Request};
 pub use finder::{Finder, Want};
 pub use guess::{Past, Predictor};
@@ -445,6 +445,7 @@ impl Session {
             // The others count on us already.
             self.phase = Phase::Running(Step::Rest);
             self.joining = None;
+            self.next_watch = now + WATCH_EVERY;
         }
         if matches!(self.phase, Phase::Running(_)) {
             self.phase = Phase::Running(Step::Rest);
@@ -582,13 +583,14 @@ impl Session {
         let send = if self.due != 0 { self.called } else { send };
         let frame = match self.phase {
             Phase::Over(_) => return None,
+            // There may be nobody to send to, and so no other reason to be called.
+            Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.called + WATCH_EVERY,
             Phase::Lobby | Phase::Joining => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
             Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
             Phase::Running(Step::Sampling) if self.leaving.is_none() => Instant::FAR_FUTURE,
             Phase::Running(_) if self.leaving.is_none() => self.called,
-            // There may be nobody left to send to, and so no other reason to be called.
             Phase::Running(_) => self.next_watch,
         };
         let aside = if self.aside { self.time_aside() } else { Instant::FAR_FUTURE };

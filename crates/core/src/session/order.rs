@@ -9,7 +9,7 @@
 //! [view](super::view) settles that.
 
 use super::peer::{Peer, Seat};
-use super::{Session, event::Event};
+use super::{Dials, Session, event::Event};
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::CAPACITY;
@@ -68,7 +68,7 @@ impl Session {
 
     /// An order is heard of: of the coordinator, or of one that is gone and in force nevertheless.
     pub(super) fn take_order(&mut self, order: Order) {
-        if self.order == Some(order) || self.is_old(&order) {
+        if self.order == Some(order) || self.is_old(&order) || !self.is_gentle(&order) {
             return;
         }
         self.settle_last_order(order.by);
@@ -97,6 +97,13 @@ impl Session {
     /// Whether an order was carried out already, or comes when it cannot be any more: nobody is certain of a frame before its order.
     fn is_old(&self, order: &Order) -> bool {
         order.frame < self.certain() || self.carried_out.is_some_and(|frame| order.frame <= frame)
+    }
+
+    /// Whether an order asks for no more than one frame at a time: dials that jump would ask for many inputs at once.
+    fn is_gentle(&self, order: &Order) -> bool {
+        let What::Dials { lag, window, .. } = order.what else { return true };
+        let near = |dials: &Dials| dials.lag.abs_diff(lag) <= 1 && dials.window.abs_diff(window) <= 1;
+        near(&self.dials) || self.turning.as_ref().is_some_and(near)
     }
 
     /// A site takes its seat with this frame.
@@ -132,36 +139,45 @@ impl Session {
     /// An order is void: what was prepared for it is taken back.
     pub(super) fn undo(&mut self, order: Order) {
         let What::Join { site, .. } = order.what else { return };
-        let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
+        let prepared = |peer: &Peer| peer.site == site && peer.joins == Some(order.frame);
+        let Some(index) = self.peers.iter().position(prepared) else { return };
+        // What is certain rests on its first inputs at most, which are none.
+        let open = self.certain().max(order.frame);
         let peer = &mut self.peers[index];
         peer.joins = None;
         peer.dropped = true;
         self.listeners &= !(1 << index);
-        if order.frame < self.frame {
+        if open < self.at {
             // Its inputs may be in frames that rest on guesses.
-            self.wrong = Some(self.wrong.map_or(order.frame, |wrong| wrong.min(order.frame)));
+            self.wrong = Some(self.wrong.map_or(open, |wrong| wrong.min(open)));
         }
     }
 
     /// Carries out the newest order when its time has come, and gives the next if that is on us.
     pub(super) fn watch_order(&mut self, now: Instant) {
         self.forget_order_of_leaver();
-        if let Some(order) = self.order {
-            let reached = match self.peers.iter().find(|peer| peer.site == order.by) {
-                Some(peer) => peer.inputs.end() > order.frame,
-                None => self.own.end() > order.frame,
-            };
-            if reached && self.carried_out.is_none_or(|last| last < order.frame) {
-                self.carried_out = Some(order.frame);
-                self.carry_out_order(order);
-            }
-            if reached && self.is_settled() {
-                self.order = None;
-                self.talk();
-            }
+        self.act_on_order();
+        if self.order.is_some_and(|order| self.is_reached(&order)) && self.is_settled() {
+            self.order = None;
+            self.talk();
         }
         if self.order.is_none() && self.is_coordinator() {
             self.admit(now);
+        }
+    }
+
+    /// Whether the input of its giver for the frame of an order is known.
+    fn is_reached(&self, order: &Order) -> bool {
+        let giver = self.peers.iter().find(|peer| peer.site == order.by);
+        giver.map_or(self.own.end(), |peer| peer.inputs.end()) > order.frame
+    }
+
+    /// Carries out the newest order if its time has come.
+    pub(super) fn act_on_order(&mut self) {
+        let Some(order) = self.order.filter(|order| self.is_reached(order)) else { return };
+        if self.carried_out.is_none_or(|last| last < order.frame) {
+            self.carried_out = Some(order.frame);
+            self.carry_out_order(order);
         }
     }
 
@@ -177,17 +193,7 @@ impl Session {
 
     fn carry_out_order(&mut self, order: Order) {
         match order.what {
-            What::Join { site, .. } => {
-                if let Some(peer) =
-                    self.peers.iter_mut().find(|peer| peer.site == site && peer.joins == Some(order.frame))
-                {
-                    peer.seat = Seat::Playing;
-                    peer.joins = None;
-                }
-                self.left.remove(site);
-                self.events.push(Event::Joined { site, frame: order.frame });
-                self.choose_pace_setter();
-            }
+            What::Join { site, .. } => self.seat(site, order.frame),
             What::Dials { lag, window, need, site } => {
                 self.turn_dials(order.frame, lag, window);
                 self.tell_dials(order.frame, lag, window, (need, site));
@@ -195,11 +201,22 @@ impl Session {
         }
     }
 
+    /// A site plays from now on, unless it has left again or has its seat anyway.
+    fn seat(&mut self, site: SiteId, frame: Frame) {
+        let expected = |peer: &&mut Peer| peer.site == site && peer.joins == Some(frame);
+        let Some(peer) = self.peers.iter_mut().find(expected) else { return };
+        (peer.seat, peer.joins) = (Seat::Playing, None);
+        self.left.remove(site);
+        self.events.push(Event::Joined { site, frame });
+        self.choose_pace_setter();
+    }
+
     /// The coordinator lets in a site that is ready to play.
     fn admit(&mut self, _now: Instant) {
         let playing = self.voters();
         let ready = |peer: &&Peer| {
-            let all_there = peer.last().is_some_and(|last| self.all_are_certain_of(last));
+            // With its inputs from then on, a seat forgets those of who had it before.
+            let all_there = peer.last().is_some_and(|last| self.certain() >= last && self.all_are_certain_of(last));
             peer.lobby.joining == Some(true)
                 && peer.lobby.agreed
                 && peer.lobby.agrees_with.contains_all(playing)

@@ -8,7 +8,8 @@ use crate::id::{Addr, MAX_SITES};
 use crate::input::{missing, sized};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{
-    Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Probe, Tick, Writer, put_extra, put_plain_head,
+    Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Order, Probe, Tick, What, Writer, put_extra,
+    put_plain_head,
 };
 
 /// What is further from the frame at hand than sites can be apart makes no sense.
@@ -151,9 +152,12 @@ impl Session {
 
     fn write_extras(&self, now: Instant, index: usize, writer: &mut Writer<'_>) -> Result<(), Full> {
         let peer = &self.peers[index];
-        if let Some(order) =
-            self.order.filter(|order| order.by == self.config.site && peer.sender.acked() <= order.frame)
-        {
+        // Who was started anew must not take what was meant for who was there before.
+        let meant = |order: &Order| {
+            !matches!(order.what, What::Join { site, .. } if site == peer.site) || !peer.was_restarted()
+        };
+        let ours = |order: &Order| order.by == self.config.site && peer.sender.acked() <= order.frame;
+        if let Some(order) = self.order.filter(|order| ours(order) && meant(order)) {
             put_extra(writer, &Extra::Order(order))?;
         }
         // After the order: of one who has left nothing is taken but what came before.
@@ -163,7 +167,7 @@ impl Session {
         if let Some(vote) = &self.view.vote {
             put_extra(writer, &Extra::Vote(*vote))?;
         }
-        if let Some((view, decision)) = self.view.decided.filter(|_| peer.behind) {
+        if let Some((view, decision)) = self.view.decided.filter(|_| peer.is_behind()) {
             put_extra(writer, &Extra::Decided(view, decision))?;
         }
         if let Some(condition) = self.condition().filter(|_| self.telling_condition && peer.is_playing()) {
@@ -187,7 +191,8 @@ impl Session {
     /// Looks whether there still is.
     pub(super) fn watch_talk(&mut self, now: Instant) {
         let ours = self.leaving.is_some() || self.order.is_some() || self.view.vote.is_some();
-        let theirs = |peer: &Peer| peer.behind || self.is_missed(now, peer) || peer.wants.iter().any(Option::is_some);
+        let theirs =
+            |peer: &Peer| peer.is_behind() || self.is_missed(now, peer) || peer.wants.iter().any(Option::is_some);
         self.talkative = ours || self.peers.iter().any(theirs);
         self.telling_condition = false;
     }

@@ -59,6 +59,8 @@ pub(super) struct Peer {
     /// Which of those that could pass its inputs on is asked, counted from the nearest on, and since when.
     pub(super) helper: u8,
     pub(super) helped_since: Instant,
+    /// The view changed before it plays, with this frame: until it has an input of ours for it, it may not know.
+    pub(super) uninformed: Option<Frame>,
     /// The first frame that it misses of other sites' inputs.
     pub(super) wants: [Option<Frame>; MAX_SITES],
     pub(super) digests: Digests,
@@ -99,6 +101,8 @@ pub(super) struct Agreement {
     pub(super) left: bool,
     /// It was seen playing.
     pub(super) playing: bool,
+    /// It has heard of this start of our program.
+    pub(super) knows_us: bool,
     /// It wants to take its seat in a running game, and whether it is ready to.
     pub(super) joining: Option<bool>,
     /// It asked something that only a hello answers.
@@ -147,6 +151,7 @@ impl Peer {
             behind: false,
             helper: 0,
             helped_since: now,
+            uninformed: None,
             wants: [None; MAX_SITES],
             digests: Digests::default(),
             chain: Chain::new(start),
@@ -182,6 +187,11 @@ impl Peer {
             Seat::Playing => None,
             Seat::Leaving(last) | Seat::Free(last) => Some(last),
         }
+    }
+
+    /// Whether it must be told how the last view ended.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind || self.uninformed.is_some_and(|first| self.sender.acked() <= first)
     }
 
     pub(super) fn is_playing(&self) -> bool {

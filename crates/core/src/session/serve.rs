@@ -117,7 +117,8 @@ impl Session {
 
     /// When there is something to do beside the game.
     pub(super) fn time_aside(&self) -> Instant {
-        let watcher = self.joining.as_ref().and_then(|joining| joining.watcher.poll_timeout());
+        let watching = self.joining.as_ref().filter(|_| !self.is_at_the_end());
+        let watcher = watching.and_then(|joining| joining.watcher.poll_timeout());
         let feed = self.feed.as_ref().and_then(|feed| feed.poll_timeout());
         watcher.into_iter().chain(feed).chain([self.search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -136,9 +137,9 @@ impl Session {
     /// A latecomer makes up for the frames that it is behind as quickly as its machine can.
     pub(super) fn hurry(&mut self) {
         if self.frame < self.fast_until && matches!(self.phase, Phase::Running(_)) {
-            let next = self.frame;
+            let (now, next) = (self.called, self.frame);
             if let Some(pacer) = &mut self.pacer {
-                pacer.leap(next);
+                pacer.leap(now, next);
             }
         }
     }

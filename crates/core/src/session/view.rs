@@ -90,6 +90,8 @@ impl Session {
             return;
         }
         self.stop_asking_for_view();
+        // Whoever plays by now must be asked.
+        self.act_on_order();
         let suspects = self.suspects(now);
         let (voters, me) = (self.voters(), self.config.site);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
@@ -143,6 +145,7 @@ impl Session {
 
     /// A peer says where it stands.
     pub(super) fn take_vote(&mut self, now: Instant, index: usize, vote: Vote) {
+        self.act_on_order();
         let bound = self.is_bound();
         let peer = &mut self.peers[index];
         if !peer.is_playing() {
@@ -230,6 +233,8 @@ impl Session {
             let peer = &mut self.peers[index];
             peer.vote = None;
             peer.behind = false;
+            // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame.
+            peer.uninformed = peer.joins;
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
                 let known = peer.known_end();

@@ -142,7 +142,7 @@ impl Session {
         let every = self.config.settings.compare_every;
         let apart = every * APART.div_ceil(every.max(1));
         let number = (frame.number() + 1) / apart.max(1);
-        (self.inquiry.is_some() && number * apart == frame.number() + 1).then(|| number as usize % ANCHORS)
+        (self.inquiry.is_some() && number * apart == frame.number() + 1).then_some(number as usize % ANCHORS)
     }
 
     /// Asks to keep the state after a frame that is compared.

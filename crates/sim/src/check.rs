@@ -226,8 +226,12 @@ impl Ledger {
         self.confirmed += 1;
         self.frames[site] = frame + 1;
         let life = self.life(site);
-        if life.hashes.is_empty() {
+        // Who is on its way in may turn to a newer state.
+        let anew = life.promised_first.is_none() && frame > life.first + life.hashes.len();
+        if life.hashes.is_empty() || anew {
             life.first = frame;
+            life.words.clear();
+            life.hashes.clear();
         }
         let expected = life.first + life.hashes.len();
         life.words.extend_from_slice(words);

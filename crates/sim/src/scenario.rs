@@ -725,6 +725,7 @@ impl Scenario {
         // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer
         // than a frame, because none follows it.
         let share = match reach {
+            0 if steady => 0.75,
             _ if steady && self.window == 0 => 0.95,
             _ if steady => 0.92,
             0 => 0.35,

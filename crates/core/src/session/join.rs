@@ -265,7 +265,10 @@ impl Session {
         if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MOST_BEHIND) {
             return false;
         }
-        let known = self.pace_setter.is_none() || self.pacer.as_mut().is_some_and(|pacer| pacer.leap(now, next));
+        // Where everybody stands still there is no plan to follow.
+        let stuck = self.joining.as_ref().is_some_and(|joining| now - joining.reached.1 > STUCK / 2);
+        let idle = stuck && self.is_at_the_end() || self.pace_setter.is_none();
+        let known = self.pacer.as_mut().is_some_and(|pacer| pacer.leap(now, next)) || idle;
         if known {
             let everyone = SiteSet::first(usize::from(self.config.settings.sites));
             self.joining = None;
@@ -276,7 +279,7 @@ impl Session {
             if let Some(inquiry) = &mut self.inquiry {
                 *inquiry = Inquiry::new(self.config.site, everyone, self.words.len(), next);
             }
-            self.phase = Phase::Running(Step::Rest);
+            self.phase = self.first_phase();
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }
         known

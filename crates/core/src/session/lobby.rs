@@ -76,7 +76,10 @@ impl Session {
         // Whoever does not know the start needs to be told; an old packet is no such question.
         let asks = (hello.start_ns.is_none() || hello.joining.is_some()) && news;
         peer.lobby.knows_us = hello.yours == self.config.incarnation;
-        peer.lobby.hello_due |= asks && self.start.is_some();
+        // Who is let in needs ticks, and hellos would take their place.
+        let seated = (peer.is_playing() || peer.joins.is_some()) && hello.incarnation == peer.incarnation;
+        let let_in = seated && hello.joining.is_some();
+        peer.lobby.hello_due |= asks && self.start.is_some() && !let_in;
         self.greetings |= peer.lobby.hello_due;
         if news {
             // Whoever had the seat and lost it, or has it, must start anew to take it.

@@ -273,7 +273,13 @@ impl Session {
     /// The first frame comes.
     pub(super) fn start_running(&mut self, at: Instant) {
         self.start_pacing(at);
-        self.phase = Phase::Running(Step::Rest);
+        self.phase = self.first_phase();
+    }
+
+    /// What comes before the first frame that we play: a state to go back to, should states differ.
+    pub(super) fn first_phase(&self) -> Phase {
+        let place = self.inquiry.as_ref().map(|_| self.place_before(self.at));
+        Phase::Running(place.map_or(Step::Rest, |place| Step::Anchor { place, began: None }))
     }
 
     fn begin(&mut self, now: Instant) {

@@ -137,6 +137,12 @@ fn frames_of(want: Want) -> (Frame, Frame) {
 }
 
 impl Session {
+    /// The place of an anchor before a frame that is none of the usual ones.
+    pub(super) fn place_before(&self, frame: Frame) -> usize {
+        let every = self.config.settings.compare_every;
+        (frame.number() / (every * APART.div_ceil(every.max(1))).max(1)) as usize % ANCHORS
+    }
+
     /// The place of an anchor, if the state after this frame is to be kept as one.
     pub(super) fn anchor_place(&self, frame: Frame) -> Option<usize> {
         let every = self.config.settings.compare_every;

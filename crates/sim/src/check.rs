@@ -198,6 +198,11 @@ impl Ledger {
         self.lives[site].last().is_some_and(|life| life.dropped.is_some())
     }
 
+    /// Whether the others have dropped a site at any time.
+    pub fn was_dropped(&self, site: usize) -> bool {
+        self.lives[site].iter().any(|life| life.dropped.is_some())
+    }
+
     /// From which frame on it does not count what a site did that is not among the others any more: what they decided without it.
     fn counts_until(&self, site: usize, life: &Life) -> usize {
         if life.left.is_none() && life.dropped.is_none() && !life.crashed {

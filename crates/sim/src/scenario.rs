@@ -594,12 +594,12 @@ impl Scenario {
     /// Who is not dropped sees no other state than its own.
     fn judge_divergence(play: &mut Play) {
         for (site, other, frame) in std::mem::take(&mut play.forged) {
-            if !play.ledger.is_dropped(site) {
+            if !play.ledger.was_dropped(site) {
                 play.ledger.violate("agreement", format!("site {site} has wrong inputs of {other} up to {frame}"));
             }
         }
         for (site, _, frame) in std::mem::take(&mut play.diverged) {
-            if !play.ledger.is_dropped(site) {
+            if !play.ledger.was_dropped(site) {
                 play.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
             }
         }
@@ -661,6 +661,11 @@ impl Scenario {
         // Whoever came back could not decide before it was back.
         let steady: Vec<usize> = alive.iter().copied().filter(|site| play.lives[*site] == 1).collect();
         let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
+        // Who comes while another moves cannot find it.
+        let has = |is: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
+        if has(|fault| matches!(fault, Fault::Restart(_))) && has(|fault| matches!(fault, Fault::Move(_))) {
+            return;
+        }
         // Without a limit to patience, the dead are waited for.
         let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| world.sites[site].crashed && !left(site));
         if waiting || !decides || alive.len() < 2 || play.ledger.frames.iter().all(|frames| *frames == 0) {

@@ -1,0 +1,12 @@
+//! What can be shared: game machines, each seen as a black box.
+//!
+//! A [`Machine`] is a machine with a game in it. Its contract is all that anything outside this crate knows of it: the session engine is
+//! told its identity and its rate, and asks it, through a host program, to step, save, load and hash; a front end shows its
+//! [`Picture`], plays its sound and presses the [buttons](pad) that it has.
+
+mod machine;
+pub mod pad;
+mod picture;
+
+pub use machine::{LoadError, Machine, SaveError};
+pub use picture::Picture;

@@ -3,7 +3,7 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{Ownership, Stream};
-use coplay::session::{GameId, MachineId, Settings};
+use coplay::session::{Absent, GameId, MachineId, Settings};
 use coplay::wire::{
     Answer, Answers, Condition, Decision, Digest, Error, Extra, Extras, Hello, Identity, MAX_DATAGRAM, Message, Order,
     Probe, Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
@@ -78,7 +78,7 @@ const EXTRAS: Golden = &[
     "84",         // flags: tick, extras
     "6400",       // end: 100
     "00",         // end - ack: 0
-    "5f00",       // extras: 95 bytes
+    "6400",       // extras: 100 bytes
     "01",         // leave
     "ac02",       // leave: before frame 300
     "02",         // order
@@ -105,6 +105,7 @@ const EXTRAS: Golden = &[
     "05",         // vote: drops sites 0 and 2
     "c801",       // vote: inputs of site 0 before frame 200
     "6e",         // vote: inputs of site 2 before frame 110
+    "01",         // vote: site 0 left of its own accord
     "01",         // vote: an order that may be in force
     "00",         // order: by site 0
     "9601",       // order: at frame 150
@@ -119,17 +120,20 @@ const EXTRAS: Golden = &[
     "08",         // vote: in ballot 8, the first that site 0 leads
     "04",         // decision: site 2 is dropped
     "70",         // decision: the first frame without site 2 is 112
+    "00",         // decision: it did not leave of its own accord
     "00",         // decision: no order
     "03",         // vote
     "00",         // vote: on the end of view 0
     "12",         // vote: ballot 18
     "00",         // vote: drops nobody
+    "00",         // vote: nobody left
     "00",         // vote: no order
     "00",         // vote: nothing was accepted
     "04",         // decided
     "ffffffff0f", // decided: the last view there can be
     "80",         // decision: site 7 is dropped
     "feffffff07", // decision: with the last frame there can be
+    "80",         // decision: it had left
     "01",         // decision: an order stays in force
     "07",         // order: by site 7
     "00",         // order: at frame 0
@@ -141,6 +145,7 @@ const EXTRAS: Golden = &[
     "04",         // decided
     "00",         // decided: view 0
     "00",         // decision: nobody is dropped
+    "00",         // decision: nobody had left
     "00",         // decision: no order
     "05",         // want
     "02",         // want: of site 2
@@ -183,7 +188,7 @@ const HELLO: Golden = &[
     "c3fe27",     // rate: in 655,171 seconds
     "06",         // lag: 6 frames
     "00",         // window: 0 frames
-    "01",         // the dials turn by themselves
+    "03",         // the dials turn by themselves, and absent players repeat
     "3c",         // hashes are compared every 60 frames
     "02",         // sites
     "03",         // starters: sites 0 and 1
@@ -306,19 +311,22 @@ fn dials(by: u8, frame: u32, lag: u32, window: u32) -> Order {
 }
 
 fn extras() -> [Extra<'static>; 10] {
-    let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), order: None };
+    let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), left: SiteSet::EMPTY, order: None };
     let vote = Vote {
         view: 2,
         ballot: 9,
         drop: sites([0, 2]),
         ends: ends([(0, 200), (2, 110)]),
+        left: sites([0]),
         order: Some(join(0, 150, 7)),
         accepted: Some((8, dropped)),
     };
-    let none = Vote { view: 0, ballot: 18, drop: SiteSet::EMPTY, ends: ends([]), order: None, accepted: None };
+    let empty = SiteSet::EMPTY;
+    let none = Vote { view: 0, ballot: 18, drop: empty, ends: ends([]), left: empty, order: None, accepted: None };
     let last = u32::MAX / 2 - 1;
-    let decision = Decision { drop: sites([7]), lasts: ends([(7, last)]), order: Some(dials(7, 0, 0, 0)) };
-    let nobody = Decision { drop: SiteSet::EMPTY, lasts: ends([]), order: None };
+    let decision =
+        Decision { drop: sites([7]), lasts: ends([(7, last)]), left: sites([7]), order: Some(dials(7, 0, 0, 0)) };
+    let nobody = Decision { drop: empty, lasts: ends([]), left: empty, order: None };
     let changes = &[0x05, 0x03, 0x11, 0xff];
     [
         Extra::Leave(Frame::new(300)),
@@ -361,6 +369,7 @@ fn hello() -> Hello {
             lag: 6,
             window: 0,
             auto: true,
+            absent: Absent::Repeat,
             compare_every: 60,
             sites: 2,
             starters: SiteSet::first(2),
@@ -389,6 +398,7 @@ fn refusal() -> Hello {
             lag: 0,
             window: 0,
             auto: false,
+            absent: Absent::Nothing,
             compare_every: 0,
             sites: 2,
             starters: sites([1]),
@@ -545,8 +555,8 @@ fn numbers_have_one_form() {
         ("an order for nothing", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),
         ("a newcomer that cannot be", &[0x84, 0, 0, 0, 9, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0, 0]),
         ("dials for a site that cannot be", &[0x84, 0, 0, 0, 8, 0, 2, 0, 0, 1, 0, 0, 0, 8, 0]),
-        ("half an order", &[0x84, 0, 0, 0, 4, 0, 4, 0, 0, 2, 0]),
-        ("half an outcome", &[0x84, 0, 0, 0, 6, 0, 3, 0, 0, 0, 0, 2, 0]),
+        ("half an order", &[0x84, 0, 0, 0, 5, 0, 4, 0, 0, 0, 2, 0]),
+        ("half an outcome", &[0x84, 0, 0, 0, 7, 0, 3, 0, 0, 0, 0, 0, 2, 0]),
         ("a relay of no frames", &[0x84, 0, 0, 0, 6, 0, 6, 0, 0, 0, 0, 0, 0]),
         ("answers without an answer", &[0x82, 0, 0, 0, 0, 0, 0]),
         ("an answer that ends after the tick", &[0x82, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0]),

@@ -7,7 +7,7 @@ use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
 use coplay::movie::{Entry, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, WriteError, Writer};
-use coplay::session::{GameId, MachineId, Settings};
+use coplay::session::{Absent, GameId, MachineId, Settings};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -184,6 +184,7 @@ impl Truth {
             lag: 6,
             window: 0,
             auto: false,
+            absent: Absent::Nothing,
             compare_every: 60,
             sites: 2,
             starters: SiteSet::first(2),

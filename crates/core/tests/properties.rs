@@ -6,7 +6,7 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{CAPACITY, MAX_PLAYERS, Ownership, Stream, Word};
-use coplay::session::{GameId, MAX_OPTIONS, MachineId, Settings};
+use coplay::session::{Absent, GameId, MAX_OPTIONS, MachineId, Settings};
 use coplay::wire::{
     Answers, Condition, Decision, Digest, Ends, Extra, Extras, Hello, Identity, MAX_RANGES, Message, Order, Probe,
     Ranges, Refusal, Relay, Tick, Vote, What,
@@ -247,12 +247,19 @@ fn extra() -> impl Strategy<Value = Told> {
 }
 
 fn vote() -> impl Strategy<Value = Vote> {
-    (any::<(u32, u32)>(), ends(), option::of(order()), option::of((any::<u32>(), decision())))
-        .prop_map(|((view, ballot), (drop, ends), order, accepted)| Vote { view, ballot, drop, ends, order, accepted })
+    (any::<(u32, u32, u8)>(), ends(), option::of(order()), option::of((any::<u32>(), decision()))).prop_map(
+        |((view, ballot, left), (drop, ends), order, accepted)| {
+            let left = SiteSet::from_bits(left);
+            Vote { view, ballot, drop, ends, left, order, accepted }
+        },
+    )
 }
 
 fn decision() -> impl Strategy<Value = Decision> {
-    (ends(), option::of(order())).prop_map(|((drop, lasts), order)| Decision { drop, lasts, order })
+    (ends(), any::<u8>(), option::of(order())).prop_map(|((drop, lasts), left, order)| {
+        let left = SiteSet::from_bits(left);
+        Decision { drop, lasts, left, order }
+    })
 }
 
 /// Some sites, and a frame for each of them.
@@ -321,16 +328,17 @@ fn settings() -> impl Strategy<Value = Settings> {
     let game = (text(), any::<[u8; 32]>()).prop_map(|(name, hash)| GameId { name, hash });
     let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS))
         .prop_map(|(name, version, options)| MachineId { name, version, options });
-    let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>());
+    let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>(), any::<bool>());
     let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(
-        |(game, machine, (rate, (lag, window, compare_every), auto), (sites, starters, ownership))| Settings {
+        |(game, machine, (rate, (lag, window, compare_every), auto, repeat), (sites, starters, ownership))| Settings {
             game,
             machine,
             rate,
             lag,
             window,
             auto,
+            absent: if repeat { Absent::Repeat } else { Absent::Nothing },
             compare_every,
             sites,
             starters: SiteSet::from_bits(starters),

@@ -141,10 +141,18 @@ fn extras() -> Vec<(String, Vec<u8>)> {
     };
     let dials = Order { what: What::Dials { lag: 6, window: 200, need: 130, site }, ..join };
     let ends = std::array::from_fn(|at| if at < 2 { first } else { Frame::ZERO });
-    let decision = Decision { drop: SiteSet::first(2), lasts: ends, order: Some(join) };
-    let vote = Vote { view: 1, ballot: 10, drop: SiteSet::first(2), ends, order: Some(dials), accepted: None };
+    let decision = Decision { drop: SiteSet::first(2), lasts: ends, left: SiteSet::EMPTY, order: Some(join) };
+    let vote = Vote {
+        view: 1,
+        ballot: 10,
+        drop: SiteSet::first(2),
+        ends,
+        left: SiteSet::first(1),
+        order: Some(dials),
+        accepted: None,
+    };
     let accepted = Vote { accepted: Some((9, decision)), ..vote };
-    let nobody = Decision { drop: SiteSet::EMPTY, lasts: [Frame::ZERO; MAX_SITES], order: None };
+    let nobody = Decision { drop: SiteSet::EMPTY, lasts: [Frame::ZERO; MAX_SITES], left: SiteSet::EMPTY, order: None };
     let named = [
         ("leave", Extra::Leave(first)),
         ("join", Extra::Order(join)),

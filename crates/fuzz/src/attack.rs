@@ -135,10 +135,11 @@ impl Lie {
         };
         let order = Order { by, frame: first, what };
         let in_force = (mid & 2 != 0).then_some(order);
-        let decision = Decision { drop, lasts: ends, order: in_force };
+        let left = SiteSet::from_bits(high);
+        let decision = Decision { drop, lasts: ends, left, order: in_force };
         let view = u32::from(mid >> 2 & 3);
         let ballot = if mid & 0x80 != 0 { self.value } else { u32::from(low) };
-        let vote = Vote { view, ballot, drop, ends, order: in_force, accepted: None };
+        let vote = Vote { view, ballot, drop, ends, left, order: in_force, accepted: None };
         let relay = |site| Extra::Relay(Relay { site, first, len: 1 + u32::from(mid), changes });
         match self.kind % 8 {
             0 => vec![Extra::Order(order)],

@@ -10,6 +10,7 @@
 use std::fmt;
 
 use coplay::input::Word;
+use coplay::session::Absent;
 
 use crate::toy::mix;
 
@@ -20,6 +21,8 @@ pub struct Ledger {
     /// The bits of each player's word that a site owns, by site and player.
     masks: Vec<Vec<Word>>,
     lag: usize,
+    /// What is done for sites that were dropped.
+    pub absent: Absent,
     /// Sites that are not there when the game starts.
     pub late: Vec<bool>,
     /// What each site did, from one start of its program to the next.
@@ -112,6 +115,7 @@ impl Ledger {
             players: masks.first().map_or(0, Vec::len),
             masks,
             lag: lag as usize,
+            absent: Absent::Nothing,
             late: Vec::new(),
             lives: (0..sites).map(|_| vec![Life::default()]).collect(),
             watched: Vec::new(),
@@ -354,7 +358,8 @@ impl Ledger {
         for (site, masks) in self.masks.iter().enumerate() {
             for (player, mask) in masks.iter().enumerate() {
                 unowned[player] &= !mask;
-                if Some(words[player] & mask) != self.promise(site, frame, player) {
+                let input = Some(words[player] & mask);
+                if [false, true].iter().all(|late| input != self.promise(site, frame, player, *late)) {
                     broken.push(Violation {
                         promise: "fidelity",
                         what: format!("frame {frame} does not have what site {site} promised for it"),
@@ -367,17 +372,21 @@ impl Ledger {
         }
     }
 
-    /// The input that must be in a frame, or `None` if there must not be such a frame yet.
-    fn promise(&self, site: usize, frame: usize, player: usize) -> Option<Word> {
-        let begun = |life: &&Life| life.promised_first.is_some_and(|first| first <= frame);
+    /// The input that must be in a frame, or `None` if there must not be such a frame yet. That a site leaves may come too `late` for
+    /// those who drop it with the same frame.
+    fn promise(&self, site: usize, frame: usize, player: usize, late: bool) -> Option<Word> {
+        let begun = |life: &&Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame);
         let Some(life) = self.lives[site].iter().rev().find(begun) else {
             let awaited = frame >= self.lag && self.lives[site].len() == 1 && self.lives[site][0].end().is_none();
             return (!awaited || !self.starts(site)).then_some(0);
         };
-        if life.end().is_some_and(|end| frame >= end) {
-            return Some(0);
+        if let Some(end) = life.end().filter(|end| frame >= *end) {
+            let dropped = life.dropped == Some(end) && (late || life.left != Some(end));
+            let before = end.checked_sub(1).filter(|_| self.absent == Absent::Repeat && dropped);
+            return before.map_or(Some(0), |before| self.promise(site, before, player, late));
         }
-        let at = frame - life.promised_first.unwrap_or_default();
+        // Who comes late presses nothing at first.
+        let Some(at) = life.promised_first.and_then(|first| frame.checked_sub(first)) else { return Some(0) };
         life.promised.get(at * self.players + player).copied()
     }
 

@@ -4,7 +4,7 @@ use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
 use coplay::pace::Pacing;
-use coplay::session::{Config, GameId, MachineId, Sending, Session, Settings};
+use coplay::session::{Absent, Config, GameId, MachineId, Sending, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::buttons::Buttons;
@@ -220,6 +220,7 @@ pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
         lag,
         window: 0,
         auto: false,
+        absent: Absent::Nothing,
         compare_every: 60,
         sites: sites as u8,
         starters: SiteSet::first(sites),

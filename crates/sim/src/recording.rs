@@ -79,9 +79,9 @@ impl Recording {
             error => Err(format!("is cut off after {frames} frames, which is told as {error:?}")),
         });
         ledger.recorded += whole.as_ref().map_or(0, |frames| u64::from(*frames));
-        let complete = whole.and_then(|frames| match ledger.first_life_frame(self.site, frames as usize) {
-            Some(_) => Err(format!("ends before frame {frames}")),
-            None => Ok(()),
+        let complete = whole.and_then(|frames| match self.lacks_frame(frames, ledger) {
+            true => Err(format!("ends before frame {frames}")),
+            false => Ok(()),
         });
         for wrong in [complete, part].into_iter().filter_map(Result::err).chain(self.nonsense.take()) {
             ledger.violate("movie", format!("the movie of site {} {wrong}", self.site));
@@ -121,6 +121,12 @@ impl Recording {
                 None => {}
             }
         }
+    }
+
+    /// Whether more was played than so many frames. A last one whose state was just being hashed is not told yet.
+    fn lacks_frame(&self, frames: u32, ledger: &Ledger) -> bool {
+        let hashed = self.compare_every > 0 && (frames + 1).is_multiple_of(self.compare_every);
+        ledger.first_life_frame(self.site, (frames + u32::from(hashed)) as usize).is_some()
     }
 
     /// Whether the last of so many frames should have come with a hash, and did not.

@@ -9,7 +9,7 @@ use coplay::feed::{FeedConfig, Start};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
-use coplay::session::{Config, End, Event, Join, Session, Settings};
+use coplay::session::{Absent, Config, End, Event, Join, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::check::Ledger;
@@ -68,6 +68,8 @@ pub struct Scenario {
     pub auto: bool,
     /// Sites that are silent for so long are dropped.
     pub drop_after: Option<TimeDelta>,
+    /// What is done for those who were dropped.
+    pub absent: Absent,
     /// Who watches.
     pub gallery: Option<gallery::Plan>,
     /// The site that keeps a movie.
@@ -121,7 +123,7 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 26] = [
+pub const KINDS: [&str; 27] = [
     "cut",
     "pause",
     "suspend",
@@ -142,6 +144,7 @@ pub const KINDS: [&str; 26] = [
     "rollback",
     "auto",
     "drop",
+    "absent repeat",
     "late or back",
     "astray, healed",
     "astray, not healed",
@@ -216,6 +219,7 @@ impl Scenario {
             heals: luck.chance(0.5),
             auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
+            absent: if Random::stream(seed, "absent").chance(0.5) { Absent::Repeat } else { Absent::Nothing },
             gallery: gallery::Plan::draw(seed, sites, random_link),
             movie: None,
             sabotage: None,
@@ -339,6 +343,7 @@ impl Scenario {
             self.window > 0,
             self.auto,
             self.drop_after.is_some(),
+            self.drop_after.is_some() && self.absent == Absent::Repeat,
             fault(|fault| matches!(fault, Fault::Restart(_))),
             fault(|fault| matches!(fault, Fault::Astray(_))) && self.heals,
             fault(|fault| matches!(fault, Fault::Astray(_))) && !self.heals,
@@ -387,7 +392,15 @@ impl Scenario {
     fn settings(&self) -> Settings {
         let toy = toy_settings(self.lag, self.ownership());
         let starters = SiteSet::first(self.starters());
-        Settings { rate: self.rate, sites: self.sites as u8, starters, window: self.window, auto: self.auto, ..toy }
+        Settings {
+            rate: self.rate,
+            sites: self.sites as u8,
+            starters,
+            window: self.window,
+            auto: self.auto,
+            absent: self.absent,
+            ..toy
+        }
     }
 
     fn config(&self, number: usize) -> Config {
@@ -457,6 +470,7 @@ impl Scenario {
     /// Plays it through.
     pub fn play(&self) -> Played {
         let mut ledger = Ledger::new(self.masks(), self.lag);
+        ledger.absent = self.absent;
         ledger.late = (0..self.sites).map(|site| self.late == Some(site)).collect();
         let mut play = Play {
             ledger,

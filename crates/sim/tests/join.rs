@@ -5,7 +5,7 @@ mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
 use coplay::feed::{FeedConfig, Start, Trouble};
-use coplay::session::{Config, End, Event, Settings, State};
+use coplay::session::{Absent, Config, End, Event, Settings, State};
 use coplay::time::TimeDelta;
 use coplay_sim::latecomer::Latecomer;
 use coplay_sim::link::LinkConfig;
@@ -136,6 +136,35 @@ fn a_machine_that_cannot_load_plays_everything_again() {
     assert_play(&game, "replay", [0, 1, 2]);
 }
 
+/// Site 2 dies; for it the last input goes on, also at site 3, which comes only then, until it is back.
+#[test]
+fn for_whom_is_dropped_the_last_input_can_go_on() {
+    for (seed, window, loss) in [(1, 0, 0.0), (2, 8, 0.05), (3, 8, 0.0), (4, 0, 0.05), (5, 3, 0.02)] {
+        let what = format!("seed {seed}, window {window}, loss {loss}");
+        let mut game = open(&Setup { window, seed, ..Setup::new(4, lossy(100, loss)) }, 3, |config| {
+            dropping(config);
+            config.settings.absent = Absent::Repeat;
+        });
+        game.are_late([3]);
+        game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
+        game.run_until(at(COMES));
+        game.crash(2);
+        game.run_for(secs(3));
+        game.come(3, |_| {});
+        game.run_for(secs(6));
+        game.come(2, |_| {});
+        game.run_for(secs(6));
+        let dropped = game.find(0, |event| if let Event::Dropped { frame, .. } = event { Some(*frame) } else { None });
+        let (from, until) = (dropped.expect(&what).1.number(), joined(&game, 0, 2).expect(&what));
+        let pressed = |frame: u32| game.ledger.first_life_frame(0, frame as usize).expect("it was played").0[2];
+        assert!(pressed(from - 1) != 0 && until - from > 300, "{what}: frames {from} to {until}");
+        let lets_go = (from..until).find(|frame| pressed(*frame) != pressed(from - 1));
+        assert_eq!(lets_go, None, "{what}: frames {from} to {until}");
+        assert!(pressed(until) == 0, "{what}: who is back presses nothing at first");
+        assert_play(&game, &what, [0, 1, 2, 3]);
+    }
+}
+
 #[test]
 fn two_come_at_once() {
     for (window, loss, apart) in [(0, 0.0, 0), (8, 0.05, 0), (8, 0.05, 150), (8, 0.0, 700)] {
@@ -158,7 +187,11 @@ fn two_come_at_once() {
 fn die_during_a_join(dies: usize, after: TimeDelta) -> Game {
     let setup =
         Setup { window: 8, lag: 4, seed: 1 + after.as_nanos().unsigned_abs(), ..Setup::new(4, lossy(100, 0.02)) };
-    let mut game = open(&setup, 3, dropping);
+    let absent = if after.as_nanos() % 100_000_000 == 0 { Absent::Nothing } else { Absent::Repeat };
+    let mut game = open(&setup, 3, |config| {
+        dropping(config);
+        config.settings.absent = absent;
+    });
     game.are_late([3]);
     game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
     game.run_until(at(COMES));

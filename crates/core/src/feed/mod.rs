@@ -24,7 +24,7 @@
 //! use coplay::frame::{Frame, FrameRate};
 //! use coplay::id::{Addr, SiteSet};
 //! use coplay::input::Ownership;
-//! use coplay::session::{GameId, MachineId, Settings};
+//! use coplay::session::{Absent, GameId, MachineId, Settings};
 //! use coplay::time::{Instant, TimeDelta};
 //! use coplay::wire::MAX_DATAGRAM;
 //!
@@ -35,6 +35,7 @@
 //!     lag: 6,
 //!     window: 0,
 //!     auto: false,
+//!     absent: Absent::Nothing,
 //!     compare_every: 60,
 //!     sites: 2,
 //!     starters: SiteSet::first(2),

@@ -31,7 +31,7 @@
 //! use coplay::id::SiteSet;
 //! use coplay::input::Ownership;
 //! use coplay::movie::{Entry, Reader, Start, Writer};
-//! use coplay::session::{GameId, MachineId, Settings};
+//! use coplay::session::{Absent, GameId, MachineId, Settings};
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
@@ -40,6 +40,7 @@
 //!     lag: 6,
 //!     window: 0,
 //!     auto: false,
+//!     absent: Absent::Nothing,
 //!     compare_every: 60,
 //!     sites: 2,
 //!     starters: SiteSet::first(2),

@@ -453,7 +453,7 @@ pub(super) mod tests {
     use crate::frame::FrameRate;
     use crate::id::SiteSet;
     use crate::input::Ownership;
-    use crate::session::{GameId, MachineId};
+    use crate::session::{Absent, GameId, MachineId};
 
     pub(in super::super) fn settings(sites: usize, mask: Word) -> Settings {
         Settings {
@@ -463,6 +463,7 @@ pub(super) mod tests {
             lag: 6,
             window: 0,
             auto: false,
+            absent: Absent::Nothing,
             compare_every: 60,
             sites: sites as u8,
             starters: SiteSet::first(sites),

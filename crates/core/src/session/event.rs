@@ -135,7 +135,8 @@ pub enum Event {
         /// The first frame without it.
         frame: Frame,
     },
-    /// A site was silent for too long, and the game goes on without it; from `frame` on its input is neutral.
+    /// A site was silent for too long, and the game goes on without it; from `frame` on its input is what
+    /// [`Settings::absent`](super::Settings::absent) says.
     Dropped {
         /// Which.
         site: SiteId,

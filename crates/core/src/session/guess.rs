@@ -99,18 +99,15 @@ impl Guesses {
         guess
     }
 
-    /// Takes all frames so far for guessed to be without input.
-    pub(super) fn fill_neutral(&mut self) {
-        self.kept.fill([0; 16]);
+    /// Takes all frames so far for guessed to have this input.
+    pub(super) fn fill(&mut self, input: &[Block]) {
+        self.kept.chunks_exact_mut(self.blocks.max(1)).for_each(|guess| guess.copy_from_slice(input));
     }
 
-    /// Keeps what is known of a frame in place of a guess, because something before it is not known yet; `None` is no input.
-    pub(super) fn keep(&mut self, frame: Frame, truth: Option<&[Block]>) -> &[Block] {
+    /// Keeps what is known of a frame in place of a guess, because something before it is not known yet.
+    pub(super) fn keep(&mut self, frame: Frame, truth: &[Block]) -> &[Block] {
         let at = self.at(frame);
-        match truth {
-            Some(truth) => self.kept[at.clone()].copy_from_slice(truth),
-            None => self.kept[at.clone()].fill([0; 16]),
-        }
+        self.kept[at.clone()].copy_from_slice(truth);
         &self.kept[at]
     }
 }

@@ -10,8 +10,9 @@
 use alloc::boxed::Box;
 
 use super::event::{End, Event, Request};
-use super::peer::Seat;
+use super::peer::{Peer, Seat};
 use super::search::Inquiry;
+use super::settings::Absent;
 use super::{Phase, Session, SettingsError, Step};
 use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use crate::frame::Frame;
@@ -56,6 +57,8 @@ pub(super) struct Joining {
     reached: (Frame, Instant),
     /// When we last turned to another source because of that.
     turned: Instant,
+    /// The words of the frame before the next are known: the machine has stepped it, and was not put behind it.
+    stepped: bool,
     /// It has said that it is ready. An order that comes before was for an earlier start of our program.
     pub(super) told_ready: bool,
 }
@@ -67,8 +70,9 @@ impl Joining {
         // Nobody looks on: whatever is late is made up for at once.
         let watching = WatchConfig { start: join.start, max_state: join.most_state, far: 0, ..watching };
         let reached = (Frame::ZERO, now);
-        Watcher::new(now, watching)
-            .map(|watcher| Box::new(Self { watcher, seat_from: None, reached, turned: now, told_ready: false }))
+        Watcher::new(now, watching).map(|watcher| {
+            Box::new(Self { watcher, seat_from: None, reached, turned: now, stepped: false, told_ready: false })
+        })
     }
 }
 
@@ -97,16 +101,19 @@ impl Session {
             && let Some(inputs) = joining.watcher.take_words(*frame)
         {
             words.copy_from_slice(inputs);
+            joining.stepped = true;
             let next = *frame;
             (*at, *frame) = (next.next(), next.next());
             return Some(Request::Advance { frame: next, inputs: words, fresh: false });
         }
         Some(match joining.watcher.poll_request(now)? {
             WatchRequest::Load { next_frame, state, .. } => {
+                joining.stepped = false;
                 (*at, *frame) = (next_frame, next_frame);
                 Request::Restore { frame: next_frame, state }
             }
             WatchRequest::Advance { frame: next, inputs, .. } => {
+                joining.stepped = true;
                 words.copy_from_slice(inputs);
                 (*at, *frame) = (next.next(), next.next());
                 Request::Advance { frame: next, inputs: words, fresh: false }
@@ -260,6 +267,10 @@ impl Session {
         let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
         let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
         let (now, next) = (self.called, self.at);
+        let stepped = self.joining.as_ref().is_some_and(|joining| joining.stepped);
+        if self.config.settings.absent == Absent::Repeat && !stepped {
+            return false;
+        }
         // Inputs are kept for so long; what is older comes from the feed alone.
         let playing = self.peers.iter().filter(|peer| peer.is_playing());
         if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MOST_BEHIND) {
@@ -272,6 +283,7 @@ impl Session {
         if known {
             let everyone = SiteSet::first(usize::from(self.config.settings.sites));
             self.joining = None;
+            self.see_stand_ins();
             // The feed may have brought more than the frames before ours.
             (self.frame, self.fed, self.born) = (next, next, next);
             self.compare_next = next_compared(first, self.config.settings.compare_every);
@@ -283,6 +295,18 @@ impl Session {
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }
         known
+    }
+
+    /// What is done for those who were dropped before we came, or in our first frame, shows in the frame before it.
+    fn see_stand_ins(&mut self) {
+        let Self { peers, words, config, at, .. } = self;
+        let repeats = config.settings.absent == Absent::Repeat;
+        // Who leaves later than that lets go by itself.
+        let settled = |peer: &Peer| peer.last().is_some_and(|last| last > *at || last == *at && !peer.dropped);
+        for peer in peers.iter_mut().filter(|peer| repeats && !settled(peer)) {
+            let blocks = peer.inputs.blocks();
+            peer.layout.pack_blocks(words, &mut peer.stand_in[..blocks]);
+        }
     }
 
     /// The others have compared states after our first frame that we have not seen; our inputs were told in advance.

@@ -40,8 +40,8 @@ pub use join::Join;
 pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
 pub use serve::Certain;
 pub use settings::{
-    Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_REACH, MAX_TEXT, MAX_WINDOW, MachineId, Settings,
-    SettingsError,
+    Absent, Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_REACH, MAX_TEXT, MAX_WINDOW, MachineId,
+    Settings, SettingsError,
 };
 pub use stats::{Dropped, PeerStats, Stats};
 

@@ -131,8 +131,9 @@ impl Session {
             // As at the start: a first packet that comes late would be taken for a long way.
             pacer.on_delay(self.called, site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
-        // Frames that were stepped without it are stepped as if it did nothing, which is guessed now.
-        peer.guesses.fill_neutral();
+        // Frames that were stepped without it count as guessed.
+        let Peer { guesses, stand_in, inputs, .. } = peer;
+        guesses.fill(&stand_in[..inputs.blocks()]);
         self.check_guesses(index, known);
     }
 

@@ -5,7 +5,7 @@ use super::peer::{Peer, Seat, widen};
 use super::{Phase, Session, Step};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES};
-use crate::input::{missing, sized};
+use crate::input::{MAX_BLOCKS, missing, sized};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{
     Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Order, Probe, Tick, What, Writer, put_extra,
@@ -287,6 +287,7 @@ impl Session {
             let known = peer.known_end();
             peer.seat = Seat::Leaving(last);
             peer.joins = None;
+            (peer.repeats, peer.stand_in) = (false, [[0; 16]; MAX_BLOCKS]);
             if let Some(pacer) = &mut self.pacer {
                 pacer.forget(peer.site);
             }

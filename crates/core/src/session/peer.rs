@@ -1,6 +1,7 @@
 //! What a session knows of one other site.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::chain::Chain;
 use super::compare::Digests;
@@ -10,7 +11,7 @@ use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteId, SiteSet};
-use crate::input::{Layout, Sender, Stream};
+use crate::input::{Block, Layout, MAX_BLOCKS, Sender, Stream};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Probe, Relay, Tick, Vote};
 
@@ -47,6 +48,11 @@ pub(super) struct Peer {
     pub(super) forged: bool,
     /// The game went on without it, and it may not know.
     pub(super) dropped: bool,
+    /// What it does in frames for which nobody gives its inputs; and whether that is to become what it did last.
+    pub(super) stand_in: [Block; MAX_BLOCKS],
+    pub(super) repeats: bool,
+    /// The frames before it took its seat, back to when it was free.
+    away: Range<Frame>,
     /// Nobody takes the seat before this frame, so that no packet of the last to have it can be meant.
     pub(super) free_from: Frame,
     /// Which start of its program plays, and the newest that was heard; 0 for none.
@@ -144,6 +150,9 @@ impl Peer {
             knows_leave: false,
             forged: false,
             dropped: false,
+            stand_in: [[0; 16]; MAX_BLOCKS],
+            repeats: false,
+            away: Frame::ZERO..Frame::ZERO,
             free_from: Frame::ZERO,
             incarnation: 0,
             newest_incarnation: 0,
@@ -204,6 +213,11 @@ impl Peer {
         self.last().is_none_or(missing)
     }
 
+    /// Whether it left of its own accord, and all its inputs are here.
+    pub(super) fn has_left(&self) -> bool {
+        self.last().is_some_and(|last| last <= self.inputs.end()) && self.joins.is_none() && !self.dropped
+    }
+
     /// Whether it takes no packets and sends none.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.seat, Seat::Free(_)) && self.joins.is_none()
@@ -211,13 +225,39 @@ impl Peer {
 
     /// Whether nobody gives inputs for this frame, so that there are none.
     pub(super) fn is_absent(&self, frame: Frame) -> bool {
-        self.last().is_some_and(|last| frame >= last) && self.joins.is_none_or(|first| frame < first)
+        let away = self.last().is_some_and(|last| frame >= last) && self.joins.is_none_or(|first| frame < first);
+        away || self.away.contains(&frame)
+    }
+
+    /// What it does in frames for which nobody gives its inputs.
+    pub(super) fn stand_in(&self) -> &[Block] {
+        &self.stand_in[..self.inputs.blocks()]
+    }
+
+    /// Once all its inputs are here, who was dropped goes on with the last; who gave none in this life, with what was done for it before.
+    #[cold]
+    fn repeat_last(&mut self) {
+        let Some(last) = self.last().filter(|last| *last <= self.inputs.end()) else { return };
+        self.repeats = false;
+        let given = last.checked_sub(1).filter(|frame| *frame >= self.inputs.start());
+        if let Some(input) = given.and_then(|frame| self.inputs.value_blocks(frame)) {
+            self.stand_in[..input.len()].copy_from_slice(input);
+        }
+    }
+
+    /// Settles what absent players do, as soon as that is known.
+    #[inline]
+    pub(super) fn settle_stand_in(&mut self) {
+        if self.repeats {
+            self.repeat_last();
+        }
     }
 
     /// The seat is taken from a frame on. All inputs of the last to have it must be here.
     /// If it is new there, its inputs begin with that frame; if we are, they go on.
     pub(super) fn sit_down(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.last().unwrap_or(first);
+        self.away = last..first;
         self.inputs.reopen(last, first, new);
         self.sender = match new {
             true => Sender::in_the_middle(first, own_width),
@@ -241,12 +281,8 @@ impl Peer {
     pub(super) fn first_wrong(&self, from: Frame, until: Frame) -> Option<Frame> {
         let mut frame = from;
         while frame < until {
-            let guess = self.guesses.get(frame);
-            let right = match self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame)) {
-                Some(truth) => truth == guess,
-                None => guess.iter().all(|block| *block == [0; 16]),
-            };
-            if !right {
+            let given = self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame));
+            if given.unwrap_or(self.stand_in()) != self.guesses.get(frame) {
                 return Some(frame);
             }
             frame = frame.next();

@@ -356,6 +356,7 @@ impl Session {
     /// or stepped again, needs no repair.
     #[inline]
     pub(super) fn check_guesses(&mut self, index: usize, known: Frame) {
+        self.peers[index].settle_stand_in();
         let until = self.peers[index].known_end().min(self.at);
         // What we got before we played was certain.
         let known = known.max(if self.joining.is_some() { Frame::LAST } else { self.born });
@@ -375,15 +376,11 @@ impl Session {
         for peer in peers {
             let known = frame < peer.known_end();
             let absent = peer.is_absent(frame);
-            let Peer { inputs, layout, guesses, .. } = peer;
-            let packed = match inputs.value_blocks(frame) {
-                // Whoever leaves does nothing from then on.
-                _ if absent => match known {
-                    true => continue,
-                    false => guesses.keep(frame, None),
-                },
+            let Peer { inputs, layout, guesses, stand_in, .. } = peer;
+            let given = if absent { Some(&stand_in[..inputs.blocks()]) } else { inputs.value_blocks(frame) };
+            let packed = match given {
                 Some(packed) if known => packed,
-                Some(packed) => guesses.keep(frame, Some(packed)),
+                Some(packed) => guesses.keep(frame, packed),
                 // Only who breaks the rules is so far ahead that this is forgotten already.
                 None if known => continue,
                 None => guesses.guess(config.predictor, inputs, layout, frame, words.len()),

@@ -63,10 +63,11 @@ impl Session {
     /// what is not asked for within four seconds or so is skipped.
     pub fn poll_certain(&mut self) -> Option<Certain<'_>> {
         let certain = self.certain();
-        // A frame's hash is asked for right after its step.
         let oldest = certain.checked_sub(TELLABLE).unwrap_or_default();
         let frame = self.told.max(self.born).max(oldest);
-        if frame >= certain || self.hashing.is_some() || self.joining.is_some() {
+        // A frame's hash is asked for right after its step.
+        let is_hashed = self.hashing.is_some_and(|hashed| hashed <= frame);
+        if frame >= certain || is_hashed || self.joining.is_some() {
             return None;
         }
         self.told = frame.next();

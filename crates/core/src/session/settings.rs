@@ -40,6 +40,8 @@ pub struct Settings {
     pub window: u32,
     /// Whether lag and window are only where to begin, and follow what links and machines need.
     pub auto: bool,
+    /// What the players of a site that was dropped do until somebody has its seat again.
+    pub absent: Absent,
     /// State hashes are compared every so many frames; 0 compares none.
     pub compare_every: u32,
     /// How many sites there can be.
@@ -48,6 +50,16 @@ pub struct Settings {
     pub starters: SiteSet,
     /// Who owns which input bits.
     pub ownership: Ownership,
+}
+
+/// What the players of a site do that was [dropped](super::Config::drop_after). Who leaves lets go of everything in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Absent {
+    /// They let go of everything.
+    #[default]
+    Nothing,
+    /// They go on doing what they did last.
+    Repeat,
 }
 
 /// A game by its content; the name is for people.
@@ -217,6 +229,7 @@ impl Settings {
         compare("the lag", frames(self.lag), frames(theirs.lag));
         compare("the window", frames(self.window), frames(theirs.window));
         compare("who turns the dials", dials(self.auto), dials(theirs.auto));
+        compare("what absent players do", absent(self.absent), absent(theirs.absent));
         compare("the distance of state hashes", frames(self.compare_every), frames(theirs.compare_every));
         compare("the number of sites", format!("{}", self.sites), format!("{}", theirs.sites));
         compare("the sites that start", format!("{:?}", self.starters), format!("{:?}", theirs.starters));
@@ -243,6 +256,13 @@ fn rate(rate: FrameRate) -> String {
 
 fn dials(auto: bool) -> String {
     String::from(if auto { "the game itself" } else { "nobody" })
+}
+
+fn absent(absent: Absent) -> String {
+    String::from(match absent {
+        Absent::Nothing => "nothing",
+        Absent::Repeat => "what they did last",
+    })
 }
 
 fn frames(count: u32) -> String {

@@ -22,6 +22,7 @@
 
 use super::event::{End, Event};
 use super::peer::{Peer, Seat};
+use super::settings::Absent;
 use super::{Phase, Session};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
@@ -120,19 +121,21 @@ impl Session {
             let gap = self.joining.is_some() && self.at < peer.inputs.start();
             ends[peer.site.index()] = if gap { self.at } else { peer.inputs.end() };
         }
+        let left = self.peers.iter().filter(|peer| drop.contains(peer.site) && peer.has_left()).map(|peer| peer.site);
+        let left = left.collect();
         let in_force = |order: &crate::wire::Order| drop.contains(order.by) && order.frame < ends[order.by.index()];
         let order = self.order.filter(in_force);
         let accepted = self.view.vote.and_then(|vote| vote.accepted);
-        self.view.vote = Some(Vote { view: self.view.number, ballot, drop, ends, order, accepted });
+        self.view.vote = Some(Vote { view: self.view.number, ballot, drop, ends, left, order, accepted });
         self.set_all_due();
     }
 
     /// The view may have changed since we were let in, and nobody knows that we do not know. A vote in no ballot tells.
     pub(super) fn ask_for_view(&mut self, number: u32) {
         self.view.number = number;
-        let ends = [Frame::ZERO; MAX_SITES];
+        let (nobody, ends) = (SiteSet::EMPTY, [Frame::ZERO; MAX_SITES]);
         self.view.vote =
-            Some(Vote { view: number, ballot: 0, drop: SiteSet::EMPTY, ends, order: None, accepted: None });
+            Some(Vote { view: number, ballot: 0, drop: nobody, ends, left: nobody, order: None, accepted: None });
     }
 
     /// Who gets on lacks nothing.
@@ -240,6 +243,7 @@ impl Session {
                 let known = peer.known_end();
                 peer.seat = Seat::Leaving(last);
                 peer.dropped = true;
+                peer.repeats = self.config.settings.absent == Absent::Repeat && !decision.left.contains(site);
                 peer.free_from = free_from;
                 peer.lobby.playing = false;
                 self.left.insert(site);
@@ -304,11 +308,12 @@ fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
 
 /// Everything that any of the survivors has counts.
 fn furthest<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> Decision {
-    let mut decision = Decision { drop, lasts: [Frame::ZERO; MAX_SITES], order: None };
+    let mut decision = Decision { drop, lasts: [Frame::ZERO; MAX_SITES], left: SiteSet::EMPTY, order: None };
     for vote in votes {
         for (last, end) in decision.lasts.iter_mut().zip(vote.ends) {
             *last = (*last).max(end);
         }
+        decision.left = decision.left.union(vote.left);
         decision.order = decision.order.or(vote.order);
     }
     decision

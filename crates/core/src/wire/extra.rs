@@ -87,6 +87,8 @@ pub struct Vote {
     pub drop: SiteSet,
     /// How far the sender has their inputs.
     pub ends: Ends,
+    /// Those of them that left of their own accord, and of whom nothing is missing there.
+    pub left: SiteSet,
     /// The order of one of them that may be in force.
     pub order: Option<Order>,
     /// The newest outcome that the sender has accepted, and in which ballot.
@@ -100,6 +102,8 @@ pub struct Decision {
     pub drop: SiteSet,
     /// The first frame without each of them.
     pub lasts: Ends,
+    /// Those of them that had left of their own accord.
+    pub left: SiteSet,
     /// The order of one of them that stays in force; all others of theirs are void.
     pub order: Option<Order>,
 }
@@ -305,6 +309,7 @@ fn put_vote(writer: &mut Writer<'_>, vote: &Vote) -> Result<(), Full> {
     writer.varint(vote.view)?;
     writer.varint(vote.ballot)?;
     put_ends(writer, vote.drop, &vote.ends)?;
+    writer.u8(vote.left.bits())?;
     put_option(writer, vote.order.as_ref(), put_order)?;
     put_option(writer, vote.accepted.as_ref(), |writer, (ballot, decision)| {
         writer.varint(*ballot)?;
@@ -315,19 +320,22 @@ fn put_vote(writer: &mut Writer<'_>, vote: &Vote) -> Result<(), Full> {
 fn get_vote(reader: &mut Reader<'_>) -> Result<Vote, Error> {
     let (view, ballot) = (reader.varint()?, reader.varint()?);
     let (drop, ends) = get_ends(reader)?;
+    let left = SiteSet::from_bits(reader.u8()?);
     let order = get_option(reader, get_order)?;
     let accepted = get_option(reader, |reader| Ok((reader.varint()?, get_decision(reader)?)))?;
-    Ok(Vote { view, ballot, drop, ends, order, accepted })
+    Ok(Vote { view, ballot, drop, ends, left, order, accepted })
 }
 
 fn put_decision(writer: &mut Writer<'_>, decision: &Decision) -> Result<(), Full> {
     put_ends(writer, decision.drop, &decision.lasts)?;
+    writer.u8(decision.left.bits())?;
     put_option(writer, decision.order.as_ref(), put_order)
 }
 
 fn get_decision(reader: &mut Reader<'_>) -> Result<Decision, Error> {
     let (drop, lasts) = get_ends(reader)?;
-    Ok(Decision { drop, lasts, order: get_option(reader, get_order)? })
+    let left = SiteSet::from_bits(reader.u8()?);
+    Ok(Decision { drop, lasts, left, order: get_option(reader, get_order)? })
 }
 
 fn put_ends(writer: &mut Writer<'_>, sites: SiteSet, ends: &Ends) -> Result<(), Full> {

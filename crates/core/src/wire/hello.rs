@@ -9,7 +9,7 @@ use super::{Error, Full, Reader, VERSION, Writer};
 use crate::frame::FrameRate;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
-use crate::session::{GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings};
+use crate::session::{Absent, GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings};
 
 /// The packet of the lobby.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,7 +163,7 @@ pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Resu
     writer.varint(seconds)?;
     writer.varint(settings.lag)?;
     writer.varint(settings.window)?;
-    writer.u8(u8::from(settings.auto))?;
+    writer.u8(u8::from(settings.auto) | u8::from(settings.absent == Absent::Repeat) << 1)?;
     writer.varint(settings.compare_every)?;
     writer.u8(settings.sites)?;
     writer.u8(settings.starters.bits())?;
@@ -182,19 +182,20 @@ pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
         options.push((get_text(reader)?, get_text(reader)?));
     }
     let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
-    let (lag, window, auto) = (reader.varint()?, reader.varint()?, reader.u8()?);
+    let (lag, window, flags) = (reader.varint()?, reader.varint()?, reader.u8()?);
     let compare_every = reader.varint()?;
-    if auto > 1 {
+    if flags > 3 {
         return Err(Error::Malformed);
     }
-    let auto = auto == 1;
+    let auto = flags & 1 != 0;
+    let absent = if flags & 2 != 0 { Absent::Repeat } else { Absent::Nothing };
     let (sites, starters) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
     if usize::from(sites) > MAX_SITES {
         return Err(Error::Malformed);
     }
     let ownership = get_ownership(reader, sites)?;
     let machine = MachineId { name, version, options };
-    Ok(Settings { game, machine, rate, lag, window, auto, compare_every, sites, starters, ownership })
+    Ok(Settings { game, machine, rate, lag, window, auto, absent, compare_every, sites, starters, ownership })
 }
 
 fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {

@@ -106,9 +106,11 @@ impl Setup {
         let ownership = |site: usize| &configs[site].settings.ownership;
         let owned =
             |site: usize| (0..ownership(site).players()).map(move |player| ownership(site).mask(id(site), player));
+        let mut ledger = Ledger::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.lag);
+        ledger.absent = configs[0].settings.absent;
         Game {
             world,
-            ledger: Ledger::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.lag),
+            ledger,
             configs,
             watched: vec![true; self.sites],
             steps: vec![Vec::new(); self.sites],

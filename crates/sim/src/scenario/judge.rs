@@ -1,0 +1,204 @@
+//! Judging what came of a scenario: liveness and bounds, which depend on what was done to the world.
+
+use coplay::id::SiteId;
+use coplay::input::Recovery;
+use coplay::session::End;
+
+use super::play::Play;
+use super::{Fault, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
+use crate::link::{Delay, Jitter, LinkConfig, Loss};
+use crate::world::World;
+
+impl Scenario {
+    /// Every report names the first frame that differs and, of three or more, the site that does.
+    pub(super) fn judge_reports(&self, play: &mut Play) {
+        let Some((astray, frame)) = play.astray else { return };
+        play.diverged.clear();
+        let odd = SiteId::first(self.sites).nth(astray).filter(|_| self.sites > 2);
+        let right = |report: &(usize, Option<u32>, Option<SiteId>)| (report.1, report.2) == (Some(frame), odd);
+        for site in 0..self.sites {
+            let mut reports = play.reports.iter().filter(|(teller, ..)| *teller == site);
+            let told = reports.next();
+            if told.is_none_or(|report| !right(report)) && self.speed_floor() > 25.0 {
+                let what = format!("site {site} tells {told:?} of site {astray} that goes astray in frame {frame}");
+                play.ledger.violate("divergence", what);
+            }
+        }
+    }
+
+    /// Who is not dropped sees no other state than its own.
+    pub(super) fn judge_divergence(play: &mut Play) {
+        for (site, other, frame) in std::mem::take(&mut play.forged) {
+            if !play.ledger.was_dropped(site) {
+                play.ledger.violate("agreement", format!("site {site} has wrong inputs of {other} up to {frame}"));
+            }
+        }
+        for (site, _, frame) in std::mem::take(&mut play.diverged) {
+            if !play.ledger.was_dropped(site) {
+                play.ledger.violate("agreement", format!("site {site} sees another state after frame {frame}"));
+            }
+        }
+    }
+
+    /// What those who watch saw, and what is on record.
+    pub(super) fn judge_guests(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
+        let seconds = (self.end() - (self.healed() + RECOVERY)).as_secs_f64();
+        let frames = play.ledger.frames.iter().zip(frames_when_healed);
+        let speeds: Vec<f64> = frames.map(|(now, then)| now.saturating_sub(*then) as f64 / seconds).collect();
+        if let Some(gallery) = play.gallery.take() {
+            gallery.judge(world, &mut play.ledger, &speeds);
+        }
+        if let Some(movie) = play.movie.take() {
+            movie.judge(&mut play.ledger);
+        }
+    }
+
+    /// Liveness and bounds, which depend on what was done to the world.
+    pub(super) fn judge(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
+        let seconds = (self.end() - (self.recovered())).as_secs_f64();
+        let floor = self.speed_floor();
+        let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
+        let leavers = (0..self.sites).filter(|site| left(*site)).count();
+        // Who leaves before the start leaves the others in the lobby. But a game that has begun goes on.
+        let nobody_started = play.ledger.frames.iter().all(|frames| *frames == 0);
+        if nobody_started && leavers > 0 {
+            return self.judge_bounds(world, play);
+        }
+        let comes = |fault: &Fault| matches!(fault, Fault::Restart(_) | Fault::Astray(_));
+        if self.drop_after.is_some() || self.faults.iter().any(|(_, fault)| comes(fault)) {
+            self.judge_droppers(world, play, frames_when_healed, seconds);
+            return self.judge_bounds(world, play);
+        }
+        for site in (0..self.sites).filter(|site| !left(*site) && !world.sites[*site].crashed) {
+            let speed = (play.ledger.frames[site] - frames_when_healed[site]) as f64 / seconds;
+            if self.has_casualty() {
+                self.judge_survivor(play, site, speed);
+            } else if leavers + 1 >= self.sites {
+                if play.ended[site] != Some(End::Alone) {
+                    play.ledger.violate("liveness", format!("site {site} does not know that it is alone"));
+                }
+            } else if speed < floor {
+                let what =
+                    format!("site {site} runs at {speed:.1} fps after all is healed, the links allow {floor:.1}");
+                play.ledger.violate("liveness", what);
+            }
+        }
+        self.judge_bounds(world, play);
+    }
+
+    /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
+    fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
+        let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
+        let base: Vec<usize> = (0..self.sites).filter(|site| !left(*site) && self.late != Some(*site)).collect();
+        let out = |site: usize| play.ledger.is_dropped(site) || play.ended[site] == Some(End::Dropped);
+        let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !out(*site);
+        let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
+        // Whoever came back could not decide before it was back.
+        let steady: Vec<usize> = alive.iter().copied().filter(|site| play.lives[*site] == 1).collect();
+        let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
+        // Who comes while another moves cannot find it.
+        let has = |is: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
+        if has(|fault| matches!(fault, Fault::Restart(_))) && has(|fault| matches!(fault, Fault::Move(_))) {
+            return;
+        }
+        // Without a limit to patience, the dead are waited for.
+        let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| world.sites[site].crashed && !left(site));
+        if waiting || !decides || alive.len() < 2 || play.ledger.frames.iter().all(|frames| *frames == 0) {
+            return;
+        }
+        let floor = self.speed_floor();
+        for site in alive {
+            let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
+            if speed < floor {
+                let what =
+                    format!("site {site} runs at {speed:.1} fps after all is healed, the links allow {floor:.1}");
+                play.ledger.violate("liveness", what);
+            }
+        }
+    }
+
+    /// Nobody plays on alone by accident: whoever waits for a dead site says so and gives up, as it was told to.
+    fn judge_survivor(&self, play: &mut Play, site: usize, speed: f64) {
+        let started = play.ledger.frames[site] > 0;
+        if started && speed > 0.0 {
+            play.ledger.violate("agreement", format!("site {site} plays on without a site that died"));
+        }
+        if started && play.ended[site].is_none() {
+            play.ledger.violate("liveness", format!("site {site} waits for a dead site longer than it was told to"));
+        }
+    }
+
+    fn judge_bounds(&self, world: &World, play: &mut Play) {
+        if world.oversized > 0 {
+            play.ledger.violate("bounds", format!("{} datagrams were too long", world.oversized));
+        }
+        for (number, site) in world.sites.iter().enumerate() {
+            let memory = site.session.memory();
+            if memory > self.sites * MEMORY_PER_SITE {
+                play.ledger.violate("bounds", format!("the session of site {number} takes {memory} bytes"));
+            }
+        }
+        if world.most_under_way > self.sites * self.sites * UNDER_WAY_PER_LINK {
+            play.ledger.violate("bounds", format!("{} things were under way at once", world.most_under_way));
+        }
+        let most = PLAY.as_secs_f64() * (1.05 / self.rate.period().as_secs_f64() + 60.0);
+        let busiest = world.links().iter().map(|link| link.stats().sent).max().unwrap_or(0);
+        if busiest as f64 > most {
+            play.ledger.violate("bounds", format!("{busiest} datagrams on one link, {most:.0} are plenty"));
+        }
+    }
+
+    /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
+    pub fn speed_floor(&self) -> f64 {
+        let period = self.rate.period().as_millis_f64();
+        let reach = self.lag + self.window;
+        let lag_ms = f64::from(reach.max(1)) * period;
+        let slowest =
+            self.between().map(|link| worst_wait_ms(link, period, self.recovery.contains(&Recovery::History)));
+        // Without lag the way and the step come one after the other, and so do a way that is too long and the repair after it.
+        let repair = f64::from(self.window + u32::from(reach == 0));
+        let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * repair);
+        let wait = slowest.fold(0.0, f64::max) + step;
+        let comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_)));
+        let steady =
+            !comes && self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
+        // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer
+        // than a frame, because none follows it.
+        let share = match reach {
+            0 if steady => 0.75,
+            _ if steady && self.window == 0 => 0.95,
+            _ if steady => 0.92,
+            0 => 0.35,
+            _ if self.sites > 4 => 0.45,
+            _ => 0.6,
+        };
+        share * (1_000.0 / period) * (lag_ms / wait).min(1.0)
+    }
+}
+
+/// Whether a link treats all packets alike.
+fn is_steady(link: &LinkConfig) -> bool {
+    matches!((&link.delay, link.jitter, link.loss), (Delay::Constant(_), Jitter::None, Loss::None))
+}
+
+/// How long an input may take over a link, in milliseconds, if its luck is as bad as it often is.
+fn worst_wait_ms(link: &LinkConfig, period_ms: f64, history: bool) -> f64 {
+    let delay = match &link.delay {
+        Delay::Constant(delay) => delay.as_millis_f64(),
+        Delay::Normal { mean, sd } | Delay::LogNormal { mean, sd } => (*mean + *sd).as_millis_f64(),
+        Delay::Recorded(delays) => delays.iter().max().copied().unwrap_or_default().as_millis_f64(),
+    };
+    let jitter = match link.jitter {
+        Jitter::None => 0.0,
+        Jitter::Uniform(most) => most.as_millis_f64(),
+        Jitter::Exponential { mean } => mean.as_millis_f64() * 2.0,
+    };
+    let packets_lost = match link.loss {
+        Loss::None => 0.0,
+        Loss::Independent(loss) => 0.5 + loss * 5.0,
+        Loss::Bursty { leave, .. } => 1.0 / leave,
+    };
+    let queue = link.rate.map_or(0.0, |rate| rate.queue_bytes as f64 / rate.bytes_per_second as f64 * 1_000.0);
+    let once = delay + jitter + queue + packets_lost * period_ms;
+    if history && packets_lost > 0.0 { once * 3.5 + 2.0 * period_ms } else { once }
+}

@@ -1,0 +1,142 @@
+//! Who somebody is, and what a group shares.
+
+use std::fmt;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+
+/// A peer, by its public key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerKey(pub [u8; 32]);
+
+/// A private key: whoever has it is that peer.
+#[derive(Clone)]
+pub struct Identity {
+    private: [u8; 32],
+    public: PeerKey,
+}
+
+/// What everybody in a group knows and nobody else does.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+/// Work that goes into a secret before it is a key: 8 MiB, three times over, some 20 ms. A short secret is still a weak one.
+const MEMORY_KIB: u32 = 8 * 1024;
+const PASSES: u32 = 3;
+
+/// Characters of a secret that is made up: without those that look alike. 16 of them are 79 bits.
+const ALPHABET: &[u8; 31] = b"abcdefghjkmnpqrstuvwxyz23456789";
+const RANDOM_LEN: usize = 16;
+
+impl PeerKey {
+    /// The first characters, enough to tell peers apart in a message.
+    pub fn short(&self) -> String {
+        self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Debug for PeerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {}", self.short())
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "identity of {:?}", self.public)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "secret")
+    }
+}
+
+/// Numbers that nobody can guess.
+///
+/// # Panics
+/// If the operating system has none, which is no system to be safe on.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    bytes
+}
+
+impl Identity {
+    /// A new one.
+    pub fn random() -> Self {
+        Self::from_bytes(random())
+    }
+
+    /// The one whose private key this is.
+    pub fn from_bytes(private: [u8; 32]) -> Self {
+        Self { public: PeerKey(crate::udp::public_key(&private)), private }
+    }
+
+    /// The private key, to be kept where others cannot read it.
+    pub fn to_bytes(&self) -> [u8; 32] {
+        self.private
+    }
+
+    /// What others know us by.
+    pub fn key(&self) -> PeerKey {
+        self.public
+    }
+}
+
+impl Secret {
+    /// The secret that a text stands for.
+    ///
+    /// # Panics
+    /// Never: the parameters are sound.
+    pub fn from_text(text: &str) -> Self {
+        let params = Params::new(MEMORY_KIB, PASSES, 1, Some(32)).expect("sound parameters");
+        let mut key = [0; 32];
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_into(text.as_bytes(), b"coplay session secret", &mut key)
+            .expect("sound lengths");
+        Self(key)
+    }
+
+    /// A text that is hard to guess and easy to type.
+    pub fn random_text() -> String {
+        let mut text = String::new();
+        while text.len() < RANDOM_LEN {
+            // What is left of 256 after the last whole alphabet would favour some characters.
+            let fair = random::<1>()[0];
+            if usize::from(fair) < 256 / ALPHABET.len() * ALPHABET.len() {
+                text.push(char::from(ALPHABET[usize::from(fair) % ALPHABET.len()]));
+            }
+        }
+        text
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_belongs_to_one_identity() {
+        let (one, other) = (Identity::random(), Identity::random());
+        assert_ne!(one.key(), other.key());
+        assert_eq!(Identity::from_bytes(one.to_bytes()).key(), one.key());
+    }
+
+    #[test]
+    fn equal_texts_are_equal_secrets() {
+        assert_eq!(Secret::from_text("tennis").bytes(), Secret::from_text("tennis").bytes());
+        assert_ne!(Secret::from_text("tennis").bytes(), Secret::from_text("Tennis").bytes());
+    }
+
+    #[test]
+    fn random_secrets_can_be_typed() {
+        let text = Secret::random_text();
+        assert!(text.len() == RANDOM_LEN && text.bytes().all(|byte| ALPHABET.contains(&byte)), "{text}");
+        assert_ne!(text, Secret::random_text());
+    }
+}

@@ -1,0 +1,7 @@
+//! Real datagrams: how sites find and reach each other, and the loop that drives a game in real time.
+//!
+//! A transport carries datagrams between *peers*. A peer is known by its public key, which it proves, and not by its address,
+//! which may change. Nobody without the session's secret (plain UDP) or its ticket (iroh) gets any further than a cookie.
+
+pub mod key;
+pub mod udp;

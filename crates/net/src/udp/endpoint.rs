@@ -1,0 +1,472 @@
+//! One socket's worth of peers: handshakes in both directions, and the channels that come of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use coplay::time::{Instant, TimeDelta};
+
+use super::channel::{Channel, Refused};
+use super::cookie::{COOKIE as COOKIE_LEN, Cookie, Jar};
+use super::handshake::{Handshake, PADDING};
+use super::{COOKIE, DATA, FIRST, HELLO, SECOND, THIRD};
+use crate::key::{Identity, PeerKey, Secret, random};
+
+/// A message that is not answered is sent again so soon.
+const AGAIN: TimeDelta = TimeDelta::from_millis(250);
+/// Who calls is told after so long that nobody answers, and goes on trying.
+const PATIENCE: TimeDelta = TimeDelta::from_secs(4);
+/// Who was called forgets the caller after so long.
+const HALF_OPEN: TimeDelta = TimeDelta::from_secs(5);
+/// A channel that another one has replaced is kept for what is still under way.
+const REPLACED: TimeDelta = TimeDelta::from_secs(10);
+/// A channel from which nothing comes is kept so long: a computer may sleep.
+const SILENT: TimeDelta = TimeDelta::from_secs(15 * 60);
+
+/// The most handshakes that others can begin at once, and channels.
+const MAX_HALF_OPEN: usize = 64;
+const MAX_CHANNELS: usize = 4_096;
+/// The most cookies given in a millisecond: nobody shall use us to flood another.
+const COOKIES_PER_MS: u32 = 5;
+/// Events not yet asked for.
+const MAX_EVENTS: usize = 256;
+
+/// A HELLO is longer than the cookie that answers it.
+const HELLO_LEN: usize = 40;
+const FIRST_LEN: usize = 5 + COOKIE_LEN + 32 + PADDING + 16;
+
+/// What came in a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Nothing for anybody but the endpoint itself.
+    Nothing,
+    /// So many bytes from a peer.
+    Data {
+        /// Who sent them.
+        from: PeerKey,
+        /// How many there are.
+        len: usize,
+    },
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// There is a channel to a peer, or a new one.
+    Up {
+        /// Who it is.
+        peer: PeerKey,
+        /// Where it is.
+        addr: SocketAddr,
+        /// Whether we called.
+        called: bool,
+    },
+    /// Nobody has answered our call for a while; we go on calling.
+    Unanswered {
+        /// Where we call.
+        addr: SocketAddr,
+        /// Somebody is there, but does not answer who does not know the secret.
+        refused: bool,
+    },
+    /// Who answered our call is not who we wanted.
+    Stranger {
+        /// Where we called.
+        addr: SocketAddr,
+        /// Who answered.
+        peer: PeerKey,
+    },
+}
+
+/// What became of datagrams that were not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams that made no sense, or for channels that are not there.
+    pub garbage: u64,
+    /// Those that were not made by who they seemed to be from.
+    pub forged: u64,
+    /// Those that came before.
+    pub replayed: u64,
+    /// Calls from addresses that were not proven, or without the secret.
+    pub strangers: u64,
+}
+
+impl Counts {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.garbage + self.forged + self.replayed + self.strangers
+    }
+}
+
+/// A call of ours.
+#[derive(Debug)]
+struct Call {
+    addr: SocketAddr,
+    expect: Option<PeerKey>,
+    index: u32,
+    stage: Stage,
+    next_send: Instant,
+    since: Instant,
+    told: bool,
+    got_cookie: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Hello,
+    First { handshake: Handshake, message: Vec<u8> },
+    Third { message: Vec<u8>, channel: Arc<Channel> },
+}
+
+/// A call of somebody else's.
+#[derive(Debug)]
+struct Half {
+    addr: SocketAddr,
+    ours: u32,
+    theirs: u32,
+    handshake: Handshake,
+    since: Instant,
+}
+
+/// Everything about the peers of one socket but the socket.
+#[derive(Debug)]
+pub struct Endpoint {
+    identity: Identity,
+    secret: Secret,
+    jar: Jar,
+    calls: Vec<Call>,
+    halves: VecDeque<Half>,
+    channels: BTreeMap<u32, Arc<Channel>>,
+    /// The newest channel of each peer.
+    newest: BTreeMap<PeerKey, u32>,
+    replaced: VecDeque<(Instant, u32)>,
+    out: VecDeque<(SocketAddr, Vec<u8>)>,
+    events: VecDeque<Event>,
+    cookies: (i64, u32),
+    next_sweep: Instant,
+    counts: Counts,
+}
+
+impl Endpoint {
+    /// An endpoint of somebody, in a group that shares a secret.
+    pub fn new(identity: Identity, secret: Secret) -> Self {
+        Self {
+            identity,
+            secret,
+            jar: Jar::new(),
+            calls: Vec::new(),
+            halves: VecDeque::new(),
+            channels: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            replaced: VecDeque::new(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            cookies: (0, 0),
+            next_sweep: Instant::ZERO,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Who we are.
+    pub fn key(&self) -> PeerKey {
+        self.identity.key()
+    }
+
+    /// What was not taken.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The newest channel to a peer.
+    pub fn channel(&self, peer: &PeerKey) -> Option<&Arc<Channel>> {
+        self.newest.get(peer).and_then(|index| self.channels.get(index))
+    }
+
+    /// Calls an address until somebody answers: anybody of the group, or only who is expected.
+    pub fn call(&mut self, now: Instant, addr: SocketAddr, expect: Option<PeerKey>) {
+        if self.calls.iter().any(|call| call.addr == addr && call.expect == expect) {
+            return;
+        }
+        let index = self.free_index();
+        let call = Call {
+            addr,
+            expect,
+            index,
+            stage: Stage::Hello,
+            next_send: now,
+            since: now,
+            told: false,
+            got_cookie: false,
+        };
+        self.calls.push(call);
+        self.handle_timeout(now);
+    }
+
+    /// Stops calling an address.
+    pub fn hang_up(&mut self, addr: SocketAddr) {
+        self.calls.retain(|call| call.addr != addr);
+    }
+
+    fn free_index(&self) -> u32 {
+        loop {
+            let index = u32::from_le_bytes(random());
+            let taken = self.channels.contains_key(&index)
+                || self.calls.iter().any(|call| call.index == index)
+                || self.halves.iter().any(|half| half.ours == index);
+            if !taken && index != 0 {
+                return index;
+            }
+        }
+    }
+
+    /// Takes a datagram. What it brings is put into `out`.
+    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], out: &mut [u8]) -> Received {
+        let index = bytes.get(1..5).and_then(|index| index.try_into().ok()).map(u32::from_le_bytes);
+        let (Some(kind), Some(index)) = (bytes.first(), index) else {
+            self.counts.garbage += 1;
+            return Received::Nothing;
+        };
+        match *kind {
+            DATA => return self.on_data(now, from, index, bytes, out),
+            HELLO if bytes.len() == HELLO_LEN => self.on_hello(now, from, index),
+            COOKIE if bytes.len() == 5 + COOKIE_LEN => self.on_cookie(now, from, index, &bytes[5..]),
+            FIRST if bytes.len() == FIRST_LEN => self.on_first(now, from, index, &bytes[5..]),
+            SECOND => self.on_second(now, from, index, &bytes[5..]),
+            THIRD => self.on_third(now, from, index, &bytes[5..]),
+            _ => self.counts.garbage += 1,
+        }
+        Received::Nothing
+    }
+
+    fn on_data(&mut self, now: Instant, from: SocketAddr, index: u32, bytes: &[u8], out: &mut [u8]) -> Received {
+        let Some(channel) = self.channels.get(&index) else {
+            self.counts.garbage += 1;
+            return Received::Nothing;
+        };
+        match channel.open(now, from, bytes, out) {
+            // Nothing in it: it says that the last message of a handshake arrived.
+            Ok(0) => {
+                self.calls.retain(|call| call.index != index);
+                Received::Nothing
+            }
+            Ok(len) => Received::Data { from: channel.peer, len },
+            Err(refused) => {
+                match refused {
+                    Refused::Again => self.counts.replayed += 1,
+                    Refused::Forged => self.counts.forged += 1,
+                }
+                Received::Nothing
+            }
+        }
+    }
+
+    /// Somebody calls, from an address that it may not have.
+    fn on_hello(&mut self, now: Instant, from: SocketAddr, index: u32) {
+        let millisecond = now.as_nanos() / 1_000_000;
+        if self.cookies.0 != millisecond {
+            self.cookies = (millisecond, 0);
+        }
+        if self.cookies.1 >= COOKIES_PER_MS {
+            self.counts.strangers += 1;
+            return;
+        }
+        self.cookies.1 += 1;
+        let cookie = self.jar.cookie(now, from);
+        self.out.push_back((from, message(COOKIE, index, &[&cookie])));
+    }
+
+    /// Our call was heard: say the cookie back, with the first message.
+    fn on_cookie(&mut self, now: Instant, from: SocketAddr, index: u32, cookie: &[u8]) {
+        let Some(call) = self.calls.iter_mut().find(|call| call.index == index && call.addr == from) else {
+            self.counts.garbage += 1;
+            return;
+        };
+        if matches!(call.stage, Stage::Third { .. }) {
+            return;
+        }
+        call.got_cookie = true;
+        let (handshake, first) = Handshake::call(&self.identity, &self.secret);
+        let message = message(FIRST, index, &[cookie, &first]);
+        self.out.push_back((from, message.clone()));
+        call.stage = Stage::First { handshake, message };
+        call.next_send = now + AGAIN;
+    }
+
+    /// Somebody at a proven address calls, and must know the secret.
+    fn on_first(&mut self, now: Instant, from: SocketAddr, theirs: u32, rest: &[u8]) {
+        let (cookie, first) = rest.split_at(COOKIE_LEN);
+        let cookie: &Cookie = cookie.try_into().expect("it was split there");
+        let good = self.jar.is_good(now, from, cookie);
+        let answer = good.then(|| Handshake::answer(&self.identity, &self.secret, first)).flatten();
+        let Some((handshake, second)) = answer else {
+            self.counts.strangers += 1;
+            return;
+        };
+        // Who sends it again did not hear our answer.
+        self.halves.retain(|half| (half.addr, half.theirs) != (from, theirs));
+        if self.halves.len() == MAX_HALF_OPEN {
+            self.halves.pop_front();
+        }
+        let ours = self.free_index();
+        self.out.push_back((from, message(SECOND, theirs, &[&ours.to_le_bytes(), &second])));
+        self.halves.push_back(Half { addr: from, ours, theirs, handshake, since: now });
+    }
+
+    /// Our call is answered.
+    fn on_second(&mut self, now: Instant, from: SocketAddr, index: u32, rest: &[u8]) {
+        let Some(at) = self.calls.iter().position(|call| call.index == index && call.addr == from) else {
+            self.counts.garbage += 1;
+            return;
+        };
+        let Some((theirs, second)) = rest.split_at_checked(4) else { return };
+        let theirs = u32::from_le_bytes(theirs.try_into().expect("it was split there"));
+        let Stage::First { handshake, .. } = &mut self.calls[at].stage else { return };
+        let Some(third) = handshake.conclude(second) else {
+            self.counts.forged += 1;
+            return;
+        };
+        let call = &mut self.calls[at];
+        let Stage::First { handshake, .. } = std::mem::replace(&mut call.stage, Stage::Hello) else { return };
+        let Some((cipher, peer)) = handshake.finish() else { return };
+        if call.expect.is_some_and(|expected| expected != peer) || peer == self.identity.key() {
+            self.calls.remove(at);
+            return self.tell(Event::Stranger { addr: from, peer });
+        }
+        let message = message(THIRD, theirs, &[&third]);
+        self.out.push_back((from, message.clone()));
+        let channel = Arc::new(Channel::new(now, peer, theirs, cipher, from));
+        call.next_send = now + AGAIN;
+        call.stage = Stage::Third { message, channel: Arc::clone(&channel) };
+        self.open(now, index, channel, true);
+    }
+
+    /// Somebody whom we answered has shown who it is.
+    fn on_third(&mut self, now: Instant, from: SocketAddr, index: u32, third: &[u8]) {
+        if let Some(channel) = self.channels.get(&index) {
+            // It did not hear that we heard.
+            let confirmed = confirm(channel);
+            return self.out.extend(confirmed);
+        }
+        let Some(at) = self.halves.iter().position(|half| half.ours == index && half.addr == from) else {
+            self.counts.garbage += 1;
+            return;
+        };
+        if !self.halves[at].handshake.hear_last(third) {
+            self.counts.forged += 1;
+            return;
+        }
+        let Some(Half { theirs, handshake, .. }) = self.halves.remove(at) else { return };
+        let Some((cipher, peer)) = handshake.finish() else { return };
+        let channel = Arc::new(Channel::new(now, peer, theirs, cipher, from));
+        self.out.extend(confirm(&channel));
+        self.open(now, index, channel, false);
+    }
+
+    fn open(&mut self, now: Instant, index: u32, channel: Arc<Channel>, called: bool) {
+        let (peer, addr) = (channel.peer, channel.addr());
+        if self.channels.len() >= MAX_CHANNELS {
+            self.close_stalest();
+        }
+        self.channels.insert(index, channel);
+        if let Some(old) = self.newest.insert(peer, index) {
+            self.replaced.push_back((now, old));
+        }
+        self.tell(Event::Up { peer, addr, called });
+    }
+
+    fn close_stalest(&mut self) {
+        if let Some(stalest) = self.channels.iter().min_by_key(|(_, channel)| channel.heard()).map(|(index, _)| *index)
+        {
+            self.close(stalest);
+        }
+    }
+
+    fn close(&mut self, index: u32) {
+        if let Some(channel) = self.channels.remove(&index)
+            && self.newest.get(&channel.peer) == Some(&index)
+        {
+            self.newest.remove(&channel.peer);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// What is due: messages that were not answered, and forgetting. Call it when [`poll_timeout`](Self::poll_timeout) says so.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for at in 0..self.calls.len() {
+            self.call_again(now, at);
+        }
+        self.calls.retain(|call| !matches!(&call.stage, Stage::Third { .. }) || now - call.since < PATIENCE * 4);
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + TimeDelta::from_secs(1);
+        self.halves.retain(|half| now - half.since < HALF_OPEN);
+        while let Some((_, index)) = self.replaced.pop_front_if(|(since, _)| now - *since > REPLACED) {
+            self.close(index);
+        }
+        let silent = |(index, channel): (&u32, &Arc<Channel>)| (now - channel.heard() > SILENT).then_some(*index);
+        let silent: Vec<u32> = self.channels.iter().filter_map(silent).collect();
+        silent.into_iter().for_each(|index| self.close(index));
+    }
+
+    fn call_again(&mut self, now: Instant, at: usize) {
+        let call = &mut self.calls[at];
+        if now >= call.next_send {
+            call.next_send = now + AGAIN;
+            let bytes = match &call.stage {
+                Stage::First { message, .. } if now - call.since < PATIENCE => message.clone(),
+                Stage::Third { message, .. } => message.clone(),
+                // Also after a first message that nobody answered: the cookie may be too old by now.
+                _ => message(HELLO, call.index, &[&[0; HELLO_LEN - 5]]),
+            };
+            let to = match &call.stage {
+                Stage::Third { channel, .. } => channel.addr(),
+                _ => call.addr,
+            };
+            self.out.push_back((to, bytes));
+        }
+        if !call.told && now - call.since > PATIENCE && !matches!(call.stage, Stage::Third { .. }) {
+            call.told = true;
+            let event = Event::Unanswered { addr: call.addr, refused: call.got_cookie };
+            self.tell(event);
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.calls.iter().map(|call| call.next_send).min()
+    }
+
+    /// The next datagram to be sent.
+    pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.out.pop_front()
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+fn message(kind: u8, index: u32, parts: &[&[u8]]) -> Vec<u8> {
+    let mut message = vec![kind];
+    message.extend_from_slice(&index.to_le_bytes());
+    parts.iter().for_each(|part| message.extend_from_slice(part));
+    message
+}
+
+/// An empty datagram: it shows that we have the keys.
+fn confirm(channel: &Channel) -> Option<(SocketAddr, Vec<u8>)> {
+    let mut bytes = vec![0; super::OVERHEAD];
+    let len = channel.seal(&[], &mut bytes)?;
+    bytes.truncate(len);
+    Some((channel.addr(), bytes))
+}
+
+#[cfg(test)]
+mod tests;

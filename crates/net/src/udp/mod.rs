@@ -1,0 +1,44 @@
+//! Plain UDP, secured: for the lab, for networks of one's own, and wherever a port can be opened.
+//!
+//! Between two peers there is a [`Channel`], made by a Noise handshake (`XXpsk0`: both show who they are, and that they know the
+//! session's secret). Before anything else the one who calls proves its address by saying a [cookie](cookie) back; until then it costs
+//! one short hash, and gets less than it sent. Who does not know the secret gets no further.
+//!
+//! ```text
+//! caller                          answerer
+//!   HELLO, padded            ──►
+//!                            ◄──  COOKIE
+//!   FIRST, with the cookie   ──►  (psk, e)
+//!                            ◄──  SECOND (e, ee, s, es)
+//!   THIRD (s, se)            ──►
+//!   DATA                     ◄─►  DATA
+//! ```
+//!
+//! A channel is named by a number that its receiver chose, so that a peer can move to another address. Datagrams are numbered; one that
+//! comes again is dropped. Nothing here reads a clock or a socket: [`Endpoint`] is told what came and when.
+
+mod channel;
+mod cookie;
+mod endpoint;
+mod handshake;
+mod replay;
+
+pub use channel::Channel;
+pub use endpoint::{Counts, Endpoint, Event, Received};
+pub(crate) use handshake::public_key;
+
+const HELLO: u8 = 1;
+const COOKIE: u8 = 2;
+const FIRST: u8 = 3;
+const SECOND: u8 = 4;
+const THIRD: u8 = 5;
+const DATA: u8 = 6;
+
+/// Bytes of an authentication tag.
+const TAG: usize = 16;
+
+/// What securing adds to a datagram.
+pub const OVERHEAD: usize = channel::HEAD + TAG;
+
+/// The longest datagram that is sent, with what securing adds.
+pub const MAX_SEALED: usize = coplay::wire::MAX_DATAGRAM + OVERHEAD;

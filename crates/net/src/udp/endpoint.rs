@@ -406,7 +406,8 @@ impl Endpoint {
         }
         self.next_sweep = now + TimeDelta::from_secs(1);
         self.halves.retain(|half| now - half.since < HALF_OPEN);
-        while let Some((_, index)) = self.replaced.pop_front_if(|(since, _)| now - *since > REPLACED) {
+        while let Some((_, index)) = self.replaced.front().copied().filter(|(since, _)| now - *since > REPLACED) {
+            self.replaced.pop_front();
             self.close(index);
         }
         let silent = |(index, channel): (&u32, &Arc<Channel>)| (now - channel.heard() > SILENT).then_some(*index);

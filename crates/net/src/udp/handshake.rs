@@ -13,7 +13,7 @@ const PROLOGUE: &[u8] = b"coplay udp 1";
 /// The first message is at least as long as the answer.
 pub(super) const PADDING: usize = 64;
 
-pub(super) struct Handshake(HandshakeState);
+pub(super) struct Handshake(Box<HandshakeState>);
 
 impl std::fmt::Debug for Handshake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,7 +42,7 @@ impl Handshake {
         let mut first = vec![0; 128 + PADDING];
         let len = state.write_message(&[0; PADDING], &mut first).expect("there is room");
         first.truncate(len);
-        (Self(state), first)
+        (Self(Box::new(state)), first)
     }
 
     /// The side that is called, with its answer; `None` if the caller does not know the secret.
@@ -53,7 +53,7 @@ impl Handshake {
         let mut second = vec![0; 128];
         let len = state.write_message(&[], &mut second).ok()?;
         second.truncate(len);
-        Some((Self(state), second))
+        Some((Self(Box::new(state)), second))
     }
 
     /// The caller takes the answer and gets the last message; `None` if that was no answer, which may still come.

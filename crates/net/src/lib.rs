@@ -3,5 +3,10 @@
 //! A transport carries datagrams between *peers*. A peer is known by its public key, which it proves, and not by its address,
 //! which may change. Nobody without the session's secret (plain UDP) or its ticket (iroh) gets any further than a cookie.
 
+pub mod clock;
 pub mod key;
+pub mod mail;
+mod transport;
 pub mod udp;
+
+pub use transport::{Incoming, Place, Refused, Transport};

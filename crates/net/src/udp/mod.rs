@@ -15,17 +15,20 @@
 //! ```
 //!
 //! A channel is named by a number that its receiver chose, so that a peer can move to another address. Datagrams are numbered; one that
-//! comes again is dropped. Nothing here reads a clock or a socket: [`Endpoint`] is told what came and when.
+//! comes again is dropped. An [`Endpoint`] reads no clock and no
+//! socket, it is told what came and when; [`Udp`] is a real socket with a thread that listens.
 
 mod channel;
 mod cookie;
 mod endpoint;
 mod handshake;
 mod replay;
+mod socket;
 
 pub use channel::Channel;
 pub use endpoint::{Counts, Endpoint, Event, Received};
 pub(crate) use handshake::public_key;
+pub use socket::Udp;
 
 const HELLO: u8 = 1;
 const COOKIE: u8 = 2;

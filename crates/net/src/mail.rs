@@ -1,0 +1,245 @@
+//! Short messages between two peers that arrive, in order, over datagrams that may not: names, terms, chat.
+//!
+//! Not for the game itself, where what is late is of no use. A message is cut into parts, parts are numbered and acknowledged up to the
+//! first that is missing, and what is not acknowledged is sent again. Whoever starts anew begins another *epoch*, so that nothing of
+//! before is mistaken for something of now. Everything is bounded.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use coplay::time::{Instant, TimeDelta};
+
+use crate::key::random;
+
+/// The first byte of every datagram of this family.
+pub const PART: u8 = 0x40;
+const HEARD: u8 = 0x41;
+
+/// What fits into one datagram beside the head, whatever carries it.
+const PART_LEN: usize = 1_000;
+/// The longest message.
+pub const MAX_MESSAGE: usize = 16 * 1024;
+/// Parts that wait to be acknowledged, and parts kept ahead of one that is missing.
+const MAX_WAITING: usize = 256;
+const MAX_AHEAD: u32 = 64;
+/// Parts under way at once.
+const WINDOW: usize = 16;
+const AGAIN: TimeDelta = TimeDelta::from_millis(200);
+
+/// One end of the mail between two peers.
+#[derive(Debug)]
+pub struct Mail {
+    epoch: u32,
+    /// The number of the first part that waits, and the parts.
+    first: u32,
+    waiting: VecDeque<Part>,
+    /// The epoch of the other end, and the number of the next part of it.
+    theirs: Option<u32>,
+    next: u32,
+    ahead: BTreeMap<u32, (bool, Vec<u8>)>,
+    message: Vec<u8>,
+    owes_ack: bool,
+    inbox: VecDeque<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Part {
+    last: bool,
+    bytes: Vec<u8>,
+    sent: Option<Instant>,
+}
+
+/// The message is longer than [`MAX_MESSAGE`], or too many wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Default for Mail {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mail {
+    /// Nothing was said yet.
+    pub fn new() -> Self {
+        Self {
+            epoch: u32::from_le_bytes(random()),
+            first: 0,
+            waiting: VecDeque::new(),
+            theirs: None,
+            next: 0,
+            ahead: BTreeMap::new(),
+            message: Vec::new(),
+            owes_ack: false,
+            inbox: VecDeque::new(),
+        }
+    }
+
+    /// Whether a datagram is for [`handle_datagram`](Self::handle_datagram).
+    pub fn is_mail(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(&(PART | HEARD)))
+    }
+
+    /// Whether everything that was sent is known to have arrived.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Full> {
+        let parts = message.len().div_ceil(PART_LEN).max(1);
+        if message.len() > MAX_MESSAGE || self.waiting.len() + parts > MAX_WAITING {
+            return Err(Full);
+        }
+        for number in 0..parts {
+            let end = (number * PART_LEN + PART_LEN).min(message.len());
+            let bytes = message[number * PART_LEN..end].to_vec();
+            self.waiting.push_back(Part { last: number + 1 == parts, bytes, sent: None });
+        }
+        Ok(())
+    }
+
+    /// The next message that came.
+    pub fn poll_message(&mut self) -> Option<Vec<u8>> {
+        self.inbox.pop_front()
+    }
+
+    /// The next datagram to be sent.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if let Some(theirs) = self.theirs.filter(|_| std::mem::take(&mut self.owes_ack)) {
+            return Some([&[HEARD][..], &theirs.to_le_bytes(), &self.next.to_le_bytes()].concat());
+        }
+        let due = |part: &Part| part.sent.is_none_or(|sent| now - sent >= AGAIN);
+        let at = self.waiting.iter().take(WINDOW).position(due)?;
+        let number = self.first.wrapping_add(at as u32);
+        let part = &mut self.waiting[at];
+        part.sent = Some(now);
+        let head = [&[PART][..], &self.epoch.to_le_bytes(), &number.to_le_bytes(), &[u8::from(part.last)]].concat();
+        Some([head, part.bytes.clone()].concat())
+    }
+
+    /// When there is something to send at the latest.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let due =
+            self.waiting.iter().take(WINDOW).map(|part| part.sent.map_or(Instant::ZERO, |sent| sent + AGAIN)).min();
+        if self.owes_ack { Some(Instant::ZERO) } else { due }
+    }
+
+    /// Takes a datagram of this family. What makes no sense changes nothing.
+    pub fn handle_datagram(&mut self, bytes: &[u8]) {
+        let number = |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_le_bytes);
+        let (Some(epoch), Some(number)) = (number(1), number(5)) else { return };
+        match bytes[0] {
+            HEARD if epoch == self.epoch => self.on_heard(number),
+            PART if bytes.len() > 9 && bytes.len() <= 10 + PART_LEN => {
+                self.on_part(epoch, number, bytes[9] != 0, &bytes[10..]);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_heard(&mut self, next: u32) {
+        let heard = next.wrapping_sub(self.first) as usize;
+        if heard <= self.waiting.len() {
+            self.waiting.drain(..heard);
+            self.first = next;
+        }
+    }
+
+    fn on_part(&mut self, epoch: u32, number: u32, last: bool, bytes: &[u8]) {
+        if self.theirs != Some(epoch) {
+            (self.theirs, self.next) = (Some(epoch), 0);
+            self.ahead.clear();
+            self.message.clear();
+        }
+        self.owes_ack = true;
+        if number.wrapping_sub(self.next) < MAX_AHEAD {
+            self.ahead.insert(number, (last, bytes.to_vec()));
+        }
+        // Who does not read its messages does not get more.
+        while self.inbox.len() < MAX_WAITING
+            && let Some((last, bytes)) = self.ahead.remove(&self.next)
+        {
+            self.next = self.next.wrapping_add(1);
+            self.message.extend_from_slice(&bytes);
+            let too_long = self.message.len() > MAX_MESSAGE;
+            if last && !too_long {
+                self.inbox.push_back(std::mem::take(&mut self.message));
+            } else if too_long {
+                self.message.clear();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets two ends talk for a while; of every datagram `lost` says whether it is.
+    fn run(one: &mut Mail, other: &mut Mail, mut lost: impl FnMut() -> bool) -> Vec<Vec<u8>> {
+        let mut came = Vec::new();
+        for millis in 0..4_000 {
+            let now = Instant::ZERO + TimeDelta::from_millis(millis * 10);
+            while let Some(bytes) = one.poll_transmit(now) {
+                if !lost() {
+                    other.handle_datagram(&bytes);
+                }
+            }
+            while let Some(bytes) = other.poll_transmit(now) {
+                if !lost() {
+                    one.handle_datagram(&bytes);
+                }
+            }
+            came.extend(std::iter::from_fn(|| other.poll_message()));
+        }
+        came
+    }
+
+    fn messages() -> Vec<Vec<u8>> {
+        [0, 1, 5, 999, 1_000, 1_001, 5_000, MAX_MESSAGE].map(|len| (0..len).map(|at| (at * 7) as u8).collect()).to_vec()
+    }
+
+    #[test]
+    fn messages_arrive_in_order_whatever_is_lost() {
+        for percent in [0, 20, 60] {
+            let (mut one, mut other, mut luck) = (Mail::new(), Mail::new(), 1u32);
+            messages().iter().for_each(|message| one.send(message).unwrap());
+            let came = run(&mut one, &mut other, || {
+                luck = luck.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (luck >> 16) % 100 < percent
+            });
+            assert!(came == messages(), "{percent} % lost");
+            assert!(one.is_idle() && one.poll_timeout().is_none());
+        }
+    }
+
+    #[test]
+    fn who_starts_anew_is_understood() {
+        let (mut one, mut other) = (Mail::new(), Mail::new());
+        one.send(b"before").unwrap();
+        assert_eq!(run(&mut one, &mut other, || false), [b"before"]);
+        let mut one = Mail::new();
+        one.send(b"after").unwrap();
+        assert_eq!(run(&mut one, &mut other, || false), [b"after"]);
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        let mut mail = Mail::new();
+        assert_eq!(mail.send(&[0; MAX_MESSAGE + 1]), Err(Full));
+        let sent = (0..1_000).take_while(|_| mail.send(b"word").is_ok()).count();
+        assert_eq!(sent, MAX_WAITING);
+    }
+
+    #[test]
+    fn nonsense_changes_nothing() {
+        let (mut one, mut other) = (Mail::new(), Mail::new());
+        one.send(b"hello").unwrap();
+        let part = one.poll_transmit(Instant::ZERO).unwrap();
+        (1..10).for_each(|len| other.handle_datagram(&part[..len]));
+        other.handle_datagram(&[&[PART][..], &[9; 8], &[1], &[7; PART_LEN + 1]].concat());
+        assert_eq!(other.poll_message(), None);
+        one.handle_datagram(&[&[HEARD][..], &one.epoch.to_le_bytes(), &9u32.to_le_bytes()].concat());
+        assert!(!one.is_idle(), "nobody can have heard what was not said");
+    }
+}

@@ -1,0 +1,84 @@
+//! What carries datagrams between peers.
+
+use std::fmt;
+
+use coplay::time::Instant;
+
+use crate::key::PeerKey;
+
+/// A way to send datagrams to peers. What comes from them is handed to a queue that is given when the transport is made.
+///
+/// A datagram arrives once, unchanged and from who it says, or not at all.
+pub trait Transport: Send + Sync {
+    /// Who we are.
+    fn key(&self) -> PeerKey;
+
+    /// Sends a datagram at once, without waiting. `false` if there is no way to the peer at the moment.
+    fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
+
+    /// Tries to reach whoever is at a place, and goes on trying: anybody of the group, or only who is expected.
+    fn call(&self, place: &Place, expect: Option<PeerKey>);
+
+    /// Where a peer can be reached, as far as we see; others may be told.
+    fn place_of(&self, peer: &PeerKey) -> Option<Place>;
+
+    /// Where we can be reached ourselves, as far as we know.
+    fn own_places(&self) -> Vec<Place>;
+
+    /// What came and was not for us.
+    fn refused(&self) -> Refused;
+}
+
+/// Where a peer may be: something that its transport understands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub String);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Something that a transport brings.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A datagram.
+    Datagram {
+        /// When it came.
+        at: Instant,
+        /// From whom.
+        from: PeerKey,
+        /// What it says.
+        bytes: Vec<u8>,
+    },
+    /// There is a way to a peer, or a new one.
+    Up {
+        /// Who it is.
+        peer: PeerKey,
+        /// Where we called it, if we did.
+        called: Option<Place>,
+    },
+    /// Nobody has answered our call for a while.
+    Unanswered {
+        /// Where we call.
+        place: Place,
+        /// Somebody is there, but does not answer us: the secret is another.
+        refused: bool,
+    },
+    /// Who answers our call is not who was expected, or ourselves.
+    Stranger {
+        /// Where we called.
+        place: Place,
+    },
+}
+
+/// Datagrams that were not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// By us: garbage, forgeries, repetitions, strangers.
+    pub by_us: u64,
+    /// By the operating system, because too many came at once.
+    pub by_system: u64,
+    /// Genuine ones for which there was no room in the queue.
+    pub crowded_out: u64,
+}

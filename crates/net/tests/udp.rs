@@ -1,0 +1,92 @@
+//! Secured UDP on real sockets.
+
+use std::net::UdpSocket;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use coplay_net::key::{Identity, PeerKey, Secret};
+use coplay_net::udp::Udp;
+use coplay_net::{Incoming, Place, Transport};
+
+fn listen(secret: &str) -> (Udp, Receiver<Incoming>) {
+    let (queue, incoming) = sync_channel(1_024);
+    let identity = Identity::random();
+    let udp = Udp::listen("127.0.0.1:0".parse().unwrap(), identity, Secret::from_text(secret), queue);
+    (udp.expect("a free port"), incoming)
+}
+
+fn place(udp: &Udp) -> Place {
+    udp.own_places().remove(0)
+}
+
+/// Waits for something that comes.
+#[track_caller]
+fn wait<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match incoming.recv_timeout(left) {
+            Ok(incoming) => {
+                if let Some(picked) = pick(incoming) {
+                    return picked;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn up(incoming: Incoming) -> Option<PeerKey> {
+    if let Incoming::Up { peer, .. } = incoming { Some(peer) } else { None }
+}
+
+fn datagram(incoming: Incoming) -> Option<(PeerKey, Vec<u8>)> {
+    if let Incoming::Datagram { from, bytes, .. } = incoming { Some((from, bytes)) } else { None }
+}
+
+#[test]
+fn two_sockets_talk() {
+    let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
+    one.call(&place(&other), None);
+    assert_eq!(wait(&to_one, up), other.key());
+    assert_eq!(wait(&to_other, up), one.key());
+    assert!(one.send(&other.key(), b"ping"));
+    assert_eq!(wait(&to_other, datagram), (one.key(), b"ping".to_vec()));
+    assert!(other.send(&one.key(), b"pong"));
+    assert_eq!(wait(&to_one, datagram), (other.key(), b"pong".to_vec()));
+    assert_eq!(one.place_of(&other.key()), Some(place(&other)));
+}
+
+#[test]
+fn a_wrong_secret_is_told() {
+    let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("chess"));
+    one.call(&place(&other), None);
+    let refused = wait(&to_one, |incoming| match incoming {
+        Incoming::Unanswered { refused, .. } => Some(refused),
+        _ => None,
+    });
+    assert!(refused && to_other.try_recv().is_err());
+    assert!(!one.send(&other.key(), b"ping"), "there is no way");
+}
+
+/// Whatever a third one throws at the port, those who talk go on talking, and everything thrown is counted.
+#[test]
+fn garbage_is_counted_and_harms_nobody() {
+    let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
+    one.call(&place(&other), None);
+    wait(&to_one, up);
+    wait(&to_other, up);
+    let third = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let thrown = 20_000u32;
+    for number in 0..thrown {
+        let bytes: Vec<u8> = (0..number % 90).map(|at| (number.wrapping_mul(at + 7) >> 3) as u8).collect();
+        third.send_to(&bytes, other.local_addr().unwrap()).unwrap();
+        if number % 1_000 == 0 {
+            assert!(one.send(&other.key(), &number.to_le_bytes()));
+        }
+    }
+    // The system may have dropped some of these with the rest, but not who sends them.
+    while one.send(&other.key(), b"at last") && wait(&to_other, datagram).1 != b"at last" {}
+    let refused = other.refused();
+    assert!(refused.by_us + refused.by_system >= u64::from(thrown) * 19 / 20, "{refused:?}");
+}

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use argon2::{Algorithm, Argon2, Params, Version};
+use serde::{Deserialize, Serialize};
 
 /// A peer, by its public key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerKey(pub [u8; 32]);
 
 /// A private key: whoever has it is that peer.

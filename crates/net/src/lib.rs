@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod key;
 pub mod mail;
+pub mod party;
 mod transport;
 pub mod udp;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use coplay::time::Instant;
+use serde::{Deserialize, Serialize};
 
 use crate::key::PeerKey;
 
@@ -30,7 +31,7 @@ pub trait Transport: Send + Sync {
 }
 
 /// Where a peer may be: something that its transport understands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place(pub String);
 
 impl fmt::Display for Place {

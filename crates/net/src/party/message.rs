@@ -1,0 +1,196 @@
+//! What people around a game tell each other, beside the game.
+
+use serde::{Deserialize, Serialize};
+
+use crate::key::PeerKey;
+use crate::transport::Place;
+
+/// Another version speaks another language here.
+pub const VERSION: u16 = 1;
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 32;
+/// The longest line of chat, in bytes.
+pub const MAX_LINE: usize = 400;
+/// The longest place, and the most places of one member.
+const MAX_PLACE: usize = 200;
+const MAX_PLACES: usize = 8;
+/// The longest terms.
+const MAX_TERMS: usize = 4_096;
+
+/// A message between two of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// May I come in?
+    Knock(Knock),
+    /// No.
+    Refused(Refusal),
+    /// Who is here and what is played, as the host knows it.
+    Party(Party),
+    /// Whether I am ready to begin.
+    Ready(bool),
+    /// A line of chat, and who says it.
+    Chat {
+        /// Its name.
+        name: String,
+        /// What it says.
+        line: String,
+    },
+    /// I am off.
+    Bye,
+}
+
+/// Somebody wants to come in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knock {
+    /// The version of this language.
+    pub version: u16,
+    /// What to call it.
+    pub name: String,
+    /// What it wants.
+    pub wish: Wish,
+    /// Where others may reach it.
+    pub places: Vec<Place>,
+}
+
+/// What somebody wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// Play, so many people at one computer.
+    Play(u8),
+    /// Look on.
+    Watch,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// It speaks another version.
+    Version(u16),
+    /// There is no seat free, or not so many players.
+    Full,
+    /// Nobody may look on.
+    Private,
+    /// Ask somebody else: only one is asked at a time.
+    NotMe,
+}
+
+/// Everything about the people around one game.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Party {
+    /// Grows with every change.
+    pub serial: u32,
+    /// The number of the session.
+    pub session: u64,
+    /// The settings, as the engine writes them.
+    pub terms: Vec<u8>,
+    /// Whether it has begun.
+    pub started: bool,
+    /// Who has a seat, in order of seats.
+    pub members: Vec<Member>,
+    /// How many look on.
+    pub watchers: u16,
+    /// The seat of who gets this; `None` looks on.
+    pub you: Option<u8>,
+}
+
+/// Somebody who has a seat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The seat.
+    pub site: u8,
+    /// Who it is.
+    pub key: PeerKey,
+    /// What to call it.
+    pub name: String,
+    /// How many play there.
+    pub pads: u8,
+    /// Where it can be reached.
+    pub places: Vec<Place>,
+    /// Whether it is ready to begin.
+    pub ready: bool,
+    /// Whether it is here, as far as the host knows; a seat waits for who has it.
+    pub here: bool,
+}
+
+impl Message {
+    /// As bytes.
+    ///
+    /// # Panics
+    /// Never: nothing in a message can fail to be written.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("a message can be written")
+    }
+
+    /// From bytes of somebody else's; `None` if they make no sense or say too much.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (message, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
+        (rest.is_empty() && message.is_modest()).then_some(message)
+    }
+
+    fn is_modest(&self) -> bool {
+        let places =
+            |places: &[Place]| places.len() <= MAX_PLACES && places.iter().all(|place| place.0.len() <= MAX_PLACE);
+        match self {
+            Self::Knock(knock) => knock.name.len() <= MAX_NAME && places(&knock.places),
+            Self::Chat { name, line } => name.len() <= MAX_NAME && line.len() <= MAX_LINE,
+            Self::Party(party) => {
+                let member = |member: &Member| member.name.len() <= MAX_NAME && places(&member.places);
+                party.terms.len() <= MAX_TERMS
+                    && party.members.len() <= coplay::id::MAX_SITES
+                    && party.members.iter().all(member)
+                    && party.members.iter().all(|member| usize::from(member.site) < coplay::id::MAX_SITES)
+            }
+            Self::Refused(_) | Self::Ready(_) | Self::Bye => true,
+        }
+    }
+}
+
+/// As much of a text as fits, without anything that is not to be seen.
+pub(super) fn tidy(text: &str, most: usize) -> String {
+    let mut tidy = String::new();
+    for character in text.chars().filter(|character| !character.is_control()) {
+        if tidy.len() + character.len_utf8() > most {
+            break;
+        }
+        tidy.push(character);
+    }
+    tidy.trim().into()
+}
+
+/// Where others may be told to look for somebody: what it says itself, and what we see.
+pub(super) fn places(told: &[Place], seen: Option<Place>) -> Vec<Place> {
+    let mut places: Vec<Place> = seen.into_iter().chain(told.iter().cloned()).take(MAX_PLACES).collect();
+    places.dedup();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        let knock =
+            Knock { version: VERSION, name: "Ann".into(), wish: Wish::Play(2), places: vec![Place("here".into())] };
+        for message in [Message::Knock(knock), Message::Refused(Refusal::Full), Message::Ready(true), Message::Bye] {
+            assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_says_too_much_is_not_taken() {
+        let name = "x".repeat(MAX_NAME + 1);
+        assert_eq!(Message::from_bytes(&Message::Chat { name, line: String::new() }.to_bytes()), None);
+        let line = "x".repeat(MAX_LINE + 1);
+        assert_eq!(Message::from_bytes(&Message::Chat { name: String::new(), line }.to_bytes()), None);
+        let mut bytes = Message::Bye.to_bytes();
+        bytes.push(0);
+        assert_eq!(Message::from_bytes(&bytes), None);
+    }
+
+    #[test]
+    fn names_are_tidied() {
+        assert_eq!(tidy(" An\x1b[31mn\n ", 32), "An[31mn");
+        assert_eq!(tidy("äöü", 3), "ä");
+    }
+}

@@ -1,0 +1,184 @@
+//! Pause, reset, keeping and recalling a state: shared by all, at one frame, because they are input.
+//!
+//! [`Controlled`] is a machine with one player more, who presses the buttons of the machine itself. Every site has some bits of that
+//! player's word, so everybody can press them, and everything that holds for inputs holds for them: they are delayed, guessed, repaired,
+//! watched, put on record and played again like a jump or a shot. While the machine is paused frames go by, and it does not step.
+
+use coplay::frame::FrameRate;
+use coplay::input::Word;
+use coplay::session::{GameId, MachineId};
+
+use crate::machine::{LoadError, Machine, SaveError};
+use crate::pad::Pad;
+use crate::picture::Picture;
+
+/// Something that people do with the machine, not with the game.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Control {
+    /// Stands still, or goes on.
+    Pause = 0,
+    /// Begins anew.
+    Reset,
+    /// Keeps the state of now.
+    Keep,
+    /// Goes back to the state that was kept; without one, nothing happens.
+    Recall,
+}
+
+/// Bits of the word that a site has.
+const BITS_PER_SITE: u32 = 16;
+const CONTROLS: [Control; 4] = [Control::Pause, Control::Reset, Control::Keep, Control::Recall];
+
+impl Control {
+    /// The bit that a site presses for it.
+    pub const fn bit(self, site: usize) -> Word {
+        1 << (site as u32 * BITS_PER_SITE + self as u32)
+    }
+
+    /// All bits that a site has.
+    pub const fn mask(site: usize) -> Word {
+        ((1 << CONTROLS.len()) - 1) << (site as u32 * BITS_PER_SITE)
+    }
+
+    /// Whether any site presses it anew.
+    fn is_pressed(self, pressed: Word) -> bool {
+        (0..(Word::BITS / BITS_PER_SITE) as usize).any(|site| pressed & self.bit(site) != 0)
+    }
+}
+
+/// A machine with one player more, the last, who presses the buttons of the machine itself.
+pub struct Controlled {
+    machine: Box<dyn Machine>,
+    pads: Vec<Pad>,
+    paused: bool,
+    /// What was pressed in the frame before: only pressing counts, not holding.
+    held: Word,
+    kept: Vec<u8>,
+    has_kept: bool,
+}
+
+/// Behind the machine's own state: its length, whether it is paused, what is held, whether a state is kept.
+const TAIL: usize = 4 + 1 + 16 + 1;
+
+impl Controlled {
+    /// Gives a machine that player.
+    pub fn new(machine: Box<dyn Machine>) -> Self {
+        let mut pads = machine.pads().to_vec();
+        pads.push(Pad { mask: Word::MAX, labels: Vec::new() });
+        Self { machine, pads, paused: false, held: 0, kept: Vec::new(), has_kept: false }
+    }
+
+    /// The player who presses them.
+    pub fn player(&self) -> usize {
+        self.pads.len() - 1
+    }
+
+    /// Whether the machine stands still.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    fn obey(&mut self, word: Word) {
+        let pressed = word & !std::mem::replace(&mut self.held, word);
+        for control in CONTROLS.into_iter().filter(|control| control.is_pressed(pressed)) {
+            match control {
+                Control::Pause => self.paused = !self.paused,
+                Control::Reset => self.machine.reset(),
+                Control::Keep => self.has_kept = self.machine.save(&mut self.kept).is_ok(),
+                Control::Recall if self.has_kept => {
+                    // It was made by this machine, here or at the site where a snapshot came from.
+                    let _ = self.machine.load(&self.kept);
+                }
+                Control::Recall => {}
+            }
+        }
+    }
+}
+
+impl Machine for Controlled {
+    fn machine_id(&self) -> &MachineId {
+        self.machine.machine_id()
+    }
+
+    fn game_id(&self) -> &GameId {
+        self.machine.game_id()
+    }
+
+    fn rate(&self) -> FrameRate {
+        self.machine.rate()
+    }
+
+    fn pads(&self) -> &[Pad] {
+        &self.pads
+    }
+
+    fn step(&mut self, inputs: &[Word], fresh: bool) {
+        let player = self.player();
+        self.obey(inputs.get(player).copied().unwrap_or(0));
+        if !self.paused {
+            self.machine.step(&inputs[..player.min(inputs.len())], fresh);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.machine.reset();
+        (self.paused, self.held, self.has_kept) = (false, 0, false);
+        self.kept.clear();
+    }
+
+    fn picture(&self) -> Picture<'_> {
+        self.machine.picture()
+    }
+
+    fn sound(&self) -> &[[i16; 2]] {
+        if self.paused { &[] } else { self.machine.sound() }
+    }
+
+    fn sound_rate(&self) -> f64 {
+        self.machine.sound_rate()
+    }
+
+    fn can_save(&self) -> bool {
+        self.machine.can_save()
+    }
+
+    fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
+        self.machine.save(into)?;
+        let own = into.len() as u32;
+        into.extend_from_slice(&self.kept[..if self.has_kept { self.kept.len() } else { 0 }]);
+        into.extend_from_slice(&own.to_le_bytes());
+        into.push(u8::from(self.paused));
+        into.extend_from_slice(&self.held.to_le_bytes());
+        into.push(u8::from(self.has_kept));
+        Ok(())
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
+        let unfit = || LoadError::Unfit("it breaks off".into());
+        let (states, tail) = state.split_last_chunk::<TAIL>().ok_or_else(unfit)?;
+        let own = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]) as usize;
+        let (own, kept) = states.split_at_checked(own).ok_or_else(unfit)?;
+        let flags = (tail[4], tail[TAIL - 1]);
+        if flags.0 > 1 || flags.1 > 1 {
+            return Err(LoadError::Unfit("it makes no sense".into()));
+        }
+        self.machine.load(own)?;
+        self.paused = flags.0 == 1;
+        self.held = Word::from_le_bytes(tail[5..21].try_into().expect("16 bytes"));
+        self.has_kept = flags.1 == 1;
+        self.kept.clear();
+        self.kept.extend_from_slice(kept);
+        Ok(())
+    }
+
+    fn hash(&mut self) -> u64 {
+        // What is kept came of hashed states, at a frame that all agree on.
+        self.machine.hash() ^ u64::from(self.paused) << 1 ^ u64::from(self.has_kept) << 2
+    }
+
+    fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
+        self.machine.regions(show);
+        show("controls", &[u8::from(self.paused), u8::from(self.has_kept)]);
+    }
+}

@@ -9,6 +9,8 @@ FUZZ_SECONDS ?= 60
 
 # Debian packages that are installed when missing: for everything, and for one target more.
 PACKAGES :=
+PACKAGES_test := gcc libretro-nestopia libretro-mgba libretro-gambatte libretro-beetle-pce-fast \
+	libretro-bsnes-mercury-performance
 PACKAGES_bench := valgrind
 PACKAGES_fuzz := g++
 
@@ -16,7 +18,7 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test swarm crowd latecomer tables bench fuzz fmt clean setup setup-bench setup-fuzz
+.PHONY: help demo test swarm crowd latecomer tables bench fuzz fmt clean setup setup-test setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
@@ -28,7 +30,7 @@ help:
 demo: setup ## see replicas kept in step over a bad network, in virtual time
 	@$(CARGO) run --release -q -p coplay-sim --bin demo
 
-test: setup ## check everything: format, lints, docs, tests, walls
+test: setup-test ## check everything: format, lints, docs, tests, walls
 	@echo '==> format'
 	@$(CARGO) fmt --all --check
 	@echo '==> lints'
@@ -66,5 +68,5 @@ fmt: setup ## format the sources
 clean: setup ## remove everything that was built
 	@$(CARGO) clean -q
 
-setup setup-bench setup-fuzz:
+setup setup-test setup-bench setup-fuzz:
 	@scripts/setup $(PACKAGES) $(PACKAGES_$(@:setup-%=%))

@@ -1,0 +1,160 @@
+//! What a core calls.
+//!
+//! Callbacks of libretro carry no pointer to say whose they are. So each call into a core says, for its thread and for as long as it
+//! lasts, which [`Host`] is meant. Any number of instances can then live in one thread or in many. A thread that a core started
+//! itself has no host, and neither has code that a core runs when it is not called: such calls are answered with a refusal.
+//!
+//! Nothing here panics; if something does nevertheless, it ends here and the core gets the refusal.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::slice;
+
+use crate::pad::{Axis, Button};
+
+use super::super::host::Host;
+use super::super::host::MAX_PLAYERS;
+use super::abi::{PerfCounter, device};
+use super::environment;
+use super::read;
+
+thread_local! {
+    static CURRENT: Cell<*const RefCell<Shared>> = const { Cell::new(ptr::null()) };
+}
+
+/// What callbacks of an instance reach.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) host: Host,
+    pub(super) maps: Vec<environment::Map>,
+    pub(super) frame_time: Option<(super::abi::FrameTime, i64)>,
+}
+
+/// Makes a host the current one of this thread until it is dropped.
+pub(super) struct Entered<'a> {
+    before: *const RefCell<Shared>,
+    _host: &'a RefCell<Shared>,
+}
+
+impl<'a> Entered<'a> {
+    pub(super) fn new(host: &'a RefCell<Shared>) -> Self {
+        Self { before: CURRENT.replace(host), _host: host }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+/// Runs `f` with the current host; `refusal` if there is none, or if it is in use further up this very stack.
+fn with<R>(refusal: R, f: impl FnOnce(&mut Shared) -> R) -> R {
+    let current = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
+    // SAFETY: it is null or was set by an `Entered` that is still alive, which borrows the host; in this thread only, so nobody else looks
+    // at it meanwhile.
+    let Some(shared) = (unsafe { current.as_ref() }) else { return refusal };
+    let run = || shared.try_borrow_mut().ok().map(|mut shared| f(&mut shared));
+    catch_unwind(AssertUnwindSafe(run)).ok().flatten().unwrap_or(refusal)
+}
+
+pub(super) unsafe extern "C" fn environment(command: c_uint, data: *mut c_void) -> bool {
+    // SAFETY: a core passes with a command what the header says belongs to it.
+    with(false, |shared| unsafe { environment::answer(shared, command, data) })
+}
+
+pub(super) unsafe extern "C" fn video(data: *const c_void, width: c_uint, height: c_uint, pitch: usize) {
+    with((), |shared| {
+        let host = &mut shared.host;
+        let (width, height) = (width as usize, height as usize);
+        // No data: the picture is the one before. All ones: it is on a graphics card, which no core was ever given.
+        let none = data.is_null() || data.addr() == usize::MAX;
+        if none || !(host.fresh || host.hash_pictures) || !host.video.is_sane(width, height, pitch) {
+            return;
+        }
+        let len = width * host.video.format.bytes();
+        // SAFETY: a core passes `height` rows, `pitch` bytes apart, each with `width` pixels, which stay as they are during the call.
+        let row = |y: usize| unsafe { slice::from_raw_parts(data.cast::<u8>().add(y * pitch), len) };
+        if host.hash_pictures {
+            host.video.hash(width, height, row);
+        }
+        if host.fresh {
+            host.video.take(width, height, row);
+        }
+    });
+}
+
+pub(super) unsafe extern "C" fn sample(left: i16, right: i16) {
+    with((), |shared| shared.host.hear(&[[left, right]]));
+}
+
+pub(super) unsafe extern "C" fn samples(data: *const i16, frames: usize) -> usize {
+    with((), |shared| {
+        if !data.is_null() && data.is_aligned() && frames <= isize::MAX as usize / 4 {
+            // SAFETY: a core passes so many pairs, which stay as they are during the call; pairs are as aligned as their parts.
+            shared.host.hear(unsafe { slice::from_raw_parts(data.cast::<[i16; 2]>(), frames) });
+        }
+    });
+    frames
+}
+
+pub(super) unsafe extern "C" fn poll() {}
+
+pub(super) unsafe extern "C" fn state(port: c_uint, device: c_uint, index: c_uint, id: c_uint) -> i16 {
+    with(0, |shared| {
+        let port = port as usize;
+        let word = if port < MAX_PLAYERS { shared.host.inputs[port] } else { 0 };
+        match (device & device::CLASS, index, id) {
+            (device::JOYPAD, _, device::ALL_BUTTONS) => word as u16 as i16,
+            (device::JOYPAD, _, 0..16) => (word >> id & 1) as i16,
+            (device::ANALOG, 0, 0) => Axis::LeftX.of(word),
+            (device::ANALOG, 0, 1) => Axis::LeftY.of(word),
+            (device::ANALOG, 1, 0) => Axis::RightX.of(word),
+            (device::ANALOG, 1, 1) => Axis::RightY.of(word),
+            (device::ANALOG, device::ANALOG_BUTTON, id) => {
+                let pressed = Button::ALL.get(id as usize).is_some_and(|button| button.is_in(word));
+                if pressed { i16::MAX } else { 0 }
+            }
+            _ => 0,
+        }
+    })
+}
+
+/// What a core says. The real signature goes on with `...`, which stable Rust cannot define. On every platform that is supported the fixed
+/// arguments of such a function travel like those of any other and the caller cleans up, so the two can be read; what follows is left
+/// alone, and a line keeps its `%s`. The alternative is worse: cores that are refused this interface write to the terminal.
+pub(super) unsafe extern "C" fn log(_level: c_uint, format: *const c_char) {
+    with((), |shared| {
+        // SAFETY: a format is a text.
+        if let Some(line) = unsafe { read::text(format) } {
+            shared.host.log.say(line.trim_end());
+        }
+    });
+}
+
+/// The time: that of the frame, never that of this computer.
+pub(super) unsafe extern "C" fn time_usec() -> i64 {
+    with(0, |shared| shared.host.time as i64)
+}
+
+pub(super) unsafe extern "C" fn perf_counter() -> u64 {
+    with(0, |shared| shared.host.time)
+}
+
+/// No features: what a core computes must not depend on the processor.
+pub(super) unsafe extern "C" fn cpu_features() -> u64 {
+    0
+}
+
+pub(super) unsafe extern "C" fn perf_register(counter: *mut PerfCounter) {
+    // SAFETY: it is null or a counter of the core's, which nobody else touches now.
+    if let Some(counter) = unsafe { counter.as_mut() } {
+        counter.registered = 1;
+    }
+}
+
+pub(super) unsafe extern "C" fn perf_nothing(_: *mut PerfCounter) {}
+
+pub(super) unsafe extern "C" fn perf_log() {}

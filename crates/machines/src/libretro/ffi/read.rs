@@ -1,0 +1,59 @@
+//! Reading what a core points at, with a bound on everything.
+
+use std::ffi::{c_char, c_void};
+
+/// Bytes of a text that are read at most.
+const MAX_TEXT: usize = 4_096;
+
+/// Entries of a list that are read at most.
+const MAX_LIST: usize = 4_096;
+
+/// The text at a pointer, or `None` if there is none. What is no UTF-8 is replaced.
+///
+/// # Safety
+/// The pointer is null or points at bytes that end with a zero or reach further than [`MAX_TEXT`].
+pub(super) unsafe fn text(at: *const c_char) -> Option<String> {
+    if at.is_null() {
+        return None;
+    }
+    let at = at.cast::<u8>();
+    // SAFETY: no byte behind the first zero is read.
+    let len = (0..MAX_TEXT).find(|&i| unsafe { at.add(i).read() } == 0).unwrap_or(MAX_TEXT);
+    // SAFETY: these bytes were just read.
+    let bytes = unsafe { std::slice::from_raw_parts(at, len) };
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// The structure at a pointer, or `None` if there is none.
+///
+/// # Safety
+/// The pointer is null or points at a `T`, aligned or not.
+pub(super) unsafe fn get<T: Copy>(at: *const c_void) -> Option<T> {
+    // SAFETY: as promised, for a pointer that is not null.
+    (!at.is_null()).then(|| unsafe { at.cast::<T>().read_unaligned() })
+}
+
+/// Writes an answer; `false` if there is nowhere to write it to.
+///
+/// # Safety
+/// The pointer is null or points at room for a `T`, aligned or not.
+pub(super) unsafe fn put<T>(at: *mut c_void, value: T) -> bool {
+    if at.is_null() {
+        return false;
+    }
+    // SAFETY: as promised, for a pointer that is not null.
+    unsafe { at.cast::<T>().write_unaligned(value) };
+    true
+}
+
+/// The entries of a list up to the first of which `is_end` is true.
+///
+/// # Safety
+/// The pointer is null or points at a list of `T` with such an end.
+pub(super) unsafe fn list<T: Copy>(at: *const T, is_end: impl Fn(&T) -> bool) -> Vec<T> {
+    if at.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: `take_while` reads nothing behind the end.
+    (0..MAX_LIST).map(|i| unsafe { at.add(i).read_unaligned() }).take_while(|entry| !is_end(entry)).collect()
+}

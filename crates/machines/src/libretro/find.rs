@@ -1,0 +1,155 @@
+//! Finding cores where front ends and distributions put them.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsStr;
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
+
+use super::error::OpenError;
+
+/// How a core's file ends on this system.
+const ENDING: &str = if cfg!(windows) {
+    "_libretro.dll"
+} else if cfg!(target_vendor = "apple") {
+    "_libretro.dylib"
+} else {
+    "_libretro.so"
+};
+
+/// Where cores are looked for: `first`, then `$LIBRETRO_DIRECTORY`, then the folders of distributions and front ends.
+pub fn folders(first: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders = first.to_vec();
+    folders.extend(env::var_os("LIBRETRO_DIRECTORY").iter().flat_map(env::split_paths));
+    if cfg!(windows) {
+        folders.extend(env::var_os("APPDATA").map(|data| Path::new(&data).join("RetroArch").join("cores")));
+        folders.extend(["C:\\RetroArch-Win64\\cores", "C:\\RetroArch\\cores"].map(PathBuf::from));
+        folders
+            .extend(env::var_os("ProgramFiles").map(|programs| Path::new(&programs).join("RetroArch").join("cores")));
+        return folders;
+    }
+    // One folder per architecture: /usr/lib/x86_64-linux-gnu/libretro.
+    let mut of_debian: Vec<PathBuf> =
+        entries(Path::new("/usr/lib")).map(|folder| folder.join("libretro")).filter(|folder| folder.is_dir()).collect();
+    of_debian.sort();
+    folders.extend(of_debian);
+    folders.extend(["/usr/lib/libretro", "/usr/lib64/libretro", "/usr/local/lib/libretro"].map(PathBuf::from));
+    if let Some(home) = env::home_dir() {
+        let own = [
+            ".config/retroarch/cores",
+            ".local/share/libretro/cores",
+            ".var/app/org.libretro.RetroArch/config/retroarch/cores",
+            "snap/retroarch/current/.config/retroarch/cores",
+            "Library/Application Support/RetroArch/cores",
+        ];
+        let of_apple = |folder: &&str| folder.starts_with("Library") == cfg!(target_vendor = "apple");
+        folders.extend(own.into_iter().filter(of_apple).map(|folder| home.join(folder)));
+    }
+    folders
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// All cores in these folders, by name. Of two with the same name the first counts.
+pub fn cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+    let mut cores = BTreeMap::new();
+    for path in folders.iter().flat_map(|folder| entries(folder)) {
+        let name = path.file_name().and_then(OsStr::to_str).and_then(|file| file.strip_suffix(ENDING));
+        if let Some(name) = name.map(str::to_owned) {
+            cores.entry(name).or_insert(path);
+        }
+    }
+    cores
+}
+
+/// The file of a core, given by its path or by its name.
+pub(super) fn find(core: &str, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
+    let path = Path::new(core);
+    let library = [".so", ".dll", ".dylib"].iter().any(|ending| core.ends_with(ending));
+    if library || core.contains(MAIN_SEPARATOR) || core.contains('/') {
+        let why = "there is no such file".to_owned();
+        return if path.is_file() { Ok(path.to_owned()) } else { Err(OpenError::Read { path: path.into(), why }) };
+    }
+    let looked = folders(first);
+    let cores = cores(&looked);
+    let wanted = plain(core);
+    match cores.iter().find(|(name, _)| plain(name) == wanted) {
+        Some((_, path)) => Ok(path.clone()),
+        None => {
+            let close = cores.into_keys().filter(|name| is_close(&plain(name), &wanted)).collect();
+            Err(OpenError::NotFound { name: core.to_owned(), looked, close, install: install(&wanted) })
+        }
+    }
+}
+
+/// A name without what people write differently. Beetle is how Mednafen's machines are called as cores, but not in the names of files.
+fn plain(name: &str) -> String {
+    let name = name.to_lowercase().replace('-', "_");
+    let name = name.strip_suffix("_libretro").unwrap_or(&name);
+    let name = name.strip_prefix("libretro_").unwrap_or(name);
+    name.strip_prefix("mednafen_").map_or(name.to_owned(), |rest| format!("beetle_{rest}"))
+}
+
+fn is_close(name: &str, wanted: &str) -> bool {
+    name.contains(wanted) || wanted.contains(name) || distance(name, wanted) <= 1 + wanted.len() / 4
+}
+
+/// How many letters to change, put in or take out to get from one name to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for j in 0..to.len() {
+            let changed = diagonal + usize::from(letter != to[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// What to type to get a core.
+fn install(name: &str) -> Option<String> {
+    let package = name.replace('_', "-");
+    Path::new("/etc/debian_version").exists().then(|| format!("try: apt install libretro-{package}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_name_are_one() {
+        for spelling in
+            ["beetle-pce-fast", "mednafen_pce_fast", "libretro-beetle-pce-fast", "Mednafen_PCE_fast_libretro"]
+        {
+            assert_eq!(plain(spelling), "beetle_pce_fast");
+        }
+    }
+
+    #[test]
+    fn close_names_are_close() {
+        assert_eq!(distance("nestopia", "nestopai"), 2);
+        assert_eq!(distance("", "abc"), 3);
+        assert!(is_close("nestopia", "nestopa") && is_close("beetle_pce_fast", "pce"));
+        assert!(!is_close("gambatte", "nestopia"));
+    }
+
+    #[test]
+    fn who_is_not_found_is_told_where_and_what_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(format!("squarebox{ENDING}"));
+        std::fs::write(&file, "").unwrap();
+        let first = [folder.path().to_owned()];
+        assert_eq!(find("SquareBox", &first), Ok(file.clone()));
+        assert_eq!(find(file.to_str().unwrap(), &[]), Ok(file));
+        let Err(error) = find("sqarebox", &first) else { panic!("found") };
+        let OpenError::NotFound { looked, close, .. } = &error else { panic!("{error:?}") };
+        assert_eq!((looked.first(), &close[..]), (first.first(), &["squarebox".to_owned()][..]));
+        assert!(error.to_string().contains(&first[0].display().to_string()));
+        assert!(error.hint().unwrap().starts_with("did you mean squarebox?"));
+        assert!(matches!(find("./nowhere.so", &[]), Err(OpenError::Read { .. })));
+    }
+}

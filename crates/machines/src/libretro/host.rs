@@ -1,0 +1,131 @@
+//! What an instance and its core have told each other. Everything that a core's callbacks touch is here.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+
+use coplay::input::Word;
+
+use super::cut;
+use super::options::Options;
+use super::video::Video;
+
+/// The most players of one machine.
+pub(super) const MAX_PLAYERS: usize = 8;
+
+/// Pairs of samples taken per frame: a second's worth at the highest usual rate.
+const MAX_SAMPLES: usize = 1 << 16;
+
+/// Lines of a core's talk that are kept, and bytes of a line.
+const MAX_LINES: usize = 32;
+const MAX_LINE: usize = 240;
+
+/// Flags of what a core should produce in a frame.
+pub(super) mod produce {
+    pub(in super::super) const VIDEO: u32 = 1;
+    pub(in super::super) const SOUND: u32 = 2;
+    pub(in super::super) const ALL: u32 = VIDEO | SOUND;
+}
+
+/// What a core says of its saved states.
+pub(super) mod quirk {
+    pub(in super::super) const INCOMPLETE: u64 = 1;
+    pub(in super::super) const VARIABLE_SIZE: u64 = 1 << 2;
+    pub(in super::super) const HOST_KNOWS_VARIABLE_SIZE: u64 = 1 << 3;
+    pub(in super::super) const SINGLE_SESSION: u64 = 1 << 4;
+    pub(in super::super) const ENDIAN: u64 = 1 << 5;
+    pub(in super::super) const PLATFORM: u64 = 1 << 6;
+}
+
+/// Size and speed of what a core shows and plays, as it says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AvInfo {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) aspect: f32,
+    pub(super) fps: f64,
+    pub(super) sound_rate: f64,
+}
+
+/// Something that can be pressed on some port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    pub(super) port: u32,
+    pub(super) device: u32,
+    pub(super) index: u32,
+    pub(super) id: u32,
+    pub(super) label: String,
+}
+
+/// A kind of controller that a port takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// What the core calls it.
+    pub name: String,
+    /// Its number, for [`Config::devices`](super::Config::devices).
+    pub id: u32,
+}
+
+/// What a core has said in words, the last lines of it.
+#[derive(Default)]
+pub(super) struct Log(VecDeque<String>);
+
+impl Log {
+    pub(super) fn say(&mut self, line: &str) {
+        // What is left when placeholders are not filled in is sometimes nothing.
+        if !line.split_whitespace().any(|word| !word.contains('%') && word.contains(char::is_alphanumeric)) {
+            return;
+        }
+        if self.0.len() == MAX_LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(cut(line, MAX_LINE).to_owned());
+    }
+
+    pub(super) fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// The host's side of one instance.
+#[derive(Default)]
+pub(super) struct Host {
+    // Set by the caller.
+    pub(super) options: Options,
+    pub(super) system_directory: CString,
+    pub(super) save_directory: CString,
+    pub(super) players: u32,
+
+    // Set for each frame.
+    pub(super) inputs: [Word; MAX_PLAYERS],
+    /// Whether the frame is seen and heard.
+    pub(super) fresh: bool,
+    /// What the core should [`produce`].
+    pub(super) produce: u32,
+    /// Whether pictures are hashed, also unseen ones.
+    pub(super) hash_pictures: bool,
+    /// The time that the core is told, in microseconds: it depends on the number of frames and on nothing else.
+    pub(super) time: u64,
+
+    // Told by the core.
+    pub(super) video: Video,
+    pub(super) sound: Vec<[i16; 2]>,
+    pub(super) av: AvInfo,
+    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) ports: Vec<Vec<Device>>,
+    pub(super) quirks: u64,
+    pub(super) asked_what_to_produce: bool,
+    pub(super) runs_without_game: bool,
+    pub(super) wanted_gpu: bool,
+    pub(super) wanted_to_stop: bool,
+    pub(super) log: Log,
+}
+
+impl Host {
+    /// Takes sound, as much of it as fits.
+    pub(super) fn hear(&mut self, samples: &[[i16; 2]]) {
+        if self.fresh {
+            let room = MAX_SAMPLES.saturating_sub(self.sound.len());
+            self.sound.extend_from_slice(&samples[..samples.len().min(room)]);
+        }
+    }
+}

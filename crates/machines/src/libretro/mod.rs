@@ -1,0 +1,194 @@
+//! Any libretro core as a [`Machine`].
+//!
+//! A core is an emulator as a shared library. [`open`] finds one, gives it a game and looks at its first frames, to find out how it is
+//! best saved and hashed ([`Findings`]). What it sees of the outside is the same everywhere: fixed time, English, no files of the
+//! user's but a folder with BIOS images, no network, no random numbers of ours. What it writes goes to a folder that is thrown away.
+//!
+//! Every machine has its own copy of the library with its own variables, so one process can have many.
+//!
+//! # What can and what cannot be promised
+//! - **Lies are harmless, crimes are not.** Absurd sizes, rates and missing pointers are refused. But a core is native code in this
+//!   process: one that crashes takes the process with it, and one that is malicious can do what this user can do. Open only cores that you trust.
+//! - **States of strangers.** What is not a state of this core, game and configuration, undamaged and of a possible length, is refused before
+//!   the core sees it. The checks are against accidents. Somebody who makes a state with intent passes them, and few cores are written to
+//!   take hostile bytes: accept states only from those with whom you would share a program.
+//! - **A core that looks at the clock, at addresses or at the host's files by itself** is not fit to be shared. That cannot be prevented here.
+//!   It is often seen in the first frames, and otherwise by comparing hashes while a game runs.
+//! - **A core's own threads** get refusals for an answer: pictures and sound from them are not taken.
+//! - **What a core prints by itself** goes to the terminal, some of it to the standard output.
+//! - **The frame rate** is the one of the beginning. A core that changes it goes on at the agreed one.
+
+mod elf;
+mod error;
+mod ffi;
+mod find;
+mod findings;
+mod host;
+mod instance;
+mod options;
+mod pads;
+mod plan;
+mod play;
+mod probe;
+mod scratch;
+mod state;
+mod video;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use coplay::frame::FrameRate;
+use coplay::session::{GameId, MAX_OPTIONS, MAX_TEXT, MachineId};
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+pub use self::error::OpenError;
+pub use self::find::{cores, folders};
+pub use self::findings::{Findings, HashOf};
+pub use self::host::Device;
+pub use self::play::Libretro;
+
+use self::host::quirk;
+use self::instance::Instance;
+use self::plan::Plan;
+use self::play::Known;
+#[cfg(doc)]
+use crate::Machine;
+
+/// What to open.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The core: the path of its file, or its name ("nestopia").
+    pub core: String,
+    /// The game; some cores run without.
+    pub game: Option<Game>,
+    /// Options of the core that are not to be at their default, as key and value.
+    pub options: Vec<(String, String)>,
+    /// The number of players, if it is not to be as the core says.
+    pub players: Option<usize>,
+    /// Devices in ports that are not to have a joypad, as port and number. See [`Libretro::devices`].
+    pub devices: Vec<(usize, u32)>,
+    /// The folder with BIOS images. They must be the same at all sites.
+    pub system: Option<PathBuf>,
+    /// Folders to look for cores in, before the usual ones.
+    pub folders: Vec<PathBuf>,
+}
+
+/// An image of a game.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Game {
+    /// The name of its file. The ending tells the core what it is.
+    pub name: String,
+    /// What is in it.
+    pub image: Vec<u8>,
+}
+
+impl std::fmt::Debug for Game {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.name, self.image.len())
+    }
+}
+
+impl Game {
+    /// Reads it.
+    pub fn read(path: &Path) -> Result<Self, OpenError> {
+        let image =
+            std::fs::read(path).map_err(|error| OpenError::Read { path: path.into(), why: error.to_string() })?;
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or("game").to_owned();
+        Ok(Self { name, image })
+    }
+
+    fn part(&self, part: fn(&Path) -> Option<&OsStr>) -> Option<&str> {
+        part(Path::new(&self.name)).and_then(OsStr::to_str)
+    }
+
+    fn file_name(&self) -> String {
+        self.part(Path::file_name).unwrap_or("game").to_owned()
+    }
+
+    fn extension(&self) -> String {
+        self.part(Path::extension).unwrap_or_default().to_lowercase()
+    }
+}
+
+/// Opens a core with a game.
+pub fn open(config: Config) -> Result<Libretro, OpenError> {
+    let plan = Arc::new(Plan::new(config)?);
+    let mut instance = plan.open()?;
+    let (pads, rate) = (instance.pads(), instance.rate()?);
+    let findings = probe::probe(&plan, &pads)?;
+    let machine = machine_id(&plan, &mut instance, &findings)?;
+    let game = game_id(&plan, &machine.name);
+    let identity = identity(&machine, &game, rate);
+    Ok(Libretro::new(plan, instance, Known { findings, machine, game, identity, rate, pads }))
+}
+
+fn machine_id(plan: &Plan, instance: &mut Instance, findings: &Findings) -> Result<MachineId, OpenError> {
+    let info = instance.core().info().clone();
+    let host = instance.host();
+    let mut options: Vec<_> = host.options.changed().map(|(key, value)| (fit(key), fit(value))).collect();
+    options.push(("hash of".to_owned(), findings.hash_of.name().to_owned()));
+    options.extend(plan.players().map(|players| ("players".to_owned(), players.to_string())));
+    options.extend(plan.devices().iter().map(|(port, device)| (format!("device {port}"), device.to_string())));
+    // A core that says so has states that are good only for the same kind of computer.
+    if host.quirks & (quirk::ENDIAN | quirk::PLATFORM) != 0 {
+        options.push(("platform".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)));
+    }
+    if options.len() > MAX_OPTIONS {
+        return Err(OpenError::TooManyOptions(options.len()));
+    }
+    // FIRST FRAMES: `MachineId` is to get `first_frames: findings.first_frames`; until then the version tells.
+    // (`identity` below must then take it in, too.)
+    let version = fit(&format!("{} {:016x}", info.version, findings.first_frames));
+    Ok(MachineId { name: fit(&info.name), version, options })
+}
+
+/// The game by its image; where there is none, the core is the game.
+fn game_id(plan: &Plan, machine: &str) -> GameId {
+    let name = plan.game().and_then(|game| game.part(Path::file_stem)).unwrap_or(machine);
+    let image = plan.game().map_or(&[][..], |game| &game.image);
+    GameId { name: fit(name), hash: Sha256::digest(image).into() }
+}
+
+/// What states of this machine and game are known by.
+fn identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
+    let mut hash = Xxh3::new();
+    let options = machine.options.iter().flat_map(|(key, value)| [key, value]);
+    for text in [&machine.name, &machine.version].into_iter().chain(options) {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    hash.update(&game.hash);
+    let (frames, seconds) = rate.fraction();
+    hash.update(&frames.to_le_bytes());
+    hash.update(&seconds.to_le_bytes());
+    hash.digest()
+}
+
+/// A text that sites can exchange: what is too long is cut, and ends with a hash of the whole, so that different ones stay different.
+fn fit(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let tail = format!("~{:016x}", xxh3_64(text.as_bytes()));
+    format!("{}{tail}", cut(text, MAX_TEXT - tail.len()))
+}
+
+/// As much of a text as fits into so many bytes, cut between characters.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_stay_different() {
+        assert_eq!(fit("Nestopia"), "Nestopia");
+        let (long, other) = ("ü".repeat(40), "ü".repeat(41));
+        assert!(fit(&long).len() <= MAX_TEXT && fit(&long) != fit(&other));
+    }
+}

@@ -1,0 +1,111 @@
+//! For tests: libretro cores of our own, and small free [images] for real ones.
+//!
+//! A core of ours is one C source that is compiled when a test asks for it. The honest one is fit to be shared; the others break one rule each, to prove
+//! that whoever looks for it finds it.
+
+pub mod images;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// What is wrong with a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cheat {
+    /// Nothing.
+    #[default]
+    Honest = 0,
+    /// It reads the clock into its state.
+    Clock,
+    /// It leaves a byte, that changes with inputs, out of its saved state.
+    Forgets,
+    /// It mixes an address into its state.
+    Address,
+    /// It is right until frame 5,000.
+    Late,
+    /// It says absurd sizes and passes pointers to nothing. It is fit all the same.
+    Liar,
+    /// It has no frame rate.
+    NanRate,
+    /// It cannot save.
+    NoSave,
+    /// It calls its host from a thread of its own. It is fit all the same.
+    Threads,
+    /// Saving changes how it goes on.
+    Disturbed,
+    /// It saves and loads only when it has run.
+    MustRun,
+    /// It wants the graphics card.
+    Gpu,
+    /// It takes half of a state that it then refuses: one in which byte 10 is more than 47.
+    Half,
+}
+
+/// What to build.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// What is wrong with it.
+    pub cheat: Cheat,
+    /// Bytes of its state, at least 16.
+    pub state_size: usize,
+    /// The form in which it declares its options: 0, 1 or 2.
+    pub options: u8,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        Self { cheat: Cheat::Honest, state_size: 1_024, options: 2 }
+    }
+}
+
+/// A core's file, which is there until this is dropped.
+#[derive(Debug)]
+pub struct TestCore {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+impl TestCore {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Likewise, as text.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+/// Builds a core with the C compiler, `cc` or what `$CC` says. It shows its memory, has two players, an option `testcore_step` (1, 2 or 3) and needs no
+/// game.
+///
+/// # Panics
+/// If there is no compiler.
+pub fn build(cheat: Cheat) -> TestCore {
+    build_as(Build { cheat, ..Build::default() })
+}
+
+/// Builds a core as told.
+///
+/// # Panics
+/// If there is no compiler.
+pub fn build_as(build: Build) -> TestCore {
+    let folder = tempfile::tempdir().expect("a folder for a core");
+    let source = folder.path().join("core.c");
+    std::fs::write(&source, include_str!("core.c")).expect("room for a source");
+    let path = folder.path().join(format!("test_libretro.{}", std::env::consts::DLL_EXTENSION));
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let out = Command::new(&compiler)
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-o"])
+        .arg(&path)
+        .arg(format!("-DCHEAT={}", build.cheat as u8))
+        .arg(format!("-DSTATE_SIZE={}", build.state_size))
+        .arg(format!("-DOPTIONS={}", build.options))
+        .arg(&source)
+        .output()
+        .unwrap_or_else(|error| panic!("no C compiler ({}): {error}", compiler.display()));
+    assert!(out.status.success(), "the core does not build:\n{}", String::from_utf8_lossy(&out.stderr));
+    TestCore { _folder: folder, path }
+}

@@ -4,6 +4,7 @@
 //! told its identity and its rate, and asks it, through a host program, to step, save, load and hash; a front end shows its
 //! [`Picture`], plays its sound and presses the [buttons](pad) that it has.
 
+pub mod control;
 #[cfg(not(target_family = "wasm"))]
 pub mod libretro;
 mod machine;

@@ -4,7 +4,10 @@
 //! told its identity and its rate, and asks it, through a host program, to step, save, load and hash; a front end shows its
 //! [`Picture`], plays its sound and presses the [buttons](pad) that it has.
 
+pub mod hosted;
+pub mod identity;
 mod machine;
+pub mod nes;
 pub mod pad;
 mod picture;
 

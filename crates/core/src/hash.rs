@@ -8,7 +8,7 @@ const PRIMES: [u64; 5] =
     [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63, 0x27d4_eb2f_1656_67c5];
 
 /// The hash of `bytes`; another seed makes another hash of it, so that equal bytes in different places can be told apart.
-pub(crate) fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
+pub fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
     let (stripes, tail) = bytes.as_chunks::<32>();
     let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { lanes(seed, stripes) };
     avalanche(finish(hash.wrapping_add(bytes.len() as u64), tail))

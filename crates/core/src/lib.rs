@@ -23,7 +23,7 @@
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
-//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![] },
+//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames: 0 },
 //!     rate: FrameRate::per_second(60).unwrap(),
 //!     lag: 2,            // local input takes effect 2 frames (33 ms) later
 //!     window: 8,         // up to 8 frames may rest on guesses and be repaired; 0 needs no save and load
@@ -84,6 +84,7 @@
 //! - [`movie`]: a game on record, to be played again.
 //! - [`clock`]: other sites' clocks, and group time.
 //! - [`wire`]: bytes in and out.
+//! - [`hash`]: XXH64, for checksums and for the hashes of states.
 //! - [`time`], [`frame`], [`id`]: the vocabulary.
 
 #![no_std]
@@ -95,7 +96,7 @@ extern crate std;
 pub mod clock;
 pub mod feed;
 pub mod frame;
-pub(crate) mod hash;
+pub mod hash;
 pub mod id;
 pub mod input;
 pub mod movie;

@@ -179,24 +179,25 @@ const HELLO: Golden = &[
     "08090a0b0c0d0e0f",
     "1011121314151617",
     "18191a1b1c1d1e1f",
-    "03746f79",   // machine: "toy"
-    "0131",       // machine: version "1"
-    "01",         // machine: one option
-    "0462696f73", // machine: "bios"
-    "03686c65",   // machine: "hle"
-    "98a1e312",   // rate: 39,375,000 frames
-    "c3fe27",     // rate: in 655,171 seconds
-    "06",         // lag: 6 frames
-    "00",         // window: 0 frames
-    "03",         // the dials turn by themselves, and absent players repeat
-    "3c",         // hashes are compared every 60 frames
-    "02",         // sites
-    "03",         // starters: sites 0 and 1
-    "02",         // players
-    "ffff03",     // site 0 owns 16 bits of player 0
-    "00",         // and nothing of player 1
-    "00",         // site 1 owns nothing of player 0
-    "808004",     // and bit 16 of player 1
+    "03746f79",         // machine: "toy"
+    "0131",             // machine: version "1"
+    "01",               // machine: one option
+    "0462696f73",       // machine: "bios"
+    "03686c65",         // machine: "hle"
+    "8877665544332211", // machine: hash of its first frames
+    "98a1e312",         // rate: 39,375,000 frames
+    "c3fe27",           // rate: in 655,171 seconds
+    "06",               // lag: 6 frames
+    "00",               // window: 0 frames
+    "03",               // the dials turn by themselves, and absent players repeat
+    "3c",               // hashes are compared every 60 frames
+    "02",               // sites
+    "03",               // starters: sites 0 and 1
+    "02",               // players
+    "ffff03",           // site 0 owns 16 bits of player 0
+    "00",               // and nothing of player 1
+    "00",               // site 1 owns nothing of player 0
+    "808004",           // and bit 16 of player 1
 ];
 
 const REFUSAL: Golden = &[
@@ -213,20 +214,21 @@ const REFUSAL: Golden = &[
     "0000000000000000",
     "0000000000000000",
     "0000000000000000",
-    "00", // machine: no name
-    "00", // machine: no version
-    "00", // machine: no options
-    "01", // rate: 1 frame
-    "01", // rate: in 1 second
-    "00", // lag
-    "00", // window
-    "00", // nobody turns the dials
-    "00", // hashes are not compared
-    "02", // sites
-    "02", // starters: site 1
-    "01", // players
-    "00", // site 0 owns nothing
-    "00", // site 1 owns nothing
+    "00",               // machine: no name
+    "00",               // machine: no version
+    "00",               // machine: no options
+    "0000000000000000", // machine: hash of its first frames
+    "01",               // rate: 1 frame
+    "01",               // rate: in 1 second
+    "00",               // lag
+    "00",               // window
+    "00",               // nobody turns the dials
+    "00",               // hashes are not compared
+    "02",               // sites
+    "02",               // starters: site 1
+    "01",               // players
+    "00",               // site 0 owns nothing
+    "00",               // site 1 owns nothing
 ];
 
 /// Where a refusal's flags are.
@@ -364,6 +366,7 @@ fn hello() -> Hello {
                 name: "toy".into(),
                 version: "1".into(),
                 options: vec![("bios".into(), "hle".into())],
+                first_frames: 0x1122_3344_5566_7788,
             },
             rate: FrameRate::new(39_375_000, 655_171).expect("a frame rate"),
             lag: 6,
@@ -393,7 +396,7 @@ fn refusal() -> Hello {
         start_ns: None,
         settings: Settings {
             game: GameId { name: String::new(), hash: [0; 32] },
-            machine: MachineId { name: String::new(), version: String::new(), options: Vec::new() },
+            machine: MachineId { name: String::new(), version: String::new(), options: Vec::new(), first_frames: 0 },
             rate: FrameRate::per_second(1).expect("a frame rate"),
             lag: 0,
             window: 0,

@@ -87,7 +87,7 @@ impl End {
     fn new(site: usize, lag: u32, window: u32, predictor: Predictor) -> Self {
         let settings = Settings {
             game: GameId { name: "none".into(), hash: [1; 32] },
-            machine: MachineId { name: "none".into(), version: "1".into(), options: Vec::new() },
+            machine: MachineId { name: "none".into(), version: "1".into(), options: Vec::new(), first_frames: 0 },
             rate: FrameRate::per_second(60).expect("a frame rate"),
             lag,
             window,

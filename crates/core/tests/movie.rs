@@ -179,7 +179,7 @@ impl Truth {
         }
         Settings {
             game: GameId { name: "game".into(), hash: [3; 32] },
-            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![] },
+            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames: 0 },
             rate: FrameRate::new(39_375_000, 655_171).expect("a rate"),
             lag: 6,
             window: 0,

@@ -326,8 +326,8 @@ fn settings() -> impl Strategy<Value = Settings> {
     // Up to 16 characters of up to four bytes.
     let text = || "\\PC{0,16}";
     let game = (text(), any::<[u8; 32]>()).prop_map(|(name, hash)| GameId { name, hash });
-    let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS))
-        .prop_map(|(name, version, options)| MachineId { name, version, options });
+    let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS), any::<u64>())
+        .prop_map(|(name, version, options, first_frames)| MachineId { name, version, options, first_frames });
     let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>(), any::<bool>());
     let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(

@@ -29,7 +29,7 @@ const SESSION: u64 = 5;
 fn settings() -> Settings {
     Settings {
         game: GameId { name: "sum".into(), hash: [1; 32] },
-        machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![] },
+        machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames: 0 },
         rate: FrameRate::per_second(60).expect("a rate"),
         lag: 6,
         window: 0,

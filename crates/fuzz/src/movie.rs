@@ -1,16 +1,13 @@
 //! The target `movie`: a recording out of any bytes, and out of any blocks whose checksums are right.
 
 use coplay::frame::Frame;
+use coplay::hash::xxh64;
 use coplay::movie::{Entry, MAGIC, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, VERSION, Writer};
 use coplay::session::Settings;
 
 use crate::bytes::Bytes;
 use crate::script::{Owners, Scene};
 use crate::site::settings;
-
-// The core keeps its checksum to itself; here it makes forged blocks look right.
-#[path = "../../core/src/hash.rs"]
-mod hash;
 
 /// The most memory that a reader takes beside the state, which is never longer than the bytes that were read.
 const MAX_MEMORY: usize = 32 * 1_024;
@@ -68,7 +65,7 @@ fn put_block(file: &mut Vec<u8>, bytes: &mut Bytes<'_>, seed: u64) {
     block.extend(place.to_le_bytes());
     block.extend((frames % (MAX_BLOCK_FRAMES + 2)).to_le_bytes());
     block.extend(payload);
-    let sum = hash::xxh64(seed, &block).to_le_bytes();
+    let sum = xxh64(seed, &block).to_le_bytes();
     file.extend(block);
     file.extend(sum);
 }

@@ -140,7 +140,12 @@ pub(crate) fn site_id(number: usize) -> SiteId {
 pub(crate) fn settings(scene: &Scene) -> Settings {
     Settings {
         game: GameId { name: "inputs".into(), hash: [7; 32] },
-        machine: MachineId { name: "none".into(), version: "1".into(), options: vec![("fast".into(), "yes".into())] },
+        machine: MachineId {
+            name: "none".into(),
+            version: "1".into(),
+            options: vec![("fast".into(), "yes".into())],
+            first_frames: 0,
+        },
         rate: FrameRate::per_second(if scene.fast { 1_000 } else { 60 }).expect("a frame rate"),
         lag: u32::from(scene.lag),
         window: u32::from(scene.window),

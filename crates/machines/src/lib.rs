@@ -5,9 +5,12 @@
 //! [`Picture`], plays its sound and presses the [buttons](pad) that it has.
 
 pub mod control;
+pub mod hosted;
+pub mod identity;
 #[cfg(not(target_family = "wasm"))]
 pub mod libretro;
 mod machine;
+pub mod nes;
 pub mod pad;
 mod picture;
 

@@ -59,6 +59,12 @@ pub trait Machine: Send {
     /// Shows the named parts of the state, each as its name and its bytes, for reports of differences. The order and the names are
     /// always the same.
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8]));
+
+    /// Why the machine stands still, if it does: the game has brought it down. Steps do nothing then, here as at every other site, until
+    /// another state is loaded or the machine is reset.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Why a state could not be saved.

@@ -10,6 +10,7 @@
 //! * [`toy`]: a machine to share.
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
+//! * [`stage`]: a small world for host programs with machines of their own.
 //! * [`crowd`]: many who watch.
 //! * [`gallery`]: a few who watch, well or badly.
 //! * [`recording`]: one site keeps a movie.
@@ -32,5 +33,6 @@ pub mod random;
 pub mod recording;
 pub mod scenario;
 pub mod site;
+pub mod stage;
 pub mod toy;
 pub mod world;

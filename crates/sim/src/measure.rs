@@ -215,7 +215,7 @@ pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
     let sites = (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last + 1);
     Settings {
         game: GameId { name: "toy".into(), hash: [7; 32] },
-        machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new() },
+        machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new(), first_frames: 0 },
         rate: FrameRate::per_second(60).expect("60 is a frame rate"),
         lag,
         window: 0,

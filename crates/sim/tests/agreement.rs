@@ -71,6 +71,8 @@ fn another_game_whose_hash_begins_the_same() {
 fn another_machine() {
     assert_disagree(|settings| settings.machine.name = "loom".into(), "the machine", "toy", "loom");
     assert_disagree(|settings| settings.machine.version = "2".into(), "the machine's version", "1", "2");
+    let build = |settings: &mut Settings| settings.machine.first_frames = 0xfeed;
+    assert_disagree(build, "the machine's first frames", "0000000000000000", "000000000000feed");
 }
 
 #[test]

@@ -458,7 +458,7 @@ pub(super) mod tests {
     pub(in super::super) fn settings(sites: usize, mask: Word) -> Settings {
         Settings {
             game: GameId { name: "game".into(), hash: [3; 32] },
-            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![] },
+            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames: 0 },
             rate: FrameRate::per_second(60).unwrap(),
             lag: 6,
             window: 0,

@@ -319,7 +319,7 @@ mod tests {
         }
         writer.finish().unwrap();
         bytes += all(&mut writer).len();
-        assert!(start < 100, "{start} bytes before the first frame");
+        assert!(start < 110, "{start} bytes before the first frame");
         let milli_bytes = bytes * 1_000 / 3_600 / 2;
         assert!(milli_bytes < 300, "{milli_bytes} thousandths of a byte per player and frame");
     }

@@ -71,7 +71,7 @@ pub struct GameId {
     pub hash: [u8; 32],
 }
 
-/// A machine by name, version and options.
+/// A machine by name, version, options and what it does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineId {
     /// The machine's name.
@@ -80,6 +80,9 @@ pub struct MachineId {
     pub version: String,
     /// Options that change what it computes, as key and value.
     pub options: Vec<(String, String)>,
+    /// A hash of what it shows and computes in its first frames with no input, so that two builds of one machine can meet, and builds
+    /// that differ cannot.
+    pub first_frames: u64,
 }
 
 /// One thing in which two sites' settings differ; `ours` and `theirs` are ready to be shown to a person.
@@ -225,6 +228,7 @@ impl Settings {
         for key in self.machine.keys(&theirs.machine) {
             compare(&format!("the machine's option {key}"), self.machine.option(key), theirs.machine.option(key));
         }
+        compare("the machine's first frames", self.machine.beginning(), theirs.machine.beginning());
         compare("the frame rate", rate(self.rate), rate(theirs.rate));
         compare("the lag", frames(self.lag), frames(theirs.lag));
         compare("the window", frames(self.window), frames(theirs.window));
@@ -286,6 +290,10 @@ impl MachineId {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    fn beginning(&self) -> String {
+        format!("{:016x}", self.first_frames)
     }
 
     fn option(&self, key: &str) -> String {

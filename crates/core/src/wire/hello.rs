@@ -158,6 +158,7 @@ pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Resu
         put_text(writer, key)?;
         put_text(writer, value)?;
     }
+    writer.put(&settings.machine.first_frames.to_le_bytes())?;
     let (frames, seconds) = settings.rate.fraction();
     writer.varint(frames)?;
     writer.varint(seconds)?;
@@ -181,6 +182,7 @@ pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
     for _ in 0..count {
         options.push((get_text(reader)?, get_text(reader)?));
     }
+    let first_frames = reader.u64()?;
     let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
     let (lag, window, flags) = (reader.varint()?, reader.varint()?, reader.u8()?);
     let compare_every = reader.varint()?;
@@ -194,7 +196,7 @@ pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
         return Err(Error::Malformed);
     }
     let ownership = get_ownership(reader, sites)?;
-    let machine = MachineId { name, version, options };
+    let machine = MachineId { name, version, options, first_frames };
     Ok(Settings { game, machine, rate, lag, window, auto, absent, compare_every, sites, starters, ownership })
 }
 

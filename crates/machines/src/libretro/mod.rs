@@ -138,10 +138,7 @@ fn machine_id(plan: &Plan, instance: &mut Instance, findings: &Findings) -> Resu
     if options.len() > MAX_OPTIONS {
         return Err(OpenError::TooManyOptions(options.len()));
     }
-    // FIRST FRAMES: `MachineId` is to get `first_frames: findings.first_frames`; until then the version tells.
-    // (`identity` below must then take it in, too.)
-    let version = fit(&format!("{} {:016x}", info.version, findings.first_frames));
-    Ok(MachineId { name: fit(&info.name), version, options })
+    Ok(MachineId { name: fit(&info.name), version: fit(&info.version), options, first_frames: findings.first_frames })
 }
 
 /// The game by its image; where there is none, the core is the game.
@@ -159,6 +156,7 @@ fn identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     }
+    hash.update(&machine.first_frames.to_le_bytes());
     hash.update(&game.hash);
     let (frames, seconds) = rate.fraction();
     hash.update(&frames.to_le_bytes());

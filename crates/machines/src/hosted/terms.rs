@@ -1,0 +1,67 @@
+//! What sites agree on, made of a machine and a few choices.
+
+use coplay::id::{Addr, SiteId, SiteSet};
+use coplay::input::{MAX_PLAYERS, Ownership};
+use coplay::session::{Absent, Config, Settings};
+
+use crate::machine::Machine;
+
+/// States are compared this often unless asked otherwise: about once a second.
+const COMPARE_EVERY: u32 = 60;
+
+/// What can be chosen about a shared game.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How many sites there can be.
+    pub sites: u8,
+    /// By how many frames local input is delayed.
+    pub lag: u32,
+    /// How many frames may be guessed. A machine that cannot save gets none.
+    pub window: u32,
+    /// Whether lag and window follow what links and machines need.
+    pub auto: bool,
+    /// State hashes are compared every so many frames.
+    pub compare_every: u32,
+}
+
+impl Terms {
+    /// So many sites, with dials that turn by themselves.
+    pub fn new(sites: u8) -> Self {
+        Self { sites, lag: 2, window: 8, auto: true, compare_every: COMPARE_EVERY }
+    }
+}
+
+/// The settings of a game on this machine that all sites start together. Site k has the pad of player k; where there are more sites than
+/// pads the last ones have none, and pads that are left over lie untouched. Change the fields for another order.
+pub fn settings(machine: &dyn Machine, terms: Terms) -> Settings {
+    let pads = machine.pads();
+    let mut ownership = Ownership::new(pads.len().min(MAX_PLAYERS));
+    for (player, site) in SiteId::first(usize::from(terms.sites)).enumerate().take(ownership.players()) {
+        ownership.give(site, player, pads[player].mask).expect("bits that nobody owns");
+    }
+    Settings {
+        game: machine.game_id().clone(),
+        machine: machine.machine_id().clone(),
+        rate: machine.rate(),
+        lag: terms.lag,
+        window: if machine.can_save() { terms.window } else { 0 },
+        auto: terms.auto,
+        absent: Absent::Nothing,
+        compare_every: terms.compare_every,
+        sites: terms.sites,
+        starters: SiteSet::first(usize::from(terms.sites)),
+        ownership,
+    }
+}
+
+/// The usual way for one site to take part with this machine.
+pub fn config(
+    machine: &dyn Machine,
+    session: u64,
+    site: SiteId,
+    peers: Vec<(SiteId, Addr)>,
+    settings: Settings,
+) -> Config {
+    let usual = Config::new(session, site, peers, settings);
+    Config { can_save: machine.can_save(), investigate: usual.investigate && machine.can_save(), ..usual }
+}

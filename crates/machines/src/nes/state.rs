@@ -1,0 +1,270 @@
+//! The state of the machine as bytes: everything that decides how the game goes on, and nothing else.
+//!
+//! What only shapes the sound (filters, the resampler), what is pressed (it is set anew in every frame) and what is fixed by the
+//! cartridge and the region is left out. So the same bytes mean the same future, before and after a load, and whether frames were
+//! seen or not. The parts are listed field by field, all of them, so that a new field of the emulator does not compile until
+//! somebody has decided whether it belongs to the state.
+
+use bincode::config::{Configuration, Fixint, LittleEndian};
+use bincode::enc::write::Writer;
+use bincode::error::EncodeError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tetanes_core::apu::Apu;
+use tetanes_core::bus::Bus;
+use tetanes_core::cpu::Cpu;
+use tetanes_core::input::{Input, Joypad};
+use tetanes_core::mapper::Mapper;
+use tetanes_core::ppu::{self, Ppu};
+
+/// Numbers have a fixed size, and their low bytes come first.
+const CODE: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
+/// The last dot of a line.
+const LAST_DOT: u16 = 340;
+/// Master clocks by which processor and picture unit can be apart between two frames; in truth it is a few.
+const MOST_APART: u32 = 4_096;
+/// The bits of a pixel that stand for colours that are stressed.
+const STRESS: u16 = 0x1c0;
+/// The steps of the sound unit's frame counter, and more cycles than it ever counts.
+const SEQUENCE: (usize, u32) = (6, 50_000);
+/// The fastest that samples are played, in cycles per bit, but one. Faster ones would keep the processor from ever running.
+const LEAST_SAMPLE_PERIOD: u16 = 49;
+
+/// Fields that are part of the state, in order, and those that are not.
+macro_rules! fields {
+    ($put:ident, $get:ident, $swap:ident, $type:ident { $($kept:ident),* $(,)? } but { $($left:ident),* $(,)? }) => {
+        fn $put(out: &mut Vec<u8>, part: &$type) {
+            let $type { $($kept,)* $($left: _,)* } = part;
+            $(put(out, $kept);)*
+        }
+
+        fn $get(bytes: &mut &[u8], part: &mut $type) -> Option<()> {
+            $(part.$kept = get(bytes)?;)*
+            Some(())
+        }
+
+        fn $swap(one: &mut $type, other: &mut $type) {
+            $(std::mem::swap(&mut one.$kept, &mut other.$kept);)*
+        }
+    };
+}
+
+fields!(put_ppu, get_ppu, swap_ppu, Ppu {
+    master_clock, cycle, scanline, mask_rendering_enabled, mask_prev_rendering_enabled,
+    mask_pending_rendering_update, ctrl_bg_select, ctrl_spr_select, ctrl_spr_height, status_spr_zero_hit,
+    status_spr_overflow, status_in_vblank, ctrl_vram_increment, ctrl_master_slave, ctrl_nmi_enabled, scroll,
+    tile_shift_lo, tile_shift_hi, tile_addr, tile_lo, tile_hi, open_bus, reset_signal, curr_palette, prev_palette,
+    next_palette, is_visible_scanline, is_prerender_scanline, is_render_scanline, mask_emphasis, mask_grayscale,
+    mask_bits, is_pal_spr_eval_scanline, spr_in_range, spr_zero_in_range, secondary_oamaddr, oam_eval_done,
+    oamaddr_lo, oamaddr_hi, oam_fetch, oamaddr, spr_zero_visible, spr_count, overflow_count,
+    secondary_oamdata, sprites, spr_cover, nmi_pending, vram_buffer, prevent_vbl,
+} but {
+    // They are put apart, of the frame only its number.
+    palette, oamdata, frame,
+    // The picture on its way out.
+    color_bits_applied, skip_rendering,
+    // They follow from what is kept.
+    mask_min_draw_bg_cycle, mask_min_draw_spr_cycle,
+    // They never change.
+    vblank_scanline, prerender_scanline, clock_divider, region, emulate_warmup,
+});
+
+fields!(put_apu, get_apu, swap_apu, Apu {
+    master_clock, cpu_cycle, clock, mix_clock, frame_counter, pulse1, pulse2, triangle, noise, dmc, should_clock,
+} but {
+    // The sound on its way out.
+    mixed_level, mapper_level, audio_samples, filter_chain, synth, rate_dirty, skip_mixing,
+    // They never change.
+    sample_rate, speed, sample_ratio, clock_rate, region, mapper_enabled,
+});
+
+/// Where the parts of an encoded state end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    pub(super) cpu: usize,
+    pub(super) ppu: usize,
+    pub(super) palette: usize,
+    pub(super) oam: usize,
+    pub(super) apu: usize,
+    pub(super) cartridge: usize,
+    pub(super) pads: usize,
+}
+
+/// Appends the state.
+pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> Ends {
+    let Bus {
+        cpu,
+        ppu,
+        apu,
+        mapper,
+        memory,
+        input,
+        wram,
+        open_bus,
+        // They follow from what is kept.
+        mapper_ops: _,
+        // They never change.
+        ram_state: _,
+        region: _,
+        patches: _,
+        // Nobody looks for errors in the game here.
+        debugger_active: _,
+        debugger: _,
+        pc_history: _,
+        code_map: _,
+        call_stack: _,
+        breakpoints_active: _,
+        breakpoints: _,
+        instr_addr: _,
+        access_hit: _,
+        interrupt_taken: _,
+    } = bus;
+    let mut ends = Ends::default();
+    put(out, cpu);
+    put(out, open_bus);
+    ends.cpu = out.len();
+    put(out, &ppu.frame.count);
+    put_ppu(out, ppu);
+    ends.ppu = out.len();
+    put(out, &ppu.palette);
+    ends.palette = out.len();
+    put(out, &ppu.oamdata);
+    ends.oam = out.len();
+    put_apu(out, apu);
+    ends.apu = out.len();
+    put(out, mapper);
+    ends.cartridge = out.len();
+    put_pads(out, input);
+    ends.pads = out.len();
+    out.extend_from_slice(&***wram);
+    out.extend_from_slice(memory.ram());
+    ends
+}
+
+/// A state that was read and not put into the machine yet; afterwards the one that the machine had. It is used again and again.
+pub(super) struct Spare {
+    cpu: Cpu,
+    open_bus: u8,
+    frame: u32,
+    ppu: Ppu,
+    apu: Apu,
+    mapper: Mapper,
+    shifts: [(u8, bool); 6],
+    wram: Vec<u8>,
+    ram: Vec<u8>,
+}
+
+impl Spare {
+    pub(super) fn new(bus: &Bus) -> Self {
+        Self {
+            cpu: bus.cpu.clone(),
+            open_bus: bus.open_bus,
+            frame: bus.ppu.frame.count,
+            ppu: bus.ppu.clone(),
+            apu: bus.apu.clone(),
+            mapper: bus.mapper.clone(),
+            shifts: Default::default(),
+            wram: bus.wram().to_vec(),
+            ram: bus.memory.ram().to_vec(),
+        }
+    }
+
+    /// Reads a state; `None` if the bytes cannot be one of this cartridge.
+    pub(super) fn decode(&mut self, mut bytes: &[u8], bus: &Bus) -> Option<()> {
+        let bytes = &mut bytes;
+        self.cpu = get(bytes)?;
+        self.open_bus = get(bytes)?;
+        self.frame = get(bytes)?;
+        get_ppu(bytes, &mut self.ppu)?;
+        self.ppu.palette = get(bytes)?;
+        self.ppu.oamdata = get(bytes)?;
+        get_apu(bytes, &mut self.apu)?;
+        // Its table follows from the region.
+        self.apu.frame_counter.set_region(bus.region);
+        self.mapper = get(bytes)?;
+        for shift in &mut self.shifts {
+            *shift = get(bytes)?;
+        }
+        let (wram, ram) = bytes.split_at_checked(self.wram.len())?;
+        self.wram.copy_from_slice(wram);
+        if ram.len() != self.ram.len() {
+            return None;
+        }
+        self.ram.copy_from_slice(ram);
+        self.is_possible(bus).then_some(())
+    }
+
+    /// Whether the machine could have come to this state at the end of a frame. Not every lie is found, but none of those that
+    /// would let it run for ever.
+    fn is_possible(&self, bus: &Bus) -> bool {
+        let Self { cpu, ppu, apu, .. } = self;
+        let processor = (cpu.start_cycles, cpu.end_cycles) == (bus.cpu.start_cycles, bus.cpu.end_cycles)
+            && cpu.master_clock < MOST_APART
+            && ppu.master_clock < MOST_APART;
+        let picture =
+            ppu.cycle <= LAST_DOT && ppu.scanline <= bus.ppu.prerender_scanline && ppu.mask_emphasis & !STRESS == 0;
+        let clocks = [apu.clock, apu.mix_clock].iter().all(|clock| *clock <= apu.master_clock);
+        let timers = [&apu.pulse1.timer, &apu.pulse2.timer, &apu.triangle.timer, &apu.noise.timer, &apu.dmc.timer];
+        let sound = clocks
+            && apu.master_clock < Apu::CYCLE_SIZE - 1
+            && timers.iter().all(|timer| timer.cycle < Apu::CYCLE_SIZE)
+            && apu.frame_counter.step < SEQUENCE.0
+            && apu.frame_counter.cycle < SEQUENCE.1
+            && apu.dmc.timer.period >= LEAST_SAMPLE_PERIOD;
+        let cartridge = std::mem::discriminant(&self.mapper) == std::mem::discriminant(&bus.mapper);
+        processor && picture && sound && cartridge
+    }
+
+    /// Exchanges the machine's state for this one.
+    pub(super) fn swap(&mut self, bus: &mut Bus) {
+        std::mem::swap(&mut self.cpu, &mut bus.cpu);
+        std::mem::swap(&mut self.open_bus, &mut bus.open_bus);
+        std::mem::swap(&mut self.frame, &mut bus.ppu.frame.count);
+        swap_ppu(&mut self.ppu, &mut bus.ppu);
+        std::mem::swap(&mut self.ppu.palette, &mut bus.ppu.palette);
+        std::mem::swap(&mut self.ppu.oamdata, &mut bus.ppu.oamdata);
+        swap_apu(&mut self.apu, &mut bus.apu);
+        std::mem::swap(&mut self.mapper, &mut bus.mapper);
+        for (shift, pad) in self.shifts.iter_mut().zip(shift_registers(&mut bus.input)) {
+            std::mem::swap(&mut shift.0, &mut pad.index);
+            std::mem::swap(&mut shift.1, &mut pad.strobe);
+        }
+        self.wram.swap_with_slice(bus.wram_mut());
+        self.ram.swap_with_slice(bus.memory.ram_mut());
+        bus.ppu.update_draw_thresholds();
+        // Between two frames all of the picture has its colours.
+        bus.ppu.color_bits_applied = if bus.ppu.scanline < ppu::size::HEIGHT { 0 } else { ppu::size::FRAME };
+    }
+}
+
+/// Of the pads only how far they were read: buttons are set before every frame, and what is plugged in never changes.
+fn put_pads(out: &mut Vec<u8>, input: &Input) {
+    let Input { joypads, signatures, zapper: _, turbo_timer: _, four_player: _ } = input;
+    for pad in joypads.iter().chain(signatures) {
+        put(out, &(pad.index, pad.strobe));
+    }
+}
+
+fn shift_registers(input: &mut Input) -> impl Iterator<Item = &mut Joypad> {
+    input.joypads.iter_mut().chain(&mut input.signatures)
+}
+
+struct Sink<'a>(&'a mut Vec<u8>);
+
+impl Writer for Sink<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+pub(super) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+    bincode::serde::encode_into_writer(value, Sink(out), CODE).expect("a vector takes everything");
+}
+
+fn get<T: DeserializeOwned>(bytes: &mut &[u8]) -> Option<T> {
+    let (value, used) = bincode::serde::decode_from_slice(bytes, CODE).ok()?;
+    *bytes = &bytes[used..];
+    Some(value)
+}

@@ -1,0 +1,177 @@
+//! Real machines under the session engine, over a bad link in virtual time.
+
+mod common;
+
+use common::duel::{self, Judge, Seat, bad_link, config, terms};
+use common::{nes, nes_with_four};
+use coplay::feed::Start;
+use coplay::frame::FrameRate;
+use coplay::id::{SiteId, SiteSet};
+use coplay::input::Word;
+use coplay::session::{Config, Event, GameId, Join, MachineId, Session, Settings, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay_machines::hosted::{self, Terms};
+use coplay_machines::nes::Nes;
+use coplay_machines::pad::{Button, Pad};
+use coplay_machines::{LoadError, Machine, Picture, SaveError};
+use coplay_sim::stage::{Host, Stage};
+
+const SEED: u64 = 1;
+
+fn no_clock() -> u64 {
+    0
+}
+
+fn seat(site: SiteId, machine: Box<dyn Machine>, settings: &Settings) -> Seat {
+    Seat::new(Instant::ZERO, config(&*machine, site, settings), machine, SEED, no_clock)
+}
+
+#[test]
+fn two_sites_play_the_same_although_they_guess() {
+    let settings = hosted::settings(&nes(), terms(2));
+    let seats = SiteId::first(2).map(|site| seat(site, Box::new(nes()), &settings)).collect();
+    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut judge = Judge::new(Box::new(nes()));
+    duel::run(&mut stage, &mut judge, 1_200, |_| {});
+    assert_eq!((judge.fault, judge.next >= 1_200), (None, true), "{} frames judged", judge.next);
+    for seat in &mut stage.hosts {
+        let (counts, stats) = (seat.counts(), seat.stats());
+        assert_eq!(seat.trouble, None);
+        assert!(seat.hosted.take_fresh() && !seat.hosted.take_fresh());
+        assert!(counts.again > 100 && counts.loads > 100 && counts.hashes > 10, "{counts:?}");
+        assert!(counts.fresh >= 1_200 && counts.saves >= stats.saves && stats.saves > 1_000, "{counts:?}");
+        assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
+        // Frames that are not seen again leave the sound in one piece.
+        assert!((790..=810).contains(&seat.hosted.machine().sound().len()));
+    }
+}
+
+#[test]
+fn four_sites_share_four_pads() {
+    let settings = hosted::settings(&nes_with_four(), terms(4));
+    let seats = SiteId::first(4).map(|site| seat(site, Box::new(nes_with_four()), &settings)).collect();
+    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut judge = Judge::new(Box::new(nes_with_four()));
+    duel::run(&mut stage, &mut judge, 200, |_| {});
+    assert_eq!((judge.fault, judge.next >= 200), (None, true), "{} frames judged", judge.next);
+}
+
+#[test]
+fn somebody_can_come_late_by_a_snapshot() {
+    let all = hosted::settings(&nes(), terms(3));
+    let settings = Settings { starters: SiteSet::first(2), ..all };
+    let seats = SiteId::first(3).map(|site| seat(site, Box::new(nes()), &settings)).collect();
+    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    stage.run_until(Instant::ZERO + TimeDelta::from_secs(6));
+    let late = SiteId::new(2).expect("a site");
+    let usual = config(&nes(), late, &settings);
+    let join = Config { join: Some(Join { start: Start::Snapshot, most_state: 1 << 20 }), incarnation: 2, ..usual };
+    stage.hosts[2] = Seat::new(stage.now(), join, Box::new(nes()), SEED, no_clock);
+    stage.wake(2);
+    stage.run_until(Instant::ZERO + TimeDelta::from_secs(12));
+    assert!(matches!(stage.hosts[2].session().state(), State::Running), "{:?}", stage.hosts[2].events);
+    // He has not played the first frames, but all since.
+    let (first, last) = (stage.hosts[2].certain[0].frame, stage.hosts[2].certain.back().expect("frames").frame);
+    assert!(first > 200 && last > first + 200, "{first} to {last}");
+    let (players, latecomers) = stage.hosts.split_at_mut(2);
+    for note in &latecomers[0].certain {
+        let theirs = players[0].certain.iter().find(|theirs| theirs.frame == note.frame);
+        assert!(theirs.is_none_or(|theirs| theirs.hash == note.hash), "frame {}", note.frame);
+    }
+    let mut judge = Judge::new(Box::new(nes()));
+    judge.look(&mut players.iter_mut().collect::<Vec<_>>());
+    assert_eq!((judge.fault, judge.next > last - 100), (None, true));
+}
+
+/// A machine that presses a button of its own from some time on.
+struct Astray {
+    nes: Nes,
+    steps_left: u32,
+}
+
+impl Machine for Astray {
+    fn step(&mut self, inputs: &[Word], fresh: bool) {
+        self.steps_left = self.steps_left.saturating_sub(1);
+        let mut words = inputs.to_vec();
+        words[0] |= if self.steps_left == 0 { Button::A.bit() } else { 0 };
+        self.nes.step(&words, fresh);
+    }
+
+    fn machine_id(&self) -> &MachineId {
+        self.nes.machine_id()
+    }
+    fn game_id(&self) -> &GameId {
+        self.nes.game_id()
+    }
+    fn rate(&self) -> FrameRate {
+        self.nes.rate()
+    }
+    fn pads(&self) -> &[Pad] {
+        self.nes.pads()
+    }
+    fn reset(&mut self) {
+        self.nes.reset();
+    }
+    fn picture(&self) -> Picture<'_> {
+        self.nes.picture()
+    }
+    fn sound(&self) -> &[[i16; 2]] {
+        self.nes.sound()
+    }
+    fn sound_rate(&self) -> f64 {
+        self.nes.sound_rate()
+    }
+    fn can_save(&self) -> bool {
+        self.nes.can_save()
+    }
+    fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
+        self.nes.save(into)
+    }
+    fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
+        self.nes.load(state)
+    }
+    fn hash(&mut self) -> u64 {
+        self.nes.hash()
+    }
+    fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
+        self.nes.regions(show);
+    }
+}
+
+#[test]
+fn a_machine_that_goes_astray_is_found_and_so_is_the_part_of_its_state() {
+    let settings = hosted::settings(&nes(), terms(2));
+    let machines: [Box<dyn Machine>; 2] = [Box::new(nes()), Box::new(Astray { nes: nes(), steps_left: 300 })];
+    let seats = SiteId::first(2).zip(machines).map(|(site, machine)| seat(site, machine, &settings)).collect();
+    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut judge = Judge::new(Box::new(nes()));
+    duel::run(&mut stage, &mut judge, 1_200, |_| {});
+    let (frame, site) = judge.fault.expect("the judge sees it");
+    assert!(site == 1 && (100..300).contains(&frame), "frame {frame}, site {site}");
+    stage.run_until(stage.now() + TimeDelta::from_secs(8));
+    for seat in &stage.hosts {
+        assert!(seat.events.iter().any(|event| matches!(event, Event::Diverged { .. })), "{:?}", seat.events);
+        let report = seat.events.iter().find_map(|event| match event {
+            Event::Report(report) => Some(report),
+            _ => None,
+        });
+        let report = report.expect("a report");
+        assert!(report.to_string().contains("work ram"), "{report}");
+    }
+}
+
+#[test]
+fn settings_follow_from_the_machine() {
+    let machine = nes();
+    let settings = hosted::settings(&machine, Terms::new(3));
+    assert_eq!((settings.rate, settings.sites), (machine.rate(), 3));
+    assert_eq!(settings.ownership.players(), 2);
+    for site in SiteId::first(3) {
+        for player in 0..2 {
+            let wanted = if site.index() == player { machine.pads()[player].mask } else { 0 };
+            assert_eq!(settings.ownership.mask(site, player), wanted);
+        }
+    }
+    let config = config(&machine, SiteId::new(2).expect("a site"), &settings);
+    assert!(Session::new(Instant::ZERO, config).is_ok());
+}

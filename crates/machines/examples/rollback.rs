@@ -14,12 +14,12 @@ use common::rom;
 use coplay::id::SiteId;
 use coplay::input::Word;
 use coplay_machines::nes::Nes;
-use coplay_machines::{Machine, hosted};
+use coplay_machines::{Machine, hosted, libretro};
 use coplay_sim::stage::Stage;
 
-const USAGE: &str = "usage: rollback [--frames N] [--seed N] [--window N] [--lag N] [GAME]
+const USAGE: &str = "usage: rollback [--frames N] [--seed N] [--window N] [--lag N] [--core CORE] [GAME]
 
-Two sites play GAME (an NES image; without it a small game made for tests) with random inputs: 80 ms round trip, jitter, 5 % loss.
+Two sites play GAME (an NES image, or one for a libretro core; without it a small NES game made for tests) with random inputs: 80 ms round trip, jitter, 5 % loss.
 Every confirmed frame of both is compared with a third machine that plays only what is certain.
 ";
 
@@ -31,12 +31,13 @@ struct Options {
     seed: u64,
     lag: u32,
     window: u32,
+    core: Option<String>,
     game: Option<String>,
 }
 
 fn options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options { frames: 36_000, seed: 1, lag: 2, window: 8, game: None };
+    let mut options = Options { frames: 36_000, seed: 1, lag: 2, window: 8, core: None, game: None };
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -44,6 +45,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("lag") => options.lag = parser.value()?.parse()?,
             Long("window") => options.window = parser.value()?.parse()?,
+            Long("core") => options.core = Some(parser.value()?.string()?),
             Short('h') | Long("help") => return Ok(None),
             Value(path) if options.game.is_none() => options.game = Some(path.string()?),
             other => return Err(other.unexpected()),
@@ -69,15 +71,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let opened = match &options.game {
-        None => Ok(rom::image()),
-        Some(path) => std::fs::read(path).map_err(|error| format!("{path}: {error}")),
+    let open = match &options.core {
+        None => nes(options.game.as_deref()),
+        Some(core) => core_of(core, options.game.as_deref()),
     };
-    // Any other machine can stand here.
-    let open = opened.and_then(|image| {
-        Nes::open(&image, "game").map_err(|error| error.to_string())?;
-        Ok(move || Box::new(Nes::open(&image, "game").expect("opened before")) as Box<dyn Machine>)
-    });
     match open {
         Ok(open) => run(&options, open),
         Err(error) => {
@@ -85,6 +82,26 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+type Open = Box<dyn Fn() -> Box<dyn Machine>>;
+
+fn image(path: Option<&str>) -> Result<Vec<u8>, String> {
+    path.map_or_else(|| Ok(rom::image()), |path| std::fs::read(path).map_err(|error| format!("{path}: {error}")))
+}
+
+fn nes(game: Option<&str>) -> Result<Open, String> {
+    let image = image(game)?;
+    Nes::open(&image, "game").map_err(|error| error.to_string())?;
+    Ok(Box::new(move || Box::new(Nes::open(&image, "game").expect("opened before"))))
+}
+
+fn core_of(core: &str, game: Option<&str>) -> Result<Open, String> {
+    let name = game.unwrap_or("game.nes").into();
+    let game = libretro::Game { name, image: image(game)? };
+    let config = libretro::Config { core: core.into(), game: Some(game), ..libretro::Config::default() };
+    let first = libretro::open(config).map_err(|error| error.to_string())?;
+    Ok(Box::new(move || Box::new(first.twin().expect("opened before"))))
 }
 
 fn run(options: &Options, open: impl Fn() -> Box<dyn Machine>) -> ExitCode {

@@ -4,10 +4,12 @@
 //! which may change. Nobody without the session's secret (plain UDP) or its ticket (iroh) gets any further than a cookie.
 
 pub mod clock;
+pub mod drive;
 pub mod key;
 pub mod mail;
 pub mod party;
 mod transport;
 pub mod udp;
 
+pub use key::PeerKey;
 pub use transport::{Incoming, Place, Refused, Transport};

@@ -2,6 +2,7 @@
 
 use super::event::Request;
 use super::{Phase, Session, Transmit};
+use crate::feed::FeedStats;
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::Word;
@@ -75,6 +76,11 @@ impl Session {
         self.gather_words(frame);
         core::mem::swap(&mut self.words, &mut self.fed_words);
         Some(Certain { frame, inputs: &self.fed_words, hash: self.tentative.get(frame) })
+    }
+
+    /// The feed beside the game in numbers, if there is one.
+    pub fn feed_stats(&self) -> Option<FeedStats> {
+        self.feed.as_ref().map(|feed| feed.stats())
     }
 
     pub(super) fn feed_hash(&mut self, frame: Frame, hash: u64) {

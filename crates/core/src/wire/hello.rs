@@ -141,6 +141,24 @@ fn get_refusal(flags: u8) -> Result<Option<Refusal>, Error> {
     }
 }
 
+impl Settings {
+    /// The settings as bytes, as hellos and movies carry them; `None` if they do not fit into a packet.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let mut buf = [0; super::MAX_DATAGRAM];
+        let mut writer = Writer::new(&mut buf);
+        put_settings(&mut writer, self).ok()?;
+        let len = writer.len();
+        Some(buf[..len].to_vec())
+    }
+
+    /// Settings from bytes, which may come from anybody. Whether they can be used, [`check`](Self::check) tells.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let settings = get_settings(&mut reader)?;
+        if reader.is_empty() { Ok(settings) } else { Err(Error::Malformed) }
+    }
+}
+
 /// The bytes that settings take in a hello, or `None` if they do not fit.
 pub(crate) fn settings_size(settings: &Settings) -> Option<usize> {
     let mut buf = [0; super::MAX_DATAGRAM - 64];

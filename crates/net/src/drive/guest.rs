@@ -1,0 +1,164 @@
+//! Coming to a game: knock, hear the terms, find the game, sit down.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use coplay::session::Settings;
+use coplay::time::{Instant, TimeDelta};
+use coplay_machines::control::Controlled;
+use coplay_machines::{Machine, hosted};
+
+use super::post::Post;
+use super::site::{Drive, Manner};
+use super::{Command, Failure, Front, News};
+use crate::clock;
+use crate::key::PeerKey;
+use crate::mail::Mail;
+use crate::party::{Knock, Message, Party, Refusal, VERSION, Wish};
+use crate::transport::{Incoming, Place, Transport};
+
+/// How to come to a game.
+#[derive(Clone, Debug)]
+pub struct JoinPlan {
+    /// What to call us.
+    pub name: String,
+    /// What we want.
+    pub wish: Wish,
+    /// Where the host may be, or anybody else of the game.
+    pub places: Vec<Place>,
+    /// Who must answer there, if that is known.
+    pub expect: Option<PeerKey>,
+    /// We go on knocking so long.
+    pub patience: TimeDelta,
+}
+
+/// Somebody who was let in and has not sat down yet.
+pub struct Guest {
+    pub(super) post: Post,
+    pub(super) party: Party,
+    pub(super) settings: Settings,
+    pub(super) host: PeerKey,
+    name: String,
+}
+
+impl Guest {
+    /// Knocks, until somebody opens or patience ends. The front end may quit meanwhile, which is no failure and gives `None`.
+    pub fn knock(
+        transport: Arc<dyn Transport>,
+        incoming: Receiver<Incoming>,
+        plan: &JoinPlan,
+        front: &mut dyn Front,
+    ) -> Result<Option<Self>, Failure> {
+        let mut door = Door::new(Post::new(transport, incoming), plan);
+        loop {
+            while let Some(command) = front.poll() {
+                if command == Command::Quit {
+                    return Ok(None);
+                }
+            }
+            let now = clock::now();
+            door.post.flush(now);
+            let wake = now + TimeDelta::from_millis(50);
+            if let Some(incoming) = door.post.wait(door.post.timeout().map_or(wake, |due| due.min(wake))) {
+                door.take(incoming, plan)?;
+            }
+            if let Some((host, party)) = door.opened.take() {
+                let settings = Settings::from_bytes(&party.terms).map_err(|_| Failure::Terms)?;
+                front.tell(News::Party(&party));
+                return Ok(Some(Self { post: door.post, party, settings, host, name: plan.name.clone() }));
+            }
+            door.check_patience(now, plan)?;
+        }
+    }
+
+    /// What is played, and how.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Who is around.
+    pub fn party(&self) -> &Party {
+        &self.party
+    }
+
+    /// Takes the seat with a machine of our own, which must be the one that the host has.
+    pub fn sit_down(mut self, machine: Box<dyn Machine>, manner: Manner) -> Result<Drive, Failure> {
+        let machine: Box<dyn Machine> = Box::new(Controlled::new(machine));
+        let differences = differences(&self.settings, &*machine);
+        if !differences.is_empty() {
+            self.post.mail(self.host, &Message::Bye);
+            self.post.farewell(TimeDelta::from_millis(500));
+            return Err(Failure::Different(differences));
+        }
+        let me = self.party.you.ok_or(Failure::Refused(Refusal::Full))?;
+        self.post.mail(self.host, &Message::Ready(true));
+        let others = self.party.members.iter().map(|member| (member.places.clone(), member.key));
+        others.for_each(|(places, key)| self.post.call(&places, key));
+        Ok(Drive::new(self.post, machine, self.party, me, self.name, manner))
+    }
+}
+
+/// Everything in which our machine and game are not those of the host.
+pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
+    let ours = hosted::settings(machine, hosted::Terms::new(theirs.sites));
+    let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
+    same.differences(theirs).iter().map(ToString::to_string).collect()
+}
+
+/// Standing in front of the door.
+struct Door {
+    post: Post,
+    since: Instant,
+    /// Somebody answered, and has our knock.
+    knocked: bool,
+    unanswered: Option<Failure>,
+    opened: Option<(PeerKey, Party)>,
+}
+
+impl Door {
+    fn new(post: Post, plan: &JoinPlan) -> Self {
+        plan.places.iter().for_each(|place| post.transport.call(place, plan.expect));
+        Self { post, since: clock::now(), knocked: false, unanswered: None, opened: None }
+    }
+
+    fn take(&mut self, incoming: Incoming, plan: &JoinPlan) -> Result<(), Failure> {
+        match incoming {
+            Incoming::Up { peer, called: Some(_) } => {
+                let places = self.post.transport.own_places();
+                let knock = Knock { version: VERSION, name: plan.name.clone(), wish: plan.wish, places };
+                self.post.mail(peer, &Message::Knock(knock));
+                self.knocked = true;
+            }
+            Incoming::Datagram { from, bytes, .. } if Mail::is_mail(&bytes) => {
+                for message in self.post.take(from, &bytes) {
+                    match message {
+                        Message::Party(party) => self.opened = Some((from, party)),
+                        // Somebody else of the same game may open.
+                        Message::Refused(Refusal::NotMe) => self.unanswered = Some(Failure::HostGone),
+                        Message::Refused(refusal) => return Err(Failure::Refused(refusal)),
+                        _ => {}
+                    }
+                }
+            }
+            Incoming::Unanswered { place, refused } => {
+                self.unanswered = Some(Failure::Unanswered { place: place.0, refused });
+            }
+            Incoming::Up { .. } | Incoming::Datagram { .. } | Incoming::Stranger { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn check_patience(&self, now: Instant, plan: &JoinPlan) -> Result<(), Failure> {
+        if now - self.since < plan.patience {
+            return Ok(());
+        }
+        Err(match &self.unanswered {
+            Some(failure) if !self.knocked => failure.clone(),
+            _ if self.knocked => Failure::HostGone,
+            _ => Failure::Unanswered {
+                place: plan.places.first().map(|place| place.0.clone()).unwrap_or_default(),
+                refused: false,
+            },
+        })
+    }
+}

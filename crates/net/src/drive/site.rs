@@ -1,0 +1,598 @@
+//! A site of a game over a real network.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use coplay::feed::{FeedConfig, Start};
+use coplay::id::{Addr, SiteId, SiteSet};
+use coplay::input::{MAX_PLAYERS, Ownership, Word};
+use coplay::session::{Absent, Costs, End, Event, Join, Session, Settings, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{MAX_DATAGRAM, is_feed};
+use coplay_machines::control::{Control, Controlled};
+use coplay_machines::hosted::{self, Hosted, Terms, Turn};
+use coplay_machines::{Machine, hosted::Trouble};
+
+use super::book::{Book, Standing};
+use super::log::{Beat, FrameLog};
+use super::post::Post;
+use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, Status, Why};
+use crate::clock;
+use crate::key::random;
+use crate::mail::Mail;
+use crate::party::{self, List, Member, Message, Party};
+use crate::transport::{Incoming, Transport};
+
+/// Datagrams taken between two looks at the session: nobody can keep it from its frames.
+const MOST_AT_ONCE: usize = 256;
+/// Who was dropped comes back so soon.
+const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
+/// Who waits for a start and does not hear from the host for so long gives up.
+const HOST_PATIENCE: TimeDelta = TimeDelta::from_secs(15);
+/// A guest says that it is there this often, until the game begins.
+const STILL_HERE: TimeDelta = TimeDelta::from_secs(2);
+/// The last mail gets so long.
+const FAREWELL: TimeDelta = TimeDelta::from_millis(800);
+/// The largest state that is taken from another site.
+const MAX_STATE: usize = 64 << 20;
+/// The log of all inputs, for those whose machines cannot load a state: some hours.
+const LOG_BYTES: usize = 16 << 20;
+
+/// How a game is offered.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// What to call us.
+    pub name: String,
+    /// How many play at this computer.
+    pub pads: u8,
+    /// How many play in all.
+    pub players: u8,
+    /// Lag, window and the like. The number of sites follows from the players.
+    pub terms: Terms,
+    /// What is done for a site that was dropped.
+    pub absent: Absent,
+    /// Whether nobody may watch.
+    pub private: bool,
+    /// How this site takes part.
+    pub manner: Manner,
+}
+
+/// How a site takes part.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Leaves after so many frames.
+    pub frames: Option<u32>,
+    /// Who is silent for so long is dropped; `None` waits.
+    pub drop_after: Option<TimeDelta>,
+    /// What the machine costs, as far as that is known.
+    pub costs: Costs,
+}
+
+/// A site of a game: session, machine and network, to be [run](Self::run).
+pub struct Drive {
+    pub(super) post: Post,
+    book: Book,
+    hosted: Hosted,
+    players: usize,
+    party: Party,
+    /// The list, if we keep it.
+    list: Option<List>,
+    seats: (u8, u8),
+    me: u8,
+    name: String,
+    manner: Manner,
+    session: Option<Session>,
+    /// The game had begun when we came, or we fell out of it.
+    late: bool,
+    incarnation: u32,
+    begin_at: Instant,
+    heard_keeper: Instant,
+    next_sign: Instant,
+    next_status: Instant,
+    log: Option<FrameLog>,
+    beat: Beat,
+    /// Buttons of the machine, to be pressed with the next input.
+    controls: Word,
+    diverged: bool,
+    done: Option<Why>,
+    leaving: bool,
+    local: Vec<Word>,
+    words: Vec<Word>,
+}
+
+impl Drive {
+    /// Offers a game on this machine.
+    pub fn host(
+        transport: Arc<dyn Transport>,
+        incoming: Receiver<Incoming>,
+        machine: Box<dyn Machine>,
+        plan: &HostPlan,
+    ) -> Result<Self, Failure> {
+        let players = plan.players.clamp(1, machine.pads().len().min(MAX_PLAYERS - 1) as u8);
+        let pads = plan.pads.clamp(1, players);
+        let seats = (players - pads + 1).max(2);
+        let me = Member {
+            site: 0,
+            key: transport.key(),
+            name: plan.name.clone(),
+            pads,
+            places: transport.own_places(),
+            ready: true,
+            here: true,
+        };
+        let machine: Box<dyn Machine> = Box::new(Controlled::new(machine));
+        let mut settings = hosted::settings(&*machine, Terms { sites: seats, ..plan.terms });
+        settings.absent = plan.absent;
+        let terms = settings.to_bytes().ok_or(Failure::Terms)?;
+        let list = List::new(me, u64::from_le_bytes(random()) | 1, terms, (seats, players), !plan.private);
+        let party = list.party().clone();
+        let mut drive = Self::new(Post::new(transport, incoming), machine, party, 0, plan.name.clone(), plan.manner);
+        (drive.list, drive.seats) = (Some(list), (seats, players));
+        Ok(drive)
+    }
+
+    pub(super) fn new(
+        post: Post,
+        machine: Box<dyn Machine>,
+        party: Party,
+        me: u8,
+        name: String,
+        manner: Manner,
+    ) -> Self {
+        let (players, now) = (machine.pads().len(), clock::now());
+        let mut book = Book::default();
+        book.note_party(&party);
+        Self {
+            post,
+            book,
+            hosted: Hosted::new(machine),
+            players,
+            late: party.started,
+            party,
+            list: None,
+            seats: (0, 0),
+            me,
+            name,
+            manner,
+            session: None,
+            incarnation: seconds_of_day(),
+            begin_at: now,
+            heard_keeper: now,
+            next_sign: now,
+            next_status: now,
+            log: None,
+            beat: Beat::default(),
+            controls: 0,
+            diverged: false,
+            done: None,
+            leaving: false,
+            local: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+
+    /// Writes down every step.
+    pub fn set_log(&mut self, log: FrameLog) {
+        self.log = Some(log);
+    }
+
+    /// What is known of the people around.
+    pub fn party(&self) -> &Party {
+        &self.party
+    }
+
+    /// Runs until it is over.
+    pub fn run(&mut self, front: &mut dyn Front) -> Result<Outcome, Failure> {
+        self.show_party(front);
+        let result = self.run_on(front);
+        self.say_goodbye();
+        if let Some(log) = &mut self.log {
+            log.end();
+        }
+        result
+    }
+
+    fn run_on(&mut self, front: &mut dyn Front) -> Result<Outcome, Failure> {
+        loop {
+            for _ in 0..MOST_AT_ONCE {
+                let Some(incoming) = self.post.try_next() else { break };
+                self.take(incoming, front);
+            }
+            self.play(front)?;
+            self.look_around(front)?;
+            if let Some(why) = self.done.take() {
+                return Ok(self.outcome(why));
+            }
+            if let Some(incoming) = self.post.wait(self.deadline()) {
+                self.take(incoming, front);
+            }
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let look = clock::now() + LOOK_EVERY;
+        let session = self.session.as_ref().and_then(Session::poll_timeout);
+        [session, self.post.timeout()].into_iter().flatten().fold(look, Instant::min)
+    }
+
+    /// Something came.
+    fn take(&mut self, incoming: Incoming, front: &mut dyn Front) {
+        match incoming {
+            Incoming::Datagram { from, bytes, .. } if Mail::is_mail(&bytes) => {
+                for message in self.post.take(from, &bytes) {
+                    self.hear(from, message, front);
+                }
+            }
+            Incoming::Datagram { at, from, bytes } => {
+                let standing = self.book.standing(from);
+                let Some(session) = &mut self.session else { return };
+                match standing {
+                    Standing::Seated(addr) => session.handle_datagram(at, addr, &bytes),
+                    // Who has no seat can watch, and no more: it does not get near the players' packets.
+                    Standing::Watching(addr) if is_feed(&bytes) => session.handle_datagram(at, addr, &bytes),
+                    Standing::Watching(_) => {}
+                }
+            }
+            Incoming::Up { .. } => {}
+            Incoming::Unanswered { place, .. } => front.tell(News::Note(format!("no way yet to {place}"))),
+            Incoming::Stranger { place } => front.tell(News::Note(format!("a stranger answers at {place}"))),
+        }
+    }
+
+    /// A message came.
+    fn hear(&mut self, from: crate::PeerKey, message: Message, front: &mut dyn Front) {
+        if let Some(list) = &mut self.list {
+            let seen = self.post.transport.place_of(&from);
+            return list.handle_message(from, message, seen);
+        }
+        if self.keeper().is_some_and(|keeper| keeper == from) {
+            self.heard_keeper = clock::now();
+        }
+        match message {
+            Message::Party(party) if self.keeper() == Some(from) && party.serial > self.party.serial => {
+                self.party = party;
+                self.party_changed(front);
+            }
+            Message::Chat { name, line } => front.tell(News::Chat { name: &name, line: &line }),
+            Message::Knock(_) => self.post.mail(from, &Message::Refused(party::Refusal::NotMe)),
+            _ => {}
+        }
+    }
+
+    /// Who keeps the list: the lowest who is here.
+    fn keeper(&self) -> Option<crate::PeerKey> {
+        self.party.members.iter().find(|member| member.here).map(|member| member.key)
+    }
+
+    fn party_changed(&mut self, front: &mut dyn Front) {
+        self.book.note_party(&self.party);
+        for member in &self.party.members {
+            self.post.call(&member.places, member.key);
+        }
+        self.show_party(front);
+    }
+
+    fn show_party(&self, front: &mut dyn Front) {
+        front.tell(News::Party(&self.party));
+    }
+
+    /// Does what the session asks for, and sends what it has.
+    fn play(&mut self, front: &mut dyn Front) -> Result<(), Failure> {
+        let result = self.serve(front);
+        self.send_all();
+        result
+    }
+
+    fn serve(&mut self, front: &mut dyn Front) -> Result<(), Failure> {
+        loop {
+            let Some(session) = &mut self.session else { return Ok(()) };
+            let now = clock::now();
+            let Some(turn) = self.hosted.serve(now, session) else { return Ok(()) };
+            match turn {
+                Turn::Sample { .. } => self.sample(front),
+                Turn::Stepped { frame, fresh } => {
+                    if let Some(log) = &mut self.log {
+                        let hash = self.hosted.machine_mut().hash();
+                        log.step(frame, now, !fresh, self.hosted.inputs(), Some(hash));
+                    }
+                    if fresh {
+                        self.beat.on_frame(now, self.hosted.machine().rate().period());
+                        front.show(frame, self.hosted.machine());
+                    }
+                }
+                Turn::Trouble(trouble) => return Err(self.give_up(&trouble)),
+                _ => {}
+            }
+            // At once: nobody waits for a machine that takes its time.
+            self.send_all();
+        }
+    }
+
+    fn give_up(&mut self, trouble: &Trouble) -> Failure {
+        if let Some(session) = &mut self.session {
+            session.leave(clock::now());
+        }
+        Failure::Machine(trouble.to_string())
+    }
+
+    /// The local input, as late as it can be.
+    fn sample(&mut self, front: &mut dyn Front) {
+        let Some(session) = &mut self.session else { return };
+        let (ownership, site, control) = (&session.settings().ownership, session.site(), self.players - 1);
+        let mine = |player: &usize| *player != control && ownership.mask(site, *player) != 0;
+        let players: Vec<usize> = (0..ownership.players()).filter(mine).collect();
+        self.local.clear();
+        self.local.resize(players.len(), 0);
+        front.sample(&mut self.local);
+        self.words.clear();
+        self.words.resize(self.players, 0);
+        for (player, word) in players.iter().zip(&self.local) {
+            self.words[*player] = *word;
+        }
+        self.words[control] = std::mem::take(&mut self.controls);
+        session.handle_input(clock::now(), &self.words);
+    }
+
+    fn send_all(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let mut buf = [0; MAX_DATAGRAM];
+        while let Some(transmit) = session.poll_transmit(clock::now(), &mut buf) {
+            if let Some(key) = self.book.key(transmit.to) {
+                self.post.transport.send(&key, &buf[..transmit.len]);
+            }
+        }
+    }
+
+    /// Everything that is not of the moment.
+    fn look_around(&mut self, front: &mut dyn Front) -> Result<(), Failure> {
+        let now = clock::now();
+        while let Some(command) = front.poll() {
+            self.obey(command, front);
+        }
+        self.tend_list(front);
+        if self.party.started && self.session.is_none() && now >= self.begin_at && !self.leaving {
+            self.begin(now)?;
+        }
+        self.hear_session(front);
+        self.watch_the_end();
+        self.watch_keeper(now)?;
+        self.post.flush(now);
+        if now >= self.next_status {
+            self.next_status = now + STATUS_EVERY;
+            let status = self.status();
+            front.tell(News::Status(&status));
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Command, front: &mut dyn Front) {
+        match command {
+            Command::Quit => self.leave(),
+            Command::Start => self.start(),
+            Command::Chat(line) => {
+                let (name, keeper) = (self.name.clone(), self.keeper());
+                match (&mut self.list, keeper) {
+                    (Some(list), _) => list.chat(&name, &line),
+                    (None, Some(keeper)) => {
+                        front.tell(News::Chat { name: &name, line: &line });
+                        self.post.mail(keeper, &Message::Chat { name, line });
+                    }
+                    (None, None) => {}
+                }
+            }
+            Command::Control(control) => self.controls |= Control::bit(control, usize::from(self.me)),
+        }
+    }
+
+    /// What the list has to say to others and to us.
+    fn tend_list(&mut self, front: &mut dyn Front) {
+        let Some(list) = &mut self.list else { return };
+        while let Some((key, message)) = list.poll_message() {
+            self.post.mail(key, &message);
+        }
+        while let Some(event) = list.poll_event() {
+            if let party::Event::Chat { name, line } = &event {
+                front.tell(News::Chat { name, line });
+            }
+        }
+        let (complete, changed) = (list.is_complete() && !list.party().started, list.party().serial != self.party.serial);
+        if changed {
+            self.party = Party { you: Some(self.me), ..list.party().clone() };
+            self.party_changed(front);
+        }
+        if complete {
+            self.start();
+        }
+    }
+
+    /// The host begins with those who are here.
+    fn start(&mut self) {
+        let Some(list) = self.list.as_mut().filter(|list| !list.party().started) else { return };
+        let Ok(settings) = Settings::from_bytes(&list.party().terms) else { return };
+        let settings = lay_seats(settings, self.hosted.machine(), &list.party().members);
+        if let Some(terms) = settings.to_bytes() {
+            list.start(terms);
+        }
+    }
+
+    /// Our session begins: with everybody, or in the middle of it.
+    fn begin(&mut self, now: Instant) -> Result<(), Failure> {
+        let settings = Settings::from_bytes(&self.party.terms).map_err(|_| Failure::Terms)?;
+        let machine = self.hosted.machine();
+        let me = SiteId::new(self.me).ok_or(Failure::Terms)?;
+        let sites = SiteId::first(usize::from(settings.sites));
+        let peers = sites.filter(|site| *site != me).map(|site| (site, Addr(u64::from(site.number())))).collect();
+        let alone = !settings.starters.contains(me);
+        let mut config = hosted::config(machine, self.party.session, me, peers, settings.clone());
+        let start = if machine.can_save() { Start::Snapshot } else { Start::Beginning };
+        config.join = (self.late || alone).then_some(Join { start, most_state: MAX_STATE });
+        config.feed = Some(FeedConfig {
+            keep_log: if machine.can_save() { 0 } else { LOG_BYTES },
+            most_watchers: 4_096,
+            ..FeedConfig::new(self.party.session, u64::from_le_bytes(random()), settings)
+        });
+        (config.drop_after, config.costs, config.incarnation) =
+            (self.manner.drop_after, self.manner.costs, self.incarnation);
+        if config.join.is_some() && start == Start::Beginning {
+            self.hosted.machine_mut().reset();
+        }
+        self.session = Some(Session::new(now, config).map_err(|error| Failure::Session(error.to_string()))?);
+        Ok(())
+    }
+
+    fn hear_session(&mut self, front: &mut dyn Front) {
+        while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
+            front.tell(News::Session(&event));
+            match event {
+                Event::Diverged { .. } => self.diverged = true,
+                Event::Left { site, .. } => self.on_gone(site, true),
+                Event::Dropped { site, .. } => self.on_gone(site, false),
+                Event::Joined { site, .. } => self.set_here(site, true),
+                Event::Ended(end) => self.on_end(end, front),
+                _ => {}
+            }
+        }
+    }
+
+    fn set_here(&mut self, site: SiteId, here: bool) {
+        if let Some(list) = &mut self.list {
+            list.set_here(site.number(), here);
+        } else if let Some(member) = self.party.members.iter_mut().find(|member| member.site == site.number()) {
+            member.here = here;
+        }
+    }
+
+    /// A site is gone: for good, or so that it can come back.
+    fn on_gone(&mut self, site: SiteId, left: bool) {
+        self.set_here(site, false);
+        let gone = self.party.members.iter().find(|member| member.site == site.number()).map(|member| member.key);
+        if let (Some(list), Some(key), true) = (&mut self.list, gone, left) {
+            list.handle_message(key, Message::Bye, None);
+        }
+        if self.list.is_none() && self.keeper() == Some(self.post.transport.key()) {
+            // The list is ours now.
+            self.list = Some(List::take_over(self.party.clone(), self.seats_of_party(), true));
+        }
+    }
+
+    fn seats_of_party(&self) -> (u8, u8) {
+        let settings = Settings::from_bytes(&self.party.terms);
+        settings.map_or(self.seats, |settings| (settings.sites, settings.ownership.players() as u8))
+    }
+
+    fn on_end(&mut self, end: End, front: &mut dyn Front) {
+        match end {
+            End::Dropped if !self.leaving => {
+                front.tell(News::Note("the others went on without us; coming back".into()));
+                self.session = None;
+                self.late = true;
+                self.incarnation = seconds_of_day().max(self.incarnation + 1);
+                self.begin_at = clock::now() + COME_BACK;
+            }
+            _ => self.done = Some(if self.leaving { Why::Done } else { Why::Ended(end) }),
+        }
+    }
+
+    /// Leaves when that was asked for.
+    fn watch_the_end(&mut self) {
+        let Some(session) = &self.session else { return };
+        if !self.leaving && self.manner.frames.is_some_and(|frames| session.stats().confirmed.number() >= frames) {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.leaving = true;
+        match &mut self.session {
+            Some(session) => session.leave(clock::now()),
+            None => self.done = Some(Why::Done),
+        }
+    }
+
+    /// Who waits for a start must know that somebody will give it.
+    fn watch_keeper(&mut self, now: Instant) -> Result<(), Failure> {
+        if self.list.is_some() || self.session.is_some() {
+            return Ok(());
+        }
+        if let Some(keeper) = self.keeper().filter(|_| now >= self.next_sign) {
+            self.next_sign = now + STILL_HERE;
+            self.post.mail(keeper, &Message::Ready(true));
+        }
+        if self.post.is_idle() {
+            self.heard_keeper = now;
+        }
+        if now - self.heard_keeper > HOST_PATIENCE { Err(Failure::HostGone) } else { Ok(()) }
+    }
+
+    fn status(&self) -> Status {
+        let now = clock::now();
+        let mut status = Status { fps: self.beat.fps(), refused: self.post.transport.refused(), ..Status::default() };
+        if let Some(session) = &self.session {
+            (status.stats, status.state) = (session.stats(), Some(session.state()));
+            status.peers = peers(session, now);
+            status.watchers = session.feed_stats().map_or(0, |feed| feed.watchers);
+        }
+        status
+    }
+
+    fn outcome(&self, why: Why) -> Outcome {
+        let (stats, peers) = self
+            .session
+            .as_ref()
+            .map(|session| (session.stats(), peers(session, clock::now())))
+            .unwrap_or_default();
+        let frames = stats.confirmed.number();
+        Outcome { why, frames, agreed: !self.diverged, numbers: self.beat.numbers(stats, peers) }
+    }
+
+    fn say_goodbye(&mut self) {
+        match (&self.list, self.keeper()) {
+            (None, Some(keeper)) => self.post.mail(keeper, &Message::Bye),
+            _ => return,
+        }
+        self.post.farewell(FAREWELL);
+    }
+
+    /// Whether the game has begun here.
+    pub fn is_running(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| matches!(session.state(), State::Running | State::Frozen(_)))
+    }
+}
+
+fn peers(session: &Session, now: Instant) -> Vec<(u8, coplay::session::PeerStats)> {
+    let sites = SiteId::first(usize::from(session.settings().sites));
+    sites.filter_map(|site| session.peer_stats(now, site).map(|stats| (site.number(), stats))).collect()
+}
+
+/// Gives every member as many pads as it has people, the seats that are free one each, and everybody the buttons of the machine.
+fn lay_seats(mut settings: Settings, machine: &dyn Machine, members: &[Member]) -> Settings {
+    let pads = machine.pads();
+    let control = pads.len() - 1;
+    let mut ownership = Ownership::new(pads.len());
+    let mut next = 0..control;
+    let mut give = |site: SiteId, count: u8, ownership: &mut Ownership| {
+        for player in next.by_ref().take(usize::from(count)) {
+            ownership.give(site, player, pads[player].mask).expect("nobody has it yet");
+        }
+        let bits = Control::mask(site.index());
+        ownership.give(site, control, bits).expect("every site has bits of its own");
+    };
+    let sites: Vec<SiteId> = SiteId::first(usize::from(settings.sites)).collect();
+    let member = |site: &SiteId| members.iter().find(|member| member.site == site.number());
+    for site in sites.iter().filter(|site| member(site).is_some()) {
+        give(*site, member(site).map_or(1, |member| member.pads), &mut ownership);
+    }
+    for site in sites.iter().filter(|site| member(site).is_none()) {
+        give(*site, 1, &mut ownership);
+    }
+    settings.ownership = ownership;
+    settings.starters = members.iter().filter_map(|member| SiteId::new(member.site)).collect::<SiteSet>();
+    settings
+}
+
+/// A number that grows from one start of the program to the next.
+fn seconds_of_day() -> u32 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    // From 2020 on; good for more than a century.
+    since.as_secs().saturating_sub(1_577_836_800) as u32
+}

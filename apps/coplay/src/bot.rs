@@ -1,0 +1,77 @@
+//! Somebody to play when nobody does: presses buttons by a seed, the same ones every time.
+
+use coplay::input::Word;
+use coplay_machines::pad::{Button, Pad};
+use coplay_sim::random::Random;
+
+/// One player.
+#[derive(Clone, Debug)]
+pub struct Bot {
+    random: Random,
+    mask: Word,
+    word: Word,
+    /// Frames for which it stays so.
+    left: u64,
+}
+
+/// Directions that exclude each other.
+const ACROSS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::Up, Button::Down)];
+
+impl Bot {
+    /// A player of this number, on this pad.
+    pub fn new(seed: u64, player: usize, pad: &Pad) -> Self {
+        Self { random: Random::stream(seed, &format!("bot/{player}")), mask: pad.mask, word: 0, left: 0 }
+    }
+
+    /// What it presses in the next frame.
+    pub fn press(&mut self) -> Word {
+        if self.left == 0 {
+            self.word = self.choose() & self.mask;
+            self.left = self.random.range(4..=24) as u64;
+        }
+        self.left -= 1;
+        self.word
+    }
+
+    fn choose(&mut self) -> Word {
+        let mut word = 0;
+        for (one, other) in ACROSS {
+            word |= match self.random.below(3) {
+                0 => one.bit(),
+                1 => other.bit(),
+                _ => 0,
+            };
+        }
+        for button in [Button::A, Button::B, Button::X, Button::Y, Button::L, Button::R] {
+            word |= if self.random.chance(0.3) { button.bit() } else { 0 };
+        }
+        // Menus want it now and then; a game that is paused all the time is no game.
+        word | if self.random.chance(0.04) { Button::Start.bit() } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_plays_the_same_and_another_does_not() {
+        let play = |seed, player| {
+            let mut bot = Bot::new(seed, player, &Pad::of(&Button::ALL));
+            (0..500).map(|_| bot.press()).collect::<Vec<_>>()
+        };
+        assert_eq!(play(1, 0), play(1, 0));
+        assert!(play(1, 0) != play(2, 0) && play(1, 0) != play(1, 1));
+    }
+
+    #[test]
+    fn it_presses_only_what_there_is_and_never_both_ways() {
+        let pad = Pad::of(&[Button::Left, Button::Right, Button::A]);
+        let mut bot = Bot::new(3, 0, &pad);
+        for _ in 0..2_000 {
+            let word = bot.press();
+            assert_eq!(word & !pad.mask, 0);
+            assert!(!(Button::Left.is_in(word) && Button::Right.is_in(word)));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Commands and flags.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::MAX_SCALE;
+use crate::front::Asked;
+use crate::trouble::Trouble;
+
+/// Play an old game, alone or with friends far away.
+#[derive(Debug, Parser)]
+#[command(name = "coplay", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Play a game on this computer
+    Play(Play),
+    /// Play a movie, and prove that the machine does the same again
+    Replay(Replay),
+    /// See two sites share a game over a bad link, and turn its dials
+    Demo(Demo),
+    /// Show where the settings are, and what they are
+    Config,
+}
+
+/// How to see it.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Show {
+    /// Show it in this terminal
+    #[arg(long, conflicts_with = "headless")]
+    pub terminal: bool,
+    /// Show it in a window
+    #[arg(long, conflicts_with_all = ["headless", "terminal"])]
+    pub window: bool,
+    /// Show nothing: as fast as it goes, then a few numbers
+    #[arg(long)]
+    pub headless: bool,
+    /// How many times larger than the picture the window is
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SCALE)))]
+    pub scale: Option<u32>,
+    /// No sound
+    #[arg(long)]
+    pub mute: bool,
+}
+
+/// A machine.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Machine {
+    /// Play it with this libretro core, by name or path
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<String>,
+}
+
+/// How to play.
+#[derive(Args, Clone, Debug)]
+pub struct Play {
+    /// The file of a game; without one, the game that comes with coplay
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How many play
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub players: Option<u8>,
+    /// Keep a movie in this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Let the movie overwrite what is there
+    #[arg(long, requires = "record")]
+    pub force: bool,
+    /// End after so many frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frames: Option<u32>,
+    /// Let bots play; a seed always plays the same
+    #[arg(long, value_name = "SEED")]
+    pub bot: Option<u64>,
+    /// How to see it.
+    #[command(flatten)]
+    pub show: Show,
+}
+
+/// How to replay.
+#[derive(Args, Clone, Debug)]
+pub struct Replay {
+    /// The movie
+    pub file: PathBuf,
+    /// The game that it is of; not needed for the one that comes with coplay
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How to see it.
+    #[command(flatten)]
+    pub show: Show,
+}
+
+/// How to show what it is all about.
+#[derive(Args, Clone, Debug)]
+pub struct Demo {
+    /// The file of a game; without one, the game that comes with coplay
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// The round trip of the link, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=400))]
+    pub rtt: u32,
+    /// The mean jitter of the link, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=50))]
+    pub jitter: u32,
+    /// The packets that the link loses, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=30))]
+    pub loss: u32,
+    /// By how many frames local input is delayed
+    #[arg(long, value_name = "FRAMES", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=20))]
+    pub lag: u32,
+    /// How many frames may be guessed: the window of the engine
+    #[arg(long, value_name = "FRAMES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=20))]
+    pub guess: u32,
+    /// What chance is drawn from
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// End after so many frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frames: Option<u32>,
+    /// Keep the last picture in this file: an image of a window, the text of a terminal
+    #[arg(long, value_name = "FILE")]
+    pub screenshot: Option<PathBuf>,
+    /// How to see it.
+    #[command(flatten)]
+    pub show: Show,
+}
+
+impl Show {
+    /// The front end that was asked for.
+    pub fn asked(&self) -> Asked {
+        Asked { window: self.window, terminal: self.terminal }
+    }
+}
+
+/// What the command line says; `Ok(Err(text))` is help, which is wanted and goes to stdout.
+pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Result<Cli, String>, Trouble> {
+    let args: Vec<_> = args.into_iter().collect();
+    let error = match Cli::try_parse_from(&args) {
+        Ok(cli) => return Ok(Ok(cli)),
+        Err(error) => error,
+    };
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Err(text)),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Trouble::misuse("a command is missing").hint("try `coplay play`; `coplay --help` lists all of them"))
+        }
+        _ => Err(in_a_sentence(&text, args.get(1).and_then(|word| word.to_str()))),
+    }
+}
+
+/// Makes one sentence and a hint of what clap has to say about a command.
+fn in_a_sentence(text: &str, command: Option<&str>) -> Trouble {
+    let said: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    let said = said.join(" ");
+    let what = said.strip_prefix("error: ").unwrap_or(&said);
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let known = command.filter(|command| Cli::command().find_subcommand(command).is_some());
+    let help = format!("`coplay {}{}--help` lists what there is", known.unwrap_or(""), known.map_or("", |_| " "));
+    Trouble::misuse(what).hint(tip.map_or(help, str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(args: &[&str]) -> String {
+        parse(args.iter().map(Into::into)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_flags_fit_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn misuse_is_one_sentence_and_a_hint() {
+        let told = wrong(&["coplay", "play", "--frames", "many"]);
+        assert!(told.starts_with("error: invalid value 'many' for '--frames <N>'"), "{told}");
+        assert!(told.ends_with("hint: `coplay play --help` lists what there is"), "{told}");
+        assert_eq!(told.lines().count(), 2);
+        let told = wrong(&["coplay", "play", "--recrd", "x"]);
+        assert!(told.contains("--recrd") && told.contains("hint: a similar argument exists: '--record'"), "{told}");
+        assert!(wrong(&["coplay"]).starts_with("error: a command is missing"));
+        assert!(wrong(&["coplay", "play", "--window", "--terminal"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        let help = parse(["coplay", "--help"].map(Into::into)).unwrap().unwrap_err();
+        assert!(help.contains("replay") && help.contains("config"));
+    }
+}

@@ -1,0 +1,260 @@
+//! Settings: what a person likes, kept in one file. What is not in the file is as it comes.
+
+mod read;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use coplay_machines::pad::Button;
+use etcetera::BaseStrategy;
+
+use crate::key::Key;
+use crate::trouble::{Trouble, in_words};
+
+/// Players with keys or gamepads of their own.
+pub const PLAYERS: usize = 4;
+/// The most that a window is larger than its picture at first.
+pub const MAX_SCALE: u32 = 20;
+/// The most that a held key speeds up.
+pub const MAX_FAST: u32 = 16;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How many times larger than the picture a window is at first.
+    pub scale: u32,
+    /// Whether pictures grow by whole steps only.
+    pub integer: bool,
+    /// Whether the whole screen is used from the beginning.
+    pub fullscreen: bool,
+    /// In percent.
+    pub volume: u8,
+    /// No sound.
+    pub mute: bool,
+    /// How many times faster it goes while the key for that is held.
+    pub fast: u32,
+    /// The keys of each player.
+    pub players: [Vec<(Button, Vec<Key>)>; PLAYERS],
+    /// The keys of the program itself.
+    pub keys: Vec<(Action, Vec<Key>)>,
+    /// What on a gamepad presses what.
+    pub gamepad: Vec<(Button, Control)>,
+    /// How far a stick must be moved to count, in percent.
+    pub dead_zone: u8,
+}
+
+/// What a key of the program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "`ACTIONS` says it")]
+pub enum Action {
+    Help,
+    Pause,
+    Menu,
+    Fast,
+    Save,
+    Load,
+    NextSlot,
+    Reset,
+    Mute,
+    More,
+    Less,
+    PreviousDial,
+    NextDial,
+    Fullscreen,
+    Quit,
+}
+
+/// All actions: name, keys as they come, and what they do.
+pub const ACTIONS: [(Action, &str, &[&str], &str); 15] = [
+    (Action::Help, "help", &["F1", "Question"], "show the keys"),
+    (Action::Pause, "pause", &["P"], "stand still, or go on"),
+    (Action::Menu, "menu", &["Escape"], "menu"),
+    (Action::Fast, "fast", &["Tab"], "go faster while held"),
+    (Action::Save, "save", &["F5"], "keep this moment in the slot"),
+    (Action::Load, "load", &["F7"], "go back to the slot"),
+    (Action::NextSlot, "next_slot", &["F6"], "choose the next slot (with Shift: the one before)"),
+    (Action::Reset, "reset", &["F9"], "switch the machine off and on"),
+    (Action::Mute, "mute", &["M"], "sound off, or on"),
+    (Action::More, "more", &["Equals", "Plus"], "louder, or more of the chosen dial"),
+    (Action::Less, "less", &["Minus"], "less loud, or less of the chosen dial"),
+    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "choose the dial before"),
+    (Action::NextDial, "next_dial", &["RightBracket"], "choose the next dial"),
+    (Action::Fullscreen, "fullscreen", &["F11"], "whole screen, or a window"),
+    (Action::Quit, "quit", &["F10"], "end"),
+];
+
+/// What there is on a gamepad, by place: makers print different letters on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are all there is to say")]
+pub enum Control {
+    South,
+    East,
+    West,
+    North,
+    Select,
+    Start,
+    Up,
+    Down,
+    Left,
+    Right,
+    L,
+    R,
+    L2,
+    R2,
+    L3,
+    R3,
+}
+
+impl Control {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::South,
+        Self::East,
+        Self::West,
+        Self::North,
+        Self::Select,
+        Self::Start,
+        Self::Up,
+        Self::Down,
+        Self::Left,
+        Self::Right,
+        Self::L,
+        Self::R,
+        Self::L2,
+        Self::R2,
+        Self::L3,
+        Self::R3,
+    ];
+}
+
+/// Names of buttons, as in the settings.
+pub fn button_name(button: Button) -> String {
+    format!("{button:?}").to_lowercase()
+}
+
+/// Where each button of [`Button::ALL`] is on a gamepad: letters as on the pad that libretro took as its model.
+const ON_GAMEPAD: [Control; 16] = [
+    Control::South,
+    Control::West,
+    Control::Select,
+    Control::Start,
+    Control::Up,
+    Control::Down,
+    Control::Left,
+    Control::Right,
+    Control::East,
+    Control::North,
+    Control::L,
+    Control::R,
+    Control::L2,
+    Control::R2,
+    Control::L3,
+    Control::R3,
+];
+
+impl Default for Config {
+    fn default() -> Self {
+        let keys = |names: [&str; 12]| {
+            let key = |name: &str| if name.is_empty() { vec![] } else { Key::named(name).into_iter().collect() };
+            Button::ALL.into_iter().zip(names.map(key)).collect()
+        };
+        let named = |names: &[&str]| names.iter().filter_map(|name| Key::named(name)).collect();
+        Self {
+            scale: 3,
+            integer: true,
+            fullscreen: false,
+            volume: 80,
+            mute: false,
+            fast: 4,
+            players: [
+                keys(["Z", "A", "Backspace", "Enter", "Up", "Down", "Left", "Right", "X", "S", "Q", "W"]),
+                keys(["F", "R", "2", "1", "I", "K", "J", "L", "G", "T", "E", "Y"]),
+                vec![],
+                vec![],
+            ],
+            keys: ACTIONS.map(|(action, _, keys, _)| (action, named(keys))).into(),
+            gamepad: Button::ALL.into_iter().zip(ON_GAMEPAD).collect(),
+            dead_zone: 30,
+        }
+    }
+}
+
+impl Config {
+    /// The settings in a text, and warnings about what was not understood but does no harm.
+    pub fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
+        read::parse(text)
+    }
+
+    /// The settings of this person, or as they come if there is no file; warnings go to stderr.
+    pub fn load() -> Result<Self, Trouble> {
+        let Some(path) = path() else { return Ok(Self::default()) };
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => {
+                let what = format!("the settings in {} cannot be read: {}", path.display(), in_words(&error));
+                return Err(
+                    Trouble::failure(what).hint("mend or remove that file; `coplay config` shows what goes in it")
+                );
+            }
+        };
+        let (config, warnings) = Self::parse(&text).map_err(|wrong| {
+            Trouble::failure(format!("the settings in {} are wrong: {wrong}", path.display()))
+                .hint("mend that line, or move the file away to have everything as it comes")
+        })?;
+        for warning in warnings {
+            eprintln!("warning: {}: {warning}", path.display());
+        }
+        Ok(config)
+    }
+
+    /// The settings as a file, with comments.
+    pub fn show(&self, path: Option<&Path>) -> String {
+        show::show(self, path)
+    }
+
+    /// The keys for an action.
+    pub fn keys_of(&self, action: Action) -> &[Key] {
+        self.keys.iter().find(|(known, _)| *known == action).map_or(&[], |(_, keys)| keys)
+    }
+}
+
+/// Where the settings are, if the system has a place for them.
+pub fn path() -> Option<PathBuf> {
+    Some(etcetera::base_strategy::choose_native_strategy().ok()?.config_dir().join("coplay").join("settings.toml"))
+}
+
+/// Where what was kept is, if the system has a place for it.
+pub fn data_dir() -> Option<PathBuf> {
+    Some(etcetera::base_strategy::choose_native_strategy().ok()?.data_dir().join("coplay"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_does_two_things_as_it_comes() {
+        let config = Config::default();
+        let mut all: Vec<Key> = config.players.iter().flatten().flat_map(|(_, keys)| keys.clone()).collect();
+        all.extend(config.keys.iter().flat_map(|(_, keys)| keys.clone()));
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert_eq!(count, 24 + ACTIONS.iter().map(|(_, _, keys, _)| keys.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read_and_is_the_same() {
+        let mut config = Config { scale: 5, integer: false, volume: 7, mute: true, dead_zone: 12, ..Config::default() };
+        config.players[2] = vec![(Button::A, vec![Key::named(";").unwrap(), Key::named("5").unwrap()])];
+        config.gamepad[0].1 = Control::North;
+        let (read, warnings) = Config::parse(&config.show(None)).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        let at = |config: &Config| config.players[2].iter().find(|(button, _)| *button == Button::A).cloned();
+        assert_eq!(at(&read), at(&config));
+        config.players = read.players.clone();
+        assert_eq!(read, config);
+    }
+}

@@ -1,0 +1,82 @@
+//! Shows settings as the file that they could be read from.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use coplay_machines::pad::Button;
+
+use super::{ACTIONS, Config, MAX_FAST, MAX_SCALE, button_name};
+use crate::key::Key;
+
+pub(super) fn show(config: &Config, path: Option<&Path>) -> String {
+    let mut text = String::new();
+    // Writing into a String does not fail.
+    _ = write(config, path, &mut text);
+    text
+}
+
+fn write(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Result {
+    match path {
+        Some(path) if path.exists() => writeln!(out, "# Settings of coplay, as they are in {}", path.display())?,
+        Some(path) => {
+            writeln!(out, "# Settings of coplay, as they come. To change some, put them into {}", path.display())?
+        }
+        None => writeln!(out, "# Settings of coplay.")?,
+    }
+    writeln!(out, "\n[video]")?;
+    row(
+        out,
+        "scale",
+        config.scale,
+        &format!("how many times larger than the picture a window is at first, 1 to {MAX_SCALE}"),
+    )?;
+    row(
+        out,
+        "integer",
+        config.integer,
+        "whether pictures grow by whole steps only, so that all pixels are equally high",
+    )?;
+    row(out, "fullscreen", config.fullscreen, "whether to begin with the whole screen")?;
+    writeln!(out, "\n[sound]")?;
+    row(out, "volume", config.volume, "in percent")?;
+    row(out, "mute", config.mute, "no sound")?;
+    writeln!(out, "\n[pace]")?;
+    row(out, "fast", config.fast, &format!("how many times faster it goes while that key is held, 2 to {MAX_FAST}"))?;
+    writeln!(out, "\n# Keys of the program: one, or several in brackets, or none: [].\n[keys]")?;
+    for (action, name, _, what) in ACTIONS {
+        row(out, name, keys(config.keys_of(action)), what)?;
+    }
+    for (player, map) in config.players.iter().enumerate() {
+        writeln!(out, "\n[player{}]", player + 1)?;
+        for button in Button::ALL {
+            let found = map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
+            if !found.is_empty() {
+                writeln!(out, "{} = {}", button_name(button), keys(found))?;
+            }
+        }
+        if map.iter().all(|(_, keys)| keys.is_empty()) {
+            writeln!(out, "# no keys: a gamepad, or such lines as: a = \"X\"")?;
+        }
+    }
+    writeln!(
+        out,
+        "\n# What on a gamepad presses which button, by place: south is the lowest of the four on the right.\n[gamepad]"
+    )?;
+    for (button, control) in &config.gamepad {
+        writeln!(out, "{} = \"{}\"", button_name(*button), format!("{control:?}").to_lowercase())?;
+    }
+    row(out, "dead_zone", config.dead_zone, "how far a stick must be moved to count, in percent")
+}
+
+fn row(out: &mut String, name: &str, value: impl std::fmt::Display, what: &str) -> std::fmt::Result {
+    let setting = format!("{name} = {value}");
+    writeln!(out, "{setting:<32} # {what}")
+}
+
+fn keys(keys: &[Key]) -> String {
+    let names: Vec<String> = keys.iter().map(|key| format!("{:?}", key.name())).collect();
+    match &names[..] {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
+    }
+}

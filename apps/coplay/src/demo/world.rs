@@ -1,0 +1,266 @@
+//! Two sites that share a game over a link that is as bad as one likes, in one process.
+//!
+//! Pure: time comes from outside. So the same world runs in real time in front of somebody, and in virtual time as fast as it goes.
+
+use coplay::id::{Addr, SiteId};
+use coplay::input::{MAX_PLAYERS, Word};
+use coplay::session::Session;
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_machines::Machine;
+use coplay_machines::hosted::{self, Hosted, Turn};
+use coplay_sim::link::{Delay, Jitter, Link, LinkConfig, Loss};
+
+use crate::bot::Bot;
+use crate::trouble::Trouble;
+
+/// States are compared this often, in frames.
+pub const COMPARE_EVERY: u32 = 60;
+
+/// How bad the link is, and how the game is shared over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// There and back, in milliseconds.
+    pub rtt_ms: u32,
+    /// What is added on the way, in the mean, in milliseconds.
+    pub jitter_ms: u32,
+    /// Packets that never arrive, in percent.
+    pub loss_percent: u32,
+    /// By how many frames local input is delayed.
+    pub lag: u32,
+    /// How many frames may be guessed.
+    pub window: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { rtt_ms: 80, jitter_ms: 5, loss_percent: 1, lag: 2, window: 8 }
+    }
+}
+
+impl Terms {
+    fn link(&self) -> LinkConfig {
+        let millis = |millis: u32| TimeDelta::from_millis(i64::from(millis));
+        LinkConfig {
+            delay: Delay::Constant(millis(self.rtt_ms) / 2),
+            jitter: match self.jitter_ms {
+                0 => Jitter::None,
+                mean => Jitter::Exponential { mean: millis(mean) / 2 },
+            },
+            loss: Loss::Independent(f64::from(self.loss_percent) / 100.0),
+            ..LinkConfig::default()
+        }
+    }
+}
+
+/// One site.
+pub struct Site {
+    /// Its end of the game.
+    pub session: Session,
+    hosted: Hosted,
+    bot: Bot,
+    /// What a person presses here; a bot plays where there is none.
+    pub hand: Option<Word>,
+    /// When the newest frame was stepped for the first time, and its number.
+    pub newest: (u32, Instant),
+    /// There is a picture that was not there before.
+    pub fresh: bool,
+    /// The past was repaired since the last fresh frame.
+    pub repaired: bool,
+}
+
+/// Both sites, and what is on the way between them.
+pub struct World {
+    /// The sites.
+    pub sites: [Site; 2],
+    links: [Link; 2],
+    /// What arrives when, at which site.
+    flying: Vec<(Instant, usize, Vec<u8>)>,
+    buffer: [u8; MAX_DATAGRAM],
+    terms: Terms,
+    /// Sessions so far.
+    round: u64,
+    /// When the sites began the same frame, how far apart that was.
+    pub apart: TimeDelta,
+}
+
+impl World {
+    /// A world of two equal machines.
+    pub fn new(now: Instant, machines: [Box<dyn Machine>; 2], terms: Terms, seed: u64) -> Result<Self, Trouble> {
+        let [first, second] = machines;
+        let links = ["there", "back"].map(|name| Link::new(terms.link(), seed, name));
+        let site = |number: usize, machine: Box<dyn Machine>| {
+            let session = session(now, number, &*machine, terms, 1)?;
+            let pads = machine.pads();
+            let pad = pads.get(number).or(pads.first()).cloned().unwrap_or_else(|| coplay_machines::pad::Pad::of(&[]));
+            let bot = Bot::new(seed, number, &pad);
+            let newest = (0, now);
+            Ok(Site { session, hosted: Hosted::new(machine), bot, hand: None, newest, fresh: false, repaired: false })
+        };
+        let sites = [site(0, first)?, site(1, second)?];
+        let buffer = [0; MAX_DATAGRAM];
+        Ok(Self { sites, links, flying: vec![], buffer, terms, round: 1, apart: TimeDelta::ZERO })
+    }
+
+    /// How things are.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Changes how things are. The link changes at once. Lag and window are agreed on when a session starts, so for those
+    /// a new one does, from where the game is.
+    pub fn set_terms(&mut self, now: Instant, terms: Terms) -> Result<(), Trouble> {
+        let restart = (terms.lag, terms.window) != (self.terms.lag, self.terms.window);
+        self.terms = terms;
+        self.links.iter_mut().for_each(|link| link.set_config(terms.link()));
+        if restart { self.restart(now) } else { Ok(()) }
+    }
+
+    fn restart(&mut self, now: Instant) -> Result<(), Trouble> {
+        self.round += 1;
+        self.flying.clear();
+        let unfit = |error: String| Trouble::failure(format!("the game cannot go on in a new session: {error}"));
+        let mut state = vec![];
+        self.sites[0].hosted.machine_mut().save(&mut state).map_err(|error| unfit(error.to_string()))?;
+        for (number, site) in self.sites.iter_mut().enumerate() {
+            site.hosted.machine_mut().load(&state).map_err(|error| unfit(error.to_string()))?;
+            site.session = session(now, number, site.hosted.machine(), self.terms, self.round)?;
+            site.newest = (0, now);
+        }
+        Ok(())
+    }
+
+    /// Lets everything happen that is due.
+    pub fn advance(&mut self, now: Instant) -> Result<(), Trouble> {
+        for (_, to, bytes) in self.flying.extract_if(.., |(at, ..)| *at <= now) {
+            self.sites[to].session.handle_datagram(now, Addr(1 - to as u64), &bytes);
+        }
+        for number in 0..2 {
+            while self.sites[number].serve(now)? {
+                self.transmit(now, number);
+            }
+            self.transmit(now, number);
+            while self.sites[number].session.poll_event().is_some() {}
+        }
+        let [(first, at), (second, then)] = [self.sites[0].newest, self.sites[1].newest];
+        if first == second {
+            self.apart = (at - then).abs();
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Instant, from: usize) {
+        while let Some(packet) = self.sites[from].session.poll_transmit(now, &mut self.buffer) {
+            for at in self.links[from].send(now, packet.len) {
+                self.flying.push((at, 1 - from, self.buffer[..packet.len].to_vec()));
+            }
+        }
+    }
+
+    /// When something happens next.
+    pub fn next(&self) -> Option<Instant> {
+        let arrivals = self.flying.iter().map(|(at, ..)| *at);
+        let timers = self.sites.iter().filter_map(|site| site.session.poll_timeout());
+        arrivals.chain(timers).min()
+    }
+
+    /// Packets that were sent, and that were lost.
+    pub fn packets(&self) -> (u64, u64) {
+        self.links.iter().map(|link| link.stats()).fold((0, 0), |sum, link| (sum.0 + link.sent, sum.1 + link.lost))
+    }
+}
+
+impl Site {
+    /// The machine.
+    pub fn machine(&self) -> &dyn Machine {
+        self.hosted.machine()
+    }
+
+    /// Does one thing that the session asks for; `false` if there is none.
+    fn serve(&mut self, now: Instant) -> Result<bool, Trouble> {
+        let Some(turn) = self.hosted.serve(now, &mut self.session) else { return Ok(false) };
+        match turn {
+            Turn::Sample { .. } => {
+                let (player, pressed) = (self.session.site().index(), self.bot.press());
+                let mut words = [0; MAX_PLAYERS];
+                words[player] = self.hand.unwrap_or(pressed);
+                self.session.handle_input(now, &words[..self.machine().pads().len().min(MAX_PLAYERS)]);
+            }
+            Turn::Stepped { frame, fresh: true } => (self.newest, self.fresh) = ((frame.number(), now), true),
+            Turn::Stepped { fresh: false, .. } => self.repaired = true,
+            Turn::Trouble(trouble) => {
+                return Err(Trouble::failure(format!("the game cannot be shared any further: {trouble}")));
+            }
+            Turn::Saved { .. } | Turn::Loaded { .. } | Turn::Hashed { .. } | Turn::Aside => {}
+        }
+        Ok(true)
+    }
+}
+
+fn session(now: Instant, number: usize, machine: &dyn Machine, terms: Terms, round: u64) -> Result<Session, Trouble> {
+    let Terms { lag, window, .. } = terms;
+    let shared = hosted::Terms { sites: 2, lag, window, auto: false, compare_every: COMPARE_EVERY };
+    let settings = hosted::settings(machine, shared);
+    let ids: Vec<SiteId> = SiteId::first(2).collect();
+    let peers = vec![(ids[1 - number], Addr(1 - number as u64))];
+    let config = hosted::config(machine, round, ids[number], peers, settings);
+    Session::new(now, config).map_err(|error| Trouble::failure(format!("this game cannot be shared so: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::ToyMachine;
+
+    fn world(terms: Terms) -> World {
+        let machine = || -> Box<dyn Machine> { Box::new(ToyMachine::new(1)) };
+        World::new(Instant::ZERO, [machine(), machine()], terms, 5).unwrap()
+    }
+
+    fn run(world: &mut World, mut now: Instant, seconds: i64) -> Instant {
+        let end = now + TimeDelta::from_secs(seconds);
+        while now < end {
+            world.advance(now).unwrap();
+            now = world.next().unwrap().max(now + TimeDelta::from_nanos(1));
+        }
+        now
+    }
+
+    #[test]
+    fn the_sites_play_the_same_over_a_bad_link() {
+        let mut world = world(Terms { loss_percent: 10, jitter_ms: 10, ..Terms::default() });
+        run(&mut world, Instant::ZERO, 20);
+        for site in &world.sites {
+            let stats = site.session.stats();
+            assert!(stats.frame.number() > 1_000, "{stats:?}");
+            assert!(stats.resimulated > 0 && stats.stalls < 100, "{stats:?}");
+        }
+        let other = world.sites[1].session.site();
+        assert_eq!(world.sites[0].session.peer_stats(Instant::ZERO, other).unwrap().mismatches, 0);
+        assert!(world.packets().1 > 50);
+    }
+
+    #[test]
+    fn other_dials_begin_a_new_session_from_where_the_game_is() {
+        let mut world = world(Terms::default());
+        let now = run(&mut world, Instant::ZERO, 5);
+        let before = world.sites[0].session.stats().frame;
+        world.set_terms(now, Terms { rtt_ms: 200, ..world.terms() }).unwrap();
+        assert_eq!(world.sites[0].session.stats().frame, before, "another link is no other session");
+        world.set_terms(now, Terms { lag: 8, window: 0, ..world.terms() }).unwrap();
+        let hashes = [0, 1].map(|site| world.sites[site].hosted.machine_mut().hash());
+        assert_eq!(hashes[0], hashes[1]);
+        run(&mut world, now, 10);
+        let stats = world.sites[0].session.stats();
+        assert!(stats.frame.number() > 300 && stats.lag == 8 && stats.resimulated == 0, "{stats:?}");
+    }
+
+    #[test]
+    fn a_person_takes_over_from_a_bot() {
+        let mut world = world(Terms::default());
+        world.sites[0].hand = Some(0);
+        world.sites[1].hand = Some(0);
+        run(&mut world, Instant::ZERO, 5);
+        assert_eq!(world.sites[0].session.stats().resimulated, 0, "who presses nothing is guessed rightly");
+    }
+}

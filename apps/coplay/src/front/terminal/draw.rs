@@ -1,0 +1,245 @@
+//! Draws a scene in a terminal's cells. A cell is about twice as high as wide, so the upper half block makes two square pixels of it: ink above,
+//! paper below.
+
+use super::grid::{Cell, Grid, Rgb};
+use crate::fit::{Growth, columns, fit};
+use crate::palette::{ACCENT, DIM, INK, LINES, PANEL, PAPER};
+use crate::scene::{Dial, Graph, Overlay, Scene, Screen};
+
+/// Rows of a graph.
+const GRAPH_ROWS: usize = 5;
+/// Eighths of a cell, from the bottom.
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Draws all of it.
+pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
+    grid.clear();
+    let below = 1 + usize::from(!scene.dials.is_empty()) + scene.graph.as_ref().map_or(0, |_| GRAPH_ROWS + 1);
+    // Pictures come first where there is little room.
+    let below = if grid.rows >= below + 8 { below } else { grid.rows.min(1) };
+    let top = grid.rows - below;
+    draw_screens(scene, grid, top);
+    let mut y = top;
+    if below > 1 {
+        if let Some(graph) = &scene.graph {
+            draw_graph(graph, grid, y);
+            y += GRAPH_ROWS + 1;
+        }
+        if !scene.dials.is_empty() {
+            draw_dials(&scene.dials, scene.chosen_dial, grid, y);
+        }
+    }
+    draw_status(scene, grid);
+    if let Some(toast) = &scene.toast {
+        draw_toast(toast, grid, top);
+    }
+    if let Some(overlay) = &scene.overlay {
+        grid.dim();
+        draw_overlay(overlay, grid);
+    }
+}
+
+fn draw_screens(scene: &Scene, grid: &mut Grid, rows: usize) {
+    let Some(first) = scene.screens.first() else { return };
+    let across = columns((grid.columns as f32, rows as f32 * 2.0), scene.screens.len(), first.aspect);
+    let down = scene.screens.len().div_ceil(across).max(1);
+    let (width, height) = (grid.columns / across, rows / down);
+    for (at, screen) in scene.screens.iter().enumerate() {
+        let (x, y) = (at % across * width, at / across * height);
+        let caption = usize::from(!screen.caption.is_empty() && height > 4);
+        if caption > 0 {
+            let text: String = screen.caption.chars().take(width).collect();
+            grid.write(x + (width - text.chars().count()) / 2, y, &text, INK, PAPER);
+        }
+        draw_screen(screen, grid, (x, y + caption), (width, height - caption));
+    }
+}
+
+fn draw_screen(screen: &Screen, grid: &mut Grid, (left, top): (usize, usize), (width, height): (usize, usize)) {
+    let place = fit((width as f32, height as f32 * 2.0), screen.height, screen.aspect, Growth::Free);
+    let (across, down) = (place.width.round() as usize, (place.height / 2.0).round() as usize * 2);
+    if across == 0 || down == 0 || screen.width == 0 || screen.height == 0 {
+        return;
+    }
+    let (x0, y0) = (left + place.x as usize, top + place.y as usize / 2);
+    for y in 0..down / 2 {
+        for x in 0..across {
+            let ink = mean(screen, (x, across), (y * 2, down));
+            let paper = mean(screen, (x, across), (y * 2 + 1, down));
+            grid.set(x0 + x, y0 + y, Cell { sign: '▀', ink, paper });
+        }
+    }
+}
+
+/// The mean colour of the part of a picture that one of `across` × `down` pixels stands for.
+fn mean(screen: &Screen, (x, across): (usize, usize), (y, down): (usize, usize)) -> Rgb {
+    let span = |at: usize, of: usize, size: usize| {
+        let (from, to) = (at * size / of, (at + 1) * size / of);
+        from..to.max(from + 1).min(size)
+    };
+    let (mut sum, mut count) = ([0u32; 3], 0);
+    for row in span(y, down, screen.height) {
+        for column in span(x, across, screen.width) {
+            let pixel = screen.pixel(column, row);
+            sum.iter_mut().zip(pixel).for_each(|(sum, part)| *sum += u32::from(part));
+            count += 1;
+        }
+    }
+    sum.map(|sum| (sum / count.max(1)) as u8)
+}
+
+fn draw_graph(graph: &Graph, grid: &mut Grid, top: usize) {
+    let width = grid.columns / graph.lines.len().max(1);
+    for (at, line) in graph.lines.iter().enumerate() {
+        let (left, ink) = (at * width, LINES[at % LINES.len()]);
+        let title: String = format!("{} {}", line.name, line.now).chars().take(width.saturating_sub(1)).collect();
+        grid.write(left + 1, top, &title, ink, PAPER);
+        let columns = width.saturating_sub(2);
+        let shown = line.values.len().min(columns);
+        let newest = line.values.iter().skip(line.values.len() - shown);
+        for (x, value) in (columns - shown..).zip(newest) {
+            let part = (value / line.top.max(f32::MIN_POSITIVE)).clamp(0.0, 1.0);
+            let eighths = (part * (GRAPH_ROWS * 8) as f32).round() as usize;
+            for row in 0..GRAPH_ROWS {
+                let filled = eighths.saturating_sub((GRAPH_ROWS - 1 - row) * 8).min(8);
+                grid.set(left + 1 + x, top + 1 + row, Cell { sign: BARS[filled], ink, paper: PANEL });
+            }
+        }
+    }
+}
+
+fn draw_dials(dials: &[Dial], chosen: usize, grid: &mut Grid, y: usize) {
+    let mut x = 1;
+    for (at, dial) in dials.iter().enumerate() {
+        let text = format!(" {} {} {} ", dial.name, dial.value, dial.unit);
+        let (ink, paper) = if at == chosen { (PAPER, ACCENT) } else { (INK, PANEL) };
+        grid.write(x, y, &text, ink, paper);
+        x += text.chars().count() + 1;
+    }
+}
+
+fn draw_status(scene: &Scene, grid: &mut Grid) {
+    let Some(y) = grid.rows.checked_sub(1) else { return };
+    grid.write(0, y, &" ".repeat(grid.columns), DIM, PANEL);
+    grid.write(1, y, &scene.status, DIM, PANEL);
+    let keys = "? keys   Esc menu ";
+    if grid.columns > scene.status.chars().count() + keys.len() + 2 {
+        grid.write(grid.columns - keys.len(), y, keys, DIM, PANEL);
+    }
+}
+
+fn draw_toast(toast: &str, grid: &mut Grid, rows: usize) {
+    let text: String = format!("  {toast}  ").chars().take(grid.columns).collect();
+    grid.write((grid.columns - text.chars().count()) / 2, rows.saturating_sub(2), &text, PAPER, ACCENT);
+}
+
+fn draw_overlay(overlay: &Overlay, grid: &mut Grid) {
+    let len = |text: &str| text.chars().count();
+    let left = overlay.rows.iter().map(|(left, _)| len(left)).max().unwrap_or(0);
+    let right = overlay.rows.iter().map(|(_, right)| len(right)).max().unwrap_or(0);
+    let inner = (left + 3 + right).max(len(&overlay.foot)).max(len(&overlay.title));
+    let width = (inner + 4).min(grid.columns);
+    let foot = if overlay.foot.is_empty() { 0 } else { 2 };
+    let gap = usize::from(!overlay.rows.is_empty());
+    // Where there is little room, rows are worth more than air.
+    let air = usize::from(grid.rows > overlay.rows.len() + 4 + foot + gap);
+    let height = (overlay.rows.len() + 1 + 2 * air + foot * air + gap * air).min(grid.rows);
+    let (x, y) = ((grid.columns - width) / 2, (grid.rows - height) / 2);
+    for row in y..y + height {
+        grid.write(x, row, &" ".repeat(width), INK, PANEL);
+    }
+    let mut at = y + air;
+    grid.write(x + 2, at, &overlay.title, ACCENT, PANEL);
+    at += 1 + gap * air;
+    for (index, (first, second)) in overlay.rows.iter().enumerate().take(height) {
+        let (ink, paper) = if overlay.chosen == Some(index) { (PAPER, ACCENT) } else { (INK, PANEL) };
+        let text = format!(" {first:<left$}   {second:<pad$} ", pad = inner.saturating_sub(left + 3));
+        grid.write(x + 1, at, &text.chars().take(width.saturating_sub(2)).collect::<String>(), ink, paper);
+        at += 1;
+    }
+    if foot * air > 0 {
+        grid.write(x + 2, at + 1, &overlay.foot, DIM, PANEL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Line;
+
+    fn screen(width: usize, height: usize, colour: impl Fn(usize, usize) -> Rgb) -> Screen {
+        let pixel = |at: usize| {
+            let [red, green, blue] = colour(at % width, at / width);
+            [red, green, blue, 255]
+        };
+        let rgba = (0..width * height).flat_map(pixel).collect();
+        Screen { caption: String::new(), width, height, aspect: width as f32 / height as f32, rgba }
+    }
+
+    #[test]
+    fn a_cell_is_two_pixels() {
+        let mut grid = Grid::new(4, 3);
+        let picture = screen(4, 4, |x, y| [x as u8 * 10, y as u8 * 10, 0]);
+        draw(&Scene { screens: vec![picture], ..Scene::default() }, &mut grid);
+        assert_eq!(grid.at(2, 1), Cell { sign: '▀', ink: [20, 20, 0], paper: [20, 30, 0] });
+    }
+
+    #[test]
+    fn a_picture_keeps_its_shape_and_lies_in_the_middle() {
+        let mut grid = Grid::new(80, 25);
+        draw(&Scene { screens: vec![screen(256, 240, |_, _| [255; 3])], ..Scene::default() }, &mut grid);
+        let lit = |x, y| grid.at(x, y).sign == '▀';
+        let (across, down) = ((0..80).filter(|x| lit(*x, 12)).count(), (0..24).filter(|y| lit(40, *y)).count());
+        assert_eq!((across, down), (51, 24)); // 48 half rows of 256 / 240
+        assert!(!lit(13, 12) && lit(15, 12) && lit(64, 12) && !lit(66, 12));
+    }
+
+    #[test]
+    fn small_pixels_are_mixed_and_not_left_out() {
+        let mut grid = Grid::new(8, 5);
+        draw(
+            &Scene { screens: vec![screen(64, 64, |x, _| [if x % 2 == 0 { 200 } else { 0 }; 3])], ..Scene::default() },
+            &mut grid,
+        );
+        assert_eq!(grid.at(4, 2).ink, [100; 3]);
+    }
+
+    #[test]
+    fn two_pictures_a_graph_and_dials_have_room_each() {
+        let mut grid = Grid::new(120, 40);
+        let line =
+            Line { name: "round trip".into(), now: "80 ms".into(), top: 10.0, values: vec![10.0; 300], span: 300 };
+        let scene = Scene {
+            screens: vec![
+                screen(8, 8, |_, _| [9; 3]),
+                Screen { caption: "site 1".into(), ..screen(8, 8, |_, _| [9; 3]) },
+            ],
+            graph: Some(Graph { lines: vec![line] }),
+            dials: vec![Dial { name: "loss", unit: "%", value: 1, most: 20, step: 1 }],
+            status: "60 fps".into(),
+            overlay: None,
+            toast: Some("hello".into()),
+            ..Scene::default()
+        };
+        draw(&scene, &mut grid);
+        let text = grid.text();
+        for word in ["site 1", "round trip 80 ms", "loss 1 %", "60 fps", "hello", "█"] {
+            assert!(text.contains(word), "{word} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn any_size_can_be_drawn_to() {
+        let overlay = Overlay { title: "Keys".into(), rows: vec![("a".into(), "b".into()); 30], ..Overlay::default() };
+        let scene = Scene {
+            screens: vec![screen(8, 8, |_, _| [9; 3])],
+            graph: Some(Graph::default()),
+            overlay: Some(overlay),
+            toast: Some("a long word about something".into()),
+            ..Scene::default()
+        };
+        for (columns, rows) in [(0, 0), (1, 1), (2, 30), (200, 1), (300, 100)] {
+            draw(&scene, &mut Grid::new(columns, rows));
+        }
+    }
+}

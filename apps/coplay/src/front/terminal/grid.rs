@@ -1,0 +1,169 @@
+//! A terminal's cells, and the bytes that turn one screenful into the next.
+
+use std::io::Write;
+
+/// A colour.
+pub(super) type Rgb = [u8; 3];
+
+/// One cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) sign: char,
+    pub(super) ink: Rgb,
+    pub(super) paper: Rgb,
+}
+
+/// How many colours a terminal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colours {
+    /// All of them.
+    All,
+    /// The 256 of xterm.
+    Few,
+}
+
+/// A screenful.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Grid {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    cells: Vec<Cell>,
+}
+
+const EMPTY: Cell = Cell { sign: ' ', ink: [200; 3], paper: [0; 3] };
+
+impl Grid {
+    pub(super) fn new(columns: usize, rows: usize) -> Self {
+        Self { columns, rows, cells: vec![EMPTY; columns * rows] }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.cells.fill(EMPTY);
+    }
+
+    pub(super) fn at(&self, x: usize, y: usize) -> Cell {
+        self.cells[y * self.columns + x]
+    }
+
+    /// Sets a cell; outside there is none.
+    pub(super) fn set(&mut self, x: usize, y: usize, cell: Cell) {
+        if x < self.columns && y < self.rows {
+            self.cells[y * self.columns + x] = cell;
+        }
+    }
+
+    /// Writes a text from a place on; what does not fit is cut off.
+    pub(super) fn write(&mut self, x: usize, y: usize, text: &str, ink: Rgb, paper: Rgb) {
+        for (at, sign) in text.chars().enumerate() {
+            self.set(x + at, y, Cell { sign, ink, paper });
+        }
+    }
+
+    /// Darkens everything, to put something over it.
+    pub(super) fn dim(&mut self) {
+        for cell in &mut self.cells {
+            cell.ink = cell.ink.map(|part| part / 3);
+            cell.paper = cell.paper.map(|part| part / 3);
+        }
+    }
+
+    /// The signs alone, row by row.
+    pub(super) fn text(&self) -> String {
+        let row = |cells: &[Cell]| cells.iter().map(|cell| cell.sign).collect::<String>().trim_end().to_owned() + "\n";
+        self.cells.chunks(self.columns.max(1)).map(row).collect()
+    }
+
+    /// The bytes that turn `before` into this; only cells that differ are sent. Without `before` all of them are.
+    pub(super) fn paint(&self, before: Option<&Self>, colours: Colours, out: &mut Vec<u8>) {
+        let before = before.filter(|before| (before.columns, before.rows) == (self.columns, self.rows));
+        let (mut pen, mut place): (Option<(Rgb, Rgb)>, _) = (None, None);
+        for y in 0..self.rows {
+            for x in 0..self.columns {
+                let cell = self.at(x, y);
+                if before.is_some_and(|before| before.at(x, y) == cell) {
+                    continue;
+                }
+                // Writing into a vector does not fail.
+                if place != Some((x, y)) {
+                    _ = write!(out, "\x1b[{};{}H", y + 1, x + 1);
+                }
+                let (old_ink, old_paper) = pen.map_or((None, None), |(ink, paper)| (Some(ink), Some(paper)));
+                if old_ink != Some(cell.ink) {
+                    colour(out, 38, cell.ink, colours);
+                }
+                if old_paper != Some(cell.paper) {
+                    colour(out, 48, cell.paper, colours);
+                }
+                let mut buffer = [0; 4];
+                out.extend_from_slice(cell.sign.encode_utf8(&mut buffer).as_bytes());
+                (pen, place) = (Some((cell.ink, cell.paper)), Some((x + 1, y)));
+            }
+        }
+        if pen.is_some() {
+            out.extend_from_slice(b"\x1b[0m");
+        }
+    }
+}
+
+fn colour(out: &mut Vec<u8>, what: u8, [red, green, blue]: Rgb, colours: Colours) {
+    _ = match colours {
+        Colours::All => write!(out, "\x1b[{what};2;{red};{green};{blue}m"),
+        Colours::Few => write!(out, "\x1b[{what};5;{}m", nearest([red, green, blue])),
+    };
+}
+
+/// The nearest of xterm's 256 colours: of a cube of six steps each, and of 24 greys.
+fn nearest(rgb: Rgb) -> u8 {
+    const STEPS: [i32; 6] = [0, 95, 135, 175, 215, 255];
+    let distance = |other: [i32; 3]| -> i32 { rgb.iter().zip(other).map(|(a, b)| (i32::from(*a) - b).pow(2)).sum() };
+    let step = |part: u8| (0..6).min_by_key(|step| (STEPS[*step] - i32::from(part)).abs()).unwrap_or(0);
+    let cube = rgb.map(step);
+    let mean = rgb.iter().map(|part| i32::from(*part)).sum::<i32>() / 3;
+    let grey = ((mean - 3) / 10).clamp(0, 23);
+    if distance([8 + 10 * grey; 3]) < distance(cube.map(|step| STEPS[step])) {
+        return 232 + grey as u8;
+    }
+    16 + (36 * cube[0] + 6 * cube[1] + cube[2]) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn painted(grid: &Grid, before: Option<&Grid>, colours: Colours) -> String {
+        let mut out = vec![];
+        grid.paint(before, colours, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn only_what_changed_is_sent() {
+        let before = Grid::new(10, 3);
+        assert_eq!(painted(&before, Some(&before), Colours::All), "");
+        let mut after = before.clone();
+        after.write(2, 1, "ab", [1, 2, 3], [4, 5, 6]);
+        after.set(9, 2, Cell { sign: 'z', ink: [1, 2, 3], paper: [0; 3] });
+        let expected = "\x1b[2;3H\x1b[38;2;1;2;3m\x1b[48;2;4;5;6mab\x1b[3;10H\x1b[48;2;0;0;0mz\x1b[0m";
+        assert_eq!(painted(&after, Some(&before), Colours::All), expected);
+    }
+
+    #[test]
+    fn a_new_size_is_drawn_as_a_whole() {
+        let text = painted(&Grid::new(4, 2), Some(&Grid::new(5, 2)), Colours::Few);
+        assert_eq!(text.matches(' ').count(), 8);
+    }
+
+    #[test]
+    fn few_colours_are_the_nearest() {
+        assert_eq!((nearest([0; 3]), nearest([255; 3]), nearest([255, 0, 0])), (16, 231, 196));
+        assert_eq!((nearest([128; 3]), nearest([10, 9, 11])), (244, 232));
+    }
+
+    #[test]
+    fn nothing_is_written_outside() {
+        let mut grid = Grid::new(3, 1);
+        grid.write(1, 0, "abc", [0; 3], [0; 3]);
+        grid.write(0, 5, "abc", [0; 3], [0; 3]);
+        assert_eq!(grid.text(), " ab\n");
+    }
+}

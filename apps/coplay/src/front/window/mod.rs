@@ -1,0 +1,195 @@
+//! A game in a window.
+
+mod paint;
+mod shot;
+
+use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
+
+use super::Look;
+use crate::config::Config;
+use crate::fit::Growth;
+use crate::hands::Keyboard;
+use crate::key::Key;
+use crate::palette::PAPER;
+use crate::scene::Command;
+use crate::stage::View;
+use crate::trouble::Trouble;
+use shot::Shot;
+
+/// Points below the pictures: the status line, and a graph with its dials.
+const STATUS: f32 = 28.0;
+const GRAPH: f32 = 190.0;
+/// Points above each picture that has a caption.
+const CAPTION: f32 = 28.0;
+/// Points between pictures and around them.
+const GAP: f32 = 8.0;
+
+/// The window as a front end.
+struct Window {
+    view: View,
+    keyboard: Keyboard,
+    growth: Growth,
+    textures: Vec<TextureHandle>,
+    shot: Shot,
+}
+
+/// Shows a game until it is over, or somebody closes the window.
+pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<(), Trouble> {
+    let title = format!("{} – coplay", look.title);
+    let viewport = egui::ViewportBuilder::default()
+        .with_title(&title)
+        .with_app_id("coplay")
+        .with_inner_size(size(look, config.scale))
+        .with_min_inner_size([320.0, 240.0])
+        .with_fullscreen(config.fullscreen);
+    let options = eframe::NativeOptions { viewport, persist_window: false, centered: true, ..Default::default() };
+    let shot = Shot::new(look.screenshot.clone());
+    let window = Window {
+        keyboard: Keyboard::new(config),
+        growth: if config.integer { Growth::Whole } else { Growth::Free },
+        textures: vec![],
+        shot: shot.clone(),
+        view,
+    };
+    eframe::run_native(&title, options, Box::new(|creation| Ok(Box::new(window.begin(&creation.egui_ctx))))).map_err(
+        |error| {
+            Trouble::failure(format!("no window can be opened: {error}")).hint("say --terminal to play in the terminal")
+        },
+    )?;
+    shot.outcome()
+}
+
+/// Points for so many pictures of so many rows, and what is below them.
+fn size(look: &Look, scale: u32) -> [f32; 2] {
+    let (count, rows, aspect) = look.pictures;
+    // Two pictures side by side are each a step smaller.
+    let scale = if count > 1 { scale.saturating_sub(1).max(1) } else { scale };
+    let (height, count) = (rows.max(1) as f32 * scale as f32, count.max(1) as f32);
+    let caption = if count > 1.0 { CAPTION } else { 0.0 };
+    let below = STATUS + if look.graph { GRAPH } else { 0.0 };
+    [(height * aspect + GAP) * count + GAP, height + caption + below + GAP * 2.0]
+}
+
+/// The usual fonts. Arrows and other signs come from the one with letters of equal width, which is the only one that has them.
+fn fonts() -> egui::FontDefinitions {
+    let mut fonts = egui::FontDefinitions::default();
+    let equal = fonts.families.get(&egui::FontFamily::Monospace).cloned().unwrap_or_default();
+    let usual = fonts.families.entry(egui::FontFamily::Proportional).or_default();
+    usual.extend(equal.into_iter().filter(|name| !usual.contains(name)).collect::<Vec<_>>());
+    fonts
+}
+
+impl Window {
+    fn begin(self, ctx: &egui::Context) -> Self {
+        ctx.set_visuals(egui::Visuals::dark());
+        ctx.set_fonts(fonts());
+        // The game does not wait for the window: it wakes a thread, and that one wakes the window.
+        let (over, waker) = (self.view.over(), ctx.clone());
+        let wake = move || {
+            while !over() {
+                std::thread::park();
+                waker.request_repaint();
+            }
+        };
+        if let Ok(thread) = std::thread::Builder::new().name("waker".into()).spawn(wake) {
+            self.view.wake(thread.thread().clone());
+        }
+        self
+    }
+
+    fn on_events(&mut self, ctx: &egui::Context) {
+        let events = ctx.input(|input| input.events.clone());
+        for event in events {
+            match event {
+                Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
+                Event::WindowFocused(false) => self.keyboard.let_go(self.view.hands()),
+                _ => {}
+            }
+        }
+    }
+
+    fn on_key(&mut self, ctx: &egui::Context, pressed: Pressed, down: bool, modifiers: egui::Modifiers) {
+        if down && modifiers.command && matches!(pressed, Pressed::Q | Pressed::C) {
+            return self.view.send(Command::Quit);
+        }
+        let Some(key) = translate(pressed) else { return };
+        let menu = self.view.scene().overlay.as_ref().is_some_and(|overlay| overlay.chosen.is_some());
+        match self.keyboard.on_key(self.view.hands(), key, down, modifiers.shift, menu) {
+            Some(Command::Fullscreen) => {
+                let full = ctx.input(|input| input.viewport().fullscreen.unwrap_or(false));
+                ctx.send_viewport_cmd(ViewportCommand::Fullscreen(!full));
+            }
+            Some(command) => self.view.send(command),
+            None => {}
+        }
+    }
+
+    fn load_textures(&mut self, ctx: &egui::Context) {
+        let screens = &self.view.scene().screens;
+        self.textures.truncate(screens.len());
+        for (at, screen) in screens.iter().enumerate() {
+            let image = egui::ColorImage::from_rgba_premultiplied([screen.width, screen.height], &screen.rgba);
+            match self.textures.get_mut(at) {
+                Some(texture) => texture.set(image, TextureOptions::NEAREST),
+                None => self.textures.push(ctx.load_texture(format!("screen {at}"), image, TextureOptions::NEAREST)),
+            }
+        }
+    }
+}
+
+impl eframe::App for Window {
+    fn ui(&mut self, ui: &mut egui::Ui, _frame: &mut eframe::Frame) {
+        let ctx = ui.ctx().clone();
+        self.view.ready();
+        self.on_events(&ctx);
+        if self.view.look() {
+            self.load_textures(&ctx);
+        }
+        paint::paint(ui, self.view.scene(), &self.textures, self.growth, |command| self.view.send(command));
+        if self.view.is_over() && self.shot.is_done(&ctx) {
+            ctx.send_viewport_cmd(ViewportCommand::Close);
+        }
+    }
+
+    fn clear_color(&self, _visuals: &egui::Visuals) -> [f32; 4] {
+        let [red, green, blue] = PAPER.map(|part| f32::from(part) / 255.0);
+        [red, green, blue, 1.0]
+    }
+}
+
+fn translate(key: Pressed) -> Option<Key> {
+    let name = match key {
+        Pressed::ArrowUp => "Up",
+        Pressed::ArrowDown => "Down",
+        Pressed::ArrowLeft => "Left",
+        Pressed::ArrowRight => "Right",
+        Pressed::OpenBracket => "LeftBracket",
+        Pressed::CloseBracket => "RightBracket",
+        Pressed::Questionmark => "Question",
+        Pressed::Exclamationmark => "Exclamation",
+        other => other.name(),
+    };
+    Key::named(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_settings_can_be_pressed_in_a_window() {
+        let known: Vec<Key> = Pressed::ALL.iter().filter_map(|key| translate(*key)).collect();
+        let config = Config::default();
+        let all = config.players.iter().flatten().map(|(_, keys)| keys).chain(config.keys.iter().map(|(_, keys)| keys));
+        for key in all.flatten() {
+            assert!(known.contains(key), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_has_room_for_its_pictures() {
+        let look = Look { pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
+        let [width, height] = size(&look, 3);
+        assert!(width >= 960.0 && height >= 720.0 + STATUS);
+    }
+}

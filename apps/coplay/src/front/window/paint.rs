@@ -1,0 +1,192 @@
+//! Paints a scene in a window.
+
+use eframe::egui::{
+    Align2, Color32, CornerRadius, FontId, Painter, Pos2, Rect, Sense, Stroke, StrokeKind, TextureHandle, Ui, Vec2,
+    pos2, vec2,
+};
+
+use super::{CAPTION, GAP, GRAPH, STATUS};
+use crate::fit::{Growth, columns, fit};
+use crate::palette::{ACCENT, DIM, EDGE, INK, LINES, PANEL, PAPER};
+use crate::scene::{Command, Dial, Graph, Line, Overlay, Scene};
+
+const fn colour([red, green, blue]: [u8; 3]) -> Color32 {
+    Color32::from_rgb(red, green, blue)
+}
+
+fn font(size: f32) -> FontId {
+    FontId::proportional(size)
+}
+
+const ROUND: CornerRadius = CornerRadius::same(6);
+/// Points for each row of dials.
+const DIAL: f32 = 40.0;
+
+/// Paints all of it.
+pub(super) fn paint(ui: &mut Ui, scene: &Scene, textures: &[TextureHandle], growth: Growth, send: impl Fn(Command)) {
+    let room = ui.max_rect();
+    let painter = ui.painter().clone();
+    painter.rect_filled(room, 0.0, colour(PAPER));
+    let graph = if scene.graph.is_some() { GRAPH } else { 0.0 };
+    let below = STATUS + graph;
+    let pictures = Rect::from_min_max(room.min, pos2(room.max.x, (room.max.y - below).max(room.min.y)));
+    paint_screens(&painter, scene, textures, growth, pictures);
+    if let Some(graph) = &scene.graph {
+        let area =
+            Rect::from_min_max(pos2(room.min.x, pictures.max.y), pos2(room.max.x, room.max.y - STATUS)).shrink(GAP);
+        let (lines, dials) = area.split_top_bottom_at_y(area.max.y - DIAL);
+        paint_graph(&painter, graph, lines.with_max_y(lines.max.y - GAP));
+        paint_dials(ui, scene, dials, &send);
+    }
+    paint_status(&painter, scene, Rect::from_min_max(pos2(room.min.x, room.max.y - STATUS), room.max));
+    if let Some(overlay) = &scene.overlay {
+        painter.rect_filled(room, 0.0, Color32::from_black_alpha(150));
+        paint_overlay(&painter, overlay, room);
+    }
+    if let Some(toast) = &scene.toast {
+        paint_toast(&painter, toast, pictures);
+    }
+}
+
+fn paint_screens(painter: &Painter, scene: &Scene, textures: &[TextureHandle], growth: Growth, room: Rect) {
+    let Some(first) = scene.screens.first() else { return };
+    let across = columns((room.width(), room.height()), scene.screens.len(), first.aspect);
+    let down = scene.screens.len().div_ceil(across).max(1);
+    let size = vec2(room.width() / across as f32, room.height() / down as f32);
+    for (at, (screen, texture)) in scene.screens.iter().zip(textures).enumerate() {
+        let corner = room.min + vec2((at % across) as f32 * size.x, (at / across) as f32 * size.y);
+        let mut place = Rect::from_min_size(corner, size);
+        if !screen.caption.is_empty() {
+            let middle = pos2(place.center().x, place.min.y + CAPTION / 2.0);
+            painter.text(middle, Align2::CENTER_CENTER, &screen.caption, font(15.0), colour(INK));
+            place.min.y += CAPTION;
+        }
+        // Whole steps are steps of the display's own pixels.
+        let scale = painter.ctx().pixels_per_point();
+        let fitted = fit((place.width() * scale, place.height() * scale), screen.height, screen.aspect, growth);
+        let corner = place.min + vec2(fitted.x, fitted.y) / scale;
+        let picture = Rect::from_min_size(corner, vec2(fitted.width, fitted.height) / scale);
+        let all = Rect::from_min_max(Pos2::ZERO, pos2(1.0, 1.0));
+        painter.image(texture.id(), picture, all, Color32::WHITE);
+    }
+}
+
+fn paint_graph(painter: &Painter, graph: &Graph, area: Rect) {
+    let count = graph.lines.len().max(1) as f32;
+    let width = (area.width() - GAP * (count - 1.0)) / count;
+    for (at, line) in graph.lines.iter().enumerate() {
+        let left = area.min.x + (width + GAP) * at as f32;
+        let frame = Rect::from_min_size(pos2(left, area.min.y), vec2(width, area.height()));
+        paint_line(painter, line, colour(LINES[at % LINES.len()]), frame);
+    }
+}
+
+fn paint_line(painter: &Painter, line: &Line, ink: Color32, frame: Rect) {
+    painter.rect(frame, ROUND, colour(PANEL), Stroke::new(1.0, colour(EDGE)), StrokeKind::Inside);
+    let title = frame.min + vec2(10.0, 6.0);
+    painter.text(title, Align2::LEFT_TOP, &line.name, font(13.0), colour(DIM));
+    painter.text(pos2(frame.max.x - 10.0, title.y), Align2::RIGHT_TOP, &line.now, font(13.0), ink);
+    let plot = Rect::from_min_max(frame.min + vec2(8.0, 28.0), frame.max - vec2(8.0, 8.0));
+    if !plot.is_positive() {
+        return;
+    }
+    for part in [0.0, 0.5, 1.0] {
+        let y = plot.max.y - plot.height() * part;
+        painter.hline(plot.x_range(), y, Stroke::new(1.0, colour(EDGE)));
+    }
+    // The newest is on the right, however many there are.
+    let count = line.values.len().max(line.span).max(2);
+    let first = count - line.values.len();
+    let point = |(at, value): (usize, &f32)| {
+        let part = (value / line.top.max(f32::MIN_POSITIVE)).clamp(0.0, 1.0);
+        plot.left_bottom() + vec2(plot.width() * (first + at) as f32 / (count - 1) as f32, -plot.height() * part)
+    };
+    painter.line(line.values.iter().enumerate().map(point).collect(), Stroke::new(1.5, ink));
+}
+
+fn paint_dials(ui: &mut Ui, scene: &Scene, area: Rect, send: &impl Fn(Command)) {
+    let count = scene.dials.len().max(1) as f32;
+    let width = (area.width() - GAP * (count - 1.0)) / count;
+    for (at, dial) in scene.dials.iter().enumerate() {
+        let corner = pos2(area.min.x + (width + GAP) * at as f32, area.min.y);
+        let frame = Rect::from_min_size(corner, vec2(width, area.height()));
+        if let Some(to) = paint_dial(ui, dial, at, at == scene.chosen_dial, frame) {
+            send(Command::Turn { dial: at, to });
+        }
+    }
+}
+
+/// Paints a dial; where it was turned to, if it was.
+fn paint_dial(ui: &mut Ui, dial: &Dial, at: usize, chosen: bool, frame: Rect) -> Option<u32> {
+    let hand = ui.interact(frame, ui.scope_id().with(("dial", at)), Sense::click_and_drag());
+    let painter = ui.painter();
+    let edge = if chosen { colour(ACCENT) } else { colour(EDGE) };
+    painter.rect(frame, ROUND, colour(PANEL), Stroke::new(1.0, edge), StrokeKind::Inside);
+    painter.text(frame.min + vec2(10.0, 5.0), Align2::LEFT_TOP, dial.name, font(13.0), colour(DIM));
+    let value = format!("{} {}", dial.value, dial.unit);
+    painter.text(pos2(frame.max.x - 10.0, frame.min.y + 5.0), Align2::RIGHT_TOP, value, font(13.0), colour(INK));
+    let (left, right, y) = (frame.min.x + 12.0, frame.max.x - 12.0, frame.max.y - 10.0);
+    let knob = left + (right - left) * dial.value as f32 / dial.most.max(1) as f32;
+    painter.hline(left..=right, y, Stroke::new(3.0, colour(EDGE)));
+    painter.hline(left..=knob, y, Stroke::new(3.0, colour(ACCENT)));
+    painter.circle_filled(pos2(knob, y), if hand.hovered() { 7.0 } else { 5.5 }, colour(ACCENT));
+    let pointed = hand.interact_pointer_pos().filter(|_| hand.dragged() || hand.clicked())?;
+    let part = ((pointed.x - left) / (right - left).max(1.0)).clamp(0.0, 1.0);
+    let steps = (part * dial.most as f32 / dial.step.max(1) as f32).round() as u32;
+    Some((steps * dial.step.max(1)).min(dial.most)).filter(|to| *to != dial.value)
+}
+
+fn paint_status(painter: &Painter, scene: &Scene, area: Rect) {
+    painter.rect_filled(area, 0.0, colour(PANEL));
+    let y = area.center().y;
+    painter.text(pos2(area.min.x + 12.0, y), Align2::LEFT_CENTER, &scene.status, font(13.0), colour(DIM));
+    let keys = "F1 keys   Esc menu";
+    painter.text(pos2(area.max.x - 12.0, y), Align2::RIGHT_CENTER, keys, font(13.0), colour(DIM));
+}
+
+fn paint_toast(painter: &Painter, toast: &str, room: Rect) {
+    let text = painter.layout(toast.into(), font(15.0), colour(PAPER), (room.width() - 48.0).max(80.0));
+    let size = text.size() + vec2(28.0, 14.0);
+    let place = Rect::from_center_size(pos2(room.center().x, room.max.y - 20.0 - size.y / 2.0), size);
+    painter.rect_filled(place, CornerRadius::same(14), colour(ACCENT));
+    painter.galley(place.min + vec2(14.0, 7.0), text, colour(PAPER));
+}
+
+fn paint_overlay(painter: &Painter, overlay: &Overlay, room: Rect) {
+    // Smaller letters where there is little room.
+    let rows = overlay.rows.len() as f32;
+    let row = ((room.height() - 150.0) / rows.max(1.0)).clamp(14.0, 30.0);
+    let size = row * 0.55 + 1.0;
+    let layout = |text: &str, size: f32, ink: [u8; 3]| painter.layout_no_wrap(text.to_owned(), font(size), colour(ink));
+    let widest = |texts: &mut dyn Iterator<Item = &String>| {
+        texts.map(|text| layout(text, size, INK).size().x).fold(0.0, f32::max)
+    };
+    let left = widest(&mut overlay.rows.iter().map(|(left, _)| left));
+    let right = widest(&mut overlay.rows.iter().map(|(_, right)| right));
+    let foot = layout(&overlay.foot, 12.0, DIM);
+    let inner = (left + 28.0 + right).max(foot.size().x).max(160.0);
+    let tail = if overlay.foot.is_empty() { 0.0 } else { 34.0 };
+    let head = if overlay.rows.is_empty() { 0.0 } else { 14.0 };
+    let panel = Vec2::new(inner + 56.0, 64.0 + head + rows * row + tail);
+    let place = Rect::from_center_size(room.center(), panel.min(room.size()));
+    painter.rect(place, CornerRadius::same(10), colour(PANEL), Stroke::new(1.0, colour(EDGE)), StrokeKind::Inside);
+    let inside = place.shrink(28.0);
+    if overlay.rows.is_empty() {
+        painter.text(place.center(), Align2::CENTER_CENTER, &overlay.title, font(22.0), colour(ACCENT));
+        return;
+    }
+    painter.text(pos2(inside.min.x, place.min.y + 20.0), Align2::LEFT_TOP, &overlay.title, font(22.0), colour(ACCENT));
+    let top = place.min.y + 20.0 + 26.0 + head;
+    for (at, (first, second)) in overlay.rows.iter().enumerate() {
+        let y = top + row * (at as f32 + 0.5);
+        let chosen = overlay.chosen == Some(at);
+        if chosen {
+            let bar = Rect::from_center_size(pos2(place.center().x, y), vec2(place.width() - 28.0, row));
+            painter.rect_filled(bar, ROUND, colour(ACCENT));
+        }
+        let (bright, soft) = if chosen { (PAPER, PAPER) } else { (INK, DIM) };
+        painter.text(pos2(inside.min.x, y), Align2::LEFT_CENTER, first, font(size), colour(bright));
+        painter.text(pos2(inside.min.x + left + 28.0, y), Align2::LEFT_CENTER, second, font(size), colour(soft));
+    }
+    painter.galley(pos2(inside.min.x, place.max.y - 34.0), foot, colour(DIM));
+}

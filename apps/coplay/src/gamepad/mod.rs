@@ -1,0 +1,116 @@
+//! Gamepads: found as they are plugged in, the first for the first player. Without any, or without the right to read them, keys
+//! still play.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod native;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coplay::input::{MAX_PLAYERS, Word};
+use coplay_machines::pad::{Axis, Button, Pad};
+
+use crate::config::{Config, Control};
+use crate::hands::{Hands, directions, rested};
+
+/// What is needed to turn what gamepads do into words.
+#[derive(Debug)]
+pub struct Gamepads {
+    hands: Arc<Hands>,
+    map: Vec<(Button, Control)>,
+    dead_zone: i16,
+    /// What each player's machine has.
+    masks: Vec<Word>,
+    /// Seats that have a gamepad.
+    taken: Mutex<[bool; MAX_PLAYERS]>,
+}
+
+/// What one gamepad does at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Posture {
+    /// One bit per [`Control`], in their order.
+    controls: u32,
+    axes: [i16; 4],
+}
+
+impl Posture {
+    fn set(&mut self, control: Control, down: bool) {
+        let bit = 1 << control as u32;
+        if down { self.controls |= bit } else { self.controls &= !bit }
+    }
+}
+
+impl Gamepads {
+    /// For these pads of a machine.
+    pub fn new(config: &Config, pads: &[Pad], hands: Arc<Hands>) -> Self {
+        let dead_zone = (i32::from(config.dead_zone) * i32::from(i16::MAX) / 100) as i16;
+        let masks = pads.iter().map(|pad| pad.mask).collect();
+        Self { hands, map: config.gamepad.clone(), dead_zone, masks, taken: Mutex::default() }
+    }
+
+    /// Begins to look for gamepads, on threads of their own. Says what is missing, if something is.
+    pub fn start(self) -> Option<String> {
+        #[cfg(target_os = "linux")]
+        return linux::start(Arc::new(self));
+        #[cfg(not(target_os = "linux"))]
+        return native::start(Arc::new(self));
+    }
+
+    /// A seat for one more gamepad.
+    fn sit(&self) -> Option<usize> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let seat = taken.iter().take(self.masks.len()).position(|taken| !taken)?;
+        taken[seat] = true;
+        Some(seat)
+    }
+
+    /// A gamepad is gone.
+    fn stand(&self, seat: usize) {
+        self.hands.set_pad(seat, 0);
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)[seat] = false;
+    }
+
+    fn press(&self, seat: usize, posture: Posture) {
+        self.hands.set_pad(seat, self.word(seat, posture));
+    }
+
+    fn word(&self, seat: usize, posture: Posture) -> Word {
+        let pressed = self.map.iter().filter(|(_, control)| posture.controls >> (*control as u32) & 1 != 0);
+        let mut word = pressed.fold(0, |word, (button, _)| word | button.bit());
+        for (axis, position) in Axis::ALL.into_iter().zip(posture.axes) {
+            word |= rested(axis, position, self.dead_zone);
+        }
+        let mask = self.masks.get(seat).copied().unwrap_or(0);
+        if mask & (Axis::LeftX.mask() | Axis::LeftY.mask()) == 0 {
+            word |= directions(posture.axes[0], posture.axes[1], self.dead_zone);
+        }
+        word & mask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stick_plays_a_machine_without_sticks() {
+        let pads = [Pad::of(&[Button::A, Button::Left, Button::Right]), Pad { mask: !0, labels: vec![] }];
+        let gamepads = Gamepads::new(&Config::default(), &pads, Arc::default());
+        let mut posture = Posture { axes: [-30_000, 0, 0, 5], ..Posture::default() };
+        posture.set(Control::East, true);
+        posture.set(Control::North, true);
+        assert_eq!(gamepads.word(0, posture), Button::A.bit() | Button::Left.bit());
+        assert_eq!(gamepads.word(1, posture), Button::A.bit() | Button::X.bit() | Axis::LeftX.at(-30_000));
+        posture.set(Control::East, false);
+        assert_eq!(gamepads.word(0, posture), Button::Left.bit());
+    }
+
+    #[test]
+    fn seats_are_given_in_order_and_again() {
+        let gamepads = Gamepads::new(&Config::default(), &[Pad::of(&[]), Pad::of(&[])], Arc::default());
+        assert_eq!((gamepads.sit(), gamepads.sit(), gamepads.sit()), (Some(0), Some(1), None));
+        gamepads.stand(0);
+        assert_eq!(gamepads.sit(), Some(0));
+    }
+}

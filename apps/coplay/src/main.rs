@@ -1,0 +1,7 @@
+//! The program `coplay`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(coplay_app::run::main(std::env::args_os()))
+}

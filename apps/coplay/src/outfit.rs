@@ -1,0 +1,43 @@
+//! What a game needs around it beside a front end: a speaker and gamepads. What is missing is said once, and the game goes on.
+
+use std::time::Instant;
+
+use coplay_machines::Machine;
+use coplay_machines::pad::Pad;
+
+use crate::config::Config;
+use crate::desk::Desk;
+use crate::gamepad::Gamepads;
+use crate::sound::Speaker;
+use crate::stage::Stage;
+
+/// Speaker and gamepads.
+#[derive(Debug)]
+pub struct Outfit {
+    speaker: Speaker,
+    /// What was missing.
+    pub notes: Vec<String>,
+}
+
+impl Outfit {
+    /// Opens what there is.
+    pub fn open(config: &Config, pads: &[Pad], stage: &Stage, desk: &mut Desk) -> Self {
+        let mut notes = vec![];
+        let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|why| {
+            notes.push(format!("there is no sound: {why}"));
+            Speaker::none()
+        });
+        notes.extend(Gamepads::new(config, pads, stage.hands().clone()).start());
+        if let Some(note) = notes.first() {
+            desk.say(Instant::now(), note.clone());
+        }
+        Self { speaker, notes }
+    }
+
+    /// Plays the machine's last frame, this loud.
+    pub fn play(&mut self, machine: &dyn Machine, (volume, muted): (u8, bool), seam: bool) {
+        self.speaker.set_volume(volume);
+        self.speaker.set_muted(muted);
+        self.speaker.play(machine.sound(), machine.sound_rate(), seam);
+    }
+}

@@ -1,0 +1,132 @@
+//! Keeps a movie of what is played: appended block by block, so that whatever ends the program, all but the last second is there.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use coplay::frame::Frame;
+use coplay::id::{SiteId, SiteSet};
+use coplay::input::{Ownership, Word};
+use coplay::movie::{Start, Writer};
+use coplay::session::{Absent, Settings};
+use coplay_machines::Machine;
+
+use crate::trouble::{Trouble, in_words};
+
+/// Frames from one hash, and one block, to the next.
+pub const HASH_EVERY: u32 = 60;
+/// The mark of a machine that was switched off and on.
+pub const RESET: &[u8] = b"reset";
+
+/// A movie that is being made.
+#[derive(Debug)]
+pub struct Recorder {
+    path: PathBuf,
+    file: File,
+    writer: Writer,
+}
+
+/// The settings of a game that one site plays alone: all pads are its own.
+pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, Trouble> {
+    let pads = machine.pads();
+    let mut ownership = Ownership::new(pads.len());
+    let (site, unfit) = (SiteId::first(1).next(), |what: String| Trouble::failure(what));
+    for (player, pad) in pads.iter().enumerate() {
+        if let Some(site) = site {
+            ownership.give(site, player, pad.mask).map_err(|error| unfit(error.to_string()))?;
+        }
+    }
+    Ok(Settings {
+        game: machine.game_id().clone(),
+        machine: machine.machine_id().clone(),
+        rate: machine.rate(),
+        lag: 0,
+        window: 0,
+        auto: false,
+        compare_every: HASH_EVERY,
+        absent: Absent::default(),
+        // A session has at least two seats; the second one stays free.
+        sites: 2,
+        starters: SiteSet::first(1),
+        ownership,
+    })
+}
+
+impl Recorder {
+    /// Begins a movie with a machine just switched on. What is there already is only overwritten by `force`.
+    pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, Trouble> {
+        let settings = solo_settings(machine)?;
+        let writer = Writer::new(&settings, Start::PowerOn)
+            .map_err(|error| Trouble::failure(format!("this game cannot be recorded: {error}")))?;
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let opened = if force { options.create(true).truncate(true) } else { options.create_new(true) }.open(path);
+        let file = opened.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Trouble::misuse(format!("{} exists already and is not overwritten", path.display()))
+                    .hint("choose another name, or say --force")
+            }
+            std::io::ErrorKind::NotFound => {
+                Trouble::failure(format!("{} cannot be written: there is no such directory", path.display()))
+                    .hint("make the directory first, or choose another place")
+            }
+            _ => Trouble::failure(format!("{} cannot be written: {}", path.display(), in_words(&error)))
+                .hint("choose a place that you may write to"),
+        })?;
+        let mut recorder = Self { path: path.to_owned(), file, writer };
+        recorder.drain()?;
+        Ok(recorder)
+    }
+
+    /// A frame was stepped with these words; `hash` is asked for where the movie wants one.
+    pub fn frame(&mut self, words: &[Word], hash: impl FnOnce() -> u64) -> Result<(), Trouble> {
+        let frame = self.writer.next();
+        self.write(|writer| writer.push(frame, words))?;
+        if frame.next().number().is_multiple_of(HASH_EVERY) {
+            let hash = hash();
+            self.write(|writer| writer.push_hash(frame, hash))?;
+            self.write(Writer::flush)?;
+        }
+        self.drain()
+    }
+
+    /// The machine is switched off and on before the next frame.
+    pub fn reset(&mut self) -> Result<(), Trouble> {
+        let frame = self.writer.next();
+        self.write(|writer| writer.push_mark(frame, RESET))
+    }
+
+    /// Ends the movie, with the hash of the last state.
+    pub fn finish(mut self, hash: u64) -> Result<Frame, Trouble> {
+        let next = self.writer.next();
+        // The last frame may have its hash already.
+        if let Some(last) = next.checked_sub(1)
+            && !next.number().is_multiple_of(HASH_EVERY)
+        {
+            self.write(|writer| writer.push_hash(last, hash))?;
+        }
+        self.write(Writer::finish)?;
+        self.drain()?;
+        Ok(next)
+    }
+
+    /// Where it goes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write<E: ToString>(&mut self, put: impl FnOnce(&mut Writer) -> Result<(), E>) -> Result<(), Trouble> {
+        put(&mut self.writer)
+            .map_err(|error| Trouble::failure(format!("the movie cannot go on: {}", error.to_string())))
+    }
+
+    fn drain(&mut self) -> Result<(), Trouble> {
+        while let Some(bytes) = self.writer.poll_bytes() {
+            self.file.write_all(bytes).map_err(|error| {
+                let what = format!("{} cannot be written any further: {}", self.path.display(), in_words(&error));
+                Trouble::failure(what).hint("what was recorded so far can be replayed")
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! Carries out commands.
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use coplay::session::Settings;
+
+use crate::cli::{self, Command};
+use crate::config::{self, Config};
+use crate::demo::Demo;
+use crate::demo::world::Terms;
+use crate::fault;
+use crate::film::Film;
+use crate::front::{self, Available, Front, Look, terminal};
+use crate::game::{Game, Wanted};
+use crate::play::{Options, Play};
+use crate::replay::Replay;
+use crate::summary::Summary;
+use crate::trouble::Trouble;
+
+/// Runs the program; the exit code.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    fault::listen();
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(args))).unwrap_or_else(|_| Err(fault::trouble()));
+    terminal::restore();
+    match outcome {
+        Ok(()) => 0,
+        Err(trouble) => {
+            eprintln!("{trouble}");
+            trouble.exit_code()
+        }
+    }
+}
+
+fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
+    let cli = match cli::parse(args)? {
+        Ok(cli) => cli,
+        Err(help) => {
+            crate::out(&help);
+            return Ok(());
+        }
+    };
+    match cli.command {
+        Command::Play(args) => play(args).map(|summary| summary.print()),
+        Command::Replay(args) => replay(args).map(|summary| summary.print()),
+        Command::Demo(args) => demo(args).map(|summary| summary.print()),
+        Command::Config => {
+            let text = Config::load()?.show(config::path().as_deref());
+            crate::out(&text);
+            Ok(())
+        }
+    }
+}
+
+fn play(args: cli::Play) -> Result<Summary, Trouble> {
+    let game = Game::find(args.game.as_deref())?;
+    let players = args.players.map(usize::from);
+    let machine = game.open(&Wanted { core: args.machine.core, players })?;
+    let front = front_for(&args.show)?;
+    let options = Options { players, record: args.record, force: args.force, frames: args.frames, bot: args.bot };
+    let config = settings(&args.show)?;
+    let look = look(&game, machine.picture().height, machine.picture().aspect);
+    crate::stop::listen();
+    let play = Play::new(machine, &options)?;
+    match front {
+        None => play.run_headless(),
+        Some(front) => front::show(front, &look, &config, |stage| play.run(stage, &config)),
+    }
+}
+
+fn replay(args: cli::Replay) -> Result<Summary, Trouble> {
+    let film = Film::open(&args.file)?;
+    let game = Game::find(args.game.as_deref())?;
+    let players = players(film.settings());
+    let machine = game.open(&Wanted { core: args.machine.core, players })?;
+    let front = front_for(&args.show)?;
+    let config = settings(&args.show)?;
+    let look = look(&game, machine.picture().height, machine.picture().aspect);
+    crate::stop::listen();
+    let replay = Replay::new(film, machine)?;
+    match front {
+        None => replay.run_headless(),
+        Some(front) => front::show(front, &look, &config, |stage| replay.run(stage, &config)),
+    }
+}
+
+fn demo(args: cli::Demo) -> Result<Summary, Trouble> {
+    let game = Game::find(args.game.as_deref())?;
+    let wanted = Wanted { core: args.machine.core, players: Some(2) };
+    let machines = [game.open(&wanted)?, game.open(&wanted)?];
+    let terms = Terms {
+        rtt_ms: args.rtt,
+        jitter_ms: args.jitter,
+        loss_percent: args.loss,
+        lag: args.lag,
+        window: if machines[0].can_save() { args.guess } else { 0 },
+    };
+    // A demonstration also goes where nobody can see it, and tells how it went.
+    let front = if args.show.headless { None } else { Front::choose(args.show.asked(), Available::here())? };
+    if front.is_none() && args.screenshot.is_some() {
+        return Err(Trouble::misuse("there is no picture to keep without a window or a terminal")
+            .hint("leave out --headless or --screenshot, or start it where there is a display"));
+    }
+    let config = settings(&args.show)?;
+    let mut look = look(&game, machines[0].picture().height, machines[0].picture().aspect);
+    (look.pictures.0, look.graph, look.screenshot) = (2, true, args.screenshot);
+    crate::stop::listen();
+    let demo = Demo::new(machines, terms, args.frames, args.seed)?;
+    match front {
+        None => demo.run_headless(),
+        Some(front) => front::show(front, &look, &config, |stage| demo.run(stage, &config)),
+    }
+}
+
+fn front_for(show: &cli::Show) -> Result<Option<Front>, Trouble> {
+    if show.headless { Ok(None) } else { Front::need(show.asked()).map(Some) }
+}
+
+/// The settings, with what the command line changes.
+fn settings(show: &cli::Show) -> Result<Config, Trouble> {
+    let mut config = if show.headless { Config::default() } else { Config::load()? };
+    config.scale = show.scale.unwrap_or(config.scale);
+    config.mute |= show.mute;
+    Ok(config)
+}
+
+fn look(game: &Game, rows: usize, aspect: f32) -> Look {
+    Look { title: game.title().into(), pictures: (1, rows, aspect), ..Look::default() }
+}
+
+/// For how many players a machine was that says so: it is part of what it is.
+fn players(settings: &Settings) -> Option<usize> {
+    let option = settings.machine.options.iter().find(|(key, _)| key == "players");
+    option.and_then(|(_, value)| value.parse().ok())
+}

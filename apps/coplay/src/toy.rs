@@ -1,0 +1,116 @@
+//! A small machine for tests: the paddles of the simulated world, with a picture and a tone.
+
+use coplay::frame::FrameRate;
+use coplay::input::Word;
+use coplay::session::{GameId, MachineId};
+use coplay_machines::pad::{Button, Pad};
+use coplay_machines::{LoadError, Machine, Picture, SaveError};
+use coplay_sim::toy::{DOWN, HEIGHT, Toy, UP, WIDTH};
+
+const W: usize = 64;
+const H: usize = 60;
+
+pub(crate) struct ToyMachine {
+    toy: Toy,
+    machine: MachineId,
+    game: GameId,
+    pads: Vec<Pad>,
+    rgba: Vec<u8>,
+    sound: Vec<[i16; 2]>,
+}
+
+impl ToyMachine {
+    pub(crate) fn new(seed: u8) -> Self {
+        Self {
+            toy: Toy::new(2),
+            machine: MachineId { name: "toy".into(), version: "1".into(), options: vec![], first_frames: 0 },
+            game: GameId { name: format!("paddles {seed}"), hash: [seed; 32] },
+            pads: vec![Pad::of(&[Button::Up, Button::Down, Button::A]); 2],
+            rgba: vec![255; W * H * 4],
+            sound: vec![],
+        }
+    }
+
+    fn play(&mut self, words: [Word; 2]) {
+        let turned = words.map(|word| {
+            let on = |button: Button, bit| if button.is_in(word) { bit } else { 0 };
+            on(Button::Up, UP) | on(Button::Down, DOWN) | on(Button::A, 4)
+        });
+        self.toy.step(&turned);
+    }
+
+    fn draw(&mut self) {
+        for (at, pixel) in self.rgba.chunks_mut(4).enumerate() {
+            let (x, y) = ((at % W) as i32 * WIDTH / W as i32, (at / W) as i32 * HEIGHT / H as i32);
+            let ball = (x - self.toy.ball.0).abs() < 8 && (y - self.toy.ball.1).abs() < 5;
+            let side = if x < 20 {
+                Some(0)
+            } else if x > WIDTH - 20 {
+                Some(1)
+            } else {
+                None
+            };
+            let paddle = side.is_some_and(|side| (y - self.toy.paddles[side]).abs() < 40);
+            let lit = if ball {
+                [255, 220, 90]
+            } else if paddle {
+                [240; 3]
+            } else {
+                [24, (y / 4) as u8, 72]
+            };
+            pixel[..3].copy_from_slice(&lit);
+        }
+    }
+}
+
+impl Machine for ToyMachine {
+    fn machine_id(&self) -> &MachineId {
+        &self.machine
+    }
+    fn game_id(&self) -> &GameId {
+        &self.game
+    }
+    fn rate(&self) -> FrameRate {
+        FrameRate::per_second(60).unwrap()
+    }
+    fn pads(&self) -> &[Pad] {
+        &self.pads
+    }
+    fn step(&mut self, inputs: &[Word], fresh: bool) {
+        self.play(std::array::from_fn(|player| inputs.get(player).copied().unwrap_or(0)));
+        if fresh {
+            self.draw();
+            self.sound = (0..800).map(|n| [if n / 50 % 2 == 0 { 2_000 } else { -2_000 }; 2]).collect();
+        }
+    }
+    fn reset(&mut self) {
+        self.toy = Toy::new(2);
+    }
+    fn picture(&self) -> Picture<'_> {
+        Picture { width: W, height: H, aspect: 4.0 / 3.0, rgba: &self.rgba }
+    }
+    fn sound(&self) -> &[[i16; 2]] {
+        &self.sound
+    }
+    fn sound_rate(&self) -> f64 {
+        48_000.0
+    }
+    fn can_save(&self) -> bool {
+        true
+    }
+    fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
+        into.clear();
+        into.extend_from_slice(&self.toy.to_bytes());
+        Ok(())
+    }
+    fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
+        self.toy = Toy::from_bytes(2, state).ok_or_else(|| LoadError::Unfit("it is none".into()))?;
+        Ok(())
+    }
+    fn hash(&mut self) -> u64 {
+        self.toy.hash()
+    }
+    fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
+        show("state", &self.toy.hash().to_le_bytes());
+    }
+}

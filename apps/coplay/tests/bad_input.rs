@@ -1,0 +1,197 @@
+//! Whatever is wrong is told in one sentence with a hint, with the right exit code, and never by a panic.
+
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+mod common;
+
+use common::{Outcome, Place, arg};
+
+/// The exit codes.
+const MISUSE: i32 = 2;
+const FAILURE: i32 = 1;
+
+/// Something that goes wrong: the arguments, the code, and words of the sentence and of its hint.
+type Case<'a> = (&'a [&'a str], i32, &'a str, &'a str);
+
+/// One sentence and one hint, nothing else.
+fn check(place: &Place, (args, code, sentence, hint): Case<'_>) {
+    let outcome = place.run(args);
+    assert_told(&outcome, args, code, sentence, hint);
+}
+
+fn assert_told(outcome: &Outcome, args: &[&str], code: i32, sentence: &str, hint: &str) {
+    let command = format!("coplay {}", args.join(" "));
+    assert_eq!(outcome.code, Some(code), "{command}: {outcome:?}");
+    let lines: Vec<&str> = outcome.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{command} says more or less than a sentence and a hint: {outcome:?}");
+    assert!(
+        lines[0].starts_with("error: ") && lines[0].contains(sentence),
+        "{command}: {sentence:?} not in {outcome:?}"
+    );
+    assert!(lines[1].starts_with("hint: ") && lines[1].contains(hint), "{command}: {hint:?} not in {outcome:?}");
+    assert!(!outcome.err.contains("panicked") && !outcome.err.contains("fault"), "{command}: {outcome:?}");
+}
+
+#[test]
+fn misuse() {
+    let place = Place::new("misuse");
+    let cases: [Case; 17] = [
+        (&[], MISUSE, "a command is missing", "coplay play"),
+        (&["dance"], MISUSE, "unrecognized subcommand 'dance'", "coplay --help"),
+        (&["replya"], MISUSE, "unrecognized subcommand 'replya'", "'replay'"),
+        (&["play", "--headles"], MISUSE, "unexpected argument '--headles'", "'--headless'"),
+        (&["play", "a.nes", "b.nes"], MISUSE, "unexpected argument 'b.nes'", "coplay play --help"),
+        (&["play", "--frames", "many"], MISUSE, "invalid value 'many' for '--frames <N>'", "--help"),
+        (&["play", "--frames", "0"], MISUSE, "invalid value '0' for '--frames <N>'", "--help"),
+        (&["play", "--frames", "99999999999"], MISUSE, "invalid value '99999999999'", "--help"),
+        (&["play", "--players", "0"], MISUSE, "invalid value '0' for '--players <N>'", "--help"),
+        (&["play", "--scale", "99"], MISUSE, "invalid value '99' for '--scale <N>'", "--help"),
+        (&["play", "--bot", "me"], MISUSE, "invalid value 'me' for '--bot <SEED>'", "--help"),
+        (&["play", "--window", "--terminal"], MISUSE, "cannot be used with", "--help"),
+        (&["play", "--headless", "--terminal"], MISUSE, "cannot be used with", "--help"),
+        (&["play", "--force"], MISUSE, "required arguments were not provided: --record <FILE>", "--help"),
+        (&["replay"], MISUSE, "required arguments were not provided: <FILE>", "coplay replay --help"),
+        (&["demo", "--loss", "101"], MISUSE, "invalid value '101' for '--loss <PERCENT>'", "coplay demo --help"),
+        (&["demo", "--headless", "--screenshot", "x.png"], MISUSE, "no picture to keep", "--screenshot"),
+    ];
+    cases.into_iter().for_each(|case| check(&place, case));
+}
+
+/// The header of an image that says: so many pieces of program, this mapper.
+fn header(pieces: u8, mapper: u8) -> Vec<u8> {
+    let mut bytes = b"NES\x1a".to_vec();
+    bytes.extend([pieces, 0, mapper << 4, mapper & 0xf0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}
+
+#[test]
+fn games() {
+    let place = Place::new("games");
+    place.file("empty.nes", b"");
+    place.file("letter.txt", b"Dear friend, this is not a game.");
+    place.file("zeros.nes", &[0; 4_096]);
+    place.file("cut.nes", &[header(2, 0), vec![0; 1_000]].concat());
+    place.file("odd.nes", &[header(1, 0xee), vec![0; 16_384]].concat());
+    place.file("core.so", b"not a library");
+    let play = |game: &'static str| vec!["play", game, "--headless", "--frames", "10"];
+    let cases: [(Vec<&str>, i32, &str, &str); 9] = [
+        (play("nowhere.nes"), FAILURE, "nowhere.nes cannot be read: there is no such file", "name the file of a game"),
+        (play("."), FAILURE, ". is a directory, not a game", "one game in it"),
+        (play("empty.nes"), FAILURE, "empty.nes is empty", "copied as a whole"),
+        (play("letter.txt"), FAILURE, "letter.txt", "--core"),
+        (play("zeros.nes"), FAILURE, "zeros.nes", "--core"),
+        (play("cut.nes"), FAILURE, "cut off", "copied as a whole"),
+        (play("odd.nes"), FAILURE, "mapper 238", "--core"),
+        ([play("cut.nes"), vec!["--core", "nosuchcore"]].concat(), FAILURE, "nosuchcore", ""),
+        ([play("cut.nes"), vec!["--core", "./core.so"]].concat(), FAILURE, "core.so", ""),
+    ];
+    for (args, code, sentence, hint) in cases {
+        check(&place, (&args, code, sentence, hint));
+    }
+}
+
+#[test]
+fn players() {
+    let place = Place::new("players");
+    check(&place, (&["play", "--headless", "--players", "7"], MISUSE, "not for 7", "--players"));
+}
+
+#[test]
+fn movies() {
+    let place = Place::new("movies");
+    let made = place.run(&["play", "--headless", "--frames", "300", "--bot", "1", "--record", "good.cpm"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let good = std::fs::read(place.at("good.cpm")).unwrap();
+    place.file("empty.cpm", b"");
+    place.file("letter.txt", b"Dear friend, this is not a movie.");
+    place.file("newer.cpm", b"COPLAYMV\x63rest");
+    place.file("cut.cpm", &good[..good.len() * 2 / 3]);
+    place.file("stub.cpm", &good[..20]);
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    place.file("flipped.cpm", &flipped(good.len() * 2 / 3));
+    place.file("beheaded.cpm", &flipped(40));
+    let replay = |file: &'static str| vec!["replay", file, "--headless"];
+    let cases: [(Vec<&str>, i32, &str, &str); 9] = [
+        (replay("nowhere.cpm"), FAILURE, "there is no such file", "is the name right"),
+        (replay("."), FAILURE, ". is a directory, not a movie", "--record"),
+        (replay("letter.txt"), FAILURE, "letter.txt is not a movie", "--record"),
+        (replay("empty.cpm"), FAILURE, "breaks off before its first frame", "empty"),
+        (replay("newer.cpm"), FAILURE, "format 99", "newer coplay"),
+        (replay("stub.cpm"), FAILURE, "breaks off before its first frame", "copied as a whole"),
+        (replay("cut.cpm"), FAILURE, "breaks off before frame", "interrupted"),
+        (replay("flipped.cpm"), FAILURE, "damaged from frame", "another copy"),
+        (replay("beheaded.cpm"), FAILURE, "damaged at its very beginning", "another copy"),
+    ];
+    for (args, code, sentence, hint) in cases {
+        check(&place, (&args, code, sentence, hint));
+    }
+    // The same game but for one bit is another game.
+    let mut other = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../games/tennis.nes")).unwrap();
+    *other.last_mut().unwrap() ^= 1;
+    place.file("other.nes", &other);
+    let args = ["replay", "good.cpm", "other.nes", "--headless"];
+    check(&place, (&args, FAILURE, "the movie is of another game: the game is \"other\"", "coplay replay FILE GAME"));
+    // What is whole is played all the same.
+    let cut = place.run(&["replay", "cut.cpm", "--headless"]);
+    assert!(cut.row("frames").parse::<u32>().unwrap() >= 60 && cut.out.contains("all equal"), "{cut:?}");
+}
+
+#[test]
+fn recordings() {
+    let place = Place::new("recordings");
+    let kept = place.file("kept.cpm", b"something dear");
+    let record = |file: &'static str| vec!["play", "--headless", "--frames", "10", "--record", file];
+    let cases: [(Vec<&str>, i32, &str, &str); 3] = [
+        (record("kept.cpm"), MISUSE, "kept.cpm exists already", "--force"),
+        (record("no/such/place.cpm"), FAILURE, "there is no such directory", "make the directory"),
+        (record("."), MISUSE, ". exists already", "another name"),
+    ];
+    for (args, code, sentence, hint) in cases {
+        check(&place, (&args, code, sentence, hint));
+    }
+    assert_eq!(std::fs::read(&kept).unwrap(), b"something dear");
+    let forced = place.run(&["play", "--headless", "--frames", "10", "--record", arg(&kept), "--force"]);
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_to_show_it_on() {
+    let place = Place::new("nothing");
+    let cases: [Case; 3] = [
+        (&["play"], FAILURE, "neither a display nor a terminal", "--headless"),
+        (&["play", "--window"], FAILURE, "no display", "--terminal"),
+        (&["play", "--terminal"], FAILURE, "not a terminal", "--headless"),
+    ];
+    cases.into_iter().for_each(|case| check(&place, case));
+    // A display that is none.
+    let outcome = Outcome::from(place.program().args(["play", "--window"]).env("DISPLAY", ":987").output().unwrap());
+    assert_told(&outcome, &["play", "--window"], FAILURE, "no window can be opened", "--terminal");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn settings() {
+    let place = Place::new("settings");
+    let with = |text: &[u8]| {
+        place.file("config/coplay/settings.toml", text);
+        place.run(&["config"])
+    };
+    let cases: [(&[u8], &str); 5] = [
+        (b"[video\nscale = 3", "line 1: "),
+        (b"[video]\nscale = 300", "line 2: this must be a whole number from 1 to 20"),
+        (b"\n\n[sound]\nmute = \"perhaps\"", "line 4: this must be true or false"),
+        (b"[keys]\npause = \"Hyper\"", "line 2: there is no key \"Hyper\""),
+        (b"\xff\xfe", "cannot be read"),
+    ];
+    for (text, sentence) in cases {
+        assert_told(&with(text), &["config"], FAILURE, sentence, "");
+    }
+    let outcome = with(b"[video]\nscale = 5\nscael = 3\n");
+    assert_eq!(outcome.code, Some(0));
+    assert!(outcome.err.contains("line 3: nothing is called video.scael"), "{outcome:?}");
+    assert!(outcome.out.contains("settings.toml") && outcome.out.contains("scale = 5"), "{outcome:?}");
+}

@@ -1,0 +1,57 @@
+//! A game in a terminal: shows something, and gives the terminal back whatever ends it.
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+mod common;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Outcome, Place};
+
+/// Runs the program in a terminal of its own, types something, and hands out all that the terminal was sent.
+fn in_a_terminal(place: &Place, args: &str, typed: &[u8]) -> String {
+    let mut command = Command::new("script");
+    place.dress(&mut command);
+    let program = format!("stty cols 80 rows 30; {} {args}; echo CODE $?", env!("CARGO_BIN_EXE_coplay"));
+    command.args(["-qc", &program, "/dev/null"]).env("COLORTERM", "truecolor").stdin(Stdio::piped());
+    let mut child = command.spawn().expect("script comes with every Linux");
+    let mut stdin = child.stdin.take().unwrap();
+    // The program asks the terminal what it can do, and what is typed before that is taken for an answer.
+    std::thread::sleep(Duration::from_secs(4));
+    stdin.write_all(typed).unwrap();
+    let outcome = Outcome::from(child.wait_with_output().unwrap());
+    drop(stdin);
+    outcome.out
+}
+
+fn assert_given_back(sent: &str) {
+    let shown = sent.rfind('▀').expect("half blocks were shown");
+    for gift in ["\x1b[?25h", "\x1b[?1049l"] {
+        assert!(sent.rfind(gift).is_some_and(|at| at > shown), "{gift:?} does not come at the end");
+    }
+}
+
+#[test]
+fn the_terminal_is_given_back_when_the_game_ends() {
+    let sent = in_a_terminal(&Place::new("tty-end"), "play --terminal --mute --frames 60 --bot 1", b"");
+    assert_given_back(&sent);
+    assert!(sent.contains("CODE 0") && sent.contains("frames       60"), "{}", &sent[sent.len() - 400..]);
+}
+
+#[test]
+fn the_terminal_is_given_back_on_control_c() {
+    let sent = in_a_terminal(&Place::new("tty-break"), "play --terminal --mute --bot 1", b"\x03");
+    assert_given_back(&sent);
+    assert!(sent.contains("CODE 0"));
+}
+
+#[test]
+fn the_keys_are_shown_when_asked_for() {
+    let place = Place::new("tty-keys");
+    let sent = in_a_terminal(&place, "demo --terminal --mute --frames 420 --screenshot shot.txt", b"?");
+    assert_given_back(&sent);
+    let shot = std::fs::read_to_string(place.at("shot.txt")).unwrap();
+    assert!(shot.contains("Keys") && shot.contains("choose the next dial"), "{shot}");
+}

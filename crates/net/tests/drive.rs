@@ -12,8 +12,8 @@ use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::control::Control;
 use coplay_machines::hosted::Terms;
-use coplay_machines::nes::Nes;
-use coplay_net::drive::{Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, WatchPlan, Why};
+use coplay_machines::nes::{Nes, Options};
+use coplay_net::drive::{Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, WatchPlan};
 use coplay_net::key::{Identity, Secret};
 use coplay_net::party::{Refusal, Wish};
 use coplay_net::udp::Udp;
@@ -32,6 +32,7 @@ struct Bot {
 struct Seen {
     chats: Vec<String>,
     events: Vec<Event>,
+    ready: usize,
     /// A picture's hash by frame: two sites that show other pictures play other games.
     pictures: BTreeMap<u32, u64>,
 }
@@ -62,22 +63,30 @@ impl Front for Bot {
     }
 
     fn tell(&mut self, news: News<'_>) {
+        if std::env::var_os("DRIVE_TALK").is_some() {
+            eprintln!("{} at {}: {news:?}", self.luck % 1000, self.frame);
+        }
         let mut seen = self.seen.lock().unwrap();
         match news {
             News::Chat { name, line } => seen.chats.push(format!("{name}: {line}")),
             News::Session(event) => seen.events.push(event.clone()),
+            News::Party(party) => seen.ready = party.members.iter().filter(|member| member.ready).count(),
             _ => {}
         }
     }
 
     fn poll(&mut self) -> Option<Command> {
-        let due = self.commands.iter().position(|(frame, _)| *frame <= self.frame);
+        // Nobody starts alone.
+        let ready = self.seen.lock().unwrap().ready >= 2;
+        let due = |(frame, command): &(u32, Command)| *frame <= self.frame && (*command != Command::Start || ready);
+        let due = self.commands.iter().position(due);
         due.map(|at| self.commands.remove(at).1)
     }
 }
 
 fn nes() -> Box<dyn Machine> {
-    Box::new(Nes::open(&coplay_testcores::images::nes(), "test").expect("a sound image"))
+    let options = Options { players: 4 };
+    Box::new(Nes::open_with(&coplay_testcores::images::nes(), "test", options).expect("a sound image"))
 }
 
 fn listen(secret: &str, identity: Identity) -> (Arc<Udp>, Receiver<Incoming>) {
@@ -160,7 +169,8 @@ fn assert_well((ran, seen): Ran, what: &str, frames: u32) -> Arc<Mutex<Seen>> {
 
 /// The last frames of both look the same where they were certain before they were shown: after a wait for the end.
 fn certain_pictures(one: &Seen, other: &Seen) -> (usize, usize) {
-    let common = one.pictures.iter().filter_map(|(frame, picture)| other.pictures.get(frame).map(|there| (picture, there)));
+    let common =
+        one.pictures.iter().filter_map(|(frame, picture)| other.pictures.get(frame).map(|there| (picture, there)));
     common.fold((0, 0), |(equal, all), (here, there)| (equal + usize::from(here == there), all + 1))
 }
 
@@ -193,7 +203,7 @@ fn all_pause_and_go_on_together() {
 
 #[test]
 fn a_third_comes_late_and_a_fourth_looks_on() {
-    let (place, host) = host(plan(3, 900), vec![(0, Command::Chat("waiting".into()))]);
+    let (place, host) = host(plan(3, 900), vec![(0, Command::Start)]);
     let second = join(&place, 2, manner(900), vec![]);
     // The host does not wait for the third.
     let third = {
@@ -223,14 +233,15 @@ fn a_full_game_says_so() {
 
 #[test]
 fn another_game_is_not_played() {
-    let (place, host) = host(plan(2, 240), vec![(0, Command::Start)]);
+    let (place, host) = host(plan(2, 240), vec![]);
     let mut bot = Bot::new(2, vec![]);
     let guest = knock(&place, Wish::Play(1), Identity::random(), &mut bot).expect("let in");
     let mut image = coplay_testcores::images::nes();
     *image.last_mut().expect("an image") ^= 1;
     let failure = guest.sit_down(Box::new(Nes::open(&image, "other").unwrap()), manner(240)).err();
     assert!(matches!(&failure, Some(Failure::Different(points)) if points[0].contains("game")), "{failure:?}");
-    // The host, who began alone, goes on.
-    let outcome = host.join().unwrap().0.expect("it can play alone");
-    assert_eq!(outcome.why, Why::Done);
+    // Its seat is free again.
+    let guest = join(&place, 3, manner(240), vec![]);
+    assert_well(host.join().unwrap(), "host", 240);
+    assert_well(guest.join().unwrap(), "guest", 240);
 }

@@ -149,7 +149,11 @@ impl std::fmt::Display for Failure {
             }
             Self::Refused(Refusal::Full) => write!(f, "the game is full: every seat belongs to somebody"),
             Self::Refused(Refusal::Version(theirs)) => {
-                write!(f, "the host runs another version of coplay (its language is {theirs}, ours {})", crate::party::VERSION)
+                write!(
+                    f,
+                    "the host runs another version of coplay (its language is {theirs}, ours {})",
+                    crate::party::VERSION
+                )
             }
             Self::Refused(Refusal::Private) => write!(f, "nobody may watch this game"),
             Self::Refused(Refusal::NotMe) => write!(f, "the one we asked does not let people in"),

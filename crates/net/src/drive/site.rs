@@ -31,6 +31,8 @@ const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
 const HOST_PATIENCE: TimeDelta = TimeDelta::from_secs(15);
 /// A guest says that it is there this often, until the game begins.
 const STILL_HERE: TimeDelta = TimeDelta::from_secs(2);
+/// Who is awaited for the start and is not heard of for so long has to come later.
+const START_PATIENCE: TimeDelta = TimeDelta::from_secs(6);
 /// The last mail gets so long.
 const FAREWELL: TimeDelta = TimeDelta::from_millis(800);
 /// The largest state that is taken from another site.
@@ -82,10 +84,13 @@ pub struct Drive {
     name: String,
     manner: Manner,
     session: Option<Session>,
+    session_number: Option<u64>,
     /// The game had begun when we came, or we fell out of it.
     late: bool,
     incarnation: u32,
     begin_at: Instant,
+    /// When the session was made, while it has not started.
+    begun: Instant,
     heard_keeper: Instant,
     next_sign: Instant,
     next_status: Instant,
@@ -155,8 +160,10 @@ impl Drive {
             name,
             manner,
             session: None,
+            session_number: None,
             incarnation: seconds_of_day(),
             begin_at: now,
+            begun: now,
             heard_keeper: now,
             next_sign: now,
             next_status: now,
@@ -266,6 +273,10 @@ impl Drive {
 
     fn party_changed(&mut self, front: &mut dyn Front) {
         self.book.note_party(&self.party);
+        // It begins anew, without somebody who did not come.
+        if self.session_number != Some(self.party.session) && !self.late {
+            self.session = None;
+        }
         for member in &self.party.members {
             self.post.call(&member.places, member.key);
         }
@@ -354,6 +365,7 @@ impl Drive {
             self.begin(now)?;
         }
         self.hear_session(front);
+        self.watch_start(now);
         self.watch_the_end();
         self.watch_keeper(now)?;
         self.post.flush(now);
@@ -395,7 +407,8 @@ impl Drive {
                 front.tell(News::Chat { name, line });
             }
         }
-        let (complete, changed) = (list.is_complete() && !list.party().started, list.party().serial != self.party.serial);
+        let (complete, changed) =
+            (list.is_complete() && !list.party().started, list.party().serial != self.party.serial);
         if changed {
             self.party = Party { you: Some(self.me), ..list.party().clone() };
             self.party_changed(front);
@@ -405,14 +418,30 @@ impl Drive {
         }
     }
 
-    /// The host begins with those who are here.
+    /// The host begins with those who are ready; the others can come later.
     fn start(&mut self) {
         let Some(list) = self.list.as_mut().filter(|list| !list.party().started) else { return };
+        Self::lay_and_start(list, self.hosted.machine());
+    }
+
+    fn lay_and_start(list: &mut List, machine: &dyn Machine) {
         let Ok(settings) = Settings::from_bytes(&list.party().terms) else { return };
-        let settings = lay_seats(settings, self.hosted.machine(), &list.party().members);
+        let settings = lay_seats(settings, machine, &list.party().members);
         if let Some(terms) = settings.to_bytes() {
-            list.start(terms);
+            list.start(u64::from_le_bytes(random()) | 1, terms);
         }
+    }
+
+    /// Somebody said that it was ready and is not heard of since: the others begin without it.
+    fn watch_start(&mut self, now: Instant) {
+        let Some(State::Lobby { waiting_for }) = self.session.as_ref().map(Session::state) else {
+            self.begun = now;
+            return;
+        };
+        let Some(list) = self.list.as_mut().filter(|_| now - self.begun > START_PATIENCE) else { return };
+        self.begun = now;
+        waiting_for.iter().for_each(|site| list.give_up_on(site.number()));
+        Self::lay_and_start(list, self.hosted.machine());
     }
 
     /// Our session begins: with everybody, or in the middle of it.
@@ -431,6 +460,7 @@ impl Drive {
             most_watchers: 4_096,
             ..FeedConfig::new(self.party.session, u64::from_le_bytes(random()), settings)
         });
+        self.session_number = Some(self.party.session);
         (config.drop_after, config.costs, config.incarnation) =
             (self.manner.drop_after, self.manner.costs, self.incarnation);
         if config.join.is_some() && start == Start::Beginning {
@@ -536,11 +566,8 @@ impl Drive {
     }
 
     fn outcome(&self, why: Why) -> Outcome {
-        let (stats, peers) = self
-            .session
-            .as_ref()
-            .map(|session| (session.stats(), peers(session, clock::now())))
-            .unwrap_or_default();
+        let (stats, peers) =
+            self.session.as_ref().map(|session| (session.stats(), peers(session, clock::now()))).unwrap_or_default();
         let frames = stats.confirmed.number();
         Outcome { why, frames, agreed: !self.diverged, numbers: self.beat.numbers(stats, peers) }
     }
@@ -586,7 +613,8 @@ fn lay_seats(mut settings: Settings, machine: &dyn Machine, members: &[Member]) 
         give(*site, 1, &mut ownership);
     }
     settings.ownership = ownership;
-    settings.starters = members.iter().filter_map(|member| SiteId::new(member.site)).collect::<SiteSet>();
+    let ready = members.iter().filter(|member| member.ready && member.here);
+    settings.starters = ready.filter_map(|member| SiteId::new(member.site)).collect::<SiteSet>();
     settings
 }
 

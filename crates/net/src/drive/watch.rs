@@ -104,7 +104,8 @@ impl Watch {
             self.send_all(now);
             self.look_around(now, front)?;
             if let Some(why) = self.done.take() {
-                let stats = Stats { frame: Frame::new(self.seen), confirmed: Frame::new(self.seen), ..Stats::default() };
+                let stats =
+                    Stats { frame: Frame::new(self.seen), confirmed: Frame::new(self.seen), ..Stats::default() };
                 let numbers = self.beat.numbers(stats, Vec::new());
                 return Ok(Outcome { why, frames: self.seen, agreed: !self.diverged, numbers });
             }
@@ -215,9 +216,9 @@ impl Watch {
     }
 
     fn status(&self) -> Status {
-        let (next, newest) = self.watcher.as_ref().map(|watcher| (watcher.next_frame(), watcher.newest_frame())).unwrap_or_default();
+        let (next, newest) =
+            self.watcher.as_ref().map(|watcher| (watcher.next_frame(), watcher.newest_frame())).unwrap_or_default();
         let stats = Stats { frame: newest, confirmed: next, ..Stats::default() };
         Status { stats, fps: self.beat.fps(), refused: self.post.transport.refused(), ..Status::default() }
     }
 }
-

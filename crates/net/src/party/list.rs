@@ -195,6 +195,13 @@ impl List {
         }
     }
 
+    /// A member was ready and is not heard of.
+    pub fn give_up_on(&mut self, site: u8) {
+        if let Some(member) = self.party.members.iter_mut().find(|member| member.site == site) {
+            (member.ready, member.here) = (false, false);
+        }
+    }
+
     /// A member is ready or is not.
     pub fn set_ready(&mut self, site: u8, ready: bool) {
         if let Some(member) = self.party.members.iter_mut().find(|member| member.site == site && member.ready != ready)
@@ -211,9 +218,9 @@ impl List {
         full && self.party.members.iter().all(|member| member.ready)
     }
 
-    /// The game begins, on these terms.
-    pub fn start(&mut self, terms: Vec<u8>) {
-        (self.party.started, self.party.terms) = (true, terms);
+    /// The game begins, on these terms, as a session of this number.
+    pub fn start(&mut self, session: u64, terms: Vec<u8>) {
+        (self.party.started, self.party.session, self.party.terms) = (true, session, terms);
         self.tell_all();
     }
 
@@ -293,7 +300,7 @@ mod tests {
     fn who_comes_back_has_its_seat_and_nobody_else() {
         let mut list = list(2, 2);
         list.handle_message(key(1), knock(Wish::Play(1)), None);
-        list.start(vec![9]);
+        list.start(8, vec![9]);
         list.set_here(1, false);
         list.handle_message(key(2), knock(Wish::Play(1)), None);
         assert_eq!(told(&mut list, key(2)), Some(Message::Refused(Refusal::Full)));

@@ -4,6 +4,8 @@
 //! told its identity and its rate, and asks it, through a host program, to step, save, load and hash; a front end shows its
 //! [`Picture`], plays its sound and presses the [buttons](pad) that it has.
 
+#[cfg(not(target_family = "wasm"))]
+pub mod check;
 pub mod control;
 pub mod hosted;
 pub mod identity;

@@ -40,6 +40,8 @@ pub enum Cheat {
     Gpu,
     /// It takes half of a state that it then refuses: one in which byte 10 is more than 47.
     Half,
+    /// It reads memory that it never set.
+    Unset,
 }
 
 /// What to build.

@@ -63,8 +63,8 @@ pub fn cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     cores
 }
 
-/// The file of a core, given by its path or by its name.
-pub(super) fn find(core: &str, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
+/// The file of a core, given by its path or by its name; `first` are folders to look into before the usual ones.
+pub fn find(core: &str, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
     let path = Path::new(core);
     let library = [".so", ".dll", ".dylib"].iter().any(|ending| core.ends_with(ending));
     if library || core.contains(MAIN_SEPARATOR) || core.contains('/') {

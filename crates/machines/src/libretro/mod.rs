@@ -44,7 +44,7 @@ use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 pub use self::error::OpenError;
-pub use self::find::{cores, folders};
+pub use self::find::{cores, find, folders};
 pub use self::findings::{Findings, HashOf};
 pub use self::host::Device;
 pub use self::play::Libretro;

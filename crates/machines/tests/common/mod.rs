@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "not everybody needs everything")]
 
 pub mod duel;
+pub mod odd;
 pub mod rom;
 
 use coplay::input::Word;

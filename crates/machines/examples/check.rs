@@ -1,0 +1,173 @@
+//! Is a machine fit to be shared? With a game: the whole report. Without one: a table of the embedded NES, the installed cores and the
+//! test cores, with small images made for tests.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use coplay_machines::check::{self, Asked, Report, Subject};
+use coplay_machines::libretro::{self, Config, Game, Libretro};
+use coplay_machines::{Machine, nes::Nes};
+use coplay_testcores::{Cheat, build, images};
+
+const USAGE: &str = "usage: check [--core CORE] [--json] [--frames N] [--seconds N] [GAME]
+
+Checks whether GAME (an NES image, or whatever CORE takes) is fit to be shared on its machine, and how.
+Without GAME: a table of the machines that are here.
+";
+
+#[derive(Clone, Default)]
+struct Options {
+    core: Option<String>,
+    game: Option<PathBuf>,
+    /// This is the other process.
+    child: bool,
+    asked: Asked,
+}
+
+fn options() -> Result<Option<Options>, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("core") => options.core = Some(parser.value()?.string()?),
+            Long("json") => options.asked.json = true,
+            Long("frames") => options.asked.frames = Some(parser.value()?.parse()?),
+            Long("seconds") => options.asked.seconds = Some(parser.value()?.parse()?),
+            Long("child") => options.child = true,
+            Short('h') | Long("help") => return Ok(None),
+            Value(path) if options.game.is_none() => options.game = Some(path.into()),
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.child {
+        return ExitCode::from(check::child(|| open(&options, &mut None)));
+    }
+    let mut out = check::output().expect("a standard output");
+    if options.game.is_none() && options.core.is_none() {
+        return table(&options.asked, &mut out).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    let mut asked = options.asked.clone();
+    asked.progress = io::stderr().is_terminal();
+    match report(&options, &asked, &mut out) {
+        Ok(report) => ExitCode::from(u8::from(!report.verdict.is_fit())),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Opens the machine; a core only once, and then its twins.
+fn open(options: &Options, first: &mut Option<Libretro>) -> Result<Box<dyn Machine>, String> {
+    if let Some(first) = first {
+        return Ok(Box::new(first.twin().map_err(|error| error.to_string())?));
+    }
+    let game = options.game.as_deref().map(Game::read).transpose().map_err(|error| error.to_string())?;
+    let Some(core) = options.core.clone() else {
+        let image = game.ok_or("no game")?.image;
+        return Ok(Box::new(Nes::open(&image, "game").map_err(|error| error.to_string())?));
+    };
+    let machine = libretro::open(Config { core, game, ..Config::default() }).map_err(|error| error.to_string())?;
+    let twin = machine.twin().map_err(|error| error.to_string())?;
+    *first = Some(machine);
+    Ok(Box::new(twin))
+}
+
+fn report(options: &Options, asked: &Asked, out: &mut dyn io::Write) -> Result<Report, check::Error> {
+    let mut options = options.clone();
+    // The other process runs elsewhere, and has another home.
+    let failed = |error: &dyn std::fmt::Display| check::Error::Open(error.to_string());
+    let game = options.game.as_deref().map(std::path::absolute).transpose().map_err(|error| failed(&error))?;
+    if let Some(core) = &options.core {
+        let file = libretro::find(core, &[]).map_err(|error| failed(&error))?;
+        let file = std::path::absolute(file).map_err(|error| failed(&error))?;
+        options.core = Some(file.display().to_string());
+    }
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let mut child = || {
+        let mut command = Command::new(&program);
+        command.arg("--child").args(&game);
+        command.args(options.core.iter().flat_map(|core| ["--core", core]));
+        command
+    };
+    let mut first = None;
+    let subject = Subject { open: &mut || open(&options, &mut first), child: &mut child };
+    check::run(asked, subject, out, &mut io::stderr())
+}
+
+/// All machines that are here, one in a row.
+fn table(asked: &Asked, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "| machine (image) | verdict | frames compared | step seen / unseen | state | save / load / hash | window | took |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+    let folder = tempfile::tempdir()?;
+    let mut row = |name: &str, core: Option<String>, ending: &str, image: Option<Vec<u8>>| {
+        let path = image.as_ref().map(|_| folder.path().join(format!("test.{ending}")));
+        path.as_ref().zip(image).map_or(Ok(()), |(path, image)| std::fs::write(path, image))?;
+        let options = Options { core, game: path, ..Options::default() };
+        match report(&options, asked, &mut io::sink()) {
+            Ok(report) => writeln!(out, "{}", line(name, &report)),
+            Err(error) => writeln!(out, "| {name} | {error} |"),
+        }
+    };
+    row("built in (nes)", None, "nes", Some(common::rom::image()))?;
+    for (core, ending, image) in [
+        ("nestopia", "nes", images::nes()),
+        ("gambatte", "gb", images::game_boy()),
+        ("mgba", "gba", images::game_boy_advance()),
+        ("beetle-pce-fast", "pce", images::pc_engine()),
+        ("bsnes-mercury-performance", "sfc", images::snes()),
+    ] {
+        row(&format!("{core} ({ending})"), Some(core.into()), ending, Some(image))?;
+    }
+    for cheat in [Cheat::Honest, Cheat::NoSave, Cheat::Forgets, Cheat::Clock, Cheat::Address, Cheat::Late] {
+        let core = build(cheat);
+        row(&format!("test core: {cheat:?}"), Some(core.name()), "", None)?;
+    }
+    Ok(())
+}
+
+fn line(name: &str, report: &Report) -> String {
+    let us = |timing: check::Timing| match timing.median_ns {
+        0 => "–".to_owned(),
+        nanos => format!("{:.1}", nanos as f64 / 1e3),
+    };
+    let all = &report.measured;
+    let frames: u32 = report.compared.iter().map(|compared| compared.frames).sum();
+    let why = if report.verdict == check::Verdict::Rollback { String::new() } else { format!(": {}", report.verdict) };
+    format!(
+        "| {name} | **{}**{why} | {frames}{} | {} / {} µs | {} B | {} / {} / {} µs | {} | {:.1} s |",
+        report.verdict.name(),
+        if report.cut_short.is_empty() { "" } else { ", cut short" },
+        us(all.fresh),
+        us(all.unseen),
+        all.state_bytes,
+        us(all.save),
+        us(all.load),
+        us(all.hash),
+        report.window,
+        report.took_ms as f64 / 1e3,
+    )
+}

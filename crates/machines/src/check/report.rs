@@ -1,0 +1,212 @@
+//! Everything that was found out, and what a session makes of it.
+
+use std::time::Duration;
+
+use coplay::session::{Config, Costs};
+use coplay::time::TimeDelta;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::VERSION;
+use super::measure::Measured;
+use super::verdict::{Comparison, Reason, Verdict};
+use crate::machine::Machine;
+
+/// With this lag nobody feels that a button is late.
+pub(super) const COMFORT: u32 = 2;
+
+/// Everything that was found out about a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Whether it is fit to be shared, and how.
+    pub verdict: Verdict,
+    /// Who was checked.
+    pub identity: Identity,
+    /// How many frames were found to be equal, by comparison.
+    pub compared: Vec<Compared>,
+    /// Comparisons for which there was less time than they should have had.
+    pub cut_short: Vec<Comparison>,
+    /// What it costs on this computer.
+    pub measured: Measured,
+    /// How many frames can be repaired within one, as busy as this computer was; none if nothing can be guessed.
+    pub window: u32,
+    /// What else a person should know.
+    pub notes: Vec<String>,
+    /// How long it took to find out, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// Who was checked, by what, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// A hash of all that tells machine and game from others.
+    pub key: String,
+    /// The machine's name.
+    pub machine: String,
+    /// Its version.
+    pub version: String,
+    /// Its options that are not the usual ones.
+    pub options: Vec<(String, String)>,
+    /// The game's name.
+    pub game: String,
+    /// The SHA-256 of the game's image.
+    pub game_sha256: String,
+    /// How many can play.
+    pub players: usize,
+    /// The time of a frame, in nanoseconds.
+    pub period_ns: u64,
+    /// The system and the kind of processor.
+    pub platform: String,
+    /// The version of the check.
+    pub check: u32,
+}
+
+/// What was compared, and was equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compared {
+    /// In which way.
+    pub comparison: Comparison,
+    /// For how many frames.
+    pub frames: u32,
+}
+
+/// What a check found.
+pub(super) struct Found {
+    pub(super) verdict: Verdict,
+    pub(super) compared: Vec<Compared>,
+    pub(super) cut_short: Vec<Comparison>,
+    pub(super) measured: Measured,
+    pub(super) notes: Vec<String>,
+}
+
+/// How a machine may be used by a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fitness {
+    /// Whether it may be shared at all.
+    pub shared: bool,
+    /// Whether its states may be saved, loaded and given to others.
+    pub can_save: bool,
+    /// The most frames that may be guessed.
+    pub window: u32,
+    /// What it costs.
+    pub costs: Costs,
+}
+
+impl Identity {
+    /// Of a machine, on this computer.
+    pub fn of(machine: &dyn Machine) -> Self {
+        let (id, game) = (machine.machine_id(), machine.game_id());
+        Self {
+            key: key_of(machine),
+            machine: id.name.clone(),
+            version: id.version.clone(),
+            options: id.options.clone(),
+            game: game.name.clone(),
+            game_sha256: hex(&game.hash),
+            players: machine.pads().len(),
+            period_ns: machine.rate().period().as_nanos().unsigned_abs(),
+            platform: platform(),
+            check: VERSION,
+        }
+    }
+
+    pub(super) fn period(&self) -> TimeDelta {
+        TimeDelta::from_nanos(self.period_ns.min(i64::MAX as u64) as i64)
+    }
+}
+
+impl Report {
+    pub(super) fn new(machine: &dyn Machine, found: Found, took: Duration) -> Self {
+        let Found { mut verdict, compared, cut_short, measured, mut notes } = found;
+        let identity = Identity::of(machine);
+        // Whether it is fit must not depend on what else this computer does just now.
+        if verdict == Verdict::Rollback && measured.costs_at_best().window(identity.period()) == 0 {
+            verdict = too_slow(&measured, &identity);
+        }
+        let exact = verdict == Verdict::Rollback;
+        let window = if exact { measured.costs().window(identity.period()) } else { 0 };
+        if exact && window == 0 {
+            notes.push("this computer was too busy to repair a frame within another".into());
+        }
+        Self {
+            verdict,
+            identity,
+            compared,
+            cut_short,
+            measured,
+            window,
+            notes,
+            took_ms: took.as_millis().min(u128::from(u64::MAX)) as u64,
+        }
+    }
+
+    /// How the machine may be used by a session.
+    pub fn fitness(&self) -> Fitness {
+        let exact = match &self.verdict {
+            Verdict::Rollback | Verdict::Lockstep { reason: Reason::TooSlow { .. } } => true,
+            Verdict::Lockstep { .. } | Verdict::Unfit { .. } => false,
+        };
+        Fitness { shared: self.verdict.is_fit(), can_save: exact, window: self.window, costs: self.measured.costs() }
+    }
+
+    /// The lag that a game without guesses wants on a link with this round trip: as many frames as an input is on its way, and one
+    /// to spare.
+    pub fn lockstep_lag(&self, round_trip: TimeDelta) -> u32 {
+        let period = self.identity.period_ns.max(1);
+        let one_way = round_trip.as_nanos().max(0).unsigned_abs() / 2;
+        (one_way.div_ceil(period) + 1).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// The longest round trip at which no frame has to wait with this window and a lag that nobody feels.
+    pub fn reach(&self) -> TimeDelta {
+        self.identity.period() * i64::from(2 * (COMFORT + self.window))
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+}
+
+impl Fitness {
+    /// Lets one site take part with what is known of its machine: `auto` turns its dials by that, and nobody is offered a state that is
+    /// not exact. What all sites agree on is left as it is; who opens a game sets [`Settings::window`](coplay::session::Settings::window)
+    /// to no more than [`window`](Self::window).
+    pub fn apply(&self, config: &mut Config) {
+        config.can_save &= self.can_save;
+        config.investigate &= self.can_save;
+        config.costs = self.costs;
+    }
+}
+
+fn too_slow(measured: &Measured, identity: &Identity) -> Verdict {
+    let costs = measured.costs_at_best();
+    let repair = costs.load + (costs.step + costs.save) * 2;
+    let reason = Reason::TooSlow { repair_ns: repair.as_nanos().unsigned_abs(), period_ns: identity.period_ns };
+    Verdict::Lockstep { reason }
+}
+
+/// The system and the kind of processor.
+fn platform() -> String {
+    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+/// A hash of everything that tells a machine and its game from others, as text.
+pub(super) fn key_of(machine: &dyn Machine) -> String {
+    let (id, game, mut hash) = (machine.machine_id(), machine.game_id(), Sha256::new());
+    let options = id.options.iter().flat_map(|(key, value)| [key, value]);
+    for text in [&id.name, &id.version].into_iter().chain(options) {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.update(id.first_frames.to_le_bytes());
+    hash.update(game.hash);
+    let (frames, seconds) = machine.rate().fraction();
+    hash.update([frames.to_le_bytes(), seconds.to_le_bytes()].concat());
+    machine.pads().iter().for_each(|pad| hash.update(pad.mask.to_le_bytes()));
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

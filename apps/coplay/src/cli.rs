@@ -27,6 +27,11 @@ pub enum Command {
     Replay(Replay),
     /// See two sites share a game over a bad link, and turn its dials
     Demo(Demo),
+    /// Find out whether a game is fit to be shared on its machine, and how
+    Check(Check),
+    /// The other process of a check
+    #[command(name = crate::check::CHILD, hide = true)]
+    CheckChild(Check),
     /// Show where the settings are, and what they are
     Config,
 }
@@ -100,6 +105,28 @@ pub struct Replay {
     /// How to see it.
     #[command(flatten)]
     pub show: Show,
+}
+
+/// What to check, and how thoroughly.
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// The file of a game; without one, the game that comes with coplay
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// For programs: the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Compare so many frames in the long run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frames: Option<u32>,
+    /// Take no longer than about this
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+    /// Check again, even if it was checked before
+    #[arg(long)]
+    pub again: bool,
 }
 
 /// How to show what it is all about.

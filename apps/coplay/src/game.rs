@@ -118,7 +118,7 @@ impl Game {
 }
 
 /// Why a core does not play, in one sentence.
-fn core_refused(core: &str, error: &CoreError) -> Trouble {
+pub(crate) fn core_refused(core: &str, error: &CoreError) -> Trouble {
     let what = match error {
         CoreError::NotFound { looked, .. } => {
             let looked: Vec<String> = looked.iter().map(|folder| folder.display().to_string()).collect();

@@ -5,6 +5,7 @@
 //! in a window or in a terminal. What all games on a screen have in common is on their [desk](desk::Desk).
 
 pub mod bot;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod demo;

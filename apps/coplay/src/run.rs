@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use coplay::session::Settings;
 
+use crate::check;
 use crate::cli::{self, Command};
 use crate::config::{self, Config};
 use crate::demo::Demo;
@@ -44,6 +45,11 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
         Command::Play(args) => play(args).map(|summary| summary.print()),
         Command::Replay(args) => replay(args).map(|summary| summary.print()),
         Command::Demo(args) => demo(args).map(|summary| summary.print()),
+        Command::Check(args) => check::run(&args),
+        Command::CheckChild(args) => match check::run_child(&args) {
+            0 => Ok(()),
+            _ => Err(Trouble::failure("nobody listens to the other process of a check")),
+        },
         Command::Config => {
             let text = Config::load()?.show(config::path().as_deref());
             crate::out(&text);

@@ -224,6 +224,11 @@ pub fn path() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.config_dir().join("coplay").join("settings.toml"))
 }
 
+/// The directory for what can be made again, if the platform has one.
+pub fn cache_dir() -> Option<PathBuf> {
+    Some(etcetera::base_strategy::choose_native_strategy().ok()?.cache_dir().join("coplay"))
+}
+
 /// Where what was kept is, if the system has a place for it.
 pub fn data_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.data_dir().join("coplay"))

@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 
 # Debian packages that are installed when missing: for everything, and for one target more.
 PACKAGES :=
-PACKAGES_test := gcc libretro-nestopia libretro-mgba libretro-gambatte libretro-beetle-pce-fast \
+PACKAGES_test := gcc cc65 libretro-nestopia libretro-mgba libretro-gambatte libretro-beetle-pce-fast \
 	libretro-bsnes-mercury-performance
 PACKAGES_bench := valgrind
 PACKAGES_fuzz := g++
@@ -27,8 +27,8 @@ help:
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS="$$(printf '\t')" read -r target what; do printf '  %-9s %s\n' "$$target" "$$what"; done
 
-demo: setup ## see replicas kept in step over a bad network, in virtual time
-	@$(CARGO) run --release -q -p coplay-sim --bin demo
+demo: setup ## see two sites share a game over a bad link, and turn its dials
+	@$(CARGO) run --release -q -p coplay-app -- demo
 
 test: setup-test ## check everything: format, lints, docs, tests, walls
 	@echo '==> format'
@@ -39,6 +39,8 @@ test: setup-test ## check everything: format, lints, docs, tests, walls
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc -q --workspace --no-deps
 	@echo '==> tests'
 	@$(CARGO) test -q --workspace
+	@echo '==> games'
+	@games/tennis/check
 	@echo '==> walls'
 	@scripts/walls
 	@echo 'all is well'

@@ -1,6 +1,7 @@
 //! `coplay demo`: a game shared over a bad link, both sites side by side, with everything to be turned while it runs.
 
 mod history;
+mod tennis;
 pub mod world;
 
 use std::time::{Duration, Instant};

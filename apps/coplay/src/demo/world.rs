@@ -9,9 +9,12 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::Machine;
 use coplay_machines::hosted::{self, Hosted, Turn};
+use coplay_machines::identity::game_id;
 use coplay_sim::link::{Delay, Jitter, Link, LinkConfig, Loss};
 
+use super::tennis::Player;
 use crate::bot::Bot;
+use crate::game::Game;
 use crate::trouble::Trouble;
 
 /// States are compared this often, in frames.
@@ -59,6 +62,8 @@ pub struct Site {
     pub session: Session,
     hosted: Hosted,
     bot: Bot,
+    /// Plays the tennis that comes with the program.
+    tennis: Option<Player>,
     /// What a person presses here; a bot plays where there is none.
     pub hand: Option<Word>,
     /// When the newest frame was stepped for the first time, and its number.
@@ -95,7 +100,9 @@ impl World {
             let pad = pads.get(number).or(pads.first()).cloned().unwrap_or_else(|| coplay_machines::pad::Pad::of(&[]));
             let bot = Bot::new(seed, number, &pad);
             let newest = (0, now);
-            Ok(Site { session, hosted: Hosted::new(machine), bot, hand: None, newest, fresh: false, repaired: false })
+            let tennis = is_tennis(&*machine).then(|| Player::new(seed, number));
+            let hosted = Hosted::new(machine);
+            Ok(Site { session, hosted, bot, tennis, hand: None, newest, fresh: false, repaired: false })
         };
         let sites = [site(0, first)?, site(1, second)?];
         let buffer = [0; MAX_DATAGRAM];
@@ -176,12 +183,19 @@ impl Site {
         self.hosted.machine()
     }
 
+    /// What is pressed here if nobody does.
+    fn bots_press(&mut self) -> Word {
+        let lag = self.session.stats().lag;
+        let played = self.tennis.as_mut().and_then(|player| player.press(self.hosted.machine_mut(), lag));
+        played.unwrap_or_else(|| self.bot.press())
+    }
+
     /// Does one thing that the session asks for; `false` if there is none.
     fn serve(&mut self, now: Instant) -> Result<bool, Trouble> {
         let Some(turn) = self.hosted.serve(now, &mut self.session) else { return Ok(false) };
         match turn {
             Turn::Sample { .. } => {
-                let (player, pressed) = (self.session.site().index(), self.bot.press());
+                let (player, pressed) = (self.session.site().index(), self.bots_press());
                 let mut words = [0; MAX_PLAYERS];
                 words[player] = self.hand.unwrap_or(pressed);
                 self.session.handle_input(now, &words[..self.machine().pads().len().min(MAX_PLAYERS)]);
@@ -195,6 +209,11 @@ impl Site {
         }
         Ok(true)
     }
+}
+
+/// Whether this is the game that comes with the program.
+fn is_tennis(machine: &dyn Machine) -> bool {
+    Game::bundled().is_some_and(|game| game_id("", &game.image).hash == machine.game_id().hash)
 }
 
 fn session(now: Instant, number: usize, machine: &dyn Machine, terms: Terms, round: u64) -> Result<Session, Trouble> {

@@ -20,6 +20,10 @@ pub struct Identity {
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
+/// What a ticket lets its holder in with: too long to be guessed, and so not stretched.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; 16]);
+
 /// Work that goes into a secret before it is a key: 8 MiB, three times over, some 20 ms. A short secret is still a weak one.
 const MEMORY_KIB: u32 = 8 * 1024;
 const PASSES: u32 = 3;
@@ -50,6 +54,12 @@ impl fmt::Debug for Identity {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "secret")
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token")
     }
 }
 
@@ -113,6 +123,21 @@ impl Secret {
     }
 
     pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Token {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(random())
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 }

@@ -3,13 +3,17 @@
 //! A transport carries datagrams between *peers*. A peer is known by its public key, which it proves, and not by its address,
 //! which may change. Nobody without the session's secret (plain UDP) or its ticket (iroh) gets any further than a cookie.
 
+mod base32;
 pub mod clock;
 pub mod drive;
+pub mod iroh;
 pub mod key;
 pub mod mail;
 pub mod party;
+pub mod ticket;
 mod transport;
 pub mod udp;
 
 pub use key::PeerKey;
+pub use ticket::{Ticket, TicketError};
 pub use transport::{Incoming, Place, Refused, Transport};

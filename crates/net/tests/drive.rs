@@ -14,7 +14,8 @@ use coplay_machines::control::Control;
 use coplay_machines::hosted::Terms;
 use coplay_machines::nes::{Nes, Options};
 use coplay_net::drive::{Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, WatchPlan};
-use coplay_net::key::{Identity, Secret};
+use coplay_net::iroh::{Iroh, Relay};
+use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::party::{Refusal, Wish};
 use coplay_net::udp::Udp;
 use coplay_net::{Incoming, Place, Transport};
@@ -89,10 +90,25 @@ fn nes() -> Box<dyn Machine> {
     Box::new(Nes::open_with(&coplay_testcores::images::nes(), "test", options).expect("a sound image"))
 }
 
-fn listen(secret: &str, identity: Identity) -> (Arc<Udp>, Receiver<Incoming>) {
+/// What the sites of a game reach each other by.
+#[derive(Clone)]
+enum Net {
+    Udp,
+    Iroh(Token),
+}
+
+type Listening = (Arc<dyn Transport>, Receiver<Incoming>);
+
+fn listen(net: &Net, identity: Identity) -> Listening {
     let (queue, incoming) = sync_channel(4_096);
-    let udp = Udp::listen("127.0.0.1:0".parse().unwrap(), identity, Secret::from_text(secret), queue);
-    (Arc::new(udp.expect("a free port")), incoming)
+    let addr = "127.0.0.1:0".parse().unwrap();
+    let transport: Arc<dyn Transport> = match net {
+        Net::Udp => Arc::new(Udp::listen(addr, identity, Secret::from_text("tennis"), queue).expect("a free port")),
+        Net::Iroh(token) => {
+            Arc::new(Iroh::listen(addr, &identity, token.clone(), Relay::None, queue).expect("a free port"))
+        }
+    };
+    (transport, incoming)
 }
 
 fn plan(players: u8, frames: u32) -> HostPlan {
@@ -113,47 +129,58 @@ fn manner(frames: u32) -> Manner {
 
 type Ran = (Result<Outcome, Failure>, Arc<Mutex<Seen>>);
 
-fn host(plan: HostPlan, commands: Vec<(u32, Command)>) -> (Place, JoinHandle<Ran>) {
-    let (udp, incoming) = listen("tennis", Identity::random());
-    let place = udp.own_places().remove(0);
+/// Where a host is, and how it is reached.
+#[derive(Clone)]
+struct Door {
+    net: Net,
+    place: Place,
+}
+
+fn host(plan: HostPlan, commands: Vec<(u32, Command)>) -> (Door, JoinHandle<Ran>) {
+    host_over(Net::Udp, plan, commands)
+}
+
+fn host_over(net: Net, plan: HostPlan, commands: Vec<(u32, Command)>) -> (Door, JoinHandle<Ran>) {
+    let (transport, incoming) = listen(&net, Identity::random());
+    let door = Door { net, place: transport.own_places().remove(0) };
     let thread = spawn(move || {
         let mut bot = Bot::new(1, commands);
         let seen = Arc::clone(&bot.seen);
-        let mut drive = Drive::host(udp, incoming, nes(), &plan).expect("a sound plan");
+        let mut drive = Drive::host(transport, incoming, nes(), &plan).expect("a sound plan");
         (drive.run(&mut bot), seen)
     });
-    (place, thread)
+    (door, thread)
 }
 
-fn knock(place: &Place, wish: Wish, identity: Identity, bot: &mut Bot) -> Result<Guest, Failure> {
-    let (udp, incoming) = listen("tennis", identity);
+fn knock(door: &Door, wish: Wish, identity: Identity, bot: &mut Bot) -> Result<Guest, Failure> {
+    let (transport, incoming) = listen(&door.net, identity);
     let plan = JoinPlan {
         name: "guest".into(),
         wish,
-        places: vec![place.clone()],
+        places: vec![door.place.clone()],
         expect: None,
         patience: TimeDelta::from_secs(8),
     };
-    Guest::knock(udp, incoming, &plan, bot).map(|guest| guest.expect("nobody quits"))
+    Guest::knock(transport, incoming, &plan, bot).map(|guest| guest.expect("nobody quits"))
 }
 
-fn join(place: &Place, seed: u64, manner: Manner, commands: Vec<(u32, Command)>) -> JoinHandle<Ran> {
-    let place = place.clone();
+fn join(door: &Door, seed: u64, manner: Manner, commands: Vec<(u32, Command)>) -> JoinHandle<Ran> {
+    let door = door.clone();
     spawn(move || {
         let mut bot = Bot::new(seed, commands);
         let seen = Arc::clone(&bot.seen);
-        let guest = knock(&place, Wish::Play(1), Identity::random(), &mut bot);
+        let guest = knock(&door, Wish::Play(1), Identity::random(), &mut bot);
         let ran = guest.and_then(|guest| guest.sit_down(nes(), manner)).and_then(|mut drive| drive.run(&mut bot));
         (ran, seen)
     })
 }
 
-fn watch(place: &Place, frames: u32) -> JoinHandle<Ran> {
-    let place = place.clone();
+fn watch(door: &Door, frames: u32) -> JoinHandle<Ran> {
+    let door = door.clone();
     spawn(move || {
         let mut bot = Bot::new(9, vec![]);
         let seen = Arc::clone(&bot.seen);
-        let guest = knock(&place, Wish::Watch, Identity::random(), &mut bot);
+        let guest = knock(&door, Wish::Watch, Identity::random(), &mut bot);
         let plan = WatchPlan { frames: Some(frames) };
         (guest.and_then(|guest| guest.look_on(nes(), plan)).and_then(|mut watch| watch.run(&mut bot)), seen)
     })
@@ -174,10 +201,10 @@ fn certain_pictures(one: &Seen, other: &Seen) -> (usize, usize) {
     common.fold((0, 0), |(equal, all), (here, there)| (equal + usize::from(here == there), all + 1))
 }
 
-#[test]
-fn two_play() {
-    let (place, host) = host(plan(2, 300), vec![(100, Command::Chat("good luck".into()))]);
-    let guest = join(&place, 2, manner(300), vec![(120, Command::Chat("have fun".into()))]);
+/// A game of two, who chat, and see the same.
+fn play_over(net: Net) {
+    let (door, host) = host_over(net, plan(2, 300), vec![(100, Command::Chat("good luck".into()))]);
+    let guest = join(&door, 2, manner(300), vec![(120, Command::Chat("have fun".into()))]);
     let one = assert_well(host.join().unwrap(), "host", 300);
     let other = assert_well(guest.join().unwrap(), "guest", 300);
     let (one, other) = (one.lock().unwrap(), other.lock().unwrap());
@@ -188,10 +215,20 @@ fn two_play() {
 }
 
 #[test]
+fn two_play() {
+    play_over(Net::Udp);
+}
+
+#[test]
+fn two_play_over_iroh() {
+    play_over(Net::Iroh(Token::random()));
+}
+
+#[test]
 fn all_pause_and_go_on_together() {
     let press = |frame| (frame, Command::Control(Control::Pause));
-    let (place, host) = host(plan(2, 300), vec![press(60), press(90)]);
-    let guest = join(&place, 2, manner(300), vec![(150, Command::Control(Control::Reset))]);
+    let (door, host) = host(plan(2, 300), vec![press(60), press(90)]);
+    let guest = join(&door, 2, manner(300), vec![(150, Command::Control(Control::Reset))]);
     let one = assert_well(host.join().unwrap(), "host", 300);
     let other = assert_well(guest.join().unwrap(), "guest", 300);
     for seen in [one, other] {
@@ -201,19 +238,19 @@ fn all_pause_and_go_on_together() {
     }
 }
 
-#[test]
-fn a_third_comes_late_and_a_fourth_looks_on() {
-    let (place, host) = host(plan(3, 900), vec![(0, Command::Start)]);
-    let second = join(&place, 2, manner(900), vec![]);
+/// A third comes late, and a fourth looks on.
+fn crowd_over(net: Net) {
+    let (door, host) = host_over(net, plan(3, 900), vec![(0, Command::Start)]);
+    let second = join(&door, 2, manner(900), vec![]);
     // The host does not wait for the third.
     let third = {
-        let place = place.clone();
+        let door = door.clone();
         spawn(move || {
             std::thread::sleep(std::time::Duration::from_secs(5));
-            join(&place, 3, manner(900), vec![]).join().unwrap()
+            join(&door, 3, manner(900), vec![]).join().unwrap()
         })
     };
-    let fourth = watch(&place, 600);
+    let fourth = watch(&door, 600);
     assert_well(third.join().unwrap(), "third", 900);
     assert_well(host.join().unwrap(), "host", 900);
     assert_well(second.join().unwrap(), "second", 900);
@@ -221,11 +258,21 @@ fn a_third_comes_late_and_a_fourth_looks_on() {
 }
 
 #[test]
+fn a_third_comes_late_and_a_fourth_looks_on() {
+    crowd_over(Net::Udp);
+}
+
+#[test]
+fn a_third_comes_late_and_a_fourth_looks_on_over_iroh() {
+    crowd_over(Net::Iroh(Token::random()));
+}
+
+#[test]
 fn a_full_game_says_so() {
-    let (place, host) = host(plan(2, 240), vec![]);
-    let guest = join(&place, 2, manner(240), vec![]);
+    let (door, host) = host(plan(2, 240), vec![]);
+    let guest = join(&door, 2, manner(240), vec![]);
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let third = join(&place, 3, manner(240), vec![]).join().unwrap().0;
+    let third = join(&door, 3, manner(240), vec![]).join().unwrap().0;
     assert_eq!(third, Err(Failure::Refused(Refusal::Full)));
     assert_well(host.join().unwrap(), "host", 240);
     assert_well(guest.join().unwrap(), "guest", 240);
@@ -233,15 +280,15 @@ fn a_full_game_says_so() {
 
 #[test]
 fn another_game_is_not_played() {
-    let (place, host) = host(plan(2, 240), vec![]);
+    let (door, host) = host(plan(2, 240), vec![]);
     let mut bot = Bot::new(2, vec![]);
-    let guest = knock(&place, Wish::Play(1), Identity::random(), &mut bot).expect("let in");
+    let guest = knock(&door, Wish::Play(1), Identity::random(), &mut bot).expect("let in");
     let mut image = coplay_testcores::images::nes();
     *image.last_mut().expect("an image") ^= 1;
     let failure = guest.sit_down(Box::new(Nes::open(&image, "other").unwrap()), manner(240)).err();
     assert!(matches!(&failure, Some(Failure::Different(points)) if points[0].contains("game")), "{failure:?}");
     // Its seat is free again.
-    let guest = join(&place, 3, manner(240), vec![]);
+    let guest = join(&door, 3, manner(240), vec![]);
     assert_well(host.join().unwrap(), "host", 240);
     assert_well(guest.join().unwrap(), "guest", 240);
 }

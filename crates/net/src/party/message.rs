@@ -11,8 +11,9 @@ pub const VERSION: u16 = 1;
 pub const MAX_NAME: usize = 32;
 /// The longest line of chat, in bytes.
 pub const MAX_LINE: usize = 400;
-/// The longest place, and the most places of one member.
-const MAX_PLACE: usize = 200;
+/// The longest place, in bytes.
+pub const MAX_PLACE: usize = 200;
+/// The most places of one member.
 const MAX_PLACES: usize = 8;
 /// The longest terms.
 const MAX_TERMS: usize = 4_096;

@@ -10,4 +10,4 @@ mod list;
 mod message;
 
 pub use list::{Event, List};
-pub use message::{Knock, MAX_LINE, MAX_NAME, Member, Message, Party, Refusal, VERSION, Wish};
+pub use message::{Knock, MAX_LINE, MAX_NAME, MAX_PLACE, Member, Message, Party, Refusal, VERSION, Wish};

@@ -1,7 +1,7 @@
 //! Plain UDP, secured: for the lab, for networks of one's own, and wherever a port can be opened.
 //!
 //! Between two peers there is a [`Channel`], made by a Noise handshake (`XXpsk0`: both show who they are, and that they know the
-//! session's secret). Before anything else the one who calls proves its address by saying a [cookie](cookie) back; until then it costs
+//! session's secret). Before anything else the one who calls proves its address by saying a cookie back; until then it costs
 //! one short hash, and gets less than it sent. Who does not know the secret gets no further.
 //!
 //! ```text
@@ -29,6 +29,7 @@ pub use channel::Channel;
 pub use endpoint::{Counts, Endpoint, Event, Received};
 pub(crate) use handshake::public_key;
 pub use socket::Udp;
+pub(crate) use socket::dropped_by_system;
 
 const HELLO: u8 = 1;
 const COOKIE: u8 = 2;

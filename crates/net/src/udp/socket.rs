@@ -239,7 +239,7 @@ fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
 
 /// How many datagrams the system dropped at this port because our buffer was full.
 #[cfg(target_os = "linux")]
-fn dropped_by_system(addr: SocketAddr) -> Option<u64> {
+pub(crate) fn dropped_by_system(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
     let port = format!(":{:04X}", addr.port());
     let table = std::fs::read_to_string(table).ok()?;
@@ -251,6 +251,6 @@ fn dropped_by_system(addr: SocketAddr) -> Option<u64> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn dropped_by_system(_: SocketAddr) -> Option<u64> {
+pub(crate) fn dropped_by_system(_: SocketAddr) -> Option<u64> {
     None
 }

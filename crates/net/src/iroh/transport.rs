@@ -1,0 +1,197 @@
+//! The transport, and the thread that runs it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ::iroh::endpoint::{Connection, SendDatagramError, presets};
+use ::iroh::{Endpoint, RelayMode, RelayUrl, SecretKey, Watcher};
+use bytes::Bytes;
+use coplay::wire::is_feed;
+use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::home::Home;
+use super::net::Shared;
+use super::quic::Kind;
+use crate::key::{Identity, PeerKey, Token};
+use crate::ticket::Ticket;
+use crate::transport::{Incoming, Place, Refused, Transport};
+use crate::udp;
+
+/// Our own addresses are known so soon after the start, if there are any.
+const ADDRS: Duration = Duration::from_millis(500);
+/// Saying goodbye takes no longer.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// Servers that lead peers to each other, and carry what they send if they find no way of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Relay {
+    /// None: only peers that reach each other's addresses.
+    #[default]
+    None,
+    /// Those that the makers of iroh run for everybody.
+    Default,
+    /// One's own, by its address (`https://…`).
+    Url(String),
+}
+
+/// A transport over iroh.
+#[derive(Debug)]
+pub struct Iroh {
+    pub(super) shared: Arc<Shared>,
+    pub(super) runtime: Handle,
+    relay: Relay,
+    over: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Iroh {
+    /// Listens at an address; port 0 takes any that is free, and the address of no particular interface stands for all of them, of both
+    /// families. Who knows the token may come in. What comes goes into `queue`; what finds no room there is lost.
+    ///
+    /// It waits for no server: a relay is found while the game is already on.
+    pub fn listen(
+        addr: SocketAddr,
+        identity: &Identity,
+        token: Token,
+        relay: Relay,
+        queue: SyncSender<Incoming>,
+    ) -> io::Result<Self> {
+        let mode = relay_mode(&relay)?;
+        let key = SecretKey::from_bytes(&identity.to_bytes());
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (bound, is_bound) = sync_channel(1);
+        let (over, is_over) = oneshot::channel();
+        let body = move || {
+            runtime.block_on(async move {
+                let shared = match bind(addr, key, mode).await {
+                    Ok(endpoint) => Arc::new(Shared::new(endpoint, token, queue)),
+                    Err(error) => return drop(bound.send(Err(error))),
+                };
+                let accepting = tokio::spawn(Arc::clone(&shared).accept());
+                let endpoint = shared.endpoint.clone();
+                drop(bound.send(Ok(shared)));
+                // It is over when it is said, or when nobody is left to say it.
+                let _ = is_over.await;
+                accepting.abort();
+                let _ = timeout(GOODBYE, endpoint.close()).await;
+            });
+        };
+        let thread = std::thread::Builder::new().name("net".into()).spawn(body)?;
+        let shared = is_bound.recv().map_err(io::Error::other)??;
+        Ok(Self { shared, runtime: handle, relay, over: Some(over), thread: Some(thread) })
+    }
+
+    /// Where we live, as far as we know by now.
+    pub fn home(&self) -> Home {
+        Home::new(self.shared.key(), &self.shared.endpoint.addr().addrs)
+    }
+
+    /// What others need in order to come in. With a relay it says more once that has [answered](Self::wait_for_relay).
+    pub fn ticket(&self) -> Ticket {
+        Ticket::Iroh { home: self.home(), token: self.shared.token.clone() }
+    }
+
+    /// Waits until a relay has answered, at most so long; `false` if none has.
+    pub fn wait_for_relay(&self, most: Duration) -> bool {
+        let online = async { timeout(most, self.shared.endpoint.online()).await.is_ok() };
+        self.relay != Relay::None && self.runtime.block_on(online)
+    }
+
+    /// Sends what is too long for the path; `false` if too much is on its way already.
+    pub(super) fn send_long(&self, connection: Connection, bytes: Bytes) -> bool {
+        let Ok(permit) = Arc::clone(&self.shared.streams).try_acquire_owned() else { return false };
+        self.runtime.spawn(async move {
+            // What cannot be sent is lost, as it may be on its way.
+            if let Ok(mut stream) = connection.open_uni().await
+                && stream.write_all(&bytes).await.is_ok()
+                && stream.finish().is_ok()
+            {
+                let _ = stream.stopped().await;
+            }
+            drop(permit);
+        });
+        true
+    }
+}
+
+impl Drop for Iroh {
+    fn drop(&mut self) {
+        self.over.take();
+        if let Some(thread) = self.thread.take() {
+            // It ended by a panic of its own, which was told when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn relay_mode(relay: &Relay) -> io::Result<RelayMode> {
+    Ok(match relay {
+        Relay::None => RelayMode::Disabled,
+        Relay::Default => RelayMode::Default,
+        Relay::Url(url) => {
+            let url: RelayUrl = url.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            RelayMode::custom([url])
+        }
+    })
+}
+
+async fn bind(addr: SocketAddr, key: SecretKey, relay: RelayMode) -> io::Result<Endpoint> {
+    let alpns = Kind::ALL.map(|kind| kind.alpn().to_vec()).to_vec();
+    let mut builder = Endpoint::builder(presets::Minimal)
+        .secret_key(key)
+        .alpns(alpns)
+        .relay_mode(relay)
+        .transport_config(Kind::Game.config());
+    if !addr.ip().is_unspecified() {
+        builder = builder.clear_ip_transports();
+    }
+    let endpoint = builder.bind_addr(addr).map_err(io::Error::other)?.bind().await.map_err(io::Error::other)?;
+    let mut addrs = endpoint.watch_addr();
+    let known = async { while addrs.get().is_empty() && addrs.updated().await.is_ok() {} };
+    // Without any network there may be none: then it can still call others.
+    let _ = timeout(ADDRS, known).await;
+    Ok(endpoint)
+}
+
+impl Transport for Iroh {
+    fn key(&self) -> PeerKey {
+        self.shared.key()
+    }
+
+    fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
+        let kind = if is_feed(bytes) { Kind::Bulk } else { Kind::Game };
+        let Some(connection) = self.shared.links.newest(to, kind) else { return false };
+        let bytes = Bytes::copy_from_slice(bytes);
+        match connection.send_datagram(bytes.clone()) {
+            Err(SendDatagramError::TooLarge) => self.send_long(connection, bytes),
+            sent => sent.is_ok(),
+        }
+    }
+
+    fn call(&self, place: &Place, expect: Option<PeerKey>) {
+        self.shared.call(&self.runtime, place, expect);
+    }
+
+    fn place_of(&self, peer: &PeerKey) -> Option<Place> {
+        let connection = self.shared.links.newest(peer, Kind::Game)?;
+        let ways: Vec<_> = connection.paths().iter().map(|path| path.remote_addr().clone()).collect();
+        Some(Home::new(*peer, &ways).to_place())
+    }
+
+    fn own_places(&self) -> Vec<Place> {
+        vec![self.home().to_place()]
+    }
+
+    fn refused(&self) -> Refused {
+        let (by_us, crowded_out) = self.shared.counts();
+        let sockets = self.shared.endpoint.bound_sockets();
+        Refused { by_us, by_system: sockets.into_iter().filter_map(udp::dropped_by_system).sum(), crowded_out }
+    }
+}

@@ -1,0 +1,348 @@
+//! What one gives to others so that they can come in: one line of text.
+//!
+//! For plain UDP it is what a person would write, `udp://HOST:PORT#SECRET`. For [iroh](crate::iroh) it is `coplay:` and letters: a version,
+//! who the host is and where, the token, and a checksum, so that a slip of the hand is told from a host that is gone.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use blake2::Blake2s;
+use blake2::digest::Digest;
+use blake2::digest::consts::U4;
+
+use crate::base32;
+use crate::iroh::Home;
+use crate::key::Token;
+
+const UDP: &str = "udp://";
+const COPLAY: &str = "coplay:";
+const VERSION: u8 = 1;
+const CHECKSUM: usize = 4;
+
+/// The longest ticket.
+pub const MAX_TICKET: usize = 512;
+/// The longest name of a host that names of the Internet can have.
+const MAX_HOST: usize = 253;
+/// The longest secret.
+const MAX_SECRET: usize = 128;
+
+/// A way into a game.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ticket {
+    /// Over plain UDP.
+    Udp {
+        /// The host's name or address, without brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// The text of the secret.
+        secret: String,
+    },
+    /// Over iroh.
+    Iroh {
+        /// Who the host is, and where.
+        home: Home,
+        /// What lets in.
+        token: Token,
+    },
+}
+
+/// Why a text is not a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TicketError {
+    /// It does not begin like one.
+    NotATicket,
+    /// It is longer than any ticket.
+    TooLong,
+    /// A part is missing or changed.
+    Damaged,
+    /// It is of a version of this program that is newer.
+    Newer,
+    /// The host is missing, or cannot be one.
+    Host,
+    /// An address with colons must be in brackets.
+    Brackets,
+    /// The port is missing, or no number from 1 to 65535.
+    Port,
+    /// The secret after the `#` is missing, too long, or has characters that cannot be typed.
+    Secret,
+}
+
+impl fmt::Display for TicketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotATicket => "this is not a ticket: one begins with `coplay:` or `udp://`",
+            Self::TooLong => "this is longer than any ticket",
+            Self::Damaged => "the ticket is damaged: a part of it is missing or changed",
+            Self::Newer => "the ticket is of a newer version of coplay",
+            Self::Host => "the ticket names no host: it should read `udp://HOST:PORT#SECRET`",
+            Self::Brackets => "an address with colons must be in brackets: `udp://[ADDRESS]:PORT#SECRET`",
+            Self::Port => "the ticket has no port from 1 to 65535: it should read `udp://HOST:PORT#SECRET`",
+            Self::Secret => "the ticket has no secret: it should read `udp://HOST:PORT#SECRET`",
+        })
+    }
+}
+
+impl std::error::Error for TicketError {}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp { host, port, secret } if host.contains(':') => write!(f, "{UDP}[{host}]:{port}#{secret}"),
+            Self::Udp { host, port, secret } => write!(f, "{UDP}{host}:{port}#{secret}"),
+            Self::Iroh { home, token } => {
+                let mut bytes = vec![VERSION];
+                bytes.extend(token.bytes());
+                bytes.extend(postcard::to_allocvec(home).expect("plain values"));
+                bytes.extend(checksum(&bytes));
+                write!(f, "{COPLAY}{}", base32::encode(&bytes))
+            }
+        }
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        let text = text.trim();
+        if text.len() > MAX_TICKET {
+            return Err(TicketError::TooLong);
+        }
+        if let Some(rest) = strip(text, UDP) {
+            return udp(rest);
+        }
+        iroh(strip(text, COPLAY).ok_or(TicketError::NotATicket)?)
+    }
+}
+
+/// What follows a scheme, in whatever case that is written.
+fn strip<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
+    let (head, rest) = text.split_at_checked(scheme.len())?;
+    head.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM] {
+    Blake2s::<U4>::digest(bytes).into()
+}
+
+/// Every version begins with its number and ends with the checksum.
+fn iroh(text: &str) -> Result<Ticket, TicketError> {
+    let bytes = base32::decode(text).ok_or(TicketError::Damaged)?;
+    let (bytes, sum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(TicketError::Damaged)?;
+    let (version, rest) = bytes.split_first().filter(|_| checksum(bytes) == *sum).ok_or(TicketError::Damaged)?;
+    if *version > VERSION {
+        return Err(TicketError::Newer);
+    }
+    let (token, home) = rest.split_first_chunk().filter(|_| *version == VERSION).ok_or(TicketError::Damaged)?;
+    match postcard::take_from_bytes::<Home>(home) {
+        Ok((home, [])) if home.is_sound() => Ok(Ticket::Iroh { home, token: Token::from_bytes(*token) }),
+        _ => Err(TicketError::Damaged),
+    }
+}
+
+fn udp(text: &str) -> Result<Ticket, TicketError> {
+    // A secret may have a `#`, a host cannot.
+    let (place, secret) = text.split_once('#').unwrap_or((text, ""));
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or(TicketError::Host)?;
+            host.parse::<Ipv6Addr>().map_err(|_| TicketError::Host)?;
+            (host, port.strip_prefix(':').ok_or(TicketError::Port)?)
+        }
+        None => named(place)?,
+    };
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port.parse().ok().filter(|port| digits && *port != 0).ok_or(TicketError::Port)?;
+    let typed = secret.chars().all(|character| !character.is_control());
+    if secret.is_empty() || secret.len() > MAX_SECRET || !typed {
+        return Err(TicketError::Secret);
+    }
+    Ok(Ticket::Udp { host: host.into(), port, secret: secret.into() })
+}
+
+/// A host by its name, or by an address without colons; and a port.
+fn named(place: &str) -> Result<(&str, &str), TicketError> {
+    if place.parse::<Ipv6Addr>().is_ok() {
+        return Err(TicketError::Brackets);
+    }
+    let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+    if host.contains(':') {
+        return Err(TicketError::Brackets);
+    }
+    let sound = |character: char| character.is_alphanumeric() || matches!(character, '-' | '.' | '_');
+    let good = !host.is_empty() && host.len() <= MAX_HOST && host.chars().all(sound);
+    if good { Ok((host, port)) } else { Err(TicketError::Host) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::PeerKey;
+
+    fn parse(text: &str) -> Result<Ticket, TicketError> {
+        text.parse()
+    }
+
+    fn example() -> Ticket {
+        let key = PeerKey(*::iroh::SecretKey::from_bytes(&[7; 32]).public().as_bytes());
+        let addrs = vec!["192.168.1.20:40123".parse().unwrap(), "[2001:db8::7]:40124".parse().unwrap()];
+        let home = Home { key, relay: Some("https://relay.example/".into()), addrs };
+        Ticket::Iroh { home, token: Token::from_bytes([9; 16]) }
+    }
+
+    /// A text of bytes that end with a good checksum.
+    fn sealed(bytes: &[u8]) -> String {
+        let mut bytes = bytes.to_vec();
+        bytes.extend(checksum(&bytes));
+        format!("{COPLAY}{}", base32::encode(&bytes))
+    }
+
+    #[test]
+    fn a_ticket_comes_back_as_it_was() {
+        let text = example().to_string();
+        assert!(text.len() <= 190 && text.is_ascii(), "{} {text}", text.len());
+        assert_eq!(parse(&text), Ok(example()));
+        assert_eq!(parse(&format!("  {} \r\n", text.to_uppercase())), Ok(example()));
+    }
+
+    /// Without a relay and with one address it fits into a line.
+    #[test]
+    fn a_ticket_is_short() {
+        let Ticket::Iroh { home, token } = example() else { unreachable!() };
+        let home = Home { relay: None, addrs: home.addrs[..1].to_vec(), ..home };
+        let text = Ticket::Iroh { home, token }.to_string();
+        assert!(text.len() <= 110, "{} {text}", text.len());
+    }
+
+    #[test]
+    fn the_longest_ticket_is_taken() {
+        let Ticket::Iroh { mut home, token } = example() else { unreachable!() };
+        home.addrs = vec!["[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap(); crate::iroh::MAX_ADDRS];
+        home.relay = Some(format!("https://{}.example/", "x".repeat(60)));
+        let ticket = Ticket::Iroh { home, token };
+        assert!(ticket.to_string().len() <= MAX_TICKET);
+        assert_eq!(parse(&ticket.to_string()), Ok(ticket));
+    }
+
+    /// Wherever one character is changed, left out or added, it is told.
+    #[test]
+    fn any_slip_is_told() {
+        let text = example().to_string();
+        for at in COPLAY.len()..text.len() {
+            let (head, tail) = text.split_at(at);
+            let other = if tail.starts_with('a') { 'b' } else { 'a' };
+            for bad in [
+                format!("{head}{other}{}", &tail[1..]),
+                format!("{head}{}", &tail[1..]),
+                format!("{head}{other}{tail}"),
+            ] {
+                // Of the last character some bits may not count.
+                let is = parse(&bad);
+                assert!(is == Err(TicketError::Damaged) || is == Ok(example()) && at + 1 == text.len(), "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_ticket_is_told() {
+        let long = format!("coplay:{}", "a".repeat(MAX_TICKET));
+        for (bad, why) in [
+            ("", TicketError::NotATicket),
+            ("hello", TicketError::NotATicket),
+            ("coplay", TicketError::NotATicket),
+            ("http://example.com", TicketError::NotATicket),
+            ("ücoplay:", TicketError::NotATicket),
+            ("coplay:", TicketError::Damaged),
+            ("coplay:aaaa", TicketError::Damaged),
+            ("coplay:0189", TicketError::Damaged),
+            ("coplay:äöü", TicketError::Damaged),
+            ("coplay:\u{1f600}", TicketError::Damaged),
+            (&long, TicketError::TooLong),
+            (&sealed(&[]), TicketError::Damaged),
+            (&sealed(&[0]), TicketError::Damaged),
+            (&sealed(&[1]), TicketError::Damaged),
+            (&sealed(&[1; 17]), TicketError::Damaged),
+            (&sealed(&[1; 60]), TicketError::Damaged),
+            (&sealed(&[2, 1, 2, 3]), TicketError::Newer),
+            (&sealed(&[255; 90]), TicketError::Newer),
+        ] {
+            assert_eq!(parse(bad), Err(why), "{bad}");
+        }
+    }
+
+    /// A sound frame around something that is not.
+    #[test]
+    fn a_ticket_to_nowhere_is_not_taken() {
+        let Ticket::Iroh { home, token } = example() else { unreachable!() };
+        let no_relay = Home { relay: Some("no address".into()), ..home.clone() };
+        let no_key = Home { key: crate::iroh::nobody(), ..home.clone() };
+        let too_many = Home { addrs: vec![home.addrs[0]; crate::iroh::MAX_ADDRS + 1], ..home };
+        for home in [no_relay, no_key, too_many] {
+            let text = Ticket::Iroh { home, token: token.clone() }.to_string();
+            assert_eq!(parse(&text), Err(TicketError::Damaged));
+        }
+    }
+
+    #[test]
+    fn plain_tickets_are_read() {
+        let udp = |host: &str, port, secret: &str| Ok(Ticket::Udp { host: host.into(), port, secret: secret.into() });
+        for (text, ticket) in [
+            ("udp://127.0.0.1:7000#tennis", udp("127.0.0.1", 7_000, "tennis")),
+            ("UDP://host.example:1#a b#c/:@", udp("host.example", 1, "a b#c/:@")),
+            ("udp://localhost:65535#x", udp("localhost", 65_535, "x")),
+            ("udp://[::1]:7000#x", udp("::1", 7_000, "x")),
+            ("udp://[2001:db8::7]:7000/#x", udp("2001:db8::7", 7_000, "x")),
+            ("udp://höst:7000#ü", udp("höst", 7_000, "ü")),
+        ] {
+            assert_eq!(parse(text), ticket, "{text}");
+            let again = parse(text).unwrap().to_string();
+            assert_eq!(parse(&again), ticket, "{again}");
+        }
+    }
+
+    #[test]
+    fn bad_plain_tickets_are_told() {
+        let long_host = format!("udp://{}:1#x", "h".repeat(MAX_HOST + 1));
+        let long_secret = format!("udp://host:1#{}", "x".repeat(MAX_SECRET + 1));
+        for (bad, why) in [
+            ("udp://", TicketError::Host),
+            ("udp://#x", TicketError::Host),
+            ("udp://:7000#x", TicketError::Host),
+            ("udp://a b:7000#x", TicketError::Host),
+            ("udp://me@host:7000#x", TicketError::Host),
+            ("udp://host/path:7000#x", TicketError::Host),
+            ("udp://[::1:7000#x", TicketError::Host),
+            ("udp://[]:7000#x", TicketError::Host),
+            ("udp://[host]:7000#x", TicketError::Host),
+            ("udp://[127.0.0.1]:7000#x", TicketError::Host),
+            (&long_host, TicketError::Host),
+            ("udp://::1#x", TicketError::Brackets),
+            ("udp://2001:db8::7:7000#x", TicketError::Brackets),
+            ("udp://host#x", TicketError::Port),
+            ("udp://host:#x", TicketError::Port),
+            ("udp://host:0#x", TicketError::Port),
+            ("udp://host:65536#x", TicketError::Port),
+            ("udp://host:+1#x", TicketError::Port),
+            ("udp://host:-1#x", TicketError::Port),
+            ("udp://host:7000x#x", TicketError::Port),
+            ("udp://[::1]#x", TicketError::Port),
+            ("udp://[::1]7000#x", TicketError::Port),
+            ("udp://[::1]:#x", TicketError::Port),
+            ("udp://host:7000", TicketError::Secret),
+            ("udp://host:7000#", TicketError::Secret),
+            ("udp://host:7000#a\u{7}b", TicketError::Secret),
+            (&long_secret, TicketError::Secret),
+        ] {
+            assert_eq!(parse(bad), Err(why), "{bad}");
+        }
+    }
+
+    /// It is for logs, where nobody's secret belongs.
+    #[test]
+    fn a_token_is_not_shown_by_chance() {
+        assert!(!format!("{:?}", example()).contains("9, 9"));
+    }
+}

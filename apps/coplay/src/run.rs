@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use coplay::session::Settings;
-
 use crate::cli::{self, Command};
 use crate::config::{self, Config};
 use crate::demo::Demo;
@@ -12,7 +10,7 @@ use crate::demo::world::Terms;
 use crate::fault;
 use crate::film::Film;
 use crate::front::{self, Available, Front, Look, terminal};
-use crate::game::{Game, Wanted};
+use crate::game::{Game, Wanted, players};
 use crate::play::{Options, Play};
 use crate::replay::Replay;
 use crate::summary::Summary;
@@ -44,6 +42,9 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
         Command::Play(args) => play(args).map(|summary| summary.print()),
         Command::Replay(args) => replay(args).map(|summary| summary.print()),
         Command::Demo(args) => demo(args).map(|summary| summary.print()),
+        Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
+        Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
+        Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),
         Command::Config => {
             let text = Config::load()?.show(config::path().as_deref());
             crate::out(&text);
@@ -126,10 +127,4 @@ fn settings(show: &cli::Show) -> Result<Config, Trouble> {
 
 fn look(game: &Game, rows: usize, aspect: f32) -> Look {
     Look { title: game.title().into(), pictures: (1, rows, aspect), ..Look::default() }
-}
-
-/// For how many players a machine was that says so: it is part of what it is.
-fn players(settings: &Settings) -> Option<usize> {
-    let option = settings.machine.options.iter().find(|(key, _)| key == "players");
-    option.and_then(|(_, value)| value.parse().ok())
 }

@@ -12,6 +12,8 @@ pub struct Bot {
     word: Word,
     /// Frames for which it stays so.
     left: u64,
+    /// How long it stays so at most.
+    most: i64,
 }
 
 /// Directions that exclude each other.
@@ -20,14 +22,20 @@ const ACROSS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::U
 impl Bot {
     /// A player of this number, on this pad.
     pub fn new(seed: u64, player: usize, pad: &Pad) -> Self {
-        Self { random: Random::stream(seed, &format!("bot/{player}")), mask: pad.mask, word: 0, left: 0 }
+        let random = Random::stream(seed, &format!("bot/{player}"));
+        Self { random, mask: pad.mask, word: 0, left: 0, most: 24 }
+    }
+
+    /// One that presses something else about every eight frames, so that what others guess is wrong that often.
+    pub fn nervous(seed: u64, player: usize, pad: &Pad) -> Self {
+        Self { most: 12, ..Self::new(seed, player, pad) }
     }
 
     /// What it presses in the next frame.
     pub fn press(&mut self) -> Word {
         if self.left == 0 {
             self.word = self.choose() & self.mask;
-            self.left = self.random.range(4..=24) as u64;
+            self.left = self.random.range(4..=self.most) as u64;
         }
         self.left -= 1;
         self.word

@@ -1,5 +1,7 @@
 //! Commands and flags.
 
+pub mod net;
+
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -25,6 +27,12 @@ pub enum Command {
     Play(Play),
     /// Play a movie, and prove that the machine does the same again
     Replay(Replay),
+    /// Play a game with others, who join it with a ticket
+    Host(net::Host),
+    /// Join the game of somebody else
+    Join(net::Join),
+    /// Watch a game that others play
+    Watch(net::Watch),
     /// See two sites share a game over a bad link, and turn its dials
     Demo(Demo),
     /// Find out whether a game is fit to be shared on its machine, and how
@@ -229,6 +237,6 @@ mod tests {
     #[test]
     fn help_is_no_error() {
         let help = parse(["coplay", "--help"].map(Into::into)).unwrap().unwrap_err();
-        assert!(help.contains("replay") && help.contains("config"));
+        assert!(["replay", "config", "host", "join", "watch"].iter().all(|command| help.contains(command)), "{help}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use coplay::session::Settings;
 use coplay_machines::libretro::{self, OpenError as CoreError};
 use coplay_machines::nes::{self, Nes, OpenError};
 use coplay_machines::{Machine, libretro::Config as CoreConfig};
@@ -115,6 +116,22 @@ impl Game {
     pub fn title(&self) -> &str {
         self.name.rsplit_once('.').map_or(&self.name, |(title, _)| title)
     }
+}
+
+/// Switches on a core that needs no game; `None` if it needs one.
+pub fn open_core_alone(wanted: &Wanted) -> Result<Option<Box<dyn Machine>>, Trouble> {
+    let Some(core) = &wanted.core else { return Ok(None) };
+    match libretro::open(CoreConfig { core: core.clone(), players: wanted.players, ..CoreConfig::default() }) {
+        Ok(machine) => Ok(Some(Box::new(machine))),
+        Err(CoreError::NeedsGame) => Ok(None),
+        Err(error) => Err(core_refused(core, &error)),
+    }
+}
+
+/// For how many players a machine was that says so: it is part of what it is.
+pub fn players(settings: &Settings) -> Option<usize> {
+    let option = settings.machine.options.iter().find(|(key, _)| key == "players");
+    option.and_then(|(_, value)| value.parse().ok())
 }
 
 /// Why a core does not play, in one sentence.

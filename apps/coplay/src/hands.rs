@@ -116,6 +116,16 @@ impl Keyboard {
     }
 }
 
+/// What a key does while somebody types; letters come otherwise.
+pub fn edits(key: Key) -> Option<Command> {
+    Some(match key.name() {
+        "Enter" => Command::Move(Move::Enter),
+        "Escape" => Command::Menu,
+        "Backspace" => Command::Erase,
+        _ => return None,
+    })
+}
+
 fn moves(key: Key) -> Option<Move> {
     Some(match key.name() {
         "Up" => Move::Up,
@@ -142,6 +152,8 @@ fn command(action: Action, shift: bool) -> Option<Command> {
         Action::Less => Command::Less,
         Action::PreviousDial => Command::Choose(-1),
         Action::NextDial => Command::Choose(1),
+        Action::Graph => Command::Graph,
+        Action::Chat => Command::Chat,
         Action::Fullscreen => Command::Fullscreen,
         Action::Quit => Command::Quit,
     })

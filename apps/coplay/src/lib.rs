@@ -1,6 +1,7 @@
 //! The program `coplay`: play an old game, alone or with friends far away.
 //!
-//! A command ([`cli`]) opens a game on a machine ([`game`]) and runs it on a thread of its own ([`play`], [`replay`], [`demo`]). It shows
+//! A command ([`cli`]) opens a game on a machine ([`game`]) and runs it on a thread of its own ([`play`], [`replay`], [`demo`]), with others
+//! over a network that [`meet`] opens ([`net`]). It shows
 //! [scenes](scene) on a [stage](stage()) and hears commands and [what is pressed](hands) from there; a [front end](front) shows the newest scene,
 //! in a window or in a terminal. What all games on a screen have in common is on their [desk](desk::Desk).
 
@@ -18,7 +19,9 @@ pub mod game;
 pub mod gamepad;
 pub mod hands;
 pub mod key;
+pub mod meet;
 pub mod meter;
+pub mod net;
 pub mod outfit;
 pub mod pace;
 pub mod palette;
@@ -27,6 +30,7 @@ pub mod record;
 pub mod replay;
 pub mod run;
 pub mod scene;
+pub mod seat;
 pub mod slots;
 pub mod sound;
 mod stage;

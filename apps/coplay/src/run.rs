@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use coplay::session::Settings;
-
 use crate::check;
 use crate::cli::{self, Command};
 use crate::config::{self, Config};
@@ -13,7 +11,7 @@ use crate::demo::world::Terms;
 use crate::fault;
 use crate::film::Film;
 use crate::front::{self, Available, Front, Look, terminal};
-use crate::game::{Game, Wanted};
+use crate::game::{Game, Wanted, players};
 use crate::play::{Options, Play};
 use crate::replay::Replay;
 use crate::summary::Summary;
@@ -50,6 +48,9 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
             0 => Ok(()),
             _ => Err(Trouble::failure("nobody listens to the other process of a check")),
         },
+        Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
+        Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
+        Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),
         Command::Config => {
             let text = Config::load()?.show(config::path().as_deref());
             crate::out(&text);
@@ -132,10 +133,4 @@ fn settings(show: &cli::Show) -> Result<Config, Trouble> {
 
 fn look(game: &Game, rows: usize, aspect: f32) -> Look {
     Look { title: game.title().into(), pictures: (1, rows, aspect), ..Look::default() }
-}
-
-/// For how many players a machine was that says so: it is part of what it is.
-fn players(settings: &Settings) -> Option<usize> {
-    let option = settings.machine.options.iter().find(|(key, _)| key == "players");
-    option.and_then(|(_, value)| value.parse().ok())
 }

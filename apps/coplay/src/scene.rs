@@ -18,6 +18,12 @@ pub struct Scene {
     pub chosen_dial: usize,
     /// What was just done, for a moment.
     pub toast: Option<String>,
+    /// What people said of late, over the pictures.
+    pub chat: Vec<String>,
+    /// What is being typed; as long as there is something, keys are letters and play nothing.
+    pub typing: Option<String>,
+    /// What can be copied now.
+    pub copy: Option<String>,
     /// What lies over the pictures.
     pub overlay: Option<Overlay>,
     /// Counts the scenes that were shown.
@@ -125,6 +131,14 @@ pub enum Command {
         /// To where.
         to: u32,
     },
+    /// To see how the network does, or not any more.
+    Graph,
+    /// To say something to the others.
+    Chat,
+    /// A letter of what is said.
+    Type(char),
+    /// Without the last letter.
+    Erase,
     /// A move in the menu.
     Move(Move),
     /// The whole screen or a window; front ends do that themselves.

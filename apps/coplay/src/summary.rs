@@ -36,6 +36,12 @@ impl Summary {
         self.rows.push((what, value, about.into()));
     }
 
+    /// With words about what was missing.
+    pub fn with_notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+
     /// Shows it: rows on stdout, notes on stderr.
     pub fn print(&self) {
         crate::out(&self.to_string());

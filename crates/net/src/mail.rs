@@ -2,7 +2,8 @@
 //!
 //! Not for the game itself, where what is late is of no use. A message is cut into parts, parts are numbered and acknowledged up to the
 //! first that is missing, and what is not acknowledged is sent again. Whoever starts anew begins another *epoch*, so that nothing of
-//! before is mistaken for something of now. Everything is bounded.
+//! before is mistaken for something of now; and is told with every part how far back parts still come, so that it does not wait for
+//! what the one before it has heard. Everything is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,6 +15,10 @@ use crate::key::random;
 pub const PART: u8 = 0x40;
 const HEARD: u8 = 0x41;
 
+/// Before the bytes of a part: what it is, epoch, number, flags, and how many parts before it are not acknowledged either.
+const HEAD: usize = 1 + 4 + 4 + 1 + 1;
+const LAST: u8 = 1;
+const FIRST: u8 = 2;
 /// What fits into one datagram beside the head, whatever carries it.
 const PART_LEN: usize = 1_000;
 /// The longest message.
@@ -35,15 +40,17 @@ pub struct Mail {
     /// The epoch of the other end, and the number of the next part of it.
     theirs: Option<u32>,
     next: u32,
-    ahead: BTreeMap<u32, (bool, Vec<u8>)>,
+    ahead: BTreeMap<u32, (u8, Vec<u8>)>,
     message: Vec<u8>,
+    /// What comes is the rest of a message whose beginning we do not have.
+    skips: bool,
     owes_ack: bool,
     inbox: VecDeque<Vec<u8>>,
 }
 
 #[derive(Debug)]
 struct Part {
-    last: bool,
+    flags: u8,
     bytes: Vec<u8>,
     sent: Option<Instant>,
 }
@@ -69,6 +76,7 @@ impl Mail {
             next: 0,
             ahead: BTreeMap::new(),
             message: Vec::new(),
+            skips: false,
             owes_ack: false,
             inbox: VecDeque::new(),
         }
@@ -93,7 +101,8 @@ impl Mail {
         for number in 0..parts {
             let end = (number * PART_LEN + PART_LEN).min(message.len());
             let bytes = message[number * PART_LEN..end].to_vec();
-            self.waiting.push_back(Part { last: number + 1 == parts, bytes, sent: None });
+            let flags = if number == 0 { FIRST } else { 0 } | if number + 1 == parts { LAST } else { 0 };
+            self.waiting.push_back(Part { flags, bytes, sent: None });
         }
         Ok(())
     }
@@ -113,8 +122,8 @@ impl Mail {
         let number = self.first.wrapping_add(at as u32);
         let part = &mut self.waiting[at];
         part.sent = Some(now);
-        let head = [&[PART][..], &self.epoch.to_le_bytes(), &number.to_le_bytes(), &[u8::from(part.last)]].concat();
-        Some([head, part.bytes.clone()].concat())
+        let head = [&[PART][..], &self.epoch.to_le_bytes(), &number.to_le_bytes(), &[part.flags, at as u8]];
+        Some([&head.concat()[..], &part.bytes].concat())
     }
 
     /// When there is something to send at the latest.
@@ -130,8 +139,8 @@ impl Mail {
         let (Some(epoch), Some(number)) = (number(1), number(5)) else { return };
         match bytes[0] {
             HEARD if epoch == self.epoch => self.on_heard(number),
-            PART if bytes.len() > 9 && bytes.len() <= 10 + PART_LEN => {
-                self.on_part(epoch, number, bytes[9] != 0, &bytes[10..]);
+            PART if bytes.len() >= HEAD && bytes.len() <= HEAD + PART_LEN => {
+                self.on_part(epoch, number, (bytes[9], bytes[10]), &bytes[HEAD..]);
             }
             _ => {}
         }
@@ -145,28 +154,52 @@ impl Mail {
         }
     }
 
-    fn on_part(&mut self, epoch: u32, number: u32, last: bool, bytes: &[u8]) {
+    fn on_part(&mut self, epoch: u32, number: u32, (flags, back): (u8, u8), bytes: &[u8]) {
         if self.theirs != Some(epoch) {
-            (self.theirs, self.next) = (Some(epoch), 0);
+            self.theirs = Some(epoch);
             self.ahead.clear();
-            self.message.clear();
+            self.begin_at(0);
         }
         self.owes_ack = true;
+        // What is before that was heard by who was here before us, and does not come again.
+        let first = number.wrapping_sub(u32::from(back));
+        if first.wrapping_sub(self.next) as i32 > 0 {
+            self.begin_at(first);
+        }
         if number.wrapping_sub(self.next) < MAX_AHEAD {
-            self.ahead.insert(number, (last, bytes.to_vec()));
+            self.ahead.insert(number, (flags, bytes.to_vec()));
         }
         // Who does not read its messages does not get more.
         while self.inbox.len() < MAX_WAITING
-            && let Some((last, bytes)) = self.ahead.remove(&self.next)
+            && let Some((flags, bytes)) = self.ahead.remove(&self.next)
         {
             self.next = self.next.wrapping_add(1);
-            self.message.extend_from_slice(&bytes);
-            let too_long = self.message.len() > MAX_MESSAGE;
-            if last && !too_long {
-                self.inbox.push_back(std::mem::take(&mut self.message));
-            } else if too_long {
-                self.message.clear();
-            }
+            self.put_together(flags, &bytes);
+        }
+    }
+
+    fn begin_at(&mut self, next: u32) {
+        self.next = next;
+        self.ahead.retain(|number, _| number.wrapping_sub(next) < MAX_AHEAD);
+        self.message.clear();
+        self.skips = true;
+    }
+
+    fn put_together(&mut self, flags: u8, bytes: &[u8]) {
+        if flags & FIRST != 0 {
+            self.message.clear();
+            self.skips = false;
+        }
+        if self.skips {
+            return;
+        }
+        self.message.extend_from_slice(bytes);
+        if self.message.len() > MAX_MESSAGE {
+            self.message.clear();
+            self.skips = true;
+        } else if flags & LAST != 0 {
+            self.inbox.push_back(std::mem::take(&mut self.message));
+            self.skips = true;
         }
     }
 }
@@ -221,6 +254,23 @@ mod tests {
         let mut one = Mail::new();
         one.send(b"after").unwrap();
         assert_eq!(run(&mut one, &mut other, || false), [b"after"]);
+    }
+
+    #[test]
+    fn who_starts_anew_hears_what_was_not_heard_before() {
+        let (mut one, mut other) = (Mail::new(), Mail::new());
+        (0..100).for_each(|_| one.send(b"heard").unwrap());
+        assert_eq!(run(&mut one, &mut other, || false).len(), 100);
+        // A part of a long message is heard, and then nobody is there any more.
+        one.send(&[7; 3 * PART_LEN]).unwrap();
+        let part = one.poll_transmit(Instant::ZERO).unwrap();
+        other.handle_datagram(&part);
+        one.handle_datagram(&other.poll_transmit(Instant::ZERO).unwrap());
+        one.send(b"new").unwrap();
+        let mut other = Mail::new();
+        other.send(b"hello").unwrap();
+        assert_eq!(run(&mut one, &mut other, || false), [b"new"], "the rest of a message is none");
+        assert!(one.is_idle() && other.is_idle());
     }
 
     #[test]

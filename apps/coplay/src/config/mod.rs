@@ -41,6 +41,8 @@ pub struct Config {
     pub gamepad: Vec<(Button, Control)>,
     /// How far a stick must be moved to count, in percent.
     pub dead_zone: u8,
+    /// Folders with games, to find one that somebody else plays.
+    pub games: Vec<PathBuf>,
 }
 
 /// What a key of the program does.
@@ -60,12 +62,14 @@ pub enum Action {
     Less,
     PreviousDial,
     NextDial,
+    Graph,
+    Chat,
     Fullscreen,
     Quit,
 }
 
 /// All actions: name, keys as they come, and what they do.
-pub const ACTIONS: [(Action, &str, &[&str], &str); 15] = [
+pub const ACTIONS: [(Action, &str, &[&str], &str); 17] = [
     (Action::Help, "help", &["F1", "Question"], "show the keys"),
     (Action::Pause, "pause", &["P"], "stand still, or go on"),
     (Action::Menu, "menu", &["Escape"], "menu"),
@@ -79,6 +83,8 @@ pub const ACTIONS: [(Action, &str, &[&str], &str); 15] = [
     (Action::Less, "less", &["Minus"], "less loud, or less of the chosen dial"),
     (Action::PreviousDial, "previous_dial", &["LeftBracket"], "choose the dial before"),
     (Action::NextDial, "next_dial", &["RightBracket"], "choose the next dial"),
+    (Action::Graph, "graph", &["N"], "show how the network does, or not"),
+    (Action::Chat, "chat", &["C", "Slash"], "say something to the others"),
     (Action::Fullscreen, "fullscreen", &["F11"], "whole screen, or a window"),
     (Action::Quit, "quit", &["F10"], "end"),
 ];
@@ -175,6 +181,7 @@ impl Default for Config {
             keys: ACTIONS.map(|(action, _, keys, _)| (action, named(keys))).into(),
             gamepad: Button::ALL.into_iter().zip(ON_GAMEPAD).collect(),
             dead_zone: 30,
+            games: vec![],
         }
     }
 }
@@ -211,6 +218,21 @@ impl Config {
     /// The settings as a file, with comments.
     pub fn show(&self, path: Option<&Path>) -> String {
         show::show(self, path)
+    }
+
+    /// The same for a game with others, of whom so many play here. Who does not play here needs no keys, and some of those are handy
+    /// for what only such games have.
+    pub fn with_others(mut self, pads: usize) -> Self {
+        self.players.iter_mut().skip(pads).for_each(Vec::clear);
+        for (action, name) in [(Action::Chat, "T"), (Action::Reset, "R")] {
+            let Some(key) = Key::named(name) else { continue };
+            let plays = self.players.iter().flatten().any(|(_, keys)| keys.contains(&key));
+            let does = self.keys.iter().any(|(_, keys)| keys.contains(&key));
+            if let Some((_, keys)) = self.keys.iter_mut().find(|(known, _)| *known == action && !plays && !does) {
+                keys.insert(0, key);
+            }
+        }
+        self
     }
 
     /// The keys for an action.
@@ -251,10 +273,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_those_who_play_elsewhere_are_of_use() {
+        let key = |name| Key::named(name).unwrap();
+        let alone = Config::default().with_others(1);
+        assert!(alone.players[1].is_empty() && !alone.players[0].is_empty());
+        assert!(alone.keys_of(Action::Chat).contains(&key("T")) && alone.keys_of(Action::Reset).contains(&key("R")));
+        let two = Config::default().with_others(2);
+        assert!(!two.keys_of(Action::Chat).contains(&key("T")), "the second player needs it");
+    }
+
+    #[test]
     fn what_is_shown_can_be_read_and_is_the_same() {
         let mut config = Config { scale: 5, integer: false, volume: 7, mute: true, dead_zone: 12, ..Config::default() };
         config.players[2] = vec![(Button::A, vec![Key::named(";").unwrap(), Key::named("5").unwrap()])];
         config.gamepad[0].1 = Control::North;
+        config.games = vec!["/games".into(), "C:\\\"my\" games".into()];
         let (read, warnings) = Config::parse(&config.show(None)).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         let at = |config: &Config| config.players[2].iter().find(|(button, _)| *button == Button::A).cloned();

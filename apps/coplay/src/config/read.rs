@@ -1,6 +1,7 @@
 //! Reads settings: every complaint names its line.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use coplay_machines::pad::Button;
 use toml::Spanned;
@@ -60,6 +61,10 @@ impl File<'_> {
         span: Range<usize>,
         value: &Value<'_>,
     ) -> Result<(), String> {
+        if name == "games" {
+            config.games = self.folders(value)?;
+            return Ok(());
+        }
         let known = ["video", "sound", "pace", "keys", "gamepad"].contains(&name);
         let player = name.strip_prefix("player").and_then(|number| number.parse::<usize>().ok());
         let player = player.filter(|number| (1..=PLAYERS).contains(number));
@@ -157,6 +162,18 @@ impl File<'_> {
         Ok(true)
     }
 
+    /// A folder, or several in brackets.
+    fn folders(&self, value: &Value<'_>) -> Result<Vec<PathBuf>, String> {
+        let folder = |value: &Value<'_>| match value.get_ref() {
+            DeValue::String(path) if !path.is_empty() => Ok(PathBuf::from(path.as_ref())),
+            _ => Err(self.wrong(value, "this must be the path of a folder in quotes")),
+        };
+        match value.get_ref() {
+            DeValue::Array(values) => values.iter().map(folder).collect(),
+            _ => Ok(vec![folder(value)?]),
+        }
+    }
+
     /// A key, or several in brackets, or none: `[]`.
     fn key_list(&self, value: &Value<'_>) -> Result<Vec<Key>, String> {
         match value.get_ref() {
@@ -230,10 +247,17 @@ mod tests {
 
     #[test]
     fn keys_are_one_or_several_or_none() {
-        let (config, warnings) = parse("[player1]\na = [\"B\", \"N\"]\nb = []\nstart = \"5\"").unwrap();
+        let (config, warnings) = parse("[player1]\na = [\"B\", \"H\"]\nb = []\nstart = \"5\"").unwrap();
         let keys = |button| config.players[0].iter().find(|(known, _)| *known == button).unwrap().1.len();
         assert_eq!((keys(Button::A), keys(Button::B), keys(Button::Start)), (2, 0, 1));
         assert!(warnings.is_empty(), "{warnings:?}");
+    }
+
+    #[test]
+    fn folders_are_one_or_several() {
+        assert_eq!(parse("games = \"/a\"").unwrap().0.games, [PathBuf::from("/a")]);
+        assert_eq!(parse("games = [\"/a\", \"b\"]").unwrap().0.games.len(), 2);
+        assert!(wrong("\ngames = [3]").starts_with("line 2: this must be the path of a folder"));
     }
 
     #[test]

@@ -23,6 +23,9 @@ fn write(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Re
         }
         None => writeln!(out, "# Settings of coplay.")?,
     }
+    writeln!(out, "\n# Folders in which `coplay join` and `coplay watch` look for the game that is played there.")?;
+    let folders: Vec<String> = config.games.iter().map(|folder| quoted(&folder.to_string_lossy())).collect();
+    writeln!(out, "games = [{}]", folders.join(", "))?;
     writeln!(out, "\n[video]")?;
     row(
         out,
@@ -66,6 +69,11 @@ fn write(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Re
         writeln!(out, "{} = \"{}\"", button_name(*button), format!("{control:?}").to_lowercase())?;
     }
     row(out, "dead_zone", config.dead_zone, "how far a stick must be moved to count, in percent")
+}
+
+/// A text as TOML has it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn row(out: &mut String, name: &str, value: impl std::fmt::Display, what: &str) -> std::fmt::Result {

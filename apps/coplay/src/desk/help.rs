@@ -27,6 +27,10 @@ pub(super) fn help(config: &Config, can: Can, pads: &[Pad]) -> Overlay {
             Action::Less if can.dials => "less of the chosen dial",
             Action::More => "louder",
             Action::Less => "less loud",
+            Action::Pause if can.share => "stand still, or go on, for all",
+            Action::Save if can.share => "keep this moment, for all",
+            Action::Load if can.share => "go back to the moment that was kept, for all",
+            Action::Reset if can.share => "switch the machine off and on, for all",
             _ => what,
         };
         rows.push((labels(config.keys_of(action)), what.into()));
@@ -50,10 +54,12 @@ fn presses(map: &[(Button, Vec<Key>)], pad: &Pad) -> Vec<String> {
 
 fn is_useful(action: Action, can: Can) -> bool {
     match action {
-        Action::Pause => can.pause,
+        Action::Pause => can.pause || can.share,
         Action::Fast => can.fast,
-        Action::Save | Action::Load | Action::NextSlot => can.slots,
-        Action::Reset => can.reset,
+        Action::Save | Action::Load => can.slots || can.share,
+        Action::NextSlot => can.slots,
+        Action::Reset => can.reset || can.share,
+        Action::Graph | Action::Chat => can.share,
         Action::PreviousDial | Action::NextDial => can.dials,
         _ => true,
     }

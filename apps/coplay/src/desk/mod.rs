@@ -30,6 +30,8 @@ pub struct Can {
     pub reset: bool,
     /// To turn dials, with the keys that change the volume otherwise.
     pub dials: bool,
+    /// To do things for all, because others play, too; and to talk with them.
+    pub share: bool,
 }
 
 /// What the game itself has to do.
@@ -144,6 +146,11 @@ impl Desk {
         self.toast = Some((what.into(), now + TOAST));
     }
 
+    /// Whether something of the desk lies over the picture.
+    pub fn is_open(&self) -> bool {
+        self.over != Over::Nothing
+    }
+
     /// Whether it is time to end.
     pub fn is_over(&self) -> bool {
         self.quit
@@ -187,7 +194,7 @@ mod tests {
     use crate::scene::Move;
     use coplay_machines::pad::Button;
 
-    const ALL: Can = Can { pause: true, fast: true, slots: true, reset: true, dials: false };
+    const ALL: Can = Can { pause: true, fast: true, slots: true, reset: true, dials: false, share: false };
 
     fn desk(can: Can) -> (Desk, Instant) {
         (Desk::new(&Config::default(), can, &[Pad::of(&Button::ALL)]), Instant::now())

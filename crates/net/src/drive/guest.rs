@@ -81,6 +81,12 @@ impl Guest {
         &self.party
     }
 
+    /// Goes away again, and gives the seat back.
+    pub fn leave(mut self) {
+        self.post.mail(self.host, &Message::Bye);
+        self.post.farewell(TimeDelta::from_millis(500));
+    }
+
     /// Takes the seat with a machine of our own, which must be the one that the host has.
     pub fn sit_down(mut self, machine: Box<dyn Machine>, manner: Manner) -> Result<Drive, Failure> {
         let machine: Box<dyn Machine> = Box::new(Controlled::new(machine));

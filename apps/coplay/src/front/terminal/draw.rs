@@ -37,6 +37,22 @@ pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
         grid.dim();
         draw_overlay(overlay, grid);
     }
+    draw_chat(scene, grid, top);
+}
+
+/// What was said, and below it what is being typed.
+fn draw_chat(scene: &Scene, grid: &mut Grid, rows: usize) {
+    let typing = scene.typing.as_ref().map(|text| format!("> {text}_"));
+    let lines: Vec<&String> = scene.chat.iter().chain(&typing).collect();
+    let first = rows.saturating_sub(lines.len());
+    for (at, line) in lines.iter().enumerate() {
+        // The end of what is typed must be seen, and the beginning of what was said.
+        let room = grid.columns.saturating_sub(4);
+        let long = line.chars().count().saturating_sub(room);
+        let typed = typing.is_some() && at + 1 == lines.len();
+        let text: String = line.chars().skip(if typed { long } else { 0 }).take(room).collect();
+        grid.write(1, first + at, &format!(" {text} "), if typed { ACCENT } else { INK }, PANEL);
+    }
 }
 
 fn draw_screens(scene: &Scene, grid: &mut Grid, rows: usize) {
@@ -219,11 +235,14 @@ mod tests {
             status: "60 fps".into(),
             overlay: None,
             toast: Some("hello".into()),
+            chat: vec!["Ann: good luck".into()],
+            typing: Some("have f".into()),
             ..Scene::default()
         };
         draw(&scene, &mut grid);
         let text = grid.text();
-        for word in ["site 1", "round trip 80 ms", "loss 1 %", "60 fps", "hello", "█"] {
+        for word in ["Ann: good luck", "> have f_", "site 1", "round trip 80 ms", "loss 1 %", "60 fps", "hello", "█"]
+        {
             assert!(text.contains(word), "{word} is missing in\n{text}");
         }
     }
@@ -236,6 +255,8 @@ mod tests {
             graph: Some(Graph::default()),
             overlay: Some(overlay),
             toast: Some("a long word about something".into()),
+            chat: vec!["something".into(); 9],
+            typing: Some("and more".into()),
             ..Scene::default()
         };
         for (columns, rows) in [(0, 0), (1, 1), (2, 30), (200, 1), (300, 100)] {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use crate::hands::edits;
 use crate::key::Key;
+use crate::scene::Command;
 
 /// How long a key counts as held after it went down, and after it was repeated.
 const PRESSED: Duration = Duration::from_millis(320);
@@ -81,6 +83,17 @@ pub(super) fn is_interrupt(event: &KeyEvent) -> bool {
     control && matches!(event.code, KeyCode::Char('c' | 'C' | 'q' | 'Q')) && event.kind != KeyEventKind::Release
 }
 
+/// What a key means to somebody who types.
+pub(super) fn typed(event: &KeyEvent) -> Option<Command> {
+    if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::SUPER) {
+        return None;
+    }
+    match event.code {
+        KeyCode::Char(sign) => Some(Command::Type(sign)),
+        code => translate(code).and_then(edits),
+    }
+}
+
 fn translate(code: KeyCode) -> Option<Key> {
     let name = match code {
         KeyCode::Char(sign) => return Key::typed(sign),
@@ -144,6 +157,15 @@ mod tests {
         told(&mut holds, now, KeyCode::Left);
         told(&mut holds, now, KeyCode::Up);
         assert_eq!(told(&mut holds, now, KeyCode::Right), [("Left", false), ("Right", true)]);
+    }
+
+    #[test]
+    fn who_types_gives_letters() {
+        assert_eq!(typed(&press(KeyCode::Char('é'))), Some(Command::Type('é')));
+        assert_eq!(typed(&press(KeyCode::Backspace)), Some(Command::Erase));
+        assert_eq!(typed(&press(KeyCode::Esc)), Some(Command::Menu));
+        assert_eq!(typed(&press(KeyCode::F(5))), None);
+        assert_eq!(typed(&KeyEvent::new(KeyCode::Char('a'), KeyModifiers::CONTROL)), None);
     }
 
     #[test]

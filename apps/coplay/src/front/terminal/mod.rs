@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{
-    self, DisableFocusChange, EnableFocusChange, Event, KeyboardEnhancementFlags as Flags, PopKeyboardEnhancementFlags,
-    PushKeyboardEnhancementFlags,
+    self, DisableFocusChange, EnableFocusChange, Event, KeyEventKind, KeyboardEnhancementFlags as Flags,
+    PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use crossterm::{cursor, execute, terminal};
 
@@ -21,7 +21,7 @@ use crate::scene::Command;
 use crate::stage::View;
 use crate::trouble::{Trouble, in_words};
 use grid::{Colours, Grid};
-use keys::{Holds, Stroke, is_interrupt};
+use keys::{Holds, Stroke, is_interrupt, typed};
 
 /// Pictures are at least this far apart: a terminal is not a screen, and lines are thin.
 const DRAW_EVERY: Duration = Duration::from_millis(33);
@@ -69,8 +69,11 @@ impl Ours {
         out.write_all(KEEP_TITLE)?;
         execute!(out, terminal::EnterAlternateScreen, cursor::Hide, EnableFocusChange)?;
         if terminal::supports_keyboard_enhancement().unwrap_or(false) {
-            let flags =
-                Flags::DISAMBIGUATE_ESCAPE_CODES | Flags::REPORT_EVENT_TYPES | Flags::REPORT_ALL_KEYS_AS_ESCAPE_CODES;
+            // With the sign that a key gives, not only the one that is printed on it: `?` is not `/`.
+            let flags = Flags::DISAMBIGUATE_ESCAPE_CODES
+                | Flags::REPORT_EVENT_TYPES
+                | Flags::REPORT_ALL_KEYS_AS_ESCAPE_CODES
+                | Flags::REPORT_ALTERNATE_KEYS;
             execute!(out, PushKeyboardEnhancementFlags(flags))?;
             TELLS.store(true, Ordering::SeqCst);
         }
@@ -162,6 +165,11 @@ impl Front {
     fn on_event(&mut self, event: &Event) {
         match event {
             Event::Key(key) if is_interrupt(key) => self.view.send(Command::Quit),
+            Event::Key(key) if self.view.scene().typing.is_some() && key.kind != KeyEventKind::Release => {
+                if let Some(command) = typed(key) {
+                    self.view.send(command);
+                }
+            }
             Event::Key(key) => {
                 let mut strokes = vec![];
                 self.holds.on_event(Instant::now(), key, |stroke| strokes.push(stroke));

@@ -8,7 +8,7 @@ use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, V
 use super::Look;
 use crate::config::Config;
 use crate::fit::Growth;
-use crate::hands::Keyboard;
+use crate::hands::{Keyboard, edits};
 use crate::key::Key;
 use crate::palette::PAPER;
 use crate::scene::Command;
@@ -101,6 +101,14 @@ impl Window {
         let events = ctx.input(|input| input.events.clone());
         for event in events {
             match event {
+                Event::Text(text) | Event::Paste(text) if self.view.scene().typing.is_some() => {
+                    text.chars().for_each(|sign| self.view.send(Command::Type(sign)));
+                }
+                Event::Copy => {
+                    if let Some(text) = &self.view.scene().copy {
+                        ctx.copy_text(text.clone());
+                    }
+                }
                 Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
                 Event::WindowFocused(false) => self.keyboard.let_go(self.view.hands()),
                 _ => {}
@@ -113,6 +121,12 @@ impl Window {
             return self.view.send(Command::Quit);
         }
         let Some(key) = translate(pressed) else { return };
+        if down && self.view.scene().typing.is_some() {
+            if let Some(command) = edits(key) {
+                self.view.send(command);
+            }
+            return;
+        }
         let menu = self.view.scene().overlay.as_ref().is_some_and(|overlay| overlay.chosen.is_some());
         match self.keyboard.on_key(self.view.hands(), key, down, modifiers.shift, menu) {
             Some(Command::Fullscreen) => {

@@ -27,24 +27,45 @@ pub(super) fn paint(ui: &mut Ui, scene: &Scene, textures: &[TextureHandle], grow
     let room = ui.max_rect();
     let painter = ui.painter().clone();
     painter.rect_filled(room, 0.0, colour(PAPER));
-    let graph = if scene.graph.is_some() { GRAPH } else { 0.0 };
+    let dial = if scene.dials.is_empty() { 0.0 } else { DIAL };
+    let graph = if scene.graph.is_some() { GRAPH - DIAL + dial } else { 0.0 };
     let below = STATUS + graph;
     let pictures = Rect::from_min_max(room.min, pos2(room.max.x, (room.max.y - below).max(room.min.y)));
     paint_screens(&painter, scene, textures, growth, pictures);
     if let Some(graph) = &scene.graph {
         let area =
             Rect::from_min_max(pos2(room.min.x, pictures.max.y), pos2(room.max.x, room.max.y - STATUS)).shrink(GAP);
-        let (lines, dials) = area.split_top_bottom_at_y(area.max.y - DIAL);
+        let (lines, dials) = area.split_top_bottom_at_y(area.max.y - dial);
         paint_graph(&painter, graph, lines.with_max_y(lines.max.y - GAP));
         paint_dials(ui, scene, dials, &send);
     }
     paint_status(&painter, scene, Rect::from_min_max(pos2(room.min.x, room.max.y - STATUS), room.max));
     if let Some(overlay) = &scene.overlay {
         painter.rect_filled(room, 0.0, Color32::from_black_alpha(150));
-        paint_overlay(&painter, overlay, room);
+        let copy = if scene.copy.is_some() { "   Ctrl+C copy the ticket" } else { "" };
+        paint_overlay(&painter, overlay, copy, room);
     }
     if let Some(toast) = &scene.toast {
         paint_toast(&painter, toast, pictures);
+    }
+    paint_chat(&painter, scene, pictures);
+}
+
+/// What was said, and below it what is being typed.
+fn paint_chat(painter: &Painter, scene: &Scene, room: Rect) {
+    let typing = scene.typing.as_ref().map(|text| (format!("> {text}_"), ACCENT));
+    let lines = typing.into_iter().chain(scene.chat.iter().rev().map(|line| (line.clone(), INK)));
+    let mut bottom = room.max.y - GAP;
+    for (line, ink) in lines {
+        let text = painter.layout(line, font(15.0), colour(ink), (room.width() - 48.0).max(80.0));
+        let size = text.size() + vec2(16.0, 8.0);
+        let place = Rect::from_min_size(pos2(room.min.x + GAP, bottom - size.y), size);
+        if place.min.y < room.min.y {
+            return;
+        }
+        painter.rect_filled(place, ROUND, colour(PANEL).gamma_multiply(0.85));
+        painter.galley(place.min + vec2(8.0, 4.0), text, colour(ink));
+        bottom = place.min.y - 2.0;
     }
 }
 
@@ -152,7 +173,7 @@ fn paint_toast(painter: &Painter, toast: &str, room: Rect) {
     painter.galley(place.min + vec2(14.0, 7.0), text, colour(PAPER));
 }
 
-fn paint_overlay(painter: &Painter, overlay: &Overlay, room: Rect) {
+fn paint_overlay(painter: &Painter, overlay: &Overlay, copy: &str, room: Rect) {
     // Smaller letters where there is little room.
     let rows = overlay.rows.len() as f32;
     let row = ((room.height() - 150.0) / rows.max(1.0)).clamp(14.0, 30.0);
@@ -163,7 +184,7 @@ fn paint_overlay(painter: &Painter, overlay: &Overlay, room: Rect) {
     };
     let left = widest(&mut overlay.rows.iter().map(|(left, _)| left));
     let right = widest(&mut overlay.rows.iter().map(|(_, right)| right));
-    let foot = layout(&overlay.foot, 12.0, DIM);
+    let foot = layout(&format!("{}{copy}", overlay.foot), 12.0, DIM);
     let inner = (left + 28.0 + right).max(foot.size().x).max(160.0);
     let tail = if overlay.foot.is_empty() { 0.0 } else { 34.0 };
     let head = if overlay.rows.is_empty() { 0.0 } else { 14.0 };

@@ -1,0 +1,228 @@
+//! Commands and flags of games with others.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use coplay::session::Absent;
+use coplay::time::TimeDelta;
+
+use super::Machine;
+use crate::config::MAX_SCALE;
+use crate::front::Asked;
+
+/// How to host a game.
+#[derive(Args, Clone, Debug)]
+pub struct Host {
+    /// The file of a game; without one, the game that comes with coplay
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How many play in all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub players: Option<u8>,
+    /// How many of them play at this computer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub pads: u8,
+    /// By how many frames input is delayed; without it, or with `auto`, as the links need
+    #[arg(long, value_name = "N|auto", value_parser = dial)]
+    pub lag: Option<Dial>,
+    /// How many frames may be guessed and repaired: 0 guesses nothing; without it, or with `auto`, as the links need
+    #[arg(long, value_name = "N|auto", value_parser = dial)]
+    pub window: Option<Dial>,
+    /// Listen at this address of this computer: a port, or an address and a port
+    #[arg(long, value_name = "ADDR")]
+    pub udp: Option<String>,
+    /// What everybody must know to join; made up and shown if it is not given
+    #[arg(long, value_name = "TEXT")]
+    pub secret: Option<String>,
+    /// Nobody may watch
+    #[arg(long)]
+    pub private: bool,
+    /// What the players of somebody who is lost do
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "nothing")]
+    pub absent: AbsentPlayers,
+    /// How to take part.
+    #[command(flatten)]
+    pub part: Part,
+    /// How to see it.
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// How to join a game.
+#[derive(Args, Clone, Debug)]
+pub struct Join {
+    /// The ticket that the host shows: udp://HOST:PORT#SECRET
+    pub ticket: String,
+    /// The file of the game; without one it is looked for in the folders of the settings
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How many play at this computer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub pads: u8,
+    /// How to take part.
+    #[command(flatten)]
+    pub part: Part,
+    /// How to see it.
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// How to watch a game.
+#[derive(Args, Clone, Debug)]
+pub struct Watch {
+    /// The ticket that the host shows: udp://HOST:PORT#SECRET
+    pub ticket: String,
+    /// The file of the game; without one it is looked for in the folders of the settings
+    pub game: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// What others call you
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// What is written down.
+    #[command(flatten)]
+    pub log: Log,
+    /// How to see it.
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// How to take part in a game with others.
+#[derive(Args, Clone, Debug)]
+pub struct Part {
+    /// What others call you
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// Keep the key of your seat in this file: who has it has the seat
+    #[arg(long, value_name = "FILE")]
+    pub seat: Option<PathBuf>,
+    /// Go on without those who were silent for so long, or wait for them: `never`
+    #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = patience)]
+    pub drop_after: Patience,
+    /// Let a bot play; a seed always plays the same
+    #[arg(long, value_name = "SEED")]
+    pub bot: Option<u64>,
+    /// What is written down.
+    #[command(flatten)]
+    pub log: Log,
+}
+
+/// What a run leaves behind.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Log {
+    /// Leave after so many frames; the exit code says whether all states were equal
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frames: Option<u32>,
+    /// Write a line for every step into this file (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub frame_log: Option<PathBuf>,
+    /// Write the numbers of the run into this file at the end (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+}
+
+/// How to see a game with others: in a window, unless something else is asked for.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct View {
+    /// Show it in this terminal
+    #[arg(long, conflicts_with = "headless")]
+    pub terminal: bool,
+    /// Show nothing but a line for everything that happens
+    #[arg(long)]
+    pub headless: bool,
+    /// How many times larger than the picture the window is
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SCALE)))]
+    pub scale: Option<u32>,
+    /// No sound
+    #[arg(long)]
+    pub mute: bool,
+}
+
+impl View {
+    /// The front end that was asked for.
+    pub fn asked(&self) -> Asked {
+        Asked { window: false, terminal: self.terminal }
+    }
+}
+
+/// A dial of the engine: fixed, or turning by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dial {
+    /// Follows what is needed.
+    Auto,
+    /// So many frames.
+    Frames(u32),
+}
+
+/// The most frames of a dial.
+const MAX_DIAL: u32 = 60;
+
+fn dial(text: &str) -> Result<Dial, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Dial::Auto),
+        Ok(frames) if frames <= MAX_DIAL => Ok(Dial::Frames(frames)),
+        _ => Err(format!("this must be `auto` or a number of frames from 0 to {MAX_DIAL}")),
+    }
+}
+
+/// How long to wait for somebody; `None` waits for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience(pub Option<TimeDelta>);
+
+/// The least that is worth waiting for, and the most that is not for ever, in seconds.
+const PATIENCE: std::ops::RangeInclusive<f64> = 0.3..=86_400.0;
+
+fn patience(text: &str) -> Result<Patience, String> {
+    match text.parse::<f64>() {
+        _ if text == "never" => Ok(Patience(None)),
+        Ok(seconds) if PATIENCE.contains(&seconds) => {
+            Ok(Patience(Some(TimeDelta::from_millis((seconds * 1e3).round() as i64))))
+        }
+        _ => Err(format!("this must be `never` or seconds, from {} to {}", PATIENCE.start(), PATIENCE.end())),
+    }
+}
+
+/// What the players of somebody who is lost do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AbsentPlayers {
+    /// Let go of everything
+    Nothing,
+    /// Go on with what they did last
+    Repeat,
+}
+
+impl From<AbsentPlayers> for Absent {
+    fn from(absent: AbsentPlayers) -> Self {
+        match absent {
+            AbsentPlayers::Nothing => Self::Nothing,
+            AbsentPlayers::Repeat => Self::Repeat,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dials_are_numbers_or_turn_by_themselves() {
+        assert_eq!((dial("auto"), dial("0"), dial("60")), (Ok(Dial::Auto), Ok(Dial::Frames(0)), Ok(Dial::Frames(60))));
+        for wrong in ["", "61", "-1", "many", "Auto"] {
+            assert!(dial(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn patience_has_an_end_or_none() {
+        assert_eq!(patience("never"), Ok(Patience(None)));
+        assert_eq!(patience("0.5"), Ok(Patience(Some(TimeDelta::from_millis(500)))));
+        for wrong in ["", "0", "-3", "NaN", "inf", "soon"] {
+            assert!(patience(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Tells a host what to give to friends.
+
+use std::io::IsTerminal;
+
+use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
+
+use super::company::join_command;
+
+/// Writes the ticket to stdout, for programs; and how to use it to stderr, for people.
+pub(super) fn announce(ticket: &str) {
+    crate::out(&format!("{ticket}\n"));
+    if std::io::stderr().is_terminal()
+        && let Some(code) = code(ticket)
+    {
+        eprintln!("{code}");
+    }
+    eprintln!("to join, a friend types:   {}", join_command(ticket));
+    eprintln!("to watch:                  coplay watch '{ticket}'");
+}
+
+/// A text for telephones to read, dark on light whatever the terminal's colours are.
+fn code(text: &str) -> Option<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+    let drawn = code.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build();
+    let row = |row: &str| format!("\x1b[97;40m{row}\x1b[0m");
+    Some(drawn.lines().map(row).collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_fits_on_a_small_terminal() {
+        let drawn = code("udp://[2001:db8:1234:5678:9abc:def0:1234:5678]:65535#abcdefghjkmnpqrs").unwrap();
+        assert!(drawn.lines().count() <= 24, "{} rows", drawn.lines().count());
+        assert!(drawn.contains('█') && drawn.contains('▀'));
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a game with others could not be, as a person is told.
+
+use coplay::session::End;
+use coplay_net::drive::Failure;
+use coplay_net::party::Refusal;
+
+use crate::trouble::Trouble;
+
+/// A failure, and what can be done about it.
+pub(super) fn trouble(failure: &Failure) -> Trouble {
+    let trouble = Trouble::failure(failure.to_string());
+    match failure {
+        Failure::Unanswered { refused: false, .. } => trouble.hint(
+            "is the host still there, is the ticket copied as a whole, and does a firewall or router let UDP through?",
+        ),
+        Failure::Unanswered { refused: true, .. } => {
+            trouble.hint("copy the whole ticket again, with what follows #; the host may have started anew")
+        }
+        Failure::Refused(Refusal::Full) => {
+            trouble.hint("`coplay watch` with the same ticket lets you look on; the host can start with more --players")
+        }
+        Failure::Refused(Refusal::Version(_)) => trouble.hint("everybody needs the same version of coplay"),
+        Failure::Refused(Refusal::Private) => trouble.hint("the host said --private; ask for a seat, and join"),
+        Failure::Refused(Refusal::NotMe) => trouble.hint("ask the host for its ticket"),
+        Failure::Different(points) => trouble.hint(about_differences(points)),
+        Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
+        Failure::Machine(_) => trouble.hint("start it again to come back; if that does not help, try another --core"),
+        Failure::HostGone => trouble.hint("ask the host to start again"),
+        Failure::Session(_) => trouble.hint("ask the host for other settings"),
+        Failure::Feed(_) => trouble.hint("watch again with the same ticket to come back to what is played now"),
+    }
+}
+
+fn about_differences(points: &[String]) -> &'static str {
+    let about = |what: &str| points.iter().any(|point| point.contains(what));
+    if about("the game") {
+        "use the very same file as the host; another release or a changed copy is another game"
+    } else if about("version") || about("first frames") {
+        "everybody needs the same version of the machine; the built-in one comes with coplay, cores are installed"
+    } else if about("the machine") {
+        "play on the same machine as the host: leave --core out to have the right one found"
+    } else {
+        "everybody needs the same settings; leave --core out to have the host's used"
+    }
+}
+
+/// Why a session ended, if that is a failure.
+pub(super) fn of_end(end: &End) -> Option<Trouble> {
+    match end {
+        End::Left | End::Alone => None,
+        End::Silent(_) => Some(
+            Trouble::failure("nobody else was heard of for too long")
+                .hint("look after the network; then the same command brings you back to your seat"),
+        ),
+        End::Dropped => Some(
+            Trouble::failure("the others went on without us").hint("the same command brings you back to your seat"),
+        ),
+        End::NoWayIn(reason) => Some(
+            Trouble::failure(format!("nobody could let us into the game: {reason}")).hint("try the same command again"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_a_hint() {
+        let mut failures = vec![
+            Failure::Unanswered { place: "here".into(), refused: false },
+            Failure::Unanswered { place: "here".into(), refused: true },
+            Failure::Different(vec!["the game: ours a, theirs b".into()]),
+            Failure::Terms,
+            Failure::Machine("broken".into()),
+            Failure::HostGone,
+            Failure::Session("so".into()),
+            Failure::Feed("slow".into()),
+        ];
+        let refusals = [Refusal::Full, Refusal::Version(9), Refusal::Private, Refusal::NotMe];
+        failures.extend(refusals.map(Failure::Refused));
+        for failure in failures {
+            let told = trouble(&failure).to_string();
+            assert!(told.lines().count() == 2 && told.contains("\nhint: "), "{told}");
+            assert_eq!(trouble(&failure).exit_code(), 1);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `coplay host`, `coplay join` and `coplay watch`: games with others.
+//!
+//! The [drive](coplay_net::drive) runs the game on the game's thread. Here is who sits in front of it (`Person`): a person at a window or a
+//! terminal, or lines of text and a bot; and everything before and after: tickets, keys, finding the same game, what it came to.
+
+mod announce;
+mod chat;
+mod company;
+mod failure;
+mod find;
+mod graph;
+mod plain;
+mod report;
+mod screen;
+
+use coplay::time::TimeDelta;
+use coplay_machines::Machine;
+use coplay_machines::hosted::Terms;
+use coplay_net::drive::{Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
+use coplay_net::party::{MAX_NAME, Wish};
+
+use crate::cli::net as cli;
+use crate::cli::net::Dial;
+use crate::config::Config;
+use crate::front::{self, Look};
+use crate::game::{Game, Wanted, open_core_alone};
+use crate::meet::{Ticket, Way};
+use crate::seat::Seat;
+use crate::summary::Summary;
+use crate::trouble::Trouble;
+use company::{Company, Role};
+use find::Sources;
+use plain::Plain;
+use screen::{Habits, Screen};
+
+/// How long a guest knocks.
+const PATIENCE: TimeDelta = TimeDelta::from_secs(15);
+
+/// Whoever sits in front of a game.
+trait Person: Front {
+    /// This machine is played on.
+    fn meet(&mut self, machine: &dyn Machine);
+
+    /// What was missing, to be told at the end.
+    fn notes(&mut self) -> Vec<String> {
+        vec![]
+    }
+}
+
+/// What a game came to; `None` if somebody changed their mind before.
+type Ran = Result<Option<Outcome>, Trouble>;
+
+/// `coplay host`.
+pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
+    let (title, machine) = open(args)?;
+    let players = check_players(args, &*machine)?;
+    let way = Way::new(args.udp.as_deref(), args.secret.as_deref())?;
+    let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
+    let log = report::frame_log(&args.part.log)?;
+    let (line, ticket) = way.open(seat.identity.clone())?;
+    let ticket = ticket.to_string();
+    let plan = HostPlan {
+        name: name(args.part.name.as_deref()),
+        pads: args.pads,
+        players,
+        terms: terms(args.lag, args.window)?,
+        absent: args.absent.into(),
+        private: args.private,
+        manner: manner(&args.part),
+    };
+    let picture = (1, machine.picture().height, machine.picture().aspect);
+    let look = Look { title, pictures: picture, ..Look::default() };
+    announce::announce(&ticket);
+    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
+    setting.run(Company::new(Role::Host, ticket), |person, _| {
+        person.meet(&*machine);
+        let drive = Drive::host(line.transport, line.incoming, machine, &plan);
+        let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
+        log.into_iter().for_each(|log| drive.set_log(log));
+        told(drive.run(person))
+    })
+}
+
+/// `coplay join`.
+pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
+    let ticket = Ticket::parse(&args.ticket)?;
+    let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
+    let log = report::frame_log(&args.part.log)?;
+    let look = Look { title: "a game with others".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
+    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
+    setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
+        let plan = (name(args.part.name.as_deref()), Wish::Play(args.pads));
+        let Some(guest) = knock(&ticket, &seat, plan, person)? else { return Ok(None) };
+        let sources =
+            Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
+        let (guest, machine) = equip(guest, sources, person)?;
+        let drive = guest.sit_down(machine, manner(&args.part));
+        let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
+        log.into_iter().for_each(|log| drive.set_log(log));
+        told(drive.run(person))
+    })
+}
+
+/// `coplay watch`.
+pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
+    let ticket = Ticket::parse(&args.ticket)?;
+    let log = report::frame_log(&args.log)?;
+    let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
+    let habits = Habits { pads: 0, seed: None, patience: None };
+    let setting = Setting { view: args.view, look, habits, log: &args.log };
+    setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
+        let plan = (name(args.name.as_deref()), Wish::Watch);
+        let Some(guest) = knock(&ticket, &Seat::new(), plan, person)? else { return Ok(None) };
+        let sources =
+            Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
+        let (guest, machine) = equip(guest, sources, person)?;
+        let watch = guest.look_on(machine, WatchPlan { frames: args.log.frames });
+        let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
+        log.into_iter().for_each(|log| watch.set_log(log));
+        told(watch.run(person))
+    })
+}
+
+/// Where a game is seen, and what is written down of it.
+struct Setting<'a> {
+    view: cli::View,
+    look: Look,
+    habits: Habits,
+    log: &'a cli::Log,
+}
+
+impl Setting<'_> {
+    /// Runs a game in front of whoever is there.
+    fn run(
+        self,
+        company: Company,
+        game: impl FnOnce(&mut dyn Person, &Config) -> Ran + Send,
+    ) -> Result<Summary, Trouble> {
+        let Self { view, look, habits, log } = self;
+        let mut config = Config::load()?.with_others(habits.pads);
+        config.scale = view.scale.unwrap_or(config.scale);
+        config.mute |= view.mute;
+        crate::stop::listen();
+        let (ran, notes) = if view.headless {
+            let mut plain = Plain::new(company, habits.seed);
+            (game(&mut plain, &config)?, plain.notes())
+        } else {
+            let front = front::Front::need(view.asked())?;
+            front::show(front, &look, &config, |stage| {
+                let mut screen = Screen::new(stage, &config, company, habits);
+                let ran = game(&mut screen, &config)?;
+                Ok((ran, screen.notes()))
+            })?
+        };
+        match ran {
+            Some(outcome) => report::finish(&outcome, log, notes),
+            None => Ok(Summary::default().with_notes(notes)),
+        }
+    }
+}
+
+fn told(ran: Result<Outcome, Failure>) -> Ran {
+    ran.map(Some).map_err(|failure| failure::trouble(&failure))
+}
+
+/// The host's game on its machine, and what to call it.
+fn open(args: &cli::Host) -> Result<(String, Box<dyn Machine>), Trouble> {
+    let wanted = Wanted { core: args.machine.core.clone(), players: args.players.map(usize::from) };
+    if args.game.is_none()
+        && let Some(machine) = open_core_alone(&wanted)?
+    {
+        return Ok((machine.game_id().name.clone(), machine));
+    }
+    let game = Game::find(args.game.as_deref())?;
+    Ok((game.title().into(), game.open(&wanted)?))
+}
+
+fn check_players(args: &cli::Host, machine: &dyn Machine) -> Result<u8, Trouble> {
+    let pads = machine.pads().len();
+    // Two unless something else is said, but not more than there is room for.
+    let usual = (args.pads + 1).max(2).min(pads.try_into().unwrap_or(u8::MAX));
+    let players = args.players.unwrap_or(usual);
+    if usize::from(players) > pads {
+        let what = format!("this machine has pads for {pads}, not for {players}");
+        return Err(Trouble::misuse(what).hint(format!("say --players with 1 to {pads}")));
+    }
+    if args.pads > players {
+        let what = format!("{} cannot play here if {players} play in all", args.pads);
+        return Err(Trouble::misuse(what).hint("say more --players, or fewer --pads"));
+    }
+    Ok(players)
+}
+
+/// Lag and window: fixed where a number is said, otherwise both turn by themselves. They turn together or not at all.
+fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<Terms, Trouble> {
+    let usual = Terms::new(2);
+    let (lag, window) = match (lag, window) {
+        (None | Some(Dial::Auto), None | Some(Dial::Auto)) => return Ok(usual),
+        (Some(Dial::Frames(lag)), Some(Dial::Frames(window))) => (lag, window),
+        (Some(Dial::Frames(lag)), None) => (lag, usual.window),
+        (None, Some(Dial::Frames(window))) => (usual.lag, window),
+        (Some(Dial::Auto), Some(Dial::Frames(_))) | (Some(Dial::Frames(_)), Some(Dial::Auto)) => {
+            return Err(Trouble::misuse("--lag and --window turn by themselves together, or not at all")
+                .hint("give numbers for both, or leave both out"));
+        }
+    };
+    Ok(Terms { lag, window, auto: false, ..usual })
+}
+
+fn manner(part: &cli::Part) -> Manner {
+    Manner { frames: part.log.frames, drop_after: part.drop_after.0, ..Manner::default() }
+}
+
+fn habits(part: &cli::Part, pads: u8) -> Habits {
+    let patience = part.drop_after.0.map(|patience| patience.as_secs_f64());
+    Habits { pads: usize::from(pads), seed: part.bot, patience }
+}
+
+/// What to call somebody who does not say.
+fn name(said: Option<&str>) -> String {
+    let system = || ["USER", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let mut name = said.map(str::to_owned).or_else(system).unwrap_or_default();
+    name.retain(|sign| !sign.is_control());
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    if name.trim().is_empty() { "somebody".into() } else { name }
+}
+
+/// Knocks at the host's door; `None` if somebody changed their mind.
+fn knock(
+    ticket: &Ticket,
+    seat: &Seat,
+    (name, wish): (String, Wish),
+    person: &mut dyn Person,
+) -> Result<Option<Guest>, Trouble> {
+    let line = ticket.call(seat.identity.clone())?;
+    let plan = JoinPlan { name, wish, places: line.places, expect: line.expect, patience: PATIENCE };
+    Guest::knock(line.transport, line.incoming, &plan, person).map_err(|failure| failure::trouble(&failure))
+}
+
+/// Finds what is played there; who has it not gives the seat back.
+fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<(Guest, Box<dyn Machine>), Trouble> {
+    match find::machine(guest.settings(), sources) {
+        Ok(machine) => {
+            person.meet(&*machine);
+            Ok((guest, machine))
+        }
+        Err(trouble) => {
+            guest.leave();
+            Err(trouble)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dials_turn_together_or_not_at_all() {
+        let (auto, three) = (Some(Dial::Auto), Some(Dial::Frames(3)));
+        assert!(terms(None, None).unwrap().auto && terms(auto, None).unwrap().auto && terms(auto, auto).unwrap().auto);
+        let fixed = terms(three, Some(Dial::Frames(0))).unwrap();
+        assert_eq!((fixed.lag, fixed.window, fixed.auto), (3, 0, false));
+        assert_eq!((terms(three, None).unwrap().lag, terms(None, three).unwrap().window), (3, 3));
+        assert!(terms(auto, three).is_err() && terms(three, auto).is_err());
+    }
+
+    #[test]
+    fn everybody_is_called_something() {
+        assert_eq!(name(Some("An\nn")), "Ann");
+        assert!(!name(Some("  ")).trim().is_empty() && !name(None).is_empty());
+        assert!(name(Some(&"é".repeat(40))).len() <= MAX_NAME);
+    }
+}

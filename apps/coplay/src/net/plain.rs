@@ -1,0 +1,88 @@
+//! Nobody to see it: a line for everything that happens.
+
+use coplay::frame::Frame;
+use coplay::input::Word;
+use coplay::session::Event;
+use coplay_machines::Machine;
+use coplay_net::drive::{Command, Front, News};
+
+use super::Person;
+use super::company::{Company, Role};
+use crate::bot::Bot;
+
+/// Lines on stderr, and perhaps bots.
+pub(super) struct Plain {
+    company: Company,
+    seed: Option<u64>,
+    bots: Vec<Bot>,
+    people: String,
+    leaving: bool,
+}
+
+impl Plain {
+    pub(super) fn new(company: Company, seed: Option<u64>) -> Self {
+        Self { company, seed, bots: vec![], people: String::new(), leaving: false }
+    }
+}
+
+fn say(what: &str) {
+    eprintln!("{what}");
+}
+
+impl Person for Plain {
+    fn meet(&mut self, machine: &dyn Machine) {
+        let bots = self.seed.map(|seed| bots(seed, machine));
+        self.bots = bots.unwrap_or_default();
+        let (game, id) = (machine.game_id(), machine.machine_id());
+        say(&format!("{} on {} {}", game.name, id.name, id.version));
+    }
+}
+
+/// A bot for every pad.
+pub(super) fn bots(seed: u64, machine: &dyn Machine) -> Vec<Bot> {
+    machine.pads().iter().enumerate().map(|(player, pad)| Bot::nervous(seed, player, pad)).collect()
+}
+
+impl Front for Plain {
+    fn sample(&mut self, pads: &mut [Word]) {
+        pads.iter_mut().zip(&mut self.bots).for_each(|(word, bot)| *word = bot.press());
+    }
+
+    fn show(&mut self, _: Frame, _: &dyn Machine) {}
+
+    fn tell(&mut self, news: News<'_>) {
+        match news {
+            News::Party(party) => {
+                self.company.on_party(party);
+                let people = self.company.people();
+                if people != self.people {
+                    say(&format!("here: {people}"));
+                    self.people = people;
+                }
+            }
+            // Somebody who plays with a bot does not need to know how often it waits a moment.
+            News::Session(Event::Frozen(freeze)) => {
+                let names: Vec<String> =
+                    freeze.waiting_for.iter().map(|site| self.company.name(site.number())).collect();
+                say(&format!("waiting for {}", names.join(", ")));
+            }
+            News::Session(event) => {
+                if let Some(words) = self.company.on_event(event) {
+                    say(&words);
+                }
+            }
+            News::Chat { name, line } => say(&format!("{name}: {line}")),
+            News::Note(words) => say(&words),
+            News::Status(status) => self.company.on_status(status),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Command> {
+        if self.leaving || !crate::stop::is_asked() {
+            return None;
+        }
+        self.leaving = true;
+        say(if self.company.role() == Role::Watcher { "going" } else { "leaving" });
+        Some(Command::Quit)
+    }
+}

@@ -1,0 +1,93 @@
+//! What a game with others came to: a summary, and files for those who measure.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use coplay_net::drive::{FrameLog, Outcome, Why};
+
+use super::failure;
+use crate::cli::net::Log;
+use crate::summary::Summary;
+use crate::trouble::{Trouble, in_words};
+
+/// The file for every step, if one is wanted.
+pub(super) fn frame_log(log: &Log) -> Result<Option<FrameLog>, Trouble> {
+    let Some(path) = &log.frame_log else { return Ok(None) };
+    let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+    let log = FrameLog::new(Box::new(BufWriter::new(file))).map_err(|error| unwritable(path, &error))?;
+    Ok(Some(log))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Trouble {
+    let why = match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such directory".into(),
+        _ => in_words(error),
+    };
+    Trouble::failure(format!("{} cannot be written: {why}", path.display()))
+        .hint("choose a place that you may write to")
+}
+
+/// Writes what is to be written, and says how it went.
+pub(super) fn finish(outcome: &Outcome, log: &Log, notes: Vec<String>) -> Result<Summary, Trouble> {
+    if let Some(path) = &log.stats {
+        let json = outcome.numbers.to_json() + "\n";
+        std::fs::write(path, json).map_err(|error| unwritable(path, &error))?;
+    }
+    let summary = summary(outcome).with_notes(notes);
+    let trouble = match &outcome.why {
+        _ if !outcome.agreed => Some(
+            Trouble::failure("the sites had different states: they did not play the same game to the end")
+                .hint("is the machine deterministic, and the same everywhere? try another --core, or the built-in one"),
+        ),
+        Why::Ended(end) => failure::of_end(end),
+        Why::Done | Why::FeedOver => None,
+    };
+    match trouble {
+        Some(trouble) => {
+            summary.print();
+            Err(trouble)
+        }
+        None => Ok(summary),
+    }
+}
+
+fn summary(outcome: &Outcome) -> Summary {
+    let numbers = &outcome.numbers;
+    let mut summary = Summary::default();
+    summary.row("frames", outcome.frames.to_string(), &why(&outcome.why));
+    summary.row(
+        "pace",
+        format!("{:.2} fps", numbers.fps),
+        &format!("±{:.2} ms, at worst {:.0} ms", numbers.deviation_ms, numbers.longest_ms),
+    );
+    let equal = if outcome.agreed { "yes" } else { "no" };
+    summary.row("states equal", equal.into(), "as far as they were compared");
+    if !numbers.peers.is_empty() {
+        let worst = |of: fn(&coplay::session::PeerStats) -> f64| {
+            numbers.peers.iter().map(|(_, peer)| of(peer)).fold(0.0, f64::max)
+        };
+        summary.row("round trip", format!("{:.1} ms", worst(|peer| peer.rtt.as_millis_f64())), "the longest");
+        summary.row("loss", format!("{:.1} %", worst(|peer| f64::from(peer.loss) * 100.0)), "the largest");
+        let stats = &numbers.stats;
+        summary.row(
+            "repaired",
+            format!("{} times", stats.repairs),
+            &format!("{} frames stepped again", stats.resimulated),
+        );
+        summary.row(
+            "waited",
+            format!("{} times", stats.stalls),
+            &format!("{:.0} ms in all", stats.stalled.as_millis_f64()),
+        );
+    }
+    summary
+}
+
+fn why(why: &Why) -> String {
+    match why {
+        Why::Done => String::new(),
+        Why::Ended(end) => coplay::session::Event::Ended(*end).to_string(),
+        Why::FeedOver => "the game is over".into(),
+    }
+}

@@ -1,0 +1,313 @@
+//! Somebody in front of a window or a terminal. Everything here is on the game's thread and never waits: scenes go to the front end by
+//! swapping buffers.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use coplay::frame::Frame;
+use coplay::input::Word;
+use coplay::session::Event;
+use coplay_machines::Machine;
+use coplay_machines::control::Control;
+use coplay_net::clock;
+use coplay_net::drive::{Command, Front, News};
+
+use super::Person;
+use super::chat::Chat;
+use super::company::{Company, Role};
+use super::graph::History;
+use super::plain::bots;
+use crate::bot::Bot;
+use crate::config::Config;
+use crate::desk::{Can, Desk, Wish};
+use crate::outfit::Outfit;
+use crate::scene::{Command as Asked, Move, Screen as Picture};
+use crate::stage::Stage;
+
+/// While no frames come, scenes are this far apart.
+const DRAW_EVERY: Duration = Duration::from_millis(40);
+
+/// The person's end of a stage.
+pub(super) struct Screen<'a> {
+    stage: Stage,
+    config: &'a Config,
+    desk: Desk,
+    outfit: Option<Outfit>,
+    pads: usize,
+    seed: Option<u64>,
+    bots: Vec<Bot>,
+    company: Company,
+    patience: Option<f64>,
+    chat: Chat,
+    history: History,
+    graph: bool,
+    picture: Picture,
+    /// Frames are seen.
+    playing: bool,
+    next_draw: Instant,
+    wants: VecDeque<Command>,
+    leaving: bool,
+}
+
+/// What a person does not decide in front of the screen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    /// How many play here.
+    pub(super) pads: usize,
+    /// A bot plays.
+    pub(super) seed: Option<u64>,
+    /// After so many seconds of silence the game goes on without somebody.
+    pub(super) patience: Option<f64>,
+}
+
+impl<'a> Screen<'a> {
+    pub(super) fn new(stage: Stage, config: &'a Config, company: Company, habits: Habits) -> Self {
+        let Habits { pads, seed, patience } = habits;
+        Self {
+            stage,
+            config,
+            desk: Desk::new(config, can(company.role()), &[]),
+            outfit: None,
+            pads,
+            seed,
+            bots: vec![],
+            company,
+            patience,
+            chat: Chat::default(),
+            history: History::default(),
+            graph: false,
+            picture: Picture::default(),
+            playing: false,
+            next_draw: Instant::now(),
+            wants: VecDeque::new(),
+            leaving: false,
+        }
+    }
+
+    fn take(&mut self, asked: Asked) {
+        let now = Instant::now();
+        if self.chat.is_open() && self.on_typing(asked) {
+            return;
+        }
+        match asked {
+            Asked::Quit => self.leave(),
+            Asked::Chat if self.company.role() == Role::Watcher => self.desk.say(now, "who watches has no say here"),
+            Asked::Chat => self.chat.open(),
+            Asked::Graph => self.graph = !self.graph,
+            Asked::Pause => self.press(Control::Pause),
+            Asked::Save => self.press(Control::Keep),
+            Asked::Load => self.press(Control::Recall),
+            Asked::Reset => self.press(Control::Reset),
+            Asked::Move(Move::Enter) if !self.desk.is_open() => {
+                if self.company.role() == Role::Host && !self.company.is_started() {
+                    self.wants.push_back(Command::Start);
+                }
+            }
+            asked => {
+                if self.desk.handle(now, asked) == Some(Wish::Reset) {
+                    self.press(Control::Reset);
+                }
+            }
+        }
+    }
+
+    /// Whether a command was about what is typed.
+    fn on_typing(&mut self, asked: Asked) -> bool {
+        match asked {
+            Asked::Type(sign) => self.chat.push(sign),
+            Asked::Erase => self.chat.erase(),
+            Asked::Menu => self.chat.close(),
+            Asked::Move(Move::Enter) => self.wants.extend(self.chat.finish().map(Command::Chat)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Presses a button of the machine, for all; and says so, because the others would wonder who did.
+    fn press(&mut self, control: Control) {
+        if self.company.role() == Role::Watcher {
+            return self.desk.say(Instant::now(), "who watches cannot do that");
+        }
+        if self.playing {
+            let words = match control {
+                Control::Pause => "(pauses, or goes on)",
+                Control::Reset => "(switches the machine off and on)",
+                Control::Keep => "(keeps this moment)",
+                Control::Recall => "(goes back to the moment that was kept)",
+            };
+            self.wants.extend([Command::Control(control), Command::Chat(words.into())]);
+        }
+    }
+
+    /// Once: a front end that is gone asks to end again and again.
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.leaving, true) {
+            self.wants.push_back(Command::Quit);
+        }
+    }
+
+    fn draw(&mut self) {
+        let now = Instant::now();
+        self.next_draw = now + DRAW_EVERY;
+        let (desk, company, chat) = (&self.desk, &self.company, &self.chat);
+        let graph = self.graph.then(|| self.history.graph(|site| company.name(site)));
+        let (picture, playing, patience) = (&self.picture, self.playing, self.patience);
+        self.stage.show(|scene| {
+            if playing {
+                scene.screens(1)[0].clone_from(picture);
+            } else {
+                scene.screens.clear();
+            }
+            scene.status = company.status_line();
+            scene.graph = graph;
+            desk.draw(now, scene);
+            chat.draw(now, scene);
+            if scene.overlay.is_none() {
+                scene.overlay = company.overlay(clock::now(), playing, patience);
+            }
+            scene.copy = (!playing).then(|| company.ticket().to_owned());
+        });
+    }
+}
+
+fn can(role: Role) -> Can {
+    Can { reset: role != Role::Watcher, share: true, ..Can::default() }
+}
+
+impl Person for Screen<'_> {
+    fn meet(&mut self, machine: &dyn Machine) {
+        let pads = &machine.pads()[..self.pads.min(machine.pads().len())];
+        self.desk = Desk::new(self.config, can(self.company.role()), pads);
+        self.outfit = Some(Outfit::open(self.config, pads, &self.stage, &mut self.desk));
+        self.bots = self.seed.map(|seed| bots(seed, machine)).unwrap_or_default();
+    }
+
+    fn notes(&mut self) -> Vec<String> {
+        self.outfit.as_mut().map(|outfit| std::mem::take(&mut outfit.notes)).unwrap_or_default()
+    }
+}
+
+impl Front for Screen<'_> {
+    fn sample(&mut self, pads: &mut [Word]) {
+        if self.bots.is_empty() {
+            pads.iter_mut().zip(self.stage.hands().look()).for_each(|(word, pressed)| *word = pressed);
+        } else {
+            pads.iter_mut().zip(&mut self.bots).for_each(|(word, bot)| *word = bot.press());
+        }
+    }
+
+    fn show(&mut self, _: Frame, machine: &dyn Machine) {
+        self.playing = true;
+        self.picture.show(machine.picture());
+        if let Some(outfit) = &mut self.outfit {
+            outfit.play(machine, self.desk.sound(), false);
+        }
+        self.draw();
+    }
+
+    fn tell(&mut self, news: News<'_>) {
+        let now = Instant::now();
+        match news {
+            News::Party(party) => self.company.on_party(party),
+            News::Session(event) => {
+                // Where the dials stand is in the status line, and they turn often.
+                let quiet = matches!(event, Event::Dials { .. });
+                if let Some(words) = self.company.on_event(event).filter(|_| !quiet) {
+                    self.desk.say(now, words);
+                }
+            }
+            News::Chat { name, line } => self.chat.hear(now, name, line),
+            News::Note(words) => self.desk.say(now, words),
+            News::Status(status) => {
+                self.company.on_status(status);
+                self.history.take(status);
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Command> {
+        while !self.leaving {
+            let Some(asked) = self.stage.poll_command() else { break };
+            self.take(asked);
+            if self.desk.is_over() {
+                self.leave();
+            }
+        }
+        if Instant::now() >= self.next_draw {
+            self.draw();
+        }
+        self.wants.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::{View, stage};
+
+    fn screen(config: &Config, role: Role) -> (Screen<'_>, View) {
+        let (stage, view) = stage();
+        let company = Company::new(role, "udp://a:1#x".into());
+        let habits = Habits { pads: 1, seed: None, patience: None };
+        (Screen::new(stage, config, company, habits), view)
+    }
+
+    fn polled(screen: &mut Screen<'_>) -> Vec<Command> {
+        std::iter::from_fn(|| screen.poll()).collect()
+    }
+
+    #[test]
+    fn who_hosts_starts_with_enter_and_says_what_is_typed() {
+        let config = Config::default();
+        let (mut screen, view) = screen(&config, Role::Host);
+        view.send(Asked::Move(Move::Enter));
+        view.send(Asked::Chat);
+        "hi".chars().for_each(|sign| view.send(Asked::Type(sign)));
+        view.send(Asked::Move(Move::Enter));
+        assert_eq!(polled(&mut screen), [Command::Start, Command::Chat("hi".into())]);
+        view.send(Asked::Chat);
+        view.send(Asked::Menu);
+        view.send(Asked::Type('x'));
+        assert_eq!(polled(&mut screen), [], "what was not said");
+    }
+
+    #[test]
+    fn buttons_of_the_machine_are_for_those_who_play() {
+        let config = Config::default();
+        let said = Command::Chat("(keeps this moment)".into());
+        let both = vec![Command::Control(Control::Keep), said];
+        for (role, pressed) in [(Role::Guest, both), (Role::Watcher, vec![])] {
+            let (mut screen, view) = screen(&config, role);
+            view.send(Asked::Save);
+            assert_eq!(polled(&mut screen), [], "nothing to keep yet");
+            screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+            view.send(Asked::Save);
+            assert_eq!(polled(&mut screen), pressed);
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_gone_leaves_once() {
+        let config = Config::default();
+        let (mut screen, view) = screen(&config, Role::Guest);
+        drop(view);
+        assert_eq!(polled(&mut screen), [Command::Quit]);
+        assert_eq!(polled(&mut screen), []);
+    }
+
+    #[test]
+    fn the_lobby_and_then_the_game_are_seen() {
+        let config = Config::default();
+        let (mut screen, mut view) = screen(&config, Role::Guest);
+        screen.poll();
+        assert!(view.look());
+        assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Knocking"));
+        assert_eq!(view.scene().copy.as_deref(), Some("udp://a:1#x"));
+        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && view.scene().overlay.is_none() && view.scene().screens.len() == 1);
+        view.send(Asked::Graph);
+        screen.poll();
+        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && view.scene().graph.is_some());
+    }
+}

@@ -19,7 +19,7 @@ const AHEAD: f32 = 3.5;
 
 /// One player of tennis.
 #[derive(Clone, Debug)]
-pub struct Player {
+pub(super) struct Player {
     random: Random,
     /// The side: 0 is left.
     side: usize,
@@ -33,13 +33,13 @@ pub struct Player {
 
 impl Player {
     /// A player of this number.
-    pub fn new(seed: u64, side: usize) -> Self {
+    pub(super) fn new(seed: u64, side: usize) -> Self {
         let random = Random::stream(seed, &format!("tennis/{side}"));
         Self { random, side, ram: Vec::new(), frames: 0, held: (0, 0), error: 0.0 }
     }
 
     /// What it presses, for input that takes effect `lag` frames later; `None` if this machine does not show its memory.
-    pub fn press(&mut self, machine: &mut dyn Machine, lag: u32) -> Option<Word> {
+    pub(super) fn press(&mut self, machine: &mut dyn Machine, lag: u32) -> Option<Word> {
         self.look(machine);
         if self.ram.len() < 0x40 {
             return None;

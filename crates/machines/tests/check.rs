@@ -131,8 +131,9 @@ fn who_depends_on_an_address_is_unfit_before_the_first_frame() {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn who_reads_memory_that_was_never_set_is_unfit() {
     let report = cheating(Cheat::Unset);
-    let difference = report.verdict.difference().unwrap_or_else(|| panic!("{report}"));
-    assert!(!report.verdict.is_fit() && difference.frame.is_none(), "{difference}");
+    assert!(!report.verdict.is_fit(), "{report}");
+    // Where the memory was used before, its first frames tell; else the other process does, before the first frame.
+    assert!(report.verdict.difference().is_none_or(|difference| difference.frame.is_none()), "{report}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Who is around and how it goes, in words: the same in a window, in a terminal and without either.
 
+use std::collections::BTreeMap;
+
 use coplay::id::SiteId;
 use coplay::session::{Event, Freeze, Settings, State};
 use coplay::time::Instant;
@@ -25,6 +27,8 @@ pub(super) struct Company {
     role: Role,
     ticket: String,
     party: Option<Party>,
+    /// What everybody was called who had a seat, also when it is gone.
+    names: BTreeMap<u8, String>,
     /// Lag and window, as they are now.
     dials: Option<(u32, u32)>,
     /// How many seats there are.
@@ -34,7 +38,7 @@ pub(super) struct Company {
 
 impl Company {
     pub(super) fn new(role: Role, ticket: String) -> Self {
-        Self { role, ticket, party: None, dials: None, seats: 0, status: Status::default() }
+        Self { role, ticket, party: None, names: BTreeMap::new(), dials: None, seats: 0, status: Status::default() }
     }
 
     pub(super) fn role(&self) -> Role {
@@ -55,6 +59,8 @@ impl Company {
             self.dials.get_or_insert((settings.lag, settings.window));
             self.seats = settings.sites;
         }
+        let named = party.members.iter().filter(|member| !member.name.is_empty());
+        self.names.extend(named.map(|member| (member.site, member.name.clone())));
         self.party = Some(party.clone());
     }
 
@@ -90,10 +96,7 @@ impl Company {
 
     /// What somebody is called.
     pub(super) fn name(&self, site: u8) -> String {
-        match self.member(site) {
-            Some(member) if !member.name.is_empty() => member.name.clone(),
-            _ => format!("seat {}", site + 1),
-        }
+        self.names.get(&site).cloned().unwrap_or_else(|| format!("seat {}", site + 1))
     }
 
     /// Who is around, in one line.

@@ -1,13 +1,16 @@
 //! How sites find each other: the one place that knows which transports there are.
 //!
-//! A host opens a [`Way`] and gets a ticket, which is a text. Whoever has the ticket gets a line to the host with [`Ticket::call`].
+//! A host opens a [`Way`] and gets a ticket, which is a text. Whoever has the ticket gets a line to the host with [`call`].
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
-use coplay_net::key::{Identity, Secret};
+use coplay_net::iroh::{Iroh, Relay};
+use coplay_net::key::{Identity, Secret, Token};
+use coplay_net::ticket::{self, Ticket};
 use coplay_net::udp::Udp;
 use coplay_net::{Incoming, PeerKey, Place, Transport};
 
@@ -15,10 +18,10 @@ use crate::trouble::Trouble;
 
 /// What may wait for the game's thread: some frames of a crowd.
 const QUEUE: usize = 4_096;
-/// What a ticket for plain UDP begins with.
-const UDP: &str = "udp://";
-/// The longest secret, in bytes: it is typed, or at least copied.
-const MAX_SECRET: usize = 200;
+/// So long a ticket waits for a relay to be in it. Where there is no network beyond the local one, it does without.
+const FOR_RELAY: Duration = Duration::from_millis(700);
+/// Any address of this computer, and any port.
+const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A way to be reached, for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +33,12 @@ pub enum Way {
         /// What everybody must know.
         secret: String,
     },
-}
-
-/// What a host gives to others so that they find it.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Ticket {
-    /// Plain UDP, secured by a secret.
-    Udp {
-        /// The host's name or address, and its port.
-        host: String,
-        /// What everybody must know.
-        secret: String,
+    /// Through most routers.
+    Iroh {
+        /// What helps where there is no way.
+        relay: Relay,
+        /// What lets in.
+        token: Token,
     },
 }
 
@@ -54,112 +52,77 @@ pub struct Line {
     pub places: Vec<Place>,
     /// Who must answer there, if that is known.
     pub expect: Option<PeerKey>,
+    /// What leads to us, as far as we know by now.
+    pub ticket: TicketHere,
 }
 
+/// Tells what leads to us now: addresses come and go.
+pub type TicketHere = Arc<dyn Fn() -> Ticket + Send + Sync>;
+
 impl Way {
-    /// What a host asked for.
-    pub fn new(udp: Option<&str>, secret: Option<&str>) -> Result<Self, Trouble> {
+    /// Plain UDP, as a host asked for it.
+    pub fn udp(listen: &str, secret: Option<&str>) -> Result<Self, Trouble> {
         let secret = match secret {
-            Some(secret) => check_secret(secret)?.to_owned(),
+            Some(secret) if !ticket::is_secret(secret) => {
+                let hint = "a secret is one word, such as 16 letters and digits that nobody can guess";
+                return Err(Trouble::misuse("the secret is empty, too long, or has a space in it").hint(hint));
+            }
+            Some(secret) => secret.to_owned(),
             None => Secret::random_text(),
         };
-        let addr = udp.map_or(Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))), listen_address)?;
-        Ok(Self::Udp { addr, secret })
+        Ok(Self::Udp { addr: listen_address(listen)?, secret })
     }
 
-    /// What a seat key belongs to: a group of people, wherever they are.
+    /// Through most routers, for those who get the ticket.
+    pub fn iroh(relay: Relay) -> Self {
+        Self::Iroh { relay, token: Token::random() }
+    }
+
+    /// What a seat key belongs to.
     pub fn group(&self) -> String {
         match self {
-            Self::Udp { secret, .. } => format!("{UDP}#{secret}"),
+            Self::Udp { secret, .. } => ticket::group_of_secret(secret),
+            Self::Iroh { token, .. } => ticket::group_of_token(token),
         }
     }
 
     /// Opens it.
-    pub fn open(&self, identity: Identity) -> Result<(Line, Ticket), Trouble> {
+    pub fn open(&self, identity: Identity) -> Result<Line, Trouble> {
         match self {
-            Self::Udp { addr, secret } => {
-                let (line, udp) = listen(*addr, identity, secret)?;
-                let host = udp.own_places().into_iter().next().map_or_else(|| addr.to_string(), |place| place.0);
-                Ok((line, Ticket::Udp { host, secret: secret.clone() }))
-            }
-        }
-    }
-}
-
-impl Ticket {
-    /// Reads a ticket.
-    pub fn parse(text: &str) -> Result<Self, Trouble> {
-        let text = text.trim();
-        let shape = "a ticket looks like udp://HOST:PORT#SECRET; the host's coplay shows it";
-        let bad = |what: &str| Err(Trouble::misuse(format!("this is no ticket: {what}")).hint(shape));
-        let Some(rest) = text.strip_prefix(UDP) else {
-            return match text.split_once("://") {
-                _ if text.is_empty() => bad("it is empty"),
-                Some((kind, _)) => bad(&format!("nothing is known about {kind}://")),
-                None => bad("it does not begin with udp://"),
-            };
-        };
-        let Some((host, secret)) = rest.split_once('#') else {
-            let hint = "copy all of it, with # and what follows; in a shell put it between quotes";
-            return Err(Trouble::misuse("this is no ticket: the secret after # is missing").hint(hint));
-        };
-        let Some((name, port)) = host.rsplit_once(':').filter(|(name, _)| !name.is_empty()) else {
-            return bad("the host's address or its port is missing");
-        };
-        if !port.parse::<u16>().is_ok_and(|port| port > 0) {
-            return bad(&format!("{port:?} is not the number of a port"));
-        }
-        if name.contains(':') && !(name.starts_with('[') && name.ends_with(']')) {
-            return bad("an IPv6 address is written in brackets");
-        }
-        Ok(Self::Udp { host: host.to_owned(), secret: check_secret(secret)?.to_owned() })
-    }
-
-    /// What a seat key belongs to: a group of people, wherever they are.
-    pub fn group(&self) -> String {
-        match self {
-            Self::Udp { secret, .. } => format!("{UDP}#{secret}"),
-        }
-    }
-
-    /// Opens a line to whoever gave this ticket.
-    pub fn call(&self, identity: Identity) -> Result<Line, Trouble> {
-        match self {
-            Self::Udp { host, secret } => {
-                let places = resolve(host)?;
-                let (mut line, _) = listen(free_port(&places), identity, secret)?;
-                line.places = places.iter().map(|addr| Place(addr.to_string())).collect();
+            Self::Udp { addr, secret } => open_udp(*addr, identity, secret),
+            Self::Iroh { relay, token } => {
+                let (line, iroh) = open_iroh(&identity, token.clone(), relay.clone())?;
+                iroh.wait_for_relay(FOR_RELAY);
                 Ok(line)
             }
         }
     }
 }
 
-impl std::fmt::Display for Ticket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Udp { host, secret } => write!(f, "{UDP}{host}#{secret}"),
-        }
-    }
+/// Reads a ticket.
+pub fn read_ticket(text: &str) -> Result<Ticket, Trouble> {
+    text.parse().map_err(|error| {
+        Trouble::misuse(format!("this is no ticket: {error}"))
+            .hint("copy all of what the host's coplay shows, and in a shell put it between quotes")
+    })
 }
 
-impl std::fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Udp { host, .. } => write!(f, "{UDP}{host}#…"),
+/// Opens a line to whoever gave this ticket. Through the relay that it names, unless another is wanted.
+pub fn call(ticket: &Ticket, identity: Identity, relay: Option<Relay>) -> Result<Line, Trouble> {
+    match ticket {
+        Ticket::Udp { host, port, secret } => {
+            let places = resolve(host, *port)?;
+            let mut line = open_udp(free_port(&places), identity, secret)?;
+            line.places = places.iter().map(|addr| Place(addr.to_string())).collect();
+            Ok(line)
+        }
+        Ticket::Iroh { home, token } => {
+            let relay = relay.or_else(|| home.relay.clone().map(Relay::Url)).unwrap_or_default();
+            let (mut line, _) = open_iroh(&identity, token.clone(), relay)?;
+            (line.places, line.expect) = (vec![home.to_place()], Some(home.key));
+            Ok(line)
         }
     }
-}
-
-fn check_secret(secret: &str) -> Result<&str, Trouble> {
-    let odd = |sign: char| sign.is_whitespace() || sign.is_control();
-    let what = match secret {
-        "" => "the secret is empty",
-        _ if secret.len() > MAX_SECRET => "the secret is too long",
-        _ if secret.contains(odd) => "the secret has a space in it, which gets lost where it is copied",
-        _ => return Ok(secret),
-    };
-    Err(Trouble::misuse(what).hint("a secret is one long word, such as 16 letters and digits that nobody can guess"))
 }
 
 /// The address to listen at: a port alone stands for all addresses of this computer.
@@ -175,8 +138,8 @@ fn listen_address(text: &str) -> Result<SocketAddr, Trouble> {
     })
 }
 
-fn resolve(host: &str) -> Result<Vec<SocketAddr>, Trouble> {
-    let found: Vec<SocketAddr> = host.to_socket_addrs().map(Iterator::collect).unwrap_or_default();
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Trouble> {
+    let found: Vec<SocketAddr> = (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
     if found.is_empty() {
         return Err(Trouble::failure(format!("there is no computer called {host}"))
             .hint("is the ticket copied as it was shown, and is there a network?"));
@@ -193,12 +156,28 @@ fn free_port(places: &[SocketAddr]) -> SocketAddr {
     SocketAddr::new(any, 0)
 }
 
-fn listen(addr: SocketAddr, identity: Identity, secret: &str) -> Result<(Line, Arc<Udp>), Trouble> {
+fn open_udp(addr: SocketAddr, identity: Identity, secret: &str) -> Result<Line, Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
     let opened = Udp::listen(addr, identity, Secret::from_text(secret), queue);
     let udp = Arc::new(opened.map_err(|error| refused(addr, &error))?);
-    let line = Line { transport: udp.clone(), incoming, places: vec![], expect: None };
-    Ok((line, udp))
+    let (here, secret) = (udp.clone(), secret.to_owned());
+    let ticket = Arc::new(move || {
+        let place = here.own_places().into_iter().find_map(|place| place.0.parse().ok()).unwrap_or(addr);
+        Ticket::Udp { host: place.ip().to_string(), port: place.port(), secret: secret.clone() }
+    });
+    Ok(Line { transport: udp, incoming, places: vec![], expect: None, ticket })
+}
+
+fn open_iroh(identity: &Identity, token: Token, relay: Relay) -> Result<(Line, Arc<Iroh>), Trouble> {
+    let (queue, incoming) = sync_channel(QUEUE);
+    let opened = Iroh::listen(ANYWHERE, identity, token, relay, queue).map_err(|error| {
+        Trouble::failure(format!("there is no way into the network: {error}"))
+            .hint("is there a network at all? In a trusted one, --udp is another way")
+    });
+    let iroh = Arc::new(opened?);
+    let here = iroh.clone();
+    let ticket = Arc::new(move || here.ticket());
+    Ok((Line { transport: iroh.clone(), incoming, places: vec![], expect: None, ticket }, iroh))
 }
 
 fn refused(addr: SocketAddr, error: &std::io::Error) -> Trouble {
@@ -220,32 +199,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tickets_come_back_as_they_were() {
-        for text in ["udp://192.168.1.5:7000#tennis", "udp://[::1]:7000#a#b", "udp://example.org:1#x"] {
-            assert_eq!(Ticket::parse(text).unwrap().to_string(), text);
-        }
-        assert_eq!(Ticket::parse(" udp://a:1#x\n").unwrap(), Ticket::parse("udp://a:1#x").unwrap());
-    }
-
-    #[test]
     fn what_is_no_ticket_is_told_why() {
-        let why = |text: &str| Ticket::parse(text).unwrap_err().to_string();
-        let cases = [
-            ("", "it is empty"),
-            ("192.168.1.5:7000", "does not begin with udp://"),
-            ("http://a:1#x", "nothing is known about http://"),
-            ("udp://a:7000", "the secret after # is missing"),
-            ("udp://a:7000#", "the secret is empty"),
-            ("udp://a#x", "port is missing"),
-            ("udp://:70#x", "address or its port is missing"),
-            ("udp://a:0#x", "\"0\" is not the number of a port"),
-            ("udp://a:70000#x", "\"70000\" is not"),
-            ("udp://fe80::1:7000#x", "in brackets"),
-        ];
-        for (text, expected) in cases {
-            assert!(why(text).contains(expected) && why(text).contains("hint: "), "{text}: {}", why(text));
+        for (text, why) in [("", "does not begin with"), ("udp://a:7000", "after # is missing"), ("coplay:aa", "missing")] {
+            let told = read_ticket(text).unwrap_err();
+            assert!(told.to_string().contains(why) && told.to_string().contains("\nhint: "), "{told}");
+            assert_eq!(told.exit_code(), 2);
         }
-        assert_eq!(Ticket::parse("x").unwrap_err().exit_code(), 2);
+        assert!(Way::udp("7000", Some("a b")).is_err() && Way::udp("7000", Some("")).is_err());
     }
 
     #[test]
@@ -261,11 +221,26 @@ mod tests {
 
     #[test]
     fn a_port_is_taken_once() {
-        let way = Way::new(Some("127.0.0.1:0"), Some("tennis")).unwrap();
-        let (_line, Ticket::Udp { host, .. }) = way.open(Identity::random()).unwrap();
-        let again = Way::new(Some(&host), None).unwrap().open(Identity::random()).err().unwrap();
-        assert!(again.to_string().contains("is taken by another program"), "{again}");
-        let elsewhere = Way::new(Some("192.0.2.7:0"), None).unwrap().open(Identity::random()).err().unwrap();
-        assert!(elsewhere.to_string().contains("is no address of this computer"), "{elsewhere}");
+        let line = Way::udp("127.0.0.1:0", Some("tennis")).unwrap().open(Identity::random()).ok().unwrap();
+        let Ticket::Udp { host, port, .. } = (line.ticket)() else { panic!("another way was opened") };
+        let open = |at: &str| Way::udp(at, None).unwrap().open(Identity::random()).err().unwrap().to_string();
+        let again = open(&format!("{host}:{port}"));
+        assert!(again.contains("is taken by another program"), "{again}");
+        let elsewhere = open("192.0.2.7:0");
+        assert!(elsewhere.contains("is no address of this computer"), "{elsewhere}");
+    }
+
+    /// Who has the ticket belongs to the group of whoever gave it.
+    #[test]
+    fn a_ticket_leads_to_who_gave_it() {
+        for way in [Way::udp("127.0.0.1:0", None).unwrap(), Way::iroh(Relay::None)] {
+            let line = way.open(Identity::random()).ok().unwrap();
+            let ticket = read_ticket(&(line.ticket)().to_string()).unwrap();
+            assert_eq!(ticket.group(), way.group());
+            let call = call(&ticket, Identity::random(), None).ok().unwrap();
+            call.places.iter().for_each(|place| call.transport.call(place, call.expect));
+            let met = call.incoming.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert!(matches!(met, Incoming::Up { peer, .. } if peer == line.transport.key()), "{met:?}");
+        }
     }
 }

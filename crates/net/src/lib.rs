@@ -8,6 +8,7 @@ pub mod clock;
 pub mod drive;
 pub mod iroh;
 pub mod key;
+pub mod lan;
 pub mod mail;
 pub mod party;
 pub mod ticket;

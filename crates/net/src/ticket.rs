@@ -48,6 +48,26 @@ pub enum Ticket {
     },
 }
 
+impl Ticket {
+    /// What a seat belongs to: the people who share a secret or a token, wherever they are.
+    pub fn group(&self) -> String {
+        match self {
+            Self::Udp { secret, .. } => group_of_secret(secret),
+            Self::Iroh { token, .. } => group_of_token(token),
+        }
+    }
+}
+
+/// The people who share a secret.
+pub fn group_of_secret(secret: &str) -> String {
+    format!("{UDP}#{secret}")
+}
+
+/// The people who share a token.
+pub fn group_of_token(token: &Token) -> String {
+    format!("{COPLAY}#{}", base32::encode(token.bytes()))
+}
+
 /// Why a text is not a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketError {
@@ -72,14 +92,14 @@ pub enum TicketError {
 impl fmt::Display for TicketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotATicket => "this is not a ticket: one begins with `coplay:` or `udp://`",
-            Self::TooLong => "this is longer than any ticket",
-            Self::Damaged => "the ticket is damaged: a part of it is missing or changed",
-            Self::Newer => "the ticket is of a newer version of coplay",
-            Self::Host => "the ticket names no host: it should read `udp://HOST:PORT#SECRET`",
-            Self::Brackets => "an address with colons must be in brackets: `udp://[ADDRESS]:PORT#SECRET`",
-            Self::Port => "the ticket has no port from 1 to 65535: it should read `udp://HOST:PORT#SECRET`",
-            Self::Secret => "the ticket has no secret: it should read `udp://HOST:PORT#SECRET`",
+            Self::NotATicket => "it does not begin with coplay: or udp://",
+            Self::TooLong => "it is longer than any ticket",
+            Self::Damaged => "a part of it is missing or changed",
+            Self::Newer => "it is of a newer version of coplay",
+            Self::Host => "it names no host",
+            Self::Brackets => "an IPv6 address is written in brackets",
+            Self::Port => "it has no port from 1 to 65535",
+            Self::Secret => "the secret after # is missing, or cannot be one",
         })
     }
 }
@@ -156,11 +176,16 @@ fn udp(text: &str) -> Result<Ticket, TicketError> {
     };
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let port = port.parse().ok().filter(|port| digits && *port != 0).ok_or(TicketError::Port)?;
-    let typed = secret.chars().all(|character| !character.is_control());
-    if secret.is_empty() || secret.len() > MAX_SECRET || !typed {
+    if !is_secret(secret) {
         return Err(TicketError::Secret);
     }
     Ok(Ticket::Udp { host: host.into(), port, secret: secret.into() })
+}
+
+/// Whether a text can be a secret: nothing that gets lost where it is copied.
+pub fn is_secret(text: &str) -> bool {
+    let typed = text.chars().all(|sign| !sign.is_control() && !sign.is_whitespace());
+    typed && !text.is_empty() && text.len() <= MAX_SECRET
 }
 
 /// A host by its name, or by an address without colons; and a port.
@@ -291,7 +316,7 @@ mod tests {
         let udp = |host: &str, port, secret: &str| Ok(Ticket::Udp { host: host.into(), port, secret: secret.into() });
         for (text, ticket) in [
             ("udp://127.0.0.1:7000#tennis", udp("127.0.0.1", 7_000, "tennis")),
-            ("UDP://host.example:1#a b#c/:@", udp("host.example", 1, "a b#c/:@")),
+            ("UDP://host.example:1#a-b#c/:@", udp("host.example", 1, "a-b#c/:@")),
             ("udp://localhost:65535#x", udp("localhost", 65_535, "x")),
             ("udp://[::1]:7000#x", udp("::1", 7_000, "x")),
             ("udp://[2001:db8::7]:7000/#x", udp("2001:db8::7", 7_000, "x")),
@@ -334,6 +359,7 @@ mod tests {
             ("udp://host:7000", TicketError::Secret),
             ("udp://host:7000#", TicketError::Secret),
             ("udp://host:7000#a\u{7}b", TicketError::Secret),
+            ("udp://host:7000#a b", TicketError::Secret),
             (&long_secret, TicketError::Secret),
         ] {
             assert_eq!(parse(bad), Err(why), "{bad}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use coplay::session::Absent;
 use coplay::time::TimeDelta;
+use coplay_net::iroh::Relay;
 
 use super::Machine;
 use crate::config::MAX_SCALE;
@@ -30,12 +31,18 @@ pub struct Host {
     /// How many frames may be guessed and repaired: 0 guesses nothing; without it, or with `auto`, as the links need
     #[arg(long, value_name = "N|auto", value_parser = dial)]
     pub window: Option<Dial>,
-    /// Listen at this address of this computer: a port, or an address and a port
+    /// Plain UDP, for a network that can be trusted to let it through: listen at this port, or address and port
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
-    /// What everybody must know to join; made up and shown if it is not given
-    #[arg(long, value_name = "TEXT")]
+    /// With --udp: what everybody must know to join; made up and shown if it is not given
+    #[arg(long, value_name = "TEXT", requires = "udp")]
     pub secret: Option<String>,
+    /// What helps peers that find no way to each other: `none`, `default`, or the address of a relay
+    #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
+    pub relay: Option<Relay>,
+    /// What others in the local network may do without a ticket [default: see; with --headless: hide]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub lan: Option<Lan>,
     /// Nobody may watch
     #[arg(long)]
     pub private: bool,
@@ -53,8 +60,8 @@ pub struct Host {
 /// How to join a game.
 #[derive(Args, Clone, Debug)]
 pub struct Join {
-    /// The ticket that the host shows: udp://HOST:PORT#SECRET
-    pub ticket: String,
+    /// The ticket that the host shows; without one, the games of the local network are listed
+    pub ticket: Option<String>,
     /// The file of the game; without one it is looked for in the folders of the settings
     pub game: Option<PathBuf>,
     /// The machine.
@@ -63,6 +70,9 @@ pub struct Join {
     /// How many play at this computer
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub pads: u8,
+    /// Use another relay than the one that the ticket names: `none`, `default`, or its address
+    #[arg(long, value_name = "none|default|URL")]
+    pub relay: Option<Relay>,
     /// How to take part.
     #[command(flatten)]
     pub part: Part,
@@ -74,8 +84,8 @@ pub struct Join {
 /// How to watch a game.
 #[derive(Args, Clone, Debug)]
 pub struct Watch {
-    /// The ticket that the host shows: udp://HOST:PORT#SECRET
-    pub ticket: String,
+    /// The ticket that the host shows; without one, the games of the local network are listed
+    pub ticket: Option<String>,
     /// The file of the game; without one it is looked for in the folders of the settings
     pub game: Option<PathBuf>,
     /// The machine.
@@ -84,12 +94,26 @@ pub struct Watch {
     /// What others call you
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
+    /// Use another relay than the one that the ticket names: `none`, `default`, or its address
+    #[arg(long, value_name = "none|default|URL")]
+    pub relay: Option<Relay>,
     /// What is written down.
     #[command(flatten)]
     pub log: Log,
     /// How to see it.
     #[command(flatten)]
     pub view: View,
+}
+
+/// What is open to everybody in the local network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Lan {
+    /// They see that there is a game, and need its ticket to join
+    See,
+    /// They may join
+    Join,
+    /// They see nothing
+    Hide,
 }
 
 /// How to take part in a game with others.

@@ -6,6 +6,7 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use coplay_machines::pad::Button;
+use coplay_net::iroh::Relay;
 use etcetera::BaseStrategy;
 
 use crate::key::Key;
@@ -43,6 +44,8 @@ pub struct Config {
     pub dead_zone: u8,
     /// Folders with games, to find one that somebody else plays.
     pub games: Vec<PathBuf>,
+    /// What leads peers to each other where they find no way themselves.
+    pub relay: Relay,
 }
 
 /// What a key of the program does.
@@ -182,6 +185,7 @@ impl Default for Config {
             gamepad: Button::ALL.into_iter().zip(ON_GAMEPAD).collect(),
             dead_zone: 30,
             games: vec![],
+            relay: Relay::Default,
         }
     }
 }
@@ -287,6 +291,7 @@ mod tests {
         let mut config = Config { scale: 5, integer: false, volume: 7, mute: true, dead_zone: 12, ..Config::default() };
         config.players[2] = vec![(Button::A, vec![Key::named(";").unwrap(), Key::named("5").unwrap()])];
         config.gamepad[0].1 = Control::North;
+        config.relay = Relay::Url("https://relay.example/".into());
         config.games = vec!["/games".into(), "C:\\\"my\" games".into()];
         let (read, warnings) = Config::parse(&config.show(None)).unwrap();
         assert_eq!(warnings, Vec::<String>::new());

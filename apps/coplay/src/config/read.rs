@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use coplay_machines::pad::Button;
+use coplay_net::iroh::RelayError;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -65,7 +66,7 @@ impl File<'_> {
             config.games = self.folders(value)?;
             return Ok(());
         }
-        let known = ["video", "sound", "pace", "keys", "gamepad"].contains(&name);
+        let known = ["video", "sound", "pace", "network", "keys", "gamepad"].contains(&name);
         let player = name.strip_prefix("player").and_then(|number| number.parse::<usize>().ok());
         let player = player.filter(|number| (1..=PLAYERS).contains(number));
         if !known && player.is_none() {
@@ -81,6 +82,7 @@ impl File<'_> {
                 ("video", _) => self.video(config, key.get_ref(), value)?,
                 ("sound", _) => self.sound(config, key.get_ref(), value)?,
                 ("pace", _) => self.pace(config, key.get_ref(), value)?,
+                ("network", _) => self.network(config, key.get_ref(), value)?,
                 ("keys", _) => self.keys(config, key.get_ref(), value)?,
                 _ => self.gamepad(config, key.get_ref(), value)?,
             };
@@ -115,6 +117,14 @@ impl File<'_> {
             "fast" => config.fast = self.number(value, 2, MAX_FAST)?,
             _ => return Ok(false),
         }
+        Ok(true)
+    }
+
+    fn network(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+        let ("relay", DeValue::String(text)) = (key, value.get_ref()) else {
+            return if key == "relay" { Err(self.wrong(value, "this must be a text")) } else { Ok(false) };
+        };
+        config.relay = text.parse().map_err(|error: RelayError| self.wrong(value, &error.to_string()))?;
         Ok(true)
     }
 

@@ -45,6 +45,9 @@ fn write(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Re
     row(out, "mute", config.mute, "no sound")?;
     writeln!(out, "\n[pace]")?;
     row(out, "fast", config.fast, &format!("how many times faster it goes while that key is held, 2 to {MAX_FAST}"))?;
+    writeln!(out, "\n[network]")?;
+    let relay = quoted(&config.relay.to_string());
+    row(out, "relay", relay, "helps where peers find no way to each other: \"none\", \"default\", or an address")?;
     writeln!(out, "\n# Keys of the program: one, or several in brackets, or none: [].\n[keys]")?;
     for (action, name, _, what) in ACTIONS {
         row(out, name, keys(config.keys_of(action)), what)?;

@@ -9,6 +9,7 @@ mod company;
 mod failure;
 mod find;
 mod graph;
+mod lan;
 mod plain;
 mod report;
 mod screen;
@@ -17,14 +18,16 @@ use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::hosted::Terms;
 use coplay_net::drive::{Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
+use coplay_net::iroh::Relay;
 use coplay_net::party::{MAX_NAME, Wish};
+use coplay_net::ticket::Ticket;
 
 use crate::cli::net as cli;
 use crate::cli::net::Dial;
 use crate::config::Config;
 use crate::front::{self, Look};
 use crate::game::{Game, Wanted, open_core_alone};
-use crate::meet::{Ticket, Way};
+use crate::meet::{self, Way};
 use crate::seat::Seat;
 use crate::summary::Summary;
 use crate::trouble::Trouble;
@@ -54,11 +57,11 @@ type Ran = Result<Option<Outcome>, Trouble>;
 pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let (title, machine) = open(args)?;
     let players = check_players(args, &*machine)?;
-    let way = Way::new(args.udp.as_deref(), args.secret.as_deref())?;
+    let way = way(args)?;
     let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
     let log = report::frame_log(&args.part.log)?;
-    let (line, ticket) = way.open(seat.identity.clone())?;
-    let ticket = ticket.to_string();
+    let line = way.open(seat.identity.clone())?;
+    let ticket = (line.ticket)();
     let plan = HostPlan {
         name: name(args.part.name.as_deref()),
         pads: args.pads,
@@ -69,7 +72,9 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
         manner: manner(&args.part),
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
+    let _sign = lan::tell(args, &title, &plan.name, &ticket);
     let look = Look { title, pictures: picture, ..Look::default() };
+    let ticket = ticket.to_string();
     announce::announce(&ticket);
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
     setting.run(Company::new(Role::Host, ticket), |person, _| {
@@ -83,14 +88,14 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
 
 /// `coplay join`.
 pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
-    let ticket = Ticket::parse(&args.ticket)?;
+    let Some(ticket) = lan::ticket(args.ticket.as_deref())? else { return Ok(Summary::default()) };
     let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
     let log = report::frame_log(&args.part.log)?;
     let look = Look { title: "a game with others".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
         let plan = (name(args.part.name.as_deref()), Wish::Play(args.pads));
-        let Some(guest) = knock(&ticket, &seat, plan, person)? else { return Ok(None) };
+        let Some(guest) = knock((&ticket, args.relay.clone()), &seat, plan, person)? else { return Ok(None) };
         let sources =
             Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
         let (guest, machine) = equip(guest, sources, person)?;
@@ -103,14 +108,14 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
 
 /// `coplay watch`.
 pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
-    let ticket = Ticket::parse(&args.ticket)?;
+    let Some(ticket) = lan::ticket(args.ticket.as_deref())? else { return Ok(Summary::default()) };
     let log = report::frame_log(&args.log)?;
     let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let habits = Habits { pads: 0, seed: None, patience: None };
     let setting = Setting { view: args.view, look, habits, log: &args.log };
     setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
         let plan = (name(args.name.as_deref()), Wish::Watch);
-        let Some(guest) = knock(&ticket, &Seat::new(), plan, person)? else { return Ok(None) };
+        let Some(guest) = knock((&ticket, args.relay.clone()), &Seat::new(), plan, person)? else { return Ok(None) };
         let sources =
             Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
         let (guest, machine) = equip(guest, sources, person)?;
@@ -175,6 +180,15 @@ fn open(args: &cli::Host) -> Result<(String, Box<dyn Machine>), Trouble> {
     Ok((game.title().into(), game.open(&wanted)?))
 }
 
+/// How others come in.
+fn way(args: &cli::Host) -> Result<Way, Trouble> {
+    match (&args.udp, &args.relay) {
+        (Some(listen), _) => Way::udp(listen, args.secret.as_deref()),
+        (None, Some(relay)) => Ok(Way::iroh(relay.clone())),
+        (None, None) => Ok(Way::iroh(Config::load()?.relay)),
+    }
+}
+
 fn check_players(args: &cli::Host, machine: &dyn Machine) -> Result<u8, Trouble> {
     let pads = machine.pads().len();
     // Two unless something else is said, but not more than there is room for.
@@ -229,12 +243,12 @@ fn name(said: Option<&str>) -> String {
 
 /// Knocks at the host's door; `None` if somebody changed their mind.
 fn knock(
-    ticket: &Ticket,
+    (ticket, relay): (&Ticket, Option<Relay>),
     seat: &Seat,
     (name, wish): (String, Wish),
     person: &mut dyn Person,
 ) -> Result<Option<Guest>, Trouble> {
-    let line = ticket.call(seat.identity.clone())?;
+    let line = meet::call(ticket, seat.identity.clone(), relay)?;
     let plan = JoinPlan { name, wish, places: line.places, expect: line.expect, patience: PATIENCE };
     Guest::knock(line.transport, line.incoming, &plan, person).map_err(|failure| failure::trouble(&failure))
 }

@@ -25,7 +25,7 @@ mod transport;
 #[cfg(test)]
 pub(crate) use home::nobody;
 pub use home::{Home, MAX_ADDRS};
-pub use transport::{Iroh, Relay};
+pub use transport::{Iroh, Relay, RelayError};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! The transport, and the thread that runs it.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -39,6 +41,43 @@ pub enum Relay {
     /// One's own, by its address (`https://…`).
     Url(String),
 }
+
+impl FromStr for Relay {
+    type Err = RelayError;
+
+    fn from_str(text: &str) -> Result<Self, RelayError> {
+        match text {
+            "none" => Ok(Self::None),
+            "default" => Ok(Self::Default),
+            url if url.parse::<RelayUrl>().is_ok_and(|url| matches!(url.scheme(), "https" | "http")) => {
+                Ok(Self::Url(url.into()))
+            }
+            _ => Err(RelayError),
+        }
+    }
+}
+
+impl fmt::Display for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Default => "default",
+            Self::Url(url) => url,
+        })
+    }
+}
+
+/// A text that names no relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayError;
+
+impl fmt::Display for RelayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a relay is none, default, or an address such as https://relay.example")
+    }
+}
+
+impl std::error::Error for RelayError {}
 
 /// A transport over iroh.
 #[derive(Debug)]

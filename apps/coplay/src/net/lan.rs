@@ -1,0 +1,119 @@
+//! Games in the local network: telling of one's own, and choosing among those of others.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use coplay_net::lan::{self, Notice, Sign};
+use coplay_net::ticket::Ticket;
+
+use crate::cli::net as cli;
+use crate::cli::net::Lan;
+use crate::meet;
+use crate::trouble::Trouble;
+
+/// So long it takes until everybody who offers a game has said so.
+const LOOK: Duration = Duration::from_millis(2_500);
+
+/// Tells the local network of our game, as far as the host wants that. A network that cannot be told is no reason not to play.
+pub(super) fn tell(args: &cli::Host, game: &str, host: &str, ticket: &Ticket) -> Option<Sign> {
+    let usual = if args.view.headless { Lan::Hide } else { Lan::See };
+    let ticket = match args.lan.unwrap_or(usual) {
+        Lan::Hide => return None,
+        Lan::See => None,
+        Lan::Join => Some(ticket.clone()),
+    };
+    let sign = lan::hang_out(&Notice { game: game.into(), host: host.into(), ticket });
+    sign.inspect_err(|error| eprintln!("note: nobody in the local network is told of this game: {error}")).ok()
+}
+
+/// The ticket that was given, or that of a game that is chosen; `None` where nobody can choose, and the list is all.
+pub(super) fn ticket(given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
+    if let Some(text) = given {
+        return meet::read_ticket(text).map(Some);
+    }
+    eprintln!("looking for games in the local network ...");
+    let found = lan::look(LOOK, || true).map_err(|error| {
+        Trouble::failure(error.to_string()).hint("join by the ticket that the host shows: coplay join 'TICKET'")
+    })?;
+    if found.is_empty() {
+        return Err(Trouble::failure("no game is seen in the local network")
+            .hint("with the ticket that the host shows, games anywhere can be joined: coplay join 'TICKET'"));
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        crate::out(&list(&found));
+        return Ok(None);
+    }
+    eprint!("{}", list(&found));
+    choose(&found).map(Some)
+}
+
+/// One line for each game, with a number to choose it by.
+fn list(found: &[Notice]) -> String {
+    let name = |notice: &Notice| format!("{}, offered by {}", notice.game, notice.host);
+    let wide = found.iter().map(|notice| name(notice).chars().count()).max().unwrap_or(0);
+    let line = |(at, notice): (usize, &Notice)| {
+        let how = if notice.ticket.is_some() { "open to this network" } else { "ask the host for the ticket" };
+        format!("{:>3}  {:<wide$}  {how}\n", at + 1, name(notice))
+    };
+    found.iter().enumerate().map(line).collect()
+}
+
+fn choose(found: &[Notice]) -> Result<Ticket, Trouble> {
+    eprint!("which one? [1] ");
+    // A prompt that is not seen is no reason to fail.
+    let _ = std::io::stderr().flush();
+    let mut line = String::new();
+    if !matches!(std::io::stdin().read_line(&mut line), Ok(1..)) {
+        return Err(Trouble::misuse("no game was chosen").hint("type the number of one of them"));
+    }
+    chosen(found, line.trim())
+}
+
+/// What somebody typed: a number, nothing for the first, or a ticket after all.
+fn chosen(found: &[Notice], typed: &str) -> Result<Ticket, Trouble> {
+    let number = if typed.is_empty() { Ok(1) } else { typed.parse::<usize>() };
+    let Ok(number) = number else { return meet::read_ticket(typed) };
+    let Some(notice) = number.checked_sub(1).and_then(|at| found.get(at)) else {
+        return Err(Trouble::misuse(format!("there is no game {number}"))
+            .hint(format!("type a number from 1 to {}", found.len())));
+    };
+    notice.ticket.clone().ok_or_else(|| {
+        Trouble::failure(format!("the game of {} is seen, but not open to all of this network", notice.host))
+            .hint("ask for its ticket, or for `coplay host --lan join`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Vec<Notice> {
+        let notice = |game: &str, host: &str, ticket: Option<&str>| Notice {
+            game: game.into(),
+            host: host.into(),
+            ticket: ticket.and_then(|text| text.parse().ok()),
+        };
+        vec![notice("Tennis", "Ann", Some("udp://a:1#x")), notice("Chess for two", "Bob", None)]
+    }
+
+    #[test]
+    fn games_are_listed_with_how_to_come_in() {
+        let shown = list(&found());
+        assert_eq!(
+            shown,
+            "  1  Tennis, offered by Ann         open to this network\n  \
+               2  Chess for two, offered by Bob  ask the host for the ticket\n"
+        );
+    }
+
+    #[test]
+    fn a_game_is_chosen_by_number_or_by_ticket() {
+        let (all, text) = (found(), |ticket: Ticket| ticket.to_string());
+        assert_eq!(chosen(&all, "").map(text).unwrap(), "udp://a:1#x");
+        assert_eq!(chosen(&all, "1").map(text).unwrap(), "udp://a:1#x");
+        assert_eq!(chosen(&all, "udp://b:2#y").map(text).unwrap(), "udp://b:2#y");
+        let why = |typed| chosen(&all, typed).unwrap_err();
+        assert!(why("2").to_string().contains("Bob") && why("2").exit_code() == 1);
+        assert!(why("0").exit_code() == 2 && why("3").to_string().contains("from 1 to 2") && why("x").exit_code() == 2);
+    }
+}

@@ -52,27 +52,32 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, Trouble> {
     })
 }
 
+/// A new file for a movie. What is there already is only overwritten by `force`.
+pub fn create(path: &Path, force: bool) -> Result<File, Trouble> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let opened = if force { options.create(true).truncate(true) } else { options.create_new(true) }.open(path);
+    opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Trouble::misuse(format!("{} exists already and is not overwritten", path.display()))
+                .hint("choose another name, or say --force")
+        }
+        std::io::ErrorKind::NotFound => {
+            Trouble::failure(format!("{} cannot be written: there is no such directory", path.display()))
+                .hint("make the directory first, or choose another place")
+        }
+        _ => Trouble::failure(format!("{} cannot be written: {}", path.display(), in_words(&error)))
+            .hint("choose a place that you may write to"),
+    })
+}
+
 impl Recorder {
     /// Begins a movie with a machine just switched on. What is there already is only overwritten by `force`.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, Trouble> {
         let settings = solo_settings(machine)?;
         let writer = Writer::new(&settings, Start::PowerOn)
             .map_err(|error| Trouble::failure(format!("this game cannot be recorded: {error}")))?;
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let opened = if force { options.create(true).truncate(true) } else { options.create_new(true) }.open(path);
-        let file = opened.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Trouble::misuse(format!("{} exists already and is not overwritten", path.display()))
-                    .hint("choose another name, or say --force")
-            }
-            std::io::ErrorKind::NotFound => {
-                Trouble::failure(format!("{} cannot be written: there is no such directory", path.display()))
-                    .hint("make the directory first, or choose another place")
-            }
-            _ => Trouble::failure(format!("{} cannot be written: {}", path.display(), in_words(&error)))
-                .hint("choose a place that you may write to"),
-        })?;
+        let file = create(path, force)?;
         let mut recorder = Self { path: path.to_owned(), file, writer };
         recorder.drain()?;
         Ok(recorder)

@@ -7,6 +7,8 @@ use coplay::input::{MAX_PLAYERS, Word};
 use coplay::movie::{Checked, MovieError};
 use coplay::session::Settings;
 use coplay_machines::Machine;
+use coplay_machines::control::{Controlled, is_controlled};
+use coplay_machines::pad::Pad;
 
 use crate::config::Config;
 use crate::desk::{Can, Desk};
@@ -22,6 +24,8 @@ use crate::trouble::Trouble;
 /// A movie and the machine that plays it.
 pub struct Replay {
     machine: Box<dyn Machine>,
+    /// Those of people: a game with others has one more, for the machine itself.
+    pads: Vec<Pad>,
     film: Film,
     checked: Checked,
     frames: u64,
@@ -62,7 +66,10 @@ impl Replay {
     /// A movie on the machine that it was made with.
     pub fn new(film: Film, machine: Box<dyn Machine>) -> Result<Self, Trouble> {
         fits(film.settings(), &*machine)?;
-        Ok(Self { machine, film, checked: Checked::default(), frames: 0, over: None, seam: false })
+        let pads = machine.pads().to_vec();
+        let shared = is_controlled(film.settings());
+        let machine: Box<dyn Machine> = if shared { Box::new(Controlled::new(machine)) } else { machine };
+        Ok(Self { machine, pads, film, checked: Checked::default(), frames: 0, over: None, seam: false })
     }
 
     /// As fast as it goes, without anything to see.
@@ -81,7 +88,7 @@ impl Replay {
     pub fn run(mut self, mut stage: Stage, config: &Config) -> Result<Summary, Trouble> {
         let begun = Instant::now();
         let can = Can { pause: true, fast: true, ..Can::default() };
-        let mut desk = Desk::new(config, can, self.machine.pads());
+        let mut desk = Desk::new(config, can, &self.pads);
         let mut outfit = Outfit::open(config, &[], &stage, &mut desk);
         let (mut pace, mut meter) = (Pace::new(begun, self.machine.rate().period().to_duration()), Meter::new(begun));
         while self.over.is_none() {

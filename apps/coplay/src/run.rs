@@ -11,7 +11,7 @@ use crate::demo::world::Terms;
 use crate::fault;
 use crate::film::Film;
 use crate::front::{self, Available, Front, Look, terminal};
-use crate::game::{Game, Wanted, players};
+use crate::game::{Game, Wanted, open_core_alone, players};
 use crate::play::{Options, Play};
 use crate::replay::Replay;
 use crate::summary::Summary;
@@ -66,7 +66,7 @@ fn play(args: cli::Play) -> Result<Summary, Trouble> {
     let front = front_for(&args.show)?;
     let options = Options { players, record: args.record, force: args.force, frames: args.frames, bot: args.bot };
     let config = settings(&args.show)?;
-    let look = look(&game, machine.picture().height, machine.picture().aspect);
+    let look = look(game.title(), machine.picture().height, machine.picture().aspect);
     crate::stop::listen();
     let play = Play::new(machine, &options)?;
     match front {
@@ -77,12 +77,18 @@ fn play(args: cli::Play) -> Result<Summary, Trouble> {
 
 fn replay(args: cli::Replay) -> Result<Summary, Trouble> {
     let film = Film::open(&args.file)?;
-    let game = Game::find(args.game.as_deref())?;
-    let players = players(film.settings());
-    let machine = game.open(&Wanted { core: args.machine.core, players })?;
+    let wanted = Wanted { core: args.machine.core, players: players(film.settings()) };
+    let alone = if args.game.is_none() { open_core_alone(&wanted)? } else { None };
+    let (title, machine) = match alone {
+        Some(machine) => (machine.game_id().name.clone(), machine),
+        None => {
+            let game = Game::find(args.game.as_deref())?;
+            (game.title().into(), game.open(&wanted)?)
+        }
+    };
     let front = front_for(&args.show)?;
     let config = settings(&args.show)?;
-    let look = look(&game, machine.picture().height, machine.picture().aspect);
+    let look = look(&title, machine.picture().height, machine.picture().aspect);
     crate::stop::listen();
     let replay = Replay::new(film, machine)?;
     match front {
@@ -109,7 +115,7 @@ fn demo(args: cli::Demo) -> Result<Summary, Trouble> {
             .hint("leave out --headless or --screenshot, or start it where there is a display"));
     }
     let config = settings(&args.show)?;
-    let mut look = look(&game, machines[0].picture().height, machines[0].picture().aspect);
+    let mut look = look(game.title(), machines[0].picture().height, machines[0].picture().aspect);
     (look.pictures.0, look.graph, look.screenshot) = (2, true, args.screenshot);
     crate::stop::listen();
     let demo = Demo::new(machines, terms, args.frames, args.seed)?;
@@ -131,6 +137,6 @@ fn settings(show: &cli::Show) -> Result<Config, Trouble> {
     Ok(config)
 }
 
-fn look(game: &Game, rows: usize, aspect: f32) -> Look {
-    Look { title: game.title().into(), pictures: (1, rows, aspect), ..Look::default() }
+fn look(title: &str, rows: usize, aspect: f32) -> Look {
+    Look { title: title.into(), pictures: (1, rows, aspect), ..Look::default() }
 }

@@ -4,9 +4,13 @@
 //! player's word, so everybody can press them, and everything that holds for inputs holds for them: they are delayed, guessed, repaired,
 //! watched, put on record and played again like a jump or a shot. While the machine is paused frames go by, and it does not step.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use coplay::frame::FrameRate;
+use coplay::id::SiteId;
 use coplay::input::Word;
-use coplay::session::{GameId, MachineId};
+use coplay::session::{GameId, MachineId, Settings};
 
 use crate::machine::{LoadError, Machine, SaveError};
 use crate::pad::Pad;
@@ -28,6 +32,8 @@ pub enum Control {
 
 /// Bits of the word that a site has.
 const BITS_PER_SITE: u32 = 16;
+/// Sites for which there are bits.
+const SITES: u8 = (Word::BITS / BITS_PER_SITE) as u8;
 const CONTROLS: [Control; 4] = [Control::Pause, Control::Reset, Control::Keep, Control::Recall];
 
 impl Control {
@@ -41,24 +47,53 @@ impl Control {
         ((1 << CONTROLS.len()) - 1) << (site as u32 * BITS_PER_SITE)
     }
 
-    /// Whether any site presses it anew.
-    fn is_pressed(self, pressed: Word) -> bool {
-        (0..(Word::BITS / BITS_PER_SITE) as usize).any(|site| pressed & self.bit(site) != 0)
+    /// The first site that presses it anew.
+    fn pressed_by(self, pressed: Word) -> Option<u8> {
+        (0..SITES).find(|site| pressed & self.bit(usize::from(*site)) != 0)
     }
+}
+
+/// Whether a game is shared on a [`Controlled`] machine: every site has its bits of the last player's word, and nothing else of it.
+pub fn is_controlled(settings: &Settings) -> bool {
+    let Some(last) = settings.ownership.players().checked_sub(1) else { return false };
+    let mut sites = SiteId::first(usize::from(settings.sites));
+    sites.all(|site| settings.ownership.mask(site, last) == Control::mask(site.index()))
 }
 
 /// A machine with one player more, the last, who presses the buttons of the machine itself.
 pub struct Controlled {
     machine: Box<dyn Machine>,
     pads: Vec<Pad>,
-    paused: bool,
+    /// The site that paused it.
+    paused: Option<u8>,
+    lamp: Lamp,
     /// What was pressed in the frame before: only pressing counts, not holding.
     held: Word,
     kept: Vec<u8>,
     has_kept: bool,
 }
 
-/// Behind the machine's own state: its length, whether it is paused, what is held, whether a state is kept.
+/// Shows to who has no hold of the machine any more whether it stands still.
+#[derive(Clone, Debug, Default)]
+pub struct Lamp(Arc<AtomicU8>);
+
+impl Lamp {
+    /// The site that paused the machine, if it stands still.
+    pub fn paused_by(&self) -> Option<u8> {
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn set(&self, paused: Option<u8>) {
+        self.0.store(flag(paused), Ordering::Relaxed);
+    }
+}
+
+/// Nobody, or who, in a byte.
+fn flag(paused: Option<u8>) -> u8 {
+    paused.map_or(0, |site| site + 1)
+}
+
+/// Behind the machine's own state: its length, who paused it, what is held, whether a state is kept.
 const TAIL: usize = 4 + 1 + 16 + 1;
 
 impl Controlled {
@@ -66,7 +101,7 @@ impl Controlled {
     pub fn new(machine: Box<dyn Machine>) -> Self {
         let mut pads = machine.pads().to_vec();
         pads.push(Pad { mask: Word::MAX, labels: Vec::new() });
-        Self { machine, pads, paused: false, held: 0, kept: Vec::new(), has_kept: false }
+        Self { machine, pads, paused: None, lamp: Lamp::default(), held: 0, kept: Vec::new(), has_kept: false }
     }
 
     /// The player who presses them.
@@ -76,14 +111,19 @@ impl Controlled {
 
     /// Whether the machine stands still.
     pub fn is_paused(&self) -> bool {
-        self.paused
+        self.paused.is_some()
+    }
+
+    /// What shows that from outside.
+    pub fn lamp(&self) -> Lamp {
+        self.lamp.clone()
     }
 
     fn obey(&mut self, word: Word) {
         let pressed = word & !std::mem::replace(&mut self.held, word);
-        for control in CONTROLS.into_iter().filter(|control| control.is_pressed(pressed)) {
+        for (control, by) in CONTROLS.into_iter().filter_map(|control| Some((control, control.pressed_by(pressed)?))) {
             match control {
-                Control::Pause => self.paused = !self.paused,
+                Control::Pause => self.paused = if self.is_paused() { None } else { Some(by) },
                 Control::Reset => self.machine.reset(),
                 Control::Keep => self.has_kept = self.machine.save(&mut self.kept).is_ok(),
                 Control::Recall if self.has_kept => {
@@ -93,6 +133,7 @@ impl Controlled {
                 Control::Recall => {}
             }
         }
+        self.lamp.set(self.paused);
     }
 }
 
@@ -116,15 +157,16 @@ impl Machine for Controlled {
     fn step(&mut self, inputs: &[Word], fresh: bool) {
         let player = self.player();
         self.obey(inputs.get(player).copied().unwrap_or(0));
-        if !self.paused {
+        if !self.is_paused() {
             self.machine.step(&inputs[..player.min(inputs.len())], fresh);
         }
     }
 
     fn reset(&mut self) {
         self.machine.reset();
-        (self.paused, self.held, self.has_kept) = (false, 0, false);
+        (self.paused, self.held, self.has_kept) = (None, 0, false);
         self.kept.clear();
+        self.lamp.set(None);
     }
 
     fn picture(&self) -> Picture<'_> {
@@ -132,7 +174,7 @@ impl Machine for Controlled {
     }
 
     fn sound(&self) -> &[[i16; 2]] {
-        if self.paused { &[] } else { self.machine.sound() }
+        if self.is_paused() { &[] } else { self.machine.sound() }
     }
 
     fn sound_rate(&self) -> f64 {
@@ -148,7 +190,7 @@ impl Machine for Controlled {
         let own = into.len() as u32;
         into.extend_from_slice(&self.kept[..if self.has_kept { self.kept.len() } else { 0 }]);
         into.extend_from_slice(&own.to_le_bytes());
-        into.push(u8::from(self.paused));
+        into.push(flag(self.paused));
         into.extend_from_slice(&self.held.to_le_bytes());
         into.push(u8::from(self.has_kept));
         Ok(())
@@ -160,11 +202,12 @@ impl Machine for Controlled {
         let own = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]) as usize;
         let (own, kept) = states.split_at_checked(own).ok_or_else(unfit)?;
         let flags = (tail[4], tail[TAIL - 1]);
-        if flags.0 > 1 || flags.1 > 1 {
+        if flags.0 > SITES || flags.1 > 1 {
             return Err(LoadError::Unfit("it makes no sense".into()));
         }
         self.machine.load(own)?;
-        self.paused = flags.0 == 1;
+        self.paused = flags.0.checked_sub(1);
+        self.lamp.set(self.paused);
         self.held = Word::from_le_bytes(tail[5..21].try_into().expect("16 bytes"));
         self.has_kept = flags.1 == 1;
         self.kept.clear();
@@ -174,11 +217,62 @@ impl Machine for Controlled {
 
     fn hash(&mut self) -> u64 {
         // What is kept came of hashed states, at a frame that all agree on.
-        self.machine.hash() ^ u64::from(self.paused) << 1 ^ u64::from(self.has_kept) << 2
+        self.machine.hash() ^ u64::from(self.is_paused()) << 1 ^ u64::from(self.has_kept) << 2
     }
 
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
         self.machine.regions(show);
-        show("controls", &[u8::from(self.paused), u8::from(self.has_kept)]);
+        show("controls", &[flag(self.paused), u8::from(self.has_kept)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosted::{Terms, settings};
+    use crate::nes::Nes;
+
+    fn machine() -> Controlled {
+        Controlled::new(Box::new(Nes::open(&coplay_testcores::images::nes(), "test").expect("a sound image")))
+    }
+
+    fn press(machine: &mut Controlled, word: Word) {
+        let player = machine.player();
+        let mut inputs = vec![0; player + 1];
+        inputs[player] = word;
+        machine.step(&inputs, true);
+    }
+
+    #[test]
+    fn the_lamp_shows_who_paused_also_after_going_back() {
+        let mut machine = machine();
+        let (lamp, mut before, mut during) = (machine.lamp(), Vec::new(), Vec::new());
+        machine.save(&mut before).unwrap();
+        press(&mut machine, Control::Pause.bit(2) | Control::Pause.bit(3));
+        assert_eq!((lamp.paused_by(), machine.is_paused()), (Some(2), true));
+        press(&mut machine, Control::Pause.bit(2));
+        assert_eq!(lamp.paused_by(), Some(2), "it is held, not pressed again");
+        machine.save(&mut during).unwrap();
+        machine.load(&before).unwrap();
+        assert_eq!((lamp.paused_by(), machine.is_paused()), (None, false));
+        machine.load(&during).unwrap();
+        assert_eq!(lamp.paused_by(), Some(2));
+        press(&mut machine, 0);
+        press(&mut machine, Control::Pause.bit(0));
+        assert_eq!(lamp.paused_by(), None, "anybody can go on");
+        machine.load(&during).unwrap();
+        machine.reset();
+        assert_eq!((lamp.paused_by(), machine.is_paused()), (None, false));
+    }
+
+    #[test]
+    fn a_game_with_buttons_for_the_machine_is_known_by_them() {
+        let machine = machine();
+        let mut shared = settings(&machine, Terms::new(2));
+        assert!(!is_controlled(&shared), "nobody has them");
+        for site in SiteId::first(2) {
+            shared.ownership.give(site, machine.player(), Control::mask(site.index())).unwrap();
+        }
+        assert!(is_controlled(&shared));
     }
 }

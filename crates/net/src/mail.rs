@@ -29,6 +29,9 @@ const MAX_AHEAD: u32 = 64;
 /// Parts under way at once.
 const WINDOW: usize = 16;
 const AGAIN: TimeDelta = TimeDelta::from_millis(200);
+/// To who is not heard of for so long parts go less often: it may be gone.
+const SILENT: TimeDelta = TimeDelta::from_secs(3);
+const SELDOM: TimeDelta = TimeDelta::from_secs(2);
 
 /// One end of the mail between two peers.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct Mail {
     /// What comes is the rest of a message whose beginning we do not have.
     skips: bool,
     owes_ack: bool,
+    /// Since when parts are sent and nothing is heard.
+    silent: Option<Instant>,
     inbox: VecDeque<Vec<u8>>,
 }
 
@@ -52,7 +57,8 @@ pub struct Mail {
 struct Part {
     flags: u8,
     bytes: Vec<u8>,
-    sent: Option<Instant>,
+    /// When it is to be sent, again or for the first time.
+    due: Instant,
 }
 
 /// The message is longer than [`MAX_MESSAGE`], or too many wait already.
@@ -78,6 +84,7 @@ impl Mail {
             message: Vec::new(),
             skips: false,
             owes_ack: false,
+            silent: None,
             inbox: VecDeque::new(),
         }
     }
@@ -102,7 +109,7 @@ impl Mail {
             let end = (number * PART_LEN + PART_LEN).min(message.len());
             let bytes = message[number * PART_LEN..end].to_vec();
             let flags = if number == 0 { FIRST } else { 0 } | if number + 1 == parts { LAST } else { 0 };
-            self.waiting.push_back(Part { flags, bytes, sent: None });
+            self.waiting.push_back(Part { flags, bytes, due: Instant::ZERO });
         }
         Ok(())
     }
@@ -117,19 +124,23 @@ impl Mail {
         if let Some(theirs) = self.theirs.filter(|_| std::mem::take(&mut self.owes_ack)) {
             return Some([&[HEARD][..], &theirs.to_le_bytes(), &self.next.to_le_bytes()].concat());
         }
-        let due = |part: &Part| part.sent.is_none_or(|sent| now - sent >= AGAIN);
-        let at = self.waiting.iter().take(WINDOW).position(due)?;
+        let again = self.again(now);
+        let at = self.waiting.iter().take(WINDOW).position(|part| part.due <= now)?;
         let number = self.first.wrapping_add(at as u32);
         let part = &mut self.waiting[at];
-        part.sent = Some(now);
+        part.due = now + again;
+        self.silent.get_or_insert(now);
         let head = [&[PART][..], &self.epoch.to_le_bytes(), &number.to_le_bytes(), &[part.flags, at as u8]];
         Some([&head.concat()[..], &part.bytes].concat())
     }
 
+    fn again(&self, now: Instant) -> TimeDelta {
+        if self.silent.is_some_and(|since| now - since > SILENT) { SELDOM } else { AGAIN }
+    }
+
     /// When there is something to send at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let due =
-            self.waiting.iter().take(WINDOW).map(|part| part.sent.map_or(Instant::ZERO, |sent| sent + AGAIN)).min();
+        let due = self.waiting.iter().take(WINDOW).map(|part| part.due).min();
         if self.owes_ack { Some(Instant::ZERO) } else { due }
     }
 
@@ -137,6 +148,7 @@ impl Mail {
     pub fn handle_datagram(&mut self, bytes: &[u8]) {
         let number = |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_le_bytes);
         let (Some(epoch), Some(number)) = (number(1), number(5)) else { return };
+        self.silent = None;
         match bytes[0] {
             HEARD if epoch == self.epoch => self.on_heard(number),
             PART if bytes.len() >= HEAD && bytes.len() <= HEAD + PART_LEN => {
@@ -271,6 +283,23 @@ mod tests {
         other.send(b"hello").unwrap();
         assert_eq!(run(&mut one, &mut other, || false), [b"new"], "the rest of a message is none");
         assert!(one.is_idle() && other.is_idle());
+    }
+
+    /// Who is gone must not be sent the same for ever as if it were there.
+    #[test]
+    fn who_is_silent_is_sent_little() {
+        let (mut one, mut other) = (Mail::new(), Mail::new());
+        one.send(b"hello").unwrap();
+        let mut sent = 0;
+        for millis in 0..2_300 {
+            let now = Instant::ZERO + TimeDelta::from_millis(millis * 10);
+            let due = one.poll_timeout().is_some_and(|due| due <= now);
+            let is_sent = one.poll_transmit(now).is_some();
+            assert_eq!(is_sent, due, "what is due is sent, and nothing else");
+            sent += usize::from(is_sent);
+        }
+        assert!((20..30).contains(&sent), "{sent} datagrams in 23 seconds");
+        assert_eq!(run(&mut one, &mut other, || false), [b"hello"], "when it is back it is told");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use coplay::time::Instant;
 use serde::{Deserialize, Serialize};
 
+use crate::iroh::Home;
 use crate::key::PeerKey;
 
 /// A way to send datagrams to peers. What comes from them is handed to a queue that is given when the transport is made.
@@ -30,9 +31,19 @@ pub trait Transport: Send + Sync {
     fn refused(&self) -> Refused;
 }
 
-/// Where a peer may be: something that its transport understands.
+/// Where a peer may be: something that its transport understands. For people there is [`brief`](Self::brief).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place(pub String);
+
+impl Place {
+    /// The place as people say it: an address, if it has one that can be said.
+    pub fn brief(&self) -> String {
+        match Home::from_place(self) {
+            Some(home) => home.addrs.first().map_or_else(|| "the other end of a relay".into(), ToString::to_string),
+            None => self.0.clone(),
+        }
+    }
+}
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,4 +93,23 @@ pub struct Refused {
     pub by_system: u64,
     /// Genuine ones for which there was no room in the queue.
     pub crowded_out: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Identity;
+
+    #[test]
+    fn people_are_told_an_address_and_not_a_riddle() {
+        assert_eq!(Place("192.0.2.1:7000".into()).brief(), "192.0.2.1:7000");
+        let addrs = ["192.0.2.1:7", "192.0.2.2:7", "[2001:db8::1]:7"].map(|addr| addr.parse().unwrap()).to_vec();
+        let key = (0..)
+            .map(|_| Identity::random().key())
+            .find(|key| Home { key: *key, relay: None, addrs: vec![] }.is_sound());
+        let home = Home { key: key.unwrap(), relay: Some("https://relay.example/".into()), addrs };
+        assert!(home.to_place().0.len() > 100);
+        assert_eq!(home.to_place().brief(), "192.0.2.1:7");
+        assert_eq!(Home { addrs: vec![], ..home }.to_place().brief(), "the other end of a relay");
+    }
 }

@@ -1,24 +1,29 @@
 //! Whole games over real sockets, each site on a thread of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
+use std::time::{Duration, Instant};
 
 use coplay::frame::Frame;
 use coplay::input::Word;
+use coplay::movie::{Checked, Entry, Reader};
 use coplay::session::{Absent, Event};
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
-use coplay_machines::control::Control;
+use coplay_machines::control::{Control, Controlled, is_controlled};
 use coplay_machines::hosted::Terms;
 use coplay_machines::nes::{Nes, Options};
-use coplay_net::drive::{Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, WatchPlan};
+use coplay_net::drive::{
+    Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, Tape, WatchPlan,
+};
 use coplay_net::iroh::{Iroh, Relay};
 use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::party::{Refusal, Wish};
 use coplay_net::udp::Udp;
-use coplay_net::{Incoming, Place, Transport};
+use coplay_net::{Incoming, PeerKey, Place, Refused, Transport};
 
 /// Presses at random, and notes what it sees.
 struct Bot {
@@ -34,6 +39,13 @@ struct Seen {
     chats: Vec<String>,
     events: Vec<Event>,
     ready: usize,
+    /// Everywhere that somebody could be reached.
+    places: BTreeSet<String>,
+    /// Of whom it was known in the lobby how far away it is.
+    trips: BTreeSet<u8>,
+    /// Who paused.
+    paused: BTreeSet<u8>,
+    most_watchers: u16,
     /// A picture's hash by frame: two sites that show other pictures play other games.
     pictures: BTreeMap<u32, u64>,
 }
@@ -71,14 +83,25 @@ impl Front for Bot {
         match news {
             News::Chat { name, line } => seen.chats.push(format!("{name}: {line}")),
             News::Session(event) => seen.events.push(event.clone()),
-            News::Party(party) => seen.ready = party.members.iter().filter(|member| member.ready).count(),
-            _ => {}
+            News::Party(party) => {
+                seen.ready = party.members.iter().filter(|member| member.ready).count();
+                seen.most_watchers = seen.most_watchers.max(party.watchers);
+                let places = party.members.iter().flat_map(|member| &member.places);
+                seen.places.extend(places.map(|place| place.0.clone()));
+            }
+            News::Status(status) => {
+                seen.trips.extend(status.trips.iter().map(|(site, _)| *site));
+                seen.paused.extend(status.paused);
+            }
+            News::Note(_) => {}
         }
     }
 
     fn poll(&mut self) -> Option<Command> {
-        // Nobody starts alone.
-        let ready = self.seen.lock().unwrap().ready >= 2;
+        // Nobody starts alone, and without knowing how far away the others are.
+        let seen = self.seen.lock().unwrap();
+        let ready = seen.ready >= 2 && !seen.trips.is_empty();
+        drop(seen);
         let due = |(frame, command): &(u32, Command)| *frame <= self.frame && (*command != Command::Start || ready);
         let due = self.commands.iter().position(due);
         due.map(|at| self.commands.remove(at).1)
@@ -124,7 +147,7 @@ fn plan(players: u8, frames: u32) -> HostPlan {
 }
 
 fn manner(frames: u32) -> Manner {
-    Manner { frames: Some(frames), drop_after: Some(TimeDelta::from_millis(800)), ..Manner::default() }
+    Manner { frames: Some(frames), drop_after: Some(TimeDelta::from_secs(5)), ..Manner::default() }
 }
 
 type Ran = (Result<Outcome, Failure>, Arc<Mutex<Seen>>);
@@ -154,14 +177,19 @@ fn host_over(net: Net, plan: HostPlan, commands: Vec<(u32, Command)>) -> (Door, 
 
 fn knock(door: &Door, wish: Wish, identity: Identity, bot: &mut Bot) -> Result<Guest, Failure> {
     let (transport, incoming) = listen(&door.net, identity);
-    let plan = JoinPlan {
-        name: "guest".into(),
+    let plan = join_plan(door, wish);
+    Guest::knock(transport, incoming, &plan, bot).map(|guest| guest.expect("nobody quits"))
+}
+
+fn join_plan(door: &Door, wish: Wish) -> JoinPlan {
+    let name = if wish == Wish::Watch { "fan" } else { "guest" };
+    JoinPlan {
+        name: name.into(),
         wish,
         places: vec![door.place.clone()],
         expect: None,
-        patience: TimeDelta::from_secs(8),
-    };
-    Guest::knock(transport, incoming, &plan, bot).map(|guest| guest.expect("nobody quits"))
+        patience: TimeDelta::from_secs(30),
+    }
 }
 
 fn join(door: &Door, seed: u64, manner: Manner, commands: Vec<(u32, Command)>) -> JoinHandle<Ran> {
@@ -175,10 +203,10 @@ fn join(door: &Door, seed: u64, manner: Manner, commands: Vec<(u32, Command)>) -
     })
 }
 
-fn watch(door: &Door, frames: u32) -> JoinHandle<Ran> {
+fn watch(door: &Door, frames: u32, commands: Vec<(u32, Command)>) -> JoinHandle<Ran> {
     let door = door.clone();
     spawn(move || {
-        let mut bot = Bot::new(9, vec![]);
+        let mut bot = Bot::new(9, commands);
         let seen = Arc::clone(&bot.seen);
         let guest = knock(&door, Wish::Watch, Identity::random(), &mut bot);
         let plan = WatchPlan { frames: Some(frames) };
@@ -233,6 +261,7 @@ fn all_pause_and_go_on_together() {
     let other = assert_well(guest.join().unwrap(), "guest", 300);
     for seen in [one, other] {
         let seen = seen.lock().unwrap();
+        assert_eq!(seen.paused, BTreeSet::from([0]), "all know who it was");
         let still = seen.pictures.range(70..88).map(|(_, picture)| picture).collect::<Vec<_>>();
         assert!(still.windows(2).all(|two| two[0] == two[1]), "nothing moves in between");
     }
@@ -250,7 +279,7 @@ fn crowd_over(net: Net) {
             join(&door, 3, manner(900), vec![]).join().unwrap()
         })
     };
-    let fourth = watch(&door, 600);
+    let fourth = watch(&door, 600, vec![]);
     assert_well(third.join().unwrap(), "third", 900);
     assert_well(host.join().unwrap(), "host", 900);
     assert_well(second.join().unwrap(), "second", 900);
@@ -291,4 +320,228 @@ fn another_game_is_not_played() {
     let guest = join(&door, 3, manner(240), vec![]);
     assert_well(host.join().unwrap(), "host", 240);
     assert_well(guest.join().unwrap(), "guest", 240);
+}
+
+/// Knocks where nobody opens; why, and how long that took.
+fn knock_in_vain(net: Net, place: Place, expect: Option<PeerKey>) -> (Failure, Duration) {
+    let begun = Instant::now();
+    let door = Door { net, place };
+    let (transport, incoming) = listen(&door.net, Identity::random());
+    let plan = JoinPlan { expect, patience: TimeDelta::from_secs(60), ..join_plan(&door, Wish::Play(1)) };
+    let failure = Guest::knock(transport, incoming, &plan, &mut Bot::new(2, vec![])).err();
+    (failure.expect("nobody opens"), begun.elapsed())
+}
+
+#[test]
+fn a_wrong_secret_is_told_early() {
+    let (queue, _incoming) = sync_channel(64);
+    let addr = "127.0.0.1:0".parse().unwrap();
+    let host = Udp::listen(addr, Identity::random(), Secret::from_text("chess"), queue).unwrap();
+    let place = host.own_places().remove(0);
+    let (failure, took) = knock_in_vain(Net::Udp, place.clone(), None);
+    assert_eq!(failure, Failure::Unanswered { place, refused: true });
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+}
+
+#[test]
+fn a_wrong_token_is_told_early() {
+    let (host, _incoming) = listen(&Net::Iroh(Token::random()), Identity::random());
+    let place = host.own_places().remove(0);
+    let (failure, took) = knock_in_vain(Net::Iroh(Token::random()), place.clone(), None);
+    assert_eq!(failure, Failure::Unanswered { place, refused: true });
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    let told = failure.to_string();
+    assert!(told.contains("127.0.0.1:") && told.len() < 80, "{told}");
+}
+
+#[test]
+fn a_stranger_at_the_only_place_is_told_early() {
+    let (host, _incoming) = listen(&Net::Udp, Identity::random());
+    let place = host.own_places().remove(0);
+    let (failure, took) = knock_in_vain(Net::Udp, place.clone(), Some(Identity::random().key()));
+    assert_eq!(failure, Failure::Stranger { place });
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+}
+
+/// Before the game begins everybody knows how far away the others are; and who looks on is heard.
+#[test]
+fn the_lobby_measures_and_the_stand_is_heard() {
+    let (door, host) = host(plan(3, 400), vec![(0, Command::Start)]);
+    let fan = watch(&door, 300, vec![(60, Command::Chat("what a game".into()))]);
+    let guest = join(&door, 2, manner(400), vec![]);
+    let one = assert_well(host.join().unwrap(), "host", 400);
+    let other = assert_well(guest.join().unwrap(), "guest", 400);
+    let fan = assert_well(fan.join().unwrap(), "fan", 300);
+    let (one, other, fan) = (one.lock().unwrap(), other.lock().unwrap(), fan.lock().unwrap());
+    assert_eq!((&one.trips, &other.trips), (&BTreeSet::from([1]), &BTreeSet::from([0])));
+    assert_eq!(fan.trips, BTreeSet::from([0]), "the way to the host");
+    for seen in [&one, &other, &fan] {
+        assert_eq!((&seen.chats[..], seen.most_watchers), (&["fan: what a game".to_owned()][..], 1));
+    }
+}
+
+/// A transport that can be reached elsewhere after a while.
+struct Mover {
+    transport: Arc<dyn Transport>,
+    since: Instant,
+    place: Place,
+}
+
+impl Transport for Mover {
+    fn key(&self) -> PeerKey {
+        self.transport.key()
+    }
+
+    fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
+        self.transport.send(to, bytes)
+    }
+
+    fn call(&self, place: &Place, expect: Option<PeerKey>) {
+        self.transport.call(place, expect);
+    }
+
+    fn place_of(&self, peer: &PeerKey) -> Option<Place> {
+        self.transport.place_of(peer)
+    }
+
+    fn own_places(&self) -> Vec<Place> {
+        let moved = (self.since.elapsed() > Duration::from_secs(2)).then(|| self.place.clone());
+        self.transport.own_places().into_iter().chain(moved).collect()
+    }
+
+    fn refused(&self) -> Refused {
+        self.transport.refused()
+    }
+}
+
+fn mover(place: &str) -> Listening {
+    let (transport, incoming) = listen(&Net::Udp, Identity::random());
+    (Arc::new(Mover { transport, since: Instant::now(), place: Place(place.into()) }), incoming)
+}
+
+#[test]
+fn who_can_be_reached_elsewhere_tells_the_others() {
+    let (transport, incoming) = mover("192.0.2.1:1");
+    let door = Door { net: Net::Udp, place: transport.own_places().remove(0) };
+    let host = spawn(move || {
+        let mut bot = Bot::new(1, vec![]);
+        let mut drive = Drive::host(transport, incoming, nes(), &plan(2, 600)).expect("a sound plan");
+        (drive.run(&mut bot), bot.seen)
+    });
+    let (transport, incoming) = mover("192.0.2.2:2");
+    let mut bot = Bot::new(2, vec![]);
+    let guest = Guest::knock(transport, incoming, &join_plan(&door, Wish::Play(1)), &mut bot);
+    let mut drive = guest.expect("let in").expect("nobody quits").sit_down(nes(), manner(600)).expect("the same game");
+    let other = assert_well((drive.run(&mut bot), bot.seen), "guest", 600);
+    let one = assert_well(host.join().unwrap(), "host", 600);
+    for seen in [one, other] {
+        let places = &seen.lock().unwrap().places;
+        assert!(places.contains("192.0.2.1:1") && places.contains("192.0.2.2:2"), "{places:?}");
+    }
+}
+
+/// A file that is gone when the test is over.
+struct Film(PathBuf);
+
+impl Film {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("coplay-drive-{name}-{}", std::process::id())))
+    }
+
+    fn tape(&self) -> Tape {
+        Tape::new(std::fs::File::create(&self.0).expect("it can be made"))
+    }
+
+    /// Plays it on a new machine; the inputs by frame.
+    fn replay(&self) -> BTreeMap<u32, Vec<Word>> {
+        let bytes = std::fs::read(&self.0).expect("it is there");
+        let (mut reader, mut rest) = (Reader::new(), &bytes[..]);
+        let (mut machine, mut checked, mut all) = (Controlled::new(nes()), Checked::default(), BTreeMap::new());
+        loop {
+            rest = &rest[reader.push(rest)..];
+            match reader.poll().expect("a sound movie") {
+                Some(Entry::Header { settings, .. }) => assert!(is_controlled(settings)),
+                Some(Entry::Snapshot { state, .. }) => machine.load(state).expect("a sound state"),
+                Some(Entry::Frame { frame, words }) => {
+                    machine.step(words, false);
+                    all.insert(frame.number(), words.to_vec());
+                }
+                Some(Entry::Hash { frame, hash }) => _ = checked.on_hash(frame, hash, machine.hash()),
+                Some(Entry::Mark { .. }) => panic!("nobody made a mark"),
+                Some(Entry::End { .. }) => break,
+                None if rest.is_empty() => reader.end(),
+                None => {}
+            }
+        }
+        assert!(checked.is_equal() && checked.compared as usize >= all.len() / 60 - 1, "{checked:?}");
+        all
+    }
+}
+
+impl Drop for Film {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Everybody's movie has the same in it, with all that was done to the machine, and does the same on another machine.
+#[test]
+fn what_is_played_is_on_record() {
+    let films = ["host", "guest", "late", "fan"].map(Film::new);
+    let (transport, incoming) = listen(&Net::Udp, Identity::random());
+    let door = Door { net: Net::Udp, place: transport.own_places().remove(0) };
+    let press = |frame, control| (frame, Command::Control(control));
+    let tape = films[0].tape();
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let seen_by_host = seen.clone();
+    let host = spawn(move || {
+        let all = [(60, Control::Pause), (90, Control::Pause), (120, Control::Keep), (200, Control::Recall)];
+        let commands = [(0, Command::Start)].into_iter().chain(all.map(|(frame, control)| press(frame, control)));
+        let mut bot = Bot { seen: seen_by_host, ..Bot::new(1, commands.collect()) };
+        let mut drive = Drive::host(transport, incoming, nes(), &plan(3, 900)).expect("a sound plan");
+        drive.set_tape(tape);
+        (drive.run(&mut bot), bot.seen)
+    });
+    // Sits down when the host is at a frame.
+    let sit = |film: &Film, seed: u64, reset: u32, frame: usize| {
+        let (door, tape, seen) = (door.clone(), film.tape(), seen.clone());
+        spawn(move || {
+            let until = Instant::now() + Duration::from_secs(60);
+            while seen.lock().unwrap().pictures.len() < frame && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let mut bot = Bot::new(seed, vec![press(reset, Control::Reset)]);
+            let guest = knock(&door, Wish::Play(1), Identity::random(), &mut bot).expect("let in");
+            let mut drive = guest.sit_down(nes(), manner(900)).expect("the same game");
+            drive.set_tape(tape);
+            (drive.run(&mut bot), bot.seen)
+        })
+    };
+    let (guest, late) = (sit(&films[1], 2, 250, 0), sit(&films[2], 3, 500, 120));
+    let fan = {
+        let (door, tape) = (door.clone(), films[3].tape());
+        spawn(move || {
+            let mut bot = Bot::new(9, vec![]);
+            let guest = knock(&door, Wish::Watch, Identity::random(), &mut bot).expect("let in");
+            let mut watch = guest.look_on(nes(), WatchPlan { frames: Some(500) }).expect("the same game");
+            watch.set_tape(tape);
+            (watch.run(&mut bot), bot.seen)
+        })
+    };
+    for (thread, what) in [(host, "host"), (guest, "guest"), (late, "late"), (fan, "fan")] {
+        let ran = thread.join().unwrap();
+        let taped = ran.0.as_ref().ok().and_then(|outcome| outcome.taped.clone()).expect("a movie was wanted");
+        assert!(taped.trouble.is_none() && taped.frames > 60, "{what}: {taped:?}");
+        assert_well(ran, what, 500);
+    }
+    let all = films.each_ref().map(Film::replay);
+    assert_eq!((all[0].keys().next(), all[1].keys().next()), (Some(&0), Some(&0)));
+    for other in &all[1..] {
+        let common = other.iter().filter(|(frame, _)| all[0].contains_key(frame)).count();
+        assert!(common > 60 && other.iter().all(|(frame, words)| all[0].get(frame).is_none_or(|here| here == words)));
+    }
+    let control = all[0].values().next().map_or(0, |words| words.len() - 1);
+    let pressed = all[0].values().fold(0, |all, words| all | words[control]);
+    assert_eq!(pressed & Control::mask(0), Control::mask(0) & !Control::Reset.bit(0));
+    assert_ne!(pressed & Control::Reset.bit(1), 0);
 }

@@ -169,6 +169,25 @@ fn a_slow_machine_gets_no_more_to_repair_than_fits_into_a_frame() {
     assert_fair(&game, 2, (2, 0));
 }
 
+/// A computer that has much else to do for a while is trusted again afterwards, though with the window shut nothing is repaired there.
+#[test]
+fn a_machine_that_is_quick_again_gets_its_window_back() {
+    let mut game = auto(&setup(2, 2, rtt(120)), |_, _| {});
+    game.world.sites[1].step_cost = ms(2);
+    game.run_until(at(secs(60)));
+    let before = dials(&game, (2, 0));
+    assert!(before.0 == 2 && before.1 >= 2, "{before:?}");
+    game.world.sites[1].step_cost = ms(12);
+    game.run_for(secs(60));
+    let busy = dials(&game, (2, 0));
+    assert!(busy.0 > 2 && busy.1 == 0, "{busy:?}");
+    game.world.sites[1].step_cost = ms(2);
+    game.run_for(secs(240));
+    say("busy for a while", &game);
+    assert_eq!(dials(&game, (2, 0)), before);
+    assert_fair(&game, 2, (2, 0));
+}
+
 #[test]
 fn a_machine_that_cannot_save_gets_lag_and_so_do_all() {
     let mut game = auto(&setup(3, 2, rtt(120)), |site, config| config.can_save = site != 1);

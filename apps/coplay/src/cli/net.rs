@@ -148,6 +148,12 @@ pub struct Log {
     /// Write the numbers of the run into this file at the end (JSON)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
+    /// Keep a movie of what is played in this file, for `coplay replay`; who comes late keeps it from there on
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Overwrite that file if it is there already
+    #[arg(long, requires = "record")]
+    pub force: bool,
 }
 
 /// How to see a game with others: in a window, unless something else is asked for.

@@ -64,8 +64,14 @@ impl Company {
         self.party = Some(party.clone());
     }
 
-    pub(super) fn on_status(&mut self, status: &Status) {
-        self.status = status.clone();
+    /// Takes note of how it goes; says it in words if the machine stands still now, or goes on.
+    pub(super) fn on_status(&mut self, status: &Status) -> Option<String> {
+        let before = std::mem::replace(&mut self.status, status.clone()).paused;
+        match (before, status.paused) {
+            (None, Some(site)) => Some(format!("{} pauses the game", self.name(site))),
+            (Some(_), None) => Some("the game goes on".into()),
+            _ => None,
+        }
     }
 
     /// Takes note of what happened; says it in words, if it is of interest to a person.
@@ -120,7 +126,7 @@ impl Company {
 
     /// How it goes, in one line.
     pub(super) fn status_line(&self) -> String {
-        let Status { stats, peers, fps, watchers, .. } = &self.status;
+        let Status { stats, peers, trips, fps, watchers, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
         if let Some((lag, window)) = self.dials.filter(|_| self.role != Role::Watcher) {
             parts.push(format!("lag {lag}  window {window}"));
@@ -129,6 +135,8 @@ impl Company {
             let trip = peers.iter().map(|(_, peer)| peer.rtt.as_millis_f64()).fold(0.0, f64::max);
             let loss = peers.iter().map(|(_, peer)| peer.loss).fold(0.0, f32::max);
             parts.push(format!("ping {trip:.0} ms  loss {:.1} %", loss * 100.0));
+        } else if let Some(trip) = trips.iter().map(|(_, trip)| trip.as_millis_f64()).reduce(f64::max) {
+            parts.push(format!("ping {trip:.0} ms"));
         }
         let watchers = (*watchers).max(self.party.as_ref().map_or(0, |party| usize::from(party.watchers)));
         if watchers > 0 {
@@ -137,10 +145,11 @@ impl Company {
         parts.join("   ")
     }
 
-    /// What lies over the picture: who is missing, or nothing.
-    pub(super) fn overlay(&self, now: Instant, playing: bool, patience: Option<f64>) -> Option<Overlay> {
+    /// What lies over the picture: who is missing, who paused, or nothing. `go_on` is the key that ends a pause.
+    pub(super) fn overlay(&self, now: Instant, playing: bool, patience: Option<f64>, go_on: &str) -> Option<Overlay> {
         match self.status.state {
             Some(State::Frozen(freeze)) => Some(self.freeze(now, &freeze, patience)),
+            _ if playing && self.status.paused.is_some() => self.status.paused.map(|site| self.pause(site, go_on)),
             _ if playing => None,
             _ if self.party.is_none() => Some(self.door()),
             Some(State::Lobby { waiting_for }) => {
@@ -189,7 +198,19 @@ impl Company {
             (true, false) => "looking for the game",
             (true, true) => "ready",
         };
-        (self.name(site), format!("{pads}{how}"))
+        let trip = self.status.trips.iter().find(|(there, _)| *there == site && member.here);
+        let trip = trip.map_or_else(String::new, |(_, trip)| format!(", {:.0} ms", trip.as_millis_f64()));
+        (self.name(site), format!("{pads}{how}{trip}"))
+    }
+
+    fn pause(&self, site: u8, go_on: &str) -> Overlay {
+        let rows = vec![(self.name(site), "paused the game".into())];
+        let foot = match self.role {
+            Role::Watcher => LEAVE.into(),
+            _ if go_on.is_empty() => LEAVE.into(),
+            _ => format!("{go_on} go on, for all   {LEAVE}"),
+        };
+        Overlay { title: "Paused".into(), rows, chosen: None, foot }
     }
 
     fn freeze(&self, now: Instant, freeze: &Freeze, patience: Option<f64>) -> Overlay {
@@ -255,19 +276,48 @@ mod tests {
 
     #[test]
     fn the_lobby_says_who_is_here_and_how_to_join() {
-        let overlay = company(Role::Host, false).overlay(Instant::ZERO, false, None).unwrap();
+        let overlay = company(Role::Host, false).overlay(Instant::ZERO, false, None, "P").unwrap();
         let shown = text(&overlay);
         for part in ["Ann|ready", "Bob|2 players, looking", "free|anybody", "coplay join 'udp://a:1#x'", "Enter start"]
         {
             assert!(shown.contains(part), "{part} is missing in {shown}");
         }
         assert_eq!(overlay.rows[overlay.chosen.unwrap()].0, "Start now");
-        let guest = company(Role::Guest, false).overlay(Instant::ZERO, false, None).unwrap();
+        let guest = company(Role::Guest, false).overlay(Instant::ZERO, false, None, "P").unwrap();
         assert_eq!(guest.chosen, None, "only the host starts");
         assert_eq!(
             company(Role::Guest, false).people(),
             "Ann (seat 1), Bob (seat 2, 2 players, not ready), 2 watching"
         );
+    }
+
+    #[test]
+    fn the_lobby_says_how_far_away_everybody_is() {
+        for role in [Role::Host, Role::Guest] {
+            let mut company = company(role, false);
+            let trips = vec![(1, TimeDelta::from_micros(23_400))];
+            company.on_status(&Status { trips, ..Status::default() });
+            let shown = text(&company.overlay(Instant::ZERO, false, None, "P").unwrap());
+            assert!(
+                shown.contains("Bob|2 players, looking for the game, 23 ms") && shown.contains("Ann|ready\n"),
+                "{shown}"
+            );
+            assert!(company.status_line().contains("ping 23 ms"));
+        }
+    }
+
+    #[test]
+    fn a_pause_says_who_and_how_to_go_on() {
+        let mut company = company(Role::Guest, true);
+        let paused = Status { paused: Some(1), ..Status::default() };
+        assert_eq!(company.on_status(&paused).as_deref(), Some("Bob pauses the game"));
+        assert_eq!(company.on_status(&paused), None, "once");
+        let shown = text(&company.overlay(Instant::ZERO, true, None, "P").unwrap());
+        for part in ["Paused", "Bob|paused the game", "P go on, for all", "F10 leave"] {
+            assert!(shown.contains(part), "{part} is missing in {shown}");
+        }
+        assert_eq!(company.on_status(&Status::default()).as_deref(), Some("the game goes on"));
+        assert!(company.overlay(Instant::ZERO, true, None, "P").is_none());
     }
 
     #[test]
@@ -281,7 +331,7 @@ mod tests {
             silent: [site(1)].into_iter().collect::<SiteSet>(),
         };
         company.on_status(&Status { state: Some(State::Frozen(freeze)), ..Status::default() });
-        let overlay = company.overlay(Instant::ZERO + TimeDelta::from_secs(4), true, Some(10.0)).unwrap();
+        let overlay = company.overlay(Instant::ZERO + TimeDelta::from_secs(4), true, Some(10.0), "P").unwrap();
         let shown = text(&overlay);
         for part in ["Waiting for 4 s", "Ann|is there, but slow", "Bob|nothing is heard", "after 10 s", "F10 leave"] {
             assert!(shown.contains(part), "{part} is missing in {shown}");
@@ -295,7 +345,7 @@ mod tests {
         let stats = Stats { frame: coplay::frame::Frame::new(77), ..Stats::default() };
         company.on_status(&Status { stats, peers: vec![(1, peer)], fps: 60.0, ..Status::default() });
         assert_eq!(company.status_line(), "frame 77   60 fps   lag 3  window 5   ping 23 ms  loss 1.2 %   2 watching");
-        assert!(company.overlay(Instant::ZERO, true, None).is_none());
+        assert!(company.overlay(Instant::ZERO, true, None, "P").is_none());
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
         Failure::Unanswered { refused: true, .. } => {
             trouble.hint("copy the whole ticket again, with what follows #; the host may have started anew")
         }
+        Failure::Stranger { .. } => {
+            trouble.hint("ask the host for the ticket that it shows now; your own ticket leads back to yourself")
+        }
         Failure::Refused(Refusal::Full) => {
             trouble.hint("`coplay watch` with the same ticket lets you look on; the host can start with more --players")
         }
@@ -64,12 +67,18 @@ pub(super) fn of_end(end: &End) -> Option<Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coplay_net::Place;
+
+    fn here() -> Place {
+        Place("192.0.2.1:7000".into())
+    }
 
     #[test]
     fn every_failure_has_a_hint() {
         let mut failures = vec![
-            Failure::Unanswered { place: "here".into(), refused: false },
-            Failure::Unanswered { place: "here".into(), refused: true },
+            Failure::Unanswered { place: here(), refused: false },
+            Failure::Unanswered { place: here(), refused: true },
+            Failure::Stranger { place: here() },
             Failure::Different(vec!["the game: ours a, theirs b".into()]),
             Failure::Terms,
             Failure::Machine("broken".into()),

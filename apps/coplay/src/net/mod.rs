@@ -61,6 +61,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
     let log = report::frame_log(&args.part.log)?;
     let line = way.open(seat.identity.clone())?;
+    let tape = report::tape(&args.part.log)?;
     let ticket = (line.ticket)();
     let plan = HostPlan {
         name: name(args.part.name.as_deref()),
@@ -82,6 +83,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
         let drive = Drive::host(line.transport, line.incoming, machine, &plan);
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
+        tape.into_iter().for_each(|tape| drive.set_tape(tape));
         told(drive.run(person))
     })
 }
@@ -90,7 +92,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
 pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
     let Some(ticket) = lan::ticket(args.ticket.as_deref())? else { return Ok(Summary::default()) };
     let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
-    let log = report::frame_log(&args.part.log)?;
+    let (log, tape) = (report::frame_log(&args.part.log)?, report::tape(&args.part.log)?);
     let look = Look { title: "a game with others".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
@@ -102,6 +104,7 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
         let drive = guest.sit_down(machine, manner(&args.part));
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
+        tape.into_iter().for_each(|tape| drive.set_tape(tape));
         told(drive.run(person))
     })
 }
@@ -109,7 +112,7 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
 /// `coplay watch`.
 pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
     let Some(ticket) = lan::ticket(args.ticket.as_deref())? else { return Ok(Summary::default()) };
-    let log = report::frame_log(&args.log)?;
+    let (log, tape) = (report::frame_log(&args.log)?, report::tape(&args.log)?);
     let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let habits = Habits { pads: 0, seed: None, patience: None };
     let setting = Setting { view: args.view, look, habits, log: &args.log };
@@ -122,6 +125,7 @@ pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
         let watch = guest.look_on(machine, WatchPlan { frames: args.log.frames });
         let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| watch.set_log(log));
+        tape.into_iter().for_each(|tape| watch.set_tape(tape));
         told(watch.run(person))
     })
 }
@@ -137,6 +141,17 @@ struct Setting<'a> {
 impl Setting<'_> {
     /// Runs a game in front of whoever is there.
     fn run(
+        self,
+        company: Company,
+        game: impl FnOnce(&mut dyn Person, &Config) -> Ran + Send,
+    ) -> Result<Summary, Trouble> {
+        let log = self.log;
+        let ran = self.run_here(company, game);
+        report::tidy(log);
+        ran
+    }
+
+    fn run_here(
         self,
         company: Company,
         game: impl FnOnce(&mut dyn Person, &Config) -> Ran + Send,

@@ -73,7 +73,11 @@ impl Front for Plain {
             }
             News::Chat { name, line } => say(&format!("{name}: {line}")),
             News::Note(words) => say(&words),
-            News::Status(status) => self.company.on_status(status),
+            News::Status(status) => {
+                if let Some(words) = self.company.on_status(status) {
+                    say(&words);
+                }
+            }
         }
     }
 

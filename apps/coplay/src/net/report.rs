@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use coplay_net::drive::{FrameLog, Outcome, Why};
+use coplay_net::drive::{FrameLog, Outcome, Tape, Why};
 
 use super::failure;
 use crate::cli::net::Log;
@@ -17,6 +17,21 @@ pub(super) fn frame_log(log: &Log) -> Result<Option<FrameLog>, Trouble> {
     let file = File::create(path).map_err(|error| unwritable(path, &error))?;
     let log = FrameLog::new(Box::new(BufWriter::new(file))).map_err(|error| unwritable(path, &error))?;
     Ok(Some(log))
+}
+
+/// The movie of what is played, if one is wanted.
+pub(super) fn tape(log: &Log) -> Result<Option<Tape>, Trouble> {
+    let Some(path) = &log.record else { return Ok(None) };
+    crate::record::create(path, log.force).map(|file| Some(Tape::new(file)))
+}
+
+/// A movie of nothing is none.
+pub(super) fn tidy(log: &Log) {
+    let is_empty = |path: &&std::path::PathBuf| std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
+    if let Some(path) = log.record.as_ref().filter(is_empty) {
+        // If it cannot be taken away it does no harm either.
+        _ = std::fs::remove_file(path);
+    }
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Trouble {
@@ -34,7 +49,11 @@ pub(super) fn finish(outcome: &Outcome, log: &Log, notes: Vec<String>) -> Result
         let json = outcome.numbers.to_json() + "\n";
         std::fs::write(path, json).map_err(|error| unwritable(path, &error))?;
     }
-    let summary = summary(outcome).with_notes(notes);
+    let mut summary = summary(outcome).with_notes(notes);
+    if let (Some(taped), Some(path)) = (&outcome.taped, &log.record) {
+        let about = taped.trouble.clone().unwrap_or_else(|| format!("frames in {}", path.display()));
+        summary.row("recorded", taped.frames.to_string(), &about);
+    }
     let trouble = match &outcome.why {
         _ if !outcome.agreed => Some(
             Trouble::failure("the sites had different states: they did not play the same game to the end")

@@ -18,7 +18,7 @@ use super::company::{Company, Role};
 use super::graph::History;
 use super::plain::bots;
 use crate::bot::Bot;
-use crate::config::Config;
+use crate::config::{Action, Config};
 use crate::desk::{Can, Desk, Wish};
 use crate::outfit::Outfit;
 use crate::scene::{Command as Asked, Move, Screen as Picture};
@@ -38,6 +38,8 @@ pub(super) struct Screen<'a> {
     bots: Vec<Bot>,
     company: Company,
     patience: Option<f64>,
+    /// The key that pauses, and goes on.
+    go_on: String,
     chat: Chat,
     history: History,
     graph: bool,
@@ -73,6 +75,7 @@ impl<'a> Screen<'a> {
             bots: vec![],
             company,
             patience,
+            go_on: config.keys_of(Action::Pause).first().map(|key| key.label()).unwrap_or_default().into(),
             chat: Chat::default(),
             history: History::default(),
             graph: false,
@@ -91,7 +94,6 @@ impl<'a> Screen<'a> {
         }
         match asked {
             Asked::Quit => self.leave(),
-            Asked::Chat if self.company.role() == Role::Watcher => self.desk.say(now, "who watches has no say here"),
             Asked::Chat => self.chat.open(),
             Asked::Graph => self.graph = !self.graph,
             Asked::Pause => self.press(Control::Pause),
@@ -151,7 +153,7 @@ impl<'a> Screen<'a> {
         self.next_draw = now + DRAW_EVERY;
         let (desk, company, chat) = (&self.desk, &self.company, &self.chat);
         let graph = self.graph.then(|| self.history.graph(|site| company.name(site)));
-        let (picture, playing, patience) = (&self.picture, self.playing, self.patience);
+        let (picture, playing, patience, go_on) = (&self.picture, self.playing, self.patience, &self.go_on);
         self.stage.show(|scene| {
             if playing {
                 scene.screens(1)[0].clone_from(picture);
@@ -163,7 +165,7 @@ impl<'a> Screen<'a> {
             desk.draw(now, scene);
             chat.draw(now, scene);
             if scene.overlay.is_none() {
-                scene.overlay = company.overlay(clock::now(), playing, patience);
+                scene.overlay = company.overlay(clock::now(), playing, patience, go_on);
             }
             scene.copy = (!playing).then(|| company.ticket().to_owned());
         });
@@ -219,7 +221,9 @@ impl Front for Screen<'_> {
             News::Chat { name, line } => self.chat.hear(now, name, line),
             News::Note(words) => self.desk.say(now, words),
             News::Status(status) => {
-                self.company.on_status(status);
+                if let Some(words) = self.company.on_status(status) {
+                    self.desk.say(now, words);
+                }
                 self.history.take(status);
             }
         }
@@ -284,6 +288,21 @@ mod tests {
             view.send(Asked::Save);
             assert_eq!(polled(&mut screen), pressed);
         }
+    }
+
+    #[test]
+    fn who_watches_has_a_say_and_sees_who_paused() {
+        let config = Config::default();
+        let (mut screen, mut view) = screen(&config, Role::Watcher);
+        view.send(Asked::Chat);
+        "hi".chars().for_each(|sign| view.send(Asked::Type(sign)));
+        view.send(Asked::Move(Move::Enter));
+        assert_eq!(polled(&mut screen), [Command::Chat("hi".into())]);
+        let status = coplay_net::drive::Status { paused: Some(0), ..Default::default() };
+        screen.tell(News::Status(&status));
+        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert!(view.look());
+        assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
 
     #[test]

@@ -36,6 +36,12 @@ pub(super) const MOST_WINDOW: u32 = 20;
 /// The part of a frame's time that a full repair may take.
 const REPAIR_SHARE: f64 = 0.8;
 
+/// A cost grows by no more than this and a quarter of itself at a time: a computer that was busy elsewhere for a moment is no slow machine.
+const MOST_UP: TimeDelta = TimeDelta::from_micros(100);
+/// The part of the cost of saving and loading that is forgotten with every look. Where nothing is guessed nobody saves or loads, and a
+/// computer that was busy once would never be trusted again.
+const FORGOTTEN: i64 = 32;
+
 /// What one thing costs that a host program is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
@@ -83,6 +89,8 @@ pub(super) struct Auto {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Step,
+    /// A step that is seen and heard: it costs more than one that is not, and how much more is not known.
+    Show,
     Save,
     Load,
 }
@@ -152,13 +160,24 @@ impl Auto {
     pub(super) fn on_call(&mut self, now: Instant) {
         let Some((asked, since)) = self.asked.take() else { return };
         let cost = match asked {
-            Asked::Step => &mut self.costs.step,
+            Asked::Step | Asked::Show => &mut self.costs.step,
             Asked::Save => &mut self.costs.save,
             Asked::Load => &mut self.costs.load,
         };
         let error = now - since - *cost;
         // Up at once, for a repair that is too long is felt; down slowly.
-        *cost += error / if error.is_negative() { 64 } else { 4 };
+        *cost += match asked {
+            _ if error.is_negative() => error / 64,
+            Asked::Show => TimeDelta::ZERO,
+            Asked::Step | Asked::Save | Asked::Load => (error / 4).min(*cost / 4 + MOST_UP),
+        };
+    }
+
+    /// What was measured long ago counts less.
+    fn on_look(&mut self) {
+        for cost in [&mut self.costs.save, &mut self.costs.load] {
+            *cost -= *cost / FORGOTTEN;
+        }
     }
 }
 
@@ -194,6 +213,7 @@ impl Session {
         let playing = self.voters();
         let Some(auto) = self.auto.as_mut().filter(|auto| auto.next_look <= now) else { return };
         auto.next_look = now + EVERY;
+        auto.on_look();
         auto.tell(site, condition);
         self.telling_condition = true;
         self.talkative = true;
@@ -291,6 +311,41 @@ mod tests {
         assert_eq!(window, 7);
         assert_eq!(Costs { step: ms(20_000), ..costs }.window(ms(16_667)), 0);
         assert_eq!(Costs::default().window(ms(16_667)), MOST_WINDOW);
+    }
+
+    const PERIOD: TimeDelta = TimeDelta::from_micros(16_667);
+
+    /// The same thing is done again and again, and takes so long.
+    fn measure(auto: &mut Auto, asked: Asked, micros: i64, times: u32) -> u32 {
+        for _ in 0..times {
+            auto.on_ask(Instant::ZERO, asked);
+            auto.on_call(Instant::ZERO + TimeDelta::from_micros(micros));
+        }
+        auto.costs.window(PERIOD)
+    }
+
+    #[test]
+    fn a_busy_moment_is_no_slow_machine() {
+        let mut auto = Auto::new(Instant::ZERO, Costs::default());
+        let usual = measure(&mut auto, Asked::Step, 1_500, 200);
+        assert_eq!(usual, 7);
+        assert!(measure(&mut auto, Asked::Step, 60_000, 1) >= usual - 2, "{:?}", auto.costs);
+        assert_eq!(measure(&mut auto, Asked::Step, 12_000, 20), 0, "but one that is slow again and again is");
+    }
+
+    #[test]
+    fn a_machine_that_was_slow_is_trusted_again_though_nothing_is_repaired() {
+        let mut auto = Auto::new(Instant::ZERO, Costs::default());
+        for asked in [Asked::Step, Asked::Save, Asked::Load] {
+            measure(&mut auto, asked, 12_000, 30);
+        }
+        assert_eq!(auto.costs.window(PERIOD), 0);
+        let mut windows = (0..60).map(|_| {
+            auto.on_look();
+            measure(&mut auto, Asked::Show, 2_000, 60)
+        });
+        assert!(windows.any(|window| window >= 2), "{:?}", auto.costs);
+        assert_eq!(measure(&mut auto, Asked::Show, 16_000, 1_000), measure(&mut auto, Asked::Show, 2_000, 1));
     }
 
     #[test]

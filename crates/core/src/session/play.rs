@@ -35,9 +35,17 @@ impl Session {
         if matches!(self.phase, Phase::Running(Step::Rest))
             && self.next_begin().min(self.next_watch) > now + self.set_back
         {
+            self.note_done(now + self.set_back);
             return None;
         }
         self.next_request(now)
+    }
+
+    /// Whoever comes for more has done what was asked for.
+    fn note_done(&mut self, now: Instant) {
+        if let Some(auto) = &mut self.auto {
+            auto.on_call(now);
+        }
     }
 
     pub(super) fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
@@ -46,9 +54,7 @@ impl Session {
             self.note_call(now);
             self.pass_time(now);
         }
-        if let Some(auto) = &mut self.auto {
-            auto.on_call(now);
-        }
+        self.note_done(now);
         loop {
             if matches!(self.phase, Phase::Joining) && !self.sit_down_if_due() {
                 return self.next_joining_request(now);
@@ -134,7 +140,10 @@ impl Session {
         let fresh = at == self.frame;
         self.at = at.next();
         match fresh {
-            true => self.step(now, began),
+            true => {
+                self.ask(now, Asked::Show);
+                self.step(now, began);
+            }
             false => {
                 self.ask(now, Asked::Step);
                 self.step_again(began, at);

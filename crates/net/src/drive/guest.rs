@@ -1,5 +1,6 @@
 //! Coming to a game: knock, hear the terms, find the game, sit down.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -38,7 +39,9 @@ pub struct Guest {
     pub(super) party: Party,
     pub(super) settings: Settings,
     pub(super) host: PeerKey,
-    name: String,
+    pub(super) name: String,
+    /// Where we said that we can be reached.
+    places: Vec<Place>,
 }
 
 impl Guest {
@@ -65,7 +68,8 @@ impl Guest {
             if let Some((host, party)) = door.opened.take() {
                 let settings = Settings::from_bytes(&party.terms).map_err(|_| Failure::Terms)?;
                 front.tell(News::Party(&party));
-                return Ok(Some(Self { post: door.post, party, settings, host, name: plan.name.clone() }));
+                let (post, name, places) = (door.post, plan.name.clone(), door.places);
+                return Ok(Some(Self { post, party, settings, host, name, places }));
             }
             door.check_patience(now, plan)?;
         }
@@ -89,8 +93,8 @@ impl Guest {
 
     /// Takes the seat with a machine of our own, which must be the one that the host has.
     pub fn sit_down(mut self, machine: Box<dyn Machine>, manner: Manner) -> Result<Drive, Failure> {
-        let machine: Box<dyn Machine> = Box::new(Controlled::new(machine));
-        let differences = differences(&self.settings, &*machine);
+        let machine = Controlled::new(machine);
+        let differences = differences(&self.settings, &machine);
         if !differences.is_empty() {
             self.post.mail(self.host, &Message::Bye);
             self.post.farewell(TimeDelta::from_millis(500));
@@ -100,7 +104,9 @@ impl Guest {
         self.post.mail(self.host, &Message::Ready(true));
         let others = self.party.members.iter().map(|member| (member.places.clone(), member.key));
         others.for_each(|(places, key)| self.post.call(&places, key));
-        Ok(Drive::new(self.post, machine, self.party, me, self.name, manner))
+        let mut drive = Drive::new(self.post, machine, self.party, me, self.name, manner);
+        drive.told_places = self.places;
+        Ok(drive)
     }
 }
 
@@ -117,21 +123,40 @@ struct Door {
     since: Instant,
     /// Somebody answered, and has our knock.
     knocked: bool,
-    unanswered: Option<Failure>,
+    /// The one whom we asked does not let people in.
+    not_me: bool,
+    /// What is known of the places where nobody opened.
+    closed: BTreeMap<Place, Closed>,
+    /// Where we say that we can be reached.
+    places: Vec<Place>,
     opened: Option<(PeerKey, Party)>,
+}
+
+/// How a place is closed to us; what is told first is least certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Closed {
+    /// Nobody answers; that may change.
+    Silent,
+    /// Somebody else answers.
+    Stranger,
+    /// The secret is another.
+    Refused,
 }
 
 impl Door {
     fn new(post: Post, plan: &JoinPlan) -> Self {
         plan.places.iter().for_each(|place| post.transport.call(place, plan.expect));
-        Self { post, since: clock::now(), knocked: false, unanswered: None, opened: None }
+        let places = post.own_places();
+        let closed = BTreeMap::new();
+        Self { post, since: clock::now(), knocked: false, not_me: false, closed, places, opened: None }
     }
 
     fn take(&mut self, incoming: Incoming, plan: &JoinPlan) -> Result<(), Failure> {
         match incoming {
             Incoming::Up { peer, called: Some(_) } => {
-                let places = self.post.transport.own_places();
-                let knock = Knock { version: VERSION, name: plan.name.clone(), wish: plan.wish, places };
+                self.places = self.post.own_places();
+                let (name, places) = (plan.name.clone(), self.places.clone());
+                let knock = Knock { version: VERSION, name, wish: plan.wish, places };
                 self.post.mail(peer, &Message::Knock(knock));
                 self.knocked = true;
             }
@@ -140,31 +165,48 @@ impl Door {
                     match message {
                         Message::Party(party) => self.opened = Some((from, party)),
                         // Somebody else of the same game may open.
-                        Message::Refused(Refusal::NotMe) => self.unanswered = Some(Failure::HostGone),
+                        Message::Refused(Refusal::NotMe) => self.not_me = true,
                         Message::Refused(refusal) => return Err(Failure::Refused(refusal)),
                         _ => {}
                     }
                 }
             }
-            Incoming::Unanswered { place, refused } => {
-                self.unanswered = Some(Failure::Unanswered { place: place.0, refused });
-            }
-            Incoming::Up { .. } | Incoming::Datagram { .. } | Incoming::Stranger { .. } => {}
+            Incoming::Unanswered { place, refused: true } => self.close(place, Closed::Refused),
+            Incoming::Unanswered { place, refused: false } => self.close(place, Closed::Silent),
+            Incoming::Stranger { place } => self.close(place, Closed::Stranger),
+            Incoming::Up { .. } | Incoming::Datagram { .. } => {}
         }
         Ok(())
     }
 
+    fn close(&mut self, place: Place, how: Closed) {
+        let known = self.closed.entry(place).or_insert(how);
+        *known = how.max(*known);
+    }
+
+    /// What is known best of why nobody opens.
+    fn worst(&self) -> Option<(Closed, Failure)> {
+        let (place, how) = self.closed.iter().max_by_key(|(_, how)| **how)?;
+        let place = place.clone();
+        let failure = match how {
+            Closed::Silent => Failure::Unanswered { place, refused: false },
+            Closed::Stranger => Failure::Stranger { place },
+            Closed::Refused => Failure::Unanswered { place, refused: true },
+        };
+        Some((*how, failure))
+    }
+
+    /// Ends the wait when patience does, or as soon as there is nothing to wait for: every place is closed, and one of them for good.
     fn check_patience(&self, now: Instant, plan: &JoinPlan) -> Result<(), Failure> {
-        if now - self.since < plan.patience {
-            return Ok(());
+        let all_closed = self.closed.len() >= plan.places.len();
+        match self.worst() {
+            Some((Closed::Refused | Closed::Stranger, failure)) if all_closed && !self.knocked => return Err(failure),
+            _ if now - self.since < plan.patience => return Ok(()),
+            _ if self.knocked || self.not_me => return Err(Failure::HostGone),
+            Some((_, failure)) => return Err(failure),
+            None => {}
         }
-        Err(match &self.unanswered {
-            Some(failure) if !self.knocked => failure.clone(),
-            _ if self.knocked => Failure::HostGone,
-            _ => Failure::Unanswered {
-                place: plan.places.first().map(|place| place.0.clone()).unwrap_or_default(),
-                refused: false,
-            },
-        })
+        let place = plan.places.first().cloned().unwrap_or_else(|| Place("the host's place".into()));
+        Err(Failure::Unanswered { place, refused: false })
     }
 }

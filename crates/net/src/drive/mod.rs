@@ -6,13 +6,16 @@
 mod book;
 mod guest;
 mod log;
+mod ping;
 mod post;
 mod site;
+mod tape;
 mod watch;
 
 pub use guest::{Guest, JoinPlan};
 pub use log::{FrameLog, Numbers};
 pub use site::{Drive, HostPlan, Manner};
+pub use tape::{Tape, Taped};
 pub use watch::{Watch, WatchPlan};
 
 use coplay::frame::Frame;
@@ -23,7 +26,7 @@ use coplay_machines::Machine;
 use coplay_machines::control::Control;
 
 use crate::party::{Party, Refusal};
-use crate::transport::Refused;
+use crate::transport::{Place, Refused};
 
 /// The person in front of a site, or what stands for one. Nothing here may wait.
 pub trait Front {
@@ -69,6 +72,10 @@ pub struct Status {
     pub state: Option<State>,
     /// The link to each other site that is there, by number.
     pub peers: Vec<(u8, PeerStats)>,
+    /// How long it takes to each other site and back, by number, while no session measures it.
+    pub trips: Vec<(u8, TimeDelta)>,
+    /// The site that paused the machine, while it stands still.
+    pub paused: Option<u8>,
     /// Frames shown in the last second.
     pub fps: f64,
     /// How many watch, at this site.
@@ -101,6 +108,8 @@ pub struct Outcome {
     pub agreed: bool,
     /// Everything in numbers.
     pub numbers: Numbers,
+    /// What is on record, if a movie was wanted.
+    pub taped: Option<Taped>,
 }
 
 /// Why it is over.
@@ -120,9 +129,14 @@ pub enum Failure {
     /// Nobody answers there.
     Unanswered {
         /// Where.
-        place: String,
+        place: Place,
         /// Somebody is there, but the secret is another.
         refused: bool,
+    },
+    /// Who answers there is not who was called.
+    Stranger {
+        /// Where.
+        place: Place,
     },
     /// We were not let in.
     Refused(Refusal),
@@ -143,10 +157,11 @@ pub enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unanswered { place, refused: false } => write!(f, "nobody answers at {place}"),
+            Self::Unanswered { place, refused: false } => write!(f, "nobody answers at {}", place.brief()),
             Self::Unanswered { place, refused: true } => {
-                write!(f, "somebody is at {place}, but does not know our secret")
+                write!(f, "somebody is at {}, but does not know our secret", place.brief())
             }
+            Self::Stranger { place } => write!(f, "who answers at {} is not the host of this game", place.brief()),
             Self::Refused(Refusal::Full) => write!(f, "the game is full: every seat belongs to somebody"),
             Self::Refused(Refusal::Version(theirs)) => {
                 write!(

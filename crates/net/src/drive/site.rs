@@ -1,40 +1,37 @@
 //! A site of a game over a real network.
 
+mod people;
+
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use coplay::feed::{FeedConfig, Start};
-use coplay::id::{Addr, SiteId, SiteSet};
-use coplay::input::{MAX_PLAYERS, Ownership, Word};
+use coplay::id::{Addr, SiteId};
+use coplay::input::{MAX_PLAYERS, Word};
+use coplay::movie;
 use coplay::session::{Absent, Costs, End, Event, Join, Session, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
-use coplay_machines::control::{Control, Controlled};
+use coplay_machines::control::{Control, Controlled, Lamp};
 use coplay_machines::hosted::{self, Hosted, Terms, Turn};
 use coplay_machines::{Machine, hosted::Trouble};
 
 use super::book::{Book, Standing};
 use super::log::{Beat, FrameLog};
+use super::ping::{self, Pings};
 use super::post::Post;
+use super::tape::Tape;
 use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, Status, Why};
 use crate::clock;
 use crate::key::random;
 use crate::mail::Mail;
-use crate::party::{self, List, Member, Message, Party};
-use crate::transport::{Incoming, Transport};
+use crate::party::{List, Member, Message, Party};
+use crate::transport::{Incoming, Place, Transport};
 
 /// Datagrams taken between two looks at the session: nobody can keep it from its frames.
 const MOST_AT_ONCE: usize = 256;
 /// Who was dropped comes back so soon.
 const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
-/// Who waits for a start and does not hear from the host for so long gives up.
-const HOST_PATIENCE: TimeDelta = TimeDelta::from_secs(15);
-/// A guest says that it is there this often, until the game begins.
-const STILL_HERE: TimeDelta = TimeDelta::from_secs(2);
-/// Who is awaited for the start and is not heard of for so long has to come later.
-const START_PATIENCE: TimeDelta = TimeDelta::from_secs(6);
-/// The last mail gets so long.
-const FAREWELL: TimeDelta = TimeDelta::from_millis(800);
 /// The largest state that is taken from another site.
 const MAX_STATE: usize = 64 << 20;
 /// The log of all inputs, for those whose machines cannot load a state: some hours.
@@ -75,6 +72,7 @@ pub struct Drive {
     pub(super) post: Post,
     book: Book,
     hosted: Hosted,
+    lamp: Lamp,
     players: usize,
     party: Party,
     /// The list, if we keep it.
@@ -94,7 +92,12 @@ pub struct Drive {
     heard_keeper: Instant,
     next_sign: Instant,
     next_status: Instant,
+    pings: Pings,
+    /// Where the others were told that we can be reached.
+    pub(super) told_places: Vec<Place>,
+    next_places: Instant,
     log: Option<FrameLog>,
+    tape: Option<Tape>,
     beat: Beat,
     /// Buttons of the machine, to be pressed with the next input.
     controls: Word,
@@ -116,41 +119,37 @@ impl Drive {
         let players = plan.players.clamp(1, machine.pads().len().min(MAX_PLAYERS - 1) as u8);
         let pads = plan.pads.clamp(1, players);
         let seats = (players - pads + 1).max(2);
+        let post = Post::new(transport, incoming);
+        let places = post.own_places();
         let me = Member {
             site: 0,
-            key: transport.key(),
+            key: post.transport.key(),
             name: plan.name.clone(),
             pads,
-            places: transport.own_places(),
+            places: places.clone(),
             ready: true,
             here: true,
         };
-        let machine: Box<dyn Machine> = Box::new(Controlled::new(machine));
-        let mut settings = hosted::settings(&*machine, Terms { sites: seats, ..plan.terms });
+        let machine = Controlled::new(machine);
+        let mut settings = hosted::settings(&machine, Terms { sites: seats, ..plan.terms });
         settings.absent = plan.absent;
         let terms = settings.to_bytes().ok_or(Failure::Terms)?;
         let list = List::new(me, u64::from_le_bytes(random()) | 1, terms, (seats, players), !plan.private);
         let party = list.party().clone();
-        let mut drive = Self::new(Post::new(transport, incoming), machine, party, 0, plan.name.clone(), plan.manner);
-        (drive.list, drive.seats) = (Some(list), (seats, players));
+        let mut drive = Self::new(post, machine, party, 0, plan.name.clone(), plan.manner);
+        (drive.list, drive.seats, drive.told_places) = (Some(list), (seats, players), places);
         Ok(drive)
     }
 
-    pub(super) fn new(
-        post: Post,
-        machine: Box<dyn Machine>,
-        party: Party,
-        me: u8,
-        name: String,
-        manner: Manner,
-    ) -> Self {
+    pub(super) fn new(post: Post, machine: Controlled, party: Party, me: u8, name: String, manner: Manner) -> Self {
         let (players, now) = (machine.pads().len(), clock::now());
         let mut book = Book::default();
         book.note_party(&party);
         Self {
             post,
             book,
-            hosted: Hosted::new(machine),
+            lamp: machine.lamp(),
+            hosted: Hosted::new(Box::new(machine)),
             players,
             late: party.started,
             party,
@@ -167,7 +166,11 @@ impl Drive {
             heard_keeper: now,
             next_sign: now,
             next_status: now,
+            pings: Pings::default(),
+            told_places: Vec::new(),
+            next_places: now,
             log: None,
+            tape: None,
             beat: Beat::default(),
             controls: 0,
             diverged: false,
@@ -183,6 +186,11 @@ impl Drive {
         self.log = Some(log);
     }
 
+    /// Keeps a movie of what is played: with those who begin from the first frame on, with those who come late from there on.
+    pub fn set_tape(&mut self, tape: Tape) {
+        self.tape = Some(tape);
+    }
+
     /// What is known of the people around.
     pub fn party(&self) -> &Party {
         &self.party
@@ -191,10 +199,17 @@ impl Drive {
     /// Runs until it is over.
     pub fn run(&mut self, front: &mut dyn Front) -> Result<Outcome, Failure> {
         self.show_party(front);
-        let result = self.run_on(front);
+        let mut result = self.run_on(front);
         self.say_goodbye();
         if let Some(log) = &mut self.log {
             log.end();
+        }
+        self.record_certain();
+        if let Some(tape) = &mut self.tape {
+            tape.end();
+        }
+        if let Ok(outcome) = &mut result {
+            outcome.taped = self.tape.as_ref().map(Tape::taped);
         }
         result
     }
@@ -231,7 +246,13 @@ impl Drive {
                 }
             }
             Incoming::Datagram { at, from, bytes } => {
-                let standing = self.book.standing(from);
+                if let Some(word) = ping::Word::read(&bytes) {
+                    return self.take_ping(at, from, word);
+                }
+                let standing = self.book.standing(at, from);
+                if let (Some(list), Standing::Watching(_)) = (&mut self.list, standing) {
+                    list.note_heard(at, &from);
+                }
                 let Some(session) = &mut self.session else { return };
                 match standing {
                     Standing::Seated(addr) => session.handle_datagram(at, addr, &bytes),
@@ -241,50 +262,13 @@ impl Drive {
                 }
             }
             Incoming::Up { .. } => {}
-            Incoming::Unanswered { place, .. } => front.tell(News::Note(format!("no way yet to {place}"))),
-            Incoming::Stranger { place } => front.tell(News::Note(format!("a stranger answers at {place}"))),
-        }
-    }
-
-    /// A message came.
-    fn hear(&mut self, from: crate::PeerKey, message: Message, front: &mut dyn Front) {
-        if let Some(list) = &mut self.list {
-            let seen = self.post.transport.place_of(&from);
-            return list.handle_message(from, message, seen);
-        }
-        if self.keeper().is_some_and(|keeper| keeper == from) {
-            self.heard_keeper = clock::now();
-        }
-        match message {
-            Message::Party(party) if self.keeper() == Some(from) && party.serial > self.party.serial => {
-                self.party = party;
-                self.party_changed(front);
+            Incoming::Unanswered { place, .. } => {
+                front.tell(News::Note(format!("no way yet to {}", self.who_is_at(&place))));
             }
-            Message::Chat { name, line } => front.tell(News::Chat { name: &name, line: &line }),
-            Message::Knock(_) => self.post.mail(from, &Message::Refused(party::Refusal::NotMe)),
-            _ => {}
+            Incoming::Stranger { place } => {
+                front.tell(News::Note(format!("somebody else answers for {}", self.who_is_at(&place))));
+            }
         }
-    }
-
-    /// Who keeps the list: the lowest who is here.
-    fn keeper(&self) -> Option<crate::PeerKey> {
-        self.party.members.iter().find(|member| member.here).map(|member| member.key)
-    }
-
-    fn party_changed(&mut self, front: &mut dyn Front) {
-        self.book.note_party(&self.party);
-        // It begins anew, without somebody who did not come.
-        if self.session_number != Some(self.party.session) && !self.late {
-            self.session = None;
-        }
-        for member in &self.party.members {
-            self.post.call(&member.places, member.key);
-        }
-        self.show_party(front);
-    }
-
-    fn show_party(&self, front: &mut dyn Front) {
-        front.tell(News::Party(&self.party));
     }
 
     /// Does what the session asks for, and sends what it has.
@@ -299,6 +283,7 @@ impl Drive {
             let Some(session) = &mut self.session else { return Ok(()) };
             let now = clock::now();
             let Some(turn) = self.hosted.serve(now, session) else { return Ok(()) };
+            self.record(&turn);
             match turn {
                 Turn::Sample { .. } => self.sample(front),
                 Turn::Stepped { frame, fresh } => {
@@ -316,6 +301,26 @@ impl Drive {
             }
             // At once: nobody waits for a machine that takes its time.
             self.send_all();
+        }
+    }
+
+    /// Puts on record what has become certain.
+    fn record(&mut self, turn: &Turn) {
+        let (Some(tape), Some(session)) = (&mut self.tape, &mut self.session) else { return };
+        if matches!(session.state(), State::Joining { .. }) {
+            // Whatever comes on the way in is certain.
+            return tape.follow(turn, &mut self.hosted, session.settings());
+        }
+        if !tape.has_begun() {
+            tape.begin(session.settings(), movie::Start::PowerOn);
+        }
+        self.record_certain();
+    }
+
+    fn record_certain(&mut self) {
+        let (Some(tape), Some(session)) = (&mut self.tape, &mut self.session) else { return };
+        while let Some(certain) = session.poll_certain() {
+            tape.push(certain.frame, certain.inputs, certain.hash);
         }
     }
 
@@ -368,6 +373,10 @@ impl Drive {
         self.watch_start(now);
         self.watch_the_end();
         self.watch_keeper(now)?;
+        self.measure_trips(now);
+        self.look_where_we_are(now);
+        let book = &self.book;
+        self.post.forget(now, |peer| book.is_seated(peer));
         self.post.flush(now);
         if now >= self.next_status {
             self.next_status = now + STATUS_EVERY;
@@ -394,54 +403,6 @@ impl Drive {
             }
             Command::Control(control) => self.controls |= Control::bit(control, usize::from(self.me)),
         }
-    }
-
-    /// What the list has to say to others and to us.
-    fn tend_list(&mut self, front: &mut dyn Front) {
-        let Some(list) = &mut self.list else { return };
-        while let Some((key, message)) = list.poll_message() {
-            self.post.mail(key, &message);
-        }
-        while let Some(event) = list.poll_event() {
-            if let party::Event::Chat { name, line } = &event {
-                front.tell(News::Chat { name, line });
-            }
-        }
-        let (complete, changed) =
-            (list.is_complete() && !list.party().started, list.party().serial != self.party.serial);
-        if changed {
-            self.party = Party { you: Some(self.me), ..list.party().clone() };
-            self.party_changed(front);
-        }
-        if complete {
-            self.start();
-        }
-    }
-
-    /// The host begins with those who are ready; the others can come later.
-    fn start(&mut self) {
-        let Some(list) = self.list.as_mut().filter(|list| !list.party().started) else { return };
-        Self::lay_and_start(list, self.hosted.machine());
-    }
-
-    fn lay_and_start(list: &mut List, machine: &dyn Machine) {
-        let Ok(settings) = Settings::from_bytes(&list.party().terms) else { return };
-        let settings = lay_seats(settings, machine, &list.party().members);
-        if let Some(terms) = settings.to_bytes() {
-            list.start(u64::from_le_bytes(random()) | 1, terms);
-        }
-    }
-
-    /// Somebody said that it was ready and is not heard of since: the others begin without it.
-    fn watch_start(&mut self, now: Instant) {
-        let Some(State::Lobby { waiting_for }) = self.session.as_ref().map(Session::state) else {
-            self.begun = now;
-            return;
-        };
-        let Some(list) = self.list.as_mut().filter(|_| now - self.begun > START_PATIENCE) else { return };
-        self.begun = now;
-        waiting_for.iter().for_each(|site| list.give_up_on(site.number()));
-        Self::lay_and_start(list, self.hosted.machine());
     }
 
     /// Our session begins: with everybody, or in the middle of it.
@@ -484,36 +445,14 @@ impl Drive {
         }
     }
 
-    fn set_here(&mut self, site: SiteId, here: bool) {
-        if let Some(list) = &mut self.list {
-            list.set_here(site.number(), here);
-        } else if let Some(member) = self.party.members.iter_mut().find(|member| member.site == site.number()) {
-            member.here = here;
-        }
-    }
-
-    /// A site is gone: for good, or so that it can come back.
-    fn on_gone(&mut self, site: SiteId, left: bool) {
-        self.set_here(site, false);
-        let gone = self.party.members.iter().find(|member| member.site == site.number()).map(|member| member.key);
-        if let (Some(list), Some(key), true) = (&mut self.list, gone, left) {
-            list.handle_message(key, Message::Bye, None);
-        }
-        if self.list.is_none() && self.keeper() == Some(self.post.transport.key()) {
-            // The list is ours now.
-            self.list = Some(List::take_over(self.party.clone(), self.seats_of_party(), true));
-        }
-    }
-
-    fn seats_of_party(&self) -> (u8, u8) {
-        let settings = Settings::from_bytes(&self.party.terms);
-        settings.map_or(self.seats, |settings| (settings.sites, settings.ownership.players() as u8))
-    }
-
     fn on_end(&mut self, end: End, front: &mut dyn Front) {
         match end {
             End::Dropped if !self.leaving => {
                 front.tell(News::Note("the others went on without us; coming back".into()));
+                self.record_certain();
+                if let Some(tape) = &mut self.tape {
+                    tape.stop("the recording ends where the others went on without us");
+                }
                 self.session = None;
                 self.late = true;
                 self.incarnation = seconds_of_day().max(self.incarnation + 1);
@@ -539,24 +478,16 @@ impl Drive {
         }
     }
 
-    /// Who waits for a start must know that somebody will give it.
-    fn watch_keeper(&mut self, now: Instant) -> Result<(), Failure> {
-        if self.list.is_some() || self.session.is_some() {
-            return Ok(());
-        }
-        if let Some(keeper) = self.keeper().filter(|_| now >= self.next_sign) {
-            self.next_sign = now + STILL_HERE;
-            self.post.mail(keeper, &Message::Ready(true));
-        }
-        if self.post.is_idle() {
-            self.heard_keeper = now;
-        }
-        if now - self.heard_keeper > HOST_PATIENCE { Err(Failure::HostGone) } else { Ok(()) }
-    }
-
     fn status(&self) -> Status {
         let now = clock::now();
-        let mut status = Status { fps: self.beat.fps(), refused: self.post.transport.refused(), ..Status::default() };
+        let member = |member: &Member| self.pings.trip(&member.key).map(|trip| (member.site, trip));
+        let mut status = Status {
+            trips: self.party.members.iter().filter_map(member).collect(),
+            paused: self.lamp.paused_by(),
+            fps: self.beat.fps(),
+            refused: self.post.transport.refused(),
+            ..Status::default()
+        };
         if let Some(session) = &self.session {
             (status.stats, status.state) = (session.stats(), Some(session.state()));
             status.peers = peers(session, now);
@@ -569,15 +500,7 @@ impl Drive {
         let (stats, peers) =
             self.session.as_ref().map(|session| (session.stats(), peers(session, clock::now()))).unwrap_or_default();
         let frames = stats.confirmed.number();
-        Outcome { why, frames, agreed: !self.diverged, numbers: self.beat.numbers(stats, peers) }
-    }
-
-    fn say_goodbye(&mut self) {
-        match (&self.list, self.keeper()) {
-            (None, Some(keeper)) => self.post.mail(keeper, &Message::Bye),
-            _ => return,
-        }
-        self.post.farewell(FAREWELL);
+        Outcome { why, frames, agreed: !self.diverged, numbers: self.beat.numbers(stats, peers), taped: None }
     }
 
     /// Whether the game has begun here.
@@ -589,33 +512,6 @@ impl Drive {
 fn peers(session: &Session, now: Instant) -> Vec<(u8, coplay::session::PeerStats)> {
     let sites = SiteId::first(usize::from(session.settings().sites));
     sites.filter_map(|site| session.peer_stats(now, site).map(|stats| (site.number(), stats))).collect()
-}
-
-/// Gives every member as many pads as it has people, the seats that are free one each, and everybody the buttons of the machine.
-fn lay_seats(mut settings: Settings, machine: &dyn Machine, members: &[Member]) -> Settings {
-    let pads = machine.pads();
-    let control = pads.len() - 1;
-    let mut ownership = Ownership::new(pads.len());
-    let mut next = 0..control;
-    let mut give = |site: SiteId, count: u8, ownership: &mut Ownership| {
-        for player in next.by_ref().take(usize::from(count)) {
-            ownership.give(site, player, pads[player].mask).expect("nobody has it yet");
-        }
-        let bits = Control::mask(site.index());
-        ownership.give(site, control, bits).expect("every site has bits of its own");
-    };
-    let sites: Vec<SiteId> = SiteId::first(usize::from(settings.sites)).collect();
-    let member = |site: &SiteId| members.iter().find(|member| member.site == site.number());
-    for site in sites.iter().filter(|site| member(site).is_some()) {
-        give(*site, member(site).map_or(1, |member| member.pads), &mut ownership);
-    }
-    for site in sites.iter().filter(|site| member(site).is_none()) {
-        give(*site, 1, &mut ownership);
-    }
-    settings.ownership = ownership;
-    let ready = members.iter().filter(|member| member.ready && member.here);
-    settings.starters = ready.filter_map(|member| SiteId::new(member.site)).collect::<SiteSet>();
-    settings
 }
 
 /// A number that grows from one start of the program to the next.

@@ -3,22 +3,28 @@
 use coplay::feed::{Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
+use coplay::movie;
 use coplay::session::{Settings, Stats};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::Machine;
-use coplay_machines::control::Controlled;
+use coplay_machines::control::{Controlled, Lamp};
 
 use super::book::{Book, Standing};
 use super::guest::{Guest, differences};
 use super::log::{Beat, FrameLog};
+use super::ping::{self, Pings};
 use super::post::Post;
+use super::tape::{Tape, is_compared};
 use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, Status, Why};
 use crate::clock;
 use crate::key::PeerKey;
 use crate::mail::Mail;
-use crate::party::{Message, Party};
+use crate::party::{Knock, Message, Party, VERSION, Wish};
 use crate::transport::Incoming;
+
+/// Whoever keeps the list is asked this often whether it is there: it counts us for as long as it hears of us.
+const PING_EVERY: TimeDelta = TimeDelta::from_secs(5);
 
 /// How to look on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,11 +38,17 @@ pub struct Watch {
     post: Post,
     book: Book,
     party: Party,
+    settings: Settings,
+    /// Who keeps the list, as far as we know.
     host: PeerKey,
+    name: String,
+    pings: Pings,
     machine: Box<dyn Machine>,
+    lamp: Lamp,
     watcher: Option<Watcher>,
     plan: WatchPlan,
     log: Option<FrameLog>,
+    tape: Option<Tape>,
     beat: Beat,
     seen: u32,
     diverged: bool,
@@ -47,8 +59,8 @@ pub struct Watch {
 impl Guest {
     /// Looks on with a machine of our own, which must be the one that the host has.
     pub fn look_on(mut self, machine: Box<dyn Machine>, plan: WatchPlan) -> Result<Watch, Failure> {
-        let machine: Box<dyn Machine> = Box::new(Controlled::new(machine));
-        let differences = differences(&self.settings, &*machine);
+        let machine = Controlled::new(machine);
+        let differences = differences(&self.settings, &machine);
         if !differences.is_empty() {
             self.post.mail(self.host, &Message::Bye);
             self.post.farewell(TimeDelta::from_millis(500));
@@ -60,11 +72,16 @@ impl Guest {
             post: self.post,
             book,
             party: self.party,
+            settings: self.settings,
             host: self.host,
-            machine,
+            name: self.name,
+            pings: Pings::default(),
+            lamp: machine.lamp(),
+            machine: Box::new(machine),
             watcher: None,
             plan,
             log: None,
+            tape: None,
             beat: Beat::default(),
             seen: 0,
             diverged: false,
@@ -80,13 +97,24 @@ impl Watch {
         self.log = Some(log);
     }
 
+    /// Keeps a movie of what is seen.
+    pub fn set_tape(&mut self, tape: Tape) {
+        self.tape = Some(tape);
+    }
+
     /// Runs until it is over.
     pub fn run(&mut self, front: &mut dyn Front) -> Result<Outcome, Failure> {
-        let result = self.run_on(front);
+        let mut result = self.run_on(front);
         self.post.mail(self.host, &Message::Bye);
         self.post.farewell(TimeDelta::from_millis(500));
         if let Some(log) = &mut self.log {
             log.end();
+        }
+        if let Some(tape) = &mut self.tape {
+            tape.end();
+        }
+        if let Ok(outcome) = &mut result {
+            outcome.taped = self.tape.as_ref().map(Tape::taped);
         }
         result
     }
@@ -107,7 +135,7 @@ impl Watch {
                 let stats =
                     Stats { frame: Frame::new(self.seen), confirmed: Frame::new(self.seen), ..Stats::default() };
                 let numbers = self.beat.numbers(stats, Vec::new());
-                return Ok(Outcome { why, frames: self.seen, agreed: !self.diverged, numbers });
+                return Ok(Outcome { why, frames: self.seen, agreed: !self.diverged, numbers, taped: None });
             }
             let due = self.watcher.as_ref().and_then(Watcher::poll_timeout);
             let until = [due, self.post.timeout()].into_iter().flatten().fold(now + LOOK_EVERY, Instant::min);
@@ -127,30 +155,64 @@ impl Watch {
         sources.sort_by_key(|member| member.key != self.host);
         let from = sources.iter().map(|member| Addr(u64::from(member.site))).collect();
         let start = if self.machine.can_save() { Start::Snapshot } else { Start::Beginning };
-        let config = WatchConfig { start, ..WatchConfig::new(self.party.session, settings, from) };
+        let config = WatchConfig { start, ..WatchConfig::new(self.party.session, settings.clone(), from) };
+        self.settings = settings;
         self.watcher = Some(Watcher::new(now, config).map_err(|error| Failure::Session(error.to_string()))?);
         Ok(())
     }
 
     fn take(&mut self, incoming: Incoming, front: &mut dyn Front) {
         let Incoming::Datagram { at, from, bytes } = incoming else { return };
+        if let Some(word) = ping::Word::read(&bytes) {
+            return self.take_ping(at, from, word, front);
+        }
         if !Mail::is_mail(&bytes) {
-            if let (Standing::Seated(addr), Some(watcher)) = (self.book.standing(from), &mut self.watcher) {
+            if let (Standing::Seated(addr), Some(watcher)) = (self.book.standing(at, from), &mut self.watcher) {
                 watcher.handle_datagram(at, addr, &bytes);
             }
             return;
         }
         for message in self.post.take(from, &bytes) {
             match message {
+                // Nobody else has anything to say here.
+                _ if from != self.host => {}
                 Message::Party(party) if party.serial > self.party.serial => {
                     self.party = party;
                     self.book.note_party(&self.party);
                     front.tell(News::Party(&self.party));
                 }
                 Message::Chat { name, line } => front.tell(News::Chat { name: &name, line: &line }),
+                Message::Refused(_) => self.turn_to_another(),
                 _ => {}
             }
         }
+    }
+
+    fn take_ping(&mut self, at: Instant, from: PeerKey, word: ping::Word, front: &mut dyn Front) {
+        let ping::Word::Answered { number, watchers } = word else { return };
+        if self.pings.on_answer(at, &from, number) && watchers != self.party.watchers {
+            self.party.watchers = watchers;
+            front.tell(News::Party(&self.party));
+        }
+    }
+
+    /// Shows that we are here to who keeps the list; if it is gone, somebody else of those who play keeps it now.
+    fn show_up(&mut self, now: Instant) {
+        if self.pings.is_silent(&self.host) {
+            self.turn_to_another();
+        }
+        let transport = &self.post.transport;
+        self.pings.ask(now, PING_EVERY, [self.host], |to, bytes| _ = transport.send(to, bytes));
+    }
+
+    fn turn_to_another(&mut self) {
+        let keys: Vec<PeerKey> = self.party.members.iter().map(|member| member.key).collect();
+        let at = keys.iter().position(|key| *key == self.host).map_or(0, |at| at + 1);
+        let Some(next) = keys.get(at % keys.len().max(1)).copied().filter(|next| *next != self.host) else { return };
+        self.host = next;
+        self.pings.stop();
+        let (name, places) = (self.name.clone(), Vec::new());
+        self.post.mail(next, &Message::Knock(Knock { version: VERSION, name, wish: Wish::Watch, places }));
     }
 
     fn see(&mut self, front: &mut dyn Front) -> Result<(), Failure> {
@@ -159,12 +221,24 @@ impl Watch {
             let now = clock::now();
             let Some(request) = watcher.poll_request(now) else { return Ok(()) };
             match request {
-                WatchRequest::Load { state, .. } => {
+                WatchRequest::Load { next_frame, state, .. } => {
                     self.machine.load(state).map_err(|error| Failure::Machine(error.to_string()))?;
+                    match &mut self.tape {
+                        Some(tape) if tape.has_begun() => tape.stop("the recording ends where frames were missed"),
+                        Some(tape) => tape.begin(&self.settings, movie::Start::Snapshot { frame: next_frame, state }),
+                        None => {}
+                    }
                 }
                 WatchRequest::Advance { frame, inputs, fresh } => {
                     self.machine.step(inputs, fresh);
                     self.seen = frame.number() + 1;
+                    if let Some(tape) = &mut self.tape {
+                        if !tape.has_begun() {
+                            tape.begin(&self.settings, movie::Start::PowerOn);
+                        }
+                        let hash = is_compared(frame, &self.settings).then(|| self.machine.hash());
+                        tape.push(frame, inputs, hash);
+                    }
                     if let Some(log) = &mut self.log {
                         log.step(frame, now, false, inputs, Some(self.machine.hash()));
                     }
@@ -192,7 +266,10 @@ impl Watch {
         while let Some(command) = front.poll() {
             match command {
                 Command::Quit => self.done = Some(Why::Done),
-                Command::Chat(line) => self.post.mail(self.host, &Message::Chat { name: String::new(), line }),
+                Command::Chat(line) => {
+                    front.tell(News::Chat { name: &self.name, line: &line });
+                    self.post.mail(self.host, &Message::Chat { name: self.name.clone(), line });
+                }
                 Command::Start | Command::Control(_) => {}
             }
         }
@@ -207,6 +284,7 @@ impl Watch {
                 _ => {}
             }
         }
+        self.show_up(now);
         self.post.flush(now);
         if now >= self.next_status {
             self.next_status = now + STATUS_EVERY;
@@ -219,6 +297,14 @@ impl Watch {
         let (next, newest) =
             self.watcher.as_ref().map(|watcher| (watcher.next_frame(), watcher.newest_frame())).unwrap_or_default();
         let stats = Stats { frame: newest, confirmed: next, ..Stats::default() };
-        Status { stats, fps: self.beat.fps(), refused: self.post.transport.refused(), ..Status::default() }
+        let host = self.party.members.iter().find(|member| member.key == self.host).map_or(0, |member| member.site);
+        Status {
+            stats,
+            trips: self.pings.trip(&self.host).map(|trip| (host, trip)).into_iter().collect(),
+            paused: self.lamp.paused_by(),
+            fps: self.beat.fps(),
+            refused: self.post.transport.refused(),
+            ..Status::default()
+        }
     }
 }

@@ -1,13 +1,39 @@
 //! Keeping the list.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+use coplay::time::{Instant, TimeDelta};
 
 use super::message::{Knock, Member, Message, Party, Refusal, VERSION, Wish, places, tidy};
+use super::talk::Talk;
 use crate::key::PeerKey;
 use crate::transport::Place;
 
 /// The most who look on and are counted here; a feed has bounds of its own.
 const MAX_WATCHERS: usize = 4_096;
+/// Who looks on and is not heard of for so long has gone without a word.
+const SILENT: TimeDelta = TimeDelta::from_secs(30);
+/// How many look on is told, and looked after, no more often than this: they come by the hundred.
+const COUNT_EVERY: TimeDelta = TimeDelta::from_secs(1);
+
+/// For whom a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// For one.
+    One(PeerKey),
+    /// For all who look on, but one: the same for each, to be written down once.
+    Watchers {
+        /// Who does not need it.
+        but: Option<PeerKey>,
+    },
+}
+
+/// Somebody who looks on.
+#[derive(Debug)]
+struct Watcher {
+    name: String,
+    heard: Instant,
+}
 
 /// Something that the one who keeps the list may want to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +72,10 @@ pub struct List {
     players: u8,
     /// Whether others may look on.
     open: bool,
-    watchers: BTreeSet<PeerKey>,
-    out: VecDeque<(PeerKey, Message)>,
+    watchers: BTreeMap<PeerKey, Watcher>,
+    next_count: Instant,
+    talk: Talk,
+    out: VecDeque<(To, Message)>,
     events: VecDeque<Event>,
 }
 
@@ -60,8 +88,17 @@ impl List {
 
     /// Goes on with a list that another one kept.
     pub fn take_over(party: Party, (seats, players): (u8, u8), open: bool) -> Self {
-        let watchers = BTreeSet::new();
-        Self { party, seats, players, open, watchers, out: VecDeque::new(), events: VecDeque::new() }
+        Self {
+            party,
+            seats,
+            players,
+            open,
+            watchers: BTreeMap::new(),
+            next_count: Instant::ZERO,
+            talk: Talk::default(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+        }
     }
 
     /// Everything on it.
@@ -71,11 +108,23 @@ impl List {
 
     /// Who may watch: has asked to, and was let in.
     pub fn is_watcher(&self, key: &PeerKey) -> bool {
-        self.watchers.contains(key)
+        self.watchers.contains_key(key)
+    }
+
+    /// All who may.
+    pub fn watchers(&self) -> impl Iterator<Item = &PeerKey> {
+        self.watchers.keys()
+    }
+
+    /// Something came from somebody, whatever it was.
+    pub fn note_heard(&mut self, now: Instant, from: &PeerKey) {
+        if let Some(watcher) = self.watchers.get_mut(from) {
+            watcher.heard = now;
+        }
     }
 
     /// The next message to be sent.
-    pub fn poll_message(&mut self) -> Option<(PeerKey, Message)> {
+    pub fn poll_message(&mut self) -> Option<(To, Message)> {
         self.out.pop_front()
     }
 
@@ -88,48 +137,80 @@ impl List {
         self.party.members.iter_mut().find(|member| member.key == *key)
     }
 
+    /// Lets time pass: those who look on are counted, and those who have gone without a word are forgotten.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if now < self.next_count {
+            return;
+        }
+        self.next_count = now + COUNT_EVERY;
+        self.watchers.retain(|_, watcher| now - watcher.heard < SILENT);
+        let count = self.watchers.len() as u16;
+        if self.party.watchers == count {
+            return;
+        }
+        self.party.watchers = count;
+        // Those who look on hear of it when they ask how far away we are.
+        let members = self.party.members.iter().map(|member| To::One(member.key));
+        self.out.extend(members.map(|to| (to, Message::Watchers(count))));
+    }
+
     /// Takes a message of somebody who was `seen` at a place.
-    pub fn handle_message(&mut self, from: PeerKey, message: Message, seen: Option<Place>) {
+    pub fn handle_message(&mut self, now: Instant, from: PeerKey, message: Message, seen: Option<Place>) {
+        self.note_heard(now, &from);
         match message {
-            Message::Knock(knock) => self.on_knock(from, &knock, seen),
+            Message::Knock(knock) => self.on_knock(now, from, &knock, seen),
             Message::Ready(ready) => {
                 if let Some(member) = self.member(&from).filter(|member| member.ready != ready) {
                     member.ready = ready;
                     self.tell_all();
                 }
             }
-            Message::Chat { line, .. } => self.on_chat(from, &line),
+            Message::Chat { line, .. } => self.on_chat(now, from, &line),
             Message::Bye => self.on_bye(from),
-            Message::Refused(_) | Message::Party(_) => {}
+            Message::Places(told) => self.set_places(&from, &told, seen),
+            Message::Refused(_) | Message::Party(_) | Message::Watchers(_) => {}
         }
     }
 
-    fn on_knock(&mut self, from: PeerKey, knock: &Knock, seen: Option<Place>) {
+    fn on_knock(&mut self, now: Instant, from: PeerKey, knock: &Knock, seen: Option<Place>) {
         let admitted = match knock.wish {
             _ if knock.version != VERSION => Err(Refusal::Version(VERSION)),
             Wish::Watch if !self.open => Err(Refusal::Private),
-            Wish::Watch => self.admit_watcher(from),
+            Wish::Watch => self.admit_watcher(now, from, knock),
             Wish::Play(pads) => self.admit_player(from, knock, pads, seen),
         };
         match admitted {
+            Ok(Event::Watches) => {
+                self.events.push_back(Event::Watches);
+                // Nobody else needs to know more than how many there are.
+                self.out.push_back((To::One(from), Message::Party(self.party.clone())));
+            }
             Ok(event) => {
                 self.events.push_back(event);
                 self.tell_all();
             }
             Err(refusal) => {
                 self.events.push_back(Event::Refused(refusal.clone()));
-                self.out.push_back((from, Message::Refused(refusal)));
+                self.out.push_back((To::One(from), Message::Refused(refusal)));
             }
         }
     }
 
-    fn admit_watcher(&mut self, from: PeerKey) -> Result<Event, Refusal> {
-        if self.watchers.len() >= MAX_WATCHERS {
+    fn admit_watcher(&mut self, now: Instant, from: PeerKey, knock: &Knock) -> Result<Event, Refusal> {
+        if self.watchers.len() >= MAX_WATCHERS && !self.is_watcher(&from) {
             return Err(Refusal::Full);
         }
-        self.watchers.insert(from);
-        self.party.watchers = self.watchers.len() as u16;
+        self.watchers.insert(from, Watcher { name: tidy(&knock.name, super::MAX_NAME), heard: now });
         Ok(Event::Watches)
+    }
+
+    /// Somebody who has a seat can be reached elsewhere now.
+    pub fn set_places(&mut self, who: &PeerKey, told: &[Place], seen: Option<Place>) {
+        let places = places(told, seen);
+        if let Some(member) = self.member(who).filter(|member| member.places != places) {
+            member.places = places;
+            self.tell_all();
+        }
     }
 
     fn admit_player(&mut self, from: PeerKey, knock: &Knock, pads: u8, seen: Option<Place>) -> Result<Event, Refusal> {
@@ -153,9 +234,13 @@ impl List {
         Ok(Event::Seated { site, again: false })
     }
 
-    fn on_chat(&mut self, from: PeerKey, line: &str) {
-        let Some(name) = self.member(&from).map(|member| member.name.clone()) else { return };
-        self.say(Some(from), name, line);
+    fn on_chat(&mut self, now: Instant, from: PeerKey, line: &str) {
+        let member = self.member(&from).map(|member| (member.name.clone(), false));
+        let crowd = || self.watchers.get(&from).map(|watcher| (watcher.name.clone(), true));
+        let Some((name, is_crowd)) = member.or_else(crowd) else { return };
+        if self.talk.allows(now, from, is_crowd) {
+            self.say(Some(from), name, line);
+        }
     }
 
     /// A line for everybody but who says it.
@@ -164,9 +249,9 @@ impl List {
         if line.is_empty() {
             return;
         }
-        let others = self.party.members.iter().map(|member| member.key).chain(self.watchers.iter().copied());
-        let others = others.filter(|key| Some(*key) != from);
-        self.out.extend(others.map(|key| (key, Message::Chat { name: name.clone(), line: line.clone() })));
+        let chat = Message::Chat { name: name.clone(), line: line.clone() };
+        let others = self.party.members.iter().map(|member| member.key).filter(|key| Some(*key) != from).map(To::One);
+        self.out.extend(others.chain([To::Watchers { but: from }]).map(|to| (to, chat.clone())));
         self.events.push_back(Event::Chat { name, line });
     }
 
@@ -176,9 +261,8 @@ impl List {
     }
 
     fn on_bye(&mut self, from: PeerKey) {
-        if self.watchers.remove(&from) {
-            self.party.watchers = self.watchers.len() as u16;
-            return self.tell_all();
+        if self.watchers.remove(&from).is_some() {
+            return;
         }
         if let Some(at) = self.party.members.iter().position(|member| member.key == from) {
             let site = self.party.members.remove(at).site;
@@ -234,12 +318,10 @@ impl List {
 
     fn tell_all(&mut self) {
         self.party.serial += 1;
-        let me = self.party.members.first().map(|member| member.key);
-        let members = self.party.members.iter().map(|member| (member.key, Some(member.site)));
-        let everybody = members.chain(self.watchers.iter().map(|key| (*key, None)));
-        let others = everybody.filter(|(key, _)| Some(*key) != me);
         let party = |you| Message::Party(Party { you, ..self.party.clone() });
-        let told: Vec<_> = others.map(|(key, you)| (key, party(you))).collect();
+        // What is for ourselves goes nowhere.
+        let members = self.party.members.iter().map(|member| (To::One(member.key), party(Some(member.site))));
+        let told: Vec<_> = members.chain([(To::Watchers { but: None }, party(None))]).collect();
         self.out.extend(told);
     }
 }
@@ -264,10 +346,30 @@ mod tests {
         Message::Knock(Knock { version: VERSION, name: "guest".into(), wish, places: vec![] })
     }
 
+    const NOW: Instant = Instant::ZERO;
+
+    fn later(seconds: i64) -> Instant {
+        NOW + TimeDelta::from_secs(seconds)
+    }
+
+    /// Everything that the list has to tell, one by one.
+    fn all_told(list: &mut List) -> Vec<(PeerKey, Message)> {
+        let mut all = Vec::new();
+        while let Some((to, message)) = list.poll_message() {
+            match to {
+                To::One(key) => all.push((key, message)),
+                To::Watchers { but } => {
+                    let watchers = list.watchers().filter(|key| Some(**key) != but);
+                    all.extend(watchers.map(|key| (*key, message.clone())));
+                }
+            }
+        }
+        all
+    }
+
     /// What the list last told somebody.
     fn told(list: &mut List, who: PeerKey) -> Option<Message> {
-        let all: Vec<_> = std::iter::from_fn(|| list.poll_message()).collect();
-        all.into_iter().rev().find(|(key, _)| *key == who).map(|(_, message)| message)
+        all_told(list).into_iter().rev().find(|(key, _)| *key == who).map(|(_, message)| message)
     }
 
     fn seat(message: Option<Message>) -> Option<u8> {
@@ -278,37 +380,37 @@ mod tests {
     fn guests_get_seats_until_there_are_none() {
         let mut list = list(3, 4);
         for number in 1..3 {
-            list.handle_message(key(number), knock(Wish::Play(1)), None);
+            list.handle_message(NOW, key(number), knock(Wish::Play(1)), None);
             assert_eq!(seat(told(&mut list, key(number))), Some(number));
         }
-        list.handle_message(key(3), knock(Wish::Play(1)), None);
+        list.handle_message(NOW, key(3), knock(Wish::Play(1)), None);
         assert_eq!(told(&mut list, key(3)), Some(Message::Refused(Refusal::Full)));
     }
 
     #[test]
     fn two_at_one_computer_take_two_players() {
         let mut list = list(4, 3);
-        list.handle_message(key(1), knock(Wish::Play(3)), None);
+        list.handle_message(NOW, key(1), knock(Wish::Play(3)), None);
         assert_eq!(told(&mut list, key(1)), Some(Message::Refused(Refusal::Full)));
-        list.handle_message(key(1), knock(Wish::Play(2)), None);
+        list.handle_message(NOW, key(1), knock(Wish::Play(2)), None);
         assert_eq!(seat(told(&mut list, key(1))), Some(1));
-        list.handle_message(key(1), Message::Ready(true), None);
+        list.handle_message(NOW, key(1), Message::Ready(true), None);
         assert!(list.is_complete(), "three players are here");
     }
 
     #[test]
     fn who_comes_back_has_its_seat_and_nobody_else() {
         let mut list = list(2, 2);
-        list.handle_message(key(1), knock(Wish::Play(1)), None);
+        list.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
         list.start(8, vec![9]);
         list.set_here(1, false);
-        list.handle_message(key(2), knock(Wish::Play(1)), None);
+        list.handle_message(NOW, key(2), knock(Wish::Play(1)), None);
         assert_eq!(told(&mut list, key(2)), Some(Message::Refused(Refusal::Full)));
-        list.handle_message(key(1), knock(Wish::Play(1)), None);
+        list.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
         assert_eq!(seat(told(&mut list, key(1))), Some(1));
         // Given back, it is anybody's.
-        list.handle_message(key(1), Message::Bye, None);
-        list.handle_message(key(2), knock(Wish::Play(1)), None);
+        list.handle_message(NOW, key(1), Message::Bye, None);
+        list.handle_message(NOW, key(2), knock(Wish::Play(1)), None);
         assert_eq!(seat(told(&mut list, key(2))), Some(1));
     }
 
@@ -316,20 +418,100 @@ mod tests {
     fn another_version_is_told_ours() {
         let mut list = list(2, 2);
         let knock = Knock { version: VERSION + 1, name: String::new(), wish: Wish::Watch, places: vec![] };
-        list.handle_message(key(1), Message::Knock(knock), None);
+        list.handle_message(NOW, key(1), Message::Knock(knock), None);
         assert_eq!(told(&mut list, key(1)), Some(Message::Refused(Refusal::Version(VERSION))));
+    }
+
+    fn chat(name: &str, line: &str) -> Message {
+        Message::Chat { name: name.into(), line: line.into() }
     }
 
     #[test]
     fn chat_goes_to_everybody_else_and_strangers_have_no_say() {
         let mut list = list(3, 3);
-        list.handle_message(key(1), knock(Wish::Play(1)), None);
-        list.handle_message(key(2), knock(Wish::Watch), None);
-        list.handle_message(key(1), Message::Chat { name: "somebody".into(), line: "hi\x07 all".into() }, None);
-        let chat = Message::Chat { name: "guest".into(), line: "hi all".into() };
-        let all: Vec<_> = std::iter::from_fn(|| list.poll_message()).filter(|(_, message)| *message == chat).collect();
-        assert_eq!(all.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key(0), key(2)]);
-        list.handle_message(key(9), Message::Chat { name: "x".into(), line: "spam".into() }, None);
+        list.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
+        list.handle_message(NOW, key(2), knock(Wish::Watch), None);
+        all_told(&mut list);
+        for (from, others) in [(1, [key(0), key(2)]), (2, [key(0), key(1)])] {
+            list.handle_message(NOW, key(from), chat("somebody", "hi\x07 all"), None);
+            let all = all_told(&mut list);
+            assert_eq!(all, others.map(|other| (other, chat("guest", "hi all"))), "of {from}");
+        }
+        list.handle_message(NOW, key(9), chat("x", "spam"), None);
         assert_eq!(list.poll_message(), None);
+    }
+
+    #[test]
+    fn nobody_drowns_the_others_out() {
+        let mut list = list(3, 3);
+        list.handle_message(NOW, key(2), knock(Wish::Watch), None);
+        all_told(&mut list);
+        (0..100).for_each(|_| list.handle_message(NOW, key(2), chat("", "buy"), None));
+        assert_eq!(all_told(&mut list).len(), 5);
+        // Coming in anew does not help.
+        list.handle_message(NOW, key(2), Message::Bye, None);
+        list.handle_message(NOW, key(2), knock(Wish::Watch), None);
+        all_told(&mut list);
+        list.handle_message(NOW, key(2), chat("", "buy"), None);
+        assert_eq!(all_told(&mut list), []);
+    }
+
+    /// However many come at once, everybody is told of everybody else no more than once a second, and only how many there are.
+    #[test]
+    fn a_crowd_costs_each_of_it_one_message() {
+        let mut list = list(3, 3);
+        list.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
+        list.handle_timeout(NOW);
+        all_told(&mut list);
+        let crowd = |number: u16| PeerKey([[9; 30].as_slice(), &number.to_le_bytes()].concat().try_into().unwrap());
+        for number in 0..1_000 {
+            let now = NOW + TimeDelta::from_millis(2 * i64::from(number));
+            list.handle_message(now, crowd(number), knock(Wish::Watch), None);
+            list.handle_timeout(now);
+        }
+        list.handle_timeout(later(3));
+        let all = all_told(&mut list);
+        let parties = all.iter().filter(|(_, message)| matches!(message, Message::Party(_))).count();
+        assert_eq!(parties, 1_000, "one for each who came");
+        assert!(all.len() <= parties + 3 * 2, "{} messages", all.len());
+        assert_eq!(all.last(), Some(&(key(1), Message::Watchers(1_000))));
+        assert_eq!(list.party().watchers, 1_000);
+    }
+
+    #[test]
+    fn who_looked_on_and_vanished_is_not_counted_for_ever() {
+        let mut list = list(3, 3);
+        (1..4).for_each(|number| list.handle_message(NOW, key(number), knock(Wish::Watch), None));
+        list.handle_message(NOW, key(3), Message::Bye, None);
+        list.handle_timeout(NOW);
+        assert_eq!(list.party().watchers, 2);
+        list.note_heard(later(20), &key(1));
+        list.handle_timeout(later(31));
+        assert_eq!(list.party().watchers, 1);
+        assert!(list.is_watcher(&key(1)) && !list.is_watcher(&key(2)));
+    }
+
+    #[test]
+    fn who_can_be_reached_elsewhere_is_told_to_the_others() {
+        let mut list = list(3, 3);
+        (1..3).for_each(|number| list.handle_message(NOW, key(number), knock(Wish::Play(1)), None));
+        all_told(&mut list);
+        let moved = Message::Places(vec![Place("there".into())]);
+        list.handle_message(NOW, key(1), moved.clone(), Some(Place("seen".into())));
+        let Some(Message::Party(party)) = told(&mut list, key(2)) else { panic!("it was not told") };
+        assert_eq!(party.members[1].places, [Place("seen".into()), Place("there".into())]);
+        list.handle_message(NOW, key(1), moved, Some(Place("seen".into())));
+        assert_eq!(list.poll_message(), None, "nothing new");
+    }
+
+    /// Who goes on with the list need not be the first on it.
+    #[test]
+    fn a_host_who_comes_back_is_told_by_who_keeps_the_list() {
+        let mut first = list(2, 2);
+        first.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
+        first.start(8, vec![9]);
+        let mut second = List::take_over(first.party().clone(), (2, 2), true);
+        second.handle_message(NOW, key(0), knock(Wish::Play(1)), None);
+        assert_eq!(seat(told(&mut second, key(0))), Some(0));
     }
 }

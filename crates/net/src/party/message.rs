@@ -6,7 +6,7 @@ use crate::key::PeerKey;
 use crate::transport::Place;
 
 /// Another version speaks another language here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 32;
 /// The longest line of chat, in bytes.
@@ -14,7 +14,7 @@ pub const MAX_LINE: usize = 400;
 /// The longest place, in bytes.
 pub const MAX_PLACE: usize = 200;
 /// The most places of one member.
-const MAX_PLACES: usize = 8;
+pub const MAX_PLACES: usize = 8;
 /// The longest terms.
 const MAX_TERMS: usize = 4_096;
 
@@ -38,6 +38,10 @@ pub enum Message {
     },
     /// I am off.
     Bye,
+    /// So many look on now. It changes often where many do, and is told without all the rest.
+    Watchers(u16),
+    /// I can be reached elsewhere now.
+    Places(Vec<Place>),
 }
 
 /// Somebody wants to come in.
@@ -141,7 +145,8 @@ impl Message {
                     && party.members.iter().all(member)
                     && party.members.iter().all(|member| usize::from(member.site) < coplay::id::MAX_SITES)
             }
-            Self::Refused(_) | Self::Ready(_) | Self::Bye => true,
+            Self::Places(told) => places(told),
+            Self::Refused(_) | Self::Ready(_) | Self::Bye | Self::Watchers(_) => true,
         }
     }
 }
@@ -173,7 +178,9 @@ mod tests {
     fn messages_come_back_as_they_were() {
         let knock =
             Knock { version: VERSION, name: "Ann".into(), wish: Wish::Play(2), places: vec![Place("here".into())] };
-        for message in [Message::Knock(knock), Message::Refused(Refusal::Full), Message::Ready(true), Message::Bye] {
+        let places = Message::Places(vec![Place("there".into())]);
+        let short = [Message::Refused(Refusal::Full), Message::Ready(true), Message::Bye, Message::Watchers(900)];
+        for message in [Message::Knock(knock), places].into_iter().chain(short) {
             assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));
         }
     }
@@ -184,6 +191,8 @@ mod tests {
         assert_eq!(Message::from_bytes(&Message::Chat { name, line: String::new() }.to_bytes()), None);
         let line = "x".repeat(MAX_LINE + 1);
         assert_eq!(Message::from_bytes(&Message::Chat { name: String::new(), line }.to_bytes()), None);
+        let places = vec![Place("x".into()); MAX_PLACES + 1];
+        assert_eq!(Message::from_bytes(&Message::Places(places).to_bytes()), None);
         let mut bytes = Message::Bye.to_bytes();
         bytes.push(0);
         assert_eq!(Message::from_bytes(&bytes), None);

@@ -8,6 +8,7 @@
 
 mod list;
 mod message;
+mod talk;
 
-pub use list::{Event, List};
-pub use message::{Knock, MAX_LINE, MAX_NAME, MAX_PLACE, Member, Message, Party, Refusal, VERSION, Wish};
+pub use list::{Event, List, To};
+pub use message::{Knock, MAX_LINE, MAX_NAME, MAX_PLACE, MAX_PLACES, Member, Message, Party, Refusal, VERSION, Wish};

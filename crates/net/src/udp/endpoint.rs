@@ -16,6 +16,15 @@ use crate::key::{Identity, PeerKey, Secret, random};
 const AGAIN: TimeDelta = TimeDelta::from_millis(250);
 /// Who calls is told after so long that nobody answers, and goes on trying.
 const PATIENCE: TimeDelta = TimeDelta::from_secs(4);
+/// A first message is sent for so long before another cookie is asked for: this one may be too old, or may not be from who we call.
+/// It is sent for longer where the way is long: twice as long as the cookie took, within bounds.
+const ROUND: TimeDelta = TimeDelta::from_millis(750);
+const LONGEST_ROUND: TimeDelta = TimeDelta::from_secs(4);
+/// Who was given so many cookies, one after the other, and never an answer to the first message that each went with, does not know the
+/// secret. One cookie is not enough: it is not authenticated, so who reads our packets on their way can make one, and then the
+/// first message is worth nothing. To keep that up through all rounds it must be quicker than the genuine answer each time; and who
+/// can do that can keep us out anyway. Nobody else can make any, because a call has a random number.
+const ROUNDS: u32 = 3;
 /// Who was called forgets the caller after so long.
 const HALF_OPEN: TimeDelta = TimeDelta::from_secs(5);
 /// A channel that another one has replaced is kept for what is still under way.
@@ -61,11 +70,11 @@ pub enum Event {
         /// Whether we called.
         called: bool,
     },
-    /// Nobody has answered our call for a while; we go on calling.
+    /// Nobody has answered our call for a while; we go on calling. It is told once for silence, and once for a refusal.
     Unanswered {
         /// Where we call.
         addr: SocketAddr,
-        /// Somebody is there, but does not answer who does not know the secret.
+        /// Somebody is there, and again and again does not answer who does not know the secret.
         refused: bool,
     },
     /// Who answered our call is not who we wanted.
@@ -106,14 +115,25 @@ struct Call {
     stage: Stage,
     next_send: Instant,
     since: Instant,
-    told: bool,
-    got_cookie: bool,
+    /// What was told of it: that nobody answers, or that the secret is another.
+    told: Option<Refusal>,
+    /// Cookies that came, each after the first messages with the one before it were not answered.
+    rounds: u32,
+    /// When the next of them was first asked for.
+    asked: Instant,
+}
+
+/// How a call is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    Silence,
+    Secret,
 }
 
 #[derive(Debug)]
 enum Stage {
     Hello,
-    First { handshake: Handshake, message: Vec<u8> },
+    First { handshake: Handshake, message: Vec<u8>, until: Instant },
     Third { message: Vec<u8>, channel: Arc<Channel> },
 }
 
@@ -194,8 +214,9 @@ impl Endpoint {
             stage: Stage::Hello,
             next_send: now,
             since: now,
-            told: false,
-            got_cookie: false,
+            told: None,
+            rounds: 0,
+            asked: now,
         };
         self.calls.push(call);
         self.handle_timeout(now);
@@ -280,14 +301,22 @@ impl Endpoint {
             self.counts.garbage += 1;
             return;
         };
-        if matches!(call.stage, Stage::Third { .. }) {
+        // One cookie at a time: whoever makes more of them must not undo what the first one began.
+        let wanted = match &call.stage {
+            Stage::Hello => true,
+            Stage::First { until, .. } => now >= *until,
+            Stage::Third { .. } => false,
+        };
+        if !wanted {
             return;
         }
-        call.got_cookie = true;
+        call.rounds += 1;
         let (handshake, first) = Handshake::call(&self.identity, &self.secret);
         let message = message(FIRST, index, &[cookie, &first]);
         self.out.push_back((from, message.clone()));
-        call.stage = Stage::First { handshake, message };
+        let round = ((now - call.asked) * 2).clamp(ROUND, LONGEST_ROUND);
+        call.stage = Stage::First { handshake, message, until: now + round };
+        call.asked = now + round;
         call.next_send = now + AGAIN;
     }
 
@@ -417,13 +446,17 @@ impl Endpoint {
 
     fn call_again(&mut self, now: Instant, at: usize) {
         let call = &mut self.calls[at];
+        let mut unanswered = false;
         if now >= call.next_send {
             call.next_send = now + AGAIN;
             let bytes = match &call.stage {
-                Stage::First { message, .. } if now - call.since < PATIENCE => message.clone(),
+                Stage::First { message, until, .. } if now < *until => message.clone(),
                 Stage::Third { message, .. } => message.clone(),
-                // Also after a first message that nobody answered: the cookie may be too old by now.
-                _ => message(HELLO, call.index, &[&[0; HELLO_LEN - 5]]),
+                stage => {
+                    // Also after first messages that nobody answered. What answers them late is still taken.
+                    unanswered = matches!(stage, Stage::First { .. }) && call.rounds >= ROUNDS;
+                    message(HELLO, call.index, &[&[0; HELLO_LEN - 5]])
+                }
             };
             let to = match &call.stage {
                 Stage::Third { channel, .. } => channel.addr(),
@@ -431,9 +464,16 @@ impl Endpoint {
             };
             self.out.push_back((to, bytes));
         }
-        if !call.told && now - call.since > PATIENCE && !matches!(call.stage, Stage::Third { .. }) {
-            call.told = true;
-            let event = Event::Unanswered { addr: call.addr, refused: call.got_cookie };
+        if matches!(call.stage, Stage::Third { .. }) {
+            return;
+        }
+        let refusal = match now - call.since > PATIENCE {
+            _ if unanswered => Some(Refusal::Secret),
+            late => late.then_some(Refusal::Silence),
+        };
+        if refusal > call.told {
+            call.told = refusal;
+            let event = Event::Unanswered { addr: call.addr, refused: unanswered };
             self.tell(event);
         }
     }

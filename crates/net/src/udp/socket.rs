@@ -22,6 +22,8 @@ const SEND_BUFFER: usize = 1 << 20;
 /// The thread looks this often whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// Channels that are closed are forgotten here, too, this often.
+const FORGET_EVERY: Duration = Duration::from_secs(10);
 
 /// Secured UDP on one socket.
 #[derive(Debug)]
@@ -98,12 +100,17 @@ impl Shared {
     fn listen(&self) {
         let mut bytes = vec![0; 65_536];
         let mut next_look = clock::now();
+        let mut next_forget = next_look + FORGET_EVERY.into();
         while !self.over.load(Ordering::Relaxed) {
             let now = clock::now();
             if now >= next_look {
                 let wait = self.housekeep();
                 next_look = now + wait.into();
                 let _ = self.socket.set_read_timeout(Some(wait));
+            }
+            if now >= next_forget {
+                next_forget = now + FORGET_EVERY.into();
+                self.forget_closed();
             }
             // An error can be told for something sent before, to an address where nobody listens: of no interest here.
             if let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
@@ -159,6 +166,12 @@ impl Shared {
             let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
             channels.insert(peer, Arc::clone(channel));
         }
+    }
+
+    fn forget_closed(&self) {
+        let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
+        channels.retain(|peer, _| endpoint.channel(peer).is_some());
     }
 
     fn give(&self, incoming: Incoming) {
@@ -253,4 +266,30 @@ pub(crate) fn dropped_by_system(addr: SocketAddr) -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn dropped_by_system(_: SocketAddr) -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn closed_channels_are_forgotten_and_open_ones_are_not() {
+        let listen = || {
+            let (queue, incoming) = sync_channel(16);
+            let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+            let udp = Udp::listen(addr, Identity::random(), Secret::from_text("tennis"), queue).expect("a free port");
+            (udp, incoming)
+        };
+        let ((one, incoming), (other, _incoming)) = (listen(), listen());
+        one.call(&other.own_places().remove(0), None);
+        let up = incoming.recv_timeout(Duration::from_secs(30));
+        assert!(matches!(up, Ok(Incoming::Up { .. })), "{up:?}");
+        let (open, closed) = (other.key(), PeerKey([7; 32]));
+        let channel = one.shared.channel(&open).expect("it is up");
+        one.shared.channels.write().unwrap().insert(closed, channel);
+        one.shared.forget_closed();
+        assert!(one.shared.channel(&open).is_some() && one.shared.channel(&closed).is_none());
+    }
 }

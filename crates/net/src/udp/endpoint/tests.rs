@@ -11,6 +11,8 @@ struct Pair {
     /// What arrived, by receiver.
     got: [Vec<Vec<u8>>; 2],
     events: [Vec<Event>; 2],
+    /// So many times somebody else answers with a cookie before the one who is called can.
+    forged: usize,
     /// Which datagrams are lost, by how many were sent before.
     lost: fn(usize) -> bool,
 }
@@ -36,6 +38,7 @@ impl Pair {
             heard: Vec::new(),
             got: Default::default(),
             events: Default::default(),
+            forged: 0,
             lost: |_| false,
         }
     }
@@ -67,6 +70,10 @@ impl Pair {
     fn send(&mut self, from: usize, to: SocketAddr, bytes: Vec<u8>) {
         let lost = (self.lost)(self.heard.len());
         self.heard.push((from, to, bytes.clone()));
+        if self.forged > 0 && bytes[0] == HELLO {
+            self.forged -= 1;
+            self.arrive(from, to, &[&[COOKIE][..], &bytes[1..5], &[7; COOKIE_LEN]].concat());
+        }
         if let Some(end) = self.addrs.iter().position(|addr| *addr == to).filter(|_| !lost) {
             self.arrive(end, self.addrs[from], &bytes);
         }
@@ -131,11 +138,51 @@ fn any_message_of_the_handshake_may_be_lost() {
 fn who_does_not_know_the_secret_gets_a_cookie_and_no_more() {
     let mut pair = Pair::with_secrets("tennis", "chess");
     pair.call();
-    pair.run(PATIENCE);
+    pair.run(TimeDelta::from_secs(1));
     assert_eq!(pair.events[0], [Event::Unanswered { addr: addr(2), refused: true }]);
     assert_eq!(pair.events[1], []);
     assert!(pair.heard.iter().filter(|(from, ..)| *from == 1).all(|(.., bytes)| bytes[0] == COOKIE));
     assert!(pair.ends[1].counts().strangers > 0 && pair.ends[1].halves.is_empty());
+}
+
+/// Who reads our packets and answers before everybody else can make cookies, but one or two of them do not make a wrong secret.
+#[test]
+fn a_forged_cookie_does_not_make_a_secret_wrong() {
+    for forged in [1, 2] {
+        let mut pair = Pair::new();
+        pair.forged = forged;
+        pair.ends[0].call(pair.now, addr(2), None);
+        pair.run(TimeDelta::from_secs(6));
+        let up = Event::Up { peer: pair.key(1), addr: addr(2), called: true };
+        assert_eq!(pair.events[0], [up], "with {forged} forged");
+        pair.assert_talk();
+    }
+}
+
+/// However long the way is, it is not taken for a wrong secret.
+#[test]
+fn a_long_way_is_no_wrong_secret() {
+    for one_way in [200, 600, 1_500] {
+        let mut pair = Pair::new();
+        pair.ends[0].call(pair.now, addr(2), None);
+        let mut under_way: VecDeque<(Instant, usize, Vec<u8>)> = VecDeque::new();
+        for _ in 0..1_500 {
+            for end in 0..2 {
+                pair.ends[end].handle_timeout(pair.now);
+                while let Some((_, bytes)) = pair.ends[end].poll_transmit() {
+                    under_way.push_back((pair.now + TimeDelta::from_millis(one_way), 1 - end, bytes));
+                }
+                let events: Vec<Event> = std::iter::from_fn(|| pair.ends[end].poll_event()).collect();
+                pair.events[end].extend(events);
+            }
+            while let Some((_, end, bytes)) = under_way.pop_front_if(|(due, ..)| *due <= pair.now) {
+                pair.arrive(end, addr(2 - end as u16), &bytes);
+            }
+            pair.now += TimeDelta::from_millis(10);
+        }
+        let refused = pair.events[0].iter().any(|event| matches!(event, Event::Unanswered { refused: true, .. }));
+        assert!(!refused && pair.ends[0].channel(&pair.key(1)).is_some(), "{one_way} ms: {:?}", pair.events[0]);
+    }
 }
 
 #[test]

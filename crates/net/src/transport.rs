@@ -83,3 +83,10 @@ pub struct Refused {
     /// Genuine ones for which there was no room in the queue.
     pub crowded_out: u64,
 }
+
+impl Refused {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.by_us + self.by_system + self.crowded_out
+    }
+}

@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn what_is_no_ticket_is_told_why() {
-        for (text, why) in [("", "does not begin with"), ("udp://a:7000", "after # is missing"), ("coplay:aa", "missing")] {
+        for (text, why) in
+            [("", "does not begin with"), ("udp://a:7000", "after # is missing"), ("coplay:aa", "missing")]
+        {
             let told = read_ticket(text).unwrap_err();
             assert!(told.to_string().contains(why) && told.to_string().contains("\nhint: "), "{told}");
             assert_eq!(told.exit_code(), 2);

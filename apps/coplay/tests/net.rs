@@ -3,171 +3,11 @@
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 mod common;
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use common::{Place, arg};
-
-/// Nothing here takes longer, even where the computer has much else to do.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A running program; it is gone when the test is.
-struct Run {
-    what: String,
-    child: Child,
-    out: Arc<Mutex<String>>,
-    err: Arc<Mutex<String>>,
-}
-
-impl Run {
-    fn start(place: &Place, args: &[&str]) -> Self {
-        let mut child = place.program().args(args).env("USER", "tester").spawn().expect("the program starts");
-        let out = gather(child.stdout.take().expect("it is piped"));
-        let err = gather(child.stderr.take().expect("it is piped"));
-        Self { what: args.join(" "), child, out, err }
-    }
-
-    fn out(&self) -> String {
-        self.out.lock().unwrap().clone()
-    }
-
-    fn err(&self) -> String {
-        self.err.lock().unwrap().clone()
-    }
-
-    /// Waits until it complains of something.
-    #[track_caller]
-    fn wait_for(&self, words: &str) {
-        let until = Instant::now() + PATIENCE;
-        while !self.err().contains(words) {
-            assert!(Instant::now() < until, "{words:?} does not come from {self}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The ticket that a host shows.
-    #[track_caller]
-    fn ticket(&self) -> String {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some((ticket, _)) = self.out().split_once('\n') {
-                return ticket.to_owned();
-            }
-            assert!(Instant::now() < until, "no ticket from {self}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Waits for its end; the exit code.
-    #[track_caller]
-    fn code(&mut self) -> Option<i32> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                // What it said last may still be on its way.
-                std::thread::sleep(Duration::from_millis(100));
-                return status.code();
-            }
-            assert!(Instant::now() < until, "{self} does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    #[track_caller]
-    fn assert_ends_well(&mut self) {
-        let code = self.code();
-        assert!(code == Some(0) && self.out().contains("states equal yes"), "code {code:?} of {self}");
-    }
-
-    #[track_caller]
-    fn assert_fails(&mut self, code: i32, words: &[&str]) {
-        let ended = self.code();
-        let err = self.err();
-        assert!(
-            ended == Some(code) && words.iter().all(|word| err.contains(word)),
-            "code {ended:?}, not {words:?} of {self}"
-        );
-        assert!(err.contains("\nhint: "), "{self}");
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill is everywhere").success());
-    }
-}
-
-impl std::fmt::Display for Run {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "coplay {}\n--- out:\n{}--- err:\n{}", self.what, self.out(), self.err())
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
-/// Gathers what comes, on a thread of its own.
-fn gather(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
-    let text = Arc::new(Mutex::new(String::new()));
-    let into = text.clone();
-    std::thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        let mut line = String::new();
-        while from.read_line(&mut line).is_ok_and(|read| read > 0) {
-            into.lock().unwrap().push_str(&line);
-            line.clear();
-        }
-    });
-    text
-}
-
-/// A place with a game in it.
-fn place(name: &str) -> (Place, PathBuf) {
-    let place = Place::new(name);
-    let game = place.file("game.nes", &coplay_testcores::images::nes());
-    (place, game)
-}
-
-fn host(place: &Place, game: &Path, more: &[&str]) -> Run {
-    let all = ["host", arg(game), "--headless", "--udp", "127.0.0.1:0", "--name", "Ann", "--bot", "1"];
-    Run::start(place, &[&all[..], more].concat())
-}
-
-fn join(place: &Place, ticket: &str, game: &Path, more: &[&str]) -> Run {
-    let all = ["join", ticket, arg(game), "--headless", "--bot", "2"];
-    Run::start(place, &[&all[..], more].concat())
-}
-
-/// The hash after every frame, as it was in the end.
-fn hashes(path: &Path) -> BTreeMap<u32, String> {
-    let text = std::fs::read_to_string(path).expect("the log can be read");
-    let step = |line: &str| {
-        let fields: Vec<&str> = line.split(',').collect();
-        (fields[0].parse().expect("a frame"), fields[4].to_owned())
-    };
-    text.lines().skip(1).map(step).collect()
-}
-
-/// Two logs agree on all frames before this one that both have; so many there are.
-#[track_caller]
-fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
-    let (one, other) = (hashes(one), hashes(other));
-    let common: Vec<u32> =
-        one.range(..frame).map(|(frame, _)| *frame).filter(|frame| other.contains_key(frame)).collect();
-    for frame in &common {
-        assert_eq!(one[frame], other[frame], "after frame {frame}");
-    }
-    let states: std::collections::BTreeSet<&String> = common.iter().map(|frame| &one[frame]).collect();
-    assert!(states.len() * 2 > common.len(), "hardly anything happened in this game");
-    common.len()
-}
+use common::arg;
+use common::run::{Run, assert_equal_before, host, join, number, place};
 
 #[test]
 fn two_play_the_same_game() {
@@ -194,6 +34,27 @@ fn two_play_the_same_game() {
     assert!(host.err().contains("Bob (seat 2"), "{host}");
     let stats = std::fs::read_to_string(&bob[1]).unwrap();
     assert!(stats.starts_with('{') && stats.contains("\"rtt_ms\":") && stats.contains("\"site\":0"), "{stats}");
+}
+
+#[test]
+fn a_way_out_can_be_made_worse() {
+    let (place, game) = place("net-impair");
+    let (ann, bob) = (place.at("ann.csv"), place.at("bob.csv"));
+    let (annas, bobs) = (place.at("ann.json"), place.at("bob.json"));
+    let ours = ["--frames", "360", "--frame-log", arg(&ann), "--stats", arg(&annas)];
+    let theirs = ["--frames", "360", "--frame-log", arg(&bob), "--stats", arg(&bobs)];
+    let mut host = host(&place, &game, &[&ours[..], &["--impair", "delay=30,loss=10"]].concat());
+    let ticket = host.ticket();
+    let how = ["--impair", "delay=20,jitter=2,reorder,duplicate=5,seed=7"];
+    let mut guest = join(&place, &ticket, &game, &[&theirs[..], &how].concat());
+    host.assert_ends_well();
+    guest.assert_ends_well();
+    assert_eq!(assert_equal_before(360, &ann, &bob), 360);
+    for numbers in [&annas, &bobs] {
+        let rtt = number(numbers, "rtt_ms");
+        assert!((50.0..200.0).contains(&rtt), "a round trip of {rtt} ms");
+    }
+    assert!(number(&bobs, "loss") > 0.02, "the host's packets get lost");
 }
 
 #[test]

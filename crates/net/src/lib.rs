@@ -6,6 +6,7 @@
 mod base32;
 pub mod clock;
 pub mod drive;
+pub mod impair;
 pub mod iroh;
 pub mod key;
 pub mod lan;

@@ -95,6 +95,13 @@ pub struct Refused {
     pub crowded_out: u64,
 }
 
+impl Refused {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.by_us + self.by_system + self.crowded_out
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

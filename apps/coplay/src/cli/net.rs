@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use coplay::session::Absent;
 use coplay::time::TimeDelta;
+use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
 
 use super::Machine;
@@ -97,6 +98,10 @@ pub struct Watch {
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<Relay>,
+    /// As if the way out were worse, for tests and measurements: some of
+    /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
+    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    pub impair: Option<Impairment>,
     /// What is written down.
     #[command(flatten)]
     pub log: Log,
@@ -131,6 +136,10 @@ pub struct Part {
     /// Let a bot play; a seed always plays the same
     #[arg(long, value_name = "SEED")]
     pub bot: Option<u64>,
+    /// As if the way out were worse, for tests and measurements: some of
+    /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
+    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    pub impair: Option<Impairment>,
     /// What is written down.
     #[command(flatten)]
     pub log: Log,

@@ -1,7 +1,9 @@
 //! Tells a host what to give to friends.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 
+use coplay_net::Transport;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
@@ -17,6 +19,15 @@ pub(super) fn announce(ticket: &str) {
     }
     eprintln!("to join, a friend types:   {}", join_command(ticket));
     eprintln!("to watch:                  coplay watch '{ticket}'");
+}
+
+/// Says so if nobody elsewhere can come because there is no network; unless that is what was asked for.
+pub(super) fn warn_if_alone(transport: &dyn Transport, asked: Option<&str>) {
+    let is_loopback = |text: &str| text.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback());
+    let places = transport.own_places();
+    if !places.is_empty() && places.iter().all(|place| is_loopback(&place.0)) && !asked.is_some_and(is_loopback) {
+        eprintln!("there is no network: only programs on this computer can join");
+    }
 }
 
 /// A text for telephones to read, dark on light whatever the terminal's colours are.

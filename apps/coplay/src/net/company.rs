@@ -126,7 +126,7 @@ impl Company {
 
     /// How it goes, in one line.
     pub(super) fn status_line(&self) -> String {
-        let Status { stats, peers, trips, fps, watchers, .. } = &self.status;
+        let Status { stats, peers, trips, fps, watchers, refused, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
         if let Some((lag, window)) = self.dials.filter(|_| self.role != Role::Watcher) {
             parts.push(format!("lag {lag}  window {window}"));
@@ -141,6 +141,9 @@ impl Company {
         let watchers = (*watchers).max(self.party.as_ref().map_or(0, |party| usize::from(party.watchers)));
         if watchers > 0 {
             parts.push(format!("{watchers} watching"));
+        }
+        if refused.total() > 0 {
+            parts.push(format!("{} refused", refused.total()));
         }
         parts.join("   ")
     }

@@ -11,7 +11,7 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
     let trouble = Trouble::failure(failure.to_string());
     match failure {
         Failure::Unanswered { refused: false, .. } => trouble.hint(
-            "is the host still there, is the ticket copied as a whole, and does a firewall or router let UDP through?",
+            "is there a network, is the host still there, is the ticket copied as a whole, and does a firewall or router let UDP through?",
         ),
         Failure::Unanswered { refused: true, .. } => {
             trouble.hint("copy the whole ticket again, with what follows #; the host may have started anew")

@@ -14,10 +14,14 @@ mod plain;
 mod report;
 mod screen;
 
+use std::sync::Arc;
+
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::hosted::Terms;
+use coplay_net::Transport;
 use coplay_net::drive::{Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
+use coplay_net::impair::{Impaired, Impairment};
 use coplay_net::iroh::Relay;
 use coplay_net::party::{MAX_NAME, Wish};
 use coplay_net::ticket::Ticket;
@@ -27,7 +31,7 @@ use crate::cli::net::Dial;
 use crate::config::Config;
 use crate::front::{self, Look};
 use crate::game::{Game, Wanted, open_core_alone};
-use crate::meet::{self, Way};
+use crate::meet::{self, Line, Way};
 use crate::seat::Seat;
 use crate::summary::Summary;
 use crate::trouble::Trouble;
@@ -63,6 +67,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let line = way.open(seat.identity.clone())?;
     let tape = report::tape(&args.part.log)?;
     let ticket = (line.ticket)();
+    let transport = impaired(line.transport, args.part.impair.as_ref())?;
     let plan = HostPlan {
         name: name(args.part.name.as_deref()),
         pads: args.pads,
@@ -77,10 +82,11 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let look = Look { title, pictures: picture, ..Look::default() };
     let ticket = ticket.to_string();
     announce::announce(&ticket);
+    announce::warn_if_alone(&*transport, args.udp.as_deref());
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
     setting.run(Company::new(Role::Host, ticket), |person, _| {
         person.meet(&*machine);
-        let drive = Drive::host(line.transport, line.incoming, machine, &plan);
+        let drive = Drive::host(transport, line.incoming, machine, &plan);
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
         tape.into_iter().for_each(|tape| drive.set_tape(tape));
@@ -97,7 +103,8 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
         let plan = (name(args.part.name.as_deref()), Wish::Play(args.pads));
-        let Some(guest) = knock((&ticket, args.relay.clone()), &seat, plan, person)? else { return Ok(None) };
+        let line = call((&ticket, args.relay.clone()), &seat, args.part.impair.as_ref())?;
+        let Some(guest) = knock(line, plan, person)? else { return Ok(None) };
         let sources =
             Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
         let (guest, machine) = equip(guest, sources, person)?;
@@ -118,7 +125,8 @@ pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
     let setting = Setting { view: args.view, look, habits, log: &args.log };
     setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
         let plan = (name(args.name.as_deref()), Wish::Watch);
-        let Some(guest) = knock((&ticket, args.relay.clone()), &Seat::new(), plan, person)? else { return Ok(None) };
+        let line = call((&ticket, args.relay.clone()), &Seat::new(), args.impair.as_ref())?;
+        let Some(guest) = knock(line, plan, person)? else { return Ok(None) };
         let sources =
             Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
         let (guest, machine) = equip(guest, sources, person)?;
@@ -256,14 +264,27 @@ fn name(said: Option<&str>) -> String {
     if name.trim().is_empty() { "somebody".into() } else { name }
 }
 
-/// Knocks at the host's door; `None` if somebody changed their mind.
-fn knock(
+/// A line to whoever gave the ticket.
+fn call(
     (ticket, relay): (&Ticket, Option<Relay>),
     seat: &Seat,
-    (name, wish): (String, Wish),
-    person: &mut dyn Person,
-) -> Result<Option<Guest>, Trouble> {
+    impairment: Option<&Impairment>,
+) -> Result<Line, Trouble> {
     let line = meet::call(ticket, seat.identity.clone(), relay)?;
+    Ok(Line { transport: impaired(line.transport, impairment)?, ..line })
+}
+
+/// A transport as it is, or as if its way out were worse.
+fn impaired(transport: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<Arc<dyn Transport>, Trouble> {
+    let Some(impairment) = impairment else { return Ok(transport) };
+    let impaired = Impaired::new(transport, impairment.clone()).map_err(|error| {
+        Trouble::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")
+    })?;
+    Ok(Arc::new(impaired))
+}
+
+/// Knocks at the host's door; `None` if somebody changed their mind.
+fn knock(line: Line, (name, wish): (String, Wish), person: &mut dyn Person) -> Result<Option<Guest>, Trouble> {
     let plan = JoinPlan { name, wish, places: line.places, expect: line.expect, patience: PATIENCE };
     Guest::knock(line.transport, line.incoming, &plan, person).map_err(|failure| failure::trouble(&failure))
 }

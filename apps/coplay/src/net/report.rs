@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use coplay_net::Refused;
 use coplay_net::drive::{FrameLog, Outcome, Tape, Why};
 
 use super::failure;
@@ -99,6 +100,12 @@ fn summary(outcome: &Outcome) -> Summary {
             format!("{} times", stats.stalls),
             &format!("{:.0} ms in all", stats.stalled.as_millis_f64()),
         );
+    }
+    let refused = &numbers.refused;
+    if refused.total() > 0 {
+        let Refused { by_us, by_system, crowded_out } = refused;
+        let words = format!("datagrams: {by_us} by us, {by_system} by the system, {crowded_out} for want of room");
+        summary.row("refused", refused.total().to_string(), &words);
     }
     summary
 }

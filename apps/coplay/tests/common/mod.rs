@@ -1,5 +1,8 @@
 //! The built program, in a place of its own: no settings, no display, nothing typed.
 
+pub mod router;
+pub mod run;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

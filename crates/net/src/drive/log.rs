@@ -7,6 +7,8 @@ use coplay::input::Word;
 use coplay::session::{PeerStats, Stats};
 use coplay::time::{Instant, TimeDelta};
 
+use crate::transport::Refused;
+
 /// A line of CSV for every step.
 pub struct FrameLog {
     out: Box<dyn Write + Send>,
@@ -48,6 +50,8 @@ pub struct Numbers {
     pub stats: Stats,
     /// Every other site, by number.
     pub peers: Vec<(u8, PeerStats)>,
+    /// What the network brought that was not for us.
+    pub refused: Refused,
 }
 
 impl Numbers {
@@ -70,7 +74,7 @@ impl Numbers {
         let sum = |of: fn(&PeerStats) -> u64| self.peers.iter().map(|(_, peer)| of(peer)).sum::<u64>();
         let worst = |of: fn(&PeerStats) -> f64| self.peers.iter().map(|(_, peer)| of(peer)).fold(0.0, f64::max);
         format!(
-            "{{\"frames\":{},\"fps\":{:.4},\"deviation_ms\":{:.4},\"longest_ms\":{:.3},\"rtt_ms\":{:.3},\"jitter_ms\":{:.3},\"loss\":{:.4},\"stalls\":{},\"stalled_ms\":{:.3},\"repairs\":{},\"resimulated\":{},\"packets\":{},\"bytes\":{},\"lag\":{},\"peers\":[{}]}}",
+            "{{\"frames\":{},\"fps\":{:.4},\"deviation_ms\":{:.4},\"longest_ms\":{:.3},\"rtt_ms\":{:.3},\"jitter_ms\":{:.3},\"loss\":{:.4},\"stalls\":{},\"stalled_ms\":{:.3},\"repairs\":{},\"resimulated\":{},\"packets\":{},\"bytes\":{},\"lag\":{},\"refused\":{{\"by_us\":{},\"by_system\":{},\"crowded_out\":{}}},\"peers\":[{}]}}",
             self.frames,
             self.fps,
             self.deviation_ms,
@@ -85,6 +89,9 @@ impl Numbers {
             sum(|peer| peer.packets_out),
             sum(|peer| peer.bytes_out),
             self.stats.lag,
+            self.refused.by_us,
+            self.refused.by_system,
+            self.refused.crowded_out,
             peers.join(",")
         )
     }
@@ -129,7 +136,7 @@ impl Beat {
         self.recent.len() as f64
     }
 
-    pub(super) fn numbers(&self, stats: Stats, peers: Vec<(u8, PeerStats)>) -> Numbers {
+    pub(super) fn numbers(&self, stats: Stats, peers: Vec<(u8, PeerStats)>, refused: Refused) -> Numbers {
         let counted = self.frames.saturating_sub(WARM_UP + 1).max(1) as f64;
         let seconds = match (self.first, self.last) {
             (Some(first), Some(last)) => (last - first).as_secs_f64(),
@@ -142,6 +149,7 @@ impl Beat {
             longest_ms: self.longest.as_millis_f64(),
             stats,
             peers,
+            refused,
         }
     }
 }

@@ -32,6 +32,10 @@ use crate::transport::{Incoming, Place, Transport};
 const MOST_AT_ONCE: usize = 256;
 /// Who was dropped comes back so soon.
 const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
+/// Who cannot go on without the others, because it is the smaller part of them, waits so many times as long as who can.
+const GIVE_UP: i64 = 12;
+/// Who is lost comes back so often before it hears a newer list: for certain fewer times.
+const SESSIONS_PER_SERIAL: u32 = 16;
 /// The largest state that is taken from another site.
 const MAX_STATE: usize = 64 << 20;
 /// The log of all inputs, for those whose machines cannot load a state: some hours.
@@ -160,7 +164,7 @@ impl Drive {
             manner,
             session: None,
             session_number: None,
-            incarnation: seconds_of_day(),
+            incarnation: 0,
             begin_at: now,
             begun: now,
             heard_keeper: now,
@@ -422,8 +426,10 @@ impl Drive {
             ..FeedConfig::new(self.party.session, u64::from_le_bytes(random()), settings)
         });
         self.session_number = Some(self.party.session);
+        self.incarnation = next_incarnation(self.incarnation, self.party.serial);
         (config.drop_after, config.costs, config.incarnation) =
             (self.manner.drop_after, self.manner.costs, self.incarnation);
+        config.give_up_after = self.manner.drop_after.map(|patience| patience * GIVE_UP);
         if config.join.is_some() && start == Start::Beginning {
             self.hosted.machine_mut().reset();
         }
@@ -455,7 +461,6 @@ impl Drive {
                 }
                 self.session = None;
                 self.late = true;
-                self.incarnation = seconds_of_day().max(self.incarnation + 1);
                 self.begin_at = clock::now() + COME_BACK;
             }
             _ => self.done = Some(if self.leaving { Why::Done } else { Why::Ended(end) }),
@@ -500,7 +505,8 @@ impl Drive {
         let (stats, peers) =
             self.session.as_ref().map(|session| (session.stats(), peers(session, clock::now()))).unwrap_or_default();
         let frames = stats.confirmed.number();
-        Outcome { why, frames, agreed: !self.diverged, numbers: self.beat.numbers(stats, peers), taped: None }
+        let numbers = self.beat.numbers(stats, peers, self.post.transport.refused());
+        Outcome { why, frames, agreed: !self.diverged, numbers, taped: None }
     }
 
     /// Whether the game has begun here.
@@ -514,9 +520,22 @@ fn peers(session: &Session, now: Instant) -> Vec<(u8, coplay::session::PeerStats
     sites.filter_map(|site| session.peer_stats(now, site).map(|stats| (site.number(), stats))).collect()
 }
 
-/// A number that grows from one start of the program to the next.
-fn seconds_of_day() -> u32 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // From 2020 on; good for more than a century.
-    since.as_secs().saturating_sub(1_577_836_800) as u32
+/// A number that grows with every session of a seat, whoever sits there: the list grows whenever somebody is let in, is lost or is back,
+/// and who keeps it tells everybody. Clocks could be set back, or be wrong, from one start of the program to the next.
+fn next_incarnation(last: u32, serial: u32) -> u32 {
+    serial.saturating_add(1).saturating_mul(SESSIONS_PER_SERIAL).max(last.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sits_down_later_has_the_larger_number() {
+        let first = next_incarnation(0, 3);
+        let back_by_itself = next_incarnation(first, 3);
+        let started_again = next_incarnation(0, 4);
+        assert!(0 < first && first < back_by_itself && back_by_itself < started_again);
+        assert!(next_incarnation(u32::MAX, u32::MAX) == u32::MAX, "nothing overflows");
+    }
 }

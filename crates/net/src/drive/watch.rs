@@ -134,7 +134,7 @@ impl Watch {
             if let Some(why) = self.done.take() {
                 let stats =
                     Stats { frame: Frame::new(self.seen), confirmed: Frame::new(self.seen), ..Stats::default() };
-                let numbers = self.beat.numbers(stats, Vec::new());
+                let numbers = self.beat.numbers(stats, Vec::new(), self.post.transport.refused());
                 return Ok(Outcome { why, frames: self.seen, agreed: !self.diverged, numbers, taped: None });
             }
             let due = self.watcher.as_ref().and_then(Watcher::poll_timeout);

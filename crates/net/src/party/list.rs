@@ -35,6 +35,9 @@ struct Watcher {
     heard: Instant,
 }
 
+/// Changes that the one before may have told to others and not to who takes the list over: for certain fewer.
+const NOT_HEARD: u32 = 10_000;
+
 /// Something that the one who keeps the list may want to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -83,11 +86,16 @@ impl List {
     /// A list with nobody on it but the host, who has the first seat.
     pub fn new(host: Member, session: u64, terms: Vec<u8>, (seats, players): (u8, u8), open: bool) -> Self {
         let party = Party { serial: 0, session, terms, started: false, members: vec![host], watchers: 0, you: None };
-        Self::take_over(party, (seats, players), open)
+        Self::keep(party, (seats, players), open)
     }
 
-    /// Goes on with a list that another one kept.
+    /// Goes on with a list that another one kept, who may have told others more of it than us.
     pub fn take_over(party: Party, (seats, players): (u8, u8), open: bool) -> Self {
+        let serial = party.serial.saturating_add(NOT_HEARD);
+        Self::keep(Party { serial, ..party }, (seats, players), open)
+    }
+
+    fn keep(party: Party, (seats, players): (u8, u8), open: bool) -> Self {
         Self {
             party,
             seats,
@@ -412,6 +420,18 @@ mod tests {
         list.handle_message(NOW, key(1), Message::Bye, None);
         list.handle_message(NOW, key(2), knock(Wish::Play(1)), None);
         assert_eq!(seat(told(&mut list, key(2))), Some(1));
+    }
+
+    #[test]
+    fn who_takes_the_list_over_is_believed_by_all() {
+        let mut first = list(3, 3);
+        first.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
+        let known = first.party().clone();
+        first.handle_message(NOW, key(2), knock(Wish::Play(1)), None);
+        let told = first.party().serial;
+        let mut second = List::take_over(known, (3, 3), true);
+        second.set_here(0, false);
+        assert!(second.party().serial > told, "newer than anything that the first one said");
     }
 
     #[test]

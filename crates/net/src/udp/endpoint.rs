@@ -35,8 +35,12 @@ const SILENT: TimeDelta = TimeDelta::from_secs(15 * 60);
 /// The most handshakes that others can begin at once, and channels.
 const MAX_HALF_OPEN: usize = 64;
 const MAX_CHANNELS: usize = 4_096;
-/// The most cookies given in a millisecond: nobody shall use us to flood another.
+/// The most cookies given in a millisecond, and the most last messages of a handshake that are confirmed again: nobody shall use us to
+/// flood another.
 const COOKIES_PER_MS: u32 = 5;
+const CONFIRMS_PER_MS: u32 = 2;
+/// The most first messages looked at in a millisecond: each costs some fifty microseconds, whoever sends it.
+const FIRSTS_PER_MS: u32 = 1;
 /// Events not yet asked for.
 const MAX_EVENTS: usize = 256;
 
@@ -147,6 +151,30 @@ struct Half {
     since: Instant,
 }
 
+/// So many things of a kind may be done in a millisecond.
+#[derive(Debug)]
+struct Budget {
+    most: u32,
+    millisecond: i64,
+    used: u32,
+}
+
+impl Budget {
+    fn new(most: u32) -> Self {
+        Self { most, millisecond: 0, used: 0 }
+    }
+
+    /// Whether one more may be done now.
+    fn allows(&mut self, now: Instant) -> bool {
+        let millisecond = now.as_nanos() / 1_000_000;
+        if self.millisecond != millisecond {
+            (self.millisecond, self.used) = (millisecond, 0);
+        }
+        self.used += 1;
+        self.used <= self.most
+    }
+}
+
 /// Everything about the peers of one socket but the socket.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -161,7 +189,9 @@ pub struct Endpoint {
     replaced: VecDeque<(Instant, u32)>,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<Event>,
-    cookies: (i64, u32),
+    cookies: Budget,
+    firsts: Budget,
+    confirms: Budget,
     next_sweep: Instant,
     counts: Counts,
 }
@@ -180,7 +210,9 @@ impl Endpoint {
             replaced: VecDeque::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),
-            cookies: (0, 0),
+            cookies: Budget::new(COOKIES_PER_MS),
+            firsts: Budget::new(FIRSTS_PER_MS),
+            confirms: Budget::new(CONFIRMS_PER_MS),
             next_sweep: Instant::ZERO,
             counts: Counts::default(),
         }
@@ -282,15 +314,10 @@ impl Endpoint {
 
     /// Somebody calls, from an address that it may not have.
     fn on_hello(&mut self, now: Instant, from: SocketAddr, index: u32) {
-        let millisecond = now.as_nanos() / 1_000_000;
-        if self.cookies.0 != millisecond {
-            self.cookies = (millisecond, 0);
-        }
-        if self.cookies.1 >= COOKIES_PER_MS {
+        if !self.cookies.allows(now) {
             self.counts.strangers += 1;
             return;
         }
-        self.cookies.1 += 1;
         let cookie = self.jar.cookie(now, from);
         self.out.push_back((from, message(COOKIE, index, &[&cookie])));
     }
@@ -324,7 +351,7 @@ impl Endpoint {
     fn on_first(&mut self, now: Instant, from: SocketAddr, theirs: u32, rest: &[u8]) {
         let (cookie, first) = rest.split_at(COOKIE_LEN);
         let cookie: &Cookie = cookie.try_into().expect("it was split there");
-        let good = self.jar.is_good(now, from, cookie);
+        let good = self.jar.is_good(now, from, cookie) && self.firsts.allows(now);
         let answer = good.then(|| Handshake::answer(&self.identity, &self.secret, first)).flatten();
         let Some((handshake, second)) = answer else {
             self.counts.strangers += 1;
@@ -371,7 +398,11 @@ impl Endpoint {
     /// Somebody whom we answered has shown who it is.
     fn on_third(&mut self, now: Instant, from: SocketAddr, index: u32, third: &[u8]) {
         if let Some(channel) = self.channels.get(&index) {
-            // It did not hear that we heard.
+            // It did not hear that we heard; or somebody else has heard it say so.
+            if !self.confirms.allows(now) {
+                self.counts.replayed += 1;
+                return;
+            }
             let confirmed = confirm(channel);
             return self.out.extend(confirmed);
         }

@@ -22,6 +22,7 @@ mod channel;
 mod cookie;
 mod endpoint;
 mod handshake;
+mod receive;
 mod replay;
 mod socket;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::receive::Receiver;
 use super::{Channel, Endpoint, Event, MAX_SEALED, Received};
 use crate::clock;
 use crate::key::{Identity, PeerKey, Secret};
@@ -40,6 +41,9 @@ struct Shared {
     /// The newest channel of each peer: what is sent need not wait for what is received.
     channels: RwLock<BTreeMap<PeerKey, Arc<Channel>>>,
     queue: SyncSender<Incoming>,
+    /// What was not taken: by us, by the system, and for want of room in the queue. Whoever asks waits for nobody.
+    refused: AtomicU64,
+    dropped: AtomicU64,
     crowded_out: AtomicU64,
     over: AtomicBool,
 }
@@ -59,6 +63,8 @@ impl Udp {
             endpoint: Mutex::new(Endpoint::new(identity, secret)),
             channels: RwLock::default(),
             queue,
+            refused: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             crowded_out: AtomicU64::new(0),
             over: AtomicBool::new(false),
         });
@@ -98,7 +104,7 @@ fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
 
 impl Shared {
     fn listen(&self) {
-        let mut bytes = vec![0; 65_536];
+        let mut receiver = Receiver::new(&self.socket);
         let mut next_look = clock::now();
         let mut next_forget = next_look + FORGET_EVERY.into();
         while !self.over.load(Ordering::Relaxed) {
@@ -113,8 +119,9 @@ impl Shared {
                 self.forget_closed();
             }
             // An error can be told for something sent before, to an address where nobody listens: of no interest here.
-            if let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
-                self.take(from, &bytes[..len]);
+            if let Ok((from, bytes)) = receiver.receive(&self.socket) {
+                self.take(from, bytes);
+                self.dropped.store(receiver.dropped(), Ordering::Relaxed);
             }
         }
     }
@@ -133,14 +140,12 @@ impl Shared {
         let now = clock::now();
         let mut out = [0; MAX_SEALED];
         let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
-        let received = if bytes.len() > MAX_SEALED {
-            Received::Nothing
-        } else {
-            endpoint.handle_datagram(now, from, bytes, &mut out)
-        };
-        match received {
+        match endpoint.handle_datagram(now, from, bytes, &mut out) {
             Received::Data { from, len } => self.give(Incoming::Datagram { at: now, from, bytes: out[..len].to_vec() }),
-            Received::Nothing => self.flush(&mut endpoint),
+            Received::Nothing => {
+                self.flush(&mut endpoint);
+                self.refused.store(endpoint.counts().total(), Ordering::Relaxed);
+            }
         }
     }
 
@@ -228,12 +233,10 @@ impl Transport for Udp {
     }
 
     fn refused(&self) -> Refused {
-        let endpoint = self.shared.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
-        Refused {
-            by_us: endpoint.counts().total(),
-            by_system: self.local_addr().ok().and_then(dropped_by_system).unwrap_or(0),
-            crowded_out: self.shared.crowded_out.load(Ordering::Relaxed),
-        }
+        let Shared { refused, dropped, crowded_out, .. } = &*self.shared;
+        let [by_us, by_system, crowded_out] =
+            [refused, dropped, crowded_out].map(|count| count.load(Ordering::Relaxed));
+        Refused { by_us, by_system, crowded_out }
     }
 }
 

@@ -317,3 +317,20 @@ fn many_can_be_there() {
     }
     assert_eq!(server.ends[1].channels.len(), 50);
 }
+
+/// Messages of a handshake that somebody has heard and says again, by the thousand, are answered a few times and no more.
+#[test]
+fn a_handshake_that_is_said_again_costs_a_trifle() {
+    let mut pair = Pair::new();
+    pair.call();
+    for kind in [HELLO, FIRST, THIRD] {
+        let said = pair.heard.iter().find(|(from, _, bytes)| *from == 0 && bytes[0] == kind);
+        let (from, said) = (pair.addrs[0], said.expect("it was said").2.clone());
+        let refused = pair.ends[1].counts().total();
+        (0..1_000).for_each(|_| pair.arrive(1, from, &said));
+        let answers = std::iter::from_fn(|| pair.ends[1].poll_transmit()).count();
+        assert!((1..=5).contains(&answers), "{answers} answers to {kind}");
+        assert!(pair.ends[1].counts().total() - refused >= 995, "the rest is counted");
+    }
+    pair.assert_talk();
+}

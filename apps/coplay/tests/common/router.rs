@@ -1,0 +1,105 @@
+//! A router between a guest and its host that gives the guest another address whenever it likes, as those at home do.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A router; it is gone when this is.
+pub struct Router {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    host: SocketAddr,
+    inside: UdpSocket,
+    outside: Mutex<Arc<UdpSocket>>,
+    guest: Mutex<Option<SocketAddr>>,
+    /// Datagrams that came for the guest since it moved.
+    passed: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Router {
+    /// A router in front of a host.
+    pub fn to(host: SocketAddr) -> Self {
+        let shared = Arc::new(Shared {
+            host,
+            inside: socket(),
+            outside: Mutex::new(Arc::new(socket())),
+            guest: Mutex::new(None),
+            passed: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        });
+        let (out, back) = (shared.clone(), shared.clone());
+        let threads = vec![
+            std::thread::spawn(move || out.work(Shared::pass_out)),
+            std::thread::spawn(move || back.work(Shared::pass_back)),
+        ];
+        Self { shared, threads }
+    }
+
+    /// Where the guest finds it.
+    pub fn addr(&self) -> SocketAddr {
+        self.shared.inside.local_addr().expect("it is bound")
+    }
+
+    /// From now on the host sees the guest elsewhere, and nobody is where it was.
+    pub fn move_guest(&self) {
+        *self.shared.outside.lock().unwrap() = Arc::new(socket());
+        self.shared.passed.store(0, Ordering::Relaxed);
+    }
+
+    /// How many datagrams have reached the guest at its new address.
+    pub fn passed(&self) -> u64 {
+        self.shared.passed.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            _ = thread.join();
+        }
+    }
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(LOOK)).expect("it can be set");
+    socket
+}
+
+impl Shared {
+    fn work(&self, pass: fn(&Self, &mut [u8])) {
+        let mut bytes = vec![0; 65_536];
+        while !self.over.load(Ordering::Relaxed) {
+            pass(self, &mut bytes);
+        }
+    }
+
+    fn outside(&self) -> Arc<UdpSocket> {
+        self.outside.lock().unwrap().clone()
+    }
+
+    fn pass_out(&self, bytes: &mut [u8]) {
+        let Ok((len, from)) = self.inside.recv_from(bytes) else { return };
+        *self.guest.lock().unwrap() = Some(from);
+        _ = self.outside().send_to(&bytes[..len], self.host);
+    }
+
+    fn pass_back(&self, bytes: &mut [u8]) {
+        let outside = self.outside();
+        let Ok((len, from)) = outside.recv_from(bytes) else { return };
+        let guest = *self.guest.lock().unwrap();
+        if let Some(guest) = guest.filter(|_| from == self.host && Arc::ptr_eq(&outside, &self.outside())) {
+            self.passed.fetch_add(1, Ordering::Relaxed);
+            _ = self.inside.send_to(&bytes[..len], guest);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! What goes wrong between computers: real processes that sleep, die, lose packets, move, or never get anywhere. Each time there is a clear
+//! sentence, nothing hangs, and who plays on plays the same game.
+
+#![cfg(unix)]
+
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use common::router::Router;
+use common::run::{Run, assert_equal_before, host, join, number, place};
+use common::{Place, arg};
+
+/// Nobody can guess frames further than this.
+const FURTHEST: u32 = 64;
+
+/// Frames of a log that were certain: not the last ones before each pause of more than a second, which may have been guesses that
+/// came to nothing because the others went on without them.
+fn certain(log: &Path) -> BTreeMap<u32, String> {
+    let text = std::fs::read_to_string(log).expect("the log can be read");
+    let mut certain: BTreeMap<u32, String> = BTreeMap::new();
+    let mut last = None;
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let (frame, start): (u32, i64) = (fields[0].parse().expect("a frame"), fields[1].parse().expect("a time"));
+        if last.is_some_and(|last| start - last > 1_000_000_000) {
+            let newest = certain.last_key_value().map_or(0, |(newest, _)| *newest);
+            certain.split_off(&newest.saturating_sub(FURTHEST));
+        }
+        last = Some(start);
+        certain.insert(frame, fields[4].to_owned());
+    }
+    certain
+}
+
+/// Two logs agree on all frames that are certain in both; so many there are from a frame on.
+#[track_caller]
+fn assert_agree(one: &Path, other: &Path, from: u32) -> usize {
+    let (one, mut other) = (certain(one), certain(other));
+    other.retain(|frame, _| one.contains_key(frame));
+    // Who left last may have guessed at the end, too.
+    let end = other.last_key_value().map_or(0, |(last, _)| last.saturating_sub(FURTHEST));
+    for (frame, hash) in other.range(..end) {
+        assert_eq!(*hash, one[frame], "after frame {frame}");
+    }
+    other.range(from..end.max(from)).count()
+}
+
+/// Ends a game that has no end of its own: first this one, then that one.
+#[track_caller]
+fn end(first: &mut Run, second: &mut Run) {
+    first.signal("-INT");
+    first.assert_ends_well();
+    second.signal("-INT");
+    second.assert_ends_well();
+}
+
+fn logs<const N: usize>(place: &Place) -> [PathBuf; N] {
+    std::array::from_fn(|number| place.at(&format!("log{number}.csv")))
+}
+
+/// A laptop is closed and opened again after a while.
+fn sleep_and_come_back(name: &str, drop_after: &str, asleep: Duration) {
+    let (place, game) = place(name);
+    let [ann, bob] = logs(&place);
+    let mut host = host(&place, &game, &["--drop-after", drop_after, "--frame-log", arg(&ann)]);
+    let ticket = host.ticket();
+    let args = ["--name", "Bob", "--drop-after", drop_after, "--frame-log", arg(&bob)];
+    let mut guest = join(&place, &ticket, &game, &args);
+    guest.wait_for("the game starts");
+    std::thread::sleep(Duration::from_secs(2));
+    guest.signal("-STOP");
+    host.wait_for("Bob is lost");
+    std::thread::sleep(asleep);
+    guest.signal("-CONT");
+    guest.wait_for("coming back");
+    host.wait_for("Bob plays");
+    std::thread::sleep(Duration::from_secs(4));
+    end(&mut guest, &mut host);
+    assert!(host.err().contains("Bob left"), "{host}");
+    let asleep = (asleep.as_secs_f64() * 30.0) as u32;
+    let together = assert_agree(&ann, &bob, asleep);
+    assert!(together > 30, "only {together} frames together after the sleep");
+}
+
+#[test]
+fn who_was_asleep_comes_back_to_its_seat() {
+    sleep_and_come_back("trouble-asleep", "1", Duration::from_secs(13));
+}
+
+#[test]
+#[ignore = "takes more than a minute"]
+fn who_was_asleep_for_a_minute_comes_back_to_its_seat() {
+    sleep_and_come_back("trouble-minute", "3", Duration::from_secs(60));
+}
+
+/// Of two the guest cannot know whether it is cut off itself: it waits, and when the host is back nothing is lost.
+#[test]
+fn who_waits_for_a_sleeping_host_goes_on_with_it() {
+    let (place, game) = place("trouble-host-asleep");
+    let [ann, bob] = logs(&place);
+    let mut host = host(&place, &game, &["--drop-after", "1", "--frames", "400", "--frame-log", arg(&ann)]);
+    let ticket = host.ticket();
+    let args = ["--drop-after", "1", "--frames", "400", "--frame-log", arg(&bob)];
+    let mut guest = join(&place, &ticket, &game, &args);
+    guest.wait_for("the game starts");
+    std::thread::sleep(Duration::from_secs(2));
+    host.signal("-STOP");
+    guest.wait_for("waiting for Ann");
+    std::thread::sleep(Duration::from_secs(4));
+    host.signal("-CONT");
+    guest.wait_for("goes on after");
+    host.assert_ends_well();
+    guest.assert_ends_well();
+    assert!(!host.err().contains("is lost") && !guest.err().contains("is lost"), "{host}{guest}");
+    assert_eq!(assert_equal_before(400, &ann, &bob), 400);
+}
+
+/// A library that makes a program's wall clock wrong by what a file says.
+fn wrong_clock(place: &Place) -> PathBuf {
+    let source = place.file("clock.c", include_bytes!("common/clock.c"));
+    let library = place.at("clock.so");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut compile = Command::new(compiler);
+    compile
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .arg("-ldl");
+    assert!(compile.status().expect("there is a C compiler").success());
+    library
+}
+
+/// A clock that is set while a game runs is no matter; neither is one that was set back between a crash and the next start.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_wall_clock_does_not_matter() {
+    let (place, game) = place("trouble-clock");
+    let library = wrong_clock(&place);
+    let (mine, theirs) = (place.file("mine", b"7200"), place.file("theirs", b"0"));
+    let with_clock = |file: &Path, program: &str| {
+        let mut command = Command::new(program);
+        place.dress(&mut command);
+        command.env("LD_PRELOAD", &library).env("WRONG_CLOCK", file);
+        command
+    };
+    let start = |file: &Path, args: &[&str]| Run::start_as(with_clock(file, env!("CARGO_BIN_EXE_coplay")), args);
+    // The clock is really wrong: otherwise all of this proves nothing.
+    let seconds = |file: &Path| -> i64 {
+        let out = with_clock(file, "date").arg("+%s").output().expect("there is a clock");
+        String::from_utf8_lossy(&out.stdout).trim().parse().expect("seconds")
+    };
+    assert!((7_100..7_300).contains(&(seconds(&mine) - seconds(&theirs))));
+
+    let [ann, bob, again] = logs(&place);
+    let host = ["host", arg(&game), "--headless", "--udp", "127.0.0.1:0", "--name", "Ann", "--bot", "1"];
+    let mut host = start(&theirs, &[&host[..], &["--drop-after", "1", "--frame-log", arg(&ann)]].concat());
+    let ticket = host.ticket();
+    let guest = |log: &Path| {
+        let args = ["join", &ticket, arg(&game), "--headless", "--bot", "2", "--name", "Bob", "--drop-after", "1"];
+        start(&mine, &[&args[..], &["--frame-log", arg(log)]].concat())
+    };
+    let mut first = guest(&bob);
+    first.wait_for("the game starts");
+    for wrong in ["-86400", "31536000", "0"] {
+        place.file("theirs", wrong.as_bytes());
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    assert!(first.is_running() && !host.err().contains("is lost"), "{host}{first}");
+    first.signal("-KILL");
+    host.wait_for("Bob is lost");
+    place.file("mine", b"-200000");
+    let mut second = guest(&again);
+    host.wait_for("Bob plays");
+    std::thread::sleep(Duration::from_secs(4));
+    end(&mut second, &mut host);
+    assert!(assert_agree(&ann, &again, 0) > 30, "{host}{second}");
+}
+
+/// One packet of five is lost in each direction.
+fn lose_much(name: &str, frames: u32, least_fps: f64) {
+    let (place, game) = place(name);
+    let [ann, bob] = logs(&place);
+    let numbers = [place.at("ann.json"), place.at("bob.json")];
+    let count = frames.to_string();
+    let args = |log, numbers, loss| {
+        ["--frames", &count, "--frame-log", arg(log), "--stats", arg(numbers), "--impair", loss].map(str::to_owned)
+    };
+    let (for_ann, for_bob) = (args(&ann, &numbers[0], "loss=20,seed=3"), args(&bob, &numbers[1], "loss=20,seed=4"));
+    let dials = ["--lag", "2", "--window", "8"];
+    let longer = Duration::from_secs(u64::from(frames) / 20);
+    let host = host(&place, &game, &[&dials[..], &for_ann.each_ref().map(String::as_str)].concat());
+    let ticket = host.ticket();
+    let mut guest = join(&place, &ticket, &game, &for_bob.each_ref().map(String::as_str)).patient(longer);
+    let mut host = host.patient(longer);
+    host.assert_ends_well();
+    guest.assert_ends_well();
+    assert_eq!(assert_equal_before(frames, &ann, &bob), frames as usize);
+    assert!(!host.err().contains("is lost"), "{host}");
+    for numbers in &numbers {
+        let (loss, fps) = (number(numbers, "loss"), number(numbers, "fps"));
+        assert!((0.08..0.35).contains(&loss), "a loss of {loss} was measured");
+        assert!(fps > least_fps, "{fps} fps");
+    }
+}
+
+#[test]
+fn a_fifth_of_all_packets_is_lost() {
+    // Another test has the same two cores.
+    lose_much("trouble-loss", 600, 45.0);
+}
+
+#[test]
+#[ignore = "takes a minute, and the computer for itself"]
+fn a_fifth_of_all_packets_is_lost_for_a_minute() {
+    lose_much("trouble-loss-minute", 3_600, 59.5);
+}
+
+/// The guest's router gives it another address, twice, in the middle of the game.
+#[test]
+fn who_moves_to_another_address_plays_on() {
+    let (place, game) = place("trouble-moved");
+    let [ann, bob] = logs(&place);
+    let mut host = host(&place, &game, &["--frames", "500", "--frame-log", arg(&ann)]);
+    let ticket = host.ticket();
+    let (addr, secret) = ticket.strip_prefix("udp://").and_then(|rest| rest.split_once('#')).expect("a ticket");
+    let router = Router::to(addr.parse().expect("an address"));
+    let ticket = format!("udp://{}#{secret}", router.addr());
+    let mut guest = join(&place, &ticket, &game, &["--name", "Bob", "--frames", "500", "--frame-log", arg(&bob)]);
+    guest.wait_for("the game starts");
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(2));
+        router.move_guest();
+    }
+    host.assert_ends_well();
+    guest.assert_ends_well();
+    assert!(router.passed() > 60, "they found another way: {host}{guest}");
+    assert!(!host.err().contains("is lost"), "{host}");
+    assert_eq!(assert_equal_before(500, &ann, &bob), 500);
+}
+
+/// With nobody to agree with, the guest of a dead host gives up after a while, and says how to come back.
+#[test]
+fn the_guest_of_a_dead_host_is_told() {
+    let (place, game) = place("trouble-host-dead");
+    let host = host(&place, &game, &[]);
+    let mut guest = join(&place, &host.ticket(), &game, &["--drop-after", "0.5"]);
+    guest.wait_for("the game starts");
+    std::thread::sleep(Duration::from_secs(1));
+    host.signal("-KILL");
+    guest.wait_for("waiting for Ann");
+    guest.assert_fails(1, &["nobody else was heard of for too long", "your seat"]);
+}
+
+/// Three play, and one of them dies without a word.
+fn one_of_three_dies(name: &str, dies: usize) {
+    let (place, game) = place(name);
+    let logs: [PathBuf; 3] = logs(&place);
+    let args = |name, log| ["--name", name, "--drop-after", "1", "--frame-log", arg(log), "--frames", "500"];
+    let first = Run::start(
+        &place,
+        &[
+            &["host", arg(&game), "--headless", "--udp", "127.0.0.1:0", "--bot", "1", "--players", "3"][..],
+            &args("Ann", &logs[0]),
+        ]
+        .concat(),
+    );
+    let ticket = first.ticket();
+    let second = join(&place, &ticket, &game, &args("Bob", &logs[1]));
+    // In the order of their seats.
+    first.wait_for("Bob (seat 2");
+    let third = join(&place, &ticket, &game, &args("Eve", &logs[2]));
+    let mut all = [("Ann", first), ("Bob", second), ("Eve", third)];
+    all.iter().for_each(|(_, run)| run.wait_for("the game starts"));
+    std::thread::sleep(Duration::from_secs(2));
+    all[dies].1.signal("-KILL");
+    assert_eq!(all[dies].1.code(), None);
+    let lost = format!("{} is lost", all[dies].0);
+    let [one, other] = match dies {
+        0 => [1, 2],
+        1 => [0, 2],
+        _ => [0, 1],
+    };
+    for survivor in [one, other] {
+        all[survivor].1.wait_for(&lost);
+        all[survivor].1.assert_ends_well();
+    }
+    assert_eq!(assert_equal_before(500, &logs[one], &logs[other]), 500);
+}
+
+#[test]
+fn two_go_on_when_the_host_dies() {
+    one_of_three_dies("trouble-three-host", 0);
+}
+
+#[test]
+fn two_go_on_when_a_guest_dies() {
+    one_of_three_dies("trouble-three-guest", 1);
+}
+
+#[test]
+fn who_is_left_alone_goes_on() {
+    let (place, game) = place("trouble-alone");
+    let mut host = host(&place, &game, &["--frames", "400", "--drop-after", "1"]);
+    let mut guest = join(&place, &host.ticket(), &game, &["--name", "Bob"]);
+    guest.wait_for("the game starts");
+    std::thread::sleep(Duration::from_secs(1));
+    guest.signal("-KILL");
+    host.wait_for("Bob is lost; the game goes on without");
+    host.assert_ends_well();
+    assert_eq!(guest.code(), None);
+}
+
+#[test]
+fn another_core_is_told() {
+    let (place, game) = place("trouble-core");
+    let ours = coplay_testcores::build(coplay_testcores::Cheat::Honest);
+    let theirs = coplay_testcores::build_as(coplay_testcores::Build { state_size: 2_048, ..Default::default() });
+    let (ours, theirs) = (ours.name(), theirs.name());
+    let args = ["host", "--core", &ours, "--headless", "--udp", "127.0.0.1:0", "--bot", "1", "--frames", "120"];
+    let mut host = Run::start(&place, &args);
+    let ticket = host.ticket();
+    let other = ["join", &ticket, "--core", &theirs, "--headless"];
+    Run::start(&place, &other).assert_fails(1, &["the host plays something else", "machine"]);
+    let builtin = ["join", &ticket, arg(&game), "--headless"];
+    Run::start(&place, &builtin).assert_fails(1, &[]);
+    // The right one plays, and its core needs no game.
+    let mut guest =
+        Run::start(&place, &["join", &ticket, "--core", &ours, "--headless", "--bot", "2", "--frames", "120"]);
+    host.assert_ends_well();
+    guest.assert_ends_well();
+}
+
+/// A computer without any network, not even to itself.
+#[test]
+#[cfg(target_os = "linux")]
+fn without_a_network_it_starts_and_says_so() {
+    let (place, game) = place("trouble-no-network");
+    let alone = || {
+        let mut command = Command::new("unshare");
+        place.dress(&mut command);
+        command.args(["--map-root-user", "--net", env!("CARGO_BIN_EXE_coplay")]);
+        command
+    };
+    let possible = Command::new("unshare").args(["--map-root-user", "--net", "true"]).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("left out: this system lets nobody make a network of its own");
+        return;
+    }
+    let mut host = Run::start_as(alone(), &["host", arg(&game), "--headless", "--udp", "0", "--bot", "1"]);
+    assert!(!host.ticket().is_empty());
+    host.wait_for("no network");
+    host.signal("-INT");
+    assert_eq!(host.code(), Some(0), "{host}");
+    let join = ["join", "udp://192.0.2.1:7000#tennis", arg(&game), "--headless"];
+    Run::start_as(alone(), &join).assert_fails(1, &["nobody answers at 192.0.2.1:7000", "network"]);
+    let named = ["join", "udp://host.example:7000#tennis", arg(&game), "--headless"];
+    Run::start_as(alone(), &named).assert_fails(1, &["there is no computer called", "is there a network?"]);
+}
+
+#[test]
+fn a_bad_way_out_must_make_sense() {
+    let (place, game) = place("trouble-impair");
+    for (how, words) in
+        [("slow", "nothing is known about \"slow\""), ("loss=200", "loss must be a number from 0 to 100")]
+    {
+        let args = ["host", arg(&game), "--headless", "--impair", how];
+        Run::start(&place, &args).assert_fails(2, &[words, "--impair", "`coplay host --help`"]);
+    }
+}

@@ -8,7 +8,7 @@ use coplay::frame::FrameRate;
 use coplay::input::Word;
 use coplay::session::{GameId, MachineId};
 
-use crate::machine::{LoadError, Machine, SaveError};
+use crate::machine::{LoadError, Machine, SaveError, Sharing};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
@@ -85,7 +85,7 @@ impl Controlled {
             match control {
                 Control::Pause => self.paused = !self.paused,
                 Control::Reset => self.machine.reset(),
-                Control::Keep => self.has_kept = self.machine.save(&mut self.kept).is_ok(),
+                Control::Keep => self.has_kept = self.can_save() && self.machine.save(&mut self.kept).is_ok(),
                 Control::Recall if self.has_kept => {
                     // It was made by this machine, here or at the site where a snapshot came from.
                     let _ = self.machine.load(&self.kept);
@@ -139,8 +139,13 @@ impl Machine for Controlled {
         self.machine.sound_rate()
     }
 
+    /// What it saves is for all sites: states that are not exact are of no use to them.
     fn can_save(&self) -> bool {
-        self.machine.can_save()
+        self.sharing() == Sharing::Rollback
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.machine.sharing()
     }
 
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
@@ -180,5 +185,9 @@ impl Machine for Controlled {
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
         self.machine.regions(show);
         show("controls", &[u8::from(self.paused), u8::from(self.has_kept)]);
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.machine.failure()
     }
 }

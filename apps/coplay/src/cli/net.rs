@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use coplay::session::Absent;
 use coplay::time::TimeDelta;
 
-use super::Machine;
+use super::{Machine, Setup};
 use crate::config::MAX_SCALE;
 use crate::front::Asked;
 
@@ -18,6 +18,9 @@ pub struct Host {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
+    /// How it is set up.
+    #[command(flatten)]
+    pub setup: Setup,
     /// How many play in all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub players: Option<u8>,

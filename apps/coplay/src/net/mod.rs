@@ -23,9 +23,10 @@ use crate::cli::net as cli;
 use crate::cli::net::Dial;
 use crate::config::Config;
 use crate::front::{self, Look};
-use crate::game::{Game, Wanted, open_core_alone};
+use crate::game::{self, Game};
 use crate::meet::{Ticket, Way};
 use crate::seat::Seat;
+use crate::sharing::{self, Shared};
 use crate::summary::Summary;
 use crate::trouble::Trouble;
 use company::{Company, Role};
@@ -52,7 +53,8 @@ type Ran = Result<Option<Outcome>, Trouble>;
 
 /// `coplay host`.
 pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
-    let (title, machine) = open(args)?;
+    let Shared { machine, window, costs, checked } = open(args)?;
+    let title = machine.game_id().name.clone();
     let players = check_players(args, &*machine)?;
     let way = Way::new(args.udp.as_deref(), args.secret.as_deref())?;
     let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
@@ -63,13 +65,16 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
         name: name(args.part.name.as_deref()),
         pads: args.pads,
         players,
-        terms: terms(args.lag, args.window)?,
+        terms: within(terms(args.lag, args.window)?, window),
         absent: args.absent.into(),
         private: args.private,
-        manner: manner(&args.part),
+        manner: Manner { costs, ..manner(&args.part) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
     let look = Look { title, pictures: picture, ..Look::default() };
+    if !checked && args.machine.core.is_some() {
+        eprintln!("note: {} was not checked yet: `coplay check` says whether it is fit to be shared", look.title);
+    }
     announce::announce(&ticket);
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
     setting.run(Company::new(Role::Host, ticket), |person, _| {
@@ -91,10 +96,11 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
         let plan = (name(args.part.name.as_deref()), Wish::Play(args.pads));
         let Some(guest) = knock(&ticket, &seat, plan, person)? else { return Ok(None) };
-        let sources =
-            Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
-        let (guest, machine) = equip(guest, sources, person)?;
-        let drive = guest.sit_down(machine, manner(&args.part));
+        let system = args.machine.system.as_deref().or(config.system.as_deref());
+        let core = args.machine.core.as_deref();
+        let sources = Sources { game: args.game.as_deref(), core, system, folders: &config.games };
+        let (guest, Shared { machine, costs, .. }) = equip(guest, sources, person)?;
+        let drive = guest.sit_down(machine, Manner { costs, ..manner(&args.part) });
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
         told(drive.run(person))
@@ -111,10 +117,11 @@ pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
     setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
         let plan = (name(args.name.as_deref()), Wish::Watch);
         let Some(guest) = knock(&ticket, &Seat::new(), plan, person)? else { return Ok(None) };
-        let sources =
-            Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
-        let (guest, machine) = equip(guest, sources, person)?;
-        let watch = guest.look_on(machine, WatchPlan { frames: args.log.frames });
+        let system = args.machine.system.as_deref().or(config.system.as_deref());
+        let core = args.machine.core.as_deref();
+        let sources = Sources { game: args.game.as_deref(), core, system, folders: &config.games };
+        let (guest, ours) = equip(guest, sources, person)?;
+        let watch = guest.look_on(ours.machine, WatchPlan { frames: args.log.frames });
         let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| watch.set_log(log));
         told(watch.run(person))
@@ -163,16 +170,17 @@ fn told(ran: Result<Outcome, Failure>) -> Ran {
     ran.map(Some).map_err(|failure| failure::trouble(&failure))
 }
 
-/// The host's game on its machine, and what to call it.
-fn open(args: &cli::Host) -> Result<(String, Box<dyn Machine>), Trouble> {
-    let wanted = Wanted { core: args.machine.core.clone(), players: args.players.map(usize::from) };
-    if args.game.is_none()
-        && let Some(machine) = open_core_alone(&wanted)?
-    {
-        return Ok((machine.game_id().name.clone(), machine));
-    }
-    let game = Game::find(args.game.as_deref())?;
-    Ok((game.title().into(), game.open(&wanted)?))
+/// The host's game on its machine, as it may be shared.
+fn open(args: &cli::Host) -> Result<Shared, Trouble> {
+    let game = args.game.as_deref().map(Game::read).transpose()?;
+    let opened = game::open(game.as_ref(), &args.machine.wanted(&args.setup, args.players)?)?;
+    sharing::shared(opened.into())
+}
+
+/// Where the dials turn by themselves, they begin with no more than can be repaired in time.
+fn within(terms: Terms, most: Option<u32>) -> Terms {
+    let window = terms.window.min(most.filter(|_| terms.auto).unwrap_or(u32::MAX));
+    Terms { window, ..terms }
 }
 
 fn check_players(args: &cli::Host, machine: &dyn Machine) -> Result<u8, Trouble> {
@@ -240,11 +248,12 @@ fn knock(
 }
 
 /// Finds what is played there; who has it not gives the seat back.
-fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<(Guest, Box<dyn Machine>), Trouble> {
-    match find::machine(guest.settings(), sources) {
-        Ok(machine) => {
-            person.meet(&*machine);
-            Ok((guest, machine))
+fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<(Guest, Shared), Trouble> {
+    let found = find::machine(&sharing::plain(guest.settings()), sources);
+    match found.and_then(|machine| sharing::like_theirs(machine, guest.settings())) {
+        Ok(shared) => {
+            person.meet(&*shared.machine);
+            Ok((guest, shared))
         }
         Err(trouble) => {
             guest.leave();
@@ -265,6 +274,14 @@ mod tests {
         assert_eq!((fixed.lag, fixed.window, fixed.auto), (3, 0, false));
         assert_eq!((terms(three, None).unwrap().lag, terms(None, three).unwrap().window), (3, 3));
         assert!(terms(auto, three).is_err() && terms(three, auto).is_err());
+    }
+
+    #[test]
+    fn dials_that_turn_by_themselves_begin_with_what_can_be_repaired() {
+        let auto = terms(None, None).unwrap();
+        assert_eq!([None, Some(3), Some(20)].map(|most| within(auto, most).window), [8, 3, 8]);
+        let fixed = terms(None, Some(Dial::Frames(6))).unwrap();
+        assert_eq!(within(fixed, Some(3)).window, 6, "who says a number means it");
     }
 
     #[test]

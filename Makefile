@@ -8,7 +8,9 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 
 # Debian packages that are installed when missing: for everything, and for one target more.
+# Of several with / in between one is enough. What follows --if-possible is only missed: here sound, and windows on X11.
 PACKAGES :=
+PACKAGES_demo := --if-possible libasound2t64/libasound2 libxkbcommon-x11-0
 PACKAGES_test := gcc cc65 libretro-nestopia libretro-mgba libretro-gambatte libretro-beetle-pce-fast \
 	libretro-bsnes-mercury-performance
 PACKAGES_bench := valgrind
@@ -18,7 +20,7 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test swarm crowd latecomer tables bench fuzz fmt clean setup setup-test setup-bench setup-fuzz
+.PHONY: help demo test swarm crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
@@ -27,7 +29,7 @@ help:
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
 		while IFS="$$(printf '\t')" read -r target what; do printf '  %-9s %s\n' "$$target" "$$what"; done
 
-demo: setup ## see two sites share a game over a bad link, and turn its dials
+demo: setup-demo ## see two sites share a game over a bad link, and turn its dials
 	@$(CARGO) run --release -q -p coplay-app -- demo
 
 test: setup-test ## check everything: format, lints, docs, tests, walls
@@ -70,5 +72,5 @@ fmt: setup ## format the sources
 clean: setup ## remove everything that was built
 	@$(CARGO) clean -q
 
-setup setup-test setup-bench setup-fuzz:
+setup setup-demo setup-test setup-bench setup-fuzz:
 	@scripts/setup $(PACKAGES) $(PACKAGES_$(@:setup-%=%))

@@ -1,16 +1,16 @@
 //! `coplay check`: is this machine fit to be shared, and how?
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use coplay_machines::Machine;
 use coplay_machines::check::{self, Asked, Subject};
-use coplay_machines::libretro::{self, Config, Libretro};
+use coplay_machines::libretro::{self, Libretro};
 
 use crate::cli;
 use crate::config::cache_dir;
-use crate::game::{Game, Wanted, core_refused};
+use crate::game::{self, Game, OWN, Opened, Wanted, core_refused};
 use crate::trouble::Trouble;
 
 /// The command that the other process is started with.
@@ -19,8 +19,8 @@ pub const CHILD: &str = "check-child";
 /// Makes the check, or finds it made, and prints the report. A machine that is unfit is a failure.
 pub fn run(args: &cli::Check) -> Result<(), Trouble> {
     let args = absolute(args.clone())?;
-    let game = Game::find(args.game.as_deref())?;
-    let mut opener = Opener::new(&game, &args)?;
+    let mut opener = Opener::new(&args)?;
+    let (machine, title) = opener.names();
     let asked = Asked {
         json: args.json,
         frames: args.frames,
@@ -34,37 +34,54 @@ pub fn run(args: &cli::Check) -> Result<(), Trouble> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| Trouble::failure(format!("this program cannot find itself: {error}")))?;
     let mut child = || child_command(&program, &args);
-    let subject = Subject { open: &mut || opener.open(), child: &mut child };
-    let report = check::run(&asked, subject, &mut out, &mut io::stderr())
-        .map_err(|error| Trouble::failure(error.to_string()).hint("does it play? try `coplay play` with the same"))?;
+    // What it cannot play is told as `coplay play` tells it.
+    let mut refused = None;
+    let mut open = || {
+        opener.open().map_err(|trouble| {
+            let words = trouble.to_string();
+            refused = Some(trouble);
+            words
+        })
+    };
+    let subject = Subject { machine: &machine, game: &title, open: &mut open, child: &mut child };
+    let report = check::run(&asked, subject, &mut out, &mut io::stderr());
+    let hint = "does it play? try `coplay play` with the same";
+    let report = report.map_err(|error| refused.unwrap_or_else(|| Trouble::failure(error.to_string()).hint(hint)))?;
     if report.verdict.is_fit() {
         return Ok(());
     }
-    Err(Trouble::failure(format!("{} cannot be shared on this machine", game.title()))
+    Err(Trouble::failure(format!("{title} cannot be shared on this machine"))
         .hint("another core may do better: see --core"))
 }
 
 /// The other process of a check.
 pub fn run_child(args: &cli::Check) -> u8 {
-    check::child(|| {
-        let game = Game::find(args.game.as_deref()).map_err(|trouble| trouble.to_string())?;
-        let mut opener = Opener::new(&game, args).map_err(|trouble| trouble.to_string())?;
-        opener.open()
-    })
+    let open = || Opener::new(args)?.open();
+    check::child(|| open().map_err(|trouble| trouble.to_string()))
 }
 
-fn child_command(program: &std::path::Path, args: &cli::Check) -> Command {
+fn child_command(program: &Path, args: &cli::Check) -> Command {
     let mut command = Command::new(program);
     command.arg(CHILD);
     if let Some(core) = &args.machine.core {
         command.args(["--core", core]);
     }
-    command.args(&args.game);
+    if let Some(system) = &args.machine.system {
+        command.arg("--system").arg(system);
+    }
+    for (key, value) in &args.setup.options {
+        command.arg("--option").arg(format!("{key}={value}"));
+    }
+    if let Some(players) = args.players {
+        command.arg("--players").arg(players.to_string());
+    }
+    command.arg("--").args(&args.game);
     command
 }
 
 /// The other process runs in another folder and home: everything is named so that it is found from there.
 fn absolute(mut args: cli::Check) -> Result<cli::Check, Trouble> {
+    args.machine.system = args.machine.system()?.map(whole);
     if let Some(core) = &args.machine.core {
         let file = libretro::find(core, &[]).map_err(|error| core_refused(core, &error))?;
         args.machine.core = Some(whole(file).to_string_lossy().into_owned());
@@ -78,29 +95,39 @@ fn whole(path: PathBuf) -> PathBuf {
 }
 
 /// Opens the machine again and again: a core once, and then its twins, which costs less.
-enum Opener<'a> {
-    Nes(&'a Game),
-    Core(Box<Libretro>),
+struct Opener {
+    game: Option<Game>,
+    wanted: Wanted,
+    first: Option<Box<Libretro>>,
 }
 
-impl<'a> Opener<'a> {
-    fn new(game: &'a Game, args: &cli::Check) -> Result<Self, Trouble> {
-        let Some(core) = &args.machine.core else {
-            // What it cannot play is told as `coplay play` tells it.
-            return game.open(&Wanted::default()).map(|_| Self::Nes(game));
-        };
-        let image = libretro::Game { name: game.name.clone(), image: game.image.clone() };
-        let config = Config { core: core.clone(), game: Some(image), ..Config::default() };
-        libretro::open(config).map(|first| Self::Core(Box::new(first))).map_err(|error| core_refused(core, &error))
+impl Opener {
+    /// Nothing is opened yet: a machine may take its process down.
+    fn new(args: &cli::Check) -> Result<Self, Trouble> {
+        let game = args.game.as_deref().map(Game::read).transpose()?;
+        Ok(Self { game, wanted: args.machine.wanted(&args.setup, args.players)?, first: None })
     }
 
-    fn open(&mut self) -> Result<Box<dyn Machine>, String> {
-        match self {
-            Self::Nes(game) => game.open(&Wanted::default()).map_err(|trouble| trouble.to_string()),
-            Self::Core(first) => match first.twin() {
-                Ok(twin) => Ok(Box::new(twin)),
-                Err(error) => Err(error.to_string()),
+    /// What machine and game are called, before they can be asked.
+    fn names(&self) -> (String, String) {
+        let core = self.wanted.core.as_deref().map(|core| Path::new(core).file_stem().unwrap_or_default());
+        let machine = core.map_or_else(|| OWN.into(), |core| core.to_string_lossy().into_owned());
+        let bundled = || Game::bundled().filter(|_| core.is_none());
+        let game = self.game.clone().or_else(bundled);
+        let title = game.map_or_else(|| machine.clone(), |game| game.title().to_owned());
+        (machine, title)
+    }
+
+    fn open(&mut self) -> Result<Box<dyn Machine>, Trouble> {
+        let first = match self.first.take() {
+            Some(first) => first,
+            None => match game::open(self.game.as_ref(), &self.wanted)? {
+                Opened::Nes(nes) => return Ok(nes),
+                Opened::Core(core) => core,
             },
-        }
+        };
+        let twin = first.twin().map_err(|error| core_refused(self.wanted.core.as_deref().unwrap_or_default(), &error));
+        self.first = Some(first);
+        Ok(Box::new(twin?))
     }
 }

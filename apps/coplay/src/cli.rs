@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::config::MAX_SCALE;
+use crate::config::{Config, MAX_SCALE};
 use crate::front::Asked;
+use crate::game::Wanted;
 use crate::trouble::Trouble;
 
 /// Play an old game, alone or with friends far away.
@@ -70,6 +71,46 @@ pub struct Machine {
     /// Play it with this libretro core, by name or path
     #[arg(long, value_name = "CORE")]
     pub core: Option<String>,
+    /// The folder with the BIOS images that the core needs; all who play need the same
+    #[arg(long, value_name = "DIR")]
+    pub system: Option<PathBuf>,
+}
+
+/// How a machine is set up.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Setup {
+    /// Set an option of the core; can be said several times, and who joins plays with the same
+    #[arg(long = "option", value_name = "KEY=VALUE", requires = "core", value_parser = key_and_value)]
+    pub options: Vec<(String, String)>,
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("this must be a key and a value with = in between".into()),
+    }
+}
+
+impl Machine {
+    /// What to open: this machine, set up like that, for so many players.
+    pub fn wanted(&self, setup: &Setup, players: Option<u8>) -> Result<Wanted, Trouble> {
+        let (core, players) = (self.core.clone(), players.map(usize::from));
+        let (options, system) = (setup.options.clone(), self.system()?);
+        Ok(Wanted { core, players, options, system, ..Wanted::default() })
+    }
+
+    /// The folder with BIOS images: the one that was said, or that of the settings.
+    pub fn system(&self) -> Result<Option<PathBuf>, Trouble> {
+        match (&self.system, &self.core) {
+            (Some(folder), _) if !folder.is_dir() => {
+                let what = format!("there is no folder {} for BIOS images", folder.display());
+                Err(Trouble::failure(what).hint("say --system with a folder"))
+            }
+            (Some(folder), _) => Ok(Some(folder.clone())),
+            (None, Some(_)) => Ok(Config::load()?.system),
+            (None, None) => Ok(None),
+        }
+    }
 }
 
 /// How to play.
@@ -80,6 +121,9 @@ pub struct Play {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
+    /// How it is set up.
+    #[command(flatten)]
+    pub setup: Setup,
     /// How many play
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub players: Option<u8>,
@@ -123,6 +167,12 @@ pub struct Check {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
+    /// How it is set up.
+    #[command(flatten)]
+    pub setup: Setup,
+    /// For how many players, as it will be said to `coplay host`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub players: Option<u8>,
     /// For programs: the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -145,6 +195,9 @@ pub struct Demo {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
+    /// How it is set up.
+    #[command(flatten)]
+    pub setup: Setup,
     /// The round trip of the link, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=400))]
     pub rtt: u32,
@@ -232,6 +285,16 @@ mod tests {
         assert!(told.contains("--recrd") && told.contains("hint: a similar argument exists: '--record'"), "{told}");
         assert!(wrong(&["coplay"]).starts_with("error: a command is missing"));
         assert!(wrong(&["coplay", "play", "--window", "--terminal"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn options_of_a_core_are_keys_and_values() {
+        let args = ["coplay", "play", "--core", "x", "--option", "a=b=c", "--option", "d="];
+        let Ok(Cli { command: Command::Play(play) }) = parse(args.map(Into::into)).unwrap() else { panic!("no play") };
+        assert_eq!(play.setup.options, [("a".into(), "b=c".into()), ("d".into(), String::new())]);
+        let told = wrong(&["coplay", "play", "--core", "x", "--option", "fast"]);
+        assert!(told.contains("a key and a value"), "{told}");
+        assert!(wrong(&["coplay", "play", "--option", "a=b"]).contains("--core <CORE>"));
     }
 
     #[test]

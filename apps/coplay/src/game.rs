@@ -1,16 +1,23 @@
 //! Games: the one that comes with the program, those in files, and the machines that play them.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
-use coplay::session::Settings;
-use coplay_machines::libretro::{self, OpenError as CoreError};
+use coplay::session::{MachineId, Settings};
+use coplay_machines::libretro::{self, Libretro, OpenError as CoreError};
 use coplay_machines::nes::{self, Nes, OpenError};
 use coplay_machines::{Machine, libretro::Config as CoreConfig};
 
 use crate::trouble::{Trouble, in_words};
 
+/// The machine that comes with the program.
+pub(crate) const OWN: &str = "nes";
+
 /// The largest file that is taken for a game: no cartridge is larger, and few discs.
 const MAX_IMAGE: u64 = 1 << 30;
+/// Likewise of what is no usual file, such as a pipe.
+const MAX_STREAM: u64 = 64 << 20;
 
 /// An image of a game.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,19 +35,51 @@ pub struct Wanted {
     pub core: Option<String>,
     /// For so many players, where the machine has to know.
     pub players: Option<usize>,
+    /// Options of the core that are not to be as they come.
+    pub options: Vec<(String, String)>,
+    /// Devices in ports of the core that are not to have a pad.
+    pub devices: Vec<(usize, u32)>,
+    /// The folder with the core's BIOS images.
+    pub system: Option<PathBuf>,
+}
+
+/// A machine that was switched on.
+pub enum Opened {
+    /// The one that comes with the program.
+    Nes(Box<Nes>),
+    /// A core, which can be had again without looking at it anew.
+    Core(Box<Libretro>),
+}
+
+impl From<Opened> for Box<dyn Machine> {
+    fn from(opened: Opened) -> Self {
+        match opened {
+            Opened::Nes(nes) => nes,
+            Opened::Core(core) => core,
+        }
+    }
+}
+
+impl Wanted {
+    /// A machine that is like one elsewhere, if it is this core. What was found out about that one is not set: it shows.
+    pub fn like(core: Option<String>, machine: &MachineId) -> Self {
+        let mut wanted = Self { core, ..Self::default() };
+        // Options of the machine that comes with the program are none of a core.
+        let of_core = |key: &str| machine.name != OWN || key == "players";
+        for (key, value) in machine.options.iter().filter(|(key, _)| of_core(key)) {
+            let device = key.strip_prefix("device ").and_then(|port| Some((port.parse().ok()?, value.parse().ok()?)));
+            match key.as_str() {
+                "players" => wanted.players = value.parse().ok(),
+                "hash of" | "platform" => {}
+                _ if device.is_some() => wanted.devices.extend(device),
+                _ => wanted.options.push((key.clone(), value.clone())),
+            }
+        }
+        wanted
+    }
 }
 
 impl Game {
-    /// A game from a file, or the one that comes with the program.
-    pub fn find(path: Option<&Path>) -> Result<Self, Trouble> {
-        match path {
-            Some(path) => Self::read(path),
-            None => Self::bundled().ok_or_else(|| {
-                Trouble::misuse("this coplay was built without a game of its own").hint("name the file of a game")
-            }),
-        }
-    }
-
     /// The game that comes with the program, if it was there when the program was built.
     pub fn bundled() -> Option<Self> {
         let image = include_bytes!(concat!(env!("OUT_DIR"), "/bundled.nes"));
@@ -60,11 +99,16 @@ impl Game {
                 Trouble::failure(format!("{shown} is a directory, not a game")).hint("name the file of one game in it")
             );
         }
-        if found.len() > MAX_IMAGE {
-            return Err(Trouble::failure(format!("{shown} has {} bytes, more than any game", found.len()))
+        // What is no usual file says that it is empty, and may have no end.
+        let most = if found.is_file() { MAX_IMAGE } else { MAX_STREAM };
+        let mut image = vec![];
+        if found.len() <= most {
+            File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut image)).map_err(unreadable)?;
+        }
+        if found.len().max(image.len() as u64) > most {
+            return Err(Trouble::failure(format!("{shown} has more than {most} bytes, too many for a game"))
                 .hint("is it the right file?"));
         }
-        let image = std::fs::read(path).map_err(unreadable)?;
         if image.is_empty() {
             return Err(Trouble::failure(format!("{shown} is empty")).hint("was it copied as a whole?"));
         }
@@ -74,19 +118,13 @@ impl Game {
 
     /// Puts the game into a machine and switches it on.
     pub fn open(&self, wanted: &Wanted) -> Result<Box<dyn Machine>, Trouble> {
-        match &wanted.core {
-            Some(core) => self.open_core(core, wanted.players),
-            None => self.open_nes(wanted.players.unwrap_or(nes::Options::default().players)),
-        }
+        open(Some(self), wanted).map(Into::into)
     }
 
-    fn open_nes(&self, players: usize) -> Result<Box<dyn Machine>, Trouble> {
+    fn open_nes(&self, players: usize) -> Result<Nes, Trouble> {
         // Two pads are there whether or not somebody holds the second.
         let players = players.max(nes::Options::default().players);
-        match Nes::open_with(&self.image, self.title(), nes::Options { players }) {
-            Ok(nes) => Ok(Box::new(nes)),
-            Err(error) => Err(self.refused(&error)),
-        }
+        Nes::open_with(&self.image, self.title(), nes::Options { players }).map_err(|error| self.refused(&error))
     }
 
     fn refused(&self, error: &OpenError) -> Trouble {
@@ -103,29 +141,38 @@ impl Game {
         }
     }
 
-    fn open_core(&self, core: &str, players: Option<usize>) -> Result<Box<dyn Machine>, Trouble> {
-        let game = libretro::Game { name: self.name.clone(), image: self.image.clone() };
-        let config = CoreConfig { core: core.into(), game: Some(game), players, ..CoreConfig::default() };
-        match libretro::open(config) {
-            Ok(machine) => Ok(Box::new(machine)),
-            Err(error) => Err(core_refused(core, &error)),
-        }
-    }
-
     /// The name without its ending.
     pub fn title(&self) -> &str {
         self.name.rsplit_once('.').map_or(&self.name, |(title, _)| title)
     }
 }
 
-/// Switches on a core that needs no game; `None` if it needs one.
-pub fn open_core_alone(wanted: &Wanted) -> Result<Option<Box<dyn Machine>>, Trouble> {
-    let Some(core) = &wanted.core else { return Ok(None) };
-    match libretro::open(CoreConfig { core: core.clone(), players: wanted.players, ..CoreConfig::default() }) {
-        Ok(machine) => Ok(Some(Box::new(machine))),
-        Err(CoreError::NeedsGame) => Ok(None),
-        Err(error) => Err(core_refused(core, &error)),
-    }
+/// Switches on a machine with a game. Where none was named, a core that needs none is the game, and everything else gets the one that comes
+/// with the program.
+pub fn open(game: Option<&Game>, wanted: &Wanted) -> Result<Opened, Trouble> {
+    let Some(core) = &wanted.core else {
+        let bundled = if game.is_none() { Game::bundled() } else { None };
+        let game = game.or(bundled.as_ref()).ok_or_else(|| {
+            Trouble::misuse("this coplay was built without a game of its own").hint("name the file of a game")
+        })?;
+        let nes = game.open_nes(wanted.players.unwrap_or(nes::Options::default().players))?;
+        return Ok(Opened::Nes(Box::new(nes)));
+    };
+    let opened = match open_core(core, game, wanted) {
+        Err(CoreError::NeedsGame) => match open_core(core, Game::bundled().as_ref(), wanted) {
+            Err(CoreError::GameKind { .. } | CoreError::NeedsGame) => Err(CoreError::NeedsGame),
+            opened => opened,
+        },
+        opened => opened,
+    };
+    opened.map(|core| Opened::Core(Box::new(core))).map_err(|error| core_refused(core, &error))
+}
+
+/// Switches on a core.
+pub(crate) fn open_core(core: &str, game: Option<&Game>, wanted: &Wanted) -> Result<Libretro, CoreError> {
+    let Wanted { players, options, devices, system, .. } = wanted.clone();
+    let game = game.map(|game| libretro::Game { name: game.name.clone(), image: game.image.clone() });
+    libretro::open(CoreConfig { core: core.into(), game, players, options, devices, system, ..CoreConfig::default() })
 }
 
 /// For how many players a machine was that says so: it is part of what it is.
@@ -143,6 +190,14 @@ pub(crate) fn core_refused(core: &str, error: &CoreError) -> Trouble {
         }
         _ => format!("the core {core} cannot be used: {}", error.to_string().lines().collect::<Vec<_>>().join(" ")),
     };
+    let hint = match error {
+        CoreError::NeedsGame => Some("name the file of a game".into()),
+        CoreError::Refused(_) => Some("if the core needs a BIOS, say --system with the folder that it is in".into()),
+        CoreError::NeedsGpu => Some(
+            "look for an option of the core that switches to a software renderer, and say --option KEY=VALUE".into(),
+        ),
+        _ => error.hint(),
+    };
     let usual = || "say --core with the name of an installed core, or with the path of its file".to_owned();
-    Trouble::failure(what).hint(error.hint().unwrap_or_else(usual))
+    Trouble::failure(what).hint(hint.unwrap_or_else(usual))
 }

@@ -101,10 +101,12 @@ impl Keyboard {
         command(action?, shift)
     }
 
-    /// All keys are up: nobody looks at us any more.
-    pub fn let_go(&mut self, hands: &Hands) {
+    /// All keys are up: nobody looks at us any more. Says what is wanted by that.
+    pub fn let_go(&mut self, hands: &Hands) -> Option<Command> {
+        let fast = self.does.iter().zip(&self.held).any(|(does, held)| *held && *does == Some(Action::Fast));
         self.held.fill(false);
         self.press(hands);
+        fast.then_some(Command::Fast(false))
     }
 
     fn press(&self, hands: &Hands) {
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(hands.look()[..2], [Button::A.bit() | Button::Right.bit(), Button::Up.bit()]);
         keyboard.on_key(&hands, key("X"), false, false, false);
         assert_eq!(hands.look()[0], Button::Right.bit());
-        keyboard.let_go(&hands);
+        assert_eq!(keyboard.let_go(&hands), None);
         assert_eq!(hands.look(), [0; MAX_PLAYERS]);
     }
 
@@ -216,6 +218,15 @@ mod tests {
             assert_eq!(step, Some(Command::Move(Move::Down)));
         }
         assert_eq!(hands.look()[0], 0, "keys that move in a menu play nothing");
+    }
+
+    #[test]
+    fn who_looks_elsewhere_does_not_go_faster_any_more() {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), Hands::default());
+        keyboard.on_key(&hands, key("Tab"), true, false, false);
+        assert_eq!(keyboard.let_go(&hands), Some(Command::Fast(false)));
+        assert_eq!(keyboard.let_go(&hands), None);
+        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), Some(Command::Fast(true)));
     }
 
     #[test]

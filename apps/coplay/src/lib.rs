@@ -1,7 +1,7 @@
 //! The program `coplay`: play an old game, alone or with friends far away.
 //!
 //! A command ([`cli`]) opens a game on a machine ([`game`]) and runs it on a thread of its own ([`play`], [`replay`], [`demo`]), with others
-//! over a network that [`meet`] opens ([`net`]). It shows
+//! over a network that [`meet`] opens ([`net`]), if it may be [shared](sharing). It shows
 //! [scenes](scene) on a [stage](stage()) and hears commands and [what is pressed](hands) from there; a [front end](front) shows the newest scene,
 //! in a window or in a terminal. What all games on a screen have in common is on their [desk](desk::Desk).
 
@@ -31,6 +31,7 @@ pub mod replay;
 pub mod run;
 pub mod scene;
 pub mod seat;
+pub mod sharing;
 pub mod slots;
 pub mod sound;
 mod stage;

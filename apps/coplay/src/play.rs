@@ -8,7 +8,7 @@ use coplay_machines::Machine;
 
 use crate::bot::Bot;
 use crate::config::Config;
-use crate::desk::{Can, Desk, Wish};
+use crate::desk::{Can, Desk, Wish, note_of_failure};
 use crate::meter::Meter;
 use crate::outfit::Outfit;
 use crate::pace::Pace;
@@ -106,11 +106,12 @@ impl Play {
                 outfit.play(&*self.machine, desk.sound(), std::mem::take(&mut self.seam));
                 meter.tick(Instant::now());
             }
+            desk.set_failure(self.machine.failure());
             self.show(&mut stage, &desk, &meter);
             pace.wait(desk.speed());
         }
         let mut summary = self.finish(None)?;
-        summary.notes = outfit.notes;
+        summary.notes.extend(outfit.notes);
         Ok(summary)
     }
 
@@ -207,6 +208,21 @@ impl Play {
         if let Some(path) = recorded {
             summary.row("movie", path.display().to_string(), "");
         }
+        summary.notes.extend(note_of_failure(self.machine.failure()));
         Ok(summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::ToyMachine;
+
+    #[test]
+    fn a_machine_that_stood_still_is_told_of_at_the_end() {
+        let play = |machine| Play::new(Box::new(machine), &Options { frames: Some(10), ..Options::default() }).unwrap();
+        assert!(play(ToyMachine::new(1)).run_headless().unwrap().notes.is_empty());
+        let notes = play(ToyMachine::new(1).broken("it is down")).run_headless().unwrap().notes;
+        assert_eq!(notes, ["the machine stood still at the end: it is down"]);
     }
 }

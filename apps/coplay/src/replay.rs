@@ -11,7 +11,7 @@ use coplay_machines::control::{Controlled, is_controlled};
 use coplay_machines::pad::Pad;
 
 use crate::config::Config;
-use crate::desk::{Can, Desk};
+use crate::desk::{Can, Desk, note_of_failure};
 use crate::film::{Film, Next};
 use crate::meter::Meter;
 use crate::outfit::Outfit;
@@ -104,6 +104,7 @@ impl Replay {
                 outfit.play(&*self.machine, desk.sound(), std::mem::take(&mut self.seam));
                 meter.tick(Instant::now());
             }
+            desk.set_failure(self.machine.failure());
             self.show(&mut stage, &desk, &meter);
             pace.wait(desk.speed());
         }
@@ -180,6 +181,7 @@ impl Replay {
         summary.row("hashes", self.checked.compared.to_string(), about);
         summary.row("state", format!("{hash:016x}"), "hash after the last frame");
         summary.notes = notes;
+        summary.notes.extend(note_of_failure(self.machine.failure()));
         let trouble = self.verdict();
         match trouble {
             None => Ok(summary),

@@ -2,6 +2,9 @@
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use coplay_machines::{Machine, Sharing};
 
 use crate::check;
 use crate::cli::{self, Command};
@@ -11,7 +14,7 @@ use crate::demo::world::Terms;
 use crate::fault;
 use crate::film::Film;
 use crate::front::{self, Available, Front, Look, terminal};
-use crate::game::{Game, Wanted, open_core_alone, players};
+use crate::game::{self, Game, Wanted};
 use crate::play::{Options, Play};
 use crate::replay::Replay;
 use crate::summary::Summary;
@@ -60,13 +63,12 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
 }
 
 fn play(args: cli::Play) -> Result<Summary, Trouble> {
-    let game = Game::find(args.game.as_deref())?;
-    let players = args.players.map(usize::from);
-    let machine = game.open(&Wanted { core: args.machine.core, players })?;
+    let machine = open(args.game.as_deref(), &args.machine.wanted(&args.setup, args.players)?)?;
     let front = front_for(&args.show)?;
+    let players = args.players.map(usize::from);
     let options = Options { players, record: args.record, force: args.force, frames: args.frames, bot: args.bot };
     let config = settings(&args.show)?;
-    let look = look(game.title(), machine.picture().height, machine.picture().aspect);
+    let look = look(&*machine);
     crate::stop::listen();
     let play = Play::new(machine, &options)?;
     match front {
@@ -77,18 +79,11 @@ fn play(args: cli::Play) -> Result<Summary, Trouble> {
 
 fn replay(args: cli::Replay) -> Result<Summary, Trouble> {
     let film = Film::open(&args.file)?;
-    let wanted = Wanted { core: args.machine.core, players: players(film.settings()) };
-    let alone = if args.game.is_none() { open_core_alone(&wanted)? } else { None };
-    let (title, machine) = match alone {
-        Some(machine) => (machine.game_id().name.clone(), machine),
-        None => {
-            let game = Game::find(args.game.as_deref())?;
-            (game.title().into(), game.open(&wanted)?)
-        }
-    };
+    let like = Wanted::like(args.machine.core.clone(), &film.settings().machine);
+    let machine = open(args.game.as_deref(), &Wanted { system: args.machine.system()?, ..like })?;
     let front = front_for(&args.show)?;
     let config = settings(&args.show)?;
-    let look = look(&title, machine.picture().height, machine.picture().aspect);
+    let look = look(&*machine);
     crate::stop::listen();
     let replay = Replay::new(film, machine)?;
     match front {
@@ -98,15 +93,14 @@ fn replay(args: cli::Replay) -> Result<Summary, Trouble> {
 }
 
 fn demo(args: cli::Demo) -> Result<Summary, Trouble> {
-    let game = Game::find(args.game.as_deref())?;
-    let wanted = Wanted { core: args.machine.core, players: Some(2) };
-    let machines = [game.open(&wanted)?, game.open(&wanted)?];
+    let wanted = args.machine.wanted(&args.setup, Some(2))?;
+    let machines = [open(args.game.as_deref(), &wanted)?, open(args.game.as_deref(), &wanted)?];
     let terms = Terms {
         rtt_ms: args.rtt,
         jitter_ms: args.jitter,
         loss_percent: args.loss,
         lag: args.lag,
-        window: if machines[0].can_save() { args.guess } else { 0 },
+        window: if machines[0].sharing() == Sharing::Rollback { args.guess } else { 0 },
     };
     // A demonstration also goes where nobody can see it, and tells how it went.
     let front = if args.show.headless { None } else { Front::choose(args.show.asked(), Available::here())? };
@@ -115,7 +109,7 @@ fn demo(args: cli::Demo) -> Result<Summary, Trouble> {
             .hint("leave out --headless or --screenshot, or start it where there is a display"));
     }
     let config = settings(&args.show)?;
-    let mut look = look(game.title(), machines[0].picture().height, machines[0].picture().aspect);
+    let mut look = look(&*machines[0]);
     (look.pictures.0, look.graph, look.screenshot) = (2, true, args.screenshot);
     crate::stop::listen();
     let demo = Demo::new(machines, terms, args.frames, args.seed)?;
@@ -137,6 +131,14 @@ fn settings(show: &cli::Show) -> Result<Config, Trouble> {
     Ok(config)
 }
 
-fn look(title: &str, rows: usize, aspect: f32) -> Look {
-    Look { title: title.into(), pictures: (1, rows, aspect), ..Look::default() }
+/// The machine that is wanted, with the game in this file.
+fn open(game: Option<&Path>, wanted: &Wanted) -> Result<Box<dyn Machine>, Trouble> {
+    let game = game.map(Game::read).transpose()?;
+    game::open(game.as_ref(), wanted).map(Into::into)
+}
+
+fn look(machine: &dyn Machine) -> Look {
+    let picture = machine.picture();
+    let pictures = (1, picture.height, picture.aspect);
+    Look { title: machine.game_id().name.clone(), pictures, ..Look::default() }
 }

@@ -17,6 +17,10 @@ pub(crate) struct ToyMachine {
     pads: Vec<Pad>,
     rgba: Vec<u8>,
     sound: Vec<[i16; 2]>,
+    /// It stands still.
+    broken: Option<&'static str>,
+    /// After so many steps it does something else.
+    steps_left: Option<u32>,
 }
 
 impl ToyMachine {
@@ -28,7 +32,19 @@ impl ToyMachine {
             pads: vec![Pad::of(&[Button::Up, Button::Down, Button::A]); 2],
             rgba: vec![255; W * H * 4],
             sound: vec![],
+            broken: None,
+            steps_left: None,
         }
+    }
+
+    /// One that stands still.
+    pub(crate) fn broken(self, why: &'static str) -> Self {
+        Self { broken: Some(why), ..self }
+    }
+
+    /// One that goes astray after so many steps.
+    pub(crate) fn astray(self, steps: u32) -> Self {
+        Self { steps_left: Some(steps), ..self }
     }
 
     fn play(&mut self, words: [Word; 2]) {
@@ -37,6 +53,10 @@ impl ToyMachine {
             on(Button::Up, UP) | on(Button::Down, DOWN) | on(Button::A, 4)
         });
         self.toy.step(&turned);
+        if let Some(left) = &mut self.steps_left {
+            *left = left.saturating_sub(1);
+            self.toy.ball.0 += i32::from(*left == 0);
+        }
     }
 
     fn draw(&mut self) {
@@ -112,5 +132,8 @@ impl Machine for ToyMachine {
     }
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
         show("state", &self.toy.hash().to_le_bytes());
+    }
+    fn failure(&self) -> Option<&str> {
+        self.broken
     }
 }

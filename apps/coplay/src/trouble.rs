@@ -36,6 +36,11 @@ impl Trouble {
         self
     }
 
+    /// As a note, where it is got over.
+    pub fn as_note(&self) -> String {
+        format!("note: {}", self.what)
+    }
+
     /// The exit code of a program that ends with this.
     pub fn exit_code(&self) -> u8 {
         match self.kind {

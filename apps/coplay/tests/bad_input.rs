@@ -73,7 +73,7 @@ fn games() {
     place.file("odd.nes", &[header(1, 0xee), vec![0; 16_384]].concat());
     place.file("core.so", b"not a library");
     let play = |game: &'static str| vec!["play", game, "--headless", "--frames", "10"];
-    let cases: [(Vec<&str>, i32, &str, &str); 9] = [
+    let cases: [(Vec<&str>, i32, &str, &str); 14] = [
         (play("nowhere.nes"), FAILURE, "nowhere.nes cannot be read: there is no such file", "name the file of a game"),
         (play("."), FAILURE, ". is a directory, not a game", "one game in it"),
         (play("empty.nes"), FAILURE, "empty.nes is empty", "copied as a whole"),
@@ -83,10 +83,28 @@ fn games() {
         (play("odd.nes"), FAILURE, "mapper 238", "--core"),
         ([play("cut.nes"), vec!["--core", "nosuchcore"]].concat(), FAILURE, "nosuchcore", ""),
         ([play("cut.nes"), vec!["--core", "./core.so"]].concat(), FAILURE, "core.so", ""),
+        (vec!["check", "nowhere.nes"], FAILURE, "there is no such file", "name the file of a game"),
+        (vec!["check", "letter.txt"], FAILURE, "letter.txt cannot be played", "--core"),
+        (vec!["check", "--core", "nosuch"], FAILURE, "no libretro core named \"nosuch\"", ""),
+        (vec!["check", "cut.nes", "--core", "./core.so"], FAILURE, "core.so", ""),
+        (
+            [play("cut.nes"), vec!["--core", "./core.so", "--system", "no/bios"]].concat(),
+            FAILURE,
+            "no/bios",
+            "--system",
+        ),
     ];
     for (args, code, sentence, hint) in cases {
         check(&place, (&args, code, sentence, hint));
     }
+}
+
+/// It says that it is empty, and has no end.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_game_without_end() {
+    let args = ["play", "/dev/zero", "--headless", "--frames", "10"];
+    check(&Place::new("endless"), (&args, FAILURE, "/dev/zero has more than", "the right file"));
 }
 
 #[test]

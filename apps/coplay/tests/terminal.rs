@@ -12,8 +12,14 @@ use common::{Outcome, Place};
 
 /// Runs the program in a terminal of its own, types something, and hands out all that the terminal was sent.
 fn in_a_terminal(place: &Place, args: &str, typed: &[u8]) -> String {
+    with_display(place, args, typed, "")
+}
+
+/// The same where there seems to be a display.
+fn with_display(place: &Place, args: &str, typed: &[u8], display: &str) -> String {
     let mut command = Command::new("script");
     place.dress(&mut command);
+    command.env("DISPLAY", display);
     let program = format!("stty cols 80 rows 30; {} {args}; echo CODE $?", env!("CARGO_BIN_EXE_coplay"));
     command.args(["-qc", &program, "/dev/null"]).env("COLORTERM", "truecolor").stdin(Stdio::piped());
     let mut child = command.spawn().expect("script comes with every Linux");
@@ -38,6 +44,13 @@ fn the_terminal_is_given_back_when_the_game_ends() {
     let sent = in_a_terminal(&Place::new("tty-end"), "play --terminal --mute --frames 60 --bot 1", b"");
     assert_given_back(&sent);
     assert!(sent.contains("CODE 0") && sent.contains("frames       60"), "{}", &sent[sent.len() - 400..]);
+}
+
+#[test]
+fn where_no_window_can_be_opened_the_terminal_will_do() {
+    let sent = with_display(&Place::new("tty-instead"), "play --mute --frames 60 --bot 1", b"", ":987");
+    assert_given_back(&sent);
+    assert!(sent.contains("note: no window can be opened") && sent.contains("CODE 0"), "{sent}");
 }
 
 #[test]

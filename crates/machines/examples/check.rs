@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use coplay_machines::check::{self, Asked, Report, Subject};
@@ -111,7 +111,11 @@ fn report(options: &Options, asked: &Asked, out: &mut dyn io::Write) -> Result<R
         command
     };
     let mut first = None;
-    let subject = Subject { open: &mut || open(&options, &mut first), child: &mut child };
+    let name = |path: Option<&Path>| path.and_then(Path::file_stem).map(|name| name.to_string_lossy().into_owned());
+    let machine = options.core.as_ref().map_or_else(|| Some("nes".into()), |core| name(Some(Path::new(core))));
+    let (machine, title) = (machine.unwrap_or_default(), name(game.as_deref()).unwrap_or_default());
+    let subject =
+        Subject { machine: &machine, game: &title, open: &mut || open(&options, &mut first), child: &mut child };
     check::run(asked, subject, out, &mut io::stderr())
 }
 
@@ -142,7 +146,9 @@ fn table(asked: &Asked, out: &mut dyn Write) -> io::Result<()> {
     ] {
         row(&format!("{core} ({ending})"), Some(core.into()), ending, Some(image))?;
     }
-    for cheat in [Cheat::Honest, Cheat::NoSave, Cheat::Forgets, Cheat::Clock, Cheat::Address, Cheat::Late] {
+    for cheat in
+        [Cheat::Honest, Cheat::NoSave, Cheat::Forgets, Cheat::Clock, Cheat::Address, Cheat::Late, Cheat::Aborts]
+    {
         let core = build(cheat);
         row(&format!("test core: {cheat:?}"), Some(core.name()), "", None)?;
     }

@@ -12,7 +12,7 @@ use coplay::id::SiteId;
 use coplay::input::Word;
 use coplay::session::{GameId, MachineId, Settings};
 
-use crate::machine::{LoadError, Machine, SaveError};
+use crate::machine::{LoadError, Machine, SaveError, Sharing};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
@@ -125,7 +125,7 @@ impl Controlled {
             match control {
                 Control::Pause => self.paused = if self.is_paused() { None } else { Some(by) },
                 Control::Reset => self.machine.reset(),
-                Control::Keep => self.has_kept = self.machine.save(&mut self.kept).is_ok(),
+                Control::Keep => self.has_kept = self.can_save() && self.machine.save(&mut self.kept).is_ok(),
                 Control::Recall if self.has_kept => {
                     // It was made by this machine, here or at the site where a snapshot came from.
                     let _ = self.machine.load(&self.kept);
@@ -181,8 +181,13 @@ impl Machine for Controlled {
         self.machine.sound_rate()
     }
 
+    /// What it saves is for all sites: states that are not exact are of no use to them.
     fn can_save(&self) -> bool {
-        self.machine.can_save()
+        self.sharing() == Sharing::Rollback
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.machine.sharing()
     }
 
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
@@ -274,5 +279,9 @@ mod tests {
             shared.ownership.give(site, machine.player(), Control::mask(site.index())).unwrap();
         }
         assert!(is_controlled(&shared));
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.machine.failure()
     }
 }

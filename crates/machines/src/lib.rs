@@ -15,6 +15,8 @@ mod machine;
 pub mod nes;
 pub mod pad;
 mod picture;
+mod waiting;
 
-pub use machine::{LoadError, Machine, SaveError};
+pub use machine::{LoadError, Machine, SaveError, Sharing};
 pub use picture::Picture;
+pub use waiting::Waiting;

@@ -47,6 +47,11 @@ pub trait Machine: Send {
     /// Whether the machine can save and load its state at all.
     fn can_save(&self) -> bool;
 
+    /// How it can be shared, as far as it knows itself. A [check](crate::check) may know better.
+    fn sharing(&self) -> Sharing {
+        if self.can_save() { Sharing::Rollback } else { Sharing::Lockstep }
+    }
+
     /// Puts the state into `into`, whose former content is of no use. A buffer that is used again is not allocated again.
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError>;
 
@@ -60,11 +65,23 @@ pub trait Machine: Send {
     /// always the same.
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8]));
 
-    /// Why the machine stands still, if it does: the game has brought it down. Steps do nothing then, here as at every other site, until
-    /// another state is loaded or the machine is reset.
+    /// Why the machine stands still, if it does: the game has brought it down, here as at every other site, or it could not be reset. Steps
+    /// do nothing then, until another state is loaded or the machine is reset.
     fn failure(&self) -> Option<&str> {
         None
     }
+}
+
+/// How a machine can be shared. The more, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharing {
+    /// Not at all: two that should have done the same did not.
+    Unfit,
+    /// By sites that wait for all inputs. It has no states, or they are not exact: one that is loaded leads elsewhere than it should, so
+    /// nothing can be guessed and repaired, and nobody can be given a state.
+    Lockstep,
+    /// In every way.
+    Rollback,
 }
 
 /// Why a state could not be saved.

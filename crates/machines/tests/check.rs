@@ -62,7 +62,8 @@ fn other(core: &str, ending: &str) -> Command {
 }
 
 fn small() -> Options {
-    Options { frames: 600, short: 300, budget: Duration::from_secs(600), later: Duration::ZERO, seed: 1 }
+    let usual = Options::default();
+    Options { frames: 600, short: 300, budget: Duration::from_secs(600), later: Duration::ZERO, ..usual }
 }
 
 fn checked(core: &str, ending: &str, options: &Options) -> Report {
@@ -76,7 +77,7 @@ fn checked_as(
     ending: &str,
     options: &Options,
 ) -> Report {
-    let subject = Subject { open, child: &mut || other(core, ending) };
+    let subject = Subject { machine: core, game: ending, open, child: &mut || other(core, ending) };
     let report = check::check(subject, options, &mut |_| ()).unwrap_or_else(|error| panic!("{core}: {error}"));
     eprintln!("{report}");
     report
@@ -246,12 +247,41 @@ fn who_is_changed_by_saving_plays_in_lockstep_only() {
 
 #[test]
 fn who_ends_its_process_fails() {
-    let report = checked("odd crash", "", &small());
-    let Verdict::Unfit { fault: Fault::Failed { comparison, frame, why } } = &report.verdict else {
-        panic!("{report}")
-    };
-    assert_eq!((*comparison, *frame), (Comparison::Apart, 7));
-    assert!(why.contains("ended"), "{why}");
+    for (oddity, when) in [("odd crash", (Comparison::Alone, 7)), ("odd late crash", (Comparison::Apart, 70))] {
+        let report = checked(oddity, "", &small());
+        let Verdict::Unfit { fault: Fault::Failed { comparison, frame, why } } = &report.verdict else {
+            panic!("{report}")
+        };
+        assert_eq!((*comparison, *frame), when);
+        assert!(why.contains("ended"), "{why}");
+    }
+}
+
+/// A machine that must not be opened in this process.
+fn dangerous(cheat: Cheat, patience: Duration) -> Report {
+    let core = build(cheat);
+    let mut open = || panic!("it was opened here");
+    checked_as(&mut open, &core.name(), "", &Options { patience, ..small() })
+}
+
+#[test]
+fn who_takes_its_process_down_gets_a_verdict_and_is_not_opened_here() {
+    let report = dangerous(Cheat::Aborts, Options::default().patience);
+    let Verdict::Unfit { fault: Fault::Failed { comparison, why, .. } } = &report.verdict else { panic!("{report}") };
+    assert!(*comparison == Comparison::Alone && why.contains("ended (signal"), "{why}");
+    assert!(!report.is_lasting() && report.to_string().contains("nobody can rely on it"), "{report}");
+}
+
+#[test]
+fn who_never_comes_back_gets_a_verdict_and_is_not_waited_for() {
+    let report = dangerous(Cheat::Hangs, Duration::from_secs(3));
+    let Verdict::Unfit { fault: Fault::Failed { comparison, why, .. } } = &report.verdict else { panic!("{report}") };
+    assert!(*comparison == Comparison::Alone && why.contains("did not answer for 3 s"), "{why}");
+}
+
+#[test]
+fn who_draws_only_what_it_is_asked_for_is_asked() {
+    assert_eq!(cheating(Cheat::Asks).verdict, Verdict::Lockstep { reason: Reason::CannotSave });
 }
 
 #[test]
@@ -332,17 +362,18 @@ fn the_command_tells_how_far_it_is_and_does_not_do_the_same_twice() {
             children += 1;
             other(&name, "")
         };
-        let subject = Subject { open: &mut || open(&name, ""), child: &mut child };
+        let subject = Subject { machine: "", game: "", open: &mut || open(&name, ""), child: &mut child };
         let report = check::run(asked, subject, &mut out, &mut talk).unwrap();
         (report, String::from_utf8(out).unwrap(), String::from_utf8(talk).unwrap(), children)
     };
     let (report, out, talk, children) = run(&asked, &core);
-    assert!(talk.contains("two in one process") && talk.contains("a long run") && children == 1, "{talk}");
+    assert!(talk.contains("two in one process") && talk.contains("a long run") && children == 2, "{talk}");
     assert!(out.contains("\"kind\": \"cannot_save\"") && out.contains("\"median_ns\""), "{out}");
     let (kept, again, talk, children) = run(&asked, &core);
-    assert_eq!((kept, again, talk.as_str(), children), (report, out, "", 0));
+    assert_eq!((kept, again, children), (report, out, 1));
+    assert_eq!(talk, "checked before; --again checks again\n");
     let (_, table, _, children) = run(&Asked { json: false, again: true, frames: Some(60), ..asked }, &core);
-    assert!(table.contains("lockstep only") && children == 1, "{table}");
+    assert!(table.contains("lockstep only") && children == 2, "{table}");
 }
 
 #[test]
@@ -350,7 +381,8 @@ fn who_cannot_be_opened_elsewhere_is_told_so() {
     let here = build(Cheat::Honest);
     let name = here.name();
     let run = |child: &mut dyn FnMut() -> Command| {
-        check::check(Subject { open: &mut || open(&name, ""), child }, &small(), &mut |_| ()).unwrap_err()
+        check::check(Subject { machine: "", game: "", open: &mut || open(&name, ""), child }, &small(), &mut |_| ())
+            .unwrap_err()
     };
     let Error::Child(why) = run(&mut || other("/nowhere/core.so", "")) else { panic!("another error") };
     assert!(why.contains("/nowhere/core.so"), "{why}");
@@ -364,7 +396,7 @@ fn who_cannot_be_opened_elsewhere_is_told_so() {
 fn another_machine_elsewhere_is_a_difference() {
     let (here, there) = (build(Cheat::Honest), build(Cheat::Forgets));
     let (name, others) = (here.name(), there.name());
-    let subject = Subject { open: &mut || open(&name, ""), child: &mut || other(&others, "") };
+    let subject = Subject { machine: "", game: "", open: &mut || open(&name, ""), child: &mut || other(&others, "") };
     let report = check::check(subject, &small(), &mut |_| ()).unwrap();
     let difference = report.verdict.difference().unwrap();
     assert_eq!(difference.comparison, Comparison::Apart);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use coplay::input::Word;
 use coplay_machines::libretro::{Config, Game, HashOf, Libretro, OpenError, open};
 use coplay_machines::pad::Button;
-use coplay_machines::{LoadError, Machine, SaveError};
+use coplay_machines::{LoadError, Machine, SaveError, Sharing};
 use coplay_testcores::{Build, Cheat, TestCore, build, build_as};
 
 fn opened(core: &TestCore) -> Libretro {
@@ -219,7 +219,7 @@ fn games_are_known_by_their_content() {
     assert_eq!((one.game_id().name.as_str(), one.first_frames()), ("one", same.first_frames()));
     assert_ne!(one.first_frames(), open(with("one.test", b"xyz")).unwrap().first_frames());
     assert!(matches!(failed(with("one.nes", b"abc")), OpenError::GameKind { .. }));
-    assert_eq!(failed(with("one.test", b"!")), OpenError::Refused(vec!["bad image %s at %d".into()]));
+    assert_eq!(failed(with("one.test", b"!")), OpenError::Refused(vec!["bad image … at …".into()]));
 }
 
 #[test]
@@ -316,6 +316,83 @@ fn who_must_run_before_it_saves_is_still_saved_from_the_first_frame_on() {
     machine.load(&unstepped).unwrap();
     play(&mut machine, 0..30);
     assert_eq!(machine.hash(), hash);
+}
+
+#[test]
+fn who_cannot_be_tried_unseen_is_asked_for_everything() {
+    let machine = cheating(Cheat::Asks);
+    let found = machine.findings();
+    assert_eq!((found.can_save, found.hash_of, found.unseen), (false, HashOf::Picture, 3));
+    let (mut seen, mut unseen) = (machine.twin().unwrap(), machine.twin().unwrap());
+    for frame in 0..50 {
+        seen.step(&inputs(frame), true);
+        unseen.step(&inputs(frame), false);
+        assert_eq!(seen.hash(), unseen.hash(), "frame {frame}");
+    }
+}
+
+#[test]
+fn a_reset_needs_no_new_instance_where_a_state_leads_to_the_beginning() {
+    for state_size in [1_024, 1 << 20] {
+        let core = build_as(Build { state_size, ..Build::default() });
+        let mut machine = opened(&core);
+        let mut fresh = machine.twin().unwrap();
+        assert!(machine.findings().begins_anew);
+        let unstepped = (machine.hash(), saved(&mut machine));
+        play(&mut machine, 0..70);
+        core.shut(true);
+        machine.reset();
+        assert_eq!((machine.hash(), saved(&mut machine)), unstepped);
+        assert_eq!(machine.failure(), None);
+        assert!(machine.sound().is_empty() && machine.picture().rgba.chunks(4).all(|pixel| pixel == [0, 0, 0, 255]));
+        play(&mut machine, 10..70);
+        play(&mut fresh, 10..70);
+        assert_eq!((machine.hash(), saved(&mut machine)), (fresh.hash(), saved(&mut fresh)));
+    }
+}
+
+#[test]
+fn a_machine_that_cannot_be_reset_stands_still_and_says_why() {
+    let core = build(Cheat::MustRun);
+    let mut machine = opened(&core);
+    assert!(!machine.findings().begins_anew);
+    let unstepped = saved(&mut machine);
+    play(&mut machine, 0..30);
+    let (state, hash) = (saved(&mut machine), machine.hash());
+    core.shut(true);
+    assert!(machine.load(&unstepped).is_err());
+    assert!(machine.hash() == hash && machine.failure().is_none(), "it is not as it was");
+    machine.reset();
+    assert!(machine.failure().is_some_and(|why| why.contains("switched off and on")), "{:?}", machine.failure());
+    assert!(matches!(machine.save(&mut Vec::new()), Err(SaveError::Failed(_))));
+    play(&mut machine, 30..40);
+    assert_eq!(machine.hash(), hash);
+    machine.load(&state).unwrap();
+    assert_eq!(machine.failure(), None);
+    play(&mut machine, 30..31);
+    assert_ne!(machine.hash(), hash);
+    core.shut(false);
+    machine.reset();
+    play(&mut machine, 0..30);
+    assert!(machine.hash() == hash && machine.failure().is_none());
+}
+
+#[test]
+fn how_a_core_can_be_shared_is_known_when_it_is_opened() {
+    let cases = [
+        (Cheat::Honest, Sharing::Rollback),
+        (Cheat::Disturbed, Sharing::Rollback),
+        (Cheat::Liar, Sharing::Rollback),
+        (Cheat::NoSave, Sharing::Lockstep),
+        (Cheat::Forgets, Sharing::Lockstep),
+        (Cheat::Clock, Sharing::Unfit),
+        (Cheat::Address, Sharing::Unfit),
+    ];
+    for (cheat, sharing) in cases {
+        assert_eq!(cheating(cheat).sharing(), sharing, "{cheat:?}");
+    }
+    // What is of no use to others is good enough for one alone.
+    assert!(cheating(Cheat::Forgets).can_save());
 }
 
 #[test]

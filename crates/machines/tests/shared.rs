@@ -3,6 +3,7 @@
 mod common;
 
 use common::duel::{self, Judge, Seat, bad_link, config, terms};
+use common::odd::Odd;
 use common::{nes, nes_with_four};
 use coplay::feed::Start;
 use coplay::frame::FrameRate;
@@ -10,11 +11,16 @@ use coplay::id::{SiteId, SiteSet};
 use coplay::input::Word;
 use coplay::session::{Config, Event, GameId, Join, MachineId, Session, Settings, State};
 use coplay::time::{Instant, TimeDelta};
+use coplay_machines::control::Controlled;
 use coplay_machines::hosted::{self, Terms};
+#[cfg(target_os = "linux")]
+use coplay_machines::libretro;
 use coplay_machines::nes::Nes;
 use coplay_machines::pad::{Button, Pad};
-use coplay_machines::{LoadError, Machine, Picture, SaveError};
+use coplay_machines::{LoadError, Machine, Picture, SaveError, Sharing, Waiting};
 use coplay_sim::stage::{Host, Stage};
+#[cfg(target_os = "linux")]
+use coplay_testcores::{Cheat, build};
 
 const SEED: u64 = 1;
 
@@ -44,6 +50,68 @@ fn two_sites_play_the_same_although_they_guess() {
         // Frames that are not seen again leave the sound in one piece.
         assert!((790..=810).contains(&seat.hosted.machine().sound().len()));
     }
+}
+
+/// Two sites that play a core so long over a bad link, with guesses where its states allow that.
+#[cfg(target_os = "linux")]
+fn two_with_a_core(core: &str, game: Option<libretro::Game>, frames: u32) -> Stage<Seat> {
+    let first = libretro::open(libretro::Config { core: core.into(), game, ..Default::default() }).expect("it opens");
+    let twin = || Box::new(first.twin().expect("another one"));
+    let settings = hosted::settings(&first, terms(2));
+    let seats = SiteId::first(2).map(|site| seat(site, twin(), &settings)).collect();
+    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut judge = Judge::new(twin());
+    duel::run(&mut stage, &mut judge, frames, |_| {});
+    assert_eq!((judge.fault, judge.next >= frames), (None, true), "{} frames judged", judge.next);
+    for seat in &stage.hosts {
+        assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
+        assert!(seat.trouble.is_none() && seat.counts().hashes > 0, "{:?}", seat.trouble);
+    }
+    stage
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn two_sites_play_the_same_on_nestopia_although_they_guess() {
+    let image = coplay_testcores::images::nes();
+    let game = libretro::Game { name: "test.nes".into(), image };
+    let stage = two_with_a_core("nestopia", Some(game), 600);
+    for seat in &stage.hosts {
+        assert!(seat.counts().again > 50 && seat.counts().loads > 50, "{:?}", seat.counts());
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_core_whose_states_are_not_exact_is_shared_without_them() {
+    let mut stage = two_with_a_core(&build(Cheat::Forgets).name(), None, 600);
+    for seat in &mut stage.hosts {
+        let (counts, window) = (seat.counts(), seat.session().settings().window);
+        assert_eq!((window, counts.again, counts.saves, counts.loads), (0, 0, 0, 0));
+    }
+    // The one that remembers everything guesses.
+    let stage = two_with_a_core(&build(Cheat::Honest).name(), None, 300);
+    assert!(stage.hosts.iter().all(|seat| seat.counts().again > 0));
+}
+
+#[test]
+fn a_machine_that_does_without_its_states_says_so_to_all() {
+    let (with, without) = (nes(), Waiting::wrap(Box::new(nes())));
+    assert!(Waiting::is_one(without.machine_id()) && !Waiting::is_one(with.machine_id()));
+    assert_eq!(&Waiting::made_of(without.machine_id().clone()), with.machine_id());
+    let [ours, theirs] = [&with as &dyn Machine, &*without].map(|machine| hosted::settings(machine, Terms::new(2)));
+    assert_eq!((ours.window, theirs.window), (8, 0));
+    assert!(ours.differences(&theirs).iter().any(|point| point.to_string().contains("states")));
+    let controlled = Controlled::new(without);
+    assert!(!controlled.can_save() && controlled.sharing() == Sharing::Lockstep);
+}
+
+#[test]
+fn why_a_machine_stands_still_is_told_through_its_controls() {
+    let told = |machine: Box<dyn Machine>| Controlled::new(machine).failure().map(str::to_owned);
+    assert_eq!(told(Box::new(Odd::new("down"))).as_deref(), Some("it is down"));
+    assert_eq!(told(Waiting::wrap(Box::new(Odd::new("down")))).as_deref(), Some("it is down"));
+    assert_eq!(told(Box::new(Odd::new("not"))), None);
 }
 
 #[test]

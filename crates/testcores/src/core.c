@@ -4,6 +4,7 @@
  * -DCHEAT=...       how it cheats (see below); without, it is honest
  * -DSTATE_SIZE=...  bytes of its state
  * -DOPTIONS=...     the form in which it declares its options: 0, 1 or 2
+ * -DGATE=...        a file: as long as there is one, no game is taken
  *
  * Only what is used of the interface is declared here, by the names of libretro.h.
  */
@@ -33,6 +34,9 @@
 #define GPU 11      /* wants the graphics card */
 #define HALF 12     /* takes half of a state that it then refuses */
 #define UNSET 13    /* reads memory that it never set */
+#define ASKS 14     /* cannot save, shows no memory, and draws only what it is asked for */
+#define ABORTS 15   /* takes its process down in its fifth frame */
+#define HANGS 16    /* never comes back from its fifth frame */
 
 #ifndef CHEAT
 #define CHEAT HONEST
@@ -42,6 +46,9 @@
 #endif
 #ifndef OPTIONS
 #define OPTIONS 2
+#endif
+#ifndef GATE
+#define GATE ""
 #endif
 
 #define WIDTH 64
@@ -184,6 +191,7 @@ bool retro_load_game(const struct game *game) {
         logger.log(3, "bad image %s at %d\n", game->path, 7);
         return false;
     }
+    if (!access(GATE, F_OK)) return false;
     if (environment(15, &step_option) && step_option.value) step = atoi(step_option.value);
     if (CHEAT == LIAR) {
         struct map map = {0, 4000000000u};
@@ -267,6 +275,12 @@ static void show(void) {
     video(picture, WIDTH, HEIGHT, WIDTH * 4);
 }
 
+/* Whether anybody wants to see the frame; where nobody says, somebody does. */
+static bool is_seen(void) {
+    int wanted = 0;
+    return CHEAT != ASKS || !environment(47 | 0x10000, &wanted) || (wanted & 1);
+}
+
 void retro_run(void) {
     int16_t sound[SAMPLES * 2];
     poll_input();
@@ -278,14 +292,16 @@ void retro_run(void) {
         if (!refused) state.seed = 0xbadbad;
     }
     if (perf.usec && perf.usec() != (int64_t)(state.frame - 1) * 16667) state.seed = 0xbadc10c;
-    show();
+    if (CHEAT == ABORTS && state.frame == 5) abort();
+    while (CHEAT == HANGS && state.frame == 5) usleep(1000);
+    if (is_seen()) show();
     for (unsigned i = 0; i < SAMPLES; i++) sound[2 * i] = sound[2 * i + 1] = (i / 50 % 2) ? 1000 : -1000;
     if (CHEAT == LIAR) return;
     batch(sound, SAMPLES);
 }
 
 size_t retro_serialize_size(void) {
-    if (CHEAT == NO_SAVE) return 0;
+    if (CHEAT == NO_SAVE || CHEAT == ASKS) return 0;
     return sizeof state;
 }
 
@@ -304,5 +320,7 @@ bool retro_unserialize(const void *data, size_t size) {
     return true;
 }
 
-void *retro_get_memory_data(unsigned id) { return id == 2 && CHEAT != LIAR ? &state : NULL; }
-size_t retro_get_memory_size(unsigned id) { return CHEAT == LIAR ? SIZE_MAX : id == 2 ? sizeof state : 0; }
+void *retro_get_memory_data(unsigned id) { return id == 2 && CHEAT != LIAR && CHEAT != ASKS ? &state : NULL; }
+size_t retro_get_memory_size(unsigned id) {
+    return CHEAT == LIAR ? SIZE_MAX : id == 2 && CHEAT != ASKS ? sizeof state : 0;
+}

@@ -42,6 +42,12 @@ pub enum Cheat {
     Half,
     /// It reads memory that it never set.
     Unset,
+    /// It cannot save, shows no memory, and draws only what it is asked for. It is fit for lockstep all the same.
+    Asks,
+    /// It takes its process down in its fifth frame.
+    Aborts,
+    /// It never comes back from its fifth frame.
+    Hangs,
 }
 
 /// What to build.
@@ -64,9 +70,12 @@ impl Default for Build {
 /// A core's file, which is there until this is dropped.
 #[derive(Debug)]
 pub struct TestCore {
-    _folder: TempDir,
+    folder: TempDir,
     path: PathBuf,
 }
+
+/// The file that keeps a core from taking games, as long as there is one.
+const GATE: &str = "shut";
 
 impl TestCore {
     /// Where it is.
@@ -77,6 +86,16 @@ impl TestCore {
     /// Likewise, as text.
     pub fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    /// From now on it takes no game, or takes games again. Those that it has are not touched.
+    ///
+    /// # Panics
+    /// If its folder cannot be written.
+    pub fn shut(&self, shut: bool) {
+        let gate = self.folder.path().join(GATE);
+        let done = if shut { std::fs::write(gate, "") } else { std::fs::remove_file(gate) };
+        done.expect("its own folder");
     }
 }
 
@@ -105,9 +124,10 @@ pub fn build_as(build: Build) -> TestCore {
         .arg(format!("-DCHEAT={}", build.cheat as u8))
         .arg(format!("-DSTATE_SIZE={}", build.state_size))
         .arg(format!("-DOPTIONS={}", build.options))
+        .arg(format!("-DGATE=\"{}\"", folder.path().join(GATE).display()))
         .arg(&source)
         .output()
         .unwrap_or_else(|error| panic!("no C compiler ({}): {error}", compiler.display()));
     assert!(out.status.success(), "the core does not build:\n{}", String::from_utf8_lossy(&out.stderr));
-    TestCore { _folder: folder, path }
+    TestCore { folder, path }
 }

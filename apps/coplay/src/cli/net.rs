@@ -8,7 +8,7 @@ use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
 
-use super::Machine;
+use super::{Machine, Setup};
 use crate::config::MAX_SCALE;
 use crate::front::Asked;
 
@@ -20,6 +20,9 @@ pub struct Host {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
+    /// How it is set up.
+    #[command(flatten)]
+    pub setup: Setup,
     /// How many play in all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub players: Option<u8>,

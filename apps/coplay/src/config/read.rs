@@ -66,6 +66,10 @@ impl File<'_> {
             config.games = self.folders(value)?;
             return Ok(());
         }
+        if name == "system" {
+            config.system = Some(self.folder(value)?);
+            return Ok(());
+        }
         let known = ["video", "sound", "pace", "network", "keys", "gamepad"].contains(&name);
         let player = name.strip_prefix("player").and_then(|number| number.parse::<usize>().ok());
         let player = player.filter(|number| (1..=PLAYERS).contains(number));
@@ -174,13 +178,16 @@ impl File<'_> {
 
     /// A folder, or several in brackets.
     fn folders(&self, value: &Value<'_>) -> Result<Vec<PathBuf>, String> {
-        let folder = |value: &Value<'_>| match value.get_ref() {
+        match value.get_ref() {
+            DeValue::Array(values) => values.iter().map(|value| self.folder(value)).collect(),
+            _ => Ok(vec![self.folder(value)?]),
+        }
+    }
+
+    fn folder(&self, value: &Value<'_>) -> Result<PathBuf, String> {
+        match value.get_ref() {
             DeValue::String(path) if !path.is_empty() => Ok(PathBuf::from(path.as_ref())),
             _ => Err(self.wrong(value, "this must be the path of a folder in quotes")),
-        };
-        match value.get_ref() {
-            DeValue::Array(values) => values.iter().map(folder).collect(),
-            _ => Ok(vec![folder(value)?]),
         }
     }
 
@@ -267,6 +274,8 @@ mod tests {
     fn folders_are_one_or_several() {
         assert_eq!(parse("games = \"/a\"").unwrap().0.games, [PathBuf::from("/a")]);
         assert_eq!(parse("games = [\"/a\", \"b\"]").unwrap().0.games.len(), 2);
+        assert_eq!(parse("system = \"/bios\"").unwrap().0.system, Some("/bios".into()));
+        assert!(wrong("system = []").starts_with("line 1: this must be the path of a folder"));
         assert!(wrong("\ngames = [3]").starts_with("line 2: this must be the path of a folder"));
     }
 

@@ -3,8 +3,6 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use coplay_machines::pad::Button;
-
 use super::{ACTIONS, Config, MAX_FAST, MAX_SCALE, button_name};
 use crate::key::Key;
 
@@ -26,6 +24,11 @@ fn write(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Re
     writeln!(out, "\n# Folders in which `coplay join` and `coplay watch` look for the game that is played there.")?;
     let folders: Vec<String> = config.games.iter().map(|folder| quoted(&folder.to_string_lossy())).collect();
     writeln!(out, "games = [{}]", folders.join(", "))?;
+    writeln!(out, "\n# The folder with the BIOS images that some cores need.")?;
+    match &config.system {
+        Some(folder) => writeln!(out, "system = {}", quoted(&folder.to_string_lossy()))?,
+        None => writeln!(out, "# system = \"/path/of/the/folder\"")?,
+    }
     writeln!(out, "\n[video]")?;
     row(
         out,
@@ -54,11 +57,9 @@ fn write(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Re
     }
     for (player, map) in config.players.iter().enumerate() {
         writeln!(out, "\n[player{}]", player + 1)?;
-        for button in Button::ALL {
-            let found = map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
-            if !found.is_empty() {
-                writeln!(out, "{} = {}", button_name(button), keys(found))?;
-            }
+        // What has no key is written down, too: without a line it would have the one that it comes with.
+        for (button, found) in map {
+            writeln!(out, "{} = {}", button_name(*button), keys(found))?;
         }
         if map.iter().all(|(_, keys)| keys.is_empty()) {
             writeln!(out, "# no keys: a gamepad, or such lines as: a = \"X\"")?;

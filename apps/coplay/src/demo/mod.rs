@@ -13,7 +13,7 @@ use coplay::time::{Instant as Time, TimeDelta};
 use coplay_machines::Machine;
 
 use crate::config::Config;
-use crate::desk::{Can, Desk, Wish};
+use crate::desk::{Can, Desk, Wish, note_of_failure};
 use crate::outfit::Outfit;
 use crate::pace::sleep_until;
 use crate::scene::{Dial, Scene};
@@ -21,7 +21,7 @@ use crate::stage::Stage;
 use crate::summary::Summary;
 use crate::trouble::Trouble;
 use history::History;
-use world::{COMPARE_EVERY, Terms, World};
+use world::{Compared, Terms, World};
 
 /// Frames of a run that does not say how many and that nobody sees.
 pub const HEADLESS_FRAMES: u32 = 600;
@@ -51,13 +51,20 @@ impl Demo {
 
     /// In virtual time, as fast as it goes, without anything to see.
     pub fn run_headless(mut self) -> Result<Summary, Trouble> {
-        let (begun, mut now) = (Instant::now(), Time::ZERO);
+        let begun = Instant::now();
+        let now = self.hurry()?;
+        self.finish(now, Some(begun.elapsed()), vec![], crate::stop::is_asked())
+    }
+
+    /// Plays all frames in virtual time, and says how late it is then.
+    fn hurry(&mut self) -> Result<Time, Trouble> {
+        let mut now = Time::ZERO;
         self.frames.get_or_insert(HEADLESS_FRAMES);
         while !self.is_done() && !crate::stop::is_asked() && now < Time::ZERO + PATIENCE {
             self.world.advance(now)?;
             now = self.world.next().unwrap_or(now).max(now + TimeDelta::from_nanos(1));
         }
-        Ok(self.summary(now, Some(begun.elapsed()), vec![]))
+        Ok(now)
     }
 
     /// In real time, on a stage.
@@ -80,16 +87,48 @@ impl Demo {
             self.take_pads(now, &stage.hands().look());
             self.world.advance(now)?;
             self.history.look(now, &self.world);
+            desk.set_failure(self.failure());
             self.show_and_play(now, &mut stage, &desk, &mut outfit);
             let next = self.world.next().unwrap_or(now + LOOK_EVERY).min(now + LOOK_EVERY);
             sleep_until(begun + (next - Time::ZERO).to_duration());
         }
-        Ok(self.summary(clock(), None, outfit.notes))
+        self.finish(clock(), None, outfit.notes, desk.is_over())
+    }
+
+    /// What it came to.
+    fn finish(&self, now: Time, took: Option<Duration>, notes: Vec<String>, left: bool) -> Result<Summary, Trouble> {
+        let summary = self.summary(now, took, notes);
+        match self.trouble(now, left) {
+            None => Ok(summary),
+            Some(trouble) => {
+                summary.print();
+                Err(trouble)
+            }
+        }
+    }
+
+    /// What is wrong: the sites played something else, or did not come as far as they should although nobody `left`.
+    fn trouble(&self, now: Time, left: bool) -> Option<Trouble> {
+        if let Some(frame) = self.first_different(now) {
+            let what = format!("the sites had different states, first after frame {frame}");
+            return Some(
+                Trouble::failure(what).hint("is the machine deterministic? `coplay check` with the same game says"),
+            );
+        }
+        let stuck = || {
+            Trouble::failure(format!("the sites came no further than frame {}", self.frame()))
+                .hint("try a better link: less --loss, --jitter or --rtt")
+        };
+        (!left && !self.is_done()).then(stuck)
+    }
+
+    /// The frame that both sites have come to.
+    fn frame(&self) -> Frame {
+        self.world.sites.iter().map(|site| site.session.stats().frame).min().unwrap_or(Frame::ZERO)
     }
 
     fn is_done(&self) -> bool {
-        let behind = self.world.sites.iter().map(|site| site.session.stats().frame).min().unwrap_or(Frame::ZERO);
-        self.frames.is_some_and(|frames| behind.number() >= frames)
+        self.frames.is_some_and(|frames| self.frame().number() >= frames)
     }
 
     /// Whoever presses something plays; who has not for a while lets the bot go on.
@@ -171,18 +210,24 @@ impl Demo {
         scene.chosen_dial = self.chosen;
         let stats = self.world.sites[0].session.stats();
         let period = stats.period.as_millis_f64();
-        let equal = if self.mismatches(now) == 0 { "states equal" } else { "STATES DIFFER" };
+        let equal = if self.first_different(now).is_none() { "states equal" } else { "STATES DIFFER" };
         scene.status = format!("{:.1} fps   {equal}   [ ] choose a dial   - = turn it", 1_000.0 / period.max(1.0));
         desk.draw(Instant::now(), scene);
     }
 
-    fn mismatches(&self, now: Time) -> u64 {
+    /// The first frame after which the sites differed, by what their machines or their sessions say.
+    fn first_different(&self, now: Time) -> Option<u32> {
         let peer = |site: SiteId| SiteId::first(2).find(|other| *other != site);
-        let differ = self.world.sites.iter().filter_map(|site| {
-            let stats = site.session.peer_stats(now, peer(site.session.site())?)?;
-            Some(stats.mismatches)
+        let differs = self.world.sites.iter().any(|site| {
+            let stats = peer(site.session.site()).and_then(|peer| site.session.peer_stats(now, peer));
+            stats.is_some_and(|stats| stats.mismatches > 0)
         });
-        differ.sum()
+        self.world.compared.first_different.or(differs.then(|| self.frame().number()))
+    }
+
+    /// Why a machine stands still.
+    fn failure(&self) -> Option<&str> {
+        self.world.sites.iter().find_map(|site| site.machine().failure())
     }
 
     fn summary(&self, now: Time, took: Option<Duration>, notes: Vec<String>) -> Summary {
@@ -191,8 +236,7 @@ impl Demo {
         let other = sites[1].session.site();
         let link = sites[0].session.peer_stats(now, other).unwrap_or_default();
         let terms = self.world.terms();
-        let frames = u64::from(stats[0].frame.number().min(stats[1].frame.number()));
-        let mut summary = Summary::of(frames, took, sites[0].machine().rate());
+        let mut summary = Summary::of(u64::from(self.frame().number()), took, sites[0].machine().rate());
         let Terms { rtt_ms, jitter_ms, loss_percent, lag, window } = terms;
         summary.row(
             "link",
@@ -210,10 +254,15 @@ impl Demo {
             each(stats.map(|stats| stats.resimulated)),
             "frames, to repair what was guessed wrongly",
         );
-        let confirmed = stats[0].confirmed.number().min(stats[1].confirmed.number());
-        let (equal, compared) = (self.mismatches(now) == 0, confirmed / COMPARE_EVERY);
-        summary.row("states equal", if equal { "yes" } else { "NO" }.into(), &format!("compared {compared} times"));
+        let Compared { times, .. } = self.world.compared;
+        let equal = match self.first_different(now) {
+            Some(_) => "NO",
+            None if times == 0 => "unknown",
+            None => "yes",
+        };
+        summary.row("states equal", equal.into(), &format!("compared {times} times"));
         summary.notes = notes;
+        summary.notes.extend(note_of_failure(self.failure()));
         summary
     }
 }
@@ -232,6 +281,23 @@ mod tests {
     fn a_run_without_a_screen_tells_that_the_states_are_equal() {
         let summary = demo(600).run_headless().unwrap().to_string();
         assert!(summary.contains("states equal yes") && summary.contains("compared 9 times"), "{summary}");
+    }
+
+    #[test]
+    fn sites_that_differ_or_never_begin_are_a_failure() {
+        let told = |demo: &mut Demo| {
+            let now = demo.hurry().unwrap();
+            demo.trouble(now, false).map(|trouble| trouble.to_string()).unwrap_or_default()
+        };
+        let machines: [Box<dyn Machine>; 2] = [Box::new(ToyMachine::new(1)), Box::new(ToyMachine::new(1).astray(200))];
+        let mut astray = Demo::new(machines, Terms::default(), Some(600), 1).unwrap();
+        assert!(told(&mut astray).contains("the sites had different states, first after frame"));
+        assert!(astray.summary(Time::ZERO, None, vec![]).to_string().contains("states equal NO"));
+        let mut cut = demo(600);
+        cut.world.set_terms(Time::ZERO, Terms { loss_percent: 100, ..Terms::default() }).unwrap();
+        assert!(told(&mut cut).contains("the sites came no further than frame 0"));
+        let short = demo(30).run_headless().unwrap().to_string();
+        assert!(short.contains("states equal unknown") && short.contains("compared 0 times"), "{short}");
     }
 
     #[test]

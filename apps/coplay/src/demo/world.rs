@@ -2,14 +2,16 @@
 //!
 //! Pure: time comes from outside. So the same world runs in real time in front of somebody, and in virtual time as fast as it goes.
 
+use std::collections::BTreeMap;
+
 use coplay::id::{Addr, SiteId};
 use coplay::input::{MAX_PLAYERS, Word};
 use coplay::session::Session;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_machines::Machine;
 use coplay_machines::hosted::{self, Hosted, Turn};
 use coplay_machines::identity::game_id;
+use coplay_machines::{Machine, Sharing};
 use coplay_sim::link::{Delay, Jitter, Link, LinkConfig, Loss};
 
 use super::tennis::Player;
@@ -72,6 +74,17 @@ pub struct Site {
     pub fresh: bool,
     /// The past was repaired since the last fresh frame.
     pub repaired: bool,
+    /// Hashes of states that were asked for and are not compared yet, by frame.
+    digests: BTreeMap<u32, u64>,
+}
+
+/// What came of comparing the states of both sites.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// How often they were compared.
+    pub times: u64,
+    /// The first frame after which they differed.
+    pub first_different: Option<u32>,
 }
 
 /// Both sites, and what is on the way between them.
@@ -87,6 +100,8 @@ pub struct World {
     round: u64,
     /// When the sites began the same frame, how far apart that was.
     pub apart: TimeDelta,
+    /// Whether the sites played the same, by what their machines say and not by what their sessions do.
+    pub compared: Compared,
 }
 
 impl World {
@@ -102,11 +117,13 @@ impl World {
             let newest = (0, now);
             let tennis = is_tennis(&*machine).then(|| Player::new(seed, number));
             let hosted = Hosted::new(machine);
-            Ok(Site { session, hosted, bot, tennis, hand: None, newest, fresh: false, repaired: false })
+            let digests = BTreeMap::new();
+            Ok(Site { session, hosted, bot, tennis, hand: None, newest, fresh: false, repaired: false, digests })
         };
         let sites = [site(0, first)?, site(1, second)?];
         let buffer = [0; MAX_DATAGRAM];
-        Ok(Self { sites, links, flying: vec![], buffer, terms, round: 1, apart: TimeDelta::ZERO })
+        let (apart, compared) = (TimeDelta::ZERO, Compared::default());
+        Ok(Self { sites, links, flying: vec![], buffer, terms, round: 1, apart, compared })
     }
 
     /// How things are.
@@ -115,7 +132,7 @@ impl World {
     }
 
     /// Changes how things are. The link changes at once. Lag and window are agreed on when a session starts, so for those
-    /// a new one does, from where the game is.
+    /// a new one does, from where the game is; where states are not exact, from its beginning.
     pub fn set_terms(&mut self, now: Instant, terms: Terms) -> Result<(), Trouble> {
         let restart = (terms.lag, terms.window) != (self.terms.lag, self.terms.window);
         self.terms = terms;
@@ -127,10 +144,17 @@ impl World {
         self.round += 1;
         self.flying.clear();
         let unfit = |error: String| Trouble::failure(format!("the game cannot go on in a new session: {error}"));
-        let mut state = vec![];
-        self.sites[0].hosted.machine_mut().save(&mut state).map_err(|error| unfit(error.to_string()))?;
+        let (mut state, exact) = (vec![], self.sites[0].machine().sharing() == Sharing::Rollback);
+        if exact {
+            self.sites[0].hosted.machine_mut().save(&mut state).map_err(|error| unfit(error.to_string()))?;
+        }
         for (number, site) in self.sites.iter_mut().enumerate() {
-            site.hosted.machine_mut().load(&state).map_err(|error| unfit(error.to_string()))?;
+            let machine = site.hosted.machine_mut();
+            match exact {
+                true => machine.load(&state).map_err(|error| unfit(error.to_string()))?,
+                false => machine.reset(),
+            }
+            site.digests.clear();
             site.session = session(now, number, site.hosted.machine(), self.terms, self.round)?;
             site.newest = (0, now);
         }
@@ -149,11 +173,27 @@ impl World {
             self.transmit(now, number);
             while self.sites[number].session.poll_event().is_some() {}
         }
+        self.compare();
         let [(first, at), (second, then)] = [self.sites[0].newest, self.sites[1].newest];
         if first == second {
             self.apart = (at - then).abs();
         }
         Ok(())
+    }
+
+    /// Compares all states that are certain at both sites.
+    fn compare(&mut self) {
+        let [first, second] = &mut self.sites;
+        let certain = [&*first, &*second].map(|site| site.session.stats().confirmed.number());
+        let certain = certain[0].min(certain[1]);
+        while let Some(ours) = first.digests.first_entry().filter(|ours| *ours.key() < certain) {
+            let (frame, ours) = ours.remove_entry();
+            let Some(theirs) = second.digests.remove(&frame) else { continue };
+            self.compared.times += 1;
+            if ours != theirs {
+                self.compared.first_different.get_or_insert(frame);
+            }
+        }
     }
 
     fn transmit(&mut self, now: Instant, from: usize) {
@@ -205,7 +245,9 @@ impl Site {
             Turn::Trouble(trouble) => {
                 return Err(Trouble::failure(format!("the game cannot be shared any further: {trouble}")));
             }
-            Turn::Saved { .. } | Turn::Loaded { .. } | Turn::Hashed { .. } | Turn::Aside => {}
+            // A frame that is repaired is hashed again, and the last one counts.
+            Turn::Hashed { frame } => _ = self.digests.insert(frame.number(), self.hosted.machine_mut().hash()),
+            Turn::Saved { .. } | Turn::Loaded { .. } | Turn::Aside => {}
         }
         Ok(true)
     }
@@ -257,6 +299,15 @@ mod tests {
         let other = world.sites[1].session.site();
         assert_eq!(world.sites[0].session.peer_stats(Instant::ZERO, other).unwrap().mismatches, 0);
         assert!(world.packets().1 > 50);
+        assert!(world.compared.times > 15 && world.compared.first_different.is_none(), "{:?}", world.compared);
+    }
+
+    #[test]
+    fn a_site_that_goes_astray_is_seen_whatever_its_session_says() {
+        let machines: [Box<dyn Machine>; 2] = [Box::new(ToyMachine::new(1)), Box::new(ToyMachine::new(1).astray(200))];
+        let mut world = World::new(Instant::ZERO, machines, Terms::default(), 5).unwrap();
+        run(&mut world, Instant::ZERO, 10);
+        assert!(world.compared.first_different.is_some_and(|frame| frame < 300), "{:?}", world.compared);
     }
 
     #[test]

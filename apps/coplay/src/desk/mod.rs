@@ -78,6 +78,8 @@ pub struct Desk {
     muted: bool,
     quit: bool,
     toast: Option<(String, Instant)>,
+    /// Why the machine stands still.
+    failure: Option<String>,
     help: Overlay,
 }
 
@@ -95,6 +97,7 @@ impl Desk {
             muted: config.mute,
             quit: false,
             toast: None,
+            failure: None,
             help: help::help(config, can, pads),
         }
     }
@@ -146,6 +149,13 @@ impl Desk {
         self.toast = Some((what.into(), now + TOAST));
     }
 
+    /// Shows why the machine stands still, for as long as it does.
+    pub fn set_failure(&mut self, why: Option<&str>) {
+        if self.failure.as_deref() != why {
+            self.failure = why.map(str::to_owned);
+        }
+    }
+
     /// Whether something of the desk lies over the picture.
     pub fn is_open(&self) -> bool {
         self.over != Over::Nothing
@@ -181,11 +191,21 @@ impl Desk {
         scene.toast = self.toast.as_ref().filter(|(_, until)| now < *until).map(|(text, _)| text.clone());
         scene.overlay = match self.over {
             Over::Nothing if self.paused => Some(Overlay { title: "Pause".into(), ..Overlay::default() }),
-            Over::Nothing => None,
+            Over::Nothing => self.failure.as_deref().map(stands_still),
             Over::Help => Some(self.help.clone()),
             Over::Menu(chosen) => Some(self.menu(chosen)),
         };
     }
+}
+
+fn stands_still(why: &str) -> Overlay {
+    let foot = "switch it off and on, or go back to a moment that was kept".into();
+    Overlay { title: "The machine stands still".into(), rows: vec![(why.into(), String::new())], chosen: None, foot }
+}
+
+/// What is to be said at the end about a machine that stands still.
+pub fn note_of_failure(why: Option<&str>) -> Option<String> {
+    why.map(|why| format!("the machine stood still at the end: {why}"))
 }
 
 #[cfg(test)]
@@ -246,6 +266,18 @@ mod tests {
         assert_eq!(scene.toast.as_deref(), Some("volume 85 %"));
         desk.draw(now + TOAST, &mut scene);
         assert_eq!(scene.toast, None);
+    }
+
+    #[test]
+    fn a_machine_that_stands_still_is_told_of_for_as_long_as_it_does() {
+        let (mut desk, now) = desk(ALL);
+        desk.set_failure(Some("it is down"));
+        assert_eq!(overlay(&desk, now).rows, [("it is down".into(), String::new())]);
+        desk.handle(now, Command::Menu);
+        assert!(overlay(&desk, now).chosen.is_some(), "the menu has to be reached");
+        desk.handle(now, Command::Menu);
+        desk.set_failure(None);
+        assert_eq!(overlay(&desk, now), Overlay::default());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::trouble::Trouble;
 pub enum Front {
     /// In a window.
     Window,
+    /// In a window, or in the terminal if none can be opened.
+    Either,
     /// In the terminal that we were started from.
     Terminal,
 }
@@ -70,6 +72,7 @@ impl Front {
                 .hint("start it from a terminal, without redirecting anything, or say --headless")),
             (true, _) => Ok(Some(Self::Window)),
             (_, true) => Ok(Some(Self::Terminal)),
+            _ if here.display && here.terminal => Ok(Some(Self::Either)),
             _ if here.display => Ok(Some(Self::Window)),
             _ if here.terminal => Ok(Some(Self::Terminal)),
             _ => Ok(None),
@@ -101,7 +104,11 @@ pub fn show<T: Send>(
         let game = game.map_err(|error| Trouble::failure(format!("no thread for the game: {error}")))?;
         // The view is dropped with the front end, which tells the game to end.
         let shown = match front {
-            Front::Window => window::run(view, look, config),
+            Front::Window => window::run(view, look, config).unwrap_or_else(|(_, trouble)| Err(trouble)),
+            Front::Either => window::run(view, look, config).unwrap_or_else(|(view, trouble)| {
+                eprintln!("{}", trouble.as_note());
+                terminal::run(view, look, config)
+            }),
             Front::Terminal => terminal::run(view, look, config),
         };
         let outcome = game.join().unwrap_or_else(|_| Err(crate::fault::trouble()));
@@ -118,7 +125,9 @@ mod tests {
         let choose = |window, terminal, display, tty| {
             Front::choose(Asked { window, terminal }, Available { display, terminal: tty })
         };
-        assert_eq!(choose(false, false, true, true).unwrap(), Some(Front::Window));
+        assert_eq!(choose(false, false, true, true).unwrap(), Some(Front::Either));
+        assert_eq!(choose(false, false, true, false).unwrap(), Some(Front::Window));
+        assert_eq!(choose(true, false, true, true).unwrap(), Some(Front::Window));
         assert_eq!(choose(false, false, false, true).unwrap(), Some(Front::Terminal));
         assert_eq!(choose(false, false, false, false).unwrap(), None);
         assert_eq!(choose(false, true, true, true).unwrap(), Some(Front::Terminal));

@@ -1,7 +1,7 @@
 //! Gamepads on Linux: events from `/dev/input`, without libudev.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,8 +52,9 @@ fn look(gamepads: &Arc<Gamepads>, known: &Known) {
         let Some(seat) = gamepads.sit() else { return };
         known.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
         let (gamepads, known) = (gamepads.clone(), known.clone());
+        let lettered = is_lettered(&path, &device);
         let read = move || {
-            read(&gamepads, seat, device);
+            read(&gamepads, seat, device, lettered);
             gamepads.stand(seat);
             known.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
         };
@@ -61,28 +62,20 @@ fn look(gamepads: &Arc<Gamepads>, known: &Known) {
     }
 }
 
-fn read(gamepads: &Gamepads, seat: usize, mut device: Device) {
-    let range = |axis: Abs, device: &Device| {
-        let mut all = device.get_absinfo().ok()?;
-        all.find(|(code, _)| *code == axis).map(|(_, info)| (info.minimum(), info.maximum()))
-    };
-    let sticks = [Abs::ABS_X, Abs::ABS_Y, Abs::ABS_RX, Abs::ABS_RY];
-    let ranges = sticks.map(|axis| range(axis, &device).unwrap_or((-32_768, 32_767)));
+fn read(gamepads: &Gamepads, seat: usize, mut device: Device, lettered: bool) {
+    let known: Vec<_> = device.get_absinfo().map(Iterator::collect).unwrap_or_default();
+    let range = |axis: Abs| known.iter().find(|(code, _)| *code == axis).map(|(_, at)| (at.minimum(), at.maximum()));
+    let axes = Axes::new(range);
     let mut posture = Posture::default();
     while let Ok(events) = device.fetch_events() {
         for event in events {
             match event.destructure() {
                 EventSummary::Key(_, code, value) => {
-                    if let Some(control) = control(code) {
+                    if let Some(control) = control(code, lettered) {
                         posture.set(control, value != 0);
                     }
                 }
-                EventSummary::AbsoluteAxis(_, axis, value) => {
-                    on_axis(&mut posture, axis, value);
-                    if let Some(stick) = sticks.iter().position(|stick| *stick == axis) {
-                        posture.axes[stick] = centred(value, ranges[stick]);
-                    }
-                }
+                EventSummary::AbsoluteAxis(_, axis, value) => axes.on_axis(&mut posture, axis, value),
                 EventSummary::Synchronization(..) => gamepads.press(seat, posture),
                 _ => {}
             }
@@ -90,17 +83,67 @@ fn read(gamepads: &Gamepads, seat: usize, mut device: Device) {
     }
 }
 
-/// The cross, and triggers that are axes.
-fn on_axis(posture: &mut Posture, axis: Abs, value: i32) {
-    let (less, more) = match axis {
-        Abs::ABS_HAT0X => (Control::Left, Control::Right),
-        Abs::ABS_HAT0Y => (Control::Up, Control::Down),
-        Abs::ABS_Z => return posture.set(Control::L2, value > 100),
-        Abs::ABS_RZ => return posture.set(Control::R2, value > 100),
-        _ => return,
-    };
+/// Whether a gamepad tells which letter was pressed, and not where it is: the kernel has one number for the upper button and for X, which is
+/// on the left on the pads of Microsoft and on those that its driver for them serves.
+fn is_lettered(path: &Path, device: &Device) -> bool {
+    const MICROSOFT: u16 = 0x045e;
+    let event = path.file_name().unwrap_or_default();
+    let driver = Path::new("/sys/class/input").join(event).join("device/device/driver");
+    let driver = std::fs::read_link(driver).unwrap_or_default();
+    let xpad = driver.file_name().is_some_and(|name| name.to_string_lossy().starts_with("xpad"));
+    xpad || device.input_id().vendor() == MICROSOFT
+}
+
+/// An axis, and from where to where it goes.
+type Axis = (Abs, (i32, i32));
+
+/// What the axes of a gamepad are for.
+struct Axes {
+    sticks: [Axis; 4],
+    /// Left and right.
+    triggers: [Axis; 2],
+}
+
+impl Axes {
+    /// Of a gamepad with axes of these ranges. Without axes that are called the right stick's, that is where triggers are otherwise.
+    fn new(range: impl Fn(Abs) -> Option<(i32, i32)>) -> Self {
+        let (right, triggers) = match range(Abs::ABS_RX) {
+            Some(_) => ([Abs::ABS_RX, Abs::ABS_RY], [Abs::ABS_Z, Abs::ABS_RZ]),
+            None => ([Abs::ABS_Z, Abs::ABS_RZ], [Abs::ABS_BRAKE, Abs::ABS_GAS]),
+        };
+        let sticks = [Abs::ABS_X, Abs::ABS_Y, right[0], right[1]];
+        Self {
+            sticks: sticks.map(|axis| (axis, range(axis).unwrap_or((-32_768, 32_767)))),
+            triggers: triggers.map(|axis| (axis, range(axis).unwrap_or((0, 255)))),
+        }
+    }
+
+    /// The cross, sticks, and triggers that are axes.
+    fn on_axis(&self, posture: &mut Posture, axis: Abs, value: i32) {
+        match axis {
+            Abs::ABS_HAT0X => on_cross(posture, (Control::Left, Control::Right), value),
+            Abs::ABS_HAT0Y => on_cross(posture, (Control::Up, Control::Down), value),
+            _ => {}
+        }
+        if let Some(at) = self.sticks.iter().position(|(stick, _)| *stick == axis) {
+            posture.axes[at] = centred(value, self.sticks[at].1);
+        }
+        for ((trigger, range), control) in self.triggers.iter().zip([Control::L2, Control::R2]) {
+            if *trigger == axis {
+                posture.set(control, is_pulled(value, *range));
+            }
+        }
+    }
+}
+
+fn on_cross(posture: &mut Posture, (less, more): (Control, Control), value: i32) {
     posture.set(less, value < 0);
     posture.set(more, value > 0);
+}
+
+/// Whether a trigger is pulled far enough to count.
+fn is_pulled(value: i32, (least, most): (i32, i32)) -> bool {
+    (i64::from(value) - i64::from(least)) * 5 > (i64::from(most) - i64::from(least)) * 2
 }
 
 /// A value of some range as one of 16 bits around nothing.
@@ -110,8 +153,10 @@ fn centred(value: i32, (least, most): (i32, i32)) -> i16 {
     position.clamp(i64::from(i16::MIN), i64::from(i16::MAX)) as i16
 }
 
-fn control(code: Code) -> Option<Control> {
+fn control(code: Code, lettered: bool) -> Option<Control> {
     Some(match code {
+        Code::BTN_NORTH if lettered => Control::West,
+        Code::BTN_WEST if lettered => Control::North,
         Code::BTN_SOUTH => Control::South,
         Code::BTN_EAST => Control::East,
         Code::BTN_NORTH => Control::North,
@@ -145,12 +190,39 @@ mod tests {
 
     #[test]
     fn a_cross_that_is_an_axis_presses_one_side_at_a_time() {
+        let (axes, mut posture) = (Axes::new(|_| None), Posture::default());
+        for (value, pressed) in [(-1, 1 << Control::Left as u32), (1, 1 << Control::Right as u32), (0, 0)] {
+            axes.on_axis(&mut posture, Abs::ABS_HAT0X, value);
+            assert_eq!(posture.controls, pressed);
+        }
+    }
+
+    #[test]
+    fn triggers_are_where_the_right_stick_is_not() {
+        let (left, right) = (1 << Control::L2 as u32, 1 << Control::R2 as u32);
+        let usual = Axes::new(|axis| Some(if axis == Abs::ABS_RZ { (0, 1_023) } else { (0, 255) }));
         let mut posture = Posture::default();
-        on_axis(&mut posture, Abs::ABS_HAT0X, -1);
-        assert_eq!(posture.controls, 1 << Control::Left as u32);
-        on_axis(&mut posture, Abs::ABS_HAT0X, 1);
-        assert_eq!(posture.controls, 1 << Control::Right as u32);
-        on_axis(&mut posture, Abs::ABS_HAT0X, 0);
-        assert_eq!(posture.controls, 0);
+        usual.on_axis(&mut posture, Abs::ABS_Z, 255);
+        usual.on_axis(&mut posture, Abs::ABS_RZ, 255);
+        assert_eq!((posture.controls, posture.axes), (left, [0; 4]), "a quarter is not enough");
+        usual.on_axis(&mut posture, Abs::ABS_RZ, 1_000);
+        usual.on_axis(&mut posture, Abs::ABS_RX, 255);
+        assert_eq!((posture.controls, posture.axes[2]), (left | right, i16::MAX));
+        // Here the middle of the right stick is what a trigger would be half way down.
+        let other = Axes::new(|axis| (![Abs::ABS_RX, Abs::ABS_RY].contains(&axis)).then_some((0, 255)));
+        let mut posture = Posture::default();
+        other.on_axis(&mut posture, Abs::ABS_Z, 128);
+        other.on_axis(&mut posture, Abs::ABS_RZ, 255);
+        assert_eq!((posture.controls, posture.axes[3]), (0, i16::MAX));
+        other.on_axis(&mut posture, Abs::ABS_GAS, 200);
+        assert_eq!(posture.controls, right);
+    }
+
+    #[test]
+    fn letters_are_not_places() {
+        let both = |lettered| [Code::BTN_NORTH, Code::BTN_WEST].map(|code| control(code, lettered));
+        assert_eq!(both(false), [Some(Control::North), Some(Control::West)]);
+        assert_eq!(both(true), [Some(Control::West), Some(Control::North)]);
+        assert_eq!(control(Code::BTN_SOUTH, true), Some(Control::South));
     }
 }

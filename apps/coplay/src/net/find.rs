@@ -8,11 +8,9 @@ use coplay_machines::Machine;
 use coplay_machines::libretro::{self, Config as CoreConfig, OpenError};
 use sha2::{Digest, Sha256};
 
-use crate::game::{Game, Wanted, core_refused, players};
+use crate::game::{Game, OWN, Wanted, core_refused, open_core, players};
 use crate::trouble::Trouble;
 
-/// The machine that comes with the program.
-const OWN: &str = "nes";
 /// How deep folders are searched, how many files, and how large they may be.
 const MAX_DEPTH: usize = 6;
 const MAX_FILES: usize = 50_000;
@@ -25,6 +23,8 @@ pub(super) struct Sources<'a> {
     pub(super) game: Option<&'a Path>,
     /// The core.
     pub(super) core: Option<&'a str>,
+    /// The folder with BIOS images.
+    pub(super) system: Option<&'a Path>,
     /// Folders with games.
     pub(super) folders: &'a [PathBuf],
 }
@@ -38,10 +38,12 @@ pub(super) fn machine(settings: &Settings, sources: Sources<'_>) -> Result<Box<d
     };
     match (sources.core, game) {
         (None, Some(game)) if settings.machine.name == OWN => {
-            game.open(&Wanted { core: None, players: players(settings) })
+            game.open(&Wanted { players: players(settings), ..Wanted::default() })
         }
-        (Some(core), game) => open(core, game.as_ref(), &settings.machine).map_err(|error| core_refused(core, &error)),
-        (None, game) => open_by_name(game.as_ref(), &settings.machine),
+        (Some(core), game) => {
+            open(core, game.as_ref(), &settings.machine, sources.system).map_err(|error| core_refused(core, &error))
+        }
+        (None, game) => open_by_name(game.as_ref(), &settings.machine, sources.system),
     }
 }
 
@@ -98,28 +100,22 @@ fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
 }
 
 /// Opens a core with the options that the others have.
-fn open(core: &str, game: Option<&Game>, wanted: &MachineId) -> Result<Box<dyn Machine>, OpenError> {
-    let game = game.map(|game| libretro::Game { name: game.name.clone(), image: game.image.clone() });
-    let mut config = CoreConfig { core: core.into(), game, ..CoreConfig::default() };
-    for (key, value) in &wanted.options {
-        let device = key.strip_prefix("device ").and_then(|port| Some((port.parse().ok()?, value.parse().ok()?)));
-        match key.as_str() {
-            "players" => config.players = value.parse().ok(),
-            // What was found out about the core, not what it was told.
-            "hash of" | "platform" => {}
-            _ if device.is_some() => config.devices.extend(device),
-            _ => config.options.push((key.clone(), value.clone())),
-        }
-    }
-    Ok(Box::new(libretro::open(config)?))
+fn open(
+    core: &str,
+    game: Option<&Game>,
+    theirs: &MachineId,
+    system: Option<&Path>,
+) -> Result<Box<dyn Machine>, OpenError> {
+    let wanted = Wanted { system: system.map(Into::into), ..Wanted::like(Some(core.into()), theirs) };
+    Ok(Box::new(open_core(core, game, &wanted)?))
 }
 
 /// Opens the core that is called as the machine is; files of cores are not always called so.
-fn open_by_name(game: Option<&Game>, wanted: &MachineId) -> Result<Box<dyn Machine>, Trouble> {
+fn open_by_name(game: Option<&Game>, wanted: &MachineId, system: Option<&Path>) -> Result<Box<dyn Machine>, Trouble> {
     let installed = libretro::cores(&libretro::folders(&[]));
     let mut likely = None;
     for core in candidates(&wanted.name, installed.keys()) {
-        match open(core, game, wanted) {
+        match open(core, game, wanted, system) {
             Ok(machine) if machine.machine_id() == wanted => return Ok(machine),
             // Perhaps another version: who says what differs is asked later.
             Ok(machine) if machine.machine_id().name == wanted.name => likely = Some(machine),

@@ -30,9 +30,10 @@ use crate::cli::net as cli;
 use crate::cli::net::Dial;
 use crate::config::Config;
 use crate::front::{self, Look};
-use crate::game::{Game, Wanted, open_core_alone};
+use crate::game::{self, Game};
 use crate::meet::{self, Line, Way};
 use crate::seat::Seat;
+use crate::sharing::{self, Shared};
 use crate::summary::Summary;
 use crate::trouble::Trouble;
 use company::{Company, Role};
@@ -59,7 +60,8 @@ type Ran = Result<Option<Outcome>, Trouble>;
 
 /// `coplay host`.
 pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
-    let (title, machine) = open(args)?;
+    let Shared { machine, window, costs, checked } = open(args)?;
+    let title = machine.game_id().name.clone();
     let players = check_players(args, &*machine)?;
     let way = way(args)?;
     let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
@@ -72,14 +74,17 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
         name: name(args.part.name.as_deref()),
         pads: args.pads,
         players,
-        terms: terms(args.lag, args.window)?,
+        terms: within(terms(args.lag, args.window)?, window),
         absent: args.absent.into(),
         private: args.private,
-        manner: manner(&args.part),
+        manner: Manner { costs, ..manner(&args.part) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
     let _sign = lan::tell(args, &title, &plan.name, &ticket);
     let look = Look { title, pictures: picture, ..Look::default() };
+    if !checked && args.machine.core.is_some() {
+        eprintln!("note: {} was not checked yet: `coplay check` says whether it is fit to be shared", look.title);
+    }
     let ticket = ticket.to_string();
     announce::announce(&ticket);
     announce::warn_if_alone(&*transport, args.udp.as_deref());
@@ -105,10 +110,11 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
         let plan = (name(args.part.name.as_deref()), Wish::Play(args.pads));
         let line = call((&ticket, args.relay.clone()), &seat, args.part.impair.as_ref())?;
         let Some(guest) = knock(line, plan, person)? else { return Ok(None) };
-        let sources =
-            Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
-        let (guest, machine) = equip(guest, sources, person)?;
-        let drive = guest.sit_down(machine, manner(&args.part));
+        let system = args.machine.system.as_deref().or(config.system.as_deref());
+        let core = args.machine.core.as_deref();
+        let sources = Sources { game: args.game.as_deref(), core, system, folders: &config.games };
+        let (guest, Shared { machine, costs, .. }) = equip(guest, sources, person)?;
+        let drive = guest.sit_down(machine, Manner { costs, ..manner(&args.part) });
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
         tape.into_iter().for_each(|tape| drive.set_tape(tape));
@@ -127,10 +133,11 @@ pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
         let plan = (name(args.name.as_deref()), Wish::Watch);
         let line = call((&ticket, args.relay.clone()), &Seat::new(), args.impair.as_ref())?;
         let Some(guest) = knock(line, plan, person)? else { return Ok(None) };
-        let sources =
-            Sources { game: args.game.as_deref(), core: args.machine.core.as_deref(), folders: &config.games };
-        let (guest, machine) = equip(guest, sources, person)?;
-        let watch = guest.look_on(machine, WatchPlan { frames: args.log.frames });
+        let system = args.machine.system.as_deref().or(config.system.as_deref());
+        let core = args.machine.core.as_deref();
+        let sources = Sources { game: args.game.as_deref(), core, system, folders: &config.games };
+        let (guest, ours) = equip(guest, sources, person)?;
+        let watch = guest.look_on(ours.machine, WatchPlan { frames: args.log.frames });
         let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| watch.set_log(log));
         tape.into_iter().for_each(|tape| watch.set_tape(tape));
@@ -191,16 +198,17 @@ fn told(ran: Result<Outcome, Failure>) -> Ran {
     ran.map(Some).map_err(|failure| failure::trouble(&failure))
 }
 
-/// The host's game on its machine, and what to call it.
-fn open(args: &cli::Host) -> Result<(String, Box<dyn Machine>), Trouble> {
-    let wanted = Wanted { core: args.machine.core.clone(), players: args.players.map(usize::from) };
-    if args.game.is_none()
-        && let Some(machine) = open_core_alone(&wanted)?
-    {
-        return Ok((machine.game_id().name.clone(), machine));
-    }
-    let game = Game::find(args.game.as_deref())?;
-    Ok((game.title().into(), game.open(&wanted)?))
+/// The host's game on its machine, as it may be shared.
+fn open(args: &cli::Host) -> Result<Shared, Trouble> {
+    let game = args.game.as_deref().map(Game::read).transpose()?;
+    let opened = game::open(game.as_ref(), &args.machine.wanted(&args.setup, args.players)?)?;
+    sharing::shared(opened.into())
+}
+
+/// Where the dials turn by themselves, they begin with no more than can be repaired in time.
+fn within(terms: Terms, most: Option<u32>) -> Terms {
+    let window = terms.window.min(most.filter(|_| terms.auto).unwrap_or(u32::MAX));
+    Terms { window, ..terms }
 }
 
 /// How others come in.
@@ -290,11 +298,12 @@ fn knock(line: Line, (name, wish): (String, Wish), person: &mut dyn Person) -> R
 }
 
 /// Finds what is played there; who has it not gives the seat back.
-fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<(Guest, Box<dyn Machine>), Trouble> {
-    match find::machine(guest.settings(), sources) {
-        Ok(machine) => {
-            person.meet(&*machine);
-            Ok((guest, machine))
+fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<(Guest, Shared), Trouble> {
+    let found = find::machine(&sharing::plain(guest.settings()), sources);
+    match found.and_then(|machine| sharing::like_theirs(machine, guest.settings())) {
+        Ok(shared) => {
+            person.meet(&*shared.machine);
+            Ok((guest, shared))
         }
         Err(trouble) => {
             guest.leave();
@@ -315,6 +324,14 @@ mod tests {
         assert_eq!((fixed.lag, fixed.window, fixed.auto), (3, 0, false));
         assert_eq!((terms(three, None).unwrap().lag, terms(None, three).unwrap().window), (3, 3));
         assert!(terms(auto, three).is_err() && terms(three, auto).is_err());
+    }
+
+    #[test]
+    fn dials_that_turn_by_themselves_begin_with_what_can_be_repaired() {
+        let auto = terms(None, None).unwrap();
+        assert_eq!([None, Some(3), Some(20)].map(|most| within(auto, most).window), [8, 3, 8]);
+        let fixed = terms(None, Some(Dial::Frames(6))).unwrap();
+        assert_eq!(within(fixed, Some(3)).window, 6, "who says a number means it");
     }
 
     #[test]

@@ -16,12 +16,14 @@ pub(super) struct Plain {
     seed: Option<u64>,
     bots: Vec<Bot>,
     people: String,
+    /// It was said that the machine stands still.
+    stands: bool,
     leaving: bool,
 }
 
 impl Plain {
     pub(super) fn new(company: Company, seed: Option<u64>) -> Self {
-        Self { company, seed, bots: vec![], people: String::new(), leaving: false }
+        Self { company, seed, bots: vec![], people: String::new(), stands: false, leaving: false }
     }
 }
 
@@ -48,7 +50,12 @@ impl Front for Plain {
         pads.iter_mut().zip(&mut self.bots).for_each(|(word, bot)| *word = bot.press());
     }
 
-    fn show(&mut self, _: Frame, _: &dyn Machine) {}
+    fn show(&mut self, _: Frame, machine: &dyn Machine) {
+        let stood = std::mem::replace(&mut self.stands, machine.failure().is_some());
+        if let Some(why) = machine.failure().filter(|_| !stood) {
+            say(&format!("the machine stands still: {why}"));
+        }
+    }
 
     fn tell(&mut self, news: News<'_>) {
         match news {

@@ -200,6 +200,7 @@ impl Front for Screen<'_> {
 
     fn show(&mut self, _: Frame, machine: &dyn Machine) {
         self.playing = true;
+        self.desk.set_failure(machine.failure());
         self.picture.show(machine.picture());
         if let Some(outfit) = &mut self.outfit {
             outfit.play(machine, self.desk.sound(), false);

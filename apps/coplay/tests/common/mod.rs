@@ -43,6 +43,7 @@ impl Place {
     pub fn dress(&self, command: &mut Command) {
         command.current_dir(&self.path).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
         command.env("XDG_CONFIG_HOME", self.at("config")).env("XDG_DATA_HOME", self.at("data"));
+        command.env("XDG_CACHE_HOME", self.at("cache"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 

@@ -38,13 +38,15 @@ impl Cache {
         // The name of a file is a hash: this one may be of another. What a game is called does not matter.
         let whose = |identity: &Identity| (identity.key.clone(), identity.check, identity.platform.clone());
         let ours = whose(&report.identity) == whose(identity);
-        report.identity = identity.clone();
+        if !identity.game.is_empty() {
+            report.identity.game.clone_from(&identity.game);
+        }
         ours.then_some(report)
     }
 
-    /// Keeps a report, if that is possible. One that was cut short is not worth it: next time there may be more of it.
+    /// Keeps a report, if that is possible. One that may say something else next time is not worth it.
     pub fn put(&self, report: &Report) {
-        if report.cut_short.is_empty() {
+        if report.is_lasting() {
             // No harm is done: it will be found out again.
             let _ = self.try_put(report);
         }
@@ -88,7 +90,7 @@ fn checksum(json: &str) -> String {
 mod tests {
     use super::*;
     use crate::check::measure::Measured;
-    use crate::check::verdict::{Comparison, Verdict};
+    use crate::check::verdict::{Comparison, Reason, Verdict};
 
     fn report(key: &str) -> Report {
         let identity = Identity {
@@ -168,5 +170,18 @@ mod tests {
         cut.cut_short.push(Comparison::Long);
         cache.put(&cut);
         assert_eq!(cache.get(&cut.identity), None);
+    }
+
+    #[test]
+    fn what_a_busy_computer_says_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path());
+        let slow = Verdict::Lockstep { reason: Reason::TooSlow { repair_ns: 2, period_ns: 1 } };
+        let cannot = Verdict::Lockstep { reason: Reason::CannotSave };
+        for (verdict, window, kept) in [(Verdict::Rollback, 0, false), (slow, 0, false), (cannot, 0, true)] {
+            let busy = Report { verdict, window, ..report("busy") };
+            cache.put(&busy);
+            assert_eq!(cache.get(&busy.identity).is_some(), kept, "{}", busy.verdict);
+        }
     }
 }

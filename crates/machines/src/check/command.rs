@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::cache::Cache;
 use super::progress::Progress;
 use super::report::{Identity, Report};
-use super::{Error, Options, Subject, check};
+use super::trial::{Trial, trial};
+use super::{Error, Options, Subject, check_living};
 
 /// What a person asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,28 +45,37 @@ impl Asked {
 /// Makes the check, or finds it made, and writes the report to `out`; how far it is goes to `talk`. A program that ends with a code for
 /// its user asks [`is_fit`](super::Verdict::is_fit) of the verdict.
 pub fn run(asked: &Asked, subject: Subject<'_>, out: &mut dyn Write, talk: &mut dyn Write) -> Result<Report, Error> {
-    let identity = Identity::of(&*(subject.open)().map_err(Error::Open)?);
-    let report = match asked.kept(&identity) {
-        Some(report) => report,
-        None => {
-            let mut tell = |progress: Progress| {
-                if asked.progress {
-                    // Who does not want to listen need not.
-                    let _ = tell(talk, progress);
-                }
-            };
-            let report = check(subject, &asked.options(), &mut tell)?;
-            if asked.progress {
-                let _ = write!(talk, "\r{:78}\r", "");
-            }
-            if let Some(folder) = asked.cache.as_ref().filter(|_| asked.frames.is_none()) {
-                Cache::new(folder).put(&report);
-            }
-            report
-        }
-    };
+    let report = find_out(asked, subject, talk)?;
     let text = if asked.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Error::Write(error.to_string()))?;
+    Ok(report)
+}
+
+fn find_out(asked: &Asked, subject: Subject<'_>, talk: &mut dyn Write) -> Result<Report, Error> {
+    let options = asked.options();
+    match trial((subject.child)(), &options) {
+        Trial::Died(fault) => return Ok(Report::unopened(subject.machine, subject.game, fault)),
+        Trial::Lived(key) => {
+            if let Some(report) = asked.kept(&Identity::unopened(&key, "", "")) {
+                // Who does not want to listen need not.
+                let _ = writeln!(talk, "checked before; --again checks again");
+                return Ok(report);
+            }
+        }
+        Trial::None => {}
+    }
+    let mut tell = |progress: Progress| {
+        if asked.progress {
+            let _ = tell(talk, progress);
+        }
+    };
+    let report = check_living(subject, &options, &mut tell)?;
+    if asked.progress {
+        let _ = write!(talk, "\r{:78}\r", "");
+    }
+    if let Some(folder) = asked.cache.as_ref().filter(|_| asked.frames.is_none()) {
+        Cache::new(folder).put(&report);
+    }
     Ok(report)
 }
 

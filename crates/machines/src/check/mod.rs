@@ -6,6 +6,7 @@
 //!
 //! | comparison | what it finds |
 //! |---|---|
+//! | [alone in a process](Comparison::Alone) | crashes and endless loops, before it is opened here |
 //! | [two in one process](Comparison::Together) | chance, addresses, variables that instances share |
 //! | [begun anew, unseen](Comparison::Anew) | a reset that leaves something behind, frames that depend on being seen |
 //! | [played again](Comparison::Again), [repaired](Comparison::Repaired) | what is missing in saved states, saving that disturbs |
@@ -34,7 +35,7 @@
 //!     command.args(["check-child", "/home/ada/game.nes"]);
 //!     command
 //! };
-//! let subject = check::Subject { open: &mut open, child: &mut child };
+//! let subject = check::Subject { machine: "nes", game: "game", open: &mut open, child: &mut child };
 //! let report = check::check(subject, &check::Options::default(), &mut |_| ()).unwrap();
 //! println!("{report}");
 //! ```
@@ -51,6 +52,7 @@ mod report;
 mod run;
 mod script;
 mod show;
+mod trial;
 mod verdict;
 
 use std::fmt;
@@ -58,6 +60,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::machine::Machine;
+
+use self::trial::Trial;
 
 pub use self::cache::Cache;
 pub use self::child::child;
@@ -73,6 +77,10 @@ pub const VERSION: u32 = 1;
 
 /// What is checked: how to open the machine here, and how to open it in another process.
 pub struct Subject<'a> {
+    /// What the machine is called, for a report on one that cannot be opened and asked.
+    pub machine: &'a str,
+    /// Likewise the game.
+    pub game: &'a str,
     /// Opens the machine, which has stepped no frame then; in words why not. It is called several times. A
     /// [twin](crate::libretro::Libretro::twin) of a core is as good as one opened anew, and costs less.
     pub open: &'a mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
@@ -92,6 +100,8 @@ pub struct Options {
     pub budget: Duration,
     /// The other process plays each frame at least so much later. More than a second, so that a clock that counts seconds has gone on.
     pub later: Duration,
+    /// What the other process does not answer for so long hangs.
+    pub patience: Duration,
     /// Where inputs, and the points to save at, come from. The same seed does the same.
     pub seed: u64,
 }
@@ -99,7 +109,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (budget, later) = (Duration::from_secs(90), Duration::from_millis(1_100));
-        Self { frames: 7_200, short: 900, budget, later, seed: 1 }
+        Self { frames: 7_200, short: 900, budget, later, patience: Duration::from_secs(60), seed: 1 }
     }
 }
 
@@ -128,6 +138,14 @@ impl std::error::Error for Error {}
 
 /// Finds out whether a machine is fit to be shared, and how.
 pub fn check(subject: Subject<'_>, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
-    let subject = Subject { open: &mut *subject.open, child: &mut *subject.child };
-    run::Run::new(subject, options, progress)?.finish()
+    match trial::trial((subject.child)(), options) {
+        Trial::Died(fault) => Ok(Report::unopened(subject.machine, subject.game, fault)),
+        Trial::Lived(_) | Trial::None => check_living(subject, options, progress),
+    }
+}
+
+/// The same for a machine that can be opened here without harm.
+fn check_living(subject: Subject<'_>, options: &Options, tell: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
+    let subject = Subject { open: &mut *subject.open, child: &mut *subject.child, ..subject };
+    run::Run::new(subject, options, tell)?.finish()
 }

@@ -12,8 +12,6 @@ use super::child::{MARK, region};
 use super::digest::{Look, Region};
 use super::{Error, VERSION};
 
-/// To open a machine takes no longer than this, to do one thing no longer than that.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How long it may take to end when nobody asks any more.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// The longest line that is read in one piece.
@@ -26,12 +24,32 @@ pub(super) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<String>,
+    /// To open the machine takes no longer than this, nor does any one thing that it is asked for.
+    patience: Duration,
+    /// It went down, or does not answer.
+    died: bool,
     /// Of machine and game.
     pub(super) key: String,
     /// The machine's hash before its first frame.
     pub(super) unstepped: u64,
     /// Its home and its working folder.
     _folder: TempDir,
+}
+
+/// Why there is no machine in another process.
+pub(super) enum NoProcess {
+    /// The process could not be started, or says why it has no machine.
+    Error(String),
+    /// The machine took it down, or keeps it from answering.
+    Died(String),
+}
+
+impl From<NoProcess> for Error {
+    fn from(error: NoProcess) -> Self {
+        match error {
+            NoProcess::Error(why) | NoProcess::Died(why) => Self::Child(why),
+        }
+    }
 }
 
 /// Variables that say where a user's files are.
@@ -64,8 +82,8 @@ fn elsewhere(command: &mut Command, folder: &TempDir) {
 
 impl Process {
     /// Starts it and waits until the machine is open.
-    pub(super) fn start(mut command: Command) -> Result<Self, Error> {
-        let failed = |error: std::io::Error| Error::Child(error.to_string());
+    pub(super) fn start(mut command: Command, patience: Duration) -> Result<Self, NoProcess> {
+        let failed = |error: std::io::Error| NoProcess::Error(error.to_string());
         let folder = tempfile::tempdir().map_err(failed)?;
         elsewhere(&mut command, &folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -74,9 +92,13 @@ impl Process {
         let output = child.stdout.take().expect("a pipe");
         std::thread::spawn(move || listen(output, &send));
         let input = child.stdin.take();
-        let mut new = Self { child, input, answers, key: String::new(), unstepped: 0, _folder: folder };
-        new.meet().map_err(Error::Child)?;
-        Ok(new)
+        let (key, unstepped) = (String::new(), 0);
+        let mut new = Self { child, input, answers, patience, died: false, key, unstepped, _folder: folder };
+        match new.meet() {
+            Ok(()) => Ok(new),
+            Err(why) if new.died => Err(NoProcess::Died(why)),
+            Err(why) => Err(NoProcess::Error(why)),
+        }
     }
 
     fn meet(&mut self) -> Result<(), String> {
@@ -143,16 +165,22 @@ impl Process {
     }
 
     fn answer(&mut self) -> Result<String, String> {
-        match self.answers.recv_timeout(PATIENCE) {
+        match self.answers.recv_timeout(self.patience) {
             Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Timeout) => Err(format!("it did not answer for {} s", PATIENCE.as_secs())),
+            Err(RecvTimeoutError::Timeout) => {
+                self.died = true;
+                Err(format!("it did not answer for {} s", self.patience.as_secs()))
+            }
             Err(RecvTimeoutError::Disconnected) => Err(self.how_it_ended()),
         }
     }
 
     fn how_it_ended(&mut self) -> String {
         match self.wait() {
-            Some(status) => format!("its process ended ({status})"),
+            Some(status) => {
+                self.died = !status.success();
+                format!("its process ended ({status})")
+            }
             None => "its process closed its output".to_owned(),
         }
     }

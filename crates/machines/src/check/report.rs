@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::VERSION;
 use super::measure::Measured;
-use super::verdict::{Comparison, Reason, Verdict};
+use super::verdict::{Comparison, Fault, Reason, Verdict};
 use crate::machine::Machine;
 
 /// With this lag nobody feels that a button is late.
@@ -39,7 +39,7 @@ pub struct Report {
 /// Who was checked, by what, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// A hash of all that tells machine and game from others.
+    /// A hash of all that tells machine and game from others; nothing, here and below, if it could not be opened.
     pub key: String,
     /// The machine's name.
     pub machine: String,
@@ -110,6 +110,22 @@ impl Identity {
         }
     }
 
+    /// Of one that could not be opened, as far as it is known.
+    pub(super) fn unopened(key: &str, machine: &str, game: &str) -> Self {
+        Self {
+            key: key.into(),
+            machine: machine.into(),
+            version: String::new(),
+            options: Vec::new(),
+            game: game.into(),
+            game_sha256: String::new(),
+            players: 0,
+            period_ns: 0,
+            platform: platform(),
+            check: VERSION,
+        }
+    }
+
     pub(super) fn period(&self) -> TimeDelta {
         TimeDelta::from_nanos(self.period_ns.min(i64::MAX as u64) as i64)
     }
@@ -138,6 +154,30 @@ impl Report {
             notes,
             took_ms: took.as_millis().min(u128::from(u64::MAX)) as u64,
         }
+    }
+
+    /// Of a machine that could not be opened.
+    pub(super) fn unopened(machine: &str, game: &str, fault: Fault) -> Self {
+        Self {
+            verdict: Verdict::Unfit { fault },
+            identity: Identity::unopened("", machine, game),
+            compared: Vec::new(),
+            cut_short: Vec::new(),
+            measured: Measured::default(),
+            window: 0,
+            notes: Vec::new(),
+            took_ms: 0,
+        }
+    }
+
+    /// Whether it says the same on another day: nothing was left out, and nothing in it is owed to what else this computer did.
+    pub fn is_lasting(&self) -> bool {
+        let busy = match &self.verdict {
+            Verdict::Rollback => self.window == 0,
+            Verdict::Lockstep { reason } => matches!(reason, Reason::TooSlow { .. }),
+            Verdict::Unfit { .. } => false,
+        };
+        !busy && self.cut_short.is_empty() && !self.identity.key.is_empty()
     }
 
     /// How the machine may be used by a session.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::digest::{Look, Region, differences, regions};
 use super::measure::{Samples, timed};
-use super::process::Process;
+use super::process::{NoProcess, Process};
 use super::progress::{Clock, Progress};
 use super::report::{Compared, Found, Report, key_of};
 use super::script::Script;
@@ -47,6 +47,7 @@ pub(super) struct Run<'a> {
     /// Frames of everything together, at most.
     frames: u32,
     later: Duration,
+    patience: Duration,
 }
 
 impl<'a> Run<'a> {
@@ -71,6 +72,7 @@ impl<'a> Run<'a> {
             straight,
             frames: long,
             later: options.later,
+            patience: options.patience,
             subject,
         })
     }
@@ -124,6 +126,14 @@ impl<'a> Run<'a> {
         (self.subject.open)().map_err(Error::Open)
     }
 
+    /// Another process, for a comparison that begins with this frame.
+    fn start(&mut self, comparison: Comparison, frame: u32) -> Result<Process, Stop> {
+        Process::start((self.subject.child)(), self.patience).map_err(|error| match error {
+            NoProcess::Died(why) => Fault::Failed { comparison, frame, why }.into(),
+            error => Error::from(error).into(),
+        })
+    }
+
     /// Two in one process, and the record for all that follows.
     fn together(&mut self, other: &mut dyn Machine) -> Result<(), Stop> {
         let comparison = Comparison::Together;
@@ -172,7 +182,7 @@ impl<'a> Run<'a> {
         let comparison = Comparison::Apart;
         self.clock.begin(comparison);
         std::thread::sleep(self.later.saturating_sub(recorded.elapsed()));
-        let mut process = Process::start((self.subject.child)())?;
+        let mut process = self.start(comparison, 0)?;
         for frame in 0..self.next_frame() {
             // The long run begins where the record ends, so this one cannot be cut short.
             self.clock.tick(frame);
@@ -203,7 +213,7 @@ impl<'a> Run<'a> {
         let (mut state, from) = (Vec::new(), repair::end(self));
         let failed = |frame| move |why| Fault::Failed { comparison, frame, why };
         other.save(&mut state).map_err(|error| failed(from)(error.to_string()))?;
-        let mut process = Process::start((self.subject.child)())?;
+        let mut process = self.start(comparison, from)?;
         process.load(&state).map_err(failed(from))?;
         for frame in from..self.next_frame() {
             if !self.clock.goes_on(frame - from) {

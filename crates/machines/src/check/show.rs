@@ -6,7 +6,7 @@ use coplay::time::TimeDelta;
 
 use super::digest::RegionDifference;
 use super::measure::Timing;
-use super::report::{COMFORT, Report};
+use super::report::{COMFORT, Identity, Report};
 use super::verdict::{Comparison, Difference, Fault, Reason, Seen, Verdict};
 
 /// Round trips for which a lag is told, in milliseconds: a town, a country, an ocean.
@@ -14,14 +14,7 @@ const ROUND_TRIPS: [i64; 3] = [30, 80, 150];
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = &self.identity;
-        let rate = 1e9 / who.period_ns.max(1) as f64;
-        let players = if who.players == 1 { "player" } else { "players" };
-        writeln!(
-            f,
-            "{} on {} {} ({rate:.2} fps, {} {players}, {})\n",
-            who.game, who.machine, who.version, who.players, who.platform
-        )?;
+        writeln!(f, "{}\n", self.identity)?;
         writeln!(f, "  {:<30}{}", self.verdict.name(), self.verdict)?;
         self.compared(f)?;
         self.costs(f)?;
@@ -34,14 +27,32 @@ impl fmt::Display for Report {
     }
 }
 
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { game, machine, version, players, platform, .. } = self;
+        if self.period_ns == 0 {
+            return write!(f, "{game} on {machine} ({platform})");
+        }
+        let rate = 1e9 / self.period_ns as f64;
+        let many = if *players == 1 { "player" } else { "players" };
+        write!(f, "{game} on {machine} {version} ({rate:.2} fps, {players} {many}, {platform})")
+    }
+}
+
 impl Report {
     fn compared(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f)?;
         let at_fault = self.verdict.fault().and_then(Fault::comparison);
-        for comparison in Comparison::ALL {
+        if at_fault == Some(Comparison::Alone) {
+            return Ok(());
+        }
+        writeln!(f)?;
+        let failed = matches!(self.verdict.fault(), Some(Fault::Failed { .. }));
+        // Nothing is compared with one that is alone.
+        for comparison in Comparison::ALL.into_iter().filter(|comparison| *comparison != Comparison::Alone) {
             let frames =
                 self.compared.iter().find(|compared| compared.comparison == comparison).map_or(0, |it| it.frames);
             let outcome = match frames {
+                _ if at_fault == Some(comparison) && failed => "failed",
                 _ if at_fault == Some(comparison) => "differs",
                 0 => "not compared",
                 _ => "equal",
@@ -59,8 +70,12 @@ impl Report {
             ("load", self.measured.load),
             ("hash", self.measured.hash),
         ];
+        let rows: Vec<_> = rows.into_iter().filter(|(_, timing)| timing.p95_ns > 0).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
         writeln!(f, "\n  {:<30}{:>11} {:>11} {:>11}", "", "10 %", "median", "95 %")?;
-        for (what, timing) in rows.into_iter().filter(|(_, timing)| timing.p95_ns > 0) {
+        for (what, timing) in rows {
             let Timing { p10_ns, median_ns, p95_ns } = timing;
             let [best, median, most] = [p10_ns, median_ns, p95_ns].map(|ns| Time(ns).to_string());
             writeln!(f, "  {what:<30}{best:>11} {median:>11} {most:>11}")?;
@@ -95,6 +110,7 @@ impl fmt::Display for Verdict {
         match self {
             Self::Rollback => write!(f, "it is deterministic, and its states are exact"),
             Self::Lockstep { reason } => write!(f, "it is deterministic, but {reason}"),
+            Self::Unfit { fault: fault @ Fault::Failed { .. } } => write!(f, "nobody can rely on it: {fault}"),
             Self::Unfit { fault } => write!(f, "sites would play different games: {fault}"),
         }
     }
@@ -129,7 +145,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Differs(difference) => difference.fmt(f),
             Self::Failed { comparison, frame, why } => {
-                write!(f, "{} failed at frame {frame}: {why}", comparison.name())
+                write!(f, "{}, it failed at frame {frame}: {why}", comparison.name())
             }
             Self::Identity { comparison } => {
                 write!(f, "{}, its first frames are not the same each time that it is opened", comparison.name())

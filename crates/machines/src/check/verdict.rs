@@ -127,6 +127,8 @@ pub enum Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
+    /// One in a process of its own, with nothing to compare it with: whether it lives.
+    Alone,
     /// Two instances in one process.
     Together,
     /// One that was reset and stepped unseen, and one that ran straight.
@@ -145,12 +147,13 @@ pub enum Comparison {
 
 impl Comparison {
     /// All of them, in the order in which they are made.
-    pub const ALL: [Self; 7] =
-        [Self::Together, Self::Anew, Self::Again, Self::Repaired, Self::Apart, Self::Cold, Self::Long];
+    pub const ALL: [Self; 8] =
+        [Self::Alone, Self::Together, Self::Anew, Self::Again, Self::Repaired, Self::Apart, Self::Cold, Self::Long];
 
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Alone => "alone in a process",
             Self::Together => "two in one process",
             Self::Anew => "begun anew, unseen",
             Self::Again => "played again from a state",

@@ -4,7 +4,7 @@ use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership};
 use coplay::session::{Absent, Config, Settings};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Sharing};
 
 /// States are compared this often unless asked otherwise: about once a second.
 const COMPARE_EVERY: u32 = 60;
@@ -16,7 +16,7 @@ pub struct Terms {
     pub sites: u8,
     /// By how many frames local input is delayed.
     pub lag: u32,
-    /// How many frames may be guessed. A machine that cannot save gets none.
+    /// How many frames may be guessed. A machine whose states cannot be shared gets none.
     pub window: u32,
     /// Whether lag and window follow what links and machines need.
     pub auto: bool,
@@ -44,7 +44,7 @@ pub fn settings(machine: &dyn Machine, terms: Terms) -> Settings {
         machine: machine.machine_id().clone(),
         rate: machine.rate(),
         lag: terms.lag,
-        window: if machine.can_save() { terms.window } else { 0 },
+        window: if machine.sharing() == Sharing::Rollback { terms.window } else { 0 },
         auto: terms.auto,
         absent: Absent::Nothing,
         compare_every: terms.compare_every,
@@ -63,5 +63,6 @@ pub fn config(
     settings: Settings,
 ) -> Config {
     let usual = Config::new(session, site, peers, settings);
-    Config { can_save: machine.can_save(), investigate: usual.investigate && machine.can_save(), ..usual }
+    let exact = machine.sharing() == Sharing::Rollback;
+    Config { can_save: exact, investigate: usual.investigate && exact, ..usual }
 }

@@ -43,6 +43,8 @@ pub struct Findings {
     pub settles: bool,
     /// It can be saved before its first frame.
     pub saves_unstepped: bool,
+    /// With that state one that was played begins anew, exactly as a new one does.
+    pub begins_anew: bool,
     /// It must have run before it takes a state.
     pub warms_up: bool,
     /// What it must produce in frames that nobody sees, as flags of libretro (1: picture, 2: sound).
@@ -51,4 +53,11 @@ pub struct Findings {
     pub state_size: Option<usize>,
     /// Bytes of RAM that it shows.
     pub memory_size: usize,
+}
+
+impl Findings {
+    /// Whether its states lead to where they should: by its memory or by the states themselves, whichever can be compared.
+    pub fn is_exact(&self) -> bool {
+        self.can_save && (self.state_exact || self.memory_exact)
+    }
 }

@@ -81,9 +81,33 @@ impl Log {
         self.0.push_back(cut(line, MAX_LINE).to_owned());
     }
 
+    /// Likewise, where it is a format for values that are not known.
+    pub(super) fn say_format(&mut self, format: &str) {
+        self.say(&unfilled(format));
+    }
+
     pub(super) fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
+}
+
+/// A format of C without the values that belong into it.
+fn unfilled(format: &str) -> String {
+    let (mut text, mut rest) = (String::with_capacity(format.len()), format);
+    while let Some((before, after)) = rest.split_once('%') {
+        text.push_str(before);
+        if let Some(after) = after.strip_prefix('%') {
+            text.push('%');
+            rest = after;
+            continue;
+        }
+        // Flags, width, precision and length; then one letter for the kind.
+        let mut kind = after.trim_start_matches(|sign: char| "+-# 0123456789.*hljztLq".contains(sign)).chars();
+        kind.next();
+        text.push('…');
+        rest = kind.as_str();
+    }
+    text + rest
 }
 
 /// The host's side of one instance.
@@ -116,7 +140,6 @@ pub(super) struct Host {
     pub(super) asked_what_to_produce: bool,
     pub(super) runs_without_game: bool,
     pub(super) wanted_gpu: bool,
-    pub(super) wanted_to_stop: bool,
     pub(super) log: Log,
 }
 
@@ -127,5 +150,20 @@ impl Host {
             let room = MAX_SAMPLES.saturating_sub(self.sound.len());
             self.sound.extend_from_slice(&samples[..samples.len().min(room)]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_not_known_are_left_out() {
+        assert_eq!(unfilled("bad image %s at %d"), "bad image … at …");
+        assert_eq!(unfilled("[%-8.*s] %#06llx, 50 %% of %zu"), "[…] …, 50 % of …");
+        assert_eq!(unfilled("cut off: %"), "cut off: …");
+        let mut log = Log::default();
+        log.say_format("%s: %d");
+        assert_eq!(log.lines().count(), 0, "nothing is left");
     }
 }

@@ -14,7 +14,7 @@ use super::instance::Instance;
 use super::plan::Plan;
 use super::state::{self, HEADER, Header, Kind, MAX_STATE};
 use super::video;
-use crate::machine::{LoadError, Machine, SaveError};
+use crate::machine::{LoadError, Machine, SaveError, Sharing};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
@@ -44,6 +44,10 @@ pub struct Libretro {
     aspect: f32,
     sound: Vec<[i16; 2]>,
     sound_rate: f64,
+    /// The core's state before the first frame, where it begins anew with that.
+    unstepped: Vec<u8>,
+    /// Why there is nothing to step.
+    failure: Option<String>,
     /// Room for a state that is only hashed or shown.
     spare: Vec<u8>,
     /// Room for what the machine was before it took a stranger's state.
@@ -65,13 +69,34 @@ impl Libretro {
             aspect: 1.0,
             sound: Vec::new(),
             sound_rate: 0.0,
+            unstepped: Vec::new(),
+            failure: None,
             spare: Vec::new(),
             refuge: Vec::new(),
             own: [0; REMEMBERED],
             next_own: 0,
         };
         new.begin();
+        new.keep_beginning();
         new
+    }
+
+    /// Keeps the state before the first frame, to begin anew without opening the core again: that takes long, and may fail at one site only.
+    fn keep_beginning(&mut self) {
+        if self.known.findings.begins_anew && self.instance.save(&mut self.unstepped).is_err() {
+            self.unstepped.clear();
+        }
+    }
+
+    /// Puts it back to before its first frame, or leaves it as it is.
+    fn begin_anew(&mut self) -> Result<(), OpenError> {
+        if !self.unstepped.is_empty() && self.instance.load(&self.unstepped[HEADER..], 0) {
+            self.clear();
+            return Ok(());
+        }
+        self.instance = self.plan.open()?;
+        self.begin();
+        Ok(())
     }
 
     /// What is the same in every new instance.
@@ -80,6 +105,12 @@ impl Libretro {
         if self.known.findings.settles {
             self.instance.settle();
         }
+        self.clear();
+    }
+
+    /// Nothing was seen or heard yet.
+    fn clear(&mut self) {
+        self.failure = None;
         let host = self.instance.host();
         host.hash_pictures = self.known.findings.hash_of == HashOf::Picture;
         (self.width, self.height) = video::size(host.av.width, host.av.height);
@@ -123,19 +154,9 @@ impl Libretro {
         self.instance.host().options.all()
     }
 
-    /// The last lines that the core has said. Its placeholders (`%s`) are not filled in.
+    /// The last lines that the core has said, without the values in them.
     pub fn said(&mut self) -> impl Iterator<Item = &str> {
         self.instance.host().log.lines()
-    }
-
-    /// The rate that the core says it has now. Those who play together stay with the one of the beginning, [`rate`](Machine::rate).
-    pub fn rate_now(&mut self) -> Option<FrameRate> {
-        self.instance.rate().ok()
-    }
-
-    /// Whether the core has asked to be ended, as when somebody switches off in a menu.
-    pub fn wants_to_stop(&mut self) -> bool {
-        self.instance.host().wanted_to_stop
     }
 
     /// Whether a core's state can have so many bytes.
@@ -159,7 +180,11 @@ impl Libretro {
             self.instance.load(&refuge[HEADER..], before);
         }
         self.refuge = refuge;
-        if loaded { Ok(()) } else { Err(LoadError::Unfit("the core does not take it".to_owned())) }
+        if !loaded {
+            return Err(LoadError::Unfit("the core does not take it".to_owned()));
+        }
+        self.failure = None;
+        Ok(())
     }
 }
 
@@ -181,6 +206,9 @@ impl Machine for Libretro {
     }
 
     fn step(&mut self, inputs: &[Word], fresh: bool) {
+        if self.failure.is_some() {
+            return;
+        }
         let pressed = inputs.iter().zip(&self.known.pads).map(|(word, pad)| word & pad.mask);
         self.instance.step(pressed, fresh, self.known.findings.unseen);
         if !fresh {
@@ -196,15 +224,10 @@ impl Machine for Libretro {
     }
 
     fn reset(&mut self) {
-        match self.plan.open() {
-            Ok(instance) => self.instance = instance,
-            // The system has no room for another instance. The button is the next best; where that is not the same, hashes tell.
-            Err(error) => {
-                self.instance.core().press_reset();
-                self.instance.host().log.say(&format!("reset: {error}"));
-            }
+        if let Err(error) = self.begin_anew() {
+            // The system has no room for another instance. The core's own button does not lead to the same place.
+            self.failure = Some(format!("it could not be switched off and on: {error}"));
         }
-        self.begin();
     }
 
     fn picture(&self) -> Picture<'_> {
@@ -223,9 +246,21 @@ impl Machine for Libretro {
         self.known.findings.can_save
     }
 
+    fn sharing(&self) -> Sharing {
+        let found = &self.known.findings;
+        match found.is_exact() {
+            _ if !found.steady => Sharing::Unfit,
+            true => Sharing::Rollback,
+            false => Sharing::Lockstep,
+        }
+    }
+
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
         if !self.known.findings.can_save {
             return Err(SaveError::Cannot);
+        }
+        if let Some(why) = &self.failure {
+            return Err(SaveError::Failed(why.clone()));
         }
         let frames = self.instance.frames();
         let kind = if frames == 0 && !self.known.findings.saves_unstepped { Kind::Unstepped } else { Kind::Saved };
@@ -249,8 +284,7 @@ impl Machine for Libretro {
         match header.kind {
             Kind::Saved => self.load_saved(body, header.frames, self.own.contains(&sum)),
             Kind::Unstepped if header.frames == 0 && body.is_empty() => {
-                self.reset();
-                Ok(())
+                self.begin_anew().map_err(|error| LoadError::Unfit(error.to_string()))
             }
             Kind::Unstepped => Err(LoadError::Unfit("it says that nothing was played".to_owned())),
         }
@@ -273,5 +307,8 @@ impl Machine for Libretro {
         if self.known.findings.can_save && self.instance.save(&mut self.spare).is_ok() {
             show("state", &self.spare[HEADER..]);
         }
+    }
+    fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 }

@@ -118,7 +118,9 @@ impl Probe<'_> {
         let mut memory_size = 0;
         busy.instance.core().memory(&mut |_, is_ram, bytes| memory_size += if is_ram { bytes.len() } else { 0 });
         let again = self.play_again(&mut busy.instance, saved);
-        let Busy { instance, seen, unstepped, middle, .. } = busy;
+        let Busy { mut instance, seen, unstepped, middle } = busy;
+        let mut anew = |state: &Vec<u8>| self.begins_anew(&mut instance, state, &seen, again.state_exact);
+        let begins_anew = saved && unstepped.as_ref().is_some_and(&mut anew);
         drop(instance);
 
         let elsewhere = match middle.filter(|_| saved) {
@@ -144,6 +146,7 @@ impl Probe<'_> {
             memory_exact: can_save && memory_exact,
             settles,
             saves_unstepped: elsewhere.loads_unstepped,
+            begins_anew: begins_anew && elsewhere.loads_unstepped,
             warms_up: elsewhere.warms_up,
             unseen: again.unseen,
             state_size: self.sizes.first().copied().filter(|_| same_size),
@@ -179,6 +182,16 @@ impl Probe<'_> {
         };
         let inside = |seen: Option<Seen>| seen.map(|seen| (seen.state, seen.memory, seen.picture));
         inside(play(false)) != inside(play(true))
+    }
+
+    /// Whether an instance that was played begins anew with its state from before the first frame, as a new one does; bit for bit, where
+    /// its states are `exact`.
+    fn begins_anew(&mut self, instance: &mut Instance, unstepped: &[u8], seen: &[Seen], exact: bool) -> bool {
+        instance.load(unstepped, 0)
+            && seen[..MIDDLE].iter().all(|wanted| {
+                let found = self.frame(instance, true);
+                found.is_like(wanted, self.lives) && (found.state == wanted.state || !exact)
+            })
     }
 
     /// Loads states into new instances, as one who comes late does.
@@ -265,16 +278,17 @@ impl Probe<'_> {
     /// Plays some frames with input, and again from a state, and yet again as if nobody saw them.
     fn play_again(&mut self, instance: &mut Instance, saved: bool) -> Again {
         let mut again = Again { state_exact: true, memory_exact: true, unseen: produce::ALL };
-        // What the core may leave out, the most first.
+        // What the core may leave out, the most first. What cannot be tried, because there is no way back, is not left out.
         let asks = instance.host().asked_what_to_produce;
-        let mut candidates = if asks { vec![0, produce::SOUND] } else { Vec::new() };
+        let mut candidates = if asks && saved { vec![0, produce::SOUND] } else { Vec::new() };
         for round in 0..if saved { ROUNDS } else { 0 } {
-            let Some(state) = self.save(instance) else { break };
             let before = instance.frames();
+            let state = self.save(instance);
             let once = self.round(instance, round, Round::USUAL);
-            if !instance.load(&state, before) {
+            let Some(state) = state.filter(|state| instance.load(state, before)) else {
+                candidates.clear();
                 break;
-            }
+            };
             let twice = self.round(instance, round, Round::USUAL);
             again.state_exact &= once.state == twice.state;
             again.memory_exact &= once.memory == twice.memory;
@@ -319,7 +333,8 @@ fn input(pad: &Pad, player: usize, round: usize, frame: usize) -> Word {
 /// All that can be compared of the first frames, and everything that sites must decide alike.
 fn first_frames(findings: &Findings, seen: &[Seen]) -> u64 {
     let mut hash = Xxh3::new();
-    let decided = [findings.hash_of as u8, u8::from(findings.can_save), u8::from(findings.settles)];
+    let decided = [findings.can_save, findings.settles, findings.is_exact()].map(u8::from);
+    hash.update(&[findings.hash_of as u8]);
     hash.update(&decided);
     for seen in seen {
         let part = match findings.hash_of {

@@ -11,6 +11,9 @@ pub(super) const HEADER: usize = 40;
 /// The longest state of a core.
 pub(super) const MAX_STATE: usize = 64 << 20;
 
+/// The most frames that a state can be after: some hundred thousand years.
+const MAX_FRAMES: u64 = 1 << 48;
+
 const MAGIC: [u8; 4] = *b"CPLR";
 const VERSION: u8 = 1;
 
@@ -70,6 +73,9 @@ pub(super) fn open(state: &[u8], identity: u64) -> Result<(Header, &[u8], u64), 
     if len != body.len() as u64 || sum != checksum(kind, frames, body) {
         return unfit("it is damaged");
     }
+    if frames > MAX_FRAMES {
+        return unfit("nobody has played for so long");
+    }
     Ok((Header { kind, identity, frames }, body, sum))
 }
 
@@ -90,6 +96,15 @@ mod tests {
             assert!(open(&state, 7).is_err(), "byte {at}");
             assert!(open(&state[..at], 7).is_err(), "cut at {at}");
             state[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn nobody_has_played_for_ever() {
+        for (frames, fits) in [(MAX_FRAMES, true), (MAX_FRAMES + 1, false), (u64::MAX, false)] {
+            let mut state = vec![0; HEADER];
+            seal(&mut state, Header { kind: Kind::Saved, identity: 7, frames });
+            assert_eq!(open(&state, 7).is_ok(), fits, "{frames}");
         }
     }
 }

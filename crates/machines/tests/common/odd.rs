@@ -96,7 +96,8 @@ impl Machine for Odd {
         if self.is("unseen") && !fresh || self.is("reset") && self.resets > 0 {
             self.mix(1);
         }
-        if self.is("crash") && self.is_elsewhere() && self.frame() == 7 {
+        let last = [("crash", 7), ("late crash", 70)].iter().find(|(oddity, _)| self.is(oddity));
+        if last.is_some_and(|(_, last)| self.is_elsewhere() && self.frame() == *last) {
             std::process::exit(3);
         }
         if self.is("slow") {
@@ -154,5 +155,9 @@ impl Machine for Odd {
 
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
         show("memory", &self.memory);
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.is("down").then_some("it is down")
     }
 }

@@ -175,7 +175,11 @@ impl Front {
                 self.holds.on_event(Instant::now(), key, |stroke| strokes.push(stroke));
                 strokes.into_iter().for_each(|stroke| self.on_stroke(stroke));
             }
-            Event::FocusLost => self.keyboard.let_go(self.view.hands()),
+            Event::FocusLost => {
+                if let Some(command) = self.keyboard.let_go(self.view.hands()) {
+                    self.view.send(command);
+                }
+            }
             Event::Resize(..) => self.shown = None,
             _ => {}
         }

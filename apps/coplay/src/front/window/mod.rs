@@ -3,6 +3,11 @@
 mod paint;
 mod shot;
 
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
 
 use super::Look;
@@ -33,8 +38,8 @@ struct Window {
     shot: Shot,
 }
 
-/// Shows a game until it is over, or somebody closes the window.
-pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<(), Trouble> {
+/// Shows a game until it is over, or somebody closes the window. Where none can be opened, the view is given back, with the reason.
+pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<Result<(), Trouble>, (View, Trouble)> {
     let title = format!("{} – coplay", look.title);
     let viewport = egui::ViewportBuilder::default()
         .with_title(&title)
@@ -51,12 +56,51 @@ pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<(), Troubl
         shot: shot.clone(),
         view,
     };
-    eframe::run_native(&title, options, Box::new(|creation| Ok(Box::new(window.begin(&creation.egui_ctx))))).map_err(
-        |error| {
-            Trouble::failure(format!("no window can be opened: {error}")).hint("say --terminal to play in the terminal")
-        },
-    )?;
-    shot.outcome()
+    // It stays here until there is a window to put it into.
+    let waiting = Cell::new(Some(window));
+    let opened = open(|| {
+        let begin: eframe::AppCreator<'_> = Box::new(|creation| {
+            let window = waiting.take().ok_or("a window is opened once")?;
+            Ok(Box::new(window.begin(&creation.egui_ctx)))
+        });
+        eframe::run_native(&title, options, begin)
+    });
+    let failed = |why: &str| {
+        Trouble::failure(format!("no window can be opened: {why}")).hint("say --terminal to play in the terminal")
+    };
+    match (opened, waiting.take()) {
+        (Ok(()), _) => Ok(shot.outcome()),
+        (Err(why), Some(window)) => Err((window.view, failed(&why.to_string()))),
+        (Err(NotOpened::Fault(panic)), None) => resume_unwind(panic),
+        (Err(NotOpened::Error(why)), None) => Ok(Err(failed(&why))),
+    }
+}
+
+/// Why there is no window, or none any more.
+enum NotOpened {
+    Error(String),
+    /// Somebody took for granted what is not there: a library of the system that is missing is found out by a panic.
+    Fault(Box<dyn Any + Send>),
+}
+
+impl fmt::Display for NotOpened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(why) => write!(f, "{why}"),
+            Self::Fault(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+                write!(f, "{}", text.unwrap_or("something that it needs is missing").replace('\n', " "))
+            }
+        }
+    }
+}
+
+/// Opens a window and waits for its end.
+fn open(run: impl FnOnce() -> eframe::Result) -> Result<(), NotOpened> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(ended) => ended.map_err(|error| NotOpened::Error(error.to_string())),
+        Err(panic) => Err(NotOpened::Fault(panic)),
+    }
 }
 
 /// Points for so many pictures of so many rows, and what is below them.
@@ -104,20 +148,24 @@ impl Window {
                 Event::Text(text) | Event::Paste(text) if self.view.scene().typing.is_some() => {
                     text.chars().for_each(|sign| self.view.send(Command::Type(sign)));
                 }
-                Event::Copy => {
-                    if let Some(text) = &self.view.scene().copy {
-                        ctx.copy_text(text.clone());
+                // Ctrl+C copies what there is to be copied, and ends where there is nothing, as in a terminal.
+                Event::Copy => match &self.view.scene().copy {
+                    Some(text) => ctx.copy_text(text.clone()),
+                    None => self.view.send(Command::Quit),
+                },
+                Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
+                Event::WindowFocused(false) => {
+                    if let Some(command) = self.keyboard.let_go(self.view.hands()) {
+                        self.view.send(command);
                     }
                 }
-                Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
-                Event::WindowFocused(false) => self.keyboard.let_go(self.view.hands()),
                 _ => {}
             }
         }
     }
 
     fn on_key(&mut self, ctx: &egui::Context, pressed: Pressed, down: bool, modifiers: egui::Modifiers) {
-        if down && modifiers.command && matches!(pressed, Pressed::Q | Pressed::C) {
+        if down && modifiers.command && pressed == Pressed::Q {
             return self.view.send(Command::Quit);
         }
         let Some(key) = translate(pressed) else { return };
@@ -198,6 +246,12 @@ mod tests {
         for key in all.flatten() {
             assert!(known.contains(key), "{key:?}");
         }
+    }
+
+    #[test]
+    fn a_library_that_is_missing_is_no_fault_of_ours() {
+        let why = open(|| panic!("Library libxkbcommon-x11.so\ncould not be loaded.")).map_err(|why| why.to_string());
+        assert_eq!(why, Err("Library libxkbcommon-x11.so could not be loaded.".into()));
     }
 
     #[test]

@@ -124,12 +124,12 @@ pub(super) unsafe extern "C" fn state(port: c_uint, device: c_uint, index: c_uin
 
 /// What a core says. The real signature goes on with `...`, which stable Rust cannot define. On every platform that is supported the fixed
 /// arguments of such a function travel like those of any other and the caller cleans up, so the two can be read; what follows is left
-/// alone, and a line keeps its `%s`. The alternative is worse: cores that are refused this interface write to the terminal.
+/// alone, and missing in the line. The alternative is worse: cores that are refused this interface write to the terminal.
 pub(super) unsafe extern "C" fn log(_level: c_uint, format: *const c_char) {
     with((), |shared| {
         // SAFETY: a format is a text.
         if let Some(line) = unsafe { read::text(format) } {
-            shared.host.log.say(line.trim_end());
+            shared.host.log.say_format(line.trim_end());
         }
     });
 }

@@ -52,7 +52,6 @@ calls! {
     retro_load_game: unsafe extern "C" fn(*const GameInfo) -> u8,
     retro_unload_game: unsafe extern "C" fn(),
     retro_run: unsafe extern "C" fn(),
-    retro_reset: unsafe extern "C" fn(),
     retro_serialize_size: unsafe extern "C" fn() -> usize,
     retro_serialize: unsafe extern "C" fn(*mut c_void, usize) -> u8,
     retro_unserialize: unsafe extern "C" fn(*const c_void, usize) -> u8,
@@ -214,12 +213,6 @@ impl Core {
             // SAFETY: a game is loaded.
             unsafe { (calls.retro_run)() };
         });
-    }
-
-    /// Presses the reset button.
-    pub(in super::super) fn press_reset(&mut self) {
-        // SAFETY: a core without a game has none to reset, and does nothing.
-        self.call(|calls| unsafe { (calls.retro_reset)() });
     }
 
     /// Bytes that a state needs now.

@@ -85,11 +85,8 @@ unsafe fn told(shared: &mut Shared, what: c_uint, data: *mut c_void) -> Option<b
     // SAFETY: the type that is read is the one that belongs to the command.
     let understood = unsafe {
         match what {
-            command::SHUTDOWN => {
-                host.wanted_to_stop = true;
-                Some(())
-            }
-            command::SET_PERFORMANCE_LEVEL | command::SET_SUPPORT_ACHIEVEMENTS => Some(()),
+            // Who switches the machine off in a menu of its own sees it stand still, as all the others do.
+            command::SHUTDOWN | command::SET_PERFORMANCE_LEVEL | command::SET_SUPPORT_ACHIEVEMENTS => Some(()),
             command::SET_HW_RENDER => {
                 host.wanted_gpu = true;
                 None

@@ -1,4 +1,4 @@
-//! The door to C, and the only unsafe code of the whole project.
+//! The door to C, and the only unsafe code of this crate.
 //!
 //! [`Core`] is a safe face of a loaded core, as far as there can be one: a core is native code and can do to the process what it likes.
 //! What is kept up here is everything on our side of the door. No pointer of a core is used after the call it came with, but for those that libretro

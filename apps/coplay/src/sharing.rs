@@ -1,0 +1,123 @@
+//! What is known of a machine before it is shared: by itself, and by a check that was made before.
+
+use coplay::session::{Costs, Settings};
+use coplay_machines::check::{Cache, Identity, Report};
+use coplay_machines::{Machine, Sharing, Waiting};
+
+use crate::config::cache_dir;
+use crate::trouble::Trouble;
+
+/// A machine as it may be shared.
+pub struct Shared {
+    /// The machine, which keeps its states to itself if they are not exact.
+    pub machine: Box<dyn Machine>,
+    /// The most frames that can be repaired in time, where that was measured.
+    pub window: Option<u32>,
+    /// What it costs, as far as that is known.
+    pub costs: Costs,
+    /// Whether somebody has checked it.
+    pub checked: bool,
+}
+
+/// A machine that is to be shared, by what is known of it on this computer.
+pub fn shared(machine: Box<dyn Machine>) -> Result<Shared, Trouble> {
+    let report = cache_dir().and_then(|folder| Cache::new(folder).get(&Identity::of(&*machine)));
+    shared_by(machine, report.as_ref())
+}
+
+fn shared_by(machine: Box<dyn Machine>, report: Option<&Report>) -> Result<Shared, Trouble> {
+    let unfit = |why: &str| {
+        let (game, id) = (&machine.game_id().name, machine.machine_id());
+        Trouble::failure(format!("{game} cannot be shared on {} {}: {why}", id.name, id.version))
+    };
+    if machine.sharing() == Sharing::Unfit {
+        return Err(unfit("two of them did not do the same in their first frames")
+            .hint("`coplay check` says more; another --core may do better"));
+    }
+    let Some(report) = report else {
+        return Ok(Shared { machine, window: None, costs: Costs::default(), checked: false });
+    };
+    let fitness = report.fitness();
+    if !fitness.shared {
+        return Err(unfit(&report.verdict.to_string())
+            .hint("`coplay check --again` looks once more; another --core may do better"));
+    }
+    let machine = if fitness.can_save { machine } else { Waiting::wrap(machine) };
+    Ok(Shared { machine, window: fitness.can_save.then_some(fitness.window), costs: fitness.costs, checked: true })
+}
+
+/// The settings of a game elsewhere, with the machine as it is to be opened here.
+pub fn plain(settings: &Settings) -> Settings {
+    Settings { machine: Waiting::made_of(settings.machine.clone()), ..settings.clone() }
+}
+
+/// A machine of ours for a game elsewhere: whether states are used has to be the same for all.
+pub fn like_theirs(machine: Box<dyn Machine>, theirs: &Settings) -> Result<Shared, Trouble> {
+    let shared = shared(machine)?;
+    match (Waiting::is_one(shared.machine.machine_id()), Waiting::is_one(&theirs.machine)) {
+        (false, true) => Ok(Shared { machine: Waiting::wrap(shared.machine), ..shared }),
+        (true, false) => Err(Trouble::failure(format!(
+            "`coplay check` has found here that the states of {} are not exact, and the host uses them",
+            theirs.machine.name
+        ))
+        .hint("ask the host to try `coplay check` with the same game and core, and to start again")),
+        _ => Ok(shared),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::ToyMachine;
+    use coplay_machines::check::{Fault, Measured, Reason, Timing, Verdict};
+    use coplay_machines::hosted::{self, Terms};
+
+    fn toy() -> Box<dyn Machine> {
+        Box::new(ToyMachine::new(1))
+    }
+
+    fn report(verdict: Verdict) -> Report {
+        let time = Timing { p10_ns: 1_000, median_ns: 2_000, p95_ns: 3_000 };
+        let exact = verdict == Verdict::Rollback;
+        Report {
+            verdict,
+            identity: Identity::of(&*toy()),
+            compared: vec![],
+            cut_short: vec![],
+            measured: Measured { fresh: time, unseen: time, save: time, load: time, hash: time, state_bytes: 100 },
+            window: if exact { 5 } else { 0 },
+            notes: vec![],
+            took_ms: 1,
+        }
+    }
+
+    fn inexact() -> Report {
+        report(Verdict::Lockstep { reason: Reason::States { fault: Fault::Blind } })
+    }
+
+    #[test]
+    fn what_was_found_out_decides() {
+        let unknown = shared_by(toy(), None).unwrap();
+        assert!(unknown.machine.can_save() && unknown.window.is_none() && !unknown.checked);
+        let good = shared_by(toy(), Some(&report(Verdict::Rollback))).unwrap();
+        assert!(good.machine.can_save() && good.window == Some(5) && good.costs.step.as_nanos() == 2_000);
+        let states = shared_by(toy(), Some(&inexact())).unwrap();
+        assert!(!states.machine.can_save() && Waiting::is_one(states.machine.machine_id()));
+        assert_eq!(hosted::settings(&*states.machine, Terms::new(2)).window, 0);
+        let bad = shared_by(toy(), Some(&report(Verdict::Unfit { fault: Fault::Blind })));
+        let told = bad.map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains("paddles 1 cannot be shared on toy 1") && told.contains("--again"), "{told}");
+    }
+
+    #[test]
+    fn all_use_states_or_none_does() {
+        let theirs = |machine: Box<dyn Machine>| hosted::settings(&*machine, Terms::new(2));
+        let (with, without) = (theirs(toy()), theirs(Waiting::wrap(toy())));
+        assert_eq!(plain(&without).machine, with.machine);
+        assert!(like_theirs(toy(), &with).unwrap().machine.can_save());
+        let ours = like_theirs(toy(), &without).unwrap().machine;
+        assert_eq!(ours.machine_id(), &without.machine);
+        let told = like_theirs(Waiting::wrap(toy()), &with).map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains("not exact"), "{told}");
+    }
+}

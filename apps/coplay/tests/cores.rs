@@ -1,0 +1,116 @@
+//! The program with libretro cores: checks, movies, options, and games that are shared or must not be.
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+mod common;
+
+use common::{Outcome, Place};
+use coplay_testcores::{Cheat, build};
+
+const TENNIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../games/tennis.nes");
+
+fn verdict(outcome: &Outcome) -> &str {
+    let found = outcome.out.split("\"kind\": \"").nth(1).and_then(|rest| rest.split('"').next());
+    found.unwrap_or_else(|| panic!("no verdict in {outcome:?}"))
+}
+
+#[test]
+fn a_check_says_what_a_machine_is_fit_for() {
+    let place = Place::new("check");
+    let own = place.run(&["check", "--frames", "60", "--json"]);
+    assert_eq!((own.code, own.err.as_str()), (Some(0), ""), "{own:?}");
+    assert!(own.out.starts_with('{') && own.out.ends_with("}\n") && own.out.contains("\"key\""), "{own:?}");
+    // On a computer with much else to do repairs may take too long.
+    assert!(["rollback", "lockstep"].contains(&verdict(&own)), "{own:?}");
+    let clock = build(Cheat::Clock);
+    let unfit = place.run(&["check", "--core", &clock.name(), "--frames", "60"]);
+    assert_eq!(unfit.code, Some(1), "{unfit:?}");
+    assert!(unfit.out.contains("unfit") && unfit.out.contains("from frame 0 on"), "{unfit:?}");
+    assert!(unfit.err.starts_with("error: ") && unfit.err.contains("hint: "), "{unfit:?}");
+    let forgets = build(Cheat::Forgets);
+    let inexact = place.run(&["check", "--core", &forgets.name(), "--frames", "300", "--players", "1"]);
+    assert!(inexact.code == Some(0) && inexact.out.contains("lockstep only"), "{inexact:?}");
+    assert!(inexact.out.contains("1 player,"), "{inexact:?}");
+}
+
+#[test]
+fn a_core_that_takes_its_process_down_gets_a_verdict() {
+    let (place, aborts) = (Place::new("aborts"), build(Cheat::Aborts));
+    let told = place.run(&["check", "--core", &aborts.name(), "--json"]);
+    assert_eq!((told.code, verdict(&told)), (Some(1), "unfit"), "{told:?}");
+    assert!(told.out.contains("signal") && told.err.contains("cannot be shared"), "{told:?}");
+}
+
+#[test]
+fn a_movie_plays_again_on_a_core() {
+    let place = Place::new("core-movie");
+    let record = ["--core", "nestopia", "--bot", "7", "--record", "game.cpm", "--headless", "--frames", "300"];
+    let played = place.run(&[&["play", TENNIS], &record[..]].concat());
+    assert_eq!(played.code, Some(0), "{played:?}");
+    let replayed = place.run(&["replay", "game.cpm", TENNIS, "--core", "nestopia", "--headless"]);
+    assert_eq!((replayed.code, replayed.row("state")), (Some(0), played.row("state")), "{replayed:?}");
+    assert!(replayed.out.contains("all equal") && replayed.row("hashes") != "0", "{replayed:?}");
+    // On another machine it is another movie, and says so.
+    let other = place.run(&["replay", "game.cpm", TENNIS, "--headless"]);
+    assert!(other.code == Some(1) && other.err.contains("made with another machine"), "{other:?}");
+    let own = place.run(&["play", "--headless", "--frames", "10", "--record", "own.cpm"]);
+    let other = place.run(&["replay", "own.cpm", TENNIS, "--core", "nestopia", "--headless"]);
+    assert!(own.code == Some(0) && other.code == Some(1), "{own:?} {other:?}");
+    assert!(other.err.contains("made with another machine"), "{other:?}");
+}
+
+#[test]
+fn options_of_a_core_are_part_of_a_movie() {
+    let (place, honest) = (Place::new("core-options"), build(Cheat::Honest));
+    let core = honest.name();
+    let play = |step: &str, movie: &str| {
+        let option = format!("testcore_step={step}");
+        let played = ["--bot", "7", "--record", movie, "--headless", "--frames", "200"];
+        place.run(&[&["play", "--core", &core, "--option", &option], &played[..]].concat())
+    };
+    let (one, three) = (play("1", "one.cpm"), play("3", "three.cpm"));
+    assert_eq!((one.code, three.code), (Some(0), Some(0)), "{one:?} {three:?}");
+    assert_ne!(one.row("state"), three.row("state"));
+    let replayed = place.run(&["replay", "three.cpm", "--core", &core, "--headless"]);
+    assert_eq!((replayed.code, replayed.row("state")), (Some(0), three.row("state")), "{replayed:?}");
+    let wrong = place.run(&["play", "--core", &core, "--option", "speed=3", "--headless"]);
+    assert!(wrong.code == Some(1) && wrong.err.contains("no option \"speed\""), "{wrong:?}");
+    assert!(wrong.err.contains("testcore_step"), "{wrong:?}");
+}
+
+#[test]
+fn a_core_that_needs_a_game_says_so() {
+    let place = Place::new("core-game");
+    let told = place.run(&["play", "--core", "mgba", "--headless"]);
+    assert!(told.code == Some(1) && told.err.contains("runs only with a game"), "{told:?}");
+    assert!(told.err.contains("hint: name the file of a game"), "{told:?}");
+    let demo = place.run(&["demo", "--core", "nestopia", "--headless", "--frames", "200"]);
+    assert_eq!((demo.code, demo.row("states equal")), (Some(0), "yes"), "{demo:?}");
+}
+
+#[test]
+fn what_cannot_be_shared_is_not_offered() {
+    let (place, clock) = (Place::new("core-unfit"), build(Cheat::Clock));
+    let told = place.run(&["host", "--core", &clock.name(), "--headless", "--udp", "127.0.0.1:0"]);
+    assert!(told.code == Some(1) && told.out.is_empty(), "{told:?}");
+    assert!(told.err.contains("cannot be shared on Test core 1") && told.err.contains("hint: "), "{told:?}");
+    // States that are not exact are no reason, but nothing is guessed then.
+    let forgets = build(Cheat::Forgets);
+    let demo = place.run(&["demo", "--core", &forgets.name(), "--headless", "--frames", "300"]);
+    assert_eq!((demo.code, demo.row("states equal")), (Some(0), "yes"), "{demo:?}");
+    assert!(demo.out.contains("lag 2, window 0"), "{demo:?}");
+}
+
+#[test]
+fn what_a_check_has_found_is_not_forgotten() {
+    let (place, late) = (Place::new("core-late"), build(Cheat::Late));
+    let core = late.name();
+    let host = ["host", "--core", &core, "--headless", "--udp", "127.0.0.1:0", "--frames", "1"];
+    let checked = place.run(&["check", "--core", &core]);
+    assert!(checked.code == Some(1) && checked.out.contains("from frame 5000 on"), "{checked:?}");
+    let refused = place.run(&host);
+    assert!(refused.code == Some(1) && refused.out.is_empty(), "{refused:?}");
+    assert!(refused.err.contains("from frame 5000 on") && refused.err.contains("--again"), "{refused:?}");
+    let again = place.run(&["check", "--core", &core]);
+    assert!(again.err.starts_with("checked before") && again.out == checked.out, "{again:?}");
+}

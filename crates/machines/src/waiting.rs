@@ -1,0 +1,111 @@
+//! A machine that is shared without its states.
+
+use coplay::frame::FrameRate;
+use coplay::input::Word;
+use coplay::session::{GameId, MAX_OPTIONS, MachineId};
+
+use crate::machine::{LoadError, Machine, SaveError, Sharing};
+use crate::pad::Pad;
+use crate::picture::Picture;
+
+/// What such a machine says of itself, as an option.
+const OPTION: (&str, &str) = ("states", "not used");
+
+/// A machine that keeps its states to itself, because somebody found out that they are not exact: its sites wait for all inputs, and whoever
+/// comes late plays everything from the first frame on. That is part of what it is, so that all sites agree on it or none begins.
+pub struct Waiting {
+    machine: Box<dyn Machine>,
+    id: MachineId,
+}
+
+impl Waiting {
+    /// Does without the states of a machine; one that has none is left as it is. Where it has all the options that there is room for, it does
+    /// so without a word to the others.
+    pub fn wrap(machine: Box<dyn Machine>) -> Box<dyn Machine> {
+        if !machine.can_save() {
+            return machine;
+        }
+        let mut id = machine.machine_id().clone();
+        if id.options.len() < MAX_OPTIONS {
+            id.options.push((OPTION.0.into(), OPTION.1.into()));
+        }
+        Box::new(Self { machine, id })
+    }
+
+    /// Whether a machine of another site is such a one.
+    pub fn is_one(id: &MachineId) -> bool {
+        id.options.iter().any(|(key, value)| (key.as_str(), value.as_str()) == OPTION)
+    }
+
+    /// The machine that such a one was made of.
+    pub fn made_of(mut id: MachineId) -> MachineId {
+        id.options.retain(|(key, value)| (key.as_str(), value.as_str()) != OPTION);
+        id
+    }
+}
+
+impl Machine for Waiting {
+    fn machine_id(&self) -> &MachineId {
+        &self.id
+    }
+
+    fn game_id(&self) -> &GameId {
+        self.machine.game_id()
+    }
+
+    fn rate(&self) -> FrameRate {
+        self.machine.rate()
+    }
+
+    fn pads(&self) -> &[Pad] {
+        self.machine.pads()
+    }
+
+    fn step(&mut self, inputs: &[Word], fresh: bool) {
+        self.machine.step(inputs, fresh);
+    }
+
+    fn reset(&mut self) {
+        self.machine.reset();
+    }
+
+    fn picture(&self) -> Picture<'_> {
+        self.machine.picture()
+    }
+
+    fn sound(&self) -> &[[i16; 2]] {
+        self.machine.sound()
+    }
+
+    fn sound_rate(&self) -> f64 {
+        self.machine.sound_rate()
+    }
+
+    fn can_save(&self) -> bool {
+        false
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.machine.sharing().min(Sharing::Lockstep)
+    }
+
+    fn save(&mut self, _: &mut Vec<u8>) -> Result<(), SaveError> {
+        Err(SaveError::Cannot)
+    }
+
+    fn load(&mut self, _: &[u8]) -> Result<(), LoadError> {
+        Err(LoadError::Cannot)
+    }
+
+    fn hash(&mut self) -> u64 {
+        self.machine.hash()
+    }
+
+    fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
+        self.machine.regions(show);
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.machine.failure()
+    }
+}

@@ -156,7 +156,7 @@ fn spoofed(random: &mut Random, target: SocketAddrV4, genuine: &[Genuine]) -> Ve
     let one = |at: usize| {
         let genuine = &genuine[at % genuine.len()];
         let mut said = genuine.bytes.clone();
-        if said[0] == DATA && said.len() > HEAD && at % 4 != 0 {
+        if said[0] == DATA && said.len() > HEAD && !at.is_multiple_of(4) {
             let number =
                 u32::from_le_bytes([said[5], said[6], said[7], said[8]]).wrapping_add(1 + random.below(1 << 20) as u32);
             said[5..9].copy_from_slice(&number.to_le_bytes());

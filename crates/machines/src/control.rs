@@ -229,6 +229,10 @@ impl Machine for Controlled {
         self.machine.regions(show);
         show("controls", &[flag(self.paused), u8::from(self.has_kept)]);
     }
+
+    fn failure(&self) -> Option<&str> {
+        self.machine.failure()
+    }
 }
 
 #[cfg(test)]
@@ -279,9 +283,5 @@ mod tests {
             shared.ownership.give(site, machine.player(), Control::mask(site.index())).unwrap();
         }
         assert!(is_controlled(&shared));
-    }
-
-    fn failure(&self) -> Option<&str> {
-        self.machine.failure()
     }
 }

@@ -33,7 +33,7 @@ const EVERYTHING: Golden = &[
     "03",               // probe: late by -2 times 31.25 microseconds
     "c003",             // digest: frame 960
     "bebafeca",         // digest: hash
-    "78563412",         // digest: hash of all inputs
+    "f0debc9a78563412", // digest: hash of all inputs
     "02",               // request: two ranges
     "0002",             // request: 0 frames held, 2 missing
     "05ac02",           // request: 5 frames held, 300 missing
@@ -78,7 +78,7 @@ const EXTRAS: Golden = &[
     "84",         // flags: tick, extras
     "6400",       // end: 100
     "00",         // end - ack: 0
-    "6400",       // extras: 100 bytes
+    "6700",       // extras: 103 bytes
     "01",         // leave
     "ac02",       // leave: before frame 300
     "02",         // order
@@ -159,6 +159,9 @@ const EXTRAS: Golden = &[
     "07",         // condition
     "ac02",       // condition: inputs are 300 frames old
     "08",         // condition: 8 frames can be repaired within one
+    "08",         // left
+    "02",         // left: site 2
+    "70",         // left: before frame 112
     "00",         // len: no inputs
 ];
 
@@ -270,7 +273,7 @@ fn everything(extras: Extras<'_>) -> Tick<'_> {
             end_minus_frame: 6,
             late_ns: Some(-62_500),
         }),
-        digest: Some(Digest { frame: 960, hash: 0xcafe_babe, inputs: 0x1234_5678 }),
+        digest: Some(Digest { frame: 960, hash: 0xcafe_babe, inputs: 0x1234_5678_9abc_def0 }),
         request,
         extras,
         len: 0,
@@ -312,7 +315,7 @@ fn dials(by: u8, frame: u32, lag: u32, window: u32) -> Order {
     Order { by: site(by), frame: Frame::new(frame), what: What::Dials { lag, window, need: 17, site: site(2) } }
 }
 
-fn extras() -> [Extra<'static>; 10] {
+fn extras() -> [Extra<'static>; 11] {
     let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), left: SiteSet::EMPTY, order: None };
     let vote = Vote {
         view: 2,
@@ -341,6 +344,7 @@ fn extras() -> [Extra<'static>; 10] {
         Extra::Want(site(2), Frame::new(110)),
         Extra::Relay(Relay { site: site(2), first: Frame::new(128), len: 4, changes }),
         Extra::Condition(Condition { need: 300, window: 8 }),
+        Extra::Left(site(2), Frame::new(112)),
     ]
 }
 
@@ -552,7 +556,7 @@ fn numbers_have_one_form() {
         ("a request for no frames", &[0x88, 0, 0, 0, 1, 3, 0, 0]),
         ("extras without an extra", &[0x84, 0, 0, 0, 0, 0, 0]),
         ("an extra of no kind", &[0x84, 0, 0, 0, 1, 0, 0, 0]),
-        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 8, 0]),
+        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 9, 0]),
         ("a frame that nobody gets to", &[0x84, 0, 0, 0, 6, 0, 1, 0xff, 0xff, 0xff, 0xff, 7, 0]),
         ("a site that cannot be", &[0x84, 0, 0, 0, 3, 0, 5, 8, 0, 0]),
         ("an order for nothing", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),

@@ -149,7 +149,7 @@ impl Parts {
 
 fn parts() -> impl Strategy<Value = Parts> {
     let identity = (any::<u64>(), any::<u8>()).prop_map(|(session, site)| Identity { session, site });
-    let digest = any::<(u16, u32, u32)>().prop_map(|(frame, hash, inputs)| Digest { frame, hash, inputs });
+    let digest = any::<(u16, u32, u64)>().prop_map(|(frame, hash, inputs)| Digest { frame, hash, inputs });
     (
         (any::<u16>(), any::<i32>()),
         (option::of(identity), option::of(probe()), option::of(digest)),
@@ -237,6 +237,7 @@ fn extra() -> impl Strategy<Value = Told> {
         vote().prop_map(Extra::Vote),
         (any::<u32>(), decision()).prop_map(|(view, decision)| Extra::Decided(view, decision)),
         (site(), frame()).prop_map(|(site, frame)| Extra::Want(site, frame)),
+        (site(), frame()).prop_map(|(site, frame)| Extra::Left(site, frame)),
         any::<(u32, u32)>().prop_map(|(need, window)| Extra::Condition(Condition { need, window })),
     ];
     let relay = (site(), frame(), 1..=u32::MAX, vec(any::<u8>(), 0..300));

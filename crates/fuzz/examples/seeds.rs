@@ -162,6 +162,7 @@ fn extras() -> Vec<(String, Vec<u8>)> {
         ("decided", Extra::Decided(7, decision)),
         ("decided-nobody", Extra::Decided(300, nobody)),
         ("want", Extra::Want(site, first)),
+        ("left", Extra::Left(site, first)),
         ("condition", Extra::Condition(Condition { need: 300, window: 8 })),
         ("relay", Extra::Relay(Relay { site, first, len: 4, changes: &[1, 3, 8, 9] })),
     ];

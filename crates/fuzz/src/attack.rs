@@ -54,7 +54,8 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
         3 => tick.end_minus_ack = tick.end_minus_ack.wrapping_add(near),
         4 | 5 => tick.extras = carried(&leave),
         6 => {
-            tick.digest = Some(Digest { frame: tick.end.wrapping_add_signed(near as i16), hash: value, inputs: value })
+            tick.digest =
+                Some(Digest { frame: tick.end.wrapping_add_signed(near as i16), hash: value, inputs: value.into() })
         }
         7 => tick.request = ranges(&[(value & 0xff, value >> 8 & 0xff), (value >> 16 & 0xff, value >> 24)]),
         8 => tick.request = ranges(&[(value & 0xff, value >> 8 & 0xff); coplay::wire::MAX_RANGES]),
@@ -147,7 +148,7 @@ impl Lie {
             2 => vec![Extra::Vote(Vote { accepted: Some((ballot, decision)), ..vote })],
             3 => vec![Extra::Vote(Vote { accepted: Some((u32::from(high), decision)), ..vote })],
             4 => vec![Extra::Decided(view, decision)],
-            5 => drop.iter().map(|site| Extra::Want(site, first)).collect(),
+            5 => drop.iter().flat_map(|site| [Extra::Want(site, first), Extra::Left(site, first)]).collect(),
             6 => drop.iter().map(relay).collect(),
             _ if far & 0x20 != 0 => vec![Extra::Condition(Condition { need: self.value, window: u32::from(low) })],
             _ => vec![Extra::Order(order), Extra::Vote(vote), relay(one), Extra::Want(by, first), Extra::Leave(first)],

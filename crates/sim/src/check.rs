@@ -21,6 +21,8 @@ pub struct Ledger {
     /// The bits of each player's word that a site owns, by site and player.
     masks: Vec<Vec<Word>>,
     lag: usize,
+    /// How many frames lag and window are together.
+    pub reach: usize,
     /// What is done for sites that were dropped.
     pub absent: Absent,
     /// Sites that are not there when the game starts.
@@ -58,8 +60,9 @@ struct Life {
     promised: Vec<Word>,
     /// The first frame for which it, having left, makes no input.
     left: Option<usize>,
-    /// The first frame for which the others, having dropped it, take none.
+    /// The first frame for which the others, having dropped it, take none; and who did, in which of their lives.
     dropped: Option<usize>,
+    dropped_by: Vec<(usize, usize)>,
     /// Its state is another from this frame on, which is known.
     astray: Option<usize>,
     /// It died.
@@ -76,8 +79,14 @@ impl Life {
         Some((&self.words[at * players..(at + 1) * players], hash))
     }
 
-    fn end(&self) -> Option<usize> {
-        self.left.into_iter().chain(self.dropped).min()
+    /// The first frame for which it makes no input, having left: not before its first.
+    fn left(&self) -> Option<usize> {
+        self.left.map(|left| left.max(self.joined.unwrap_or(0)))
+    }
+
+    /// The frame after the last that it is certain of.
+    fn certain(&self) -> usize {
+        self.first + self.hashes.len()
     }
 }
 
@@ -85,6 +94,8 @@ impl Life {
 #[derive(Debug, Default)]
 struct Watched {
     first: usize,
+    /// The hash of the state that it began with.
+    before: u64,
     words: Vec<Word>,
     hashes: Vec<u64>,
 }
@@ -104,6 +115,8 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Frames for which somebody who was dropped may still hear those who go on without him.
+const UNTIL_TOLD: usize = 150;
 /// One broken promise tends to break many; this many are kept.
 const MAX_VIOLATIONS: usize = 16;
 
@@ -115,6 +128,7 @@ impl Ledger {
             players: masks.first().map_or(0, Vec::len),
             masks,
             lag: lag as usize,
+            reach: lag as usize,
             absent: Absent::Nothing,
             late: Vec::new(),
             lives: (0..sites).map(|_| vec![Life::default()]).collect(),
@@ -166,7 +180,9 @@ impl Ledger {
         // It may have come back by now; then it is about an earlier life.
         let meant = |life: &Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame as usize);
         let at = self.lives[site].iter().rposition(meant).unwrap_or(0);
+        let teller_life = self.lives[teller].len() - 1;
         let life = &mut self.lives[site][at];
+        life.dropped_by.push((teller, teller_life));
         let told = *life.dropped.get_or_insert(frame as usize);
         if told != frame as usize {
             let what = format!("site {teller} dropped site {site} with frame {frame}, another one with {told}");
@@ -178,6 +194,9 @@ impl Ledger {
     pub fn on_join(&mut self, teller: usize, site: usize, frame: u32) {
         let frame = frame as usize;
         let known = self.lives[site].iter().any(|life| life.joined == Some(frame));
+        if !known {
+            self.tell_lives_apart(site);
+        }
         let newcomer = self.lives[site].last_mut().filter(|life| life.joined.is_none());
         match newcomer {
             _ if known => {}
@@ -185,6 +204,35 @@ impl Ledger {
             None => self
                 .violate("agreement", format!("site {teller} let site {site} in with frame {frame}, others did not")),
         }
+    }
+
+    /// A site that died on its way in may be let in nevertheless, which is told when it is on its way again. If another frame follows,
+    /// the first one was for the one who died.
+    fn tell_lives_apart(&mut self, site: usize) {
+        let [.., before, last] = &mut self.lives[site][..] else { return };
+        if before.crashed && before.joined.is_none() && before.promised_first.is_none() && last.promised_first.is_none()
+        {
+            before.joined = last.joined.take();
+            before.dropped = last.dropped.take();
+            before.dropped_by = std::mem::take(&mut last.dropped_by);
+        }
+    }
+
+    /// Whether it does not count that the others dropped a site: they are all dead, and it dropped them.
+    fn is_void(&self, life: &Life) -> bool {
+        let gone =
+            |(teller, number): &(usize, usize)| self.lives[*teller][*number].crashed && life.told.contains(teller);
+        life.dropped_by.iter().all(gone)
+    }
+
+    /// The first frame for which the others, having dropped a site, take none of its inputs.
+    fn dropped(&self, life: &Life) -> Option<usize> {
+        life.dropped.filter(|_| !self.is_void(life))
+    }
+
+    /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that.
+    fn end(&self, life: &Life) -> Option<usize> {
+        life.left().into_iter().chain(self.dropped(life)).min()
     }
 
     /// A site's state is made to be another from this frame on.
@@ -199,7 +247,7 @@ impl Ledger {
 
     /// Whether the others have dropped a site.
     pub fn is_dropped(&self, site: usize) -> bool {
-        self.lives[site].last().is_some_and(|life| life.dropped.is_some())
+        self.lives[site].last().is_some_and(|life| self.dropped(life).is_some())
     }
 
     /// Whether the others have dropped a site at any time.
@@ -209,12 +257,17 @@ impl Ledger {
 
     /// From which frame on it does not count what a site did that is not among the others any more: what they decided without it.
     fn counts_until(&self, site: usize, life: &Life) -> usize {
-        if life.left.is_none() && life.dropped.is_none() && !life.crashed {
+        if life.left.is_none() && self.dropped(life).is_none() && !life.crashed {
             return usize::MAX;
         }
-        let others = self.lives.iter().enumerate().filter(|(other, _)| *other != site && !life.told.contains(other));
-        let dropped = others.flat_map(|(_, lives)| lives).filter_map(|other| other.dropped);
-        dropped.chain(life.dropped).min().unwrap_or(usize::MAX)
+        let others = self.lives.iter().enumerate().filter(|(other, _)| *other != site);
+        let others = others.flat_map(|(other, lives)| lives.iter().map(move |life| (other, life)));
+        let dropped = others.filter_map(|(other, of_other)| match life.told.contains(&other) {
+            // What it decided alone, before it died, came to nothing.
+            true => of_other.dropped.filter(|_| life.crashed && self.is_void(of_other)),
+            false => self.dropped(of_other),
+        });
+        dropped.chain(self.dropped(life)).min().unwrap_or(usize::MAX)
     }
 
     /// A site's program was started anew.
@@ -250,12 +303,12 @@ impl Ledger {
         }
     }
 
-    /// Somebody who watches begins with the state before a frame.
-    pub fn on_watch_begins(&mut self, watcher: usize, frame: u32) {
+    /// Somebody who watches begins with the state before a frame, of which this is the hash.
+    pub fn on_watch_begins(&mut self, watcher: usize, frame: u32, before: u64) {
         if self.watched.len() <= watcher {
             self.watched.resize_with(watcher + 1, Vec::new);
         }
-        self.watched[watcher].push(Watched { first: frame as usize, ..Watched::default() });
+        self.watched[watcher].push(Watched { first: frame as usize, before, ..Watched::default() });
     }
 
     /// Somebody who watches stepped a frame with these inputs, and this is the state after it.
@@ -287,8 +340,24 @@ impl Ledger {
                 break;
             }
         }
+        self.check_dropped(&mut found);
         self.check_watchers(&mut found);
         found
+    }
+
+    /// Who was dropped does not go on: the others stand still until they have decided, and what it hears of them afterwards is not
+    /// much. So of a network in two parts at most one does, unless nobody is left who knows of the other.
+    fn check_dropped(&self, broken: &mut Vec<Violation>) {
+        for (site, lives) in self.lives.iter().enumerate() {
+            let goes_on = |life: &Life| {
+                let dropped = self.dropped(life)?;
+                (life.certain() > dropped + 2 * self.reach + UNTIL_TOLD).then_some((dropped, life.certain()))
+            };
+            broken.extend(lives.iter().filter_map(goes_on).map(|(dropped, certain)| Violation {
+                promise: "agreement",
+                what: format!("site {site} was dropped with frame {dropped} and went on to frame {certain}"),
+            }));
+        }
     }
 
     fn check_watchers(&self, broken: &mut Vec<Violation>) {
@@ -308,7 +377,7 @@ impl Ledger {
     /// The first frame that somebody saw otherwise than any site, and in what. Each life comes with the frame up to which it counts:
     /// who watched a site that the others went on without has another state when it turns to them, and is told.
     fn first_wrong(&self, seen: &Watched, lives: &[(&Life, usize)]) -> Option<(usize, &'static str)> {
-        let mut misled = false;
+        let mut misled = self.is_misled(seen, lives);
         for (at, hash) in seen.hashes.iter().enumerate() {
             let frame = seen.first + at;
             let words = &seen.words[at * self.players..(at + 1) * self.players];
@@ -328,6 +397,15 @@ impl Ledger {
             misled |= equal.all(|until| frame >= until);
         }
         None
+    }
+
+    /// Whether somebody began with a state that only those had who do not count any more.
+    fn is_misled(&self, seen: &Watched, lives: &[(&Life, usize)]) -> bool {
+        let Some(before) = seen.first.checked_sub(1) else { return false };
+        let had =
+            |(life, _): &&(&Life, usize)| life.frame(before, self.players).is_some_and(|(_, hash)| hash == seen.before);
+        let mut had = lives.iter().filter(had).peekable();
+        had.peek().is_some() && had.all(|(_, until)| before >= *until)
     }
 
     fn check_frame(&self, frame: usize, broken: &mut Vec<Violation>) {
@@ -377,11 +455,11 @@ impl Ledger {
     fn promise(&self, site: usize, frame: usize, player: usize, late: bool) -> Option<Word> {
         let begun = |life: &&Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame);
         let Some(life) = self.lives[site].iter().rev().find(begun) else {
-            let awaited = frame >= self.lag && self.lives[site].len() == 1 && self.lives[site][0].end().is_none();
+            let awaited = frame >= self.lag && self.lives[site].len() == 1 && self.end(&self.lives[site][0]).is_none();
             return (!awaited || !self.starts(site)).then_some(0);
         };
-        if let Some(end) = life.end().filter(|end| frame >= *end) {
-            let dropped = life.dropped == Some(end) && (late || life.left != Some(end));
+        if let Some(end) = self.end(life).filter(|end| frame >= *end) {
+            let dropped = life.dropped == Some(end) && (late || life.left() != Some(end));
             let before = end.checked_sub(1).filter(|_| self.absent == Absent::Repeat && dropped);
             return before.map_or(Some(0), |before| self.promise(site, before, player, late));
         }
@@ -410,7 +488,7 @@ mod tests {
             ledger.on_confirmed(1, frame, &[7], if frame < 5 { u64::from(frame) } else { 99 });
         }
         ledger.on_astray(1, 5);
-        ledger.on_watch_begins(0, 2);
+        ledger.on_watch_begins(0, 2, 1);
         for frame in 2..12 {
             let (word, hash) = watched(frame);
             ledger.on_watched(0, frame, &[word], hash);
@@ -424,6 +502,28 @@ mod tests {
         assert_eq!(ledger(|frame| (8, u64::from(frame))), ["watching: watcher 0 has other inputs of frame 2"]);
         let late = ledger(|frame| (7, if frame < 8 { u64::from(frame) } else { 1_000 }));
         assert_eq!(late, ["watching: watcher 0 has another state of frame 8"]);
+    }
+
+    #[test]
+    fn two_that_drop_each_other_and_go_on_are_seen() {
+        let play = |frames: [u32; 2]| {
+            let mut ledger = Ledger::new(vec![vec![0xff], vec![0]], 0);
+            for (site, until) in frames.into_iter().enumerate() {
+                for frame in 0..until {
+                    ledger.on_promise(site, frame, &[0]);
+                    let state = if frame < 500 { 0 } else { site as u64 };
+                    ledger.on_confirmed(site, frame, &[0], state + u64::from(frame));
+                }
+            }
+            ledger.on_drop(0, 1, 500);
+            ledger
+        };
+        assert_eq!(play([1_000, 500]).verdict(), []);
+        let mut both = play([1_000, 1_000]);
+        both.on_drop(1, 0, 500);
+        let told: Vec<String> = both.verdict().iter().map(ToString::to_string).collect();
+        let wrong = |site| format!("agreement: site {site} was dropped with frame 500 and went on to frame 1000");
+        assert_eq!(told, [wrong(0), wrong(1)]);
     }
 
     #[test]

@@ -375,7 +375,7 @@ impl Seat {
         while let Some(request) = self.watcher.poll_request(now) {
             match request {
                 WatchRequest::Load { next_frame, state, hash } => {
-                    ledger.on_watch_begins(number, next_frame.number());
+                    ledger.on_watch_begins(number, next_frame.number(), hash);
                     match Toy::from_bytes(self.machine.paddles.len(), state) {
                         Some(machine) if machine.hash() == hash => self.machine = machine,
                         _ => _ = self.nonsense.get_or_insert("got a state that is none".into()),

@@ -1,7 +1,8 @@
 //! Random sessions with faults: what can go wrong, when it heals, and how well the sites must do afterwards.
 //!
 //! A [`Scenario`] is drawn from a seed alone. It plays for at least [`PLAY`] after the faults begin to be possible; all faults
-//! but those for good (a crash, a leave) are healed well before the end, and then the sites must run again.
+//! but those for good (a crash, a leave, a cut that others can bridge) are healed well before the end, and then the sites must run
+//! again.
 
 mod draw;
 mod judge;
@@ -13,7 +14,7 @@ use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
-use coplay::session::{Absent, Config, Join, Session, Settings};
+use coplay::session::{Absent, Config, Join, Predictor, Session, Settings};
 use coplay::time::{Instant, TimeDelta};
 
 pub use play::Played;
@@ -35,6 +36,8 @@ const RECOVERY: TimeDelta = TimeDelta::from_secs(2);
 const MEMORY_PER_SITE: usize = 96 * 1024;
 /// The most datagrams that may be under way at once on a link, on average over all links.
 const UNDER_WAY_PER_LINK: usize = 64;
+/// Bytes that are enough for all inputs of a session.
+const KEPT_LOG: usize = 1 << 18;
 /// Sites that wait for a dead one give up after this.
 const GIVE_UP: TimeDelta = TimeDelta::from_secs(3);
 
@@ -63,14 +66,22 @@ pub struct Scenario {
     pub step_cost: Vec<TimeDelta>,
     /// What happens, in order of time.
     pub faults: Vec<(Instant, Fault)>,
-    /// The site that is not there when the game starts.
-    pub late: Option<usize>,
+    /// Sites that are not there when the game starts: the last ones, so many.
+    pub late: usize,
+    /// Whether those who come late begin with the first frame of the game, and not with a snapshot.
+    pub by_replay: bool,
+    /// Whether each site's machine can save its state.
+    pub can_save: Vec<bool>,
+    /// How inputs are guessed.
+    pub predictor: Predictor,
+    /// States are compared every so many frames.
+    pub compare_every: u32,
     /// Whether a site whose state is found to be wrong starts anew.
     pub heals: bool,
     /// Whether lag and window follow the links.
     pub auto: bool,
-    /// Sites that are silent for so long are dropped.
-    pub drop_after: Option<TimeDelta>,
+    /// Sites that are silent for so long are dropped, by each site.
+    pub drop_after: Option<Vec<TimeDelta>>,
     /// What is done for those who were dropped.
     pub absent: Absent,
     /// Who watches.
@@ -101,6 +112,10 @@ pub enum Fault {
     Cut(usize, usize),
     /// The way is back.
     Heal(usize, usize),
+    /// No way from one site to another, though there is one back.
+    CutOneWay(usize, usize),
+    /// It is back.
+    HealOneWay(usize, usize),
     /// A site's computer sleeps until then; its clock goes on.
     Pause(usize, Instant),
     /// A site's computer is suspended until then, and its clock stands still.
@@ -126,8 +141,10 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 36] = [
     "cut",
+    "one-way cut",
+    "cut for good",
     "pause",
     "suspend",
     "crash",
@@ -149,6 +166,13 @@ pub const KINDS: [&str; 27] = [
     "drop",
     "absent repeat",
     "late or back",
+    "two late",
+    "by replay",
+    "leave after coming",
+    "cannot save",
+    "another predictor",
+    "patience of each its own",
+    "other comparisons",
     "astray, healed",
     "astray, not healed",
     "watched",
@@ -165,6 +189,13 @@ impl fmt::Display for Scenario {
             "seed {}: {sites} sites, lag {lag}, window {window}{auto}, {rate}, {:?}, {:?}",
             self.seed, self.pads, self.recovery
         )?;
+        let (late, by, every) = (self.late, if self.by_replay { "replay" } else { "snapshot" }, self.compare_every);
+        writeln!(
+            f,
+            "  {late} late, by {by}; can save: {:?}; {:?}; compared every {every}",
+            self.can_save, self.predictor
+        )?;
+        writeln!(f, "  dropped after {:?}, then {:?}", self.drop_after, self.absent)?;
         for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
             let recorded = matches!(link.delay, Delay::Recorded(_));
             let delay = if recorded { "recorded".into() } else { format!("{:?}", link.delay) };
@@ -197,6 +228,8 @@ impl Scenario {
         let policy = |policy| self.recovery.contains(&policy);
         [
             fault(|fault| matches!(fault, Fault::Cut(..))),
+            fault(|fault| matches!(fault, Fault::CutOneWay(..))),
+            self.cut_for_good().next().is_some(),
             fault(|fault| matches!(fault, Fault::Pause(..))),
             fault(|fault| matches!(fault, Fault::Suspend(..))),
             fault(|fault| matches!(fault, Fault::Crash(_))),
@@ -218,12 +251,56 @@ impl Scenario {
             self.drop_after.is_some(),
             self.drop_after.is_some() && self.absent == Absent::Repeat,
             fault(|fault| matches!(fault, Fault::Restart(_))),
+            self.late > 1,
+            self.by_replay && fault(|fault| matches!(fault, Fault::Restart(_))),
+            (0..self.sites).any(|site| self.comes(site) && self.leaves(site)),
+            self.can_save.contains(&false),
+            self.window > 0 && !matches!(self.predictor, Predictor::Repeat),
+            self.drop_after.as_ref().is_some_and(|limits| limits.iter().any(|limit| *limit != limits[0])),
+            self.compare_every != 60,
             fault(|fault| matches!(fault, Fault::Astray(_))) && self.heals,
             fault(|fault| matches!(fault, Fault::Astray(_))) && !self.heals,
             self.gallery.is_some(),
             self.gallery.as_ref().is_some_and(gallery::Plan::is_relayed),
             self.movie.is_some(),
         ]
+    }
+
+    /// Whether a site comes late, or back.
+    fn comes(&self, site: usize) -> bool {
+        self.faults.iter().any(|(_, fault)| *fault == Fault::Restart(site))
+    }
+
+    /// Whether a site leaves at the end.
+    fn leaves(&self, site: usize) -> bool {
+        self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site))
+    }
+
+    /// Whether a site dies.
+    fn dies(&self, site: usize) -> bool {
+        self.faults.iter().any(|(_, fault)| *fault == Fault::Crash(site))
+    }
+
+    /// Whether a site is not there when the game starts.
+    fn is_late(&self, site: usize) -> bool {
+        site >= self.starters()
+    }
+
+    /// The pairs of sites between which the way is never back.
+    fn cut_for_good(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let cuts = self.faults.iter().filter_map(|(at, fault)| match fault {
+            Fault::Cut(one, other) => Some((*at, *one, *other)),
+            _ => None,
+        });
+        let healed = |(cut, one, other): &(Instant, usize, usize)| {
+            self.faults.iter().any(|(at, fault)| at >= cut && *fault == Fault::Heal(*one, *other))
+        };
+        cuts.filter(move |cut| !healed(cut)).map(|(_, one, other)| (one, other))
+    }
+
+    /// The longest that any site waits for a silent one.
+    fn patience(&self) -> Option<TimeDelta> {
+        self.drop_after.as_ref().and_then(|limits| limits.iter().max().copied())
     }
 
     /// The links between different sites.
@@ -259,7 +336,7 @@ impl Scenario {
 
     /// How many sites are there when the game starts.
     fn starters(&self) -> usize {
-        self.sites - usize::from(self.late.is_some())
+        self.sites - self.late
     }
 
     fn settings(&self) -> Settings {
@@ -272,6 +349,7 @@ impl Scenario {
             window: self.window,
             auto: self.auto,
             absent: self.absent,
+            compare_every: self.compare_every,
             ..toy
         }
     }
@@ -281,13 +359,16 @@ impl Scenario {
         let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
         let session = self.seed | 1;
         let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_) | Fault::Astray(_)));
+        let feed = FeedConfig::new(session, self.seed, settings.clone());
+        let keep_log = if self.by_replay { KEPT_LOG } else { feed.keep_log };
         Config {
             investigate: true,
+            can_save: self.can_save[number],
+            predictor: self.predictor,
             recovery: self.recovery[number],
-            drop_after: self.drop_after,
+            drop_after: self.drop_after.as_ref().map(|limits| limits[number]),
             give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
-            feed: (somebody_comes || self.gallery.is_some())
-                .then(|| FeedConfig::new(session, self.seed, settings.clone())),
+            feed: (somebody_comes || self.gallery.is_some()).then_some(FeedConfig { keep_log, ..feed }),
             ..Config::new(session, id, World::peers(number, self.sites), settings)
         }
     }
@@ -300,7 +381,7 @@ impl Scenario {
                 Session::new(clock.local(Instant::ZERO), self.config(number)).expect("the settings are sound");
             let mut site = world::site(session, clock, players, self.seed ^ number as u64);
             site.step_cost = self.step_cost[number];
-            site.crashed = self.late == Some(number);
+            site.crashed = self.is_late(number);
             if self.pads == Pads::Sticks {
                 (site.player.restlessness, site.player.mask) = (0.9, (1 << 80) - 1);
             }
@@ -322,7 +403,10 @@ impl Scenario {
         let peers = World::peers(site, self.sites).into_iter();
         let config = Config {
             incarnation,
-            join: Some(Join { start: Start::Snapshot, most_state: 1 << 20 }),
+            join: Some(Join {
+                start: if self.by_replay { Start::Beginning } else { Start::Snapshot },
+                most_state: 1 << 20,
+            }),
             peers: peers.map(|(id, _)| (id, World::address(id.index(), world.sites[id.index()].moves()))).collect(),
             ..self.config(site)
         };
@@ -354,12 +438,12 @@ impl Scenario {
     fn healed(&self) -> Instant {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
-            Fault::Restart(_) => *at + TimeDelta::from_secs(6),
+            Fault::Restart(_) => *at + TimeDelta::from_secs(if self.by_replay { 16 } else { 6 }),
             Fault::Astray(_) => *at + TimeDelta::from_secs(14),
             _ => *at,
         });
         // Whoever died is dropped a while later.
-        let dropping = self.drop_after.map_or(TimeDelta::ZERO, |limit| limit + TimeDelta::from_secs(1));
+        let dropping = self.patience().map_or(TimeDelta::ZERO, |limit| limit + TimeDelta::from_secs(1));
         over.max().unwrap_or_default().max(Instant::ZERO + START) + dropping
     }
 }

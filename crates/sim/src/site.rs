@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use coplay::id::Addr;
+use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::Word;
 use coplay::session::{PAGE, Region, Session, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, Message};
+use coplay::wire::{Decision, Extra, MAX_DATAGRAM, Message};
 
 use crate::clock::NodeClock;
 use crate::random::Random;
@@ -78,6 +78,8 @@ pub enum Sabotage {
     NoResend,
     /// A state that a latecomer gets has a wrong byte.
     WrongSnapshot,
+    /// Whenever it would have to wait, it takes itself for a quorum and drops all others.
+    GoOnAlone,
 }
 
 /// More calls than this at one instant are without end.
@@ -292,6 +294,18 @@ impl Site {
         }
     }
 
+    /// A word that nobody said: the others are all dropped.
+    pub(crate) fn hear_lie(&mut self, local: Instant, others: impl Iterator<Item = (SiteId, Addr)>) {
+        let State::Frozen(_) = self.session.state() else { return };
+        let others: Vec<(SiteId, Addr)> = others.collect();
+        let drop: SiteSet = others.iter().map(|(site, _)| *site).collect();
+        let lasts = [self.session.stats().confirmed; MAX_SITES];
+        let decision = Decision { drop, lasts, left: SiteSet::EMPTY, order: None };
+        for (view, (_, sender)) in (0..4).flat_map(|view| others.iter().map(move |other| (view, other))) {
+            self.session.handle_datagram(local, *sender, &alone(&Extra::Decided(view, decision)));
+        }
+    }
+
     /// The session has said all it wants to say about the newest input.
     pub(crate) fn settle(&mut self) {
         self.sampled = false;
@@ -308,6 +322,13 @@ fn forge_relay(bytes: &mut [u8]) {
     let start = bytes.as_ptr().addr();
     let places: Vec<usize> = relays.map(|last| std::ptr::from_ref(last).addr() - start).collect();
     places.into_iter().for_each(|place| bytes[place] ^= 1);
+}
+
+/// A tick with nothing but this extra.
+fn alone(extra: &Extra<'_>) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = extra.encode(&mut buf).expect("room for an extra");
+    [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat()
 }
 
 fn hash_of(bytes: &[u8]) -> u32 {

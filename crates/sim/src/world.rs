@@ -209,6 +209,11 @@ impl World {
         site.note_drive(self.now);
         let local = site.clock.local(self.now);
         site.hear_held(local);
+        if site.sabotage == Some(Sabotage::GoOnAlone) {
+            let others = self.routes.iter().filter(|(_, other)| *other != at);
+            let named = others.filter_map(|(addr, other)| Some((SiteId::new(*other as u8)?, *addr)));
+            self.sites[at].hear_lie(local, named);
+        }
         while let Some(busy) = self.sites[at].serve(at, self.now, local, tell) {
             self.send_all(at, local);
             if busy > TimeDelta::ZERO {

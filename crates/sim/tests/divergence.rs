@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Game, Setup, at, deviation, lossy, ms, rtt, secs};
+use coplay::frame::Frame;
 use coplay::session::Event;
 use coplay::wire::{Message, Probe, Tick};
 use coplay_sim::world::World;
@@ -46,6 +47,30 @@ fn everybody_names_the_site_and_the_first_compared_frame() {
     }
 }
 
+/// What a site reported as the first frame that differs.
+fn reported(game: &Game, site: usize) -> Vec<Option<u32>> {
+    let report = |event: &Event| match event {
+        Event::Report(report) => Some(report.first_frame.map(Frame::number)),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| report(&told.event)).collect()
+}
+
+#[test]
+fn the_first_frame_is_named_however_far_comparisons_are_apart() {
+    for (every, astray) in [(60, 310), (280, 290), (300, 310), (900, 910)] {
+        let mut game = Setup { window: 4, ..Setup::new(3, lossy(60, 0.02)) }.play_with(|_, config| {
+            config.settings.compare_every = every;
+            config.investigate = true;
+        });
+        game.world.sites[1].diverges_at = Some(astray);
+        game.run_until(at(secs(40)));
+        for site in 0..3 {
+            assert_eq!(reported(&game, site), [Some(astray)], "site {site}, compared every {every} frames");
+        }
+    }
+}
+
 #[test]
 fn every_mismatch_is_counted_and_the_game_goes_on() {
     let mut game = Setup::new(3, rtt(60)).play();
@@ -56,6 +81,7 @@ fn every_mismatch_is_counted_and_the_game_goes_on() {
     let compared = u64::from(game.stats(0).frame.number() / COMPARED_EVERY) - 5;
     assert_eq!(compared, 10, "frames go on; to stop is for the host program to say");
     let mismatches = |site, peer| game.peer_stats(site, peer).mismatches;
+    assert_eq!(game.peer_stats(0, 1).compared, compared + 5, "all of them are counted");
     assert_eq!([mismatches(0, 1), mismatches(2, 1), mismatches(1, 0), mismatches(1, 2)], [compared; 4]);
     assert_eq!([mismatches(0, 2), mismatches(2, 0)], [0; 2], "the others agree with each other");
     assert_eq!(alarms(&game, 0), [(1, 359)], "told once, counted on");

@@ -4,8 +4,9 @@
 mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
-use coplay::id::SiteSet;
+use coplay::id::{SiteId, SiteSet};
 use coplay::input::Recovery;
 use coplay::session::{Config, End, Event, State};
 use coplay::time::{Instant, TimeDelta};
@@ -353,21 +354,101 @@ fn where_a_way_is_cut_the_game_goes_on_through_a_third_site() {
     }
 }
 
+/// The way between two of three sites is cut for good, and then one of the two leaves: the third, which hears both, tells the other.
+#[test]
+fn a_leave_is_passed_on_where_a_way_is_cut() {
+    for (leaver, stays) in [(2, [0, 1]), (0, [1, 2]), (1, [0, 2]), (1, [2, 0])] {
+        for (window, limit) in [(0, Some(DROP_AFTER)), (8, Some(DROP_AFTER)), (0, None)] {
+            let what = format!("{leaver} leaves, {stays:?} stay, window {window}, {limit:?}");
+            let mut game = Setup::new(3, rtt(50)).play_with(|_, config| {
+                config.drop_after = limit;
+                config.settings.window = window;
+            });
+            game.run_until(at(secs(8)));
+            game.world.set_cut(leaver, stays[1], true);
+            game.run_for(secs(3));
+            let then = game.now();
+            game.leave(leaver);
+            game.run_for(secs(20));
+            let left: Vec<_> = stays.map(|site| game.find(site, left).map(|(_, left)| left)).to_vec();
+            assert!(left[0].is_some_and(|(site, _)| site == id(leaver)) && left[0] == left[1], "{what}: {left:?}");
+            for site in stays {
+                assert_eq!(dropped(&game, site), [], "{what}: site {site}");
+                let fps = game.fps(site, then + secs(1), game.now());
+                assert!(is_running(&game, site) && fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
+            }
+            game.assert_sound();
+        }
+    }
+}
+
+fn left(event: &Event) -> Option<(SiteId, Frame)> {
+    if let Event::Left { site, frame } = event { Some((*site, *frame)) } else { None }
+}
+
 #[test]
 fn what_a_third_site_passes_on_cannot_be_forged_unnoticed() {
-    let mut game = Setup { lag: 8, ..Setup::new(3, rtt(50)) }.play_with(|_, config| drops(config));
+    let mut game = Setup { lag: 8, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
+        drops(config);
+        config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+    });
     game.world.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
     game.run_until(at(secs(6)));
+    let cut_for_a_while = |game: &mut Game| {
+        game.world.set_cut(0, 1, true);
+        game.run_for(secs(3));
+        game.world.set_cut(0, 1, false);
+        game.run_for(secs(3));
+    };
+    let forged = |game: &Game, site: usize, other: usize| {
+        let forged = |event: &Event| matches!(event, Event::Forged { site, .. } if site.index() == other);
+        game.told(site).filter(|told| forged(&told.event)).count()
+    };
+    cut_for_a_while(&mut game);
+    for (site, other) in [(0, 1), (1, 0)] {
+        assert_eq!(forged(&game, site, other), 1, "site {site} knows that it has other inputs of {other}");
+    }
+    // Whoever has the seat next is told of in the same way.
+    game.crash(1);
+    game.run_for(secs(3));
+    game.come(1, |_| {});
+    game.run_for(secs(6));
+    assert_eq!((is_running(&game, 1), forged(&game, 0, 1)), (true, 1));
+    cut_for_a_while(&mut game);
+    assert_eq!((forged(&game, 0, 1), forged(&game, 1, 0)), (2, 1));
+}
+
+/// Site 2 is near to 0, and far from 1; site 3 is neither, and through it the way is shortest.
+#[test]
+fn of_those_who_could_pass_inputs_on_the_one_is_asked_through_whom_they_come_first() {
+    let mut game = Setup { lag: 4, ..Setup::new(4, rtt(40)) }.play_with(|_, config| {
+        drops(config);
+        config.settings.window = 16;
+    });
+    for (one, other, millis) in [(0, 2, 4), (1, 2, 400)] {
+        game.world.link(one, other).set_config(rtt(millis));
+        game.world.link(other, one).set_config(rtt(millis));
+    }
+    game.run_until(at(secs(8)));
     game.world.set_cut(0, 1, true);
     game.run_for(secs(3));
-    game.world.set_cut(0, 1, false);
-    game.run_for(secs(3));
-    for (site, other) in [(0, 1), (1, 0)] {
-        let told = |told: &&common::Told| {
-            told.site == site && matches!(told.event, Event::Forged { site, .. } if site.index() == other)
+    game.world.listen(100_000);
+    let (since, repaired) = (game.now(), game.stats(0).resimulated);
+    game.run_for(secs(20));
+    let wants = |helper: usize| {
+        let asks = |bytes: &[u8]| match Message::decode(bytes) {
+            Ok(Message::Tick(tick)) => tick.extras.iter().any(|extra| matches!(extra, Extra::Want(..))),
+            _ => false,
         };
-        assert_eq!(game.events.iter().filter(told).count(), 1, "site {site} knows that it has other inputs of {other}");
+        game.world.overheard().filter(|heard| (heard.from, heard.to) == (0, helper) && asks(&heard.bytes)).count()
+    };
+    assert!(wants(3) > 4 * wants(2), "{} times 3 is asked, {} times 2", wants(3), wants(2));
+    println!("{} frames again in {}", game.stats(0).resimulated - repaired, game.now() - since);
+    for site in 0..4 {
+        let fps = game.fps(site, since, game.now());
+        assert!(fps >= 59.0, "site {site} at {fps:.2} fps");
     }
+    game.assert_sound();
 }
 
 /// All that two groups of sites do passes through one site in the middle.

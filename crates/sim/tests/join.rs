@@ -7,6 +7,7 @@ use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
 use coplay::feed::{FeedConfig, Start, Trouble};
 use coplay::session::{Absent, Config, End, Event, Settings, State};
 use coplay::time::TimeDelta;
+use coplay::wire::{Extra, Message, Order, What};
 use coplay_sim::latecomer::Latecomer;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::site::Sabotage;
@@ -94,20 +95,19 @@ fn one_plays_alone_until_a_second_comes() {
 /// Without a limit to patience the players wait for the dead one, until its program is heard again.
 #[test]
 fn who_comes_back_is_known_by_its_incarnation() {
-    for (site, window) in [(0, 0), (1, 8), (2, 0), (2, 8)] {
-        let what = format!("site {site}, window {window}");
-        let mut game = open(&Setup { window, ..Setup::new(3, lossy(100, 0.02)) }, 3, |_| {});
+    for (sites, site, window) in [(3, 0, 0), (3, 1, 8), (3, 2, 0), (3, 2, 8), (2, 0, 0), (2, 0, 8), (2, 1, 8)] {
+        let what = format!("site {site} of {sites}, window {window}");
+        let mut game = open(&Setup { window, ..Setup::new(sites, lossy(100, 0.02)) }, sites, |_| {});
         game.run_until(at(COMES));
         game.crash(site);
         game.run_for(secs(2));
-        let others = [0, 1, 2].map(|other| (other != site).then_some(other));
-        let frozen = others.into_iter().flatten().all(|other| matches!(game.state(other), State::Frozen(_)));
+        let frozen = (0..sites).all(|other| other == site || matches!(game.state(other), State::Frozen(_)));
         assert!(frozen, "{what}: nobody goes on without it");
         game.world.move_site(site);
         game.come(site, |_| {});
         game.run_for(secs(8));
         assert!(joined(&game, site, site).is_some(), "{what}: {:?} {:?}", game.state(site), game.events);
-        assert_play(&game, &what, [0, 1, 2]);
+        (0..sites).for_each(|site| assert_play(&game, &what, [site]));
     }
 }
 
@@ -183,6 +183,107 @@ fn two_come_at_once() {
     }
 }
 
+/// The order that lets a site in has reached it.
+fn is_let_in(game: &Game, site: usize) -> bool {
+    is_to_be_let_in(game, site, ms(60))
+}
+
+/// The order that lets a site in left so long ago.
+fn is_to_be_let_in(game: &Game, site: usize, ago: TimeDelta) -> bool {
+    let is_order = |extra: Extra<'_>| matches!(extra, Extra::Order(Order { what: What::Join { site: joins, .. }, .. }) if joins == id(site));
+    let lets_in =
+        |bytes: &[u8]| matches!(Message::decode(bytes), Ok(Message::Tick(tick)) if tick.extras.iter().any(is_order));
+    game.world.overheard().any(|heard| heard.to == site && heard.at + ago <= game.now() && lets_in(&heard.bytes))
+}
+
+/// A site that was dropped with a button held comes back, is let in, and leaves before its first frame, which some hear long before
+/// others. What was done for it until then stays as it was.
+#[test]
+fn who_leaves_before_its_first_frame_changes_nothing_before_it() {
+    for (window, way_out, later) in
+        [(0, [10, 90], 0), (8, [10, 90], 0), (8, [90, 10], 30), (0, [10, 90], 100), (8, [10, 300], 60)]
+    {
+        let what = format!("window {window}, {way_out:?} ms away, leaves {later} ms later");
+        let mut game = open(&Setup { window, ..Setup::new(3, rtt(100)) }, 3, |config| {
+            dropping(config);
+            config.settings.absent = Absent::Repeat;
+        });
+        for (to, millis) in way_out.into_iter().enumerate() {
+            game.world.link(2, to).set_config(rtt(2 * millis));
+        }
+        game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
+        game.run_until(at(COMES));
+        game.crash(2);
+        game.run_for(secs(3));
+        game.world.listen(2_000);
+        game.come(2, |_| {});
+        game.run_while(secs(8), |game| !is_let_in(game, 2));
+        game.run_for(ms(later));
+        game.leave(2);
+        game.run_for(secs(5));
+        assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
+        assert_play(&game, &what, [0, 1]);
+    }
+}
+
+/// The same, but it has not heard that it is let in, and says so in its hellos. One of the others may not hear it at all.
+#[test]
+fn so_it_is_if_it_does_not_know_that_it_was_let_in() {
+    for (window, deaf) in [(0, None), (8, None), (0, Some(0)), (8, Some(1))] {
+        let what = format!("window {window}, site {deaf:?} does not hear it");
+        let mut game = open(&Setup { window, ..Setup::new(3, rtt(100)) }, 3, |config| {
+            dropping(config);
+            config.settings.absent = Absent::Repeat;
+        });
+        game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
+        game.run_until(at(COMES));
+        game.crash(2);
+        game.run_for(secs(3));
+        game.world.listen(2_000);
+        game.come(2, |_| {});
+        game.run_while(secs(8), |game| !is_to_be_let_in(game, 2, ms(0)));
+        (0..2).for_each(|site| game.world.link(site, 2).set_cut(true));
+        deaf.into_iter().for_each(|site| game.world.link(2, site).set_cut(true));
+        game.leave(2);
+        game.run_for(secs(6));
+        assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
+        assert_play(&game, &what, [0, 1]);
+    }
+}
+
+/// A third player is let in and then hears nobody for a while, but is heard; meanwhile a fourth comes, or the dials turn. Whatever
+/// happens at one frame everywhere must not pass by who is not as far yet.
+#[test]
+fn who_is_let_in_and_deaf_misses_nothing() {
+    for (window, auto, deaf_for) in
+        [(0, false, 1_500), (8, false, 1_500), (8, false, 3_000), (0, true, 1_500), (0, true, 3_000)]
+    {
+        let what = format!("window {window}, auto {auto}, deaf for {deaf_for} ms");
+        let mut game = open(&Setup { window, ..Setup::new(4, rtt(100)) }, 2, |config| config.settings.auto = auto);
+        game.are_late([2, 3]);
+        game.run_until(at(COMES));
+        game.world.listen(2_000);
+        game.come(2, |_| {});
+        if !auto {
+            game.come(3, |_| {});
+        }
+        game.run_while(secs(8), |game| !is_let_in(game, 2) && !is_let_in(game, 3));
+        let deaf = if is_let_in(&game, 2) { 2 } else { 3 };
+        let hears = |game: &mut Game, hears: bool| {
+            (0..4).filter(|site| *site != deaf).for_each(|site| game.world.link(site, deaf).set_cut(!hears));
+        };
+        hears(&mut game, false);
+        game.run_for(ms(deaf_for));
+        hears(&mut game, true);
+        game.run_for(secs(12));
+        if auto {
+            assert_play(&game, &what, [0, 1, 2]);
+        } else {
+            assert_play(&game, &what, [0, 1, 2, 3]);
+        }
+    }
+}
+
 /// What became of a join in the middle of which somebody dies.
 fn die_during_a_join(dies: usize, after: TimeDelta) -> Game {
     let setup =
@@ -242,6 +343,26 @@ fn so_may_the_latecomer() {
     for after in (0..=3_500).step_by(50) {
         let game = die_during_a_join(3, ms(after));
         assert_play(&game, &format!("the latecomer dies after {after} ms"), [0, 1, 2]);
+    }
+}
+
+/// The one who dies is back at once. Without a limit to patience all wait for it, and for nobody else.
+#[test]
+fn a_player_may_die_and_come_back_at_any_point_of_a_join() {
+    for after in (0..=3_500).step_by(50) {
+        let what = format!("a player dies after {after} ms and comes back");
+        let setup = Setup { window: 8, lag: 4, seed: 1 + after as u64, ..Setup::new(4, lossy(100, 0.1)) };
+        let mut game = open(&setup, 3, |_| {});
+        game.are_late([3]);
+        game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.run_until(at(COMES));
+        game.come(3, |_| {});
+        game.run_for(ms(after));
+        game.crash(1);
+        game.run_for(ms(100));
+        game.come(1, |_| {});
+        game.run_for(secs(14));
+        assert_play(&game, &what, [0, 1, 2, 3]);
     }
 }
 

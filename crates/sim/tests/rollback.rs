@@ -364,7 +364,11 @@ fn play_alike(setup: &Setup, disturbance: Disturbance) -> Game {
         _ => Vec::new(),
     };
     let setup = Setup { clocks, ..setup.clone() };
-    let mut game = setup.play_with(|_, config| config.settings.ownership = shares(setup.sites));
+    let mut game = setup.play_with(|_, config| {
+        config.settings.ownership = shares(setup.sites);
+        // Where nothing may be guessed at first, the dials open the window.
+        config.settings.auto = setup.window == 0;
+    });
     game.world.sites.iter_mut().for_each(|site| site.player = Player::new(setup.seed, 1));
     if let Disturbance::LateStart(late) = disturbance {
         game.run_while(secs(10), |game| !matches!(game.state(late), State::Starting { .. }));
@@ -412,6 +416,16 @@ fn nobody_repairs_more_than_the_other() {
             for seed in 1..=4 {
                 assert_fair(&Setup { seed, ..setup(2, rtt(rtt_ms), window) }, disturbance);
             }
+        }
+    }
+}
+
+#[test]
+fn nor_where_the_window_was_opened_later() {
+    for disturbance in [Disturbance::Skew, Disturbance::Freeze(1), Disturbance::HalfFrame(0)] {
+        // Of lag and window together it is seven frames: one to spare, and six for the way, just so.
+        for seed in 1..=4 {
+            assert_fair(&Setup { seed, ..setup(2, rtt(200), 0) }, disturbance);
         }
     }
 }

@@ -56,6 +56,14 @@ fn a_loss_that_is_never_made_good_is_seen() {
     assert!(broken.iter().all(|promise| promise == "liveness"), "{broken:?}");
 }
 
+/// A site that goes on where it would have to wait, with the others or without, is in two minds with them.
+#[test]
+fn a_network_of_which_two_parts_go_on_is_seen() {
+    let broken = broken_promises(Sabotage::GoOnAlone);
+    let agreement = broken.iter().filter(|promise| *promise == "agreement").count();
+    assert!(agreement >= 6 && agreement * 3 > broken.len(), "{broken:?}");
+}
+
 #[test]
 fn a_seed_gives_the_same_trace_every_time() {
     for seed in 0..12 {

@@ -23,6 +23,8 @@ const BUT_ONE_IN: u32 = 50;
 const EVERY: TimeDelta = TimeDelta::from_secs(1);
 /// The dials go up at the first look where frames wait, and after so many where only the spare is missing.
 const LOOKS_UP: u32 = 2;
+/// Stands for a turn by which the window gets shorter, and the lag longer, because a machine is too slow for it.
+const TOO_LONG: i32 = -3;
 /// They go down after so many where there is room for more than one frame, or are shared otherwise.
 const LOOKS_DOWN: u32 = 12;
 /// And after so many where there is room for one: what a noisy link needs is often on the edge between two numbers.
@@ -36,11 +38,11 @@ pub(super) const MOST_WINDOW: u32 = 20;
 /// The part of a frame's time that a full repair may take.
 const REPAIR_SHARE: f64 = 0.8;
 
-/// A cost grows by no more than this and a quarter of itself at a time: a computer that was busy elsewhere for a moment is no slow machine.
-const MOST_UP: TimeDelta = TimeDelta::from_micros(100);
 /// The part of the cost of saving and loading that is forgotten with every look. Where nothing is guessed nobody saves or loads, and a
 /// computer that was busy once would never be trusted again.
 const FORGOTTEN: i64 = 32;
+/// So many of the newest are looked at to tell how long something takes.
+const SAMPLES: usize = 32;
 
 /// What one thing costs that a host program is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +66,7 @@ impl Costs {
 
 impl Condition {
     /// No site needs or can do more than this.
-    pub(super) fn bounded(self) -> Self {
+    fn bounded(self) -> Self {
         Self { need: self.need.min(DEEPEST as u32), window: self.window.min(MOST_WINDOW) }
     }
 }
@@ -73,7 +75,9 @@ impl Condition {
 #[derive(Debug)]
 pub(super) struct Auto {
     ages: Ages,
-    pub(super) costs: Costs,
+    steps: Samples,
+    saves: Samples,
+    loads: Samples,
     /// What the host program was asked for last, and when.
     asked: Option<(Asked, Instant)>,
     next_look: Instant,
@@ -93,6 +97,41 @@ pub(super) enum Asked {
     Show,
     Save,
     Load,
+}
+
+/// How long one thing took of late.
+#[derive(Debug)]
+struct Samples {
+    newest: [TimeDelta; SAMPLES],
+    counted: usize,
+    /// What is told before there are any.
+    at_first: TimeDelta,
+}
+
+impl Samples {
+    fn new(at_first: TimeDelta) -> Self {
+        Self { newest: [TimeDelta::ZERO; SAMPLES], counted: 0, at_first }
+    }
+
+    fn add(&mut self, sample: TimeDelta) {
+        self.newest[self.counted % SAMPLES] = sample;
+        self.counted = self.counted.wrapping_add(1);
+    }
+
+    fn fade(&mut self) {
+        for sample in self.newest.iter_mut().chain([&mut self.at_first]) {
+            *sample -= *sample / FORGOTTEN;
+        }
+    }
+
+    /// As long as half of them took, or longer: a computer that does something else for a moment is not a slow one.
+    fn usual(&self) -> TimeDelta {
+        let mut sorted = self.newest;
+        let sorted = &mut sorted[..self.counted.min(SAMPLES)];
+        sorted.sort_unstable();
+        let middle = sorted.len().saturating_sub(1) / 2;
+        sorted.get(middle).copied().unwrap_or(self.at_first)
+    }
 }
 
 /// How old inputs were, in frames.
@@ -131,7 +170,9 @@ impl Auto {
     pub(super) fn new(now: Instant, costs: Costs) -> Self {
         Self {
             ages: Ages { halves: [[0; DEEPEST]; 2], counted: 0 },
-            costs,
+            steps: Samples::new(costs.step),
+            saves: Samples::new(costs.save),
+            loads: Samples::new(costs.load),
             asked: None,
             next_look: now + EVERY * 2,
             conditions: [None; MAX_SITES],
@@ -146,9 +187,11 @@ impl Auto {
     }
 
     pub(super) fn tell(&mut self, site: SiteId, condition: Condition) {
-        let Condition { need, window } = condition;
-        let believed = Condition { need: need.min(DEEPEST as u32), window: window.min(MOST_WINDOW) };
-        self.conditions[site.index()] = Some(believed);
+        self.conditions[site.index()] = Some(condition.bounded());
+    }
+
+    fn costs(&self) -> Costs {
+        Costs { step: self.steps.usual(), save: self.saves.usual(), load: self.loads.usual() }
     }
 
     /// The host program is asked for a thing of which many may follow each other without a rest.
@@ -159,25 +202,20 @@ impl Auto {
     /// It comes for more: what it was asked for is done.
     pub(super) fn on_call(&mut self, now: Instant) {
         let Some((asked, since)) = self.asked.take() else { return };
-        let cost = match asked {
-            Asked::Step | Asked::Show => &mut self.costs.step,
-            Asked::Save => &mut self.costs.save,
-            Asked::Load => &mut self.costs.load,
-        };
-        let error = now - since - *cost;
-        // Up at once, for a repair that is too long is felt; down slowly.
-        *cost += match asked {
-            _ if error.is_negative() => error / 64,
-            Asked::Show => TimeDelta::ZERO,
-            Asked::Step | Asked::Save | Asked::Load => (error / 4).min(*cost / 4 + MOST_UP),
-        };
+        let took = now - since;
+        match asked {
+            Asked::Step => self.steps.add(took),
+            Asked::Show if took < self.steps.usual() => self.steps.add(took),
+            Asked::Show => {}
+            Asked::Save => self.saves.add(took),
+            Asked::Load => self.loads.add(took),
+        }
     }
 
     /// What was measured long ago counts less.
     fn on_look(&mut self) {
-        for cost in [&mut self.costs.save, &mut self.costs.load] {
-            *cost -= *cost / FORGOTTEN;
-        }
+        self.saves.fade();
+        self.loads.fade();
     }
 }
 
@@ -202,14 +240,14 @@ impl Session {
     /// What we tell the coordinator.
     pub(super) fn condition(&self) -> Option<Condition> {
         let auto = self.auto.as_ref()?;
-        let window = auto.costs.window(self.config.settings.rate.period()).min(self.config.settings.slots() as u32);
+        let window = auto.costs().window(self.config.settings.rate.period()).min(self.config.settings.slots() as u32);
         Some(Condition { need: auto.ages.usual(), window: if self.config.can_save { window } else { 0 } })
     }
 
     /// Once a second: tells how things are here, and turns the dials if that is on us.
     pub(super) fn watch_auto(&mut self, now: Instant) {
         let Some(condition) = self.condition() else { return };
-        let (site, coordinator) = (self.config.site, self.is_coordinator());
+        let (site, orders) = (self.config.site, self.can_give_order());
         let playing = self.voters();
         let Some(auto) = self.auto.as_mut().filter(|auto| auto.next_look <= now) else { return };
         auto.next_look = now + EVERY;
@@ -217,7 +255,7 @@ impl Session {
         auto.tell(site, condition);
         self.telling_condition = true;
         self.talkative = true;
-        if !coordinator || !matches!(self.phase, Phase::Running(_)) || self.order.is_some() {
+        if !orders || !matches!(self.phase, Phase::Running(_)) {
             return;
         }
         let sites = || auto.conditions.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
@@ -242,8 +280,7 @@ impl Session {
         let now = (dials.lag, dials.window);
         let (lag, window) = target(need, most_window);
         let direction = match (lag + window).cmp(&(dials.lag + dials.window)) {
-            // What the slowest machine cannot repair must go, whatever it costs.
-            _ if dials.window > most_window => return (dials.lag + 1, dials.window - 1),
+            _ if dials.window > most_window => TOO_LONG,
             core::cmp::Ordering::Greater => 1,
             core::cmp::Ordering::Less => -1,
             core::cmp::Ordering::Equal if lag != dials.lag => -2,
@@ -255,7 +292,7 @@ impl Session {
         auto.roomy = if lag + window + 1 < dials.lag + dials.window { auto.roomy + 1 } else { 0 };
         let enough = match direction {
             1 if need > dials.lag + dials.window => 1,
-            1 => LOOKS_UP,
+            1 | TOO_LONG => LOOKS_UP,
             -1 if auto.roomy < LOOKS_DOWN => LOOKS_DOWN_ONE,
             _ => LOOKS_DOWN,
         };
@@ -270,6 +307,8 @@ impl Session {
             1 => (dials.lag + 1, dials.window),
             -1 if lag < dials.lag => (dials.lag - 1, dials.window),
             -1 => (dials.lag, dials.window - 1),
+            // What the slowest machine cannot repair must go, whatever it costs.
+            TOO_LONG => (dials.lag + 1, dials.window - 1),
             // The same reach, but shared otherwise.
             _ if lag < dials.lag => (dials.lag - 1, dials.window + 1),
             _ => (dials.lag + 1, dials.window - 1),
@@ -321,7 +360,7 @@ mod tests {
             auto.on_ask(Instant::ZERO, asked);
             auto.on_call(Instant::ZERO + TimeDelta::from_micros(micros));
         }
-        auto.costs.window(PERIOD)
+        auto.costs().window(PERIOD)
     }
 
     #[test]
@@ -329,7 +368,7 @@ mod tests {
         let mut auto = Auto::new(Instant::ZERO, Costs::default());
         let usual = measure(&mut auto, Asked::Step, 1_500, 200);
         assert_eq!(usual, 7);
-        assert!(measure(&mut auto, Asked::Step, 60_000, 1) >= usual - 2, "{:?}", auto.costs);
+        assert!(measure(&mut auto, Asked::Step, 60_000, 1) >= usual - 2, "{:?}", auto.costs());
         assert_eq!(measure(&mut auto, Asked::Step, 12_000, 20), 0, "but one that is slow again and again is");
     }
 
@@ -339,13 +378,27 @@ mod tests {
         for asked in [Asked::Step, Asked::Save, Asked::Load] {
             measure(&mut auto, asked, 12_000, 30);
         }
-        assert_eq!(auto.costs.window(PERIOD), 0);
+        assert_eq!(auto.costs().window(PERIOD), 0);
         let mut windows = (0..60).map(|_| {
             auto.on_look();
             measure(&mut auto, Asked::Show, 2_000, 60)
         });
-        assert!(windows.any(|window| window >= 2), "{:?}", auto.costs);
+        assert!(windows.any(|window| window >= 2), "{:?}", auto.costs());
         assert_eq!(measure(&mut auto, Asked::Show, 16_000, 1_000), measure(&mut auto, Asked::Show, 2_000, 1));
+    }
+
+    #[test]
+    fn one_hiccup_makes_nobody_slow_and_slowness_shows_soon() {
+        let ms = TimeDelta::from_millis;
+        let mut samples = Samples::new(ms(7));
+        assert_eq!(samples.usual(), ms(7), "as long as nothing is known");
+        for sample in [2, 40, 2, 40, 2, 2] {
+            samples.add(ms(sample));
+            assert_eq!(samples.usual(), ms(2));
+        }
+        (0..SAMPLES).for_each(|_| samples.add(ms(5)));
+        samples.add(ms(40));
+        assert_eq!(samples.usual(), ms(5));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Inputs may come through a third site, and what a third passes on is only its word. So every site tells, with the hash of its
 //! state, a hash of all inputs that it has given so far; whoever has others of it knows as soon as one such word comes
-//! directly. It is SHA-256 over the changes since the comparison before and the value told then, cut to 32 bits: no third
+//! directly. It is SHA-256 over the changes since the comparison before and the value told then, cut to 64 bits: no third
 //! site finds other inputs that fit while the game goes on.
 
 use sha2::{Digest, Sha256};
@@ -22,7 +22,7 @@ pub(super) struct Chain {
     first: Frame,
     until: Frame,
     /// What it was at the comparison before; `None` for one who came later and has not been told.
-    value: Option<u32>,
+    value: Option<u64>,
 }
 
 impl Chain {
@@ -44,7 +44,7 @@ impl Chain {
     }
 
     /// Goes on with what the site itself tells, up to and with a frame.
-    pub(super) fn adopt(&mut self, stream: &Stream, frame: Frame, value: u32) {
+    pub(super) fn adopt(&mut self, stream: &Stream, frame: Frame, value: u64) {
         let next = Self::new(frame.next());
         let blocks = stream.blocks();
         *self = Self { value: Some(value), ..next };
@@ -80,25 +80,25 @@ impl Chain {
         self.changes.update(&self.last.as_flattened()[..width]);
     }
 
-    /// The value up to here, with which the next stretch begins.
-    pub(super) fn close(&mut self) -> Option<u32> {
+    /// The value up to and with a frame, with which the next stretch begins; none before the first frame.
+    pub(super) fn close(&mut self, frame: Frame) -> Option<u64> {
+        if frame < self.first {
+            return None;
+        }
         self.changed = self.until;
         let mut changes = core::mem::take(&mut self.changes);
         changes.update(self.value?.to_le_bytes());
-        let [one, two, three, four, ..] = <[u8; 32]>::from(changes.finalize());
-        self.value = Some(u32::from_le_bytes([one, two, three, four]));
+        let hash = <[u8; 32]>::from(changes.finalize());
+        self.value = hash.first_chunk().copied().map(u64::from_le_bytes);
         self.value
     }
 }
 
 impl Peer {
     /// The hash of its inputs, as we have them, up to and with a frame.
-    pub(super) fn close_chain(&mut self, frame: Frame) -> Option<u32> {
-        if frame < self.chain.first {
-            return None;
-        }
+    pub(super) fn close_chain(&mut self, frame: Frame) -> Option<u64> {
         self.advance_chain(frame.next());
-        self.chain.close()
+        self.chain.close(frame)
     }
 
     pub(super) fn advance_chain(&mut self, until: Frame) {
@@ -118,10 +118,10 @@ mod tests {
         stream
     }
 
-    fn value(values: &[u8], cuts: &[u32]) -> Option<u32> {
+    fn value(values: &[u8], cuts: &[u32]) -> Option<u64> {
         let (stream, mut chain) = (stream(values), Chain::new(Frame::ZERO));
         cuts.iter().for_each(|cut| chain.advance(&stream, Frame::new(*cut), |_| false));
-        chain.close()
+        chain.close(Frame::new(values.len() as u32))
     }
 
     #[test]
@@ -140,9 +140,9 @@ mod tests {
         let chains = [[1, 1, 0, 0], [2, 1, 0, 0]].map(|inputs| {
             let (stream, mut chain) = (stream(&inputs), Chain::new(Frame::ZERO));
             chain.advance(&stream, Frame::new(2), |_| false);
-            chain.close();
+            chain.close(Frame::new(1));
             chain.advance(&stream, Frame::new(4), |_| false);
-            chain.close()
+            chain.close(Frame::new(3))
         });
         assert_ne!(chains[0], chains[1]);
     }

@@ -7,22 +7,29 @@ use crate::frame::Frame;
 /// Digests kept: as many as the sites can be frames apart, so that no two of interest share a place.
 const KEPT: usize = 256;
 
-/// The newest digests of one site's states.
-#[derive(Debug)]
-pub(super) struct Digests {
-    kept: Box<[Option<(Frame, u64)>; KEPT]>,
-    newest: Option<(Frame, u64)>,
+/// What a site tells of a frame: the hash of its state, folded, and that of all its inputs so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) hash: u32,
+    pub(super) inputs: u64,
 }
 
-impl Default for Digests {
+/// The newest digests of one site's states.
+#[derive(Debug)]
+pub(super) struct Digests<T = u64> {
+    kept: Box<[Option<(Frame, T)>; KEPT]>,
+    newest: Option<(Frame, T)>,
+}
+
+impl<T: Copy> Default for Digests<T> {
     fn default() -> Self {
         Self { kept: Box::new([None; KEPT]), newest: None }
     }
 }
 
-impl Digests {
+impl<T: Copy> Digests<T> {
     /// Keeps a digest; `false` if that of this frame is kept already.
-    pub(super) fn insert(&mut self, frame: Frame, digest: u64) -> bool {
+    pub(super) fn insert(&mut self, frame: Frame, digest: T) -> bool {
         let news = self.get(frame).is_none();
         if news {
             self.replace(frame, digest);
@@ -31,14 +38,14 @@ impl Digests {
     }
 
     /// Keeps a digest in place of what was kept for this frame.
-    pub(super) fn replace(&mut self, frame: Frame, digest: u64) {
+    pub(super) fn replace(&mut self, frame: Frame, digest: T) {
         self.kept[Self::place(frame)] = Some((frame, digest));
         if self.newest.is_none_or(|(newest, _)| frame >= newest) {
             self.newest = Some((frame, digest));
         }
     }
 
-    pub(super) fn get(&self, frame: Frame) -> Option<u64> {
+    pub(super) fn get(&self, frame: Frame) -> Option<T> {
         self.kept[Self::place(frame)].filter(|(kept, _)| *kept == frame).map(|(_, digest)| digest)
     }
 
@@ -51,7 +58,7 @@ impl Digests {
         size_of_val(&*self.kept)
     }
 
-    pub(super) fn newest(&self) -> Option<(Frame, u64)> {
+    pub(super) fn newest(&self) -> Option<(Frame, T)> {
         self.newest
     }
 }

@@ -54,7 +54,9 @@ pub struct Config {
     pub incarnation: u32,
     /// A site that is silent for longer than this is dropped, and the others go on, if they are more than half, or half with the
     /// lowest of them; `None` waits for it. Who waits sends only every 100 ms, and one such packet may be lost: it is
-    /// [`MIN_DROP_AFTER`] or more.
+    /// [`MIN_DROP_AFTER`] or more. Sites need not wait for the same time: who is asked to drop another does so after half of its own.
+    ///
+    /// Silence is all that counts: who is heard, but slow or without inputs, holds up everybody and is not dropped.
     pub drop_after: Option<TimeDelta>,
     /// A wait for inputs that is longer than this is told as a freeze.
     pub freeze_after: TimeDelta,

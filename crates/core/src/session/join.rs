@@ -10,7 +10,7 @@
 use alloc::boxed::Box;
 
 use super::event::{End, Event, Request};
-use super::peer::{Peer, Seat};
+use super::peer::Seat;
 use super::search::Inquiry;
 use super::settings::Absent;
 use super::{Phase, Session, SettingsError, Step};
@@ -85,9 +85,14 @@ impl Session {
         joining.watcher.is_live() && behind <= near
     }
 
+    /// The frame with which we sit down, as long as we have not yet.
+    pub(super) fn seat_to_take(&self) -> Option<Frame> {
+        self.joining.as_ref().and_then(|joining| joining.seat_from)
+    }
+
     /// Whether all is stepped that a feed can have: nobody is certain of frames that our inputs do not reach.
     pub(super) fn is_at_the_end(&self) -> bool {
-        self.joining.as_ref().is_some_and(|joining| joining.seat_from.is_some()) && self.at >= self.fast_until
+        self.seat_to_take().is_some() && self.at >= self.fast_until
     }
 
     /// What a latecomer asks of its host program.
@@ -249,7 +254,7 @@ impl Session {
 
     /// While the machine is not there yet, nobody shall wait for what we press.
     fn go_on_pressing_nothing(&mut self, now: Instant) {
-        let waiting = self.joining.as_ref().is_some_and(|joining| joining.seat_from.is_some());
+        let waiting = self.seat_to_take().is_some();
         let Some(live) = self.pacer.as_ref().filter(|_| waiting).and_then(|pacer| pacer.frame_at(now)) else { return };
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
@@ -264,8 +269,7 @@ impl Session {
 
     /// All frames before ours are stepped, and we know when the next one is due: from now on we play.
     pub(super) fn sit_down_if_due(&mut self) -> bool {
-        let seat = self.joining.as_ref().and_then(|joining| joining.seat_from);
-        let Some(first) = seat.filter(|first| self.at >= *first) else { return false };
+        let Some(first) = self.seat_to_take().filter(|first| self.at >= *first) else { return false };
         let (now, next) = (self.called, self.at);
         let stepped = self.joining.as_ref().is_some_and(|joining| joining.stepped);
         if self.config.settings.absent == Absent::Repeat && !stepped {
@@ -289,7 +293,7 @@ impl Session {
             self.compare_next = next_compared(first, self.config.settings.compare_every);
             self.skip_comparisons(next);
             if let Some(inquiry) = &mut self.inquiry {
-                *inquiry = Inquiry::new(self.config.site, everyone, self.words.len(), next);
+                *inquiry = Inquiry::new(self.config.site, everyone, &self.config.settings, next);
             }
             self.phase = self.first_phase();
             self.events.push(Event::Joined { site: self.config.site, frame: first });
@@ -299,13 +303,9 @@ impl Session {
 
     /// What is done for those who were dropped before we came, or in our first frame, shows in the frame before it.
     fn see_stand_ins(&mut self) {
-        let Self { peers, words, config, at, .. } = self;
-        let repeats = config.settings.absent == Absent::Repeat;
-        // Who leaves later than that lets go by itself.
-        let settled = |peer: &Peer| peer.last().is_some_and(|last| last > *at || last == *at && !peer.dropped);
-        for peer in peers.iter_mut().filter(|peer| repeats && !settled(peer)) {
-            let blocks = peer.inputs.blocks();
-            peer.layout.pack_blocks(words, &mut peer.stand_in[..blocks]);
+        if self.config.settings.absent == Absent::Repeat {
+            let Self { peers, words, at, .. } = self;
+            peers.iter_mut().for_each(|peer| peer.see_stand_in(*at, words));
         }
     }
 
@@ -314,7 +314,7 @@ impl Session {
         let every = self.config.settings.compare_every;
         while let Some(frame) = self.compare_next.filter(|frame| *frame < next) {
             self.chain.advance(&self.own, frame.next(), |_| false);
-            self.chain.close();
+            self.chain.close(frame);
             self.compare_next = Some(frame + every);
         }
     }

@@ -59,14 +59,16 @@ impl Session {
         self.try_start(now);
     }
 
-    /// Which start of a peer's program is heard. Before it plays, that is the one that will.
+    /// Which start of a peer's program is heard. Before it plays, that is the one that will; and to who is on its way in, whoever is not
+    /// is the one that does.
     fn note_incarnation(&mut self, index: usize, hello: &Hello, restarted: bool) {
+        let watching = self.joining.is_some() && self.seat_to_take().is_none();
         let peer = &mut self.peers[index];
         if restarted {
             peer.start_over();
         }
         peer.newest_incarnation = hello.incarnation;
-        if !peer.lobby.playing && peer.is_playing() && hello.joining.is_none() {
+        if (watching || !peer.lobby.playing && peer.is_playing()) && hello.joining.is_none() {
             peer.incarnation = hello.incarnation;
         }
     }

@@ -58,7 +58,7 @@ use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Search, Tick, is_feed, is_tick};
 use auto::Auto;
 use chain::Chain;
-use compare::Digests;
+use compare::{Digests, Told};
 use event::Events;
 use join::Joining;
 use lobby::HELLO_EVERY;
@@ -105,7 +105,7 @@ pub struct Session {
     layout: Layout,
     words: Vec<Word>,
     fed_words: Vec<Word>,
-    digests: Digests,
+    digests: Digests<Told>,
     /// The hash of our own inputs.
     chain: Chain,
     /// The same where a repair may still change them.
@@ -287,7 +287,7 @@ impl Session {
         let feed = config.feed.clone().map(|feed| Feed::new(feed).map(Box::new)).transpose()?;
         let searching = config.investigate && config.can_save && settings.compare_every > 0;
         let everyone = SiteSet::first(usize::from(settings.sites));
-        let inquiry = searching.then(|| Inquiry::new(config.site, everyone, ownership.players(), Frame::ZERO));
+        let inquiry = searching.then(|| Inquiry::new(config.site, everyone, settings, Frame::ZERO));
         let phase = if joining.is_some() { Phase::Joining } else { Phase::Lobby };
         Ok(Self {
             listeners: listeners(&peers),
@@ -334,7 +334,7 @@ impl Session {
             leaving: None,
             left: SiteSet::EMPTY,
             events: Events::new(),
-            stats: Stats { lag: settings.lag, ..Stats::default() },
+            stats: Stats { lag: settings.lag, window: settings.window, ..Stats::default() },
             due: 0,
             next_send: now,
             greetings: false,

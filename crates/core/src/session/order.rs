@@ -1,7 +1,7 @@
 //! Orders: what must happen at one frame everywhere rides in the input stream of the coordinator, the lowest site that plays.
 //!
 //! An order is for a frame for which the coordinator has not given an input yet. Every tick of the coordinator's carries the order
-//! until its receiver has all inputs up to that frame; so whoever knows the coordinator's input for the frame knows the order, and
+//! until its receiver has all inputs up to that frame, and so does who passes those inputs on; so whoever knows the coordinator's input for the frame knows the order, and
 //! nobody can be certain of the frame without. There is one order at a time: the next is given when everybody has certainly acted on
 //! the last.
 //!
@@ -13,7 +13,6 @@ use super::{Dials, Session, event::Event};
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::CAPACITY;
-use crate::time::Instant;
 use crate::wire::{Order, What};
 
 /// No order is for a frame further away than inputs are kept.
@@ -33,21 +32,36 @@ impl Session {
         }
     }
 
-    /// Whether all sites are certain of the frame of the newest order.
+    /// Whether all sites have certainly acted on the newest order. Whom it lets in has, as soon as it is heard.
     fn is_settled(&self) -> bool {
-        self.order.is_none_or(|order| self.all_are_certain_of(order.frame))
+        let Some(order) = self.order else { return true };
+        let newcomer = |peer: &Peer| matches!(order.what, What::Join { site, .. } if site == peer.site);
+        let settled =
+            |peer: &Peer| newcomer(peer) && peer.inputs.end() > order.frame || self.is_certain_of(peer, order.frame);
+        self.peers.iter().filter(|peer| peer.is_playing()).all(settled)
     }
 
-    /// Whether all who play are certain of a frame. Who is not steps no more than the window from there on, and has begun one frame
-    /// more and given the input for that, the lag later.
+    /// Whether all who play are certain of a frame.
     fn all_are_certain_of(&self, frame: Frame) -> bool {
+        self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| self.is_certain_of(peer, frame))
+    }
+
+    /// Whether a peer is certain of a frame. Who is not steps no more than the window from there on, and has begun one frame more and
+    /// given the input for that, the lag later. Who has just come gives inputs in advance, which prove nothing; then it counts
+    /// in which frame it says to be.
+    fn is_certain_of(&self, peer: &Peer, frame: Frame) -> bool {
         let most = frame + (self.dials.lag + self.dials.window).max(self.most_reach) + 1;
-        self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| peer.inputs.end() > most)
+        !peer.ahead && peer.inputs.end() > most || peer.frame > frame + self.dials.window + 1
+    }
+
+    /// Whether it is on us to give an order, and nothing else is under way.
+    pub(super) fn can_give_order(&self) -> bool {
+        self.order.is_none() && self.is_coordinator() && self.view.vote.is_none() && self.leaving.is_none()
     }
 
     /// Gives an order if none is under way; the frame may be put off, never brought forward.
     pub(super) fn give_order(&mut self, frame: Frame, what: What) -> bool {
-        if self.order.is_some() || !self.is_coordinator() || self.view.vote.is_some() || self.leaving.is_some() {
+        if !self.can_give_order() {
             return false;
         }
         let frame = frame.max(self.own.end());
@@ -132,8 +146,8 @@ impl Session {
             pacer.on_delay(self.called, site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
         // Frames that were stepped without it count as guessed.
-        let Peer { guesses, stand_in, inputs, .. } = peer;
-        guesses.fill(&stand_in[..inputs.blocks()]);
+        let Peer { guesses, before, inputs, .. } = peer;
+        guesses.fill(&before[..inputs.blocks()]);
         self.check_guesses(index, known);
     }
 
@@ -145,7 +159,7 @@ impl Session {
         // What is certain rests on its first inputs at most, which are none.
         let open = self.certain().max(order.frame);
         let peer = &mut self.peers[index];
-        peer.joins = None;
+        (peer.joins, peer.leaves) = (None, None);
         peer.dropped = true;
         self.listeners &= !(1 << index);
         if open < self.at {
@@ -155,15 +169,15 @@ impl Session {
     }
 
     /// Carries out the newest order when its time has come, and gives the next if that is on us.
-    pub(super) fn watch_order(&mut self, now: Instant) {
+    pub(super) fn watch_order(&mut self) {
         self.forget_order_of_leaver();
         self.act_on_order();
         if self.order.is_some_and(|order| self.is_reached(&order)) && self.is_settled() {
             self.order = None;
             self.talk();
         }
-        if self.order.is_none() && self.is_coordinator() {
-            self.admit(now);
+        if self.can_give_order() {
+            self.admit();
         }
     }
 
@@ -204,16 +218,21 @@ impl Session {
 
     /// A site plays from now on, unless it has left again or has its seat anyway.
     fn seat(&mut self, site: SiteId, frame: Frame) {
-        let expected = |peer: &&mut Peer| peer.site == site && peer.joins == Some(frame);
-        let Some(peer) = self.peers.iter_mut().find(expected) else { return };
+        let expected = |peer: &Peer| peer.site == site && peer.joins == Some(frame);
+        let Some(index) = self.peers.iter().position(expected) else { return };
+        let peer = &mut self.peers[index];
         (peer.seat, peer.joins) = (Seat::Playing, None);
+        let leaves = peer.leaves.take();
         self.left.remove(site);
         self.events.push(Event::Joined { site, frame });
         self.choose_pace_setter();
+        if let Some(last) = leaves {
+            self.take_leave(index, last);
+        }
     }
 
     /// The coordinator lets in a site that is ready to play.
-    fn admit(&mut self, _now: Instant) {
+    fn admit(&mut self) {
         let playing = self.voters();
         let ready = |peer: &&Peer| {
             // With its inputs from then on, a seat forgets those of who had it before.

@@ -1,11 +1,12 @@
 //! During the game: one packet per frame and peer, out and in.
 
+use super::compare::Told;
 use super::event::Event;
 use super::peer::{Peer, Seat, widen};
 use super::{Phase, Session, Step};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES};
-use crate::input::{MAX_BLOCKS, missing, sized};
+use crate::input::{missing, sized};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{
     Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Order, Probe, Tick, What, Writer, put_extra,
@@ -59,9 +60,15 @@ impl Session {
     }
 
     fn probe(&mut self, now: Instant, index: usize, end: Frame) -> Probe {
-        // Once a frame is stepped, the plan is that of the next one.
-        let frame = if self.phase == Phase::Running(Step::Stepping) { self.frame.next() } else { self.frame };
-        let plan = self.pacer.as_ref().and_then(|pacer| pacer.plan()).filter(|_| self.leaving.is_none());
+        let seat = self.seat_to_take();
+        let frame = match self.phase {
+            // Once a frame is stepped, the plan is that of the next one.
+            Phase::Running(Step::Stepping) => self.frame.next(),
+            // Whoever is on its way in knows nothing of the frames that it is in but what it watches.
+            _ => seat.unwrap_or(self.frame),
+        };
+        let plan = self.pacer.as_ref().and_then(|pacer| pacer.plan());
+        let plan = plan.filter(|_| self.leaving.is_none() && seat.is_none());
         let echo = self.peers[index].take_echo(now);
         Probe {
             stamp_us: now.as_micros() as u64 & 0xff_ffff_ffff,
@@ -124,11 +131,12 @@ impl Session {
         for extra in tick.extras.iter() {
             match extra {
                 Extra::Leave(last) => self.take_leave(index, last),
+                Extra::Left(site, last) => self.take_left(now, site, last),
                 Extra::Order(order) => self.hear_order(index, order),
                 Extra::Vote(vote) => self.take_vote(now, index, vote),
                 Extra::Decided(view, decision) => self.take_decision(view, decision),
                 Extra::Want(site, end) => self.take_want(index, site, end),
-                Extra::Relay(relay) => self.take_relay(now, &relay),
+                Extra::Relay(relay) => self.take_relay(now, index, &relay),
                 Extra::Condition(condition) => self.take_condition(index, condition),
             }
         }
@@ -179,7 +187,7 @@ impl Session {
     fn take_condition(&mut self, index: usize, condition: Condition) {
         let site = self.peers[index].site;
         if let Some(auto) = &mut self.auto {
-            auto.tell(site, condition.bounded());
+            auto.tell(site, condition);
         }
     }
 
@@ -254,12 +262,13 @@ impl Session {
         if let (Some(sent), Some(pacer)) = (peer.clock.to_local(stamp), self.pacer.as_mut()) {
             pacer.on_delay(now, site, (now - sent).max(TimeDelta::ZERO));
         }
-        let Some(late_ns) = probe.late_ns else { return };
         let Ok(frame) = u32::try_from(end - Frame::ZERO - i64::from(probe.end_minus_frame)) else { return };
         let frame = Frame::new(frame);
         if (frame - self.frame).abs() > FAR {
             return;
         }
+        self.peers[index].on_frame(frame, end, self.dials.lag);
+        let Some(late_ns) = probe.late_ns else { return };
         let planned = self.peers[index].clock.to_local(stamp - TimeDelta::from_nanos(late_ns));
         let Some(planned) = planned else { return };
         if let Some(began) = self.began(frame).or_else(|| self.planned(frame)) {
@@ -273,7 +282,7 @@ impl Session {
     fn take_digest(&mut self, index: usize, digest: Digest) {
         let Some(frame) = self.frame.nearest(digest.frame) else { return };
         let near = (frame - self.frame).abs() <= FAR;
-        if near && self.peers[index].digests.insert(frame, u64::from(digest.hash) | u64::from(digest.inputs) << 32) {
+        if near && self.peers[index].digests.insert(frame, Told { hash: digest.hash, inputs: digest.inputs }) {
             self.compare(index, frame);
         }
     }
@@ -283,11 +292,13 @@ impl Session {
         let near = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
         // To one who came later it may have left before.
         let before = last <= peer.inputs.start() && peer.inputs.top() == peer.inputs.start();
-        if (peer.is_playing() || peer.joins.is_some()) && (near || before) {
+        if peer.joins.is_some() && (near || before) {
+            // An order that is void leaves everything as it was, so that its seat is not even taken.
+            peer.leaves = Some(last.max(peer.inputs.start()));
+        } else if peer.is_playing() && (near || before) {
             let known = peer.known_end();
             peer.seat = Seat::Leaving(last);
-            peer.joins = None;
-            (peer.repeats, peer.stand_in) = (false, [[0; 16]; MAX_BLOCKS]);
+            peer.let_go();
             if let Some(pacer) = &mut self.pacer {
                 pacer.forget(peer.site);
             }
@@ -298,6 +309,6 @@ impl Session {
     }
 }
 
-fn short((frame, hash): (Frame, u64)) -> Digest {
-    Digest { frame: frame.low16(), hash: hash as u32, inputs: (hash >> 32) as u32 }
+fn short((frame, Told { hash, inputs }): (Frame, Told)) -> Digest {
+    Digest { frame: frame.low16(), hash, inputs }
 }

@@ -4,14 +4,15 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::chain::Chain;
-use super::compare::Digests;
+use super::compare::{Digests, Told};
 use super::guess::Guesses;
+use super::relay::Help;
 use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteId, SiteSet};
-use crate::input::{Block, Layout, MAX_BLOCKS, Sender, Stream};
+use crate::input::{Block, Layout, MAX_BLOCKS, Sender, Stream, Word};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Probe, Relay, Tick, Vote};
 
@@ -42,6 +43,12 @@ pub(super) struct Peer {
     pub(super) seat: Seat,
     /// The seat is taken again from this frame on, by an order that may not be in force yet.
     pub(super) joins: Option<Frame>,
+    /// Who is to take it leaves again with this frame, which counts as soon as the order does.
+    pub(super) leaves: Option<Frame>,
+    /// It may give inputs for frames far from the one that it steps, as who comes late does at first.
+    pub(super) ahead: bool,
+    /// The newest frame that it said to be in.
+    pub(super) frame: Frame,
     /// It has all our inputs and knows that they are the last.
     pub(super) knows_leave: bool,
     /// It was told that we have other inputs of it than it gave.
@@ -51,8 +58,9 @@ pub(super) struct Peer {
     /// What it does in frames for which nobody gives its inputs; and whether that is to become what it did last.
     pub(super) stand_in: [Block; MAX_BLOCKS],
     pub(super) repeats: bool,
-    /// The frames before it took its seat, back to when it was free.
-    away: Range<Frame>,
+    /// The frames before it took its seat, back to when it was free, and what it did in those.
+    pub(super) away: Range<Frame>,
+    pub(super) before: [Block; MAX_BLOCKS],
     /// Nobody takes the seat before this frame, so that no packet of the last to have it can be meant.
     pub(super) free_from: Frame,
     /// Which start of its program plays, and the newest that was heard; 0 for none.
@@ -62,14 +70,13 @@ pub(super) struct Peer {
     pub(super) vote: Option<Vote>,
     /// It does not know the newest view.
     pub(super) behind: bool,
-    /// Which of those that could pass its inputs on is asked, counted from the nearest on, and since when.
-    pub(super) helper: u8,
-    pub(super) helped_since: Instant,
+    /// Who passes its inputs on.
+    pub(super) help: Help,
     /// The view changed before it plays, with this frame: until it has an input of ours for it, it may not know.
     pub(super) uninformed: Option<Frame>,
     /// The first frame that it misses of other sites' inputs.
     pub(super) wants: [Option<Frame>; MAX_SITES],
-    pub(super) digests: Digests,
+    pub(super) digests: Digests<Told>,
     /// The hash of its inputs as we have them, and what it was where states are compared.
     pub(super) chain: Chain,
     pub(super) chained: Digests,
@@ -147,19 +154,22 @@ impl Peer {
             sender: Sender::new(start, own_width),
             seat: Seat::Playing,
             joins: None,
+            leaves: None,
+            ahead: false,
+            frame: Frame::ZERO,
             knows_leave: false,
             forged: false,
             dropped: false,
             stand_in: [[0; 16]; MAX_BLOCKS],
             repeats: false,
             away: Frame::ZERO..Frame::ZERO,
+            before: [[0; 16]; MAX_BLOCKS],
             free_from: Frame::ZERO,
             incarnation: 0,
             newest_incarnation: 0,
             vote: None,
             behind: false,
-            helper: 0,
-            helped_since: now,
+            help: Help::new(now),
             uninformed: None,
             wants: [None; MAX_SITES],
             digests: Digests::default(),
@@ -229,9 +239,35 @@ impl Peer {
         away || self.away.contains(&frame)
     }
 
-    /// What it does in frames for which nobody gives its inputs.
-    pub(super) fn stand_in(&self) -> &[Block] {
-        &self.stand_in[..self.inputs.blocks()]
+    /// What it does in a frame for which nobody gives its inputs.
+    pub(super) fn stand_in(&self, frame: Frame) -> &[Block] {
+        let stand_in = if self.away.contains(&frame) { &self.before } else { &self.stand_in };
+        &stand_in[..self.inputs.blocks()]
+    }
+
+    /// What it did in the frame before this one is seen: where nobody gave inputs then, that goes on.
+    pub(super) fn see_stand_in(&mut self, next: Frame, words: &[Word]) {
+        let mut seen = [[0; 16]; MAX_BLOCKS];
+        self.layout.pack_blocks(words, &mut seen[..self.inputs.blocks()]);
+        // Who leaves later than that lets go by itself.
+        let settled = self.last().is_some_and(|last| last > next || last == next && !self.dropped);
+        if !settled {
+            self.stand_in = seen;
+        }
+        if next.checked_sub(1).is_some_and(|frame| self.away.contains(&frame)) {
+            self.before = seen;
+        }
+    }
+
+    /// From when it leaves on, it does nothing.
+    pub(super) fn let_go(&mut self) {
+        (self.repeats, self.stand_in) = (false, [[0; 16]; MAX_BLOCKS]);
+    }
+
+    /// It says that it is in a frame, having given its inputs before `end`.
+    pub(super) fn on_frame(&mut self, frame: Frame, end: Frame, lag: u32) {
+        self.frame = self.frame.max(frame);
+        self.ahead &= end > frame + lag + 1;
     }
 
     /// Once all its inputs are here, who was dropped goes on with the last; who gave none in this life, with what was done for it before.
@@ -257,7 +293,8 @@ impl Peer {
     /// If it is new there, its inputs begin with that frame; if we are, they go on.
     pub(super) fn sit_down(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.last().unwrap_or(first);
-        self.away = last..first;
+        self.settle_stand_in();
+        (self.away, self.before) = (last..first, self.stand_in);
         self.inputs.reopen(last, first, new);
         self.sender = match new {
             true => Sender::in_the_middle(first, own_width),
@@ -265,6 +302,8 @@ impl Peer {
         };
         self.seat = Seat::Free(last);
         self.joins = Some(first);
+        (self.leaves, self.ahead, self.frame) = (None, true, Frame::ZERO);
+        self.forged = false;
         self.lobby.joining = None;
         self.dropped = false;
         self.knows_leave = false;
@@ -272,8 +311,10 @@ impl Peer {
         self.agreed = None;
         self.chain = if new { Chain::new(first) } else { Chain::unknown(first) };
         self.chained = Digests::default();
-        self.stats.mismatches = 0;
-        self.incarnation = self.newest_incarnation;
+        (self.stats.compared, self.stats.mismatches) = (0, 0);
+        if self.incarnation == 0 {
+            self.incarnation = self.newest_incarnation;
+        }
     }
 
     /// The first of the frames from `from` to before `until` for which another input was guessed than there is; all of them are
@@ -282,7 +323,7 @@ impl Peer {
         let mut frame = from;
         while frame < until {
             let given = self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame));
-            if given.unwrap_or(self.stand_in()) != self.guesses.get(frame) {
+            if given.unwrap_or(self.stand_in(frame)) != self.guesses.get(frame) {
                 return Some(frame);
             }
             frame = frame.next();
@@ -320,11 +361,12 @@ impl Peer {
     }
 
     /// Takes in inputs that somebody passes on; returns 1 if they are of no use, else 0.
-    pub(super) fn take_relayed(&mut self, now: Instant, relay: &Relay<'_>) -> u64 {
+    pub(super) fn take_relayed(&mut self, now: Instant, by: SiteId, relay: &Relay<'_>) -> u64 {
         let before = self.inputs.end();
         let useless = self.receive(Some(relay.first), relay.len, true, relay.changes);
         if self.inputs.end() > before {
             self.inputs_at = now;
+            self.help.on_news(by);
         }
         useless
     }
@@ -388,7 +430,7 @@ impl Peer {
     ) -> u64 {
         let Ok(ack) = u32::try_from(end - Frame::ZERO - i64::from(tick.end_minus_ack)) else { return 1 };
         let ack = Frame::new(ack);
-        self.knows_leave |= leaving.is_some_and(|last| ack == last.next());
+        self.knows_leave |= leaving.is_some_and(|last| ack > last);
         if self.sender.on_ack(ack, own) || self.sender.acked() >= own.end() {
             self.acked = now;
         }

@@ -5,6 +5,7 @@
 //! something is late.
 
 use super::auto::Asked;
+use super::compare::Told;
 use super::event::{End, Event, Freeze, Request};
 use super::peer::{Peer, Seat};
 use super::settings::{MAX_LAG, MAX_REACH};
@@ -204,7 +205,7 @@ impl Session {
             self.compare_next = Some(frame + self.config.settings.compare_every);
             let inputs = self.close_chains(frame);
             let Some(hash) = self.tentative.get(frame) else { continue };
-            self.digests.insert(frame, fold(hash) | u64::from(inputs) << 32);
+            self.digests.insert(frame, Told { hash: fold(hash), inputs });
             self.feed_hash(frame, hash);
             for index in 0..self.peers.len() {
                 self.compare(index, frame);
@@ -213,14 +214,14 @@ impl Session {
     }
 
     /// Hashes everybody's inputs up to a frame that is compared; returns the hash of ours.
-    fn close_chains(&mut self, frame: Frame) -> u32 {
+    fn close_chains(&mut self, frame: Frame) -> u64 {
         for peer in self.peers.iter_mut().filter(|peer| peer.chain.is_known()) {
             if let Some(value) = peer.close_chain(frame) {
-                peer.chained.insert(frame, u64::from(value));
+                peer.chained.insert(frame, value);
             }
         }
         self.chain.advance(&self.own, frame.next(), |_| false);
-        self.chain.close().unwrap_or_default()
+        self.chain.close(frame).unwrap_or_default()
     }
 
     /// Inputs are forgotten in time; before that they are hashed.
@@ -235,7 +236,7 @@ impl Session {
     fn compare_inputs(&mut self, index: usize, frame: Frame) {
         let newest = self.compare_next.and_then(|next| next.checked_sub(self.config.settings.compare_every));
         let peer = &mut self.peers[index];
-        let Some(theirs) = peer.digests.get(frame).map(|told| (told >> 32) as u32) else { return };
+        let Some(theirs) = peer.digests.get(frame).map(|told| told.inputs) else { return };
         if peer.is_absent(frame) {
             return;
         }
@@ -247,7 +248,7 @@ impl Session {
             return;
         }
         let Some(ours) = peer.chained.get(frame) else { return };
-        if ours as u32 != theirs && !peer.forged {
+        if ours != theirs && !peer.forged {
             peer.forged = true;
             self.events.push(Event::Forged { site: peer.site, frame });
         }
@@ -256,14 +257,13 @@ impl Session {
     pub(super) fn compare(&mut self, index: usize, frame: Frame) {
         self.compare_inputs(index, frame);
         let peer = &mut self.peers[index];
-        let low = |digest: u64| digest & 0xffff_ffff;
-        let told = (self.digests.get(frame).map(low), peer.digests.get(frame).map(low));
-        let (Some(ours), Some(theirs)) = told else { return };
+        let (Some(ours), Some(theirs)) = (self.digests.get(frame), peer.digests.get(frame)) else { return };
         // What a site did that is gone does not concern the others.
         if peer.is_absent(frame) {
             return;
         }
-        if ours == theirs {
+        peer.stats.compared += 1;
+        if ours.hash == theirs.hash {
             peer.agreed = Some(frame);
             return;
         }
@@ -275,7 +275,7 @@ impl Session {
             if let Some(feed) = &mut self.feed {
                 feed.retire_snapshots();
             }
-            self.investigate(agreed, frame, ours);
+            self.investigate(agreed, frame, ours.hash);
         }
     }
 
@@ -327,9 +327,12 @@ impl Session {
         self.turning = None;
         self.dials = dials;
         let reach = dials.lag + dials.window;
-        self.stats.lag = self.dials.lag;
+        (self.stats.lag, self.stats.window) = (dials.lag, dials.window);
         if let Some(pacer) = &mut self.pacer {
             pacer.set_reach(reach);
+            if dials.window > 0 {
+                pacer.sway(self.config.site);
+            }
         }
     }
 
@@ -385,7 +388,8 @@ impl Session {
         for peer in peers {
             let known = frame < peer.known_end();
             let absent = peer.is_absent(frame);
-            let Peer { inputs, layout, guesses, stand_in, .. } = peer;
+            let Peer { inputs, layout, guesses, stand_in, away, before, .. } = peer;
+            let stand_in = if away.contains(&frame) { before } else { stand_in };
             let given = if absent { Some(&stand_in[..inputs.blocks()]) } else { inputs.value_blocks(frame) };
             let packed = match given {
                 Some(packed) if known => packed,
@@ -496,7 +500,7 @@ impl Session {
             self.watch_leaver(now, index);
         }
         self.watch_view(now);
-        self.watch_order(now);
+        self.watch_order();
         self.watch_helpers(now);
         self.watch_talk(now);
         self.watch_search(now);
@@ -580,6 +584,6 @@ impl Session {
 }
 
 /// A state's hash as it travels.
-pub(super) fn fold(hash: u64) -> u64 {
-    (hash ^ hash >> 32) & 0xffff_ffff
+pub(super) fn fold(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
 }

@@ -1,23 +1,62 @@
 //! Inputs of third sites, passed on.
 //!
-//! A site that misses inputs of another and cannot get them from there asks those it hears; whoever has them passes them on. So the
-//! last inputs of a site that is gone reach everybody, and two sites whose direct way is cut play on through a third (K7, the
-//! *pivot*).
+//! A site that misses inputs of another and cannot get them from there asks those it hears; whoever has them passes them on, or tells
+//! that there are no more because the other has left. So the last inputs of a site that is gone reach everybody, and two sites whose
+//! direct way is cut play on through a third (K7, the *pivot*).
 
 use super::Session;
 use super::peer::Peer;
 use crate::frame::Frame;
-use crate::id::SiteId;
+use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Extra, Full, MAX_DATAGRAM, Relay, Writer, put_extra};
 
 /// A direct way that brings nothing for so long is taken to be cut, and others are asked.
 const CUT: TimeDelta = TimeDelta::from_millis(150);
 
-/// A site that brings nothing for so long, beside the time that question and answer take, has nothing.
+/// A site that brings nothing for so long, beside the time that question and answer take, has nothing. And for so long all are
+/// asked, to see who brings most things first.
 const HELPLESS: TimeDelta = TimeDelta::from_millis(300);
+/// So often all are asked again.
+const CHOSEN_FOR: TimeDelta = TimeDelta::from_secs(5);
 /// Another relay fits into a packet that is no longer than this so far: 240 bytes for it, 260 for answers, 510 for inputs.
 const BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
+
+/// Who passes on the inputs of a site that is missed. Nobody knows the ways of others, so everybody is asked, and whoever brings news
+/// more often than the rest is nearest, counted over both parts of the way.
+#[derive(Debug)]
+pub(super) struct Help {
+    chosen: Option<SiteId>,
+    since: Instant,
+    /// How often each site brought something new while all were asked.
+    news: [u16; MAX_SITES],
+}
+
+impl Help {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { chosen: None, since: now, news: [0; MAX_SITES] }
+    }
+
+    /// A site passed on what nobody else had before.
+    pub(super) fn on_news(&mut self, by: SiteId) {
+        let news = &mut self.news[by.index()];
+        *news = news.saturating_add(1);
+    }
+
+    /// Chooses who is asked; `news_at` is when inputs last came.
+    fn watch(&mut self, now: Instant, news_at: Instant, slowest: TimeDelta) {
+        let trial = HELPLESS + slowest * 2;
+        let useless = now - news_at.max(self.since) > trial;
+        match self.chosen {
+            Some(_) if useless || now - self.since > CHOSEN_FOR => *self = Self::new(now),
+            None if now - self.since > trial => {
+                let best = self.news.iter().zip(SiteId::first(MAX_SITES)).max_by_key(|(news, _)| **news);
+                (self.chosen, self.since) = (best.filter(|(news, _)| **news > 0).map(|(_, site)| site), now);
+            }
+            _ => {}
+        }
+    }
+}
 
 impl Session {
     /// Whether the inputs of a peer are to be had from others: it is gone and some are missing, or its way to us is cut.
@@ -29,30 +68,23 @@ impl Session {
     }
 
     /// Whether a site is asked for the inputs of one that is missed. For those of one that is gone for good, everybody is, because few
-    /// may have them. Else it is the nearest that brings any.
+    /// may have them. Else it is the one that brings them first.
     fn helps(&self, now: Instant, helper: &Peer, missed: &Peer) -> bool {
-        let can = |peer: &&Peer| peer.is_playing() && peer.site != missed.site && now - peer.heard < CUT;
-        if missed.dropped || !can(&helper) {
-            return can(&helper);
-        }
-        let distance = |peer: &Peer| (peer.clock.rtt().unwrap_or(TimeDelta::from_secs(60)), peer.site);
-        let candidates = || self.peers.iter().filter(can);
-        let nearer = candidates().filter(|peer| distance(peer) < distance(helper)).count();
-        nearer == usize::from(missed.helper) % candidates().count().max(1)
+        let can = |peer: &Peer| peer.is_playing() && peer.site != missed.site && now - peer.heard < CUT;
+        let chosen = missed.help.chosen.filter(|_| !missed.dropped);
+        can(helper) && chosen.is_none_or(|chosen| chosen == helper.site)
     }
 
-    /// Who does not help for a while cannot, and the next is asked.
+    /// Who does not help for a while cannot, and now and then another is nearer: then all are asked again.
     pub(super) fn watch_helpers(&mut self, now: Instant) {
         let slowest = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default();
-        let helpless = HELPLESS + slowest * 2;
         for index in 0..self.peers.len() {
             let missed = self.is_missed(now, &self.peers[index]);
             let peer = &mut self.peers[index];
-            if !missed {
-                peer.helper = 0;
-            } else if now - peer.inputs_at.max(peer.helped_since) > helpless {
-                peer.helper = peer.helper.wrapping_add(1);
-                peer.helped_since = now;
+            if missed {
+                peer.help.watch(now, peer.inputs_at, slowest);
+            } else {
+                peer.help = Help::new(now);
             }
         }
     }
@@ -72,11 +104,20 @@ impl Session {
             if writer.len() > BEFORE_RELAY {
                 break;
             }
-            if let Some(first) = receiver.wants[peer.site.index()].filter(|first| *first < peer.inputs.end()) {
+            let Some(first) = receiver.wants[peer.site.index()] else { continue };
+            if first < peer.inputs.end() {
                 self.put_relay(peer, first, writer)?;
+            } else if let Some(last) = self.left_for_good(peer).filter(|last| *last <= first) {
+                put_extra(writer, &Extra::Left(peer.site, last))?;
             }
         }
         Ok(())
+    }
+
+    /// The frame with which a site has left of its own accord, if that is beyond doubt: who takes part in a change of the view may have
+    /// dropped somebody together with the leaver, and to those it must go on counting.
+    fn left_for_good(&self, peer: &Peer) -> Option<Frame> {
+        peer.last().filter(|_| peer.has_left() && self.view.vote.is_none())
     }
 
     fn put_relay(&self, peer: &Peer, first: Frame, writer: &mut Writer<'_>) -> Result<(), Full> {
@@ -95,8 +136,17 @@ impl Session {
         self.talk();
     }
 
+    /// A peer passes on that a third site has left.
+    pub(super) fn take_left(&mut self, now: Instant, site: SiteId, last: Frame) {
+        let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
+        if !self.view.deaf_to.contains(site) && self.is_missed(now, &self.peers[index]) {
+            self.take_leave(index, last);
+        }
+    }
+
     /// A peer passes on inputs of a third site.
-    pub(super) fn take_relay(&mut self, now: Instant, relay: &Relay<'_>) {
+    pub(super) fn take_relay(&mut self, now: Instant, by: usize, relay: &Relay<'_>) {
+        let by = self.peers[by].site;
         let Some(index) = self.peers.iter().position(|peer| peer.site == relay.site) else { return };
         // Nobody's word counts for another's without need.
         if self.view.deaf_to.contains(relay.site) || !self.is_missed(now, &self.peers[index]) {
@@ -104,7 +154,7 @@ impl Session {
         }
         let peer = &mut self.peers[index];
         let known = peer.known_end();
-        self.stats.dropped.inputs += peer.take_relayed(now, relay);
+        self.stats.dropped.inputs += peer.take_relayed(now, by, relay);
         self.check_guesses(index, known);
     }
 }

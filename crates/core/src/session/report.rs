@@ -9,8 +9,8 @@ use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Word;
 
-/// The most frames that are searched: as far as two comparisons can be apart.
-pub const MAX_SPAN: u32 = MAX_COMPARE_EVERY;
+/// The most frames that are searched: as far as two comparisons can be apart, and one more, which stands for all before it.
+pub const MAX_SPAN: u32 = MAX_COMPARE_EVERY + 1;
 /// The most regions a machine's state can be told in.
 pub const MAX_REGIONS: usize = 64;
 /// The longest name of a region, in bytes.
@@ -94,7 +94,8 @@ pub struct RegionDifference {
 pub struct Report {
     /// The frames in which it began.
     pub span: Span,
-    /// The first frame after which the states differ, if it could be told.
+    /// The first frame after which the states differ, if it could be told: not where they differed before the span already, because
+    /// too many comparisons were lost.
     pub first_frame: Option<Frame>,
     /// The one site whose state is unlike that of all others. Two sites cannot tell, nor can two halves.
     pub odd: Option<SiteId>,

@@ -13,6 +13,7 @@ use super::event::{Event, Request};
 use super::finder::{Finder, Want};
 use super::play::fold;
 use super::report::{Region, Report, Span};
+use super::settings::Settings;
 use super::{Phase, Session, Step, Transmit};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
@@ -20,8 +21,11 @@ use crate::input::Word;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::Search;
 
-/// Frames of inputs that are kept.
-const PAST: usize = 512;
+/// Frames that pass, at most, until a comparison that fails is known of, with some to spare. The inputs of so many are kept, and of
+/// those between two comparisons.
+const UNTIL_KNOWN: u32 = 256;
+/// The most frames that are searched where comparisons are closer together, because some of them were lost.
+const USUAL_SPAN: u32 = 256;
 /// Anchors are at least this many frames apart, so that the oldest is not gone before a difference is known.
 const APART: u32 = 64;
 /// States kept for this: the anchors, and the present while the past is played.
@@ -43,6 +47,10 @@ pub(super) struct Inquiry {
     /// The inputs of the newest frames, all players' words side by side.
     past: Vec<Word>,
     players: usize,
+    /// How many frames have room there.
+    room: usize,
+    /// The most frames that are searched.
+    most: u32,
     /// The frames before this one are in it, as many as there is room for.
     until: Frame,
     first: Frame,
@@ -75,13 +83,18 @@ enum Stage {
 }
 
 impl Inquiry {
-    pub(super) fn new(me: SiteId, sites: SiteSet, players: usize, first: Frame) -> Box<Self> {
+    pub(super) fn new(me: SiteId, sites: SiteSet, settings: &Settings, first: Frame) -> Box<Self> {
+        let players = settings.ownership.players();
+        let most = settings.compare_every.max(USUAL_SPAN);
+        let room = (most + UNTIL_KNOWN) as usize;
         Box::new(Self {
             me,
             sites,
             finder: Finder::new(me, sites),
-            past: vec![0; players * PAST],
+            past: vec![0; players * room],
             players,
+            room,
+            most,
             until: first,
             first,
             anchors: [None; ANCHORS],
@@ -90,6 +103,13 @@ impl Inquiry {
             asking: 0,
             aside: None,
         })
+    }
+
+    /// There is something to search, if there was nothing before.
+    fn begin(&mut self, now: Instant) {
+        if self.since.is_none() {
+            (self.since, self.next_ask) = (Some(now), now);
+        }
     }
 
     /// What was found is done with; the next difference is another matter.
@@ -111,14 +131,36 @@ impl Inquiry {
     }
 
     fn words_mut(&mut self, frame: Frame) -> &mut [Word] {
-        let at = frame.number() as usize % PAST * self.players;
+        let at = frame.number() as usize % self.room * self.players;
         &mut self.past[at..at + self.players]
     }
 
     fn words(&self, frame: Frame) -> Option<&[Word]> {
-        let kept = frame < self.until && frame >= self.first && self.until - frame <= PAST as i64;
-        let at = frame.number() as usize % PAST * self.players;
+        let kept = frame < self.until && frame >= self.first && self.until - frame <= self.room as i64;
+        let at = frame.number() as usize % self.room * self.players;
         kept.then(|| &self.past[at..at + self.players])
+    }
+
+    /// The frames to be searched: all since the last good comparison, or one more than the most there can be if those are not kept.
+    fn span(&self, agreed: Option<Frame>, frame: Frame) -> Option<Span> {
+        let first = agreed.map_or(self.first, Frame::next);
+        let oldest = frame.checked_sub(self.most).unwrap_or_default();
+        Span::new(first.max(oldest), frame)
+    }
+
+    /// Whether states may have differed before the span already: it is longer than any that goes back to a good comparison.
+    fn is_clipped(&self, span: Span) -> bool {
+        span.frames() > self.most as usize
+    }
+
+    /// Makes a report of what was found: the inputs around it, and no frame where it may have been an earlier one.
+    fn complete(&self, report: &mut Report) {
+        report.first_frame =
+            report.first_frame.filter(|frame| !self.is_clipped(report.span) || *frame > report.span.first());
+        let frame = report.first_frame.unwrap_or(report.span.last());
+        let first = frame.checked_sub(AROUND).unwrap_or_default();
+        let around = (0..=2 * AROUND).map(|ahead| first + ahead);
+        report.inputs = around.filter_map(|frame| self.words(frame).map(|words| (frame, words.to_vec()))).collect();
     }
 
     /// The newest state from which a frame can be played again.
@@ -161,13 +203,11 @@ impl Session {
     }
 
     /// A peer's state differs from ours after a frame, and did not after another.
-    pub(super) fn investigate(&mut self, agreed: Option<Frame>, frame: Frame, ours: u64) {
+    pub(super) fn investigate(&mut self, agreed: Option<Frame>, frame: Frame, ours: u32) {
         let Some(inquiry) = &mut self.inquiry else { return };
-        let first = agreed.map_or(inquiry.first, Frame::next);
-        let oldest = frame.checked_sub(PAST as u32 / 2).unwrap_or_default();
-        if let Some(span) = Span::new(first.max(oldest), frame) {
-            inquiry.finder.on_mismatch(span, ours as u32);
-            inquiry.since.get_or_insert(self.called);
+        if let Some(span) = inquiry.span(agreed, frame) {
+            inquiry.finder.on_mismatch(span, ours);
+            inquiry.begin(self.called);
             self.aside = true;
         }
     }
@@ -186,13 +226,13 @@ impl Session {
         };
         inquiry.finder.on_message(site, &search);
         if inquiry.finder.is_searching() {
-            inquiry.since.get_or_insert(now);
+            inquiry.begin(now);
             self.aside = true;
         }
         if let Some(span) = inquiry.finder.span()
             && let Some(digest) = self.digests.get(span.last())
         {
-            inquiry.finder.on_digest(span.last(), digest as u32);
+            inquiry.finder.on_digest(span.last(), digest.hash);
         }
     }
 
@@ -237,7 +277,7 @@ impl Session {
             inquiry.finder.give_up();
         }
         if let Some(mut report) = inquiry.finder.poll_report() {
-            add_inputs(inquiry, &mut report);
+            inquiry.complete(&mut report);
             self.events.push(Event::Report(report));
         }
         if !inquiry.finder.is_searching()
@@ -259,6 +299,10 @@ impl Session {
         let Some(inquiry) = &mut self.inquiry else { return false };
         let Some(want) = inquiry.finder.want() else { return false };
         let (first, last) = frames_of(want);
+        if last >= inquiry.until {
+            // Others are certain of it before we are.
+            return false;
+        }
         let (Some((_, anchor)), true) = (inquiry.anchor_before(first), inquiry.words(last).is_some()) else {
             inquiry.finder.on_unable();
             return false;
@@ -330,7 +374,7 @@ impl Session {
         let Some(inquiry) = &mut self.inquiry else { return false };
         let Some(aside) = inquiry.aside else { return false };
         if let Some(frame) = aside.at.checked_sub(1) {
-            inquiry.finder.on_local_hash(frame, fold(hash) as u32);
+            inquiry.finder.on_local_hash(frame, fold(hash));
         }
         true
     }
@@ -357,11 +401,4 @@ impl Session {
     pub fn slots(&self) -> usize {
         self.config.settings.slots() + if self.inquiry.is_some() { PLACES } else { 0 }
     }
-}
-
-fn add_inputs(inquiry: &Inquiry, report: &mut Report) {
-    let frame = report.first_frame.unwrap_or(report.span.last());
-    let first = frame.checked_sub(AROUND).unwrap_or_default();
-    let around = (0..=2 * AROUND).map(|ahead| first + ahead);
-    report.inputs = around.filter_map(|frame| inquiry.words(frame).map(|words| (frame, words.to_vec()))).collect();
 }

@@ -61,17 +61,20 @@ impl Session {
     }
 
     /// The next frame that is certain, in order, for whoever keeps a [movie](crate::movie) or passes the game on. Ask after every frame:
-    /// what is not asked for within four seconds or so is skipped.
+    /// what is not asked for until 120 more are certain, which is two seconds at 60 per second, is skipped, and counted in
+    /// [`Stats::skipped`](super::Stats::skipped).
     pub fn poll_certain(&mut self) -> Option<Certain<'_>> {
         let certain = self.certain();
         let oldest = certain.checked_sub(TELLABLE).unwrap_or_default();
-        let frame = self.told.max(self.born).max(oldest);
+        let next = self.told.max(self.born);
+        let frame = next.max(oldest);
         // A frame's hash is asked for right after its step.
         let is_hashed = self.hashing.is_some_and(|hashed| hashed <= frame);
         if frame >= certain || is_hashed || self.joining.is_some() {
             return None;
         }
         self.told = frame.next();
+        self.stats.skipped += (frame - next) as u64;
         core::mem::swap(&mut self.words, &mut self.fed_words);
         self.gather_words(frame);
         core::mem::swap(&mut self.words, &mut self.fed_words);

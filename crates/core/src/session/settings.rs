@@ -42,7 +42,8 @@ pub struct Settings {
     pub auto: bool,
     /// What the players of a site that was dropped do until somebody has its seat again.
     pub absent: Absent,
-    /// State hashes are compared every so many frames; 0 compares none.
+    /// State hashes are compared every so many frames; 0 compares none. Whoever looks into differences keeps the inputs of that
+    /// many frames, and plays them again at once.
     pub compare_every: u32,
     /// How many sites there can be.
     pub sites: u8,
@@ -52,7 +53,8 @@ pub struct Settings {
     pub ownership: Ownership,
 }
 
-/// What the players of a site do that was [dropped](super::Config::drop_after). Who leaves lets go of everything in any case.
+/// What the players of a site do that was [dropped](super::Config::drop_after), until it has joined again: who is only late is waited
+/// for, because nobody but itself can say what it did. Who leaves lets go of everything in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Absent {
     /// They let go of everything.

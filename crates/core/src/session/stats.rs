@@ -10,6 +10,8 @@ pub struct Stats {
     pub frame: Frame,
     /// Local lag, in frames.
     pub lag: u32,
+    /// How many frames may be guessed.
+    pub window: u32,
     /// The time from one frame to the next as things are.
     pub period: TimeDelta,
     /// Frames that had to wait for inputs.
@@ -24,6 +26,8 @@ pub struct Stats {
     pub resimulated: u64,
     /// States that were kept.
     pub saves: u64,
+    /// Certain frames that were not asked for in time with [`Session::poll_certain`](super::Session::poll_certain), and skipped there.
+    pub skipped: u64,
     /// Datagrams dropped, by reason.
     pub dropped: Dropped,
 }
@@ -65,7 +69,9 @@ pub struct PeerStats {
     pub unacknowledged: u32,
     /// How long ago it was heard.
     pub silence: TimeDelta,
-    /// Compared states that differed.
+    /// States that were compared with ours.
+    pub compared: u64,
+    /// Those of them that differed.
     pub mismatches: u64,
     /// Datagrams sent to it.
     pub packets_out: u64,

@@ -7,14 +7,16 @@
 //! A decision is made as in Lamport's *Paxos Made Simple*, one instance per view; the messages ride in normal ticks, and are
 //! repeated until they are of no use any more:
 //!
-//! 1. The lowest site that is alive leads a *ballot*: it proposes whom to drop.
+//! 1. The lowest site that is alive leads a *ballot*: it proposes whom to drop. If nothing comes of that, the next one does.
 //! 2. Whoever takes part stops listening to those for the rest of the view, and says how far it has their inputs.
 //! 3. When all survivors have said so, the leader names the outcome: one that was accepted in an earlier ballot if there is one, or
-//!    else the furthest frames.
+//!    else the furthest frames. If some will not, because they hear those who would be dropped, it is that nobody is, for which a
+//!    quorum is enough.
 //! 4. Whoever sees that a quorum has accepted an outcome carries it out. Who missed it is told by the others.
 //!
 //! A quorum is more than half of the view, or half of it with its lowest site; any two have a site in common. So the leader may die
-//! at any point, another goes on, and of a network in two parts at most one decides. Nobody who cannot decide goes on.
+//! at any point, another goes on, and of a network in two parts at most one decides. Nobody who cannot decide goes on, but for the
+//! last one of all whose program was not started anew, when the others come back.
 //!
 //! A site that leaves of its own accord says with which frame its inputs end, and needs no vote; it does not count any more. If it
 //! dies before all of them are here, they end earlier, and that needs a vote. Whom it has dropped it does not tell that it leaves: to
@@ -31,6 +33,9 @@ use crate::wire::{Decision, Ends, Vote};
 
 /// A ballot that comes to nothing for so long is led anew.
 const BALLOT: TimeDelta = TimeDelta::from_secs(1);
+/// Where nothing comes of it although there is somebody to be dropped, the next site leads so much later: the lowest may not hear all who
+/// must be asked.
+const TURN: TimeDelta = TimeDelta::from_millis(500);
 /// Without another wish, who is silent for so long may be dropped if somebody else asks for it.
 const CONSENT: TimeDelta = TimeDelta::from_millis(500);
 
@@ -40,8 +45,10 @@ pub(super) struct View {
     pub(super) number: u32,
     /// Where we stand in a change.
     pub(super) vote: Option<Vote>,
-    /// When we began to lead our newest ballot.
+    /// When we began to take part in our newest ballot.
     led: Option<Instant>,
+    /// Since when there is somebody to be dropped, or a ballot about it.
+    since: Option<Instant>,
     /// Whose inputs we take from nobody until the view has changed.
     pub(super) deaf_to: SiteSet,
     /// How the last view ended.
@@ -55,8 +62,12 @@ impl Session {
         peers.chain([self.config.site]).collect()
     }
 
-    /// Whether these sites can decide for all.
+    /// Whether these sites can decide for all. Where everybody else was started anew and wants to come back, nobody can have decided
+    /// otherwise and go on.
     fn is_quorum(&self, sites: SiteSet) -> bool {
+        if self.peers.iter().all(|peer| peer.was_restarted() && peer.lobby.joining.is_some()) {
+            return true;
+        }
         let voters = self.voters();
         // While not everybody knows of a newcomer, both with and without it must be decided alike.
         let newcomer = self.newcomer().filter(|site| voters.contains(*site));
@@ -97,18 +108,29 @@ impl Session {
         let (voters, me) = (self.voters(), self.config.site);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
         let pending = self.votes().next().is_some();
-        if suspects.is_empty() && !pending || voters.iter().find(|site| !suspects.contains(*site)) != Some(me) {
+        if suspects.is_empty() && !pending {
+            self.view.since = None;
             return;
         }
+        let since = *self.view.since.get_or_insert(now);
+        let Some(turn) = without(voters, suspects).iter().position(|site| site == me) else { return };
         let stale = self.view.led.is_none_or(|led| now - led > BALLOT);
-        let leading = self.view.vote.filter(|vote| leader(vote.ballot) == me.number());
-        if leading.is_some_and(|vote| vote.drop == suspects && !stale) || !self.is_quorum(without(voters, suspects)) {
+        let ballot = self.view.vote.filter(|vote| vote.ballot > 0);
+        let leading = ballot.filter(|vote| leader(vote.ballot) == me.number());
+        let under_way = match leading {
+            Some(vote) => (vote.drop == suspects || vote.drop.is_empty()) && !stale,
+            None => now - since < TURN * turn as i64 || ballot.is_some() && !stale,
+        };
+        if under_way || !self.is_quorum(without(voters, suspects)) {
             return;
         }
+        // Where somebody hears those whom we do not, nobody is dropped; but only when the view has ended we listen to them again.
+        let refused = leading.is_some_and(|vote| stale && vote.drop == suspects && vote.accepted.is_none());
+        let drop = if refused { SiteSet::EMPTY } else { suspects };
         let seen = self.peers.iter().filter_map(|peer| peer.vote).chain(self.view.vote).map(|vote| vote.ballot).max();
         let round = seen.map_or(0, |ballot| ballot / MAX_SITES as u32).saturating_add(1);
         self.view.led = Some(now);
-        self.take_part(round.saturating_mul(MAX_SITES as u32) | u32::from(me.number()), suspects);
+        self.take_part(round.saturating_mul(MAX_SITES as u32) | u32::from(me.number()), drop);
         self.decide_if_possible();
     }
 
@@ -166,6 +188,7 @@ impl Session {
         let site = peer.site.number();
         let promised = self.view.vote.map_or(0, |vote| vote.ballot);
         if leader(vote.ballot) == site && vote.ballot > promised && self.consents(now, vote.drop) {
+            self.view.led = Some(now);
             self.take_part(vote.ballot, vote.drop);
         }
         if let Some((ballot, decision)) =
@@ -195,7 +218,12 @@ impl Session {
             let taking_part = |vote: &&Vote| vote.ballot == ours.ballot && vote.view == ours.view;
             let votes = || self.votes().filter(|(_, vote)| taking_part(vote));
             let present: SiteSet = votes().map(|(site, _)| site).collect();
-            if present.contains_all(survivors) {
+            // Who drops nobody need not know how far everybody is.
+            let enough = match ours.drop {
+                SiteSet::EMPTY => self.is_quorum(present),
+                _ => present.contains_all(survivors),
+            };
+            if enough {
                 let earlier = votes().filter_map(|(_, vote)| vote.accepted).max_by_key(|(ballot, _)| *ballot);
                 let decision = earlier.map_or_else(|| furthest(ours.drop, votes().map(|(_, vote)| vote)), |(_, d)| d);
                 self.accept(ours.ballot, decision);
@@ -231,19 +259,27 @@ impl Session {
         if decision.drop.contains(self.config.site) {
             return self.end(End::Dropped);
         }
-        let free_from = self.seat_is_free_from();
+        let (free_from, open) = (self.seat_is_free_from(), self.own.end());
+        let dropped_nobody = decision.drop.is_empty();
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
             peer.vote = None;
             peer.behind = false;
-            // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame.
-            peer.uninformed = peer.joins;
+            // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame. So does who
+            // was not asked.
+            peer.uninformed = peer.joins.or(dropped_nobody.then_some(open));
+            if dropped_nobody {
+                peer.inputs_at = self.called;
+            }
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
                 let known = peer.known_end();
                 peer.seat = Seat::Leaving(last);
                 peer.dropped = true;
-                peer.repeats = self.config.settings.absent == Absent::Repeat && !decision.left.contains(site);
+                match self.config.settings.absent {
+                    Absent::Repeat if !decision.left.contains(site) => peer.repeats = true,
+                    _ => peer.let_go(),
+                }
                 peer.free_from = free_from;
                 peer.lobby.playing = false;
                 self.left.insert(site);
@@ -258,7 +294,7 @@ impl Session {
         self.view.decided = Some((self.view.number, decision));
         self.view.number = self.view.number.saturating_add(1);
         self.view.vote = None;
-        self.view.led = None;
+        (self.view.led, self.view.since) = (None, None);
         self.view.deaf_to = SiteSet::EMPTY;
         self.choose_pace_setter();
         self.set_all_due();

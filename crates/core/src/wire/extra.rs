@@ -21,6 +21,8 @@ pub enum Extra<'a> {
     Want(SiteId, Frame),
     /// Inputs of a third site, passed on.
     Relay(Relay<'a>),
+    /// A third site has left the game, passed on: its inputs end before this frame.
+    Left(SiteId, Frame),
     /// How things are at the sender.
     Condition(Condition),
 }
@@ -165,6 +167,7 @@ const DECIDED: u8 = 4;
 const WANT: u8 = 5;
 const RELAY: u8 = 6;
 const CONDITION: u8 = 7;
+const LEFT: u8 = 8;
 
 impl Extra<'_> {
     /// Writes an entry, for tests and tools.
@@ -199,6 +202,11 @@ pub(crate) fn put_extra(writer: &mut Writer<'_>, extra: &Extra<'_>) -> Result<()
             writer.u8(site.number())?;
             put_frame(writer, *end)
         }
+        Extra::Left(site, last) => {
+            writer.u8(LEFT)?;
+            writer.u8(site.number())?;
+            put_frame(writer, *last)
+        }
         Extra::Condition(condition) => {
             writer.u8(CONDITION)?;
             writer.varint(condition.need)?;
@@ -227,6 +235,7 @@ fn get_extra<'a>(reader: &mut Reader<'a>) -> Result<Extra<'a>, Error> {
         VOTE => Extra::Vote(get_vote(reader)?),
         DECIDED => Extra::Decided(reader.varint()?, get_decision(reader)?),
         WANT => Extra::Want(get_site(reader)?, get_frame(reader)?),
+        LEFT => Extra::Left(get_site(reader)?, get_frame(reader)?),
         RELAY => Extra::Relay(get_relay(reader)?),
         CONDITION => Extra::Condition(Condition { need: reader.varint()?, window: reader.varint()? }),
         _ => return Err(Error::Malformed),

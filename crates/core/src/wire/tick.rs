@@ -87,7 +87,7 @@ pub struct Digest {
     /// The hash, folded to 32 bits.
     pub hash: u32,
     /// A hash of all inputs of the sender's up to this frame.
-    pub inputs: u32,
+    pub inputs: u64,
 }
 
 /// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement on.
@@ -327,7 +327,7 @@ impl<'a> Tick<'a> {
             self.probe = Some(get_probe(reader)?);
         }
         if has(DIGEST) {
-            self.digest = Some(Digest { frame: reader.u16()?, hash: reader.u32()?, inputs: reader.u32()? });
+            self.digest = Some(Digest { frame: reader.u16()?, hash: reader.u32()?, inputs: reader.u64()? });
         }
         if has(REQUEST) {
             self.request = get_ranges(reader)?;

@@ -28,7 +28,8 @@ Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
   --seed N         play one scenario, tell what is in it, and print the hash of its trace
   --sabotage WHAT  break one site on purpose: replace (sends other inputs than it used), lag (inputs
                    take effect a frame late), silence (never sends anything twice), forge (changes
-                   what it passes on for others), snapshot (lies to who comes late)
+                   what it passes on for others), snapshot (lies to who comes late), alone (goes on
+                   without the others where it would have to wait)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
             });
         }
         drop(report);
-        let mut total = Total::default();
+        let mut total = Total { kinds: vec![0; KINDS.len()], ..Total::default() };
         for (seed, played) in reports {
             total.add(seed, &played, options);
             if total.seeds.is_multiple_of(500) {
@@ -120,7 +121,8 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "silence" => Ok(Sabotage::NoResend),
         "forge" => Ok(Sabotage::ForgeRelay),
         "snapshot" => Ok(Sabotage::WrongSnapshot),
-        _ => Err("--sabotage takes replace, lag, silence, forge or snapshot".into()),
+        "alone" => Ok(Sabotage::GoOnAlone),
+        _ => Err("--sabotage takes replace, lag, silence, forge, snapshot or alone".into()),
     }
 }
 
@@ -157,7 +159,7 @@ struct Total {
     seeds: u64,
     bad: u64,
     sum: Played,
-    kinds: [u64; KINDS.len()],
+    kinds: Vec<u64>,
 }
 
 impl Total {
@@ -174,8 +176,8 @@ impl Total {
         self.sum.seconds += played.seconds;
         // Seeds come in any order, so the order must not count.
         self.sum.trace = self.sum.trace.wrapping_add(coplay_sim::toy::mix(seed, played.trace));
-        for (count, there) in self.kinds.iter_mut().zip(played.kinds) {
-            *count += u64::from(there);
+        for (count, there) in self.kinds.iter_mut().zip(&played.kinds) {
+            *count += u64::from(*there);
         }
         if let Some(violation) = played.violations.first() {
             self.bad += 1;
@@ -186,6 +188,7 @@ impl Total {
                 Some(Sabotage::NoResend) => " --sabotage silence",
                 Some(Sabotage::ForgeRelay) => " --sabotage forge",
                 Some(Sabotage::WrongSnapshot) => " --sabotage snapshot",
+                Some(Sabotage::GoOnAlone) => " --sabotage alone",
             };
             say!("seed {seed}: {violation}");
             say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");
@@ -199,10 +202,11 @@ impl Total {
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);
         say!("{} frames watched, {} on record", sum.seen, sum.recorded);
         let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
-        let shares = KINDS.iter().zip(self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(count) * 100.0));
+        let shares =
+            KINDS.iter().zip(&self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));
         say!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
         say!("trace {:016x}", sum.trace);
-        let rare = KINDS.iter().zip(self.kinds).filter(|(_, count)| share(*count) < LEAST_SHARE);
+        let rare = KINDS.iter().zip(&self.kinds).filter(|(_, count)| share(**count) < LEAST_SHARE);
         let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seeds >= MANY).collect();
         if !rare.is_empty() {
             say!("too rare to prove anything: {}", rare.join(", "));

@@ -1,8 +1,8 @@
 //! Drawing a scenario from a seed.
 
-use coplay::frame::FrameRate;
-use coplay::input::Recovery;
-use coplay::session::Absent;
+use coplay::frame::{Frame, FrameRate};
+use coplay::input::{Recovery, Word};
+use coplay::session::{Absent, Past, Predictor};
 use coplay::time::{Instant, TimeDelta};
 
 use super::{Fault, Pads, Scenario};
@@ -41,18 +41,28 @@ impl Scenario {
                 .map(|_| TimeDelta::from_micros(luck.range(0..=5_000 / (1 + i64::from(window)))))
                 .collect(),
             faults: Vec::new(),
-            late: None,
+            late: 0,
+            by_replay: false,
+            can_save: vec![true; sites],
+            predictor: *luck.pick(&[
+                Predictor::Repeat,
+                Predictor::Repeat,
+                Predictor::Neutral,
+                Predictor::Custom(alternate),
+            ]),
+            compare_every: *luck.pick(&[60, 60, 60, 60, 60, 1, 7, 280]),
             heals: luck.chance(0.5),
             auto: luck.chance(0.25),
-            drop_after: luck.chance(0.5).then(|| TimeDelta::from_millis(luck.range(400..=2_500))),
+            drop_after: luck.chance(0.5).then(|| draw_patience(&mut luck, sites)),
             absent: if Random::stream(seed, "absent").chance(0.5) { Absent::Repeat } else { Absent::Nothing },
             gallery: gallery::Plan::draw(seed, sites, random_link),
             movie: None,
             sabotage: None,
         };
-        if sites > 2 && luck.chance(0.2) {
-            scenario.late = Some(sites - 1);
+        if sites > 2 && luck.chance(0.25) {
+            scenario.late = 1 + usize::from(sites > 3 && luck.chance(0.5));
         }
+        scenario.draw_saving(&mut luck);
         scenario.movie = recording::draw(seed, scenario.starters());
         scenario.draw_links(&mut luck);
         if luck.chance(0.1) {
@@ -80,25 +90,64 @@ impl Scenario {
         }
     }
 
+    /// Where nothing is guessed, some machines cannot save; then nobody can begin in the middle, and nobody watches who would.
+    fn draw_saving(&mut self, luck: &mut Random) {
+        if self.window == 0 && self.gallery.is_none() && luck.chance(0.3) {
+            self.can_save.fill_with(|| luck.chance(0.5));
+        }
+        self.by_replay = self.can_save.contains(&false) || luck.chance(0.2);
+    }
+
     /// One machine goes astray, and nothing else happens: whatever is told then must be right.
     fn draw_astray(&mut self, luck: &mut Random) {
-        self.late = None;
+        self.late = 0;
+        self.can_save.fill(true);
+        // What went astray is not found by playing it again.
+        self.by_replay = false;
         let site = luck.below(self.sites as u64) as usize;
         let at = Instant::ZERO + TimeDelta::from_millis(luck.range(4_000..=8_000));
         self.faults.push((at, Fault::Astray(site)));
     }
 
     fn draw_faults(&mut self, luck: &mut Random) {
-        if let Some(site) = self.late {
+        for site in self.starters()..self.sites {
             let at = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=9_000));
             self.faults.push((at, Fault::Restart(site)));
+            self.draw_leave_after(luck, site, at);
         }
         for _ in 0..luck.below(4) {
             let from = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=11_000));
             let until = from + TimeDelta::from_millis(luck.range(50..=4_000));
             self.draw_fault(luck, from, until);
         }
+        self.draw_cut_for_good(luck);
         self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Who comes may leave again, before it is in or afterwards.
+    fn draw_leave_after(&mut self, luck: &mut Random, site: usize, comes: Instant) {
+        if luck.chance(0.3) {
+            self.faults.push((comes + TimeDelta::from_millis(luck.range(0..=6_000)), Fault::Leave(site)));
+        }
+    }
+
+    /// Between two of three or more the way is cut and never back. Nobody could come in then, because who comes must hear all.
+    fn draw_cut_for_good(&mut self, luck: &mut Random) {
+        let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_)));
+        if self.sites > 2 && !somebody_comes && luck.chance(0.15) {
+            let one = luck.below(self.sites as u64) as usize;
+            let other = (one + 1 + luck.below(self.sites as u64 - 1) as usize) % self.sites;
+            let at = Instant::ZERO + TimeDelta::from_millis(luck.range(6_000..=13_000));
+            // What was cut for a while stays cut from then on, too.
+            let heals = [
+                Fault::Heal(one, other),
+                Fault::Heal(other, one),
+                Fault::HealOneWay(one, other),
+                Fault::HealOneWay(other, one),
+            ];
+            self.faults.retain(|(then, fault)| *then < at || !heals.contains(fault));
+            self.faults.push((at, Fault::Cut(one, other)));
+        }
     }
 
     fn draw_fault(&mut self, luck: &mut Random, from: Instant, until: Instant) {
@@ -108,12 +157,23 @@ impl Scenario {
         let goes = self.faults.iter().any(|(_, fault)| [Fault::Crash(one), Fault::Leave(one)].contains(fault));
         let cost = self.step_cost[one];
         let returns = luck.chance(0.5);
+        let one_way = luck.chance(0.4);
         let mut add = |at: Instant, fault: Fault| self.faults.push((at, fault));
         match luck.below(10) {
+            0 if one_way => {
+                add(from, Fault::CutOneWay(one, other));
+                add(until, Fault::HealOneWay(one, other));
+            }
             0 => {
                 add(from, Fault::Cut(one, other));
                 add(until, Fault::Heal(one, other));
             }
+            // It hears nobody, and is heard by all; or the other way round.
+            1 if one_way => (0..self.sites).filter(|site| *site != one).for_each(|site| {
+                let (sender, receiver) = if returns { (one, site) } else { (site, one) };
+                add(from, Fault::CutOneWay(sender, receiver));
+                add(until, Fault::HealOneWay(sender, receiver));
+            }),
             1 => (0..self.sites).filter(|site| *site != one).for_each(|site| {
                 add(from, Fault::Cut(one, site));
                 add(until, Fault::Heal(one, site));
@@ -124,13 +184,15 @@ impl Scenario {
             3 if !goes => {
                 add(from + TimeDelta::from_secs(3), Fault::Crash(one));
                 if returns {
-                    add(from + TimeDelta::from_secs(3) + (until - from), Fault::Restart(one));
+                    let comes = from + TimeDelta::from_secs(3) + (until - from);
+                    add(comes, Fault::Restart(one));
+                    self.draw_leave_after(luck, one, comes);
                 }
             }
             4 if !goes => add(from + TimeDelta::from_secs(3), Fault::Leave(one)),
             3 | 4 => {}
             // Two that move at once cannot find each other by themselves.
-            5 if self.late.is_none() => add(from, Fault::Move(mover)),
+            5 if self.late == 0 => add(from, Fault::Move(mover)),
             6 => {
                 add(from, Fault::Worsen(one, other, random_link(luck)));
                 add(until, Fault::Restore(one, other));
@@ -141,6 +203,20 @@ impl Scenario {
             }
             _ => add(from, Fault::Garbage(one, luck.range(10..=2_000) as u32)),
         }
+    }
+}
+
+/// For how long each site waits for a silent one: all for the same time, or each for another.
+fn draw_patience(luck: &mut Random, sites: usize) -> Vec<TimeDelta> {
+    let limit = |luck: &mut Random| TimeDelta::from_millis(luck.range(400..=2_500));
+    let (alike, common) = (luck.chance(0.7), limit(luck));
+    (0..sites).map(|_| if alike { common } else { limit(luck) }).collect()
+}
+
+/// A guess that is wrong in every other frame.
+fn alternate(past: &Past<'_>, frame: Frame, words: &mut [Word]) {
+    if let Some(last) = past.end().checked_sub(1).filter(|_| frame.number().is_multiple_of(2)) {
+        past.read(last, words);
     }
 }
 

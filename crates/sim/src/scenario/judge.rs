@@ -5,11 +5,58 @@ use coplay::input::Recovery;
 use coplay::session::End;
 
 use super::play::Play;
-use super::{Fault, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
+use super::{Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::world::World;
 
+/// Who waits sends this often.
+const KEEP_ALIVE_MS: f64 = 100.0;
+
 impl Scenario {
+    /// Nobody is dropped to whom nothing happened, nor to a way of his, and whose ways are good enough.
+    pub(super) fn judge_drops(&self, play: &mut Play) {
+        for site in (0..self.sites).filter(|site| !self.is_in_trouble(*site) && self.is_well_heard(*site)) {
+            if play.ledger.was_dropped(site) {
+                play.ledger.violate("agreement", format!("site {site} was dropped though nothing was wrong with it"));
+            }
+        }
+    }
+
+    /// Whether something happens to a site, or to a way of its.
+    fn is_in_trouble(&self, site: usize) -> bool {
+        let broken = self.sabotage.is_some() && site + 1 == self.sites;
+        broken
+            || self.faults.iter().any(|(_, fault)| match fault {
+                Fault::Cut(one, other)
+                | Fault::Heal(one, other)
+                | Fault::CutOneWay(one, other)
+                | Fault::HealOneWay(one, other)
+                | Fault::Worsen(one, other, _)
+                | Fault::Restore(one, other) => [*one, *other].contains(&site),
+                Fault::Pause(one, _) | Fault::Suspend(one, _) | Fault::Slow(one, _) => *one == site,
+                Fault::Crash(one) | Fault::Restart(one) | Fault::Leave(one) | Fault::Move(one) => *one == site,
+                Fault::Astray(one) => self.odd_one(*one) == site,
+                Fault::Garbage(..) => false,
+            })
+    }
+
+    /// Whether as many packets of a site in a row as make others drop it are hardly ever lost, even if it sends as seldom as it may.
+    fn is_well_heard(&self, site: usize) -> bool {
+        let period = self.rate.period().as_millis_f64();
+        let others = (0..self.sites).filter(|other| *other != site);
+        others.flat_map(|other| [(site, other), (other, site)]).all(|(from, to)| {
+            let link = &self.links[from * self.sites + to];
+            let limit = self.drop_after.as_ref().map_or(f64::INFINITY, |limits| limits[to].as_millis_f64() / 2.0);
+            let packets = (limit - 2.0 * worst_wait_ms(link, period, false)) / KEEP_ALIVE_MS;
+            let lost_in_a_row = match link.loss {
+                Loss::None => 0.0,
+                Loss::Independent(loss) => loss.powf(packets),
+                Loss::Bursty { leave, .. } => (1.0 - leave).powf(packets),
+            };
+            packets > 1.0 && lost_in_a_row < 1e-5
+        })
+    }
+
     /// Every report names the first frame that differs and, of three or more, the site that does.
     pub(super) fn judge_reports(&self, play: &mut Play) {
         let Some((astray, frame)) = play.astray else { return };
@@ -57,7 +104,8 @@ impl Scenario {
     pub(super) fn judge(&self, world: &World, play: &mut Play, frames_when_healed: &[usize]) {
         let seconds = (self.end() - (self.recovered())).as_secs_f64();
         let floor = self.speed_floor();
-        let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
+        self.judge_drops(play);
+        let left = |site: usize| self.leaves(site);
         let leavers = (0..self.sites).filter(|site| left(*site)).count();
         // Who leaves before the start leaves the others in the lobby. But a game that has begun goes on.
         let nobody_started = play.ledger.frames.iter().all(|frames| *frames == 0);
@@ -74,7 +122,8 @@ impl Scenario {
             if self.has_casualty() {
                 self.judge_survivor(play, site, speed);
             } else if leavers + 1 >= self.sites {
-                if play.ended[site] != Some(End::Alone) {
+                // Where the only way to who leaves is cut for good, nobody can tell.
+                if play.ended[site] != Some(End::Alone) && floor > 0.0 {
                     play.ledger.violate("liveness", format!("site {site} does not know that it is alone"));
                 }
             } else if speed < floor {
@@ -88,8 +137,10 @@ impl Scenario {
 
     /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
     fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
-        let left = |site: usize| self.faults.iter().any(|(_, fault)| *fault == Fault::Leave(site));
-        let base: Vec<usize> = (0..self.sites).filter(|site| !left(*site) && self.late != Some(*site)).collect();
+        let left = |site: usize| self.leaves(site);
+        // Who died did not leave, though it may have when it was back.
+        let went = |site: usize| left(site) && !self.comes(site);
+        let base: Vec<usize> = (0..self.sites).filter(|site| !went(*site) && !self.is_late(*site)).collect();
         let out = |site: usize| play.ledger.is_dropped(site) || play.ended[site] == Some(End::Dropped);
         let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !out(*site);
         let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
@@ -102,12 +153,16 @@ impl Scenario {
             return;
         }
         // Without a limit to patience, the dead are waited for.
-        let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| world.sites[site].crashed && !left(site));
-        if waiting || !decides || alive.len() < 2 || play.ledger.frames.iter().all(|frames| *frames == 0) {
+        let dead = |site: usize| world.sites[site].crashed && !left(site);
+        // Who left before the others heard that it was back is as good as dead.
+        let unheard = |site: usize| self.dies(site) && left(site) && !play.ledger.was_dropped(site);
+        let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| dead(site) || unheard(site));
+        if waiting || !decides || play.ledger.frames.iter().all(|frames| *frames == 0) {
             return;
         }
         let floor = self.speed_floor();
-        for site in alive {
+        // Who is alone because all others left has nobody to play with.
+        for site in alive.into_iter().filter(|site| play.ended[*site] != Some(End::Alone)) {
             let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
             if speed < floor {
                 let what =
@@ -134,7 +189,7 @@ impl Scenario {
         }
         for (number, site) in world.sites.iter().enumerate() {
             let memory = site.session.memory();
-            if memory > self.sites * MEMORY_PER_SITE {
+            if memory > self.sites * MEMORY_PER_SITE + if self.by_replay { 3 * KEPT_LOG } else { 0 } {
                 play.ledger.violate("bounds", format!("the session of site {number} takes {memory} bytes"));
             }
         }
@@ -148,6 +203,22 @@ impl Scenario {
         }
     }
 
+    /// How long an input may take where the direct way is cut for good, in milliseconds: as on the best way through another site, which
+    /// passes it on in its next frame to whoever asked for it in the one before.
+    fn worst_detour_ms(&self, period: f64) -> f64 {
+        let history = self.recovery.contains(&Recovery::History);
+        let wait = |from: usize, to: usize| worst_wait_ms(&self.links[from * self.sites + to], period, history);
+        let through = |one: usize, other: usize, third: usize| {
+            (wait(one, third) + wait(third, other)).max(wait(other, third) + wait(third, one))
+        };
+        let detour = |(one, other): (usize, usize)| {
+            let stays = |site: &usize| !self.leaves(*site) && !self.dies(*site);
+            let thirds = (0..self.sites).filter(stays).filter(|third| *third != one && *third != other);
+            thirds.map(|third| through(one, other, third)).fold(f64::INFINITY, f64::min) + 2.0 * period
+        };
+        self.cut_for_good().map(detour).fold(0.0, f64::max)
+    }
+
     /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
     pub fn speed_floor(&self) -> f64 {
         let period = self.rate.period().as_millis_f64();
@@ -158,16 +229,18 @@ impl Scenario {
         // Without lag the way and the step come one after the other, and so do a way that is too long and the repair after it.
         let repair = f64::from(self.window + u32::from(reach == 0));
         let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * repair);
-        let wait = slowest.fold(0.0, f64::max) + step;
+        let wait = slowest.fold(0.0, f64::max).max(self.worst_detour_ms(period)) + step;
         let comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_)));
-        let steady =
-            !comes && self.between().all(is_steady) && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
+        let steady = !comes
+            && self.cut_for_good().next().is_none()
+            && self.between().all(is_steady)
+            && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
         // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer
         // than a frame, because none follows it.
         let share = match reach {
             0 if steady => 0.75,
             _ if steady && self.window == 0 => 0.95,
-            _ if steady => 0.92,
+            _ if steady => 0.9,
             0 => 0.35,
             _ if self.sites > 4 => 0.45,
             _ => 0.6,

@@ -5,7 +5,7 @@ use coplay::id::SiteId;
 use coplay::session::{End, Event};
 use coplay::time::{Instant, TimeDelta};
 
-use super::{Fault, KINDS, Scenario};
+use super::{Fault, Scenario};
 use crate::check::Ledger;
 use crate::gallery::{self, Gallery};
 use crate::random::Random;
@@ -17,7 +17,8 @@ impl Scenario {
     pub fn play(&self) -> Played {
         let mut ledger = Ledger::new(self.masks(), self.lag);
         ledger.absent = self.absent;
-        ledger.late = (0..self.sites).map(|site| self.late == Some(site)).collect();
+        ledger.reach = (self.lag + self.window) as usize;
+        ledger.late = (0..self.sites).map(|site| self.is_late(site)).collect();
         let mut play = Play {
             ledger,
             astray: None,
@@ -54,6 +55,8 @@ impl Scenario {
         match fault {
             Fault::Cut(one, other) => world.set_cut(*one, *other, true),
             Fault::Heal(one, other) => world.set_cut(*one, *other, false),
+            Fault::CutOneWay(from, to) => world.link(*from, *to).set_cut(true),
+            Fault::HealOneWay(from, to) => world.link(*from, *to).set_cut(false),
             Fault::Pause(site, until) => world.pause(*site, *until),
             Fault::Suspend(site, until) => world.suspend(*site, *until),
             Fault::Crash(site) => {
@@ -97,7 +100,7 @@ impl Scenario {
     }
 
     /// Whose state is not what the others have, when a site's machine went astray. Of two, the first is taken to be right.
-    fn odd_one(&self, astray: usize) -> usize {
+    pub(super) fn odd_one(&self, astray: usize) -> usize {
         if self.sites == 2 { 1 } else { astray }
     }
 
@@ -221,8 +224,8 @@ pub struct Played {
     pub cuts: u64,
     /// Crashes.
     pub crashes: u64,
-    /// Which of [`KINDS`] it contained.
-    pub kinds: [bool; KINDS.len()],
+    /// Which of [`KINDS`](super::KINDS) it contained.
+    pub kinds: Vec<bool>,
     /// Virtual seconds.
     pub seconds: f64,
 }
@@ -243,9 +246,9 @@ impl Played {
             packets,
             losses,
             dropped: world.sites.iter().map(|site| site.session.stats().dropped.total()).sum(),
-            cuts: faults(|fault| matches!(fault, Fault::Cut(..))),
+            cuts: faults(|fault| matches!(fault, Fault::Cut(..) | Fault::CutOneWay(..))),
             crashes: faults(|fault| matches!(fault, Fault::Crash(_))),
-            kinds: scenario.contains(),
+            kinds: scenario.contains().to_vec(),
             seconds: (world.now() - Instant::ZERO).as_secs_f64(),
         }
     }

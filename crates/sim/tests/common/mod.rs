@@ -108,6 +108,7 @@ impl Setup {
             |site: usize| (0..ownership(site).players()).map(move |player| ownership(site).mask(id(site), player));
         let mut ledger = Ledger::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.lag);
         ledger.absent = configs[0].settings.absent;
+        ledger.reach = (configs[0].settings.lag + configs[0].settings.window) as usize;
         Game {
             world,
             ledger,

@@ -104,8 +104,9 @@ pub fn show<T: Send>(
         let game = game.map_err(|error| Trouble::failure(format!("no thread for the game: {error}")))?;
         // The view is dropped with the front end, which tells the game to end.
         let shown = match front {
-            Front::Window => window::run(view, look, config).unwrap_or_else(|(_, trouble)| Err(trouble)),
-            Front::Either => window::run(view, look, config).unwrap_or_else(|(view, trouble)| {
+            Front::Window => window::run(view, look, config).unwrap_or_else(|closed| Err(closed.1)),
+            Front::Either => window::run(view, look, config).unwrap_or_else(|closed| {
+                let (view, trouble) = *closed;
                 eprintln!("{}", trouble.as_note());
                 terminal::run(view, look, config)
             }),

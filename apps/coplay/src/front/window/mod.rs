@@ -39,7 +39,7 @@ struct Window {
 }
 
 /// Shows a game until it is over, or somebody closes the window. Where none can be opened, the view is given back, with the reason.
-pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<Result<(), Trouble>, (View, Trouble)> {
+pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<Result<(), Trouble>, Box<(View, Trouble)>> {
     let title = format!("{} – coplay", look.title);
     let viewport = egui::ViewportBuilder::default()
         .with_title(&title)
@@ -70,7 +70,7 @@ pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<Result<(),
     };
     match (opened, waiting.take()) {
         (Ok(()), _) => Ok(shot.outcome()),
-        (Err(why), Some(window)) => Err((window.view, failed(&why.to_string()))),
+        (Err(why), Some(window)) => Err(Box::new((window.view, failed(&why.to_string())))),
         (Err(NotOpened::Fault(panic)), None) => resume_unwind(panic),
         (Err(NotOpened::Error(why)), None) => Ok(Err(failed(&why))),
     }

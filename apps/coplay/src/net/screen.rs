@@ -75,7 +75,7 @@ impl<'a> Screen<'a> {
             bots: vec![],
             company,
             patience,
-            go_on: config.keys_of(Action::Pause).first().map(|key| key.label()).unwrap_or_default().into(),
+            go_on: config.keys_of(Action::Pause).first().map(|key| key.label()).unwrap_or_default(),
             chat: Chat::default(),
             history: History::default(),
             graph: false,

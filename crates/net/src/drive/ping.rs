@@ -133,7 +133,7 @@ mod tests {
         let at = |millis| Instant::ZERO + TimeDelta::from_millis(millis);
         let mut ask = |pings: &mut Pings, now| {
             pings.ask(now, EVERY, [peer], |to, bytes| asked.push((*to, Word::read(bytes))));
-            asked.drain(..).last()
+            asked.drain(..).next_back()
         };
         let Some((_, Some(Word::Asked { number }))) = ask(&mut pings, at(0)) else { panic!("it is not asked") };
         assert_eq!(ask(&mut pings, at(999)), None, "not so often");

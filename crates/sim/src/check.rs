@@ -7,6 +7,7 @@
 //!
 //! Liveness needs to know the links and the faults; it is judged by whoever made them ([`scenario`](crate::scenario)).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use coplay::input::Word;
@@ -365,8 +366,9 @@ impl Ledger {
         let lives = sites.flat_map(|(site, lives)| lives.iter().map(move |life| (life, self.counts_until(site, life))));
         let lives: Vec<(&Life, usize)> =
             lives.map(|(life, until)| (life, until.min(life.astray.unwrap_or(usize::MAX)))).collect();
+        let mut led = Led::new();
         for (watcher, seen) in self.watched.iter().enumerate() {
-            let wrong = seen.iter().filter_map(|seen| self.first_wrong(seen, &lives)).next();
+            let wrong = seen.iter().filter_map(|seen| self.first_wrong(seen, &lives, &mut led)).next();
             broken.extend(wrong.map(|(frame, what)| Violation {
                 promise: "watching",
                 what: format!("watcher {watcher} has {what} of frame {frame}"),
@@ -375,9 +377,11 @@ impl Ledger {
     }
 
     /// The first frame that somebody saw otherwise than any site, and in what. Each life comes with the frame up to which it counts:
-    /// who watched a site that the others went on without has another state when it turns to them, and is told.
-    fn first_wrong(&self, seen: &Watched, lives: &[(&Life, usize)]) -> Option<(usize, &'static str)> {
-        let mut misled = self.is_misled(seen, lives);
+    /// who watched a site that the others went on without has another state when it turns to them, and is told. So has who began with
+    /// the state of such a one.
+    fn first_wrong(&self, seen: &Watched, lives: &[(&Life, usize)], led: &mut Led) -> Option<(usize, &'static str)> {
+        let before = seen.first.checked_sub(1).map(|before| (before, seen.before));
+        let mut misled = self.is_misled(seen, lives) || before.is_some_and(|before| led.contains(&before));
         for (at, hash) in seen.hashes.iter().enumerate() {
             let frame = seen.first + at;
             let words = &seen.words[at * self.players..(at + 1) * self.players];
@@ -395,6 +399,9 @@ impl Ledger {
                 return Some((frame, "another state"));
             }
             misled |= equal.all(|until| frame >= until);
+            if misled {
+                led.insert((frame, *hash));
+            }
         }
         None
     }
@@ -473,6 +480,9 @@ impl Ledger {
         !self.late.get(site).copied().unwrap_or(false)
     }
 }
+
+/// States of frames that were seen by those who were misled, and which they may have passed on.
+type Led = BTreeSet<(usize, u64)>;
 
 #[cfg(test)]
 mod tests {

@@ -86,6 +86,20 @@ fn a_clock_that_goes_back_stops_nobody() {
     }
 }
 
+/// When a datagram arrived is of more use than when there was time for it, and does not make time pass quicker.
+#[test]
+fn datagrams_may_be_handed_in_with_the_time_at_which_they_arrived() {
+    let mut pair = Hosts::new(2, ms(20), |_| {});
+    pair.hosts.iter_mut().for_each(|host| host.waited = ms(3));
+    pair.run_until_running();
+    let then = pair.now;
+    pair.run_for(secs(20));
+    for site in [0, 1] {
+        let fps = pair.fps(site, then);
+        assert!((fps - 60.0).abs() < 0.06, "site {site} at {fps:.3} fps");
+    }
+}
+
 #[test]
 fn no_request_comes_before_its_time_was_told() {
     for per_call in [TimeDelta::ZERO, TimeDelta::from_micros(1)] {

@@ -78,6 +78,8 @@ const GOODBYE: TimeDelta = TimeDelta::from_secs(1);
 const LOOK_AGAIN: Instant = Instant::from_nanos(i64::MIN);
 /// Leaving, freezing and giving up take their time, and are looked after this often.
 const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(50);
+/// What is called with an earlier time than the last call, by no more than this, has waited somewhere; by more, a clock was set back.
+const ARRIVED_BEFORE: TimeDelta = TimeDelta::from_millis(250);
 /// A host program that does not call for so long was asleep itself.
 const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 
@@ -346,7 +348,8 @@ impl Session {
         })
     }
 
-    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
+    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted. `now` may be when it arrived, if that is
+    /// no more than a quarter of a second ago.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.notice_sleep(now);
         if self.is_over() {
@@ -399,11 +402,11 @@ impl Session {
     /// Our time, which never goes back, from the host program's, which should not.
     fn own_time(&mut self, now: Instant) -> Instant {
         let ours = now + self.set_back;
-        if ours >= self.called {
-            return ours;
+        // A datagram may be handed in with the time at which it arrived, which was before this program was done with something else.
+        if self.called - ours > ARRIVED_BEFORE {
+            self.set_back += self.called - ours;
         }
-        self.set_back += self.called - ours;
-        self.called
+        ours.max(self.called)
     }
 
     /// Whoever was asleep cannot blame others for their silence.

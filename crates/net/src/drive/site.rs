@@ -30,6 +30,8 @@ use crate::transport::{Incoming, Place, Transport};
 
 /// Datagrams taken between two looks at the session: nobody can keep it from its frames.
 const MOST_AT_ONCE: usize = 256;
+/// Datagrams are told to the session with the time at which they came, as long as that is not longer ago.
+const WAITED: TimeDelta = TimeDelta::from_millis(200);
 /// Who was dropped comes back so soon.
 const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
 /// Who cannot go on without the others, because it is the smaller part of them, waits so many times as long as who can.
@@ -250,6 +252,8 @@ impl Drive {
                 }
             }
             Incoming::Datagram { at, from, bytes } => {
+                // What waited for longer than this says nothing about the way that it came.
+                let at = at.max(clock::now() - WAITED);
                 if let Some(word) = ping::Word::read(&bytes) {
                     return self.take_ping(at, from, word);
                 }

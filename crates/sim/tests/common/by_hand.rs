@@ -28,6 +28,8 @@ pub(crate) struct Host {
     pub(crate) offset: TimeDelta,
     /// How much later each reading of the clock is than the one before, in a loop.
     pub(crate) per_call: TimeDelta,
+    /// Datagrams wait so long for this host, and are handed in with the time at which they arrived.
+    pub(crate) waited: TimeDelta,
     pub(crate) unanswered: Unanswered,
     /// Whether a stranger's byte comes in each loop.
     pub(crate) junk: bool,
@@ -67,6 +69,7 @@ impl Hosts {
                 machine: Toy::new(sites),
                 offset,
                 per_call: TimeDelta::ZERO,
+                waited: TimeDelta::ZERO,
                 unanswered: Unanswered::Nothing,
                 junk: false,
                 dead: false,
@@ -134,7 +137,7 @@ impl Host {
             local
         };
         for (_, from, _, bytes) in arrived {
-            self.session.handle_datagram(clock(), *from, bytes);
+            self.session.handle_datagram(clock() - self.waited, *from, bytes);
         }
         if self.junk {
             self.session.handle_datagram(clock(), Addr(999), &[0x55]);

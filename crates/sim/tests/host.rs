@@ -90,7 +90,7 @@ fn a_clock_that_goes_back_stops_nobody() {
 #[test]
 fn datagrams_may_be_handed_in_with_the_time_at_which_they_arrived() {
     let mut pair = Hosts::new(2, ms(20), |_| {});
-    pair.hosts.iter_mut().for_each(|host| host.waited = ms(3));
+    pair.hosts.iter_mut().for_each(|host| host.waited = ms(12));
     pair.run_until_running();
     let then = pair.now;
     pair.run_for(secs(20));

@@ -178,9 +178,7 @@ impl Company {
         let members = self.party.as_ref().map_or(&[][..], |party| &party.members);
         let mut rows: Vec<(String, String)> = (0..self.seats).map(|site| self.seat(site)).collect();
         rows.push((String::new(), String::new()));
-        rows.push(("Ticket".into(), self.ticket.clone()));
-        rows.push(("To join".into(), join_command(&self.ticket)));
-        rows.push(("To watch".into(), format!("coplay watch '{}'", self.ticket)));
+        rows.extend(self.ticket_rows());
         let keys = "C chat   F10 leave";
         if self.role != Role::Host {
             let foot = format!("the host starts the game   {keys}");
@@ -191,6 +189,21 @@ impl Company {
         rows.push(("Start now".into(), alone.into()));
         let chosen = Some(rows.len() - 1);
         Overlay { title: "Waiting for players".into(), rows, chosen, foot: format!("Enter start   {keys}") }
+    }
+
+    /// The ticket, in lines that fit, and what to do with it.
+    fn ticket_rows(&self) -> Vec<(String, String)> {
+        let signs: Vec<char> = self.ticket.chars().collect();
+        let lines = signs.chunks(WIDE).map(|line| (String::new(), line.iter().collect()));
+        let mut rows: Vec<(String, String)> = lines.collect();
+        let short = rows.len() == 1;
+        if let Some(first) = rows.first_mut() {
+            first.0 = "Ticket".into();
+        }
+        let ticket = if short { &self.ticket } else { "TICKET" };
+        rows.push(("To join".into(), join_command(ticket)));
+        rows.push(("To watch".into(), format!("coplay watch '{ticket}'")));
+        rows
     }
 
     fn seat(&self, site: u8) -> (String, String) {
@@ -235,6 +248,8 @@ impl Company {
     }
 }
 
+/// So much of a ticket fits into a line, also in a small terminal.
+const WIDE: usize = 58;
 const LEAVE: &str = "F10 leave";
 
 /// What a friend types.
@@ -321,6 +336,17 @@ mod tests {
         }
         assert_eq!(company.on_status(&Status::default()).as_deref(), Some("the game goes on"));
         assert!(company.overlay(Instant::ZERO, true, None, "P").is_none());
+    }
+
+    #[test]
+    fn a_long_ticket_is_shown_whole() {
+        let ticket = format!("coplay:{}", "a7".repeat(60));
+        let mut company = Company::new(Role::Host, ticket.clone());
+        company.on_party(&party(false));
+        let overlay = company.overlay(Instant::ZERO, false, None, "").unwrap();
+        assert!(overlay.rows.iter().all(|(_, right)| right.len() <= WIDE), "{}", text(&overlay));
+        let whole: String = overlay.rows.iter().filter(|row| row.1.contains("a7")).map(|row| row.1.as_str()).collect();
+        assert_eq!(whole, ticket);
     }
 
     #[test]

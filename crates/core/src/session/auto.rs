@@ -78,6 +78,8 @@ pub(super) struct Auto {
     steps: Samples,
     saves: Samples,
     loads: Samples,
+    /// The shortest of the steps that were shown since the last look.
+    shown: TimeDelta,
     /// What the host program was asked for last, and when.
     asked: Option<(Asked, Instant)>,
     next_look: Instant,
@@ -118,9 +120,10 @@ impl Samples {
         self.counted = self.counted.wrapping_add(1);
     }
 
-    fn fade(&mut self) {
+    /// What took longer than that counts a little less.
+    fn fade(&mut self, least: TimeDelta) {
         for sample in self.newest.iter_mut().chain([&mut self.at_first]) {
-            *sample -= *sample / FORGOTTEN;
+            *sample = (*sample - *sample / FORGOTTEN).max(least).min(*sample);
         }
     }
 
@@ -173,6 +176,7 @@ impl Auto {
             steps: Samples::new(costs.step),
             saves: Samples::new(costs.save),
             loads: Samples::new(costs.load),
+            shown: TimeDelta::MAX,
             asked: None,
             next_look: now + EVERY * 2,
             conditions: [None; MAX_SITES],
@@ -205,8 +209,7 @@ impl Auto {
         let took = now - since;
         match asked {
             Asked::Step => self.steps.add(took),
-            Asked::Show if took < self.steps.usual() => self.steps.add(took),
-            Asked::Show => {}
+            Asked::Show => self.shown = self.shown.min(took),
             Asked::Save => self.saves.add(took),
             Asked::Load => self.loads.add(took),
         }
@@ -214,8 +217,10 @@ impl Auto {
 
     /// What was measured long ago counts less.
     fn on_look(&mut self) {
-        self.saves.fade();
-        self.loads.fade();
+        self.saves.fade(TimeDelta::ZERO);
+        self.loads.fade(TimeDelta::ZERO);
+        // A step that is not shown takes no longer than one that is.
+        self.steps.fade(core::mem::replace(&mut self.shown, TimeDelta::MAX));
     }
 }
 

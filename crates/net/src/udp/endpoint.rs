@@ -147,6 +147,9 @@ struct Half {
     addr: SocketAddr,
     ours: u32,
     theirs: u32,
+    /// What it said, and what we answered.
+    first: Vec<u8>,
+    second: Vec<u8>,
     handshake: Handshake,
     since: Instant,
 }
@@ -192,6 +195,7 @@ pub struct Endpoint {
     cookies: Budget,
     firsts: Budget,
     confirms: Budget,
+    repeats: Budget,
     next_sweep: Instant,
     counts: Counts,
 }
@@ -213,6 +217,7 @@ impl Endpoint {
             cookies: Budget::new(COOKIES_PER_MS),
             firsts: Budget::new(FIRSTS_PER_MS),
             confirms: Budget::new(CONFIRMS_PER_MS),
+            repeats: Budget::new(CONFIRMS_PER_MS),
             next_sweep: Instant::ZERO,
             counts: Counts::default(),
         }
@@ -351,20 +356,31 @@ impl Endpoint {
     fn on_first(&mut self, now: Instant, from: SocketAddr, theirs: u32, rest: &[u8]) {
         let (cookie, first) = rest.split_at(COOKIE_LEN);
         let cookie: &Cookie = cookie.try_into().expect("it was split there");
-        let good = self.jar.is_good(now, from, cookie) && self.firsts.allows(now);
+        let good = self.jar.is_good(now, from, cookie);
+        let same = |half: &&Half| (half.addr, half.theirs) == (from, theirs) && half.first == first;
+        if let Some(half) = self.halves.iter().find(same).filter(|_| good) {
+            if !self.repeats.allows(now) {
+                self.counts.replayed += 1;
+                return;
+            }
+            // Who sends it again has not heard our answer yet. Another one would undo the first, which may be on its way.
+            return self.out.push_back((from, half.second.clone()));
+        }
+        let good = good && self.firsts.allows(now);
         let answer = good.then(|| Handshake::answer(&self.identity, &self.secret, first)).flatten();
         let Some((handshake, second)) = answer else {
             self.counts.strangers += 1;
             return;
         };
-        // Who sends it again did not hear our answer.
+        // Who begins anew has given the old one up.
         self.halves.retain(|half| (half.addr, half.theirs) != (from, theirs));
         if self.halves.len() == MAX_HALF_OPEN {
             self.halves.pop_front();
         }
         let ours = self.free_index();
-        self.out.push_back((from, message(SECOND, theirs, &[&ours.to_le_bytes(), &second])));
-        self.halves.push_back(Half { addr: from, ours, theirs, handshake, since: now });
+        let second = message(SECOND, theirs, &[&ours.to_le_bytes(), &second]);
+        self.out.push_back((from, second.clone()));
+        self.halves.push_back(Half { addr: from, ours, theirs, first: first.to_vec(), second, handshake, since: now });
     }
 
     /// Our call is answered.

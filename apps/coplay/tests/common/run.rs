@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{Place, arg};
@@ -16,8 +17,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Run {
     what: String,
     child: Child,
-    out: Arc<Mutex<String>>,
-    err: Arc<Mutex<String>>,
+    out: Gathered,
+    err: Gathered,
     patience: Duration,
 }
 
@@ -41,11 +42,11 @@ impl Run {
     }
 
     pub fn out(&self) -> String {
-        self.out.lock().unwrap().clone()
+        self.out.text()
     }
 
     pub fn err(&self) -> String {
-        self.err.lock().unwrap().clone()
+        self.err.text()
     }
 
     /// Waits until it complains of something.
@@ -77,8 +78,8 @@ impl Run {
         let until = Instant::now() + self.patience;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                // What it said last may still be on its way.
-                std::thread::sleep(Duration::from_millis(100));
+                self.out.wait_for_all(until);
+                self.err.wait_for_all(until);
                 return status.code();
             }
             assert!(Instant::now() < until, "{self} does not end");
@@ -127,11 +128,29 @@ impl Drop for Run {
     }
 }
 
-/// Gathers what comes, on a thread of its own.
-fn gather(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+/// What comes out of a program, gathered on a thread of its own.
+struct Gathered {
+    text: Arc<Mutex<String>>,
+    thread: JoinHandle<()>,
+}
+
+impl Gathered {
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// What it said last may still be on its way when a program has ended.
+    fn wait_for_all(&self, until: Instant) {
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn gather(from: impl Read + Send + 'static) -> Gathered {
     let text = Arc::new(Mutex::new(String::new()));
     let into = text.clone();
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut line = String::new();
         while from.read_line(&mut line).is_ok_and(|read| read > 0) {
@@ -139,7 +158,7 @@ fn gather(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
             line.clear();
         }
     });
-    text
+    Gathered { text, thread }
 }
 
 /// A place with a game in it.

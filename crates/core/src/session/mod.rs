@@ -19,6 +19,7 @@ mod finder;
 mod guess;
 mod join;
 mod lobby;
+mod mend;
 mod order;
 mod packet;
 mod peer;
@@ -62,6 +63,7 @@ use compare::{Digests, Told};
 use event::Events;
 use join::Joining;
 use lobby::HELLO_EVERY;
+use mend::Mending;
 use peer::{Peer, Seat};
 use search::Inquiry;
 use view::View;
@@ -101,6 +103,7 @@ pub struct Session {
     at: Frame,
     /// The first frame that was stepped with a wrong guess.
     wrong: Option<Frame>,
+    mending: Mending,
     starts: [Instant; STARTS],
     /// Our own inputs.
     own: Stream,
@@ -219,18 +222,27 @@ enum Step {
     Sampling,
     /// The other sites' inputs are awaited.
     Gather { began: Instant },
-    /// The machine is brought up to the frame that began; the state that it has may be saved already.
-    Run { began: Instant, saved: bool },
+    /// The machine is brought up to where it should be; the state that it has may be saved already.
+    Run { aim: Aim, saved: bool },
     /// The host program steps the machine.
     Stepping,
     /// The past is played once more, aside.
     Aside,
     /// It is to keep the state, because it was hashed.
-    Anchor { place: usize, began: Option<Instant> },
+    Anchor { place: usize, aim: Option<Aim> },
     /// It is to hash the state.
     Hash,
     /// The same in the middle of a repair.
-    HashPast { began: Instant },
+    HashPast { aim: Aim },
+}
+
+/// What the machine is brought up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// The frame that has not begun yet: nobody waits for it.
+    Rest,
+    /// The frame that began then, which is stepped.
+    Frame { began: Instant },
 }
 
 /// Where a session is, for its host program.
@@ -302,6 +314,7 @@ impl Session {
             frame: Frame::ZERO,
             at: Frame::ZERO,
             wrong: None,
+            mending: Mending::default(),
             starts: [now; STARTS],
             own: Stream::new(layout.width(), first),
             layout,
@@ -590,7 +603,7 @@ impl Session {
             Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.called + WATCH_EVERY,
             Phase::Lobby | Phase::Joining => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
-            Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_begin(),
+            Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_mend().min(self.next_begin()),
             Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
             Phase::Running(Step::Sampling) if self.leaving.is_none() => Instant::FAR_FUTURE,
             Phase::Running(_) if self.leaving.is_none() => self.called,

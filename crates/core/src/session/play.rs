@@ -9,7 +9,7 @@ use super::compare::Told;
 use super::event::{End, Event, Freeze, Request};
 use super::peer::{Peer, Seat};
 use super::settings::{MAX_LAG, MAX_REACH};
-use super::{Dials, Phase, STARTS, Session, Step};
+use super::{Aim, Dials, Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::input::{MAX_BLOCKS, Word};
@@ -34,6 +34,7 @@ impl Session {
     #[inline]
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
         if matches!(self.phase, Phase::Running(Step::Rest))
+            && self.wrong.is_none()
             && self.next_begin().min(self.next_watch) > now + self.set_back
         {
             self.note_done(now + self.set_back);
@@ -67,7 +68,7 @@ impl Session {
             match step {
                 Step::Rest if self.goes_aside() => {}
                 Step::Rest if self.wants_snapshot() => return Some(self.ask_for_snapshot()),
-                Step::Rest if self.next_begin() > now => return None,
+                Step::Rest if self.next_begin() > now => return self.mend(now),
                 Step::Rest => self.begin(now),
                 Step::Sample => {
                     self.phase = Phase::Running(Step::Sampling);
@@ -79,13 +80,16 @@ impl Session {
                         self.waited = true;
                         return None;
                     }
-                    self.phase = Phase::Running(Step::Run { began, saved: self.wrong.is_some() });
+                    let aim = Aim::Frame { began };
+                    self.phase = Phase::Running(Step::Run { aim, saved: self.wrong.is_some() });
                     // Once per frame: what is found wrong during a repair waits for the next, or a slow machine would never get done.
                     if let Some(wrong) = self.wrong.take() {
                         return Some(self.repair(now, wrong));
                     }
                 }
-                Step::Run { began, saved } => return Some(self.run(now, began, saved)),
+                Step::Run { aim: Aim::Rest, .. } if self.at == self.frame => self.rest(now),
+                Step::Run { aim: Aim::Rest, .. } if self.next_begin() <= now => self.begin(now),
+                Step::Run { aim, saved } => return Some(self.run(now, aim, saved)),
                 Step::Stepping => {
                     if let Some(pacer) = &mut self.pacer {
                         pacer.on_end(now);
@@ -96,12 +100,12 @@ impl Session {
                     self.phase = self.after_hash(None);
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
-                Step::HashPast { began } => {
-                    self.phase = self.after_hash(Some(began));
+                Step::HashPast { aim } => {
+                    self.phase = self.after_hash(Some(aim));
                     return self.hashing.map(|frame| Request::Hash { frame });
                 }
-                Step::Anchor { place, began } => {
-                    self.phase = Phase::Running(began.map_or(Step::Rest, |began| Step::Run { began, saved: false }));
+                Step::Anchor { place, aim } => {
+                    self.phase = Phase::Running(aim.map_or(Step::Rest, |aim| Step::Run { aim, saved: false }));
                     let frame = self.at;
                     return Some(self.keep_anchor(place, frame));
                 }
@@ -111,45 +115,48 @@ impl Session {
     }
 
     /// What comes after a hash, in the middle of a repair or not.
-    fn after_hash(&self, began: Option<Instant>) -> Phase {
+    fn after_hash(&self, aim: Option<Aim>) -> Phase {
         let anchor = self.hashing.and_then(|frame| self.anchor_place(frame));
-        Phase::Running(match (anchor, began) {
-            (Some(place), began) => Step::Anchor { place, began },
-            (None, Some(began)) => Step::Run { began, saved: false },
+        Phase::Running(match (anchor, aim) {
+            (Some(place), aim) => Step::Anchor { place, aim },
+            (None, Some(aim)) => Step::Run { aim, saved: false },
             (None, None) => Step::Rest,
         })
     }
 
     /// Goes back to the first frame that was stepped with a wrong guess.
-    fn repair(&mut self, now: Instant, wrong: Frame) -> Request<'_> {
+    pub(super) fn repair(&mut self, now: Instant, wrong: Frame) -> Request<'_> {
         self.stats.repairs += 1;
+        self.mending.begin(now, self.frame - wrong);
         self.ask(now, Asked::Load);
         self.at = wrong;
         Request::Load { frame: wrong, slot: self.slot(wrong) }
     }
 
     /// The next thing on the way to the frame that began: a frame once more, or the frame itself.
-    fn run(&mut self, now: Instant, began: Instant, saved: bool) -> Request<'_> {
+    fn run(&mut self, now: Instant, aim: Aim, saved: bool) -> Request<'_> {
         let at = self.at;
         if !saved && at >= self.known_end() {
             self.stats.saves += 1;
             self.ask(now, Asked::Save);
-            self.phase = Phase::Running(Step::Run { began, saved: true });
+            self.phase = Phase::Running(Step::Run { aim, saved: true });
             return Request::Save { frame: at, slot: self.slot(at) };
         }
         self.gather_words(at);
-        let fresh = at == self.frame;
         self.at = at.next();
-        match fresh {
-            true => {
+        let fresh = match aim {
+            Aim::Frame { began } if at == self.frame => {
+                self.mending.end(now);
                 self.ask(now, Asked::Show);
                 self.step(now, began);
+                true
             }
-            false => {
+            _ => {
                 self.ask(now, Asked::Step);
-                self.step_again(began, at);
+                self.step_again(aim, at);
+                false
             }
-        }
+        };
         Request::Advance { frame: at, inputs: &self.words, fresh }
     }
 
@@ -288,7 +295,7 @@ impl Session {
     /// What comes before the first frame that we play: a state to go back to, should states differ.
     pub(super) fn first_phase(&self) -> Phase {
         let place = self.inquiry.as_ref().map(|_| self.place_before(self.at));
-        Phase::Running(place.map_or(Step::Rest, |place| Step::Anchor { place, began: None }))
+        Phase::Running(place.map_or(Step::Rest, |place| Step::Anchor { place, aim: None }))
     }
 
     fn begin(&mut self, now: Instant) {
@@ -424,11 +431,11 @@ impl Session {
     }
 
     /// Steps a frame of the past once more.
-    fn step_again(&mut self, began: Instant, at: Frame) {
+    fn step_again(&mut self, aim: Aim, at: Frame) {
         self.stats.resimulated += 1;
         self.phase = Phase::Running(match self.is_compared(at) {
-            true => Step::HashPast { began },
-            false => Step::Run { began, saved: false },
+            true => Step::HashPast { aim },
+            false => Step::Run { aim, saved: false },
         });
     }
 
@@ -474,9 +481,14 @@ impl Session {
     /// When a recent frame began here.
     pub(super) fn began(&self, frame: Frame) -> Option<Instant> {
         let begun = match self.phase {
-            Phase::Running(Step::Rest | Step::Hash | Step::Aside | Step::Anchor { began: None, .. }) => {
-                frame < self.frame
-            }
+            Phase::Running(
+                Step::Rest
+                | Step::Hash
+                | Step::Aside
+                | Step::Run { aim: Aim::Rest, .. }
+                | Step::HashPast { aim: Aim::Rest }
+                | Step::Anchor { aim: None | Some(Aim::Rest), .. },
+            ) => frame < self.frame,
             _ => frame <= self.frame,
         };
         (begun && self.frame - frame < STARTS as i64).then(|| self.starts[frame.number() as usize % STARTS])

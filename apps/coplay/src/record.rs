@@ -8,7 +8,7 @@ use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Word};
 use coplay::movie::{Start, Writer};
-use coplay::session::{Absent, Settings};
+use coplay::session::{Absent, Settings, Starvation};
 use coplay_machines::Machine;
 
 use crate::trouble::{Trouble, in_words};
@@ -45,6 +45,7 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, Trouble> {
         auto: false,
         compare_every: HASH_EVERY,
         absent: Absent::default(),
+        starvation: Starvation::default(),
         // A session has at least two seats; the second one stays free.
         sites: 2,
         starters: SiteSet::first(1),

@@ -177,7 +177,7 @@ fn check(sites: usize, recovery: Recovery) {
 
 #[test]
 fn two_sites_play_without_allocating() {
-    for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
+    for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic] {
         check(2, recovery);
     }
 }

@@ -17,7 +17,7 @@
 //! use coplay::frame::FrameRate;
 //! use coplay::id::{Addr, SiteId, SiteSet};
 //! use coplay::input::Ownership;
-//! use coplay::session::{Absent, Config, GameId, MachineId, Request, Session, Settings};
+//! use coplay::session::{Absent, Config, GameId, MachineId, Request, Session, Settings, Starvation};
 //! use coplay::time::{Instant, TimeDelta};
 //! use coplay::wire::MAX_DATAGRAM;
 //!
@@ -29,6 +29,7 @@
 //!     window: 8,         // up to 8 frames may rest on guesses and be repaired; 0 needs no save and load
 //!     auto: false,       // whether the two above follow what the link needs
 //!     absent: Absent::Nothing, // whoever is dropped presses nothing
+//!     starvation: Starvation::Wait, // inputs that are late are waited for
 //!     compare_every: 60, // states are compared once a second
 //!     sites: 2,
 //!     starters: SiteSet::first(2), // nobody comes later

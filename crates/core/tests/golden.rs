@@ -3,10 +3,10 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{Ownership, Stream};
-use coplay::session::{Absent, GameId, MachineId, Settings};
+use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
 use coplay::wire::{
-    Answer, Answers, Condition, Decision, Digest, Error, Extra, Extras, Hello, Identity, MAX_DATAGRAM, Message, Order,
-    Probe, Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
+    Answer, Answers, Condition, Decision, Digest, Error, Extra, Extras, Hello, Hold, Identity, MAX_DATAGRAM, Message,
+    Order, Probe, Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
 };
 
 /// A datagram field by field, in hexadecimal.
@@ -75,98 +75,104 @@ const ABSOLUTE: Golden = &[
 
 /// One entry of each kind. They come from bytes only, so [`extras`] tells what is in them.
 const EXTRAS: Golden = &[
-    "84",         // flags: tick, extras
-    "6400",       // end: 100
-    "00",         // end - ack: 0
-    "6700",       // extras: 103 bytes
-    "01",         // leave
-    "ac02",       // leave: before frame 300
-    "02",         // order
-    "00",         // order: by site 0
-    "9003",       // order: at frame 400
-    "00",         // order: join
-    "03",         // order: of site 3
-    "07",         // order: sites 0, 1 and 2 play already
-    "05",         // order: the fifth start of its program
-    "8001",       // order: in view 128
-    "02",         // order: lag 2
-    "0a",         // order: window 10
-    "02",         // order
-    "01",         // order: by site 1
-    "05",         // order: at frame 5
-    "01",         // order: dials
-    "06",         // order: lag 6
-    "0c",         // order: window 12
-    "11",         // order: because inputs are 17 frames old
-    "02",         // order: at site 2
-    "03",         // vote
-    "02",         // vote: on the end of view 2
-    "09",         // vote: ballot 9, the first that site 1 leads
-    "05",         // vote: drops sites 0 and 2
-    "c801",       // vote: inputs of site 0 before frame 200
-    "6e",         // vote: inputs of site 2 before frame 110
-    "01",         // vote: site 0 left of its own accord
-    "01",         // vote: an order that may be in force
-    "00",         // order: by site 0
-    "9601",       // order: at frame 150
-    "00",         // order: join
-    "07",         // order: of site 7
-    "07",         // order: sites 0, 1 and 2 play already
-    "05",         // order: the fifth start of its program
-    "8001",       // order: in view 128
-    "02",         // order: lag 2
-    "0a",         // order: window 10
-    "01",         // vote: an outcome was accepted
-    "08",         // vote: in ballot 8, the first that site 0 leads
-    "04",         // decision: site 2 is dropped
-    "70",         // decision: the first frame without site 2 is 112
-    "00",         // decision: it did not leave of its own accord
-    "00",         // decision: no order
-    "03",         // vote
-    "00",         // vote: on the end of view 0
-    "12",         // vote: ballot 18
-    "00",         // vote: drops nobody
-    "00",         // vote: nobody left
-    "00",         // vote: no order
-    "00",         // vote: nothing was accepted
-    "04",         // decided
-    "ffffffff0f", // decided: the last view there can be
-    "80",         // decision: site 7 is dropped
-    "feffffff07", // decision: with the last frame there can be
-    "80",         // decision: it had left
-    "01",         // decision: an order stays in force
-    "07",         // order: by site 7
-    "00",         // order: at frame 0
-    "01",         // order: dials
-    "00",         // order: lag 0
-    "00",         // order: window 0
-    "11",         // order: because inputs are 17 frames old
-    "02",         // order: at site 2
-    "04",         // decided
-    "00",         // decided: view 0
-    "00",         // decision: nobody is dropped
-    "00",         // decision: nobody had left
-    "00",         // decision: no order
-    "05",         // want
-    "02",         // want: of site 2
-    "6e",         // want: from frame 110 on
-    "06",         // relay
-    "02",         // relay: of site 2
-    "8001",       // relay: from frame 128 on
-    "04",         // relay: 4 frames
-    "0400",       // relay: 4 bytes
-    "050311ff",   // relay: changes, the 5th so far, both bytes of two
-    "07",         // condition
-    "ac02",       // condition: inputs are 300 frames old
-    "08",         // condition: 8 frames can be repaired within one
-    "08",         // left
-    "02",         // left: site 2
-    "70",         // left: before frame 112
-    "00",         // len: no inputs
+    "84",               // flags: tick, extras
+    "6400",             // end: 100
+    "00",               // end - ack: 0
+    "7600",             // extras: 118 bytes
+    "01",               // leave
+    "ac02",             // leave: before frame 300
+    "02",               // order
+    "00",               // order: by site 0
+    "9003",             // order: at frame 400
+    "00",               // order: join
+    "03",               // order: of site 3
+    "07",               // order: sites 0, 1 and 2 play already
+    "05",               // order: the fifth start of its program
+    "8001",             // order: in view 128
+    "02",               // order: lag 2
+    "0a",               // order: window 10
+    "02",               // order
+    "01",               // order: by site 1
+    "05",               // order: at frame 5
+    "01",               // order: dials
+    "06",               // order: lag 6
+    "0c",               // order: window 12
+    "11",               // order: because inputs are 17 frames old
+    "02",               // order: at site 2
+    "03",               // vote
+    "02",               // vote: on the end of view 2
+    "09",               // vote: ballot 9, the first that site 1 leads
+    "05",               // vote: drops sites 0 and 2
+    "c801",             // vote: inputs of site 0 before frame 200
+    "6e",               // vote: inputs of site 2 before frame 110
+    "01",               // vote: site 0 left of its own accord
+    "04",               // vote: the leader will not wait for site 2
+    "01",               // vote: an order that may be in force
+    "00",               // order: by site 0
+    "9601",             // order: at frame 150
+    "00",               // order: join
+    "07",               // order: of site 7
+    "07",               // order: sites 0, 1 and 2 play already
+    "05",               // order: the fifth start of its program
+    "8001",             // order: in view 128
+    "02",               // order: lag 2
+    "0a",               // order: window 10
+    "01",               // vote: an outcome was accepted
+    "08",               // vote: in ballot 8, the first that site 0 leads
+    "04",               // decision: site 2 is dropped
+    "70",               // decision: the first frame without site 2 is 112
+    "00",               // decision: it did not leave of its own accord
+    "00",               // decision: no order
+    "03",               // vote
+    "00",               // vote: on the end of view 0
+    "12",               // vote: ballot 18
+    "00",               // vote: drops nobody
+    "00",               // vote: nobody left
+    "00",               // vote: nobody is unwanted
+    "00",               // vote: no order
+    "00",               // vote: nothing was accepted
+    "04",               // decided
+    "ffffffff0f",       // decided: the last view there can be
+    "80",               // decision: site 7 is dropped
+    "feffffff07",       // decision: with the last frame there can be
+    "80",               // decision: it had left
+    "01",               // decision: an order stays in force
+    "07",               // order: by site 7
+    "00",               // order: at frame 0
+    "01",               // order: dials
+    "00",               // order: lag 0
+    "00",               // order: window 0
+    "11",               // order: because inputs are 17 frames old
+    "02",               // order: at site 2
+    "04",               // decided
+    "00",               // decided: view 0
+    "00",               // decision: nobody is dropped
+    "00",               // decision: nobody had left
+    "00",               // decision: no order
+    "05",               // want
+    "02",               // want: of site 2
+    "6e",               // want: from frame 110 on
+    "06",               // relay
+    "02",               // relay: of site 2
+    "8001",             // relay: from frame 128 on
+    "04",               // relay: 4 frames
+    "0400",             // relay: 4 bytes
+    "050311ff",         // relay: changes, the 5th so far, both bytes of two
+    "07",               // condition
+    "ac02",             // condition: inputs are 300 frames old
+    "08",               // condition: 8 frames can be repaired within one
+    "08",               // left
+    "02",               // left: site 2
+    "70",               // left: before frame 112
+    "09",               // hold
+    "01",               // hold: site 1 asks for it
+    "81ce01",           // hold: before frame 26,369
+    "00ca9a3b00000000", // hold: until a second of group time
+    "00",               // len: no inputs
 ];
 
 const HELLO: Golden = &[
-    "02",               // version
+    "03",               // version
     "efcdab8967452301", // session
     "01",               // site
     "04030201",         // incarnation
@@ -192,7 +198,7 @@ const HELLO: Golden = &[
     "c3fe27",           // rate: in 655,171 seconds
     "06",               // lag: 6 frames
     "00",               // window: 0 frames
-    "03",               // the dials turn by themselves, and absent players repeat
+    "07",               // the dials turn by themselves, absent players repeat, and all pause when inputs run out
     "3c",               // hashes are compared every 60 frames
     "02",               // sites
     "03",               // starters: sites 0 and 1
@@ -204,7 +210,7 @@ const HELLO: Golden = &[
 ];
 
 const REFUSAL: Golden = &[
-    "02",               // version
+    "03",               // version
     "0000000000000000", // session
     "00",               // site
     "00000000",         // incarnation
@@ -315,7 +321,7 @@ fn dials(by: u8, frame: u32, lag: u32, window: u32) -> Order {
     Order { by: site(by), frame: Frame::new(frame), what: What::Dials { lag, window, need: 17, site: site(2) } }
 }
 
-fn extras() -> [Extra<'static>; 11] {
+fn extras() -> [Extra<'static>; 12] {
     let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), left: SiteSet::EMPTY, order: None };
     let vote = Vote {
         view: 2,
@@ -323,11 +329,21 @@ fn extras() -> [Extra<'static>; 11] {
         drop: sites([0, 2]),
         ends: ends([(0, 200), (2, 110)]),
         left: sites([0]),
+        unwanted: sites([2]),
         order: Some(join(0, 150, 7)),
         accepted: Some((8, dropped)),
     };
     let empty = SiteSet::EMPTY;
-    let none = Vote { view: 0, ballot: 18, drop: empty, ends: ends([]), left: empty, order: None, accepted: None };
+    let none = Vote {
+        view: 0,
+        ballot: 18,
+        drop: empty,
+        ends: ends([]),
+        left: empty,
+        unwanted: empty,
+        order: None,
+        accepted: None,
+    };
     let last = u32::MAX / 2 - 1;
     let decision =
         Decision { drop: sites([7]), lasts: ends([(7, last)]), left: sites([7]), order: Some(dials(7, 0, 0, 0)) };
@@ -345,6 +361,7 @@ fn extras() -> [Extra<'static>; 11] {
         Extra::Relay(Relay { site: site(2), first: Frame::new(128), len: 4, changes }),
         Extra::Condition(Condition { need: 300, window: 8 }),
         Extra::Left(site(2), Frame::new(112)),
+        Extra::Hold(Hold { by: site(1), frame: Frame::new(26_369), until_ns: 1_000_000_000 }),
     ]
 }
 
@@ -377,6 +394,7 @@ fn hello() -> Hello {
             window: 0,
             auto: true,
             absent: Absent::Repeat,
+            starvation: Starvation::Pause,
             compare_every: 60,
             sites: 2,
             starters: SiteSet::first(2),
@@ -406,6 +424,7 @@ fn refusal() -> Hello {
             window: 0,
             auto: false,
             absent: Absent::Nothing,
+            starvation: Starvation::Wait,
             compare_every: 0,
             sites: 2,
             starters: sites([1]),
@@ -556,7 +575,7 @@ fn numbers_have_one_form() {
         ("a request for no frames", &[0x88, 0, 0, 0, 1, 3, 0, 0]),
         ("extras without an extra", &[0x84, 0, 0, 0, 0, 0, 0]),
         ("an extra of no kind", &[0x84, 0, 0, 0, 1, 0, 0, 0]),
-        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 9, 0]),
+        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 10, 0]),
         ("a frame that nobody gets to", &[0x84, 0, 0, 0, 6, 0, 1, 0xff, 0xff, 0xff, 0xff, 7, 0]),
         ("a site that cannot be", &[0x84, 0, 0, 0, 3, 0, 5, 8, 0, 0]),
         ("an order for nothing", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),

@@ -6,7 +6,7 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{Ownership, Word};
-use coplay::session::{Absent, Config, GameId, MachineId, Predictor, Request, Session, Settings};
+use coplay::session::{Absent, Config, GameId, MachineId, Predictor, Request, Session, Settings, Starvation};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use proptest::collection::vec;
@@ -93,6 +93,7 @@ impl End {
             window,
             auto: false,
             absent: Absent::Nothing,
+            starvation: Starvation::Wait,
             compare_every: 0,
             sites: 2,
             starters: SiteSet::first(2),

@@ -7,7 +7,7 @@ use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
 use coplay::movie::{Entry, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, WriteError, Writer};
-use coplay::session::{Absent, GameId, MachineId, Settings};
+use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -185,6 +185,7 @@ impl Truth {
             window: 0,
             auto: false,
             absent: Absent::Nothing,
+            starvation: Starvation::Wait,
             compare_every: 60,
             sites: 2,
             starters: SiteSet::first(2),

@@ -6,10 +6,10 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{CAPACITY, MAX_PLAYERS, Ownership, Stream, Word};
-use coplay::session::{Absent, GameId, MAX_OPTIONS, MachineId, Settings};
+use coplay::session::{Absent, GameId, MAX_OPTIONS, MachineId, Settings, Starvation};
 use coplay::wire::{
-    Answers, Condition, Decision, Digest, Ends, Extra, Extras, Hello, Identity, MAX_RANGES, Message, Order, Probe,
-    Ranges, Refusal, Relay, Tick, Vote, What,
+    Answers, Condition, Decision, Digest, Ends, Extra, Extras, Hello, Hold, Identity, MAX_RANGES, Message, Order,
+    Probe, Ranges, Refusal, Relay, Tick, Vote, What,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -239,6 +239,7 @@ fn extra() -> impl Strategy<Value = Told> {
         (site(), frame()).prop_map(|(site, frame)| Extra::Want(site, frame)),
         (site(), frame()).prop_map(|(site, frame)| Extra::Left(site, frame)),
         any::<(u32, u32)>().prop_map(|(need, window)| Extra::Condition(Condition { need, window })),
+        (site(), frame(), any::<i64>()).prop_map(|(by, frame, until_ns)| Extra::Hold(Hold { by, frame, until_ns })),
     ];
     let relay = (site(), frame(), 1..=u32::MAX, vec(any::<u8>(), 0..300));
     prop_oneof![
@@ -248,10 +249,10 @@ fn extra() -> impl Strategy<Value = Told> {
 }
 
 fn vote() -> impl Strategy<Value = Vote> {
-    (any::<(u32, u32, u8)>(), ends(), option::of(order()), option::of((any::<u32>(), decision()))).prop_map(
-        |((view, ballot, left), (drop, ends), order, accepted)| {
-            let left = SiteSet::from_bits(left);
-            Vote { view, ballot, drop, ends, left, order, accepted }
+    (any::<(u32, u32, u8, u8)>(), ends(), option::of(order()), option::of((any::<u32>(), decision()))).prop_map(
+        |((view, ballot, left, unwanted), (drop, ends), order, accepted)| {
+            let (left, unwanted) = (SiteSet::from_bits(left), SiteSet::from_bits(unwanted));
+            Vote { view, ballot, drop, ends, left, unwanted, order, accepted }
         },
     )
 }
@@ -329,21 +330,24 @@ fn settings() -> impl Strategy<Value = Settings> {
     let game = (text(), any::<[u8; 32]>()).prop_map(|(name, hash)| GameId { name, hash });
     let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS), any::<u64>())
         .prop_map(|(name, version, options, first_frames)| MachineId { name, version, options, first_frames });
-    let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>(), any::<bool>());
+    let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>(), any::<(bool, bool)>());
     let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(
-        |(game, machine, (rate, (lag, window, compare_every), auto, repeat), (sites, starters, ownership))| Settings {
-            game,
-            machine,
-            rate,
-            lag,
-            window,
-            auto,
-            absent: if repeat { Absent::Repeat } else { Absent::Nothing },
-            compare_every,
-            sites,
-            starters: SiteSet::from_bits(starters),
-            ownership,
+        |(game, machine, (rate, (lag, window, compare_every), auto, (repeat, pause)), (sites, starters, ownership))| {
+            Settings {
+                game,
+                machine,
+                rate,
+                lag,
+                window,
+                auto,
+                absent: if repeat { Absent::Repeat } else { Absent::Nothing },
+                starvation: if pause { Starvation::Pause } else { Starvation::Wait },
+                compare_every,
+                sites,
+                starters: SiteSet::from_bits(starters),
+                ownership,
+            }
         },
     )
 }

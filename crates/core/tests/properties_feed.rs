@@ -7,7 +7,7 @@ use coplay::feed::{Feed, FeedConfig, WatchConfig, Watcher};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Absent, GameId, MachineId, Settings};
+use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Ack, Bye, Chunk, FeedMessage, Get, MAX_DATAGRAM, Offer, Spans, Wants, Watch, Welcome};
 use proptest::collection::vec;
@@ -35,6 +35,7 @@ fn settings() -> Settings {
         window: 0,
         auto: false,
         absent: Absent::Nothing,
+        starvation: Starvation::Wait,
         compare_every: 60,
         sites: 2,
         starters: SiteSet::first(2),

@@ -148,6 +148,7 @@ fn extras() -> Vec<(String, Vec<u8>)> {
         drop: SiteSet::first(2),
         ends,
         left: SiteSet::first(1),
+        unwanted: SiteSet::EMPTY,
         order: Some(dials),
         accepted: None,
     };

@@ -140,7 +140,8 @@ impl Lie {
         let decision = Decision { drop, lasts: ends, left, order: in_force };
         let view = u32::from(mid >> 2 & 3);
         let ballot = if mid & 0x80 != 0 { self.value } else { u32::from(low) };
-        let vote = Vote { view, ballot, drop, ends, left, order: in_force, accepted: None };
+        let unwanted = SiteSet::from_bits(self.sites & low);
+        let vote = Vote { view, ballot, drop, ends, left, unwanted, order: in_force, accepted: None };
         let relay = |site| Extra::Relay(Relay { site, first, len: 1 + u32::from(mid), changes });
         match self.kind % 8 {
             0 => vec![Extra::Order(order)],

@@ -214,7 +214,7 @@ impl Script {
     }
 }
 
-const RECOVERIES: [Recovery; 4] = [Recovery::Adaptive, Recovery::Redundant, Recovery::History, Recovery::Adaptive];
+const RECOVERIES: [Recovery; 4] = [Recovery::Adaptive, Recovery::Redundant, Recovery::History, Recovery::Classic];
 const PACINGS: [Pacing; 4] = [Pacing::Even, Pacing::Paper, Pacing::PaperUnsynchronised, Pacing::Even];
 const OWNERS: [Owners; 4] = [Owners::Pads, Owners::Shared, Owners::Sticks, Owners::LastAll];
 const DROPS_MS: [Option<u16>; 4] = [None, Some(300), Some(400), Some(500)];

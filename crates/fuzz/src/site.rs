@@ -6,7 +6,7 @@ use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership, Word};
-use coplay::session::{Absent, Config, GameId, Join, MachineId, Sending, Session, Settings};
+use coplay::session::{Absent, Config, GameId, Join, MachineId, Sending, Session, Settings, Starvation};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::machine::Machine;
@@ -151,6 +151,7 @@ pub(crate) fn settings(scene: &Scene) -> Settings {
         window: u32::from(scene.window),
         auto: scene.auto,
         absent: Absent::Nothing,
+        starvation: Starvation::Wait,
         compare_every: 4,
         sites: scene.sites() as u8,
         starters: SiteSet::first(scene.sites() - usize::from(scene.late)),

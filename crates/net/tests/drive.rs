@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use coplay::frame::Frame;
 use coplay::input::Word;
 use coplay::movie::{Checked, Entry, Reader};
-use coplay::session::{Absent, Event};
+use coplay::session::{Absent, Event, Starvation};
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::control::{Control, Controlled, is_controlled};
@@ -141,6 +141,7 @@ fn plan(players: u8, frames: u32) -> HostPlan {
         players,
         terms: Terms { lag: 3, window: 6, auto: false, ..Terms::new(2) },
         absent: Absent::Nothing,
+        starvation: Starvation::Wait,
         private: false,
         manner: manner(frames),
     }

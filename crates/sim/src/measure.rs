@@ -4,7 +4,7 @@ use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
 use coplay::pace::Pacing;
-use coplay::session::{Absent, Config, GameId, MachineId, Sending, Session, Settings};
+use coplay::session::{Absent, Config, GameId, MachineId, Sending, Session, Settings, Starvation};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::buttons::Buttons;
@@ -221,6 +221,7 @@ pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
         window: 0,
         auto: false,
         absent: Absent::Nothing,
+        starvation: Starvation::Wait,
         compare_every: 60,
         sites: sites as u8,
         starters: SiteSet::first(sites),

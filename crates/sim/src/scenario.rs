@@ -14,7 +14,7 @@ use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
-use coplay::session::{Absent, Config, Join, Predictor, Session, Settings};
+use coplay::session::{Absent, Config, Join, Predictor, Sending, Session, Settings, Starvation};
 use coplay::time::{Instant, TimeDelta};
 
 pub use play::Played;
@@ -84,6 +84,12 @@ pub struct Scenario {
     pub drop_after: Option<Vec<TimeDelta>>,
     /// What is done for those who were dropped.
     pub absent: Absent,
+    /// What is done when inputs run out.
+    pub starvation: Starvation,
+    /// When packets leave.
+    pub sending: Sending,
+    /// For how long a site that is heard may hold up the game; without, it is waited for.
+    pub late_after: Option<TimeDelta>,
     /// Who watches.
     pub gallery: Option<gallery::Plan>,
     /// The site that keeps a movie.
@@ -141,7 +147,7 @@ pub enum Fault {
 }
 
 /// Kinds of things that a scenario can contain, for counting.
-pub const KINDS: [&str; 36] = [
+pub const KINDS: [&str; 40] = [
     "cut",
     "one-way cut",
     "cut for good",
@@ -161,10 +167,14 @@ pub const KINDS: [&str; 36] = [
     "redundant",
     "history",
     "adaptive",
+    "classic",
+    "sending as delays vary",
+    "pause when starved",
     "rollback",
     "auto",
     "drop",
     "absent repeat",
+    "late dropped",
     "late or back",
     "two late",
     "by replay",
@@ -195,7 +205,8 @@ impl fmt::Display for Scenario {
             "  {late} late, by {by}; can save: {:?}; {:?}; compared every {every}",
             self.can_save, self.predictor
         )?;
-        writeln!(f, "  dropped after {:?}, then {:?}", self.drop_after, self.absent)?;
+        writeln!(f, "  sending {:?}, if inputs run out {:?}", self.sending, self.starvation)?;
+        writeln!(f, "  dropped after {:?}, if late {:?}, then {:?}", self.drop_after, self.late_after, self.absent)?;
         for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
             let recorded = matches!(link.delay, Delay::Recorded(_));
             let delay = if recorded { "recorded".into() } else { format!("{:?}", link.delay) };
@@ -246,10 +257,14 @@ impl Scenario {
             policy(Recovery::Redundant),
             policy(Recovery::History),
             policy(Recovery::Adaptive),
+            policy(Recovery::Classic),
+            self.sending == Sending::Measured,
+            self.starvation == Starvation::Pause,
             self.window > 0,
             self.auto,
             self.drop_after.is_some(),
             self.drop_after.is_some() && self.absent == Absent::Repeat,
+            self.late_after.is_some(),
             fault(|fault| matches!(fault, Fault::Restart(_))),
             self.late > 1,
             self.by_replay && fault(|fault| matches!(fault, Fault::Restart(_))),
@@ -349,6 +364,7 @@ impl Scenario {
             window: self.window,
             auto: self.auto,
             absent: self.absent,
+            starvation: self.starvation,
             compare_every: self.compare_every,
             ..toy
         }
@@ -367,6 +383,8 @@ impl Scenario {
             predictor: self.predictor,
             recovery: self.recovery[number],
             drop_after: self.drop_after.as_ref().map(|limits| limits[number]),
+            late_after: self.late_after,
+            sending: self.sending,
             give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
             feed: (somebody_comes || self.gallery.is_some()).then_some(FeedConfig { keep_log, ..feed }),
             ..Config::new(session, id, World::peers(number, self.sites), settings)

@@ -479,7 +479,7 @@ fn bridge(recovery: Recovery, window: u32) {
 
 #[test]
 fn one_site_can_pass_on_the_inputs_of_many() {
-    for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
+    for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic] {
         [0, 8].into_iter().for_each(|window| bridge(recovery, window));
     }
 }

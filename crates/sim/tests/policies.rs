@@ -10,7 +10,7 @@ use coplay::time::Instant;
 use coplay::wire::{MAX_DATAGRAM, Message};
 use coplay_sim::link::{LinkConfig, Loss};
 
-const POLICIES: [Recovery; 3] = [Recovery::Redundant, Recovery::History, Recovery::Adaptive];
+const POLICIES: [Recovery; 4] = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic];
 /// 16 buttons and four sticks of 16 bits.
 const STICKS: u128 = (1 << 80) - 1;
 
@@ -28,7 +28,7 @@ fn states(setup: &Setup, policies: &[Recovery], frames: usize) -> Vec<u64> {
 
 #[test]
 fn every_policy_and_every_mix_plays_the_same_game() {
-    use Recovery::{Adaptive, History, Redundant};
+    use Recovery::{Adaptive, Classic, History, Redundant};
     let links = [rtt(100), lossy(100, 0.1), LinkConfig { reorder: true, duplicate: 0.1, ..LinkConfig::awful() }];
     for sites in [2, 3] {
         // The same players play over perfect links; what they do depends on the frame alone.
@@ -36,8 +36,16 @@ fn every_policy_and_every_mix_plays_the_same_game() {
         let expected = states(&perfect, &[Adaptive], 1_200);
         for link in &links {
             let setup = Setup { link: link.clone(), ..perfect.clone() };
-            let mixes: [&[Recovery]; 6] =
-                [&[Redundant], &[History], &[Adaptive], &[Redundant, History], &[History, Adaptive], &POLICIES];
+            let mixes: [&[Recovery]; 8] = [
+                &[Redundant],
+                &[History],
+                &[Adaptive],
+                &[Classic],
+                &[Redundant, History],
+                &[History, Adaptive],
+                &[History, Classic],
+                &POLICIES,
+            ];
             for mix in mixes {
                 assert!(states(&setup, mix, 1_200) == expected, "{sites} sites, {mix:?}, {link:?}");
             }
@@ -143,7 +151,7 @@ fn a_loss_in_which_nothing_changed_is_concealed() {
 #[test]
 fn history_stays_small_where_redundancy_grows_and_adaptive_knows_its_budget() {
     let setup = Setup { lag: 18, mask: STICKS, ..Setup::new(2, lossy(200, 0.02)) };
-    let [redundant, history, adaptive] = POLICIES.map(|policy| {
+    let [redundant, history, adaptive, _] = POLICIES.map(|policy| {
         let (cargo, _, game) = minute(&setup, policy, 0.9);
         (game.peer_stats(0, 1).bytes_out / game.peer_stats(0, 1).packets_out, cargo)
     });

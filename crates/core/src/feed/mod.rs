@@ -24,7 +24,7 @@
 //! use coplay::frame::{Frame, FrameRate};
 //! use coplay::id::{Addr, SiteSet};
 //! use coplay::input::Ownership;
-//! use coplay::session::{Absent, GameId, MachineId, Settings};
+//! use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
 //! use coplay::time::{Instant, TimeDelta};
 //! use coplay::wire::MAX_DATAGRAM;
 //!
@@ -36,6 +36,7 @@
 //!     window: 0,
 //!     auto: false,
 //!     absent: Absent::Nothing,
+//!     starvation: Starvation::Wait,
 //!     compare_every: 60,
 //!     sites: 2,
 //!     starters: SiteSet::first(2),

@@ -1,4 +1,5 @@
-//! How lost inputs come back. No policy ever sends a packet only for recovery; they differ in what rides in the normal ones.
+//! How lost inputs come back. No policy but the classic one, which is there for comparison, sends a packet only for recovery; they differ
+//! in what rides in the normal ones.
 //!
 //! - [`Recovery::Redundant`] (Z, Algorithm 2): every packet carries all inputs that are not acknowledged. A loss costs nothing but
 //!   the wait for the next packet; the price grows with round trip and rate of change.
@@ -7,6 +8,8 @@
 //! - [`Recovery::Adaptive`]: redundant as long as that costs no more than 128 bytes, which pads practically always stay
 //!   under; where it would cost more (sticks that never rest, on a long line) the newest inputs that fit ride along and
 //!   history fills what bursts tear.
+//! - [`Recovery::Classic`]: a packet carries what is new; whoever misses one asks for it in a packet of its own, gets the answer in one, and
+//!   asks again if none comes. What K compares itself with.
 //!
 //! A receiver understands all of them at any time, so sites need not agree on one.
 
@@ -27,6 +30,8 @@ pub enum Recovery {
     /// Redundant while that is cheap, then the newest that fit, with history behind them.
     #[default]
     Adaptive,
+    /// Only new inputs; a packet for every request, and one for every answer.
+    Classic,
 }
 
 /// Bytes of input that the adaptive policy repeats without being asked.
@@ -73,6 +78,8 @@ pub(crate) struct Sender {
     /// What the peer asked for, as (first, until); empty ranges are none.
     asked: [(Frame, Frame); crate::wire::MAX_RANGES],
     any_asked: bool,
+    /// How often it asked.
+    requests: u64,
     /// The newest answers, as (first, until, sent), in a ring.
     answered: [(Frame, Frame, Instant); crate::wire::MAX_RANGES],
     next_answer: usize,
@@ -90,6 +97,7 @@ impl Sender {
             sent: start,
             asked: [nothing; crate::wire::MAX_RANGES],
             any_asked: false,
+            requests: 0,
             answered: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); crate::wire::MAX_RANGES],
             next_answer: 0,
         }
@@ -104,6 +112,11 @@ impl Sender {
         self.acked
     }
 
+    /// How often the peer asked for something, and how many stretches it was given.
+    pub(crate) fn asked_and_answered(&self) -> (u64, u64) {
+        (self.requests, self.next_answer as u64)
+    }
+
     /// Everything before `ack` has arrived; returns whether that is news. What is old or impossible is none.
     pub(crate) fn on_ack(&mut self, ack: Frame, own: &Stream) -> bool {
         let news = ack > self.acked && ack <= own.end();
@@ -116,6 +129,7 @@ impl Sender {
 
     /// The peer misses these ranges, counted from its acknowledgement on.
     pub(crate) fn on_request(&mut self, ack: Frame, ranges: &Ranges) {
+        self.requests += 1;
         let mut at = ack;
         self.any_asked = true;
         self.asked.fill((Frame::ZERO, Frame::ZERO));
@@ -138,12 +152,14 @@ impl Sender {
         let oldest = self.acked.max(newest.checked_sub(REACH - 1).unwrap_or_default());
         let changes = usize::from(own.changes_in(oldest, newest));
         let room = if tight { self.tight_room } else { self.room };
-        if policy != Recovery::History && changes <= self.budget.min(room) {
+        if !matches!(policy, Recovery::History | Recovery::Classic) && changes <= self.budget.min(room) {
             return Plan { first: oldest, until: newest, absolute: oldest > self.acked || self.from_nothing };
         }
         let first = match policy {
             Recovery::Redundant => oldest,
-            Recovery::History => self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest),
+            Recovery::History | Recovery::Classic => {
+                self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest)
+            }
             Recovery::Adaptive => within(own, oldest, newest, self.budget),
         };
         let absolute = first > self.acked || self.from_nothing;
@@ -175,10 +191,12 @@ impl Sender {
         (first < until && own.end() - first < i64::from(REACH)).then_some((first, until))
     }
 
-    /// Where an answer ends that has a frame in it and may still arrive.
+    /// Where answers end that have a frame in them and may still arrive: two, because one that is lost costs a round trip.
     fn under_way(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
         let recent = self.answered.iter().filter(|(_, _, sent)| now - *sent < rtt);
-        recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until).max()
+        let mut ends = recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until);
+        let (one, other) = (ends.next()?, ends.next()?);
+        Some(one.min(other))
     }
 
     /// Writes what was asked for, as far as it fits, and forgets the rest: it will be asked for again.
@@ -404,6 +422,9 @@ mod tests {
         clock.on_round_trip(RoundTrip { sent: now - rtt, received: now, answered: now, returned: now });
         assert!(sender.has_answers(now, &clock, &own, own.end()));
         let mut buf = [0; 1_200];
+        sender.encode_answers(now, &clock, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
+        sender.on_request(there.end(), &ranges);
+        assert!(sender.has_answers(now, &clock, &own, own.end()), "one answer may be lost");
         sender.encode_answers(now, &clock, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
         sender.on_request(there.end(), &ranges);
         assert!(!sender.has_answers(now, &clock, &own, own.end()), "the answer is under way");

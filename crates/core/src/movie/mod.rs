@@ -31,7 +31,7 @@
 //! use coplay::id::SiteSet;
 //! use coplay::input::Ownership;
 //! use coplay::movie::{Entry, Reader, Start, Writer};
-//! use coplay::session::{Absent, GameId, MachineId, Settings};
+//! use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
@@ -41,6 +41,7 @@
 //!     window: 0,
 //!     auto: false,
 //!     absent: Absent::Nothing,
+//!     starvation: Starvation::Wait,
 //!     compare_every: 60,
 //!     sites: 2,
 //!     starters: SiteSet::first(2),

@@ -453,7 +453,7 @@ pub(super) mod tests {
     use crate::frame::FrameRate;
     use crate::id::SiteSet;
     use crate::input::Ownership;
-    use crate::session::{Absent, GameId, MachineId};
+    use crate::session::{Absent, GameId, MachineId, Starvation};
 
     pub(in super::super) fn settings(sites: usize, mask: Word) -> Settings {
         Settings {
@@ -464,6 +464,7 @@ pub(super) mod tests {
             window: 0,
             auto: false,
             absent: Absent::Nothing,
+            starvation: Starvation::Wait,
             compare_every: 60,
             sites: sites as u8,
             starters: SiteSet::first(sites),

@@ -166,6 +166,13 @@ impl Even {
         true
     }
 
+    /// The next frame begins no earlier than this, here and everywhere: what was known of the reference before is of no use.
+    pub fn rest_until(&mut self, until: Instant) {
+        self.plan = self.plan.max(until);
+        self.next = self.next.max(until);
+        self.reference = None;
+    }
+
     /// The local lag has changed.
     pub fn set_reach(&mut self, lag: u32) {
         self.lag = i64::from(lag);
@@ -176,6 +183,13 @@ impl Even {
     pub fn forget(&mut self, site: SiteId) {
         self.delays[site.index()] = None;
         self.update_link_pace();
+    }
+
+    /// The site whose way is too long for frames of this period, and the part of the time that it costs.
+    pub fn slowed_by(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
+        let site = SiteId::first(MAX_SITES).max_by_key(|site| self.delays[site.index()].map(|delay| delay.smoothed))?;
+        let share = 1.0 - period.as_nanos() as f64 / self.link_pace.as_nanos().max(1) as f64;
+        (share > 0.0).then_some((site, share))
     }
 
     fn update_link_pace(&mut self) {

@@ -135,6 +135,21 @@ impl Pacer {
         }
     }
 
+    /// Nobody begins a frame before this.
+    pub(crate) fn rest_until(&mut self, until: Instant) {
+        if let Self::Even(even) = self {
+            even.rest_until(until);
+        }
+    }
+
+    /// The site whose way is too long for frames of this period, and the part of the time that it costs.
+    pub(crate) fn slowed_by(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
+        match self {
+            Self::Even(even) => even.slowed_by(period),
+            Self::Paper(_) => None,
+        }
+    }
+
     /// The site will not be waited for again.
     pub(crate) fn forget(&mut self, site: SiteId) {
         if let Self::Even(even) = self {

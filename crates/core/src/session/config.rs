@@ -6,6 +6,7 @@ use core::fmt;
 use super::auto::Costs;
 use super::guess::Predictor;
 use super::join::Join;
+use super::late::MIN_LATE_AFTER;
 use super::settings::{Settings, SettingsError};
 use crate::feed::FeedConfig;
 use crate::id::{Addr, SiteId, SiteSet};
@@ -56,8 +57,13 @@ pub struct Config {
     /// lowest of them; `None` waits for it. Who waits sends only every 100 ms, and one such packet may be lost: it is
     /// [`MIN_DROP_AFTER`] or more. Sites need not wait for the same time: who is asked to drop another does so after half of its own.
     ///
-    /// Silence is all that counts: who is heard, but slow or without inputs, holds up everybody and is not dropped.
+    /// Silence is all that counts: for who is heard, but slow or without inputs, there is [`Config::late_after`].
     pub drop_after: Option<TimeDelta>,
+    /// A site that is heard, but has held up the game for as long as this of late, is dropped by the coordinator, which is the lowest
+    /// site that plays, and whose word alone counts; `None` waits for it. What its players do until it is back says
+    /// [`Settings::absent`]. It is let in again some seconds later, and only over a way that is short enough. At least
+    /// [`MIN_LATE_AFTER`].
+    pub late_after: Option<TimeDelta>,
     /// A wait for inputs that is longer than this is told as a freeze.
     pub freeze_after: TimeDelta,
     /// The session ends when a site is silent for longer than this; `None` waits for ever.
@@ -72,6 +78,9 @@ pub enum Sending {
     AtOnce,
     /// When a timer of this period rings, as in Zhao et al., who used 20 ms; for comparison.
     Timer(TimeDelta),
+    /// As soon as there is something new, but no more often than delays vary, as in Kim and Park (their equation 3): what would overtake
+    /// each other anyway is one packet.
+    Measured,
 }
 
 impl Config {
@@ -93,6 +102,7 @@ impl Config {
             costs: Costs::default(),
             incarnation: 1,
             drop_after: None,
+            late_after: None,
             freeze_after: TimeDelta::from_millis(250),
             give_up_after: None,
             settings,
@@ -110,6 +120,9 @@ impl Config {
         }
         if let Some(limit) = self.drop_after.filter(|limit| *limit < MIN_DROP_AFTER) {
             return Err(ConfigError::DropAfter(limit));
+        }
+        if let Some(limit) = self.late_after.filter(|limit| *limit < MIN_LATE_AFTER) {
+            return Err(ConfigError::LateAfter(limit));
         }
         let everyone = SiteSet::first(usize::from(self.settings.sites));
         if !everyone.contains(self.site) {
@@ -150,6 +163,8 @@ pub enum ConfigError {
     Timer,
     /// A site would be dropped although it only waits: at least [`MIN_DROP_AFTER`].
     DropAfter(TimeDelta),
+    /// A site would be dropped for a hiccup: at least [`MIN_LATE_AFTER`].
+    LateAfter(TimeDelta),
     /// Two sites have the same address.
     SameAddress(SiteId),
 }
@@ -174,6 +189,9 @@ impl fmt::Display for ConfigError {
                 f,
                 "{limit} of silence are too few to drop a site, the least is {MIN_DROP_AFTER}: who waits sends every 100 ms"
             ),
+            Self::LateAfter(limit) => {
+                write!(f, "a site that holds up the game for {limit} is only unlucky, the least is {MIN_LATE_AFTER}")
+            }
             Self::SameAddress(site) => write!(f, "site {site} has the same address as another"),
         }
     }

@@ -121,6 +121,15 @@ pub enum Event {
         /// How long the wait was.
         after: TimeDelta,
     },
+    /// All sites pause together, because inputs are about to run out ([`Starvation::Pause`](super::Starvation)).
+    Paused {
+        /// Before this frame.
+        frame: Frame,
+        /// For so long.
+        hold: TimeDelta,
+        /// The site that would run out of them.
+        site: SiteId,
+    },
     /// A site is heard from another address than before.
     Moved {
         /// Which.
@@ -135,7 +144,7 @@ pub enum Event {
         /// The first frame without it.
         frame: Frame,
     },
-    /// A site was silent for too long, and the game goes on without it; from `frame` on its input is what
+    /// A site was silent for too long, or held up the game for too long, and it goes on without it; from `frame` on its input is what
     /// [`Settings::absent`](super::Settings::absent) says.
     Dropped {
         /// Which.
@@ -206,7 +215,7 @@ pub enum End {
     Alone,
     /// A site was silent for longer than we wanted to wait.
     Silent(SiteId),
-    /// The others went on without us, because they did not hear us for too long.
+    /// The others went on without us, because they did not hear us for too long, or had waited for us for too long.
     Dropped,
     /// Nobody could let us in.
     NoWayIn(Trouble),
@@ -229,10 +238,13 @@ impl fmt::Display for Event {
             Self::Starting { .. } => write!(f, "all agree, the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
             Self::Resumed { frame, after } => write!(f, "goes on with frame {frame} after {after}"),
+            Self::Paused { frame, hold, site } => {
+                write!(f, "all pause for {hold} before frame {frame}: inputs run out at site {site}")
+            }
             Self::Moved { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Dropped { site, frame } => {
-                write!(f, "site {site} was silent for too long; frame {frame} is the first without it")
+                write!(f, "site {site} was silent or late for too long; frame {frame} is the first without it")
             }
             Self::Dials { frame, lag, window, need, site } => write!(
                 f,

@@ -289,7 +289,7 @@ impl Session {
             self.joining = None;
             self.see_stand_ins();
             // The feed may have brought more than the frames before ours.
-            (self.frame, self.fed, self.born) = (next, next, next);
+            (self.frame, self.fed, self.searchable, self.born) = (next, next, next, next);
             self.compare_next = next_compared(first, self.config.settings.compare_every);
             self.skip_comparisons(next);
             if let Some(inquiry) = &mut self.inquiry {

@@ -11,6 +11,7 @@
 //! - everything has a bound: memory, packet size, distance between sites.
 
 mod auto;
+mod buffer;
 mod chain;
 mod compare;
 mod config;
@@ -18,6 +19,7 @@ mod event;
 mod finder;
 mod guess;
 mod join;
+mod late;
 mod lobby;
 mod mend;
 mod order;
@@ -33,16 +35,18 @@ mod stats;
 mod view;
 
 pub use auto::Costs;
+pub use buffer::Buffering;
 pub use config::{Config, ConfigError, MIN_DROP_AFTER, Sending};
 pub use event::{End, Event, Freeze, Request};
 pub use finder::{Finder, Want};
 pub use guess::{Past, Predictor};
 pub use join::Join;
+pub use late::MIN_LATE_AFTER;
 pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
 pub use serve::Certain;
 pub use settings::{
     Absent, Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_REACH, MAX_TEXT, MAX_WINDOW, MachineId,
-    Settings, SettingsError,
+    Settings, SettingsError, Starvation,
 };
 pub use stats::{Dropped, PeerStats, Stats};
 
@@ -58,6 +62,7 @@ use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Error, Hello, MAX_DATAGRAM, Order, Search, Tick, is_feed, is_tick};
 use auto::Auto;
+use buffer::Pause;
 use chain::Chain;
 use compare::{Digests, Told};
 use event::Events;
@@ -82,6 +87,8 @@ const LOOK_AGAIN: Instant = Instant::from_nanos(i64::MIN);
 const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(50);
 /// What is called with an earlier time than the last call, by no more than this, has waited somewhere; by more, a clock was set back.
 const ARRIVED_BEFORE: TimeDelta = TimeDelta::from_millis(250);
+/// A host program that does not call for so long has no right to complain that others are late.
+const DOZED: TimeDelta = TimeDelta::from_millis(150);
 /// A host program that does not call for so long was asleep itself.
 const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 
@@ -121,9 +128,14 @@ pub struct Session {
     hashing: Option<Frame>,
     /// The frame at hand had to wait for inputs.
     waited: bool,
+    /// Since when, as far as we were awake; and for whom, in the end.
+    waiting_since: Instant,
+    awaited: SiteSet,
     /// When the frame at hand, or the one before it, began.
     begun: Instant,
     frozen: Option<Freeze>,
+    /// A pause of all sites.
+    pause: Pause,
     dials: Dials,
     /// What they will be from a frame on.
     turning: Option<Dials>,
@@ -145,8 +157,9 @@ pub struct Session {
     joining: Option<Box<Joining>>,
     /// Those who watch, and those who come late.
     feed: Option<Box<Feed>>,
-    /// Everything before this frame is in the feed.
+    /// Everything before this frame is in the feed; and everything before that one can be searched for differences.
     fed: Frame,
+    searchable: Frame,
     /// Everything before this frame was told to whoever keeps a movie.
     told: Frame,
     /// The frame whose state the host program was asked for.
@@ -325,9 +338,12 @@ impl Session {
             tentative: Digests::default(),
             hashing: None,
             waited: false,
+            waiting_since: now,
+            awaited: SiteSet::EMPTY,
             begun: now,
             compare_next: settings.compare_every.checked_sub(1).map(Frame::new),
             frozen: None,
+            pause: Pause::default(),
             dials: Dials { from: Frame::ZERO, lag: settings.lag, window: settings.window },
             turning: None,
             most_reach: settings.lag + settings.window,
@@ -342,6 +358,7 @@ impl Session {
             joining,
             feed,
             fed: Frame::ZERO,
+            searchable: Frame::ZERO,
             told: Frame::ZERO,
             snapshot_asked: None,
             born: Frame::ZERO,
@@ -432,6 +449,9 @@ impl Session {
     fn note_call(&mut self, now: Instant) {
         let away = now - self.called;
         self.called = now;
+        if away > DOZED {
+            self.waiting_since += away;
+        }
         if away > ASLEEP {
             for peer in &mut self.peers {
                 peer.heard += away;
@@ -525,10 +545,19 @@ impl Session {
 
     /// There is something new for a peer, unless packets leave by a timer.
     fn set_due(&mut self, index: usize) {
-        if self.config.sending == Sending::AtOnce && !self.peers[index].lobby.hello_due && !self.peers[index].is_free()
-        {
+        let peer = &self.peers[index];
+        let time = match self.config.sending {
+            Sending::AtOnce => true,
+            Sending::Timer(_) => false,
+            Sending::Measured => self.called - peer.sent >= self.send_interval(index) - self.frame_period() / 2,
+        };
+        if time && !peer.lobby.hello_due && !peer.is_free() {
             self.due |= 1 << index;
         }
+    }
+
+    fn frame_period(&self) -> TimeDelta {
+        self.config.settings.rate.period()
     }
 
     /// There is something new for everybody.
@@ -559,6 +588,7 @@ impl Session {
             Phase::Joining => peer.sent + self.resend_pause(Step::Rest),
             Phase::Running(step) => match self.config.sending {
                 Sending::AtOnce => peer.sent + self.resend_pause(step),
+                Sending::Measured => peer.sent + self.resend_pause(step).max(self.send_interval(index)),
                 Sending::Timer(period) => self.next_ring(period, peer.sent),
             },
         }
@@ -656,7 +686,9 @@ impl Session {
     /// The link to a peer in numbers, or `None` for who is no peer.
     pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
         let now = now + self.set_back;
-        self.peers.iter().find(|peer| peer.site == site).map(|peer| peer.stats(now, self.own.end()))
+        let peer = self.peers.iter().find(|peer| peer.site == site)?;
+        let (requests, answers) = peer.sender.asked_and_answered();
+        Some(PeerStats { ahead: self.ahead(peer), requests, answers, ..peer.stats(now, self.own.end()) })
     }
 
     /// The time of the clock that all sites share, which is that of the lowest site.

@@ -13,10 +13,14 @@ use super::{Dials, Session, event::Event};
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::CAPACITY;
+use crate::time::TimeDelta;
 use crate::wire::{Order, What};
 
 /// No order is for a frame further away than inputs are kept.
 const REACH: u32 = CAPACITY as u32;
+
+/// Who is let in sits down within about this, however long the ways seem: a site that was asleep has strange ideas of them.
+const SOON: TimeDelta = TimeDelta::from_secs(2);
 
 impl Session {
     /// Whether it is on us to give orders.
@@ -241,6 +245,7 @@ impl Session {
                 && peer.lobby.agreed
                 && peer.lobby.agrees_with.contains_all(playing)
                 && all_there
+                && self.is_in_time(peer)
         };
         let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.joins.is_none()).find(ready) else {
             return;
@@ -250,7 +255,8 @@ impl Session {
             self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
         let period = self.config.settings.rate.period();
         // Time for the order to reach everybody, and for the newcomer's first inputs to be there in time.
-        let frames = slowest.unwrap_or_default().as_nanos() * 2 / period.as_nanos().max(1) + 10;
+        let ways = (slowest.unwrap_or_default() * 2).min(SOON);
+        let frames = ways.as_nanos() / period.as_nanos().max(1) + 10;
         let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from);
         let (view, lag, window) = (self.view.number, self.dials.lag, self.dials.window);
         self.give_order(frame, What::Join { site, incarnation, members: playing, view, lag, window });

@@ -6,10 +6,10 @@ use super::peer::{Peer, Seat, widen};
 use super::{Phase, Session, Step};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES};
-use crate::input::{missing, sized};
+use crate::input::{Recovery, missing, sized};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{
-    Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Order, Probe, Tick, What, Writer, put_extra,
+    Condition, Digest, Extra, Full, Head, Identity, MAX_DATAGRAM, Order, Probe, Ranges, Tick, What, Writer, put_extra,
     put_plain_head,
 };
 
@@ -25,12 +25,13 @@ impl Session {
         let deaf = peer.is_deaf(now, &self.own);
         let probing = deaf || peer.probe_is_due(now);
         let answering = peer.sender.has_answers(now, &peer.clock, &self.own, plan.until);
-        let plain = !probing && !answering && !extras && peer.inputs.is_gapless();
+        let asking = self.asks(peer);
+        let plain = !probing && !answering && !extras && !asking;
         let mut writer = Writer::new(&mut buf[..MAX_DATAGRAM]);
         if plain {
             put_plain_head(&mut writer, plan.until.low16(), end_minus_ack, plan.absolute)?;
         } else {
-            let head = self.head(now, index, plan.until, (deaf, probing));
+            let head = self.head(now, index, plan.until, (deaf, probing, asking));
             Head { end_minus_ack, ..head }.encode(&mut writer, (extras, answering), plan.absolute)?;
         }
         if extras {
@@ -43,18 +44,20 @@ impl Session {
         writer.varint((plan.until - plan.first) as u32)?;
         self.own.encode(&mut writer, plan.first, plan.until, plan.absolute)?;
         peer.sender.on_sent(&plan);
+        peer.asks_now = false;
         Ok(writer.len())
     }
 
     /// The head of a tick that carries more than inputs.
     #[cold]
-    fn head(&mut self, now: Instant, index: usize, end: Frame, (deaf, probing): (bool, bool)) -> Head {
+    fn head(&mut self, now: Instant, index: usize, end: Frame, flags: (bool, bool, bool)) -> Head {
+        let (deaf, probing, asking) = flags;
         Head {
             end: end.low16(),
             probe: probing.then(|| self.probe(now, index, end)),
             digest: self.digests.newest().filter(|_| probing).map(short),
             identity: deaf.then_some(Identity { session: self.config.session, site: self.config.site.number() }),
-            request: missing(&self.peers[index].inputs),
+            request: if asking { missing(&self.peers[index].inputs) } else { Ranges::default() },
             ..Head::default()
         }
     }
@@ -123,6 +126,9 @@ impl Session {
             self.take_measures(now, index, end, tick);
         }
         self.check_guesses(index, known);
+        if self.config.recovery == Recovery::Classic {
+            self.ask_and_answer_at_once(now, index, !tick.request.is_empty());
+        }
     }
 
     /// What few ticks carry. It comes before the inputs: an order must be known before what it is about.
@@ -138,6 +144,7 @@ impl Session {
                 Extra::Want(site, end) => self.take_want(index, site, end),
                 Extra::Relay(relay) => self.take_relay(now, index, &relay),
                 Extra::Condition(condition) => self.take_condition(index, condition),
+                Extra::Hold(hold) => self.take_hold(now, hold),
             }
         }
     }
@@ -181,6 +188,9 @@ impl Session {
         if let Some(condition) = self.condition().filter(|_| self.telling_condition && peer.is_playing()) {
             put_extra(writer, &Extra::Condition(condition))?;
         }
+        if let Some(hold) = self.pause.told.filter(|_| peer.is_playing()) {
+            put_extra(writer, &Extra::Hold(hold))?;
+        }
         self.put_relays(now, index, writer)
     }
 
@@ -198,7 +208,9 @@ impl Session {
 
     /// Looks whether there still is.
     pub(super) fn watch_talk(&mut self, now: Instant) {
-        let ours = self.leaving.is_some() || self.order.is_some() || self.view.vote.is_some();
+        self.forget_hold(now);
+        let ours =
+            self.leaving.is_some() || self.order.is_some() || self.view.vote.is_some() || self.pause.told.is_some();
         let theirs =
             |peer: &Peer| peer.is_behind() || self.is_missed(now, peer) || peer.wants.iter().any(Option::is_some);
         self.talkative = ours || self.peers.iter().any(theirs);

@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::chain::Chain;
 use super::compare::{Digests, Told};
 use super::guess::Guesses;
+use super::late::Lateness;
 use super::relay::Help;
 use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
@@ -63,9 +64,15 @@ pub(super) struct Peer {
     pub(super) before: [Block; MAX_BLOCKS],
     /// Nobody takes the seat before this frame, so that no packet of the last to have it can be meant.
     pub(super) free_from: Frame,
+    pub(super) lateness: Lateness,
+    /// The next packet to it asks for what is missing of its inputs; and when that is asked for again, where that takes a packet of its own.
+    pub(super) asks_now: bool,
+    pub(super) asks_again: Option<Instant>,
     /// Which start of its program plays, and the newest that was heard; 0 for none.
     pub(super) incarnation: u32,
     pub(super) newest_incarnation: u32,
+    /// What we have of its inputs does not count until the view has changed: we said that we have none.
+    pub(super) withheld: bool,
     /// Where it stands in the change of the view that is under way.
     pub(super) vote: Option<Vote>,
     /// It does not know the newest view.
@@ -165,8 +172,12 @@ impl Peer {
             away: Frame::ZERO..Frame::ZERO,
             before: [[0; 16]; MAX_BLOCKS],
             free_from: Frame::ZERO,
+            lateness: Lateness::default(),
+            asks_now: false,
+            asks_again: None,
             incarnation: 0,
             newest_incarnation: 0,
+            withheld: false,
             vote: None,
             behind: false,
             help: Help::new(now),
@@ -194,6 +205,7 @@ impl Peer {
     #[inline]
     pub(super) fn known_end(&self) -> Frame {
         match self.seat {
+            Seat::Playing if self.withheld => self.inputs.start().min(self.inputs.end()),
             Seat::Playing => self.inputs.end(),
             Seat::Leaving(last) | Seat::Free(last) if self.inputs.end() < last => self.inputs.end(),
             Seat::Leaving(_) | Seat::Free(_) => self.joins.map_or(Frame::LAST, |_| self.inputs.end()),
@@ -331,10 +343,12 @@ impl Peer {
         None
     }
 
-    /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves.
+    /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves. Who was dropped
+    /// did not leave, and would take that for an input of its that counts.
     pub(super) fn acknowledgement(&self) -> Frame {
         let end = self.inputs.end();
-        self.last().filter(|last| *last <= end && self.joins.is_none()).map_or(end, Frame::next)
+        let left = |last: &Frame| *last <= end && self.joins.is_none() && !self.dropped;
+        self.last().filter(left).map_or(end, Frame::next)
     }
 
     /// Forgets what it said before it was started anew.

@@ -69,6 +69,7 @@ impl Session {
                 Step::Rest if self.goes_aside() => {}
                 Step::Rest if self.wants_snapshot() => return Some(self.ask_for_snapshot()),
                 Step::Rest if self.next_begin() > now => return self.mend(now),
+                Step::Rest if self.starves(now) => return None,
                 Step::Rest => self.begin(now),
                 Step::Sample => {
                     self.phase = Phase::Running(Step::Sampling);
@@ -77,7 +78,7 @@ impl Session {
                 Step::Sampling => return None,
                 Step::Gather { began } => {
                     if !self.may_step() {
-                        self.waited = true;
+                        self.note_wait(now);
                         return None;
                     }
                     let aim = Aim::Frame { began };
@@ -366,6 +367,12 @@ impl Session {
         self.frame < self.known_end() + self.window() && self.frame < self.own.end()
     }
 
+    /// Those without whose inputs it may not.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &Peer> {
+        let window = self.window();
+        self.peers.iter().filter(move |peer| peer.known_end() + window <= self.frame)
+    }
+
     /// Everything before this frame is stepped with the inputs that all sites gave, and will not be stepped again.
     pub(super) fn certain(&self) -> Frame {
         self.at.min(self.known_end()).min(self.wrong.unwrap_or(Frame::LAST))
@@ -468,6 +475,7 @@ impl Session {
         if core::mem::take(&mut self.waited) {
             self.stats.stalls += 1;
             self.stats.stalled += now - began;
+            self.blame_awaited(now);
         }
         if self.frozen.take().is_some() {
             self.events.push(Event::Resumed { frame: self.frame, after: now - began });
@@ -475,7 +483,7 @@ impl Session {
     }
 
     pub(super) fn next_begin(&self) -> Instant {
-        self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next)
+        self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next).max(self.pause.until)
     }
 
     /// When a recent frame began here.
@@ -511,9 +519,11 @@ impl Session {
         for index in 0..self.peers.len() {
             self.watch_leaver(now, index);
         }
+        self.watch_late(now);
         self.watch_view(now);
         self.watch_order();
         self.watch_helpers(now);
+        self.watch_requests(now);
         self.watch_talk(now);
         self.watch_search(now);
         self.watch_auto(now);
@@ -550,10 +560,8 @@ impl Session {
         if now - began < limit || self.may_step() {
             return;
         }
-        let window = self.window();
-        let late = || self.peers.iter().filter(|peer| peer.known_end() + window <= self.frame);
-        let waiting_for: SiteSet = late().map(|peer| peer.site).collect();
-        let silent = late().filter(|peer| now - peer.heard >= limit).map(|peer| peer.site).collect();
+        let waiting_for: SiteSet = self.awaited().map(|peer| peer.site).collect();
+        let silent = self.awaited().filter(|peer| now - peer.heard >= limit).map(|peer| peer.site).collect();
         let freeze = Freeze { frame: self.frame, since: began, waiting_for, silent };
         if self.frozen != Some(freeze) {
             self.frozen = Some(freeze);

@@ -34,7 +34,7 @@ impl Session {
         }
     }
 
-    /// Everything that has become certain goes into the feed.
+    /// Everything that has become certain is kept for a search, and goes into the feed as soon as nobody can decide otherwise.
     #[inline]
     pub(super) fn feed_certain(&mut self) {
         if self.feed.is_some() || self.inquiry.is_some() {
@@ -43,18 +43,25 @@ impl Session {
     }
 
     fn feed_frames(&mut self) {
-        let certain = self.certain();
+        let (certain, settled) = (self.certain(), self.settled());
         // The words of the frame that is just given out must not change.
         core::mem::swap(&mut self.words, &mut self.fed_words);
-        while self.fed < certain {
+        while self.inquiry.is_some() && self.searchable < certain {
+            let frame = self.searchable;
+            self.searchable = frame.next();
+            self.gather_words(frame);
+            if let Some(inquiry) = &mut self.inquiry {
+                inquiry.push(frame, &self.words);
+            }
+        }
+        while self.feed.is_some() && self.fed < settled {
             let frame = self.fed;
             self.fed = frame.next();
             self.gather_words(frame);
+            let hash = self.tentative.get(frame).filter(|_| self.compare_next.is_some_and(|next| frame < next));
             if let Some(feed) = &mut self.feed {
                 feed.push(self.called, frame, &self.words);
-            }
-            if let Some(inquiry) = &mut self.inquiry {
-                inquiry.push(frame, &self.words);
+                hash.inspect(|hash| feed.push_hash(frame, *hash));
             }
         }
         core::mem::swap(&mut self.words, &mut self.fed_words);

@@ -42,6 +42,8 @@ pub struct Settings {
     pub auto: bool,
     /// What the players of a site that was dropped do until somebody has its seat again.
     pub absent: Absent,
+    /// What is done when inputs are about to run out.
+    pub starvation: Starvation,
     /// State hashes are compared every so many frames; 0 compares none. Whoever looks into differences keeps the inputs of that
     /// many frames, and plays them again at once.
     pub compare_every: u32,
@@ -53,8 +55,8 @@ pub struct Settings {
     pub ownership: Ownership,
 }
 
-/// What the players of a site do that was [dropped](super::Config::drop_after), until it has joined again: who is only late is waited
-/// for, because nobody but itself can say what it did. Who leaves lets go of everything in any case.
+/// What the players of a site do that was [dropped](super::Config::drop_after), or was [late](super::Config::late_after), until it has
+/// joined again. Who leaves lets go of everything in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Absent {
     /// They let go of everything.
@@ -62,6 +64,17 @@ pub enum Absent {
     Nothing,
     /// They go on doing what they did last.
     Repeat,
+}
+
+/// What sites do when the inputs that they have of each other are about to run out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Starvation {
+    /// They go on as long as there are some, and each waits for those that are missing.
+    #[default]
+    Wait,
+    /// All of them pause together until their buffers are full again, as in Kim and Park: one long rest instead of many short ones.
+    /// Made for a lag that is long enough to ask for what was lost, some 300 ms, with [`Recovery::History`](crate::input::Recovery).
+    Pause,
 }
 
 /// A game by its content; the name is for people.
@@ -236,6 +249,7 @@ impl Settings {
         compare("the window", frames(self.window), frames(theirs.window));
         compare("who turns the dials", dials(self.auto), dials(theirs.auto));
         compare("what absent players do", absent(self.absent), absent(theirs.absent));
+        compare("what is done when inputs run out", starvation(self.starvation), starvation(theirs.starvation));
         compare("the distance of state hashes", frames(self.compare_every), frames(theirs.compare_every));
         compare("the number of sites", format!("{}", self.sites), format!("{}", theirs.sites));
         compare("the sites that start", format!("{:?}", self.starters), format!("{:?}", theirs.starters));
@@ -268,6 +282,13 @@ fn absent(absent: Absent) -> String {
     String::from(match absent {
         Absent::Nothing => "nothing",
         Absent::Repeat => "what they did last",
+    })
+}
+
+fn starvation(starvation: Starvation) -> String {
+    String::from(match starvation {
+        Starvation::Wait => "each waits",
+        Starvation::Pause => "all pause",
     })
 }
 

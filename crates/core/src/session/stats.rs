@@ -20,6 +20,8 @@ pub struct Stats {
     pub stalled: TimeDelta,
     /// Everything before this frame is stepped with the inputs that all sites gave.
     pub confirmed: Frame,
+    /// How often all sites paused because inputs were about to run out.
+    pub pauses: u64,
     /// How often the past was repaired.
     pub repairs: u64,
     /// Frames that were stepped once more for that.
@@ -67,6 +69,12 @@ pub struct PeerStats {
     pub lead: TimeDelta,
     /// Frames of our input that it has not acknowledged.
     pub unacknowledged: u32,
+    /// Frames of its input that are here and not played yet; less than 0 where they are guessed.
+    pub ahead: i64,
+    /// How often it asked for inputs that it misses, and how many stretches of them it was given.
+    pub requests: u64,
+    /// See [`PeerStats::requests`].
+    pub answers: u64,
     /// How long ago it was heard.
     pub silence: TimeDelta,
     /// States that were compared with ours.

@@ -14,6 +14,9 @@
 //!    quorum is enough.
 //! 4. Whoever sees that a quorum has accepted an outcome carries it out. Who missed it is told by the others.
 //!
+//! Whom the coordinator will not wait for any longer, although it can be heard, is dropped in the same way; the others need not miss it
+//! themselves, because the coordinator says so.
+//!
 //! A quorum is more than half of the view, or half of it with its lowest site; any two have a site in common. So the leader may die
 //! at any point, another goes on, and of a network in two parts at most one decides. Nobody who cannot decide goes on, but for the
 //! last one of all whose program was not started anew, when the others come back.
@@ -22,6 +25,7 @@
 //! dies before all of them are here, they end earlier, and that needs a vote. Whom it has dropped it does not tell that it leaves: to
 //! them it must go on counting.
 
+use super::compare::Digests;
 use super::event::{End, Event};
 use super::peer::{Peer, Seat};
 use super::settings::Absent;
@@ -49,6 +53,8 @@ pub(super) struct View {
     led: Option<Instant>,
     /// Since when there is somebody to be dropped, or a ballot about it.
     since: Option<Instant>,
+    /// Those that we will not wait for, if that is on us.
+    pub(super) unwanted: SiteSet,
     /// Whose inputs we take from nobody until the view has changed.
     pub(super) deaf_to: SiteSet,
     /// How the last view ended.
@@ -68,6 +74,10 @@ impl Session {
         if self.peers.iter().all(|peer| peer.was_restarted() && peer.lobby.joining.is_some()) {
             return true;
         }
+        self.is_quorum_of_voters(sites)
+    }
+
+    fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
         let voters = self.voters();
         // While not everybody knows of a newcomer, both with and without it must be decided alike.
         let newcomer = self.newcomer().filter(|site| voters.contains(*site));
@@ -76,17 +86,43 @@ impl Session {
         is_quorum_of(voters, sites) && is_quorum_of(before, sites)
     }
 
-    /// The sites that we would drop: silent for longer than we wait, or started anew and so not the ones that played.
+    /// Everything before this frame is certain, and stays so even if the others go on without us: among those who could decide that
+    /// is one who has our inputs for it.
+    pub(super) fn settled(&self) -> Frame {
+        let (mut settled, open) = (self.certain(), self.fed.max(self.own.start()));
+        let mut without_ours = self.voters();
+        without_ours.remove(self.config.site);
+        while self.is_quorum_of_voters(without_ours) {
+            let has_come = |peer: &Peer| peer.inputs.start() <= open && !peer.ahead;
+            let old = |peer: &&Peer| without_ours.contains(peer.site) && has_come(peer);
+            let others = self.peers.iter().filter(old).map(|peer| (peer.sender.acked(), peer.site));
+            // Those who have just come know of the past what they are told.
+            let Some((acked, site)) = others.max() else { break };
+            settled = settled.min(acked);
+            without_ours.remove(site);
+        }
+        settled
+    }
+
+    /// The sites that we would drop: silent for longer than we wait, started anew and so not the ones that played, or unwanted.
     fn suspects(&self, now: Instant) -> SiteSet {
+        let unwanted = if self.is_coordinator() { self.view.unwanted } else { SiteSet::EMPTY };
         let silent = |peer: &&Peer| self.config.drop_after.is_some_and(|limit| peer.silence(now) > limit);
-        let gone = |peer: &&Peer| peer.is_awaited() && (silent(peer) || peer.was_restarted());
+        let gone =
+            |peer: &&Peer| peer.is_awaited() && (silent(peer) || peer.was_restarted() || unwanted.contains(peer.site));
         self.peers.iter().filter(gone).map(|peer| peer.site).collect()
     }
 
-    /// Whether we can do without these sites, and are not one of them.
-    fn consents(&self, now: Instant, drop: SiteSet) -> bool {
+    /// Whether we can do without the sites that this vote of a leader's would drop, and are not one of them.
+    fn consents(&self, now: Instant, vote: &Vote) -> bool {
+        let lowest = self.voters().iter().next().map(SiteId::number);
+        let authority = if lowest == Some(leader(vote.ballot)) { vote.unwanted } else { SiteSet::EMPTY };
         let patience = self.config.drop_after.map_or(CONSENT, |limit| limit / 2);
-        let missed = |peer: &Peer| peer.is_awaited() && peer.silence(now) < patience && !peer.was_restarted();
+        let missed = |peer: &Peer| {
+            let heard = peer.silence(now) < patience && !authority.contains(peer.site);
+            peer.is_awaited() && heard && !peer.was_restarted()
+        };
+        let drop = vote.drop;
         !drop.contains(self.config.site) && !self.peers.iter().any(|peer| drop.contains(peer.site) && missed(peer))
     }
 
@@ -138,9 +174,10 @@ impl Session {
     fn take_part(&mut self, ballot: u32, drop: SiteSet) {
         self.view.deaf_to = self.view.deaf_to.union(drop);
         let mut ends: Ends = [Frame::ZERO; MAX_SITES];
-        for peer in self.peers.iter().filter(|peer| drop.contains(peer.site)) {
-            // Who comes late has nothing between what it has stepped and its first frame.
+        for peer in self.peers.iter_mut().filter(|peer| drop.contains(peer.site)) {
+            // Who comes late has nothing between what it has stepped and its first frame; what it has from there on is of no use to others.
             let gap = self.joining.is_some() && self.at < peer.inputs.start();
+            peer.withheld |= gap;
             ends[peer.site.index()] = if gap { self.at } else { peer.inputs.end() };
         }
         let left = self.peers.iter().filter(|peer| drop.contains(peer.site) && peer.has_left()).map(|peer| peer.site);
@@ -148,7 +185,8 @@ impl Session {
         let in_force = |order: &crate::wire::Order| drop.contains(order.by) && order.frame < ends[order.by.index()];
         let order = self.order.filter(in_force);
         let accepted = self.view.vote.and_then(|vote| vote.accepted);
-        self.view.vote = Some(Vote { view: self.view.number, ballot, drop, ends, left, order, accepted });
+        let unwanted = SiteSet::from_bits(self.view.unwanted.bits() & drop.bits());
+        self.view.vote = Some(Vote { view: self.view.number, ballot, drop, ends, left, unwanted, order, accepted });
         self.set_all_due();
     }
 
@@ -156,8 +194,16 @@ impl Session {
     pub(super) fn ask_for_view(&mut self, number: u32) {
         self.view.number = number;
         let (nobody, ends) = (SiteSet::EMPTY, [Frame::ZERO; MAX_SITES]);
-        self.view.vote =
-            Some(Vote { view: number, ballot: 0, drop: nobody, ends, left: nobody, order: None, accepted: None });
+        self.view.vote = Some(Vote {
+            view: number,
+            ballot: 0,
+            drop: nobody,
+            ends,
+            left: nobody,
+            unwanted: nobody,
+            order: None,
+            accepted: None,
+        });
     }
 
     /// Who gets on lacks nothing.
@@ -187,7 +233,7 @@ impl Session {
         }
         let site = peer.site.number();
         let promised = self.view.vote.map_or(0, |vote| vote.ballot);
-        if leader(vote.ballot) == site && vote.ballot > promised && self.consents(now, vote.drop) {
+        if leader(vote.ballot) == site && vote.ballot > promised && self.consents(now, &vote) {
             self.view.led = Some(now);
             self.take_part(vote.ballot, vote.drop);
         }
@@ -260,11 +306,10 @@ impl Session {
             return self.end(End::Dropped);
         }
         let (free_from, open) = (self.seat_is_free_from(), self.own.end());
-        let dropped_nobody = decision.drop.is_empty();
+        let (dropped_nobody, unwanted) = (decision.drop.is_empty(), self.view.unwanted);
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
-            peer.vote = None;
-            peer.behind = false;
+            (peer.vote, peer.behind, peer.withheld) = (None, false, false);
             // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame. So does who
             // was not asked.
             peer.uninformed = peer.joins.or(dropped_nobody.then_some(open));
@@ -276,6 +321,10 @@ impl Session {
                 let known = peer.known_end();
                 peer.seat = Seat::Leaving(last);
                 peer.dropped = true;
+                // It may have gone on with inputs of others who are dropped with it, which do not count.
+                peer.digests = Digests::default();
+                let heard = peer.silence(self.called) < CONSENT;
+                peer.lateness.on_drop(self.called, heard && unwanted.contains(site));
                 match self.config.settings.absent {
                     Absent::Repeat if !decision.left.contains(site) => peer.repeats = true,
                     _ => peer.let_go(),
@@ -295,7 +344,7 @@ impl Session {
         self.view.number = self.view.number.saturating_add(1);
         self.view.vote = None;
         (self.view.led, self.view.since) = (None, None);
-        self.view.deaf_to = SiteSet::EMPTY;
+        (self.view.deaf_to, self.view.unwanted) = (SiteSet::EMPTY, SiteSet::EMPTY);
         self.choose_pace_setter();
         self.set_all_due();
         self.look_again();

@@ -25,6 +25,19 @@ pub enum Extra<'a> {
     Left(SiteId, Frame),
     /// How things are at the sender.
     Condition(Condition),
+    /// Nobody begins a frame before this time: inputs are about to run out.
+    Hold(Hold),
+}
+
+/// A pause of all sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The site that asked for it.
+    pub by: SiteId,
+    /// The frame that it was about to begin.
+    pub frame: Frame,
+    /// Until when, in group time.
+    pub until_ns: i64,
 }
 
 /// Something that happens at one frame everywhere. It counts from the moment that its sender's input for the frame is known.
@@ -91,6 +104,8 @@ pub struct Vote {
     pub ends: Ends,
     /// Those of them that left of their own accord, and of whom nothing is missing there.
     pub left: SiteSet,
+    /// Those of them that whoever leads the ballot can hear and will not wait for, which counts if it is the coordinator.
+    pub unwanted: SiteSet,
     /// The order of one of them that may be in force.
     pub order: Option<Order>,
     /// The newest outcome that the sender has accepted, and in which ballot.
@@ -168,6 +183,7 @@ const WANT: u8 = 5;
 const RELAY: u8 = 6;
 const CONDITION: u8 = 7;
 const LEFT: u8 = 8;
+const HOLD: u8 = 9;
 
 impl Extra<'_> {
     /// Writes an entry, for tests and tools.
@@ -212,6 +228,11 @@ pub(crate) fn put_extra(writer: &mut Writer<'_>, extra: &Extra<'_>) -> Result<()
             writer.varint(condition.need)?;
             writer.varint(condition.window)
         }
+        Extra::Hold(hold) => {
+            writer.put(&[HOLD, hold.by.number()])?;
+            put_frame(writer, hold.frame)?;
+            writer.put(&hold.until_ns.to_le_bytes())
+        }
         Extra::Relay(relay) => {
             put_relay_head(writer, relay.site, relay.first, relay.len)?;
             writer.put(&(relay.changes.len() as u16).to_le_bytes())?;
@@ -237,9 +258,15 @@ fn get_extra<'a>(reader: &mut Reader<'a>) -> Result<Extra<'a>, Error> {
         WANT => Extra::Want(get_site(reader)?, get_frame(reader)?),
         LEFT => Extra::Left(get_site(reader)?, get_frame(reader)?),
         RELAY => Extra::Relay(get_relay(reader)?),
+        HOLD => Extra::Hold(get_hold(reader)?),
         CONDITION => Extra::Condition(Condition { need: reader.varint()?, window: reader.varint()? }),
         _ => return Err(Error::Malformed),
     })
+}
+
+fn get_hold(reader: &mut Reader<'_>) -> Result<Hold, Error> {
+    let (by, frame) = (get_site(reader)?, get_frame(reader)?);
+    Ok(Hold { by, frame, until_ns: reader.u64()? as i64 })
 }
 
 fn get_relay<'a>(reader: &mut Reader<'a>) -> Result<Relay<'a>, Error> {
@@ -318,7 +345,7 @@ fn put_vote(writer: &mut Writer<'_>, vote: &Vote) -> Result<(), Full> {
     writer.varint(vote.view)?;
     writer.varint(vote.ballot)?;
     put_ends(writer, vote.drop, &vote.ends)?;
-    writer.u8(vote.left.bits())?;
+    writer.put(&[vote.left.bits(), vote.unwanted.bits()])?;
     put_option(writer, vote.order.as_ref(), put_order)?;
     put_option(writer, vote.accepted.as_ref(), |writer, (ballot, decision)| {
         writer.varint(*ballot)?;
@@ -329,10 +356,10 @@ fn put_vote(writer: &mut Writer<'_>, vote: &Vote) -> Result<(), Full> {
 fn get_vote(reader: &mut Reader<'_>) -> Result<Vote, Error> {
     let (view, ballot) = (reader.varint()?, reader.varint()?);
     let (drop, ends) = get_ends(reader)?;
-    let left = SiteSet::from_bits(reader.u8()?);
+    let (left, unwanted) = (SiteSet::from_bits(reader.u8()?), SiteSet::from_bits(reader.u8()?));
     let order = get_option(reader, get_order)?;
     let accepted = get_option(reader, |reader| Ok((reader.varint()?, get_decision(reader)?)))?;
-    Ok(Vote { view, ballot, drop, ends, left, order, accepted })
+    Ok(Vote { view, ballot, drop, ends, left, unwanted, order, accepted })
 }
 
 fn put_decision(writer: &mut Writer<'_>, decision: &Decision) -> Result<(), Full> {

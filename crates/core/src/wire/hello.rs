@@ -9,7 +9,7 @@ use super::{Error, Full, Reader, VERSION, Writer};
 use crate::frame::FrameRate;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
-use crate::session::{Absent, GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings};
+use crate::session::{Absent, GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, Starvation};
 
 /// The packet of the lobby.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,7 +182,8 @@ pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Resu
     writer.varint(seconds)?;
     writer.varint(settings.lag)?;
     writer.varint(settings.window)?;
-    writer.u8(u8::from(settings.auto) | u8::from(settings.absent == Absent::Repeat) << 1)?;
+    let (repeat, pause) = (settings.absent == Absent::Repeat, settings.starvation == Starvation::Pause);
+    writer.u8(u8::from(settings.auto) | u8::from(repeat) << 1 | u8::from(pause) << 2)?;
     writer.varint(settings.compare_every)?;
     writer.u8(settings.sites)?;
     writer.u8(settings.starters.bits())?;
@@ -204,18 +205,32 @@ pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
     let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
     let (lag, window, flags) = (reader.varint()?, reader.varint()?, reader.u8()?);
     let compare_every = reader.varint()?;
-    if flags > 3 {
+    if flags > 7 {
         return Err(Error::Malformed);
     }
     let auto = flags & 1 != 0;
     let absent = if flags & 2 != 0 { Absent::Repeat } else { Absent::Nothing };
+    let starvation = if flags & 4 != 0 { Starvation::Pause } else { Starvation::Wait };
     let (sites, starters) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
     if usize::from(sites) > MAX_SITES {
         return Err(Error::Malformed);
     }
     let ownership = get_ownership(reader, sites)?;
     let machine = MachineId { name, version, options, first_frames };
-    Ok(Settings { game, machine, rate, lag, window, auto, absent, compare_every, sites, starters, ownership })
+    Ok(Settings {
+        game,
+        machine,
+        rate,
+        lag,
+        window,
+        auto,
+        absent,
+        starvation,
+        compare_every,
+        sites,
+        starters,
+        ownership,
+    })
 }
 
 fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {

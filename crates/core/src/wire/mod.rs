@@ -13,7 +13,7 @@ pub(crate) mod hello;
 mod report;
 mod tick;
 
-pub use extra::{Condition, Decision, Ends, Extra, Extras, Order, Relay, Vote, What};
+pub use extra::{Condition, Decision, Ends, Extra, Extras, Hold, Order, Relay, Vote, What};
 pub(crate) use extra::{put_extra, put_relay_head};
 pub use feed::{
     Ack, Bye, Chunk, FeedMessage, Frames, Get, MAX_LEVEL, MAX_RECORD_FRAMES, MAX_SPANS, MAX_WANTS, Offer, Record,
@@ -26,7 +26,7 @@ pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tic
 pub(crate) use tick::{Head, put_plain_head};
 
 /// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// No datagram of ours is longer: it passes every path of the Internet in one piece, with room for a transport's own header.
 pub const MAX_DATAGRAM: usize = 1_200;

@@ -2,7 +2,7 @@
 
 use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership};
-use coplay::session::{Absent, Config, Settings};
+use coplay::session::{Absent, Config, Settings, Starvation};
 
 use crate::machine::{Machine, Sharing};
 
@@ -47,6 +47,7 @@ pub fn settings(machine: &dyn Machine, terms: Terms) -> Settings {
         window: if machine.sharing() == Sharing::Rollback { terms.window } else { 0 },
         auto: terms.auto,
         absent: Absent::Nothing,
+        starvation: Starvation::Wait,
         compare_every: terms.compare_every,
         sites: terms.sites,
         starters: SiteSet::first(usize::from(terms.sites)),

@@ -2,7 +2,7 @@
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::input::{Recovery, Word};
-use coplay::session::{Absent, Past, Predictor};
+use coplay::session::{Absent, Past, Predictor, Sending, Starvation};
 use coplay::time::{Instant, TimeDelta};
 
 use super::{Fault, Pads, Scenario};
@@ -55,6 +55,9 @@ impl Scenario {
             auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| draw_patience(&mut luck, sites)),
             absent: if Random::stream(seed, "absent").chance(0.5) { Absent::Repeat } else { Absent::Nothing },
+            starvation: Starvation::Wait,
+            sending: Sending::AtOnce,
+            late_after: draw_late_after(&mut Random::stream(seed, "late after")),
             gallery: gallery::Plan::draw(seed, sites, random_link),
             movie: None,
             sabotage: None,
@@ -62,6 +65,7 @@ impl Scenario {
         if sites > 2 && luck.chance(0.25) {
             scenario.late = 1 + usize::from(sites > 3 && luck.chance(0.5));
         }
+        scenario.draw_buffering(&mut Random::stream(seed, "buffering"));
         scenario.draw_saving(&mut luck);
         scenario.movie = recording::draw(seed, scenario.starters());
         scenario.draw_links(&mut luck);
@@ -71,6 +75,19 @@ impl Scenario {
             scenario.draw_faults(&mut luck);
         }
         scenario
+    }
+
+    /// Some buffer as Kim and Park do, or recover as those do whom they compare themselves with.
+    fn draw_buffering(&mut self, luck: &mut Random) {
+        if luck.chance(0.15) {
+            self.starvation = Starvation::Pause;
+        }
+        if luck.chance(0.1) {
+            self.sending = Sending::Measured;
+        }
+        if luck.chance(0.1) {
+            self.recovery.fill(Recovery::Classic);
+        }
     }
 
     fn draw_links(&mut self, luck: &mut Random) {
@@ -102,6 +119,7 @@ impl Scenario {
     fn draw_astray(&mut self, luck: &mut Random) {
         self.late = 0;
         self.can_save.fill(true);
+        self.late_after = None;
         // What went astray is not found by playing it again.
         self.by_replay = false;
         let site = luck.below(self.sites as u64) as usize;
@@ -211,6 +229,11 @@ fn draw_patience(luck: &mut Random, sites: usize) -> Vec<TimeDelta> {
     let limit = |luck: &mut Random| TimeDelta::from_millis(luck.range(400..=2_500));
     let (alike, common) = (luck.chance(0.7), limit(luck));
     (0..sites).map(|_| if alike { common } else { limit(luck) }).collect()
+}
+
+/// For how long one who is heard may hold up the game.
+fn draw_late_after(luck: &mut Random) -> Option<TimeDelta> {
+    luck.chance(0.2).then(|| TimeDelta::from_millis(luck.range(100..=1_500)))
 }
 
 /// A guess that is wrong in every other frame.

@@ -2,7 +2,7 @@
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
-use coplay::session::End;
+use coplay::session::{End, Sending, Starvation};
 
 use super::play::Play;
 use super::{Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
@@ -15,8 +15,9 @@ const KEEP_ALIVE_MS: f64 = 100.0;
 impl Scenario {
     /// Nobody is dropped to whom nothing happened, nor to a way of his, and whose ways are good enough.
     pub(super) fn judge_drops(&self, play: &mut Play) {
-        for site in (0..self.sites).filter(|site| !self.is_in_trouble(*site) && self.is_well_heard(*site)) {
-            if play.ledger.was_dropped(site) {
+        let excused = |site: usize| self.is_in_trouble(site) || !self.is_well_heard(site) || self.may_be_late(site);
+        for site in (0..self.sites).filter(|site| !excused(*site)) {
+            if play.ledger.was_dropped(site) && !matches!(play.ended[site], Some(End::Silent(_))) {
                 play.ledger.violate("agreement", format!("site {site} was dropped though nothing was wrong with it"));
             }
         }
@@ -55,6 +56,24 @@ impl Scenario {
             };
             packets > 1.0 && lost_in_a_row < 1e-5
         })
+    }
+
+    /// Whether a site may hold up the others for so long that they go on without it, as one whose ways are too long or too uneven
+    /// for the lag, or whose machine is too slow; or whose inputs do not find one who decides, because that one has moved or was asleep.
+    fn may_be_late(&self, site: usize) -> bool {
+        if self.late_after.is_none() {
+            return false;
+        }
+        if (0..site).any(|lower| self.is_in_trouble(lower)) {
+            return true;
+        }
+        let period = self.rate.period().as_millis_f64();
+        let history = self.asks();
+        let others = (0..self.sites).filter(|other| *other != site);
+        let ways = others.flat_map(|other| [(site, other), (other, site)]);
+        let wait = ways.map(|(from, to)| worst_wait_ms(&self.links[from * self.sites + to], period, history));
+        let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.window);
+        wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.lag + self.window) * period
     }
 
     /// Every report names the first frame that differs and, of three or more, the site that does.
@@ -113,7 +132,7 @@ impl Scenario {
             return self.judge_bounds(world, play);
         }
         let comes = |fault: &Fault| matches!(fault, Fault::Restart(_) | Fault::Astray(_));
-        if self.drop_after.is_some() || self.faults.iter().any(|(_, fault)| comes(fault)) {
+        if self.drop_after.is_some() || self.late_after.is_some() || self.faults.iter().any(|(_, fault)| comes(fault)) {
             self.judge_droppers(world, play, frames_when_healed, seconds);
             return self.judge_bounds(world, play);
         }
@@ -162,7 +181,9 @@ impl Scenario {
         }
         let floor = self.speed_floor();
         // Who is alone because all others left has nobody to play with.
-        for site in alive.into_iter().filter(|site| play.ended[*site] != Some(End::Alone)) {
+        // Who was late comes in again only where its ways are short enough.
+        let kept_out = |site: usize| self.comes(site) && self.may_be_late(site);
+        for site in alive.into_iter().filter(|site| play.ended[*site] != Some(End::Alone) && !kept_out(*site)) {
             let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
             if speed < floor {
                 let what =
@@ -206,7 +227,7 @@ impl Scenario {
     /// How long an input may take where the direct way is cut for good, in milliseconds: as on the best way through another site, which
     /// passes it on in its next frame to whoever asked for it in the one before.
     fn worst_detour_ms(&self, period: f64) -> f64 {
-        let history = self.recovery.contains(&Recovery::History);
+        let history = self.asks();
         let wait = |from: usize, to: usize| worst_wait_ms(&self.links[from * self.sites + to], period, history);
         let through = |one: usize, other: usize, third: usize| {
             (wait(one, third) + wait(third, other)).max(wait(other, third) + wait(third, one))
@@ -219,13 +240,17 @@ impl Scenario {
         self.cut_for_good().map(detour).fold(0.0, f64::max)
     }
 
+    /// Whether lost inputs come back when they are asked for.
+    fn asks(&self) -> bool {
+        self.recovery.iter().any(|recovery| matches!(recovery, Recovery::History | Recovery::Classic))
+    }
+
     /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
     pub fn speed_floor(&self) -> f64 {
         let period = self.rate.period().as_millis_f64();
         let reach = self.lag + self.window;
         let lag_ms = f64::from(reach.max(1)) * period;
-        let slowest =
-            self.between().map(|link| worst_wait_ms(link, period, self.recovery.contains(&Recovery::History)));
+        let slowest = self.between().map(|link| worst_wait_ms(link, period, self.asks()));
         // Without lag the way and the step come one after the other, and so do a way that is too long and the repair after it.
         let repair = f64::from(self.window + u32::from(reach == 0));
         let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * repair);
@@ -245,7 +270,14 @@ impl Scenario {
             _ if self.sites > 4 => 0.45,
             _ => 0.6,
         };
-        share * (1_000.0 / period) * (lag_ms / wait).min(1.0)
+        // Packets that leave seldom come late, and who pauses does not play.
+        let rest = if !steady && self.starvation == Starvation::Pause { 0.3 } else { 1.0 };
+        let seldom = match self.sending {
+            Sending::Measured if steady => 0.8,
+            Sending::Measured => 0.4,
+            _ => 1.0,
+        };
+        share * rest * seldom * (1_000.0 / period) * (lag_ms / wait).min(1.0)
     }
 }
 

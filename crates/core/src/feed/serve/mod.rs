@@ -133,6 +133,9 @@ impl Feed {
             self.close(now);
             assert!(self.batch.push(now, frame, packed), "a frame fits into an empty batch");
         }
+        if self.waiting > 0 && self.snapshots.newest().is_some_and(|newest| newest.next == frame.next()) {
+            self.offer_to_waiting(now);
+        }
     }
 
     /// Takes in the hash of the state after a frame that was pushed. Of several before a batch leaves, the last one is told.
@@ -153,16 +156,21 @@ impl Feed {
 
     /// Whether somebody waits for a state to begin with, so that it is worth while to make one.
     pub fn wants_snapshot(&self) -> bool {
-        self.waiting > 0 && self.snapshots.has_room()
+        let coming = self.snapshots.newest().is_some_and(|newest| !self.has_reached(newest.next));
+        self.waiting > 0 && self.snapshots.has_room() && !coming
     }
 
-    /// Takes in the state before `next_frame`, which must have been pushed or be the next to be, and the machine's hash of it.
+    /// Takes in the state before `next_frame`, and the machine's hash of it. Nobody gets it before all frames before that are pushed.
     pub fn set_snapshot(&mut self, now: Instant, next_frame: Frame, state: &[u8], hash: u64) {
         let now = self.own_time(now);
         if !self.snapshots.set(next_frame, state, hash) {
             return;
         }
         self.stats.snapshots += 1;
+        self.offer_to_waiting(now);
+    }
+
+    fn offer_to_waiting(&mut self, now: Instant) {
         for at in 0..self.slots.len() {
             if self.waiting > 0 && self.slots[at].taken && self.slots[at].waiting.is_some() {
                 self.offer_newest(now, at);

@@ -150,8 +150,14 @@ impl Feed {
         self.oldest().is_none_or(|oldest| oldest <= next)
     }
 
+    /// Whether all frames before this one are pushed.
+    pub(super) fn has_reached(&self, next: Frame) -> bool {
+        self.next.is_none_or(|pushed| pushed >= next)
+    }
+
     pub(super) fn offer_newest(&mut self, now: Instant, at: usize) {
-        let newest = self.snapshots.newest().filter(|newest| self.can_join(newest.next));
+        let joinable = |next: Frame| self.can_join(next) && self.has_reached(next);
+        let newest = self.snapshots.newest().filter(|newest| joinable(newest.next));
         if let Some(number) = newest.map(|newest| newest.number) {
             self.slots[at].heard = now;
             self.offer(at, number);

@@ -1,0 +1,143 @@
+//! Buffers as Kim and Park have them: with 0.3 s of delay and history they are stable under loss, with 0.2 s sites pause together; and what
+//! recovery costs in packets.
+
+mod common;
+
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
+use coplay::input::Recovery;
+use coplay::session::{Event, Sending, Starvation};
+use coplay::time::{Instant, TimeDelta};
+use coplay_sim::link::{Jitter, LinkConfig};
+
+/// The way that their results imply: 65 ms there, and as long back.
+const RTT: i64 = 130;
+const WARM: TimeDelta = TimeDelta::from_secs(5);
+
+/// Commands are delayed by so many frames; lost ones come back by this policy.
+fn play(lag: u32, link: LinkConfig, recovery: Recovery) -> Game {
+    Setup { lag, ..Setup::new(2, link) }.play_with(|_, config| {
+        config.settings.starvation = Starvation::Pause;
+        config.recovery = recovery;
+        config.sending = Sending::Measured;
+    })
+}
+
+/// The pauses that a site told, with the frame before which each was.
+fn pauses(game: &Game, site: usize) -> Vec<(Instant, u32, TimeDelta)> {
+    let pause = |at: Instant, event: &Event| match event {
+        Event::Paused { frame, hold, .. } => Some((at, frame.number(), *hold)),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| pause(told.at, &told.event)).collect()
+}
+
+/// The part of the time for which a buffer of a site's has run out, over so long.
+fn starved(game: &mut Game, time: TimeDelta) -> f64 {
+    let until = game.now() + time;
+    let (mut looks, mut empty) = (0, 0);
+    while game.now() < until {
+        game.run_for(ms(5));
+        looks += 1;
+        empty += usize::from(game.peer_stats(0, 1).ahead.min(game.peer_stats(1, 0).ahead) < 1);
+    }
+    empty as f64 / f64::from(looks)
+}
+
+#[test]
+fn with_a_third_of_a_second_buffers_are_stable_under_loss() {
+    for loss in [0.01, 0.05] {
+        let mut game = play(18, lossy(RTT, loss), Recovery::History);
+        game.run_until(at(WARM));
+        let starved = starved(&mut game, secs(60));
+        // Where the answer is lost as well, inputs do run out; that is rare.
+        assert!(starved < 0.002, "a buffer is empty for {starved:.4} of the time with a loss of {loss}");
+        assert!(pauses(&game, 0).len() <= 2, "{:?}", pauses(&game, 0));
+        assert!(game.fps(0, at(WARM), game.now()) > 59.0);
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn with_less_all_sites_pause_together_before_inputs_run_out() {
+    for sites in [2, 3] {
+        let setup = Setup { lag: 12, ..Setup::new(sites, lossy(RTT, 0.008)) };
+        let mut game = setup.play_with(|_, config| {
+            config.settings.starvation = Starvation::Pause;
+            config.recovery = Recovery::History;
+        });
+        game.run_until(at(secs(65)));
+        let told: Vec<_> = (0..sites).map(|site| pauses(&game, site)).collect();
+        assert!(told[0].len() >= 5, "only {} pauses", told[0].len());
+        for site in 1..sites {
+            assert_eq!(told[site].len(), told[0].len(), "site {site}");
+            for (_, frame, _) in &told[0] {
+                let starts = [0, site].map(|site| game.steps[site][*frame as usize + 5]);
+                let apart = (starts[0] - starts[1]).abs();
+                assert!(apart < ms(3), "site {site} goes on {apart} apart");
+            }
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn without_trouble_nobody_pauses_and_every_frame_has_its_packet() {
+    let mut game = play(18, rtt(RTT), Recovery::History);
+    game.run_until(at(secs(30)));
+    assert_eq!((pauses(&game, 0), pauses(&game, 1)), (vec![], vec![]));
+    let (buffered, packets) = (game.peer_stats(0, 1).ahead, game.peer_stats(0, 1).packets_out as usize);
+    assert!((13..=15).contains(&buffered), "{buffered} frames are buffered, the lag less the way");
+    assert!(packets.abs_diff(game.steps[0].len()) < 90, "{packets} packets in {} frames", game.steps[0].len());
+}
+
+#[test]
+fn where_delays_vary_packets_are_fewer() {
+    let link = LinkConfig { jitter: Jitter::Uniform(ms(60)), ..rtt(60) };
+    let mut game = play(18, link, Recovery::History);
+    game.run_until(at(secs(30)));
+    let packets = game.peer_stats(0, 1).packets_out as usize;
+    assert!(packets * 3 < game.steps[0].len() * 2, "{packets} packets in {} frames", game.steps[0].len());
+    assert!(game.fps(0, at(WARM), game.now()) > 57.0);
+    game.assert_sound();
+}
+
+#[test]
+fn a_buffer_that_a_longer_way_empties_is_filled_by_a_pause() {
+    let mut game = play(18, rtt(60), Recovery::History);
+    game.run_until(at(WARM));
+    for (from, to) in [(0, 1), (1, 0)] {
+        game.world.link(from, to).set_config(rtt(560));
+    }
+    game.run_for(secs(10));
+    assert!(!pauses(&game, 0).is_empty() && game.stats(0).pauses > 0);
+    assert_eq!(
+        game.told(0).filter(|told| matches!(told.event, Event::Dropped { site, .. } if site == id(1))).count(),
+        0
+    );
+    game.assert_sound();
+}
+
+/// Packets of one site to the other within a minute.
+fn packets(recovery: Recovery, loss: f64) -> u64 {
+    let setup = Setup { lag: 18, ..Setup::new(2, lossy(RTT, loss)) };
+    let mut game = setup.play_with(|_, config| config.recovery = recovery);
+    game.run_until(at(WARM));
+    let (before, frames) = (game.peer_stats(0, 1).packets_out, game.steps[0].len());
+    game.run_for(secs(60));
+    game.assert_sound();
+    // As many frames, whatever was awaited.
+    (game.peer_stats(0, 1).packets_out - before) * 3_600 / (game.steps[0].len() - frames) as u64
+}
+
+#[test]
+fn history_needs_no_packet_more_and_classic_recovery_one_for_each_request_and_answer() {
+    let expected = packets(Recovery::History, 0.0);
+    for loss in [0.01, 0.05, 0.1] {
+        let (history, classic) = (packets(Recovery::History, loss), packets(Recovery::Classic, loss));
+        assert!(history.abs_diff(expected) <= expected / 100, "{history} packets, {expected} without loss");
+        // Each site asks for what it lost, and answers what the other did; but most gaps prove to be empty, and need neither.
+        let lost = (3_600.0 * loss) as u64;
+        assert!(classic > expected + lost / 4, "{classic} packets with a loss of {loss}");
+        assert!(classic < expected + 4 * lost, "{classic} packets with a loss of {loss}");
+    }
+}

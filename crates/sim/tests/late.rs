@@ -1,0 +1,180 @@
+//! Who is heard, but holds up the game: waited for, or dropped at the word of the coordinator, as the host program wishes.
+
+mod common;
+
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
+use coplay::feed::FeedConfig;
+use coplay::session::{Absent, Config, ConfigError, End, Event, MIN_LATE_AFTER, Session, State};
+use coplay::time::{Instant, TimeDelta};
+use coplay_sim::link::LinkConfig;
+
+/// For how long a site may hold up the game.
+const LATE_AFTER: TimeDelta = TimeDelta::from_millis(500);
+/// Whoever holds it up half of the time and more is dropped within this.
+const SOON: TimeDelta = TimeDelta::from_secs(3);
+
+/// Everybody serves those who come late.
+fn play(setup: &Setup, late_after: Option<TimeDelta>) -> Game {
+    setup.play_with(|_, config| {
+        config.late_after = late_after;
+        config.settings.absent = Absent::Repeat;
+        config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+    })
+}
+
+fn dropped(game: &Game, teller: usize, site: usize) -> Option<u32> {
+    let frame = |event: &Event| match event {
+        Event::Dropped { site: dropped, frame } if *dropped == id(site) => Some(frame.number()),
+        _ => None,
+    };
+    game.find(teller, frame).map(|(_, frame)| frame)
+}
+
+fn has_joined(game: &Game, teller: usize, site: usize, since: Instant) -> bool {
+    let joined = |event: &Event| matches!(event, Event::Joined { site: joined, .. } if *joined == id(site));
+    game.told(teller).any(|told| told.at > since && joined(&told.event))
+}
+
+fn speed(game: &Game, site: usize) -> f64 {
+    game.fps(site, game.now() - secs(2), game.now())
+}
+
+/// The machine of a site takes longer than a frame.
+fn slow_down(game: &mut Game, site: usize) {
+    game.world.sites[site].step_cost = ms(30);
+}
+
+/// All ways to a site are so long.
+fn move_away(game: &mut Game, site: usize, link: &LinkConfig) {
+    for other in (0..game.world.sites.len()).filter(|other| *other != site) {
+        game.world.link(site, other).set_config(link.clone());
+        game.world.link(other, site).set_config(link.clone());
+    }
+}
+
+/// What makes a site hold up the others.
+type Trouble = fn(&mut Game, usize);
+
+const TROUBLES: [(&str, Trouble); 3] = [
+    ("a slow machine", slow_down),
+    ("a way that is too long", |game, site| move_away(game, site, &rtt(700))),
+    ("a way that loses nearly everything", |game, site| move_away(game, site, &lossy(60, 0.93))),
+];
+
+#[test]
+fn who_is_late_is_waited_for_where_that_is_wished() {
+    for (what, trouble) in TROUBLES {
+        let mut game = play(&Setup::new(3, rtt(60)), None);
+        game.run_until(at(secs(5)));
+        trouble(&mut game, 2);
+        game.run_for(secs(6));
+        assert!(speed(&game, 0) < 45.0, "{what} holds up nobody: {:.1} fps", speed(&game, 0));
+        assert_eq!(dropped(&game, 0, 2), None, "{what}");
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn who_is_late_is_dropped_at_the_word_of_the_coordinator() {
+    for window in [0, 4] {
+        for (what, trouble) in TROUBLES {
+            for late in [1, 2] {
+                let what = format!("{what} of site {late}, window {window}");
+                let mut game = play(&Setup { window, ..Setup::new(3, rtt(60)) }, Some(LATE_AFTER));
+                game.run_until(at(secs(5)));
+                trouble(&mut game, late);
+                game.run_for(SOON + secs(3));
+                let frame = dropped(&game, 0, late);
+                assert!(frame.is_some(), "{what} is waited for: {:.1} fps", speed(&game, 0));
+                for site in (0..3).filter(|site| *site != late) {
+                    assert_eq!(dropped(&game, site, late), frame, "{what}, told by site {site}");
+                    assert!(speed(&game, site) > 58.0, "{what}: site {site} plays at {:.1} fps", speed(&game, site));
+                }
+                game.assert_sound();
+            }
+        }
+    }
+}
+
+#[test]
+fn of_two_the_coordinator_goes_on_alone() {
+    let mut game = play(&Setup::new(2, rtt(60)), Some(LATE_AFTER));
+    game.run_until(at(secs(5)));
+    slow_down(&mut game, 1);
+    game.run_for(SOON + secs(2));
+    assert!(dropped(&game, 0, 1).is_some() && speed(&game, 0) > 58.0);
+    assert_eq!(game.state(1), State::Ended(End::Dropped), "it is told");
+    game.assert_sound();
+}
+
+#[test]
+fn a_late_coordinator_is_waited_for() {
+    let mut game = play(&Setup::new(3, rtt(60)), Some(LATE_AFTER));
+    game.run_until(at(secs(5)));
+    slow_down(&mut game, 0);
+    game.run_for(secs(5));
+    assert!((0..3).all(|site| (0..3).all(|other| dropped(&game, site, other).is_none())));
+    game.assert_sound();
+}
+
+#[test]
+fn nobody_is_dropped_for_a_hiccup_nor_for_what_another_does() {
+    for window in [0, 8] {
+        let mut game = play(&Setup { window, ..Setup::new(4, lossy(150, 0.03)) }, Some(LATE_AFTER));
+        game.run_until(at(secs(5)));
+        game.world.pause(2, game.now() + ms(350));
+        game.run_for(secs(6));
+        assert!((0..4).all(|site| dropped(&game, 0, site).is_none()), "window {window}");
+        slow_down(&mut game, 3);
+        game.run_for(SOON + secs(3));
+        assert!(dropped(&game, 0, 3).is_some() && (0..3).all(|site| dropped(&game, 0, site).is_none()));
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn who_was_late_is_let_in_again_when_it_is_not_any_more() {
+    let mut game = play(&Setup::new(3, rtt(60)), Some(LATE_AFTER));
+    game.run_until(at(secs(5)));
+    move_away(&mut game, 2, &rtt(700));
+    game.run_for(SOON + secs(2));
+    let out = game.now();
+    assert_eq!(game.state(2), State::Ended(End::Dropped));
+    game.come(2, |_| {});
+    game.run_for(secs(10));
+    assert!(!has_joined(&game, 0, 2, out), "its way is still too long");
+    assert!(speed(&game, 0) > 58.0, "it holds up the others at {:.1} fps", speed(&game, 0));
+    move_away(&mut game, 2, &rtt(60));
+    game.run_for(secs(12));
+    assert!(has_joined(&game, 0, 2, out), "it is {:?}", game.state(2));
+    assert!((0..3).all(|site| speed(&game, site) > 58.0));
+    game.assert_sound();
+}
+
+#[test]
+fn the_coordinator_can_go_on_without_anybody() {
+    for sites in [2, 3, 5] {
+        let mut game = play(&Setup::new(sites, lossy(100, 0.05)), None);
+        game.run_until(at(secs(5)));
+        let now = game.local(1);
+        assert!(!game.world.sites[1].session.drop_site(now, id(0)), "only the coordinator can");
+        let now = game.local(0);
+        assert!(!game.world.sites[0].session.drop_site(now, id(0)), "not without itself");
+        assert!(game.world.sites[0].session.drop_site(now, id(sites - 1)));
+        game.world.wake(0);
+        game.run_for(secs(3));
+        let frame = dropped(&game, 0, sites - 1);
+        assert!(frame.is_some());
+        assert!((0..sites - 1).all(|site| dropped(&game, site, sites - 1) == frame && speed(&game, site) > 58.0));
+        assert_eq!(game.state(sites - 1), State::Ended(End::Dropped), "it is told");
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn too_little_patience_is_refused() {
+    let config = Config { late_after: Some(MIN_LATE_AFTER / 2), ..Setup::new(2, rtt(0)).config(0) };
+    let refused = Session::new(Instant::ZERO, config).expect_err("nobody could play");
+    assert_eq!(refused, ConfigError::LateAfter(MIN_LATE_AFTER / 2));
+    assert!(refused.to_string().contains("the least is 100"), "{refused}");
+}

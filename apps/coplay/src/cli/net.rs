@@ -61,9 +61,9 @@ pub struct Host {
     pub view: View,
 }
 
-/// How to join a game.
+/// How to come to a game of somebody else.
 #[derive(Args, Clone, Debug)]
-pub struct Join {
+pub struct Come {
     /// The ticket that the host shows; without one, the games of the local network are listed
     pub ticket: Option<String>,
     /// The file of the game; without one it is looked for in the folders of the settings
@@ -71,12 +71,20 @@ pub struct Join {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
-    /// How many play at this computer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
-    pub pads: u8,
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<Relay>,
+}
+
+/// How to join a game.
+#[derive(Args, Clone, Debug)]
+pub struct Join {
+    /// How to come to it.
+    #[command(flatten)]
+    pub come: Come,
+    /// How many play at this computer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub pads: u8,
     /// How to take part.
     #[command(flatten)]
     pub part: Part,
@@ -88,26 +96,12 @@ pub struct Join {
 /// How to watch a game.
 #[derive(Args, Clone, Debug)]
 pub struct Watch {
-    /// The ticket that the host shows; without one, the games of the local network are listed
-    pub ticket: Option<String>,
-    /// The file of the game; without one it is looked for in the folders of the settings
-    pub game: Option<PathBuf>,
-    /// The machine.
+    /// How to come to it.
     #[command(flatten)]
-    pub machine: Machine,
-    /// What others call you
-    #[arg(long, value_name = "TEXT")]
-    pub name: Option<String>,
-    /// Use another relay than the one that the ticket names: `none`, `default`, or its address
-    #[arg(long, value_name = "none|default|URL")]
-    pub relay: Option<Relay>,
-    /// As if the way out were worse, for tests and measurements: some of
-    /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
-    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
-    pub impair: Option<Impairment>,
-    /// What is written down.
+    pub come: Come,
+    /// How to be there.
     #[command(flatten)]
-    pub log: Log,
+    pub presence: Presence,
     /// How to see it.
     #[command(flatten)]
     pub view: View,
@@ -127,9 +121,9 @@ pub enum Lan {
 /// How to take part in a game with others.
 #[derive(Args, Clone, Debug)]
 pub struct Part {
-    /// What others call you
-    #[arg(long, value_name = "TEXT")]
-    pub name: Option<String>,
+    /// How to be there.
+    #[command(flatten)]
+    pub presence: Presence,
     /// Keep the key of your seat in this file: who has it has the seat
     #[arg(long, value_name = "FILE")]
     pub seat: Option<PathBuf>,
@@ -139,6 +133,14 @@ pub struct Part {
     /// Let a bot play; a seed always plays the same
     #[arg(long, value_name = "SEED")]
     pub bot: Option<u64>,
+}
+
+/// How to be there, playing or watching.
+#[derive(Args, Clone, Debug)]
+pub struct Presence {
+    /// What others call you
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
     /// As if the way out were worse, for tests and measurements: some of
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]

@@ -4,10 +4,11 @@
 mod common;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use common::arg;
-use common::run::{Run, assert_equal_before, host, join, number, place};
+use common::run::{
+    Run, assert_agree, assert_equal_before, end, host, join, number, place, wait_for_frame, wait_for_more,
+};
 
 #[test]
 fn two_play_the_same_game() {
@@ -50,7 +51,7 @@ fn a_way_out_can_be_made_worse() {
     assert_eq!(assert_equal_before(360, &ann, &bob), 360);
     for numbers in [&annas, &bobs] {
         let rtt = number(numbers, "rtt_ms");
-        assert!((50.0..200.0).contains(&rtt), "a round trip of {rtt} ms");
+        assert!((50.0..500.0).contains(&rtt), "a round trip of {rtt} ms");
     }
     assert!(number(&bobs, "loss") > 0.02, "the host's packets get lost");
 }
@@ -117,23 +118,21 @@ fn what_cannot_be_is_told() {
 fn who_was_killed_is_back_in_its_seat() {
     let (place, game) = place("net-killed");
     let log = place.at("ann.csv");
-    let mut host = host(&place, &game, &["--frames", "600", "--drop-after", "1", "--frame-log", arg(&log)]);
+    let mut host = host(&place, &game, &["--drop-after", "1", "--frame-log", arg(&log)]);
     let ticket = host.ticket();
     let args = ["--name", "Bob", "--drop-after", "1"];
     let mut guest = join(&place, &ticket, &game, &args);
-    guest.wait_for("the game starts");
-    std::thread::sleep(Duration::from_secs(2));
+    wait_for_frame(&log, 60);
     guest.signal("-KILL");
     assert_eq!(guest.code(), None);
     host.wait_for("Bob is lost");
     let again = place.at("bob.csv");
-    let mut guest =
-        join(&place, &ticket, &game, &[&args[..], &["--frames", "600", "--frame-log", arg(&again)]].concat());
+    let mut guest = join(&place, &ticket, &game, &[&args[..], &["--frame-log", arg(&again)]].concat());
     host.wait_for("Bob plays");
-    host.assert_ends_well();
-    guest.assert_ends_well();
+    wait_for_more(&again, 150);
+    end(&mut guest, &mut host);
     assert!(guest.err().contains("Bob (seat 2"), "{guest}");
-    let common = assert_equal_before(600, &log, &again);
+    let common = assert_agree(&log, &again, 0);
     assert!(common > 60, "only {common} frames together");
 }
 
@@ -146,16 +145,22 @@ fn who_watches_sees_the_same_and_who_is_interrupted_leaves_properly() {
     let ticket = host.ticket();
     let mut guest = join(&place, &ticket, &game, &["--name", "Bob"]);
     host.wait_for("the game starts");
-    let args = ["watch", &ticket, arg(&game), "--headless", "--frames", "300", "--frame-log", arg(&eve)];
+    let args = ["watch", &ticket, arg(&game), "--headless", "--frame-log", arg(&eve)];
     let mut watch = Run::start(&place, &args);
     host.wait_for("1 watching");
+    let mut to_the_end = Run::start(&place, &args[..4]);
+    host.wait_for("2 watching");
+    wait_for_more(&eve, 150);
+    watch.signal("-INT");
     watch.assert_ends_well();
     guest.signal("-INT");
     assert_eq!(guest.code(), Some(0), "{guest}");
     host.wait_for("Bob left");
     host.signal("-TERM");
     assert_eq!(host.code(), Some(0), "{host}");
-    assert!(assert_equal_before(300, &ann, &eve) > 60);
+    to_the_end.assert_ends_well();
+    assert!(to_the_end.out().contains("the game is over"), "{to_the_end}");
+    assert!(assert_agree(&ann, &eve, 0) > 60);
 }
 
 #[test]

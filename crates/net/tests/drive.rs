@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
+use coplay::feed::{WatchConfig, Watcher};
 use coplay::frame::Frame;
+use coplay::id::Addr;
 use coplay::input::Word;
 use coplay::movie::{Checked, Entry, Reader};
-use coplay::session::{Absent, Event, Starvation};
+use coplay::session::{Absent, Event, Settings};
 use coplay::time::TimeDelta;
+use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::Machine;
 use coplay_machines::control::{Control, Controlled, is_controlled};
 use coplay_machines::hosted::Terms;
@@ -21,9 +24,9 @@ use coplay_net::drive::{
 };
 use coplay_net::iroh::{Iroh, Relay};
 use coplay_net::key::{Identity, Secret, Token};
-use coplay_net::party::{Refusal, Wish};
+use coplay_net::party::{Party, Refusal, Wish};
 use coplay_net::udp::Udp;
-use coplay_net::{Incoming, PeerKey, Place, Refused, Transport};
+use coplay_net::{Incoming, PeerKey, Place, Refused, Transport, clock};
 
 /// Presses at random, and notes what it sees.
 struct Bot {
@@ -46,6 +49,8 @@ struct Seen {
     /// Who paused.
     paused: BTreeSet<u8>,
     most_watchers: u16,
+    /// The list of who is here, once the game has begun.
+    party: Option<Party>,
     /// A picture's hash by frame: two sites that show other pictures play other games.
     pictures: BTreeMap<u32, u64>,
 }
@@ -85,6 +90,7 @@ impl Front for Bot {
             News::Session(event) => seen.events.push(event.clone()),
             News::Party(party) => {
                 seen.ready = party.members.iter().filter(|member| member.ready).count();
+                seen.party = party.started.then(|| party.clone());
                 seen.most_watchers = seen.most_watchers.max(party.watchers);
                 let places = party.members.iter().flat_map(|member| &member.places);
                 seen.places.extend(places.map(|place| place.0.clone()));
@@ -141,7 +147,6 @@ fn plan(players: u8, frames: u32) -> HostPlan {
         players,
         terms: Terms { lag: 3, window: 6, auto: false, ..Terms::new(2) },
         absent: Absent::Nothing,
-        starvation: Starvation::Wait,
         private: false,
         manner: manner(frames),
     }
@@ -378,6 +383,56 @@ fn the_lobby_measures_and_the_stand_is_heard() {
     assert_eq!(fan.trips, BTreeSet::from([0]), "the way to the host");
     for seen in [&one, &other, &fan] {
         assert_eq!((&seen.chats[..], seen.most_watchers), (&["fan: what a game".to_owned()][..], 1));
+    }
+}
+
+/// Somebody who knows everything about a game, and asks for what is played in it without having asked to be let in; what it is sent in the
+/// next two seconds.
+fn peep(door: &Door, party: &Party) -> usize {
+    let (transport, incoming) = listen(&door.net, Identity::random());
+    let settings = Settings::from_bytes(&party.terms).expect("sound terms");
+    let config = WatchConfig::new(party.session, settings, vec![Addr(0)]);
+    let mut watcher = Watcher::new(clock::now(), config).expect("a sound plan");
+    transport.call(&door.place, None);
+    let (until, mut host, mut answers, mut buf) = (clock::now() + TimeDelta::from_secs(2), None, 0, [0; MAX_DATAGRAM]);
+    while clock::now() < until {
+        match incoming.recv_timeout(Duration::from_millis(10)) {
+            Ok(Incoming::Up { peer, .. }) => host = Some(peer),
+            Ok(Incoming::Datagram { at, bytes, .. }) if is_feed(&bytes) => {
+                answers += 1;
+                watcher.handle_datagram(at, Addr(0), &bytes);
+            }
+            _ => {}
+        }
+        while let (Some(host), Some(transmit)) = (host, watcher.poll_transmit(clock::now(), &mut buf)) {
+            transport.send(&host, &buf[..transmit.len]);
+        }
+    }
+    answers
+}
+
+#[test]
+fn a_private_game_is_shown_to_nobody() {
+    for private in [false, true] {
+        let (door, host) = host(HostPlan { private, ..plan(2, 400) }, vec![]);
+        let mut bot = Bot::new(2, vec![]);
+        let seen = bot.seen.clone();
+        let peeper = {
+            let door = door.clone();
+            spawn(move || {
+                let until = Instant::now() + Duration::from_secs(30);
+                while seen.lock().unwrap().pictures.is_empty() && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                let party = seen.lock().unwrap().party.clone();
+                peep(&door, &party.expect("the game has begun"))
+            })
+        };
+        let guest = knock(&door, Wish::Play(1), Identity::random(), &mut bot).expect("let in");
+        let mut drive = guest.sit_down(nes(), manner(400)).expect("the same game");
+        assert_well((drive.run(&mut bot), bot.seen), "guest", 400);
+        assert_well(host.join().unwrap(), "host", 400);
+        assert_eq!(peeper.join().unwrap() == 0, private, "private: {private}");
     }
 }
 

@@ -1,11 +1,15 @@
 //! iroh on real sockets, without any server.
 
+#[allow(unreachable_pub, reason = "shared with another test")]
+mod common;
+
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use common::{datagram, up, wait};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_net::iroh::{Home, Iroh, Relay};
-use coplay_net::key::{Identity, PeerKey, Token};
+use coplay_net::key::{Identity, Token};
 use coplay_net::{Incoming, Place, Ticket, Transport};
 
 fn listen_with(token: &Token, relay: Relay) -> (Iroh, Receiver<Incoming>) {
@@ -21,31 +25,6 @@ fn listen(token: &Token) -> (Iroh, Receiver<Incoming>) {
 
 fn place(iroh: &Iroh) -> Place {
     iroh.own_places().remove(0)
-}
-
-/// Waits for something that comes.
-#[track_caller]
-fn wait<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        match incoming.recv_timeout(left) {
-            Ok(incoming) => {
-                if let Some(picked) = pick(incoming) {
-                    return picked;
-                }
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-fn up(incoming: Incoming) -> Option<PeerKey> {
-    if let Incoming::Up { peer, .. } = incoming { Some(peer) } else { None }
-}
-
-fn datagram(incoming: Incoming) -> Option<(PeerKey, Vec<u8>)> {
-    if let Incoming::Datagram { from, bytes, .. } = incoming { Some((from, bytes)) } else { None }
 }
 
 type End = (Iroh, Receiver<Incoming>);

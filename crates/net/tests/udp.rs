@@ -1,10 +1,13 @@
 //! Secured UDP on real sockets.
 
+#[allow(unreachable_pub, reason = "shared with another test")]
+mod common;
+
 use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::{Duration, Instant};
 
-use coplay_net::key::{Identity, PeerKey, Secret};
+use common::{datagram, up, wait};
+use coplay_net::key::{Identity, Secret};
 use coplay_net::udp::Udp;
 use coplay_net::{Incoming, Place, Transport};
 
@@ -17,31 +20,6 @@ fn listen(secret: &str) -> (Udp, Receiver<Incoming>) {
 
 fn place(udp: &Udp) -> Place {
     udp.own_places().remove(0)
-}
-
-/// Waits for something that comes.
-#[track_caller]
-fn wait<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        match incoming.recv_timeout(left) {
-            Ok(incoming) => {
-                if let Some(picked) = pick(incoming) {
-                    return picked;
-                }
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-fn up(incoming: Incoming) -> Option<PeerKey> {
-    if let Incoming::Up { peer, .. } = incoming { Some(peer) } else { None }
-}
-
-fn datagram(incoming: Incoming) -> Option<(PeerKey, Vec<u8>)> {
-    if let Incoming::Datagram { from, bytes, .. } = incoming { Some((from, bytes)) } else { None }
 }
 
 #[test]

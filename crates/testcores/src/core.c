@@ -1,8 +1,10 @@
 /*
- * A small libretro core for tests: two players move a square each, and all that happens is mixed into a seed.
+ * A small libretro core for tests: two players move a square each, and all that happens, whoever does it, is mixed into a seed. What is
+ * left of its state is noise, which does not get smaller when it is packed.
  *
  * -DCHEAT=...       how it cheats (see below); without, it is honest
  * -DSTATE_SIZE=...  bytes of its state
+ * -DPLAYERS=...     whose buttons it reads, at least two
  * -DOPTIONS=...     the form in which it declares its options: 0, 1 or 2
  * -DGATE=...        a file: as long as there is one, no game is taken
  *
@@ -43,6 +45,9 @@
 #endif
 #ifndef STATE_SIZE
 #define STATE_SIZE 1024
+#endif
+#ifndef PLAYERS
+#define PLAYERS 2
 #endif
 #ifndef OPTIONS
 #define OPTIONS 2
@@ -174,6 +179,14 @@ void retro_get_system_av_info(struct av_info *info) {
 /* The colour of a player, so that a game can be told from another. */
 static uint32_t colours[2] = {0xff8000, 0x0080ff};
 
+static void make_noise(void) {
+    uint32_t noise = 1;
+    for (size_t at = 0; at < sizeof state.rest; at++) {
+        noise = noise * 1664525u + 1013904223u;
+        state.rest[at] = (uint8_t)(noise >> 24);
+    }
+}
+
 bool retro_load_game(const struct game *game) {
     static const struct descriptor descriptors[] = {
         {0, 1, 0, 4, "Up"},    {0, 1, 0, 5, "Down"}, {0, 1, 0, 6, "Left"}, {0, 1, 0, 7, "Right"}, {0, 1, 0, 8, "Jump"},
@@ -209,6 +222,7 @@ bool retro_load_game(const struct game *game) {
         environment(10, &format);
     }
     memset(&state, 0, sizeof state);
+    make_noise();
     merged = 0;
     state.seed = game && game->size ? *(const uint8_t *)game->data : 1;
     state.x[1] = WIDTH - 4;
@@ -238,14 +252,15 @@ static void *call_from_elsewhere(void *nothing) {
 }
 
 static void play(void) {
-    for (unsigned player = 0; player < 2; player++) {
+    for (unsigned player = 0; player < PLAYERS; player++) {
         uint16_t mask = 0;
         for (unsigned id = 0; id < 16; id++) mask |= (uint16_t)(input(player, 1, 0, id) << id);
         if (mask != (uint16_t)input(player, 1, 0, 256)) mask = 0xdead;
-        state.x[player] = (uint8_t)((state.x[player] + WIDTH + step * (mask >> 7 & 1) - step * (mask >> 6 & 1)) % WIDTH);
-        state.y[player] = (uint8_t)((state.y[player] + HEIGHT + step * (mask >> 5 & 1) - step * (mask >> 4 & 1)) % HEIGHT);
         state.seed = (state.seed ^ mask) * 1664525u + 1013904223u;
         if (CHEAT == FORGETS) forgotten = (uint8_t)(forgotten * 5 + mask), state.seed += forgotten;
+        if (player >= 2) continue;
+        state.x[player] = (uint8_t)((state.x[player] + WIDTH + step * (mask >> 7 & 1) - step * (mask >> 6 & 1)) % WIDTH);
+        state.y[player] = (uint8_t)((state.y[player] + HEIGHT + step * (mask >> 5 & 1) - step * (mask >> 4 & 1)) % HEIGHT);
     }
     state.frame++;
     merged++;

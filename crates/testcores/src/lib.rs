@@ -57,13 +57,15 @@ pub struct Build {
     pub cheat: Cheat,
     /// Bytes of its state, at least 16.
     pub state_size: usize,
+    /// Whose buttons it reads, at least two.
+    pub players: u8,
     /// The form in which it declares its options: 0, 1 or 2.
     pub options: u8,
 }
 
 impl Default for Build {
     fn default() -> Self {
-        Self { cheat: Cheat::Honest, state_size: 1_024, options: 2 }
+        Self { cheat: Cheat::Honest, state_size: 1_024, players: 2, options: 2 }
     }
 }
 
@@ -123,6 +125,7 @@ pub fn build_as(build: Build) -> TestCore {
         .arg(&path)
         .arg(format!("-DCHEAT={}", build.cheat as u8))
         .arg(format!("-DSTATE_SIZE={}", build.state_size))
+        .arg(format!("-DPLAYERS={}", build.players))
         .arg(format!("-DOPTIONS={}", build.options))
         .arg(format!("-DGATE=\"{}\"", folder.path().join(GATE).display()))
         .arg(&source)

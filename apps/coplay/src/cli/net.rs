@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use coplay::session::Absent;
+use coplay::session::{Absent, MIN_DROP_AFTER, MIN_LATE_AFTER};
 use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
@@ -61,9 +61,9 @@ pub struct Host {
     pub view: View,
 }
 
-/// How to join a game.
+/// How to come to a game of somebody else.
 #[derive(Args, Clone, Debug)]
-pub struct Join {
+pub struct Come {
     /// The ticket that the host shows; without one, the games of the local network are listed
     pub ticket: Option<String>,
     /// The file of the game; without one it is looked for in the folders of the settings
@@ -71,12 +71,20 @@ pub struct Join {
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
-    /// How many play at this computer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
-    pub pads: u8,
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<Relay>,
+}
+
+/// How to join a game.
+#[derive(Args, Clone, Debug)]
+pub struct Join {
+    /// How to come to it.
+    #[command(flatten)]
+    pub come: Come,
+    /// How many play at this computer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub pads: u8,
     /// How to take part.
     #[command(flatten)]
     pub part: Part,
@@ -88,26 +96,12 @@ pub struct Join {
 /// How to watch a game.
 #[derive(Args, Clone, Debug)]
 pub struct Watch {
-    /// The ticket that the host shows; without one, the games of the local network are listed
-    pub ticket: Option<String>,
-    /// The file of the game; without one it is looked for in the folders of the settings
-    pub game: Option<PathBuf>,
-    /// The machine.
+    /// How to come to it.
     #[command(flatten)]
-    pub machine: Machine,
-    /// What others call you
-    #[arg(long, value_name = "TEXT")]
-    pub name: Option<String>,
-    /// Use another relay than the one that the ticket names: `none`, `default`, or its address
-    #[arg(long, value_name = "none|default|URL")]
-    pub relay: Option<Relay>,
-    /// As if the way out were worse, for tests and measurements: some of
-    /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
-    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
-    pub impair: Option<Impairment>,
-    /// What is written down.
+    pub come: Come,
+    /// How to be there.
     #[command(flatten)]
-    pub log: Log,
+    pub presence: Presence,
     /// How to see it.
     #[command(flatten)]
     pub view: View,
@@ -127,18 +121,29 @@ pub enum Lan {
 /// How to take part in a game with others.
 #[derive(Args, Clone, Debug)]
 pub struct Part {
-    /// What others call you
-    #[arg(long, value_name = "TEXT")]
-    pub name: Option<String>,
+    /// How to be there.
+    #[command(flatten)]
+    pub presence: Presence,
     /// Keep the key of your seat in this file: who has it has the seat
     #[arg(long, value_name = "FILE")]
     pub seat: Option<PathBuf>,
     /// Go on without those who were silent for so long, or wait for them: `never`
     #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = patience)]
     pub drop_after: Patience,
+    /// Go on without those who held up the game for so long of late, or bear it: `never`. The host decides
+    #[arg(long, value_name = "SECONDS|never", default_value = "never", value_parser = forbearance)]
+    pub late_after: Patience,
     /// Let a bot play; a seed always plays the same
     #[arg(long, value_name = "SEED")]
     pub bot: Option<u64>,
+}
+
+/// How to be there, playing or watching.
+#[derive(Args, Clone, Debug)]
+pub struct Presence {
+    /// What others call you
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
     /// As if the way out were worse, for tests and measurements: some of
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
@@ -216,16 +221,27 @@ fn dial(text: &str) -> Result<Dial, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience(pub Option<TimeDelta>);
 
-/// The least that is worth waiting for, and the most that is not for ever, in seconds.
-const PATIENCE: std::ops::RangeInclusive<f64> = 0.3..=86_400.0;
+/// The most that is not for ever, in seconds.
+const LONGEST: f64 = 86_400.0;
 
+/// For how long the silent are waited for.
 fn patience(text: &str) -> Result<Patience, String> {
+    never_or_seconds(text, MIN_DROP_AFTER)
+}
+
+/// For how long it is borne that somebody holds up the game.
+fn forbearance(text: &str) -> Result<Patience, String> {
+    never_or_seconds(text, MIN_LATE_AFTER)
+}
+
+fn never_or_seconds(text: &str, least: TimeDelta) -> Result<Patience, String> {
+    let least = least.as_secs_f64();
     match text.parse::<f64>() {
         _ if text == "never" => Ok(Patience(None)),
-        Ok(seconds) if PATIENCE.contains(&seconds) => {
+        Ok(seconds) if (least..=LONGEST).contains(&seconds) => {
             Ok(Patience(Some(TimeDelta::from_millis((seconds * 1e3).round() as i64))))
         }
-        _ => Err(format!("this must be `never` or seconds, from {} to {}", PATIENCE.start(), PATIENCE.end())),
+        _ => Err(format!("this must be `never` or seconds, from {least} to {LONGEST}")),
     }
 }
 
@@ -264,7 +280,7 @@ mod tests {
         assert_eq!(patience("never"), Ok(Patience(None)));
         assert_eq!(patience("0.5"), Ok(Patience(Some(TimeDelta::from_millis(500)))));
         for wrong in ["", "0", "-3", "NaN", "inf", "soon"] {
-            assert!(patience(wrong).is_err(), "{wrong}");
+            assert!(patience(wrong).is_err() && forbearance(wrong).is_err(), "{wrong}");
         }
     }
 }

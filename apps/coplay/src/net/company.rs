@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use coplay::id::SiteId;
+use coplay::id::{SiteId, SiteSet};
 use coplay::session::{Event, Freeze, Settings, State};
-use coplay::time::Instant;
-use coplay_net::drive::Status;
+use coplay::time::{Instant, TimeDelta};
+use coplay_net::clock;
+use coplay_net::drive::{GIVE_UP, Status};
 use coplay_net::party::{Member, Party};
 
+use crate::meet::TicketHere;
 use crate::scene::Overlay;
 
 /// How we take part.
@@ -22,9 +24,13 @@ pub(super) enum Role {
 }
 
 /// All that is known.
-#[derive(Debug)]
 pub(super) struct Company {
     role: Role,
+    /// What a host shows, or what somebody came with.
+    given: String,
+    /// What leads to us.
+    own: Option<TicketHere>,
+    /// What others can come in with now.
     ticket: String,
     party: Option<Party>,
     /// What everybody was called who had a seat, also when it is gone.
@@ -38,7 +44,48 @@ pub(super) struct Company {
 
 impl Company {
     pub(super) fn new(role: Role, ticket: String) -> Self {
-        Self { role, ticket, party: None, names: BTreeMap::new(), dials: None, seats: 0, status: Status::default() }
+        Self {
+            role,
+            given: ticket.clone(),
+            own: None,
+            ticket,
+            party: None,
+            names: BTreeMap::new(),
+            dials: None,
+            seats: 0,
+            status: Status::default(),
+        }
+    }
+
+    /// There is a way to us.
+    pub(super) fn open_door(&mut self, own: TicketHere) {
+        self.own = Some(own);
+    }
+
+    /// Looks for what others can come in with now; whether that is something else than before. A relay may have been found late; and when
+    /// whoever gave the ticket is gone, ours leads in.
+    pub(super) fn look_for_way_in(&mut self) -> bool {
+        let ours = match self.role {
+            Role::Host => true,
+            Role::Guest => self.is_started() && self.is_host_gone(),
+            Role::Watcher => false,
+        };
+        let own = self.own.as_ref().filter(|_| ours).map(|own| own().to_string());
+        let ticket = own.unwrap_or_else(|| self.given.clone());
+        std::mem::replace(&mut self.ticket, ticket) != self.ticket
+    }
+
+    /// Whether the first seat is empty, or nothing was heard from there for so long that it may be.
+    fn is_host_gone(&self) -> bool {
+        let silent = match self.status.state {
+            Some(State::Frozen(freeze)) => freeze.silent.iter().any(|site| site.number() == 0) && self.is_long(&freeze),
+            _ => false,
+        };
+        silent || self.member(0).is_none_or(|member| !member.here)
+    }
+
+    fn is_long(&self, freeze: &Freeze) -> bool {
+        clock::now() - freeze.since > LONG
     }
 
     pub(super) fn role(&self) -> Role {
@@ -80,9 +127,10 @@ impl Company {
         Some(match event {
             Event::Agreed { .. } | Event::Moved { .. } | Event::Frozen(_) | Event::Ended(_) => return None,
             Event::Starting { .. } => "the game starts".into(),
+            Event::Paused { hold, .. } => format!("a rest of {:.1} s: inputs run out", hold.as_secs_f64()),
             Event::Resumed { after, .. } => format!("goes on after {:.1} s", after.as_secs_f64()),
             Event::Left { site, .. } => format!("{} left", name(site)),
-            Event::Dropped { site, .. } => format!("{} is lost; the game goes on without", name(site)),
+            Event::Dropped { site, .. } => format!("{} is lost or too slow; the game goes on without", name(site)),
             Event::Joined { site, .. } => format!("{} plays", name(site)),
             Event::Dials { lag, window, .. } => {
                 self.dials = Some((*lag, *window));
@@ -126,7 +174,7 @@ impl Company {
 
     /// How it goes, in one line.
     pub(super) fn status_line(&self) -> String {
-        let Status { stats, peers, trips, fps, watchers, refused, .. } = &self.status;
+        let Status { stats, peers, trips, fps, refused, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
         if let Some((lag, window)) = self.dials.filter(|_| self.role != Role::Watcher) {
             parts.push(format!("lag {lag}  window {window}"));
@@ -138,7 +186,7 @@ impl Company {
         } else if let Some(trip) = trips.iter().map(|(_, trip)| trip.as_millis_f64()).reduce(f64::max) {
             parts.push(format!("ping {trip:.0} ms"));
         }
-        let watchers = (*watchers).max(self.party.as_ref().map_or(0, |party| usize::from(party.watchers)));
+        let watchers = self.party.as_ref().map_or(0, |party| party.watchers);
         if watchers > 0 {
             parts.push(format!("{watchers} watching"));
         }
@@ -170,15 +218,14 @@ impl Company {
     }
 
     fn door(&self) -> Overlay {
-        let rows = vec![("at".into(), self.ticket.split('#').next().unwrap_or_default().into())];
+        let rows = in_lines("at", self.ticket.split('#').next().unwrap_or_default());
         Overlay { title: "Knocking".into(), rows, foot: LEAVE.into(), chosen: None }
     }
 
     fn lobby(&self) -> Overlay {
         let members = self.party.as_ref().map_or(&[][..], |party| &party.members);
         let mut rows: Vec<(String, String)> = (0..self.seats).map(|site| self.seat(site)).collect();
-        rows.push((String::new(), String::new()));
-        rows.extend(self.ticket_rows());
+        rows.extend(self.way_in());
         let keys = "C chat   F10 leave";
         if self.role != Role::Host {
             let foot = format!("the host starts the game   {keys}");
@@ -193,14 +240,8 @@ impl Company {
 
     /// The ticket, in lines that fit, and what to do with it.
     fn ticket_rows(&self) -> Vec<(String, String)> {
-        let signs: Vec<char> = self.ticket.chars().collect();
-        let lines = signs.chunks(WIDE).map(|line| (String::new(), line.iter().collect()));
-        let mut rows: Vec<(String, String)> = lines.collect();
-        let short = rows.len() == 1;
-        if let Some(first) = rows.first_mut() {
-            first.0 = "Ticket".into();
-        }
-        let ticket = if short { &self.ticket } else { "TICKET" };
+        let mut rows = in_lines("Ticket", &self.ticket);
+        let ticket = if rows.len() == 1 { &self.ticket } else { "TICKET" };
         rows.push(("To join".into(), join_command(ticket)));
         rows.push(("To watch".into(), format!("coplay watch '{ticket}'")));
         rows
@@ -220,7 +261,8 @@ impl Company {
     }
 
     fn pause(&self, site: u8, go_on: &str) -> Overlay {
-        let rows = vec![(self.name(site), "paused the game".into())];
+        let mut rows = vec![(self.name(site), "paused the game".into())];
+        rows.extend(self.way_in());
         let foot = match self.role {
             Role::Watcher => LEAVE.into(),
             _ if go_on.is_empty() => LEAVE.into(),
@@ -234,23 +276,60 @@ impl Company {
             let why = if freeze.silent.contains(site) { "nothing is heard" } else { "is there, but slow or stuck" };
             (self.name(site.number()), why.into())
         });
-        let rows: Vec<(String, String)> = rows.collect();
-        let next = match patience {
-            Some(seconds) => format!("after {seconds:.0} s of silence it goes on without"),
-            None => "it goes on when they are back".into(),
-        };
+        let mut rows: Vec<(String, String)> = rows.collect();
+        if self.ticket != self.given {
+            rows.extend(self.way_in());
+        }
+        let next = self.outlook(freeze, patience);
         Overlay {
             title: format!("Waiting for {:.0} s", (now - freeze.since).as_secs_f64().max(0.0)),
             rows,
             chosen: None,
-            foot: format!("wait: {next}   F10 leave"),
+            foot: format!("wait: {next}   {LEAVE}"),
         }
+    }
+
+    /// What comes of waiting.
+    fn outlook(&self, freeze: &Freeze, patience: Option<f64>) -> String {
+        match patience.filter(|_| !freeze.silent.is_empty()) {
+            Some(seconds) if self.are_enough_without(&freeze.silent) => {
+                format!("after {seconds:.0} s of silence it goes on without")
+            }
+            Some(seconds) => {
+                format!("it goes on when they are back, and ends after {:.0} s", seconds * f64::from(GIVE_UP))
+            }
+            None => "it goes on when they are back".into(),
+        }
+    }
+
+    /// Whether those who are left may go on: they are more than half, or half with the lowest of all.
+    fn are_enough_without(&self, silent: &SiteSet) -> bool {
+        let members = self.party.iter().flat_map(|party| &party.members).filter(|member| member.here);
+        let is_left: Vec<bool> =
+            members.map(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).collect();
+        let left = is_left.iter().filter(|left| **left).count();
+        2 * left + usize::from(is_left.first() == Some(&true)) > is_left.len()
+    }
+
+    /// How others come in, in the middle of a game.
+    fn way_in(&self) -> Vec<(String, String)> {
+        let apart = (String::new(), String::new());
+        [apart].into_iter().chain(self.ticket_rows()).collect()
     }
 }
 
 /// So much of a ticket fits into a line, also in a small terminal.
 const WIDE: usize = 58;
 const LEAVE: &str = "F10 leave";
+/// Who was silent for so long may not come back by itself.
+const LONG: TimeDelta = TimeDelta::from_secs(3);
+
+/// A text in lines that fit, the first of which has a name.
+fn in_lines(name: &str, text: &str) -> Vec<(String, String)> {
+    let signs: Vec<char> = text.chars().collect();
+    let names = std::iter::once(name).chain(std::iter::repeat(""));
+    names.zip(signs.chunks(WIDE)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
+}
 
 /// What a friend types.
 pub(super) fn join_command(ticket: &str) -> String {
@@ -260,9 +339,7 @@ pub(super) fn join_command(ticket: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::id::SiteSet;
     use coplay::session::{PeerStats, Stats};
-    use coplay::time::TimeDelta;
     use coplay_machines::hosted::{Terms, settings};
     use coplay_net::PeerKey;
 
@@ -278,7 +355,16 @@ mod tests {
         };
         let terms = settings(&crate::toy::ToyMachine::new(1), Terms { lag: 3, window: 5, ..Terms::new(3) });
         let members = vec![member(0, "Ann", true, true), member(1, "Bob", false, true)];
-        Party { serial: 1, session: 1, terms: terms.to_bytes().unwrap(), started, members, watchers: 2, you: None }
+        Party {
+            serial: 1,
+            session: 1,
+            terms: terms.to_bytes().unwrap(),
+            started,
+            members,
+            open: true,
+            watchers: 2,
+            you: None,
+        }
     }
 
     fn company(role: Role, started: bool) -> Company {
@@ -342,29 +428,97 @@ mod tests {
     fn a_long_ticket_is_shown_whole() {
         let ticket = format!("coplay:{}", "a7".repeat(60));
         let mut company = Company::new(Role::Host, ticket.clone());
+        let at_the_door = company.overlay(Instant::ZERO, false, None, "").unwrap();
         company.on_party(&party(false));
-        let overlay = company.overlay(Instant::ZERO, false, None, "").unwrap();
-        assert!(overlay.rows.iter().all(|(_, right)| right.len() <= WIDE), "{}", text(&overlay));
-        let whole: String = overlay.rows.iter().filter(|row| row.1.contains("a7")).map(|row| row.1.as_str()).collect();
-        assert_eq!(whole, ticket);
+        for overlay in [at_the_door, company.overlay(Instant::ZERO, false, None, "").unwrap()] {
+            assert!(overlay.rows.iter().all(|(_, right)| right.len() <= WIDE), "{}", text(&overlay));
+            let parts = overlay.rows.iter().map(|row| row.1.as_str()).filter(|part| part.contains("a7"));
+            assert_eq!(parts.collect::<String>(), ticket);
+        }
+    }
+
+    fn frozen(waiting_for: &[u8], silent: &[u8], since: Instant) -> Status {
+        let sites = |numbers: &[u8]| numbers.iter().filter_map(|number| SiteId::new(*number)).collect::<SiteSet>();
+        let freeze = Freeze {
+            frame: coplay::frame::Frame::new(9),
+            since,
+            waiting_for: sites(waiting_for),
+            silent: sites(silent),
+        };
+        Status { state: Some(State::Frozen(freeze)), ..Status::default() }
     }
 
     #[test]
     fn a_freeze_says_who_and_why_and_for_how_long() {
         let mut company = company(Role::Guest, true);
-        let site = |number| SiteId::new(number).unwrap();
-        let freeze = Freeze {
-            frame: coplay::frame::Frame::new(9),
-            since: Instant::ZERO,
-            waiting_for: [site(0), site(1)].into_iter().collect(),
-            silent: [site(1)].into_iter().collect::<SiteSet>(),
-        };
-        company.on_status(&Status { state: Some(State::Frozen(freeze)), ..Status::default() });
+        company.on_status(&frozen(&[0, 1], &[1], Instant::ZERO));
         let overlay = company.overlay(Instant::ZERO + TimeDelta::from_secs(4), true, Some(10.0), "P").unwrap();
         let shown = text(&overlay);
         for part in ["Waiting for 4 s", "Ann|is there, but slow", "Bob|nothing is heard", "after 10 s", "F10 leave"] {
             assert!(shown.contains(part), "{part} is missing in {shown}");
         }
+    }
+
+    #[test]
+    fn a_freeze_says_what_will_come_of_it() {
+        let mut company = company(Role::Guest, true);
+        let mut outlook = |silent: &[u8], patience| {
+            company.on_status(&frozen(&[0, 1], silent, Instant::ZERO));
+            company.overlay(Instant::ZERO, true, patience, "P").unwrap().foot
+        };
+        assert!(
+            outlook(&[1], Some(10.0)).contains("after 10 s of silence it goes on without"),
+            "the lower one goes on"
+        );
+        assert!(
+            outlook(&[0], Some(10.0)).contains("when they are back, and ends after 120 s"),
+            "the higher one does not"
+        );
+        for (silent, patience) in [(&[1][..], None), (&[], Some(10.0))] {
+            assert_eq!(outlook(silent, patience), "wait: it goes on when they are back   F10 leave");
+        }
+        // With a third the two who are left are enough, whoever they are.
+        let mut party = party(true);
+        party.members.push(Member { site: 2, name: "Eve".into(), ..party.members[1].clone() });
+        company.on_party(&party);
+        company.on_status(&frozen(&[0], &[0], Instant::ZERO));
+        assert!(company.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().foot.contains("goes on without"));
+    }
+
+    fn door(text: &'static str) -> TicketHere {
+        std::sync::Arc::new(move || text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_better_ticket_is_shown_when_it_comes() {
+        let mut company = company(Role::Host, false);
+        company.open_door(door("udp://a:1#x"));
+        assert!(!company.look_for_way_in(), "nothing new");
+        company.open_door(door("udp://b:2#x"));
+        assert!(company.look_for_way_in() && !company.look_for_way_in());
+        assert!(text(&company.overlay(Instant::ZERO, false, None, "P").unwrap()).contains("coplay join 'udp://b:2#x'"));
+    }
+
+    #[test]
+    fn when_the_host_is_gone_the_ticket_of_who_is_left_leads_in() {
+        let mut company = company(Role::Guest, true);
+        company.open_door(door("udp://b:2#x"));
+        assert!(!company.look_for_way_in(), "the host is there");
+        // Nothing is heard of it: a moment is nothing, and it is back.
+        company.on_status(&frozen(&[0], &[0], clock::now()));
+        assert!(!company.look_for_way_in());
+        company.on_status(&frozen(&[0], &[0], clock::now() - LONG * 2));
+        assert!(company.look_for_way_in());
+        assert!(text(&company.overlay(Instant::ZERO, true, None, "P").unwrap()).contains("coplay join 'udp://b:2#x'"));
+        company.on_status(&Status::default());
+        assert!(company.look_for_way_in() && company.ticket() == "udp://a:1#x");
+        // It is gone.
+        let mut party = party(true);
+        party.members[0].here = false;
+        company.on_party(&party);
+        assert!(company.look_for_way_in() && company.ticket() == "udp://b:2#x");
+        company.on_status(&Status { paused: Some(1), ..Status::default() });
+        assert!(text(&company.overlay(Instant::ZERO, true, None, "P").unwrap()).contains("coplay join 'udp://b:2#x'"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
         }
         Failure::Refused(Refusal::Version(_)) => trouble.hint("everybody needs the same version of coplay"),
         Failure::Refused(Refusal::Private) => trouble.hint("the host said --private; ask for a seat, and join"),
-        Failure::Refused(Refusal::NotMe) => trouble.hint("ask the host for its ticket"),
+        Failure::Refused(Refusal::NotMe { .. }) => trouble.hint("ask the host for its ticket"),
         Failure::Different(points) => trouble.hint(about_differences(points)),
         Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
         Failure::Machine(_) => trouble.hint("start it again to come back; if that does not help, try another --core"),
@@ -86,7 +86,8 @@ mod tests {
             Failure::Session("so".into()),
             Failure::Feed("slow".into()),
         ];
-        let refusals = [Refusal::Full, Refusal::Version(9), Refusal::Private, Refusal::NotMe];
+        let elsewhere = Refusal::NotMe { keeper: coplay_net::PeerKey([7; 32]), places: vec![here()] };
+        let refusals = [Refusal::Full, Refusal::Version(9), Refusal::Private, elsewhere];
         failures.extend(refusals.map(Failure::Refused));
         for failure in failures {
             let told = trouble(&failure).to_string();

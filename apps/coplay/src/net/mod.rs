@@ -22,7 +22,6 @@ use coplay_machines::hosted::Terms;
 use coplay_net::Transport;
 use coplay_net::drive::{Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
 use coplay_net::impair::{Impaired, Impairment};
-use coplay_net::iroh::Relay;
 use coplay_net::party::{MAX_NAME, Wish};
 use coplay_net::ticket::Ticket;
 
@@ -31,7 +30,7 @@ use crate::cli::net::Dial;
 use crate::config::Config;
 use crate::front::{self, Look};
 use crate::game::{self, Game};
-use crate::meet::{self, Line, Way};
+use crate::meet::{self, TicketHere, Way};
 use crate::seat::Seat;
 use crate::sharing::{self, Shared};
 use crate::summary::Summary;
@@ -49,6 +48,9 @@ trait Person: Front {
     /// This machine is played on.
     fn meet(&mut self, machine: &dyn Machine);
 
+    /// There is a way to us, which this ticket tells.
+    fn open_door(&mut self, own: TicketHere);
+
     /// What was missing, to be told at the end.
     fn notes(&mut self) -> Vec<String> {
         vec![]
@@ -63,15 +65,15 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let Shared { machine, window, costs, checked } = open(args)?;
     let title = machine.game_id().name.clone();
     let players = check_players(args, &*machine)?;
-    let way = way(args)?;
+    let (way, presence) = (way(args)?, &args.part.presence);
     let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
-    let log = report::frame_log(&args.part.log)?;
+    let log = report::frame_log(&presence.log)?;
     let line = way.open(seat.identity.clone())?;
-    let tape = report::tape(&args.part.log)?;
+    let tape = report::tape(&presence.log)?;
     let ticket = (line.ticket)();
-    let transport = impaired(line.transport, args.part.impair.as_ref())?;
+    let transport = impaired(line.transport, presence.impair.as_ref())?;
     let plan = HostPlan {
-        name: name(args.part.name.as_deref()),
+        name: name(presence.name.as_deref()),
         pads: args.pads,
         players,
         terms: within(terms(args.lag, args.window)?, window),
@@ -88,9 +90,10 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let ticket = ticket.to_string();
     announce::announce(&ticket);
     announce::warn_if_alone(&*transport, args.udp.as_deref());
-    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
+    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &presence.log };
     setting.run(Company::new(Role::Host, ticket), |person, _| {
         person.meet(&*machine);
+        person.open_door(line.ticket);
         let drive = Drive::host(transport, line.incoming, machine, &plan);
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
@@ -101,20 +104,16 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
 
 /// `coplay join`.
 pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(args.ticket.as_deref())? else { return Ok(Summary::default()) };
+    let Some(ticket) = lan::ticket(args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
     let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
-    let (log, tape) = (report::frame_log(&args.part.log)?, report::tape(&args.part.log)?);
+    let presence = &args.part.presence;
+    let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
     let look = Look { title: "a game with others".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
-    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &args.part.log };
+    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &presence.log };
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
-        let plan = (name(args.part.name.as_deref()), Wish::Play(args.pads));
-        let line = call((&ticket, args.relay.clone()), &seat, args.part.impair.as_ref())?;
-        let Some(guest) = knock(line, plan, person)? else { return Ok(None) };
-        let system = args.machine.system.as_deref().or(config.system.as_deref());
-        let core = args.machine.core.as_deref();
-        let sources = Sources { game: args.game.as_deref(), core, system, folders: &config.games };
-        let (guest, Shared { machine, costs, .. }) = equip(guest, sources, person)?;
-        let drive = guest.sit_down(machine, Manner { costs, ..manner(&args.part) });
+        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: Wish::Play(args.pads) };
+        let Some((guest, shared)) = visit.come_in(&seat, person, config)? else { return Ok(None) };
+        let drive = guest.sit_down(shared.machine, Manner { costs: shared.costs, ..manner(&args.part) });
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
         tape.into_iter().for_each(|tape| drive.set_tape(tape));
@@ -124,25 +123,52 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
 
 /// `coplay watch`.
 pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(args.ticket.as_deref())? else { return Ok(Summary::default()) };
-    let (log, tape) = (report::frame_log(&args.log)?, report::tape(&args.log)?);
+    let Some(ticket) = lan::ticket(args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
+    let presence = &args.presence;
+    let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
     let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let habits = Habits { pads: 0, seed: None, patience: None };
-    let setting = Setting { view: args.view, look, habits, log: &args.log };
+    let setting = Setting { view: args.view, look, habits, log: &presence.log };
     setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
-        let plan = (name(args.name.as_deref()), Wish::Watch);
-        let line = call((&ticket, args.relay.clone()), &Seat::new(), args.impair.as_ref())?;
-        let Some(guest) = knock(line, plan, person)? else { return Ok(None) };
-        let system = args.machine.system.as_deref().or(config.system.as_deref());
-        let core = args.machine.core.as_deref();
-        let sources = Sources { game: args.game.as_deref(), core, system, folders: &config.games };
-        let (guest, ours) = equip(guest, sources, person)?;
-        let watch = guest.look_on(ours.machine, WatchPlan { frames: args.log.frames });
+        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: Wish::Watch };
+        let Some((guest, shared)) = visit.come_in(&Seat::new(), person, config)? else { return Ok(None) };
+        let watch = guest.look_on(shared.machine, WatchPlan { frames: presence.log.frames });
         let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| watch.set_log(log));
         tape.into_iter().for_each(|tape| watch.set_tape(tape));
         told(watch.run(person))
     })
+}
+
+/// Coming to the game of somebody else.
+struct Visit<'a> {
+    ticket: &'a Ticket,
+    come: &'a cli::Come,
+    presence: &'a cli::Presence,
+    wish: Wish,
+}
+
+impl Visit<'_> {
+    /// Knocks, and finds what is played there; `None` if somebody changed their mind.
+    fn come_in(
+        &self,
+        seat: &Seat,
+        person: &mut dyn Person,
+        config: &Config,
+    ) -> Result<Option<(Guest, Shared)>, Trouble> {
+        let Self { ticket, come, presence, wish } = *self;
+        let line = meet::call(ticket, seat.identity.clone(), come.relay.clone())?;
+        person.open_door(line.ticket.clone());
+        let transport = impaired(line.transport, presence.impair.as_ref())?;
+        let name = name(presence.name.as_deref());
+        let plan = JoinPlan { name, wish, places: line.places, expect: line.expect, patience: PATIENCE };
+        let guest = Guest::knock(transport, line.incoming, &plan, person);
+        let Some(guest) = guest.map_err(|failure| failure::trouble(&failure))? else { return Ok(None) };
+        let crate::cli::Machine { core, system } = &come.machine;
+        let system = system.as_deref().or(config.system.as_deref());
+        let sources = Sources { game: come.game.as_deref(), core: core.as_deref(), system, folders: &config.games };
+        equip(guest, sources, person).map(Some)
+    }
 }
 
 /// Where a game is seen, and what is written down of it.
@@ -253,7 +279,12 @@ fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<Terms, Trouble> {
 }
 
 fn manner(part: &cli::Part) -> Manner {
-    Manner { frames: part.log.frames, drop_after: part.drop_after.0, ..Manner::default() }
+    Manner {
+        frames: part.presence.log.frames,
+        drop_after: part.drop_after.0,
+        late_after: part.late_after.0,
+        ..Manner::default()
+    }
 }
 
 fn habits(part: &cli::Part, pads: u8) -> Habits {
@@ -272,16 +303,6 @@ fn name(said: Option<&str>) -> String {
     if name.trim().is_empty() { "somebody".into() } else { name }
 }
 
-/// A line to whoever gave the ticket.
-fn call(
-    (ticket, relay): (&Ticket, Option<Relay>),
-    seat: &Seat,
-    impairment: Option<&Impairment>,
-) -> Result<Line, Trouble> {
-    let line = meet::call(ticket, seat.identity.clone(), relay)?;
-    Ok(Line { transport: impaired(line.transport, impairment)?, ..line })
-}
-
 /// A transport as it is, or as if its way out were worse.
 fn impaired(transport: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<Arc<dyn Transport>, Trouble> {
     let Some(impairment) = impairment else { return Ok(transport) };
@@ -289,12 +310,6 @@ fn impaired(transport: Arc<dyn Transport>, impairment: Option<&Impairment>) -> R
         Trouble::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")
     })?;
     Ok(Arc::new(impaired))
-}
-
-/// Knocks at the host's door; `None` if somebody changed their mind.
-fn knock(line: Line, (name, wish): (String, Wish), person: &mut dyn Person) -> Result<Option<Guest>, Trouble> {
-    let plan = JoinPlan { name, wish, places: line.places, expect: line.expect, patience: PATIENCE };
-    Guest::knock(line.transport, line.incoming, &plan, person).map_err(|failure| failure::trouble(&failure))
 }
 
 /// Finds what is played there; who has it not gives the seat back.

@@ -7,8 +7,9 @@ use coplay_machines::Machine;
 use coplay_net::drive::{Command, Front, News};
 
 use super::Person;
-use super::company::{Company, Role};
+use super::company::{Company, Role, join_command};
 use crate::bot::Bot;
+use crate::meet::TicketHere;
 
 /// Lines on stderr, and perhaps bots.
 pub(super) struct Plain {
@@ -25,6 +26,13 @@ impl Plain {
     pub(super) fn new(company: Company, seed: Option<u64>) -> Self {
         Self { company, seed, bots: vec![], people: String::new(), stands: false, leaving: false }
     }
+
+    /// What others type to come in, when that is something else than before.
+    fn show_way_in(&mut self) {
+        if self.company.look_for_way_in() {
+            say(&format!("to join now:   {}", join_command(self.company.ticket())));
+        }
+    }
 }
 
 fn say(what: &str) {
@@ -37,6 +45,10 @@ impl Person for Plain {
         self.bots = bots.unwrap_or_default();
         let (game, id) = (machine.game_id(), machine.machine_id());
         say(&format!("{} on {} {}", game.name, id.name, id.version));
+    }
+
+    fn open_door(&mut self, own: TicketHere) {
+        self.company.open_door(own);
     }
 }
 
@@ -61,6 +73,7 @@ impl Front for Plain {
         match news {
             News::Party(party) => {
                 self.company.on_party(party);
+                self.show_way_in();
                 let people = self.company.people();
                 if people != self.people {
                     say(&format!("here: {people}"));
@@ -84,6 +97,7 @@ impl Front for Plain {
                 if let Some(words) = self.company.on_status(status) {
                     say(&words);
                 }
+                self.show_way_in();
             }
         }
     }

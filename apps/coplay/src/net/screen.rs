@@ -20,8 +20,9 @@ use super::plain::bots;
 use crate::bot::Bot;
 use crate::config::{Action, Config};
 use crate::desk::{Can, Desk, Wish};
+use crate::meet::TicketHere;
 use crate::outfit::Outfit;
-use crate::scene::{Command as Asked, Move, Screen as Picture};
+use crate::scene::{Command as Asked, Move, Overlay, Screen as Picture};
 use crate::stage::Stage;
 
 /// While no frames come, scenes are this far apart.
@@ -125,19 +126,27 @@ impl<'a> Screen<'a> {
         true
     }
 
-    /// Presses a button of the machine, for all; and says so, because the others would wonder who did.
+    /// Presses a button of the machine, for all; and says so, because the others would wonder who did. A pause is seen.
     fn press(&mut self, control: Control) {
         if self.company.role() == Role::Watcher {
             return self.desk.say(Instant::now(), "who watches cannot do that");
         }
         if self.playing {
             let words = match control {
-                Control::Pause => "(pauses, or goes on)",
-                Control::Reset => "(switches the machine off and on)",
-                Control::Keep => "(keeps this moment)",
-                Control::Recall => "(goes back to the moment that was kept)",
+                Control::Pause => None,
+                Control::Reset => Some("(switches the machine off and on)"),
+                Control::Keep => Some("(keeps this moment)"),
+                Control::Recall => Some("(goes back to the moment that was kept)"),
             };
-            self.wants.extend([Command::Control(control), Command::Chat(words.into())]);
+            self.wants.push_back(Command::Control(control));
+            self.wants.extend(words.map(|words| Command::Chat(words.into())));
+        }
+    }
+
+    /// The ticket is another one than before: that is worth a word where it is not seen.
+    fn note_way_in(&mut self, now: Instant) {
+        if self.company.look_for_way_in() && self.overlay().is_none() {
+            self.desk.say(now, format!("others can join by another ticket now; {} shows it", self.go_on));
         }
     }
 
@@ -148,12 +157,17 @@ impl<'a> Screen<'a> {
         }
     }
 
+    /// What lies over the picture if nothing of the desk's does.
+    fn overlay(&self) -> Option<Overlay> {
+        self.company.overlay(clock::now(), self.playing, self.patience, &self.go_on)
+    }
+
     fn draw(&mut self) {
         let now = Instant::now();
         self.next_draw = now + DRAW_EVERY;
         let (desk, company, chat) = (&self.desk, &self.company, &self.chat);
         let graph = self.graph.then(|| self.history.graph(|site| company.name(site)));
-        let (picture, playing, patience, go_on) = (&self.picture, self.playing, self.patience, &self.go_on);
+        let (picture, playing, overlay) = (&self.picture, self.playing, self.overlay());
         self.stage.show(|scene| {
             if playing {
                 scene.screens(1)[0].clone_from(picture);
@@ -164,10 +178,11 @@ impl<'a> Screen<'a> {
             scene.graph = graph;
             desk.draw(now, scene);
             chat.draw(now, scene);
-            if scene.overlay.is_none() {
-                scene.overlay = company.overlay(clock::now(), playing, patience, go_on);
+            scene.copy = None;
+            if scene.overlay.is_none() && overlay.is_some() {
+                scene.overlay = overlay;
+                scene.copy = Some(company.ticket().to_owned());
             }
-            scene.copy = (!playing).then(|| company.ticket().to_owned());
         });
     }
 }
@@ -182,6 +197,10 @@ impl Person for Screen<'_> {
         self.desk = Desk::new(self.config, can(self.company.role()), pads);
         self.outfit = Some(Outfit::open(self.config, pads, &self.stage, &mut self.desk));
         self.bots = self.seed.map(|seed| bots(seed, machine)).unwrap_or_default();
+    }
+
+    fn open_door(&mut self, own: TicketHere) {
+        self.company.open_door(own);
     }
 
     fn notes(&mut self) -> Vec<String> {
@@ -211,7 +230,10 @@ impl Front for Screen<'_> {
     fn tell(&mut self, news: News<'_>) {
         let now = Instant::now();
         match news {
-            News::Party(party) => self.company.on_party(party),
+            News::Party(party) => {
+                self.company.on_party(party);
+                self.note_way_in(now);
+            }
             News::Session(event) => {
                 // Where the dials stand is in the status line, and they turn often.
                 let quiet = matches!(event, Event::Dials { .. });
@@ -222,9 +244,11 @@ impl Front for Screen<'_> {
             News::Chat { name, line } => self.chat.hear(now, name, line),
             News::Note(words) => self.desk.say(now, words),
             News::Status(status) => {
-                if let Some(words) = self.company.on_status(status) {
+                // Who paused is in the overlay.
+                if let Some(words) = self.company.on_status(status).filter(|_| self.overlay().is_none()) {
                     self.desk.say(now, words);
                 }
+                self.note_way_in(now);
                 self.history.take(status);
             }
         }

@@ -187,14 +187,98 @@ pub fn number(stats: &Path, name: &str) -> f64 {
     rest[..end].parse().unwrap_or_else(|_| panic!("{name} is no number in {text}"))
 }
 
-/// The hash after every frame, as it was in the end.
-pub fn hashes(path: &Path) -> BTreeMap<u32, String> {
-    let text = std::fs::read_to_string(path).expect("the log can be read");
+/// A step of a machine, as a frame log tells it.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub frame: u32,
+    /// When it began, in nanoseconds of the clock that never goes back.
+    pub start: i64,
+    /// It was made once more, and seen by nobody.
+    pub again: bool,
+    pub hash: String,
+}
+
+/// All steps in a log, but for the one that a program was about to write when it was killed.
+pub fn steps(log: &Path) -> Vec<Step> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let whole = &text[..text.rfind('\n').unwrap_or(0)];
     let step = |line: &str| {
         let fields: Vec<&str> = line.split(',').collect();
-        (fields[0].parse().expect("a frame"), fields[4].to_owned())
+        let (frame, start) = (fields[0].parse().expect("a frame"), fields[1].parse().expect("a time"));
+        Step { frame, start, again: fields[2] == "1", hash: fields[4].to_owned() }
     };
-    text.lines().skip(1).map(step).collect()
+    whole.lines().skip(1).map(step).collect()
+}
+
+/// The newest frame in a log; it is written a hundred or so at a time.
+pub fn newest(log: &Path) -> u32 {
+    steps(log).iter().map(|step| step.frame).max().unwrap_or(0)
+}
+
+/// Waits until a game has come to a frame.
+#[track_caller]
+pub fn wait_for_frame(log: &Path, frame: u32) {
+    let until = Instant::now() + PATIENCE;
+    while newest(log) < frame {
+        assert!(Instant::now() < until, "frame {frame} does not come in {}", log.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until a game has gone on for so many frames.
+#[track_caller]
+pub fn wait_for_more(log: &Path, frames: u32) {
+    wait_for_frame(log, newest(log) + frames);
+}
+
+/// The hash after every frame, as it was in the end.
+pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
+    steps(log).into_iter().map(|step| (step.frame, step.hash)).collect()
+}
+
+/// Nobody can guess frames further than this.
+const FURTHEST: u32 = 64;
+
+/// Frames of a log that were certain: not the last ones before each pause of more than a second, which may have been guesses that
+/// came to nothing because the others went on without them.
+fn certain(log: &Path) -> BTreeMap<u32, String> {
+    let mut certain: BTreeMap<u32, String> = BTreeMap::new();
+    let mut last = None;
+    for Step { frame, start, hash, .. } in steps(log) {
+        if last.is_some_and(|last| start - last > 1_000_000_000) {
+            let newest = certain.last_key_value().map_or(0, |(newest, _)| *newest);
+            certain.split_off(&newest.saturating_sub(FURTHEST));
+        }
+        last = Some(start);
+        certain.insert(frame, hash);
+    }
+    certain
+}
+
+/// Two logs agree on all frames that are certain in both; so many there are from a frame on.
+#[track_caller]
+pub fn assert_agree(one: &Path, other: &Path, from: u32) -> usize {
+    let (one, mut other) = (certain(one), certain(other));
+    other.retain(|frame, _| one.contains_key(frame));
+    // Who left last may have guessed at the end, too.
+    let end = other.last_key_value().map_or(0, |(last, _)| last.saturating_sub(FURTHEST));
+    for (frame, hash) in other.range(..end) {
+        assert_eq!(*hash, one[frame], "after frame {frame}");
+    }
+    other.range(from..end.max(from)).count()
+}
+
+/// Ends a game that has no end of its own: first this one, then that one.
+#[track_caller]
+pub fn end(first: &mut Run, second: &mut Run) {
+    for run in [first, second] {
+        run.signal("-INT");
+        run.assert_ends_well();
+    }
+}
+
+pub fn logs<const N: usize>(place: &Place) -> [PathBuf; N] {
+    std::array::from_fn(|number| place.at(&format!("log{number}.csv")))
 }
 
 /// Two logs agree on all frames before this one that both have; so many there are.

@@ -113,6 +113,7 @@ mod tests {
             terms: vec![],
             started: true,
             members: vec![member],
+            open: true,
             watchers: 0,
             you: None,
         };

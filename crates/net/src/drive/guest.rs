@@ -1,6 +1,6 @@
 //! Coming to a game: knock, hear the terms, find the game, sit down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -104,7 +104,7 @@ impl Guest {
         self.post.mail(self.host, &Message::Ready(true));
         let others = self.party.members.iter().map(|member| (member.places.clone(), member.key));
         others.for_each(|(places, key)| self.post.call(&places, key));
-        let mut drive = Drive::new(self.post, machine, self.party, me, self.name, manner);
+        let mut drive = Drive::new(self.post, machine, (self.party, self.host), me, self.name, manner);
         drive.told_places = self.places;
         Ok(drive)
     }
@@ -123,8 +123,8 @@ struct Door {
     since: Instant,
     /// Somebody answered, and has our knock.
     knocked: bool,
-    /// The one whom we asked does not let people in.
-    not_me: bool,
+    /// Whom we asked because somebody else, who does not let people in, said so.
+    sent_to: BTreeSet<PeerKey>,
     /// What is known of the places where nobody opened.
     closed: BTreeMap<Place, Closed>,
     /// Where we say that we can be reached.
@@ -148,7 +148,7 @@ impl Door {
         plan.places.iter().for_each(|place| post.transport.call(place, plan.expect));
         let places = post.own_places();
         let closed = BTreeMap::new();
-        Self { post, since: clock::now(), knocked: false, not_me: false, closed, places, opened: None }
+        Self { post, since: clock::now(), knocked: false, sent_to: BTreeSet::new(), closed, places, opened: None }
     }
 
     fn take(&mut self, incoming: Incoming, plan: &JoinPlan) -> Result<(), Failure> {
@@ -164,8 +164,7 @@ impl Door {
                 for message in self.post.take(from, &bytes) {
                     match message {
                         Message::Party(party) => self.opened = Some((from, party)),
-                        // Somebody else of the same game may open.
-                        Message::Refused(Refusal::NotMe) => self.not_me = true,
+                        Message::Refused(Refusal::NotMe { keeper, places }) => self.ask(keeper, &places),
                         Message::Refused(refusal) => return Err(Failure::Refused(refusal)),
                         _ => {}
                     }
@@ -177,6 +176,13 @@ impl Door {
             Incoming::Up { .. } | Incoming::Datagram { .. } => {}
         }
         Ok(())
+    }
+
+    /// Somebody else of the same game may open; nobody is asked twice.
+    fn ask(&mut self, keeper: PeerKey, places: &[Place]) {
+        if self.sent_to.insert(keeper) {
+            places.iter().for_each(|place| self.post.transport.call(place, Some(keeper)));
+        }
     }
 
     fn close(&mut self, place: Place, how: Closed) {
@@ -202,7 +208,7 @@ impl Door {
         match self.worst() {
             Some((Closed::Refused | Closed::Stranger, failure)) if all_closed && !self.knocked => return Err(failure),
             _ if now - self.since < plan.patience => return Ok(()),
-            _ if self.knocked || self.not_me => return Err(Failure::HostGone),
+            _ if self.knocked => return Err(Failure::HostGone),
             Some((_, failure)) => return Err(failure),
             None => {}
         }

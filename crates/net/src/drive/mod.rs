@@ -14,7 +14,7 @@ mod watch;
 
 pub use guest::{Guest, JoinPlan};
 pub use log::{FrameLog, Numbers};
-pub use site::{Drive, HostPlan, Manner};
+pub use site::{Drive, GIVE_UP, HostPlan, Manner};
 pub use tape::{Tape, Taped};
 pub use watch::{Watch, WatchPlan};
 
@@ -78,8 +78,6 @@ pub struct Status {
     pub paused: Option<u8>,
     /// Frames shown in the last second.
     pub fps: f64,
-    /// How many watch, at this site.
-    pub watchers: usize,
     /// What the network brought that was not for us.
     pub refused: Refused,
 }
@@ -171,7 +169,7 @@ impl std::fmt::Display for Failure {
                 )
             }
             Self::Refused(Refusal::Private) => write!(f, "nobody may watch this game"),
-            Self::Refused(Refusal::NotMe) => write!(f, "the one we asked does not let people in"),
+            Self::Refused(Refusal::NotMe { .. }) => write!(f, "the one we asked does not let people in"),
             Self::Different(points) => write!(f, "the host plays something else: {}", points.join("; ")),
             Self::Terms => write!(f, "the host's terms make no sense to this version of coplay"),
             Self::Machine(why) => write!(f, "the machine cannot go on: {why}"),

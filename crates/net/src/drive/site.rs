@@ -23,9 +23,9 @@ use super::post::Post;
 use super::tape::Tape;
 use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, Status, Why};
 use crate::clock;
-use crate::key::random;
+use crate::key::{PeerKey, random};
 use crate::mail::Mail;
-use crate::party::{List, Member, Message, Party};
+use crate::party::{Keeper, List, Member, Message, Party};
 use crate::transport::{Incoming, Place, Transport};
 
 /// Datagrams taken between two looks at the session: nobody can keep it from its frames.
@@ -35,7 +35,7 @@ const WAITED: TimeDelta = TimeDelta::from_millis(200);
 /// Who was dropped comes back so soon.
 const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
 /// Who cannot go on without the others, because it is the smaller part of them, waits so many times as long as who can.
-const GIVE_UP: i64 = 12;
+pub const GIVE_UP: u8 = 12;
 /// Who is lost comes back so often before it hears a newer list: for certain fewer times.
 const SESSIONS_PER_SERIAL: u32 = 16;
 /// The largest state that is taken from another site.
@@ -69,6 +69,8 @@ pub struct Manner {
     pub frames: Option<u32>,
     /// Who is silent for so long is dropped; `None` waits.
     pub drop_after: Option<TimeDelta>,
+    /// Who holds up the game for so long is dropped, if that is on us to decide; `None` waits.
+    pub late_after: Option<TimeDelta>,
     /// What the machine costs, as far as that is known.
     pub costs: Costs,
 }
@@ -81,6 +83,7 @@ pub struct Drive {
     lamp: Lamp,
     players: usize,
     party: Party,
+    keeper: Keeper,
     /// The list, if we keep it.
     list: Option<List>,
     seats: (u8, u8),
@@ -142,12 +145,21 @@ impl Drive {
         let terms = settings.to_bytes().ok_or(Failure::Terms)?;
         let list = List::new(me, u64::from_le_bytes(random()) | 1, terms, (seats, players), !plan.private);
         let party = list.party().clone();
-        let mut drive = Self::new(post, machine, party, 0, plan.name.clone(), plan.manner);
+        let keeper = post.transport.key();
+        let mut drive = Self::new(post, machine, (party, keeper), 0, plan.name.clone(), plan.manner);
         (drive.list, drive.seats, drive.told_places) = (Some(list), (seats, players), places);
         Ok(drive)
     }
 
-    pub(super) fn new(post: Post, machine: Controlled, party: Party, me: u8, name: String, manner: Manner) -> Self {
+    /// A site of this party, whose list somebody keeps.
+    pub(super) fn new(
+        post: Post,
+        machine: Controlled,
+        (party, keeper): (Party, PeerKey),
+        me: u8,
+        name: String,
+        manner: Manner,
+    ) -> Self {
         let (players, now) = (machine.pads().len(), clock::now());
         let mut book = Book::default();
         book.note_party(&party);
@@ -159,6 +171,7 @@ impl Drive {
             players,
             late: party.started,
             party,
+            keeper: Keeper::new(keeper),
             list: None,
             seats: (0, 0),
             me,
@@ -264,18 +277,16 @@ impl Drive {
                 let Some(session) = &mut self.session else { return };
                 match standing {
                     Standing::Seated(addr) => session.handle_datagram(at, addr, &bytes),
-                    // Who has no seat can watch, and no more: it does not get near the players' packets.
-                    Standing::Watching(addr) if is_feed(&bytes) => session.handle_datagram(at, addr, &bytes),
+                    // Who has no seat can watch, if anybody may, and no more: it does not get near the players' packets.
+                    Standing::Watching(addr) if is_feed(&bytes) && self.party.open => {
+                        session.handle_datagram(at, addr, &bytes)
+                    }
                     Standing::Watching(_) => {}
                 }
             }
             Incoming::Up { .. } => {}
-            Incoming::Unanswered { place, .. } => {
-                front.tell(News::Note(format!("no way yet to {}", self.who_is_at(&place))));
-            }
-            Incoming::Stranger { place } => {
-                front.tell(News::Note(format!("somebody else answers for {}", self.who_is_at(&place))));
-            }
+            Incoming::Unanswered { place, .. } => self.note_closed(&place, "no way yet to", front),
+            Incoming::Stranger { place } => self.note_closed(&place, "somebody else answers for", front),
         }
     }
 
@@ -399,15 +410,12 @@ impl Drive {
             Command::Quit => self.leave(),
             Command::Start => self.start(),
             Command::Chat(line) => {
-                let (name, keeper) = (self.name.clone(), self.keeper());
-                match (&mut self.list, keeper) {
-                    (Some(list), _) => list.chat(&name, &line),
-                    (None, Some(keeper)) => {
-                        front.tell(News::Chat { name: &name, line: &line });
-                        self.post.mail(keeper, &Message::Chat { name, line });
-                    }
-                    (None, None) => {}
+                let name = self.name.clone();
+                if let Some(list) = &mut self.list {
+                    return list.chat(&name, &line);
                 }
+                front.tell(News::Chat { name: &name, line: &line });
+                self.post.mail(self.keeper.key(), &Message::Chat { name, line });
             }
             Command::Control(control) => self.controls |= Control::bit(control, usize::from(self.me)),
         }
@@ -431,9 +439,9 @@ impl Drive {
         });
         self.session_number = Some(self.party.session);
         self.incarnation = next_incarnation(self.incarnation, self.party.serial);
-        (config.drop_after, config.costs, config.incarnation) =
-            (self.manner.drop_after, self.manner.costs, self.incarnation);
-        config.give_up_after = self.manner.drop_after.map(|patience| patience * GIVE_UP);
+        (config.drop_after, config.late_after) = (self.manner.drop_after, self.manner.late_after);
+        (config.costs, config.incarnation) = (self.manner.costs, self.incarnation);
+        config.give_up_after = self.manner.drop_after.map(|patience| patience * i64::from(GIVE_UP));
         if config.join.is_some() && start == Start::Beginning {
             self.hosted.machine_mut().reset();
         }
@@ -465,6 +473,7 @@ impl Drive {
                 }
                 self.session = None;
                 self.late = true;
+                self.go_astray();
                 self.begin_at = clock::now() + COME_BACK;
             }
             _ => self.done = Some(if self.leaving { Why::Done } else { Why::Ended(end) }),
@@ -499,8 +508,8 @@ impl Drive {
         };
         if let Some(session) = &self.session {
             (status.stats, status.state) = (session.stats(), Some(session.state()));
-            status.peers = peers(session, now);
-            status.watchers = session.feed_stats().map_or(0, |feed| feed.watchers);
+            let here = |site: u8| self.party.members.iter().any(|member| member.site == site && member.here);
+            status.peers = peers(session, now).into_iter().filter(|(site, _)| here(*site)).collect();
         }
         status
     }

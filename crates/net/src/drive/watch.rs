@@ -20,11 +20,14 @@ use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, St
 use crate::clock;
 use crate::key::PeerKey;
 use crate::mail::Mail;
-use crate::party::{Knock, Message, Party, VERSION, Wish};
+use crate::party::{Knock, Message, Party, Refusal, VERSION, Wish};
 use crate::transport::Incoming;
 
 /// Whoever keeps the list is asked this often whether it is there: it counts us for as long as it hears of us.
 const PING_EVERY: TimeDelta = TimeDelta::from_secs(5);
+
+/// The last frames of a game get so long to come.
+const THE_END: TimeDelta = TimeDelta::from_secs(1);
 
 /// How to look on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +56,8 @@ pub struct Watch {
     seen: u32,
     diverged: bool,
     next_status: Instant,
+    /// Everybody who played has said goodbye: so long the feed may still take to come to its end.
+    over_at: Option<Instant>,
     done: Option<Why>,
 }
 
@@ -86,6 +91,7 @@ impl Guest {
             seen: 0,
             diverged: false,
             next_status: clock::now(),
+            over_at: None,
             done: None,
         })
     }
@@ -182,7 +188,9 @@ impl Watch {
                     front.tell(News::Party(&self.party));
                 }
                 Message::Chat { name, line } => front.tell(News::Chat { name: &name, line: &line }),
+                Message::Refused(Refusal::NotMe { keeper, .. }) if self.book.is_seated(&keeper) => self.turn_to(keeper),
                 Message::Refused(_) => self.turn_to_another(),
+                Message::Bye => self.on_bye(from),
                 _ => {}
             }
         }
@@ -205,10 +213,24 @@ impl Watch {
         self.pings.ask(now, PING_EVERY, [self.host], |to, bytes| _ = transport.send(to, bytes));
     }
 
+    /// Whoever kept the list goes; if others play on, one of them keeps it now.
+    fn on_bye(&mut self, from: PeerKey) {
+        self.party.members.retain(|member| member.key != from);
+        if self.party.members.iter().any(|member| member.here) {
+            self.turn_to_another();
+        } else {
+            self.over_at = Some(clock::now() + THE_END);
+        }
+    }
+
     fn turn_to_another(&mut self) {
         let keys: Vec<PeerKey> = self.party.members.iter().map(|member| member.key).collect();
         let at = keys.iter().position(|key| *key == self.host).map_or(0, |at| at + 1);
         let Some(next) = keys.get(at % keys.len().max(1)).copied().filter(|next| *next != self.host) else { return };
+        self.turn_to(next);
+    }
+
+    fn turn_to(&mut self, next: PeerKey) {
         self.host = next;
         self.pings.stop();
         let (name, places) = (self.name.clone(), Vec::new());
@@ -283,6 +305,9 @@ impl Watch {
                 WatchEvent::Diverged { .. } => self.diverged = true,
                 _ => {}
             }
+        }
+        if self.over_at.is_some_and(|over| now >= over) {
+            self.done.get_or_insert(Why::FeedOver);
         }
         self.show_up(now);
         self.post.flush(now);

@@ -73,8 +73,6 @@ pub struct List {
     /// How many seats there are, and how many players in all.
     seats: u8,
     players: u8,
-    /// Whether others may look on.
-    open: bool,
     watchers: BTreeMap<PeerKey, Watcher>,
     next_count: Instant,
     talk: Talk,
@@ -85,22 +83,24 @@ pub struct List {
 impl List {
     /// A list with nobody on it but the host, who has the first seat.
     pub fn new(host: Member, session: u64, terms: Vec<u8>, (seats, players): (u8, u8), open: bool) -> Self {
-        let party = Party { serial: 0, session, terms, started: false, members: vec![host], watchers: 0, you: None };
-        Self::keep(party, (seats, players), open)
+        let members = vec![host];
+        let party = Party { serial: 0, session, terms, started: false, members, open, watchers: 0, you: None };
+        Self::keep(party, (seats, players))
     }
 
-    /// Goes on with a list that another one kept, who may have told others more of it than us.
-    pub fn take_over(party: Party, (seats, players): (u8, u8), open: bool) -> Self {
+    /// Goes on with a list that another one kept, who may have told others more of it than us; and says so to all.
+    pub fn take_over(party: Party, (seats, players): (u8, u8)) -> Self {
         let serial = party.serial.saturating_add(NOT_HEARD);
-        Self::keep(Party { serial, ..party }, (seats, players), open)
+        let mut list = Self::keep(Party { serial, watchers: 0, ..party }, (seats, players));
+        list.tell_all();
+        list
     }
 
-    fn keep(party: Party, (seats, players): (u8, u8), open: bool) -> Self {
+    fn keep(party: Party, (seats, players): (u8, u8)) -> Self {
         Self {
             party,
             seats,
             players,
-            open,
             watchers: BTreeMap::new(),
             next_count: Instant::ZERO,
             talk: Talk::default(),
@@ -183,7 +183,7 @@ impl List {
     fn on_knock(&mut self, now: Instant, from: PeerKey, knock: &Knock, seen: Option<Place>) {
         let admitted = match knock.wish {
             _ if knock.version != VERSION => Err(Refusal::Version(VERSION)),
-            Wish::Watch if !self.open => Err(Refusal::Private),
+            Wish::Watch if !self.party.open => Err(Refusal::Private),
             Wish::Watch => self.admit_watcher(now, from, knock),
             Wish::Play(pads) => self.admit_player(from, knock, pads, seen),
         };
@@ -325,7 +325,7 @@ impl List {
     }
 
     fn tell_all(&mut self) {
-        self.party.serial += 1;
+        self.party.serial = self.party.serial.saturating_add(1);
         let party = |you| Message::Party(Party { you, ..self.party.clone() });
         // What is for ourselves goes nowhere.
         let members = self.party.members.iter().map(|member| (To::One(member.key), party(Some(member.site))));
@@ -429,9 +429,9 @@ mod tests {
         let known = first.party().clone();
         first.handle_message(NOW, key(2), knock(Wish::Play(1)), None);
         let told = first.party().serial;
-        let mut second = List::take_over(known, (3, 3), true);
-        second.set_here(0, false);
+        let mut second = List::take_over(known, (3, 3));
         assert!(second.party().serial > told, "newer than anything that the first one said");
+        assert_eq!(all_told(&mut second).len(), 2, "and all hear of it");
     }
 
     #[test]
@@ -530,7 +530,7 @@ mod tests {
         let mut first = list(2, 2);
         first.handle_message(NOW, key(1), knock(Wish::Play(1)), None);
         first.start(8, vec![9]);
-        let mut second = List::take_over(first.party().clone(), (2, 2), true);
+        let mut second = List::take_over(first.party().clone(), (2, 2));
         second.handle_message(NOW, key(0), knock(Wish::Play(1)), None);
         assert_eq!(seat(told(&mut second, key(0))), Some(0));
     }

@@ -6,7 +6,7 @@ use crate::key::PeerKey;
 use crate::transport::Place;
 
 /// Another version speaks another language here.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 32;
 /// The longest line of chat, in bytes.
@@ -75,8 +75,13 @@ pub enum Refusal {
     Full,
     /// Nobody may look on.
     Private,
-    /// Ask somebody else: only one is asked at a time.
-    NotMe,
+    /// Ask who keeps the list.
+    NotMe {
+        /// Who that is.
+        keeper: PeerKey,
+        /// Where it can be reached.
+        places: Vec<Place>,
+    },
 }
 
 /// Everything about the people around one game.
@@ -92,6 +97,8 @@ pub struct Party {
     pub started: bool,
     /// Who has a seat, in order of seats.
     pub members: Vec<Member>,
+    /// Whether others may look on.
+    pub open: bool,
     /// How many look on.
     pub watchers: u16,
     /// The seat of who gets this; `None` looks on.
@@ -145,7 +152,7 @@ impl Message {
                     && party.members.iter().all(member)
                     && party.members.iter().all(|member| usize::from(member.site) < coplay::id::MAX_SITES)
             }
-            Self::Places(told) => places(told),
+            Self::Places(told) | Self::Refused(Refusal::NotMe { places: told, .. }) => places(told),
             Self::Refused(_) | Self::Ready(_) | Self::Bye | Self::Watchers(_) => true,
         }
     }
@@ -164,7 +171,7 @@ pub(super) fn tidy(text: &str, most: usize) -> String {
 }
 
 /// Where others may be told to look for somebody: what it says itself, and what we see.
-pub(super) fn places(told: &[Place], seen: Option<Place>) -> Vec<Place> {
+pub(crate) fn places(told: &[Place], seen: Option<Place>) -> Vec<Place> {
     let mut places: Vec<Place> = seen.into_iter().chain(told.iter().cloned()).take(MAX_PLACES).collect();
     places.dedup();
     places
@@ -178,9 +185,11 @@ mod tests {
     fn messages_come_back_as_they_were() {
         let knock =
             Knock { version: VERSION, name: "Ann".into(), wish: Wish::Play(2), places: vec![Place("here".into())] };
-        let places = Message::Places(vec![Place("there".into())]);
+        let told = vec![Place("there".into())];
+        let elsewhere = Refusal::NotMe { keeper: PeerKey([7; 32]), places: told.clone() };
+        let places = [Message::Places(told), Message::Refused(elsewhere)];
         let short = [Message::Refused(Refusal::Full), Message::Ready(true), Message::Bye, Message::Watchers(900)];
-        for message in [Message::Knock(knock), places].into_iter().chain(short) {
+        for message in [Message::Knock(knock)].into_iter().chain(places).chain(short) {
             assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));
         }
     }
@@ -192,7 +201,9 @@ mod tests {
         let line = "x".repeat(MAX_LINE + 1);
         assert_eq!(Message::from_bytes(&Message::Chat { name: String::new(), line }.to_bytes()), None);
         let places = vec![Place("x".into()); MAX_PLACES + 1];
-        assert_eq!(Message::from_bytes(&Message::Places(places).to_bytes()), None);
+        assert_eq!(Message::from_bytes(&Message::Places(places.clone()).to_bytes()), None);
+        let elsewhere = Refusal::NotMe { keeper: PeerKey([7; 32]), places };
+        assert_eq!(Message::from_bytes(&Message::Refused(elsewhere).to_bytes()), None);
         let mut bytes = Message::Bye.to_bytes();
         bytes.push(0);
         assert_eq!(Message::from_bytes(&bytes), None);

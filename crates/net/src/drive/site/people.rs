@@ -11,7 +11,7 @@ use super::Drive;
 use crate::clock;
 use crate::drive::{Failure, Front, News, ping};
 use crate::key::{PeerKey, random};
-use crate::party::{self, List, Member, Message, Party, To};
+use crate::party::{self, Knock, List, Member, Message, Party, To};
 use crate::transport::Place;
 
 /// Who waits for a start and does not hear from the host for so long gives up.
@@ -28,13 +28,17 @@ const PLACES_EVERY: TimeDelta = TimeDelta::from_secs(5);
 const FAREWELL: TimeDelta = TimeDelta::from_millis(800);
 
 impl Drive {
-    /// Who was looked for at a place, for people.
-    pub(super) fn who_is_at(&self, place: &Place) -> String {
+    /// Somebody is not where it was looked for. That is of interest only as long as it was not found elsewhere.
+    pub(super) fn note_closed(&self, place: &Place, what: &str, front: &mut dyn Front) {
         let member = self.party.members.iter().find(|member| member.places.contains(place));
-        match member.filter(|member| !member.name.is_empty()) {
-            Some(member) => format!("{} ({})", member.name, place.brief()),
-            None => place.brief(),
+        if member.is_some_and(|member| self.post.transport.place_of(&member.key).is_some()) {
+            return;
         }
+        let note = match member.filter(|member| !member.name.is_empty()) {
+            Some(member) => format!("{what} {} ({})", member.name, place.brief()),
+            None => format!("{what} {}", place.brief()),
+        };
+        front.tell(News::Note(note));
     }
 
     /// Somebody wants to know how far away we are, or answers that.
@@ -57,29 +61,41 @@ impl Drive {
             let seen = self.post.transport.place_of(&from);
             return list.handle_message(clock::now(), from, message, seen);
         }
-        if self.keeper().is_some_and(|keeper| keeper == from) {
-            self.heard_keeper = clock::now();
-        }
         match message {
-            Message::Party(party) if self.keeper() == Some(from) && party.serial > self.party.serial => {
+            Message::Party(party) if party.serial > self.party.serial && self.keeper.believes(&self.party, &from) => {
+                self.heard_keeper = clock::now();
                 self.party = party;
                 self.party_changed(front);
             }
-            Message::Watchers(watchers) if self.keeper() == Some(from) => {
+            Message::Knock(knock) => self.on_knock(from, knock),
+            _ if self.keeper.key() != from => {}
+            Message::Watchers(watchers) => {
+                self.heard_keeper = clock::now();
                 self.party.watchers = watchers;
                 self.show_party(front);
             }
-            Message::Chat { name, line } if self.keeper() == Some(from) => {
+            Message::Chat { name, line } => {
+                self.heard_keeper = clock::now();
                 front.tell(News::Chat { name: &name, line: &line });
             }
-            Message::Knock(_) => self.post.mail(from, &Message::Refused(party::Refusal::NotMe)),
-            _ => {}
+            _ => self.heard_keeper = clock::now(),
         }
     }
 
-    /// Who keeps the list: the lowest who is here.
-    pub(super) fn keeper(&self) -> Option<PeerKey> {
-        self.party.members.iter().find(|member| member.here).map(|member| member.key)
+    /// Somebody wants to come in, and somebody else keeps the list; unless that is the very one who knocks, because it was started anew.
+    fn on_knock(&mut self, from: PeerKey, knock: Knock) {
+        if self.keeper.key() == from {
+            self.on_keeper_gone(&from);
+        }
+        if let Some(list) = &mut self.list {
+            let seen = self.post.transport.place_of(&from);
+            return list.handle_message(clock::now(), from, Message::Knock(knock), seen);
+        }
+        let keeper = self.keeper.key();
+        let member = self.party.members.iter().find(|member| member.key == keeper);
+        let told = member.map_or(&[][..], |member| &member.places);
+        let places = party::places(told, self.post.transport.place_of(&keeper));
+        self.post.mail(from, &Message::Refused(party::Refusal::NotMe { keeper, places }));
     }
 
     fn party_changed(&mut self, front: &mut dyn Front) {
@@ -120,11 +136,10 @@ impl Drive {
             return;
         }
         self.told_places.clone_from(&places);
-        let (me, keeper) = (self.post.transport.key(), self.keeper());
-        match (&mut self.list, keeper) {
-            (Some(list), _) => list.set_places(&me, &places, None),
-            (None, Some(keeper)) => self.post.mail(keeper, &Message::Places(places)),
-            (None, None) => {}
+        let me = self.post.transport.key();
+        match &mut self.list {
+            Some(list) => list.set_places(&me, &places, None),
+            None => self.post.mail(self.keeper.key(), &Message::Places(places)),
         }
     }
 
@@ -192,9 +207,9 @@ impl Drive {
         if self.list.is_some() || self.session.is_some() {
             return Ok(());
         }
-        if let Some(keeper) = self.keeper().filter(|_| now >= self.next_sign) {
+        if now >= self.next_sign {
             self.next_sign = now + STILL_HERE;
-            self.post.mail(keeper, &Message::Ready(true));
+            self.post.mail(self.keeper.key(), &Message::Ready(true));
         }
         if self.post.is_idle() {
             self.heard_keeper = now;
@@ -214,13 +229,29 @@ impl Drive {
     pub(super) fn on_gone(&mut self, site: SiteId, left: bool) {
         self.set_here(site, false);
         let gone = self.party.members.iter().find(|member| member.site == site.number()).map(|member| member.key);
-        if let (Some(list), Some(key), true) = (&mut self.list, gone, left) {
-            list.handle_message(clock::now(), key, Message::Bye, None);
+        let Some(gone) = gone else { return };
+        self.on_keeper_gone(&gone);
+        if let Some(list) = self.list.as_mut().filter(|_| left) {
+            list.handle_message(clock::now(), gone, Message::Bye, None);
         }
-        if self.list.is_none() && self.keeper() == Some(self.post.transport.key()) {
-            // The list is ours now.
-            self.list = Some(List::take_over(self.party.clone(), self.seats_of_party(), true));
+    }
+
+    /// If this is who kept the list, the next one goes on with it: perhaps we.
+    fn on_keeper_gone(&mut self, gone: &PeerKey) {
+        if let Some(member) = self.party.members.iter_mut().find(|member| member.key == *gone) {
+            member.here = false;
         }
+        self.keeper.on_gone(&self.party, gone);
+        if self.list.is_none() && self.keeper.key() == self.post.transport.key() {
+            self.list = Some(List::take_over(self.party.clone(), self.seats_of_party()));
+        }
+    }
+
+    /// The others went on without us, and with the list if it was ours.
+    pub(super) fn go_astray(&mut self) {
+        self.list = None;
+        self.heard_keeper = clock::now();
+        self.keeper.on_astray(&self.party, &self.post.transport.key());
     }
 
     fn seats_of_party(&self) -> (u8, u8) {
@@ -229,9 +260,9 @@ impl Drive {
     }
 
     pub(super) fn say_goodbye(&mut self) {
-        match (&self.list, self.keeper()) {
-            (None, Some(keeper)) => self.post.mail(keeper, &Message::Bye),
-            _ => return,
+        match &self.list {
+            Some(list) => self.post.mail_all(list.watchers().copied(), &Message::Bye),
+            None => self.post.mail(self.keeper.key(), &Message::Bye),
         }
         self.post.farewell(FAREWELL);
     }

@@ -141,7 +141,7 @@ fn who_holds_up_the_game_is_dropped_where_the_host_says_so() {
     let dials = ["--lag", "2", "--window", "0", "--late-after", "0.5", "--frame-log", arg(&ann)];
     let host = host(&place, &game, &[&dials[..], &slow].concat());
     let guest = join(&place, &host.ticket(), &game, &["--frame-log", arg(&bob)]);
-    host.wait_for("Bob is lost or too slow");
+    host.wait_for("is lost or too slow; the game goes on without");
     wait_for_more(&ann, 120);
     let (mut host, mut guest) = (host, guest);
     end(&mut guest, &mut host);
@@ -326,7 +326,7 @@ fn who_is_left_alone_goes_on() {
     let mut guest = join(&place, &host.ticket(), &game, &["--name", "Bob"]);
     wait_for_frame(&log, 30);
     guest.signal("-KILL");
-    host.wait_for("Bob is lost; the game goes on without");
+    host.wait_for("Bob is lost or too slow; the game goes on without");
     host.assert_ends_well();
     assert_eq!(guest.code(), None);
 }

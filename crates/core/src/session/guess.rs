@@ -8,8 +8,33 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use super::Session;
+use super::peer::Peer;
 use crate::frame::Frame;
 use crate::input::{Block, Layout, MAX_BLOCKS, Stream, Word};
+use crate::time::{Instant, TimeDelta};
+
+/// Who is this part of a frame away, or less, is so near that its inputs are worth a moment's wait: it begins the frame when we do, and
+/// what it sends then is here at once. On a local network that is one more packet that must be lost before a guess is needed.
+const NEAR: i64 = 16;
+/// A host program and a network are on time to about this.
+const MOMENT: TimeDelta = TimeDelta::from_micros(250);
+
+impl Session {
+    /// Whether the frame that began would rest on a guess now, and need not a moment later.
+    #[inline]
+    pub(super) fn waits_for_near(&self, now: Instant, began: Instant) -> bool {
+        self.frame >= self.known_end() && now < self.guess_at(began)
+    }
+
+    /// When missing inputs of the frame that began then are guessed: at once, unless somebody is near who has them.
+    pub(super) fn guess_at(&self, began: Instant) -> Instant {
+        let most = self.config.settings.rate.period() / NEAR;
+        let way = |peer: &Peer| peer.clock.rtt_min().map(|rtt| rtt / 2).filter(|way| *way <= most);
+        let missing = self.peers.iter().filter(|peer| peer.is_playing() && peer.known_end() <= self.frame);
+        missing.filter_map(way).max().map_or(began, |way| began + way + MOMENT)
+    }
+}
 
 /// How missing inputs are guessed. Sites need not guess alike: a guess never outlives the truth.
 #[derive(Clone, Copy, Debug, Default)]

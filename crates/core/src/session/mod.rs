@@ -635,6 +635,7 @@ impl Session {
             Phase::Starting { at } => at,
             Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_mend().min(self.next_begin()),
             Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
+            Phase::Running(Step::Gather { began }) if self.leaving.is_none() => self.guess_at(began).max(self.called),
             Phase::Running(Step::Sampling) if self.leaving.is_none() => Instant::FAR_FUTURE,
             Phase::Running(_) if self.leaving.is_none() => self.called,
             Phase::Running(_) => self.next_watch,

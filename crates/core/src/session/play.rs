@@ -81,6 +81,9 @@ impl Session {
                         self.note_wait(now);
                         return None;
                     }
+                    if self.waits_for_near(now, began) {
+                        return None;
+                    }
                     let aim = Aim::Frame { began };
                     self.phase = Phase::Running(Step::Run { aim, saved: self.wrong.is_some() });
                     // Once per frame: what is found wrong during a repair waits for the next, or a slow machine would never get done.

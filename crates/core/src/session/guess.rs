@@ -21,12 +21,6 @@ const NEAR: i64 = 16;
 const MOMENT: TimeDelta = TimeDelta::from_micros(250);
 
 impl Session {
-    /// Whether the frame that began would rest on a guess now, and need not a moment later.
-    #[inline]
-    pub(super) fn waits_for_near(&self, now: Instant, began: Instant) -> bool {
-        self.frame >= self.known_end() && now < self.guess_at(began)
-    }
-
     /// When missing inputs of the frame that began then are guessed: at once, unless somebody is near who has them.
     pub(super) fn guess_at(&self, began: Instant) -> Instant {
         let most = self.config.settings.rate.period() / NEAR;

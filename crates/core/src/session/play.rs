@@ -77,11 +77,12 @@ impl Session {
                 }
                 Step::Sampling => return None,
                 Step::Gather { began } => {
-                    if !self.may_step() {
+                    let known = self.known_end();
+                    if !self.may_step_after(known) {
                         self.note_wait(now);
                         return None;
                     }
-                    if self.waits_for_near(now, began) {
+                    if self.frame >= known && now < self.guess_at(began) {
                         return None;
                     }
                     let aim = Aim::Frame { began };
@@ -367,7 +368,11 @@ impl Session {
 
     /// Whether the frame that began may be stepped: its inputs are here, or few enough are guessed.
     pub(super) fn may_step(&self) -> bool {
-        self.frame < self.known_end() + self.window() && self.frame < self.own.end()
+        self.may_step_after(self.known_end())
+    }
+
+    fn may_step_after(&self, known: Frame) -> bool {
+        self.frame < known + self.window() && self.frame < self.own.end()
     }
 
     /// Those without whose inputs it may not.

@@ -43,7 +43,8 @@ impl Session {
     }
 
     fn feed_frames(&mut self) {
-        let (certain, settled) = (self.certain(), self.settled());
+        let certain = self.certain();
+        let settled = if self.feed.is_some() { self.settled() } else { self.fed };
         // The words of the frame that is just given out must not change.
         core::mem::swap(&mut self.words, &mut self.fed_words);
         while self.inquiry.is_some() && self.searchable < certain {
@@ -54,7 +55,7 @@ impl Session {
                 inquiry.push(frame, &self.words);
             }
         }
-        while self.feed.is_some() && self.fed < settled {
+        while self.fed < settled {
             let frame = self.fed;
             self.fed = frame.next();
             self.gather_words(frame);

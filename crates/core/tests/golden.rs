@@ -78,7 +78,7 @@ const EXTRAS: Golden = &[
     "84",               // flags: tick, extras
     "6400",             // end: 100
     "00",               // end - ack: 0
-    "7600",             // extras: 118 bytes
+    "7900",             // extras: 121 bytes
     "01",               // leave
     "ac02",             // leave: before frame 300
     "02",               // order
@@ -144,11 +144,13 @@ const EXTRAS: Golden = &[
     "00",               // order: window 0
     "11",               // order: because inputs are 17 frames old
     "02",               // order: at site 2
+    "00",               // decided: no view ended after that one
     "04",               // decided
     "00",               // decided: view 0
     "00",               // decision: nobody is dropped
     "00",               // decision: nobody had left
     "00",               // decision: no order
+    "ac02",             // decided: 300 views ended after that one, without dropping anybody
     "05",               // want
     "02",               // want: of site 2
     "6e",               // want: from frame 110 on
@@ -172,7 +174,7 @@ const EXTRAS: Golden = &[
 ];
 
 const HELLO: Golden = &[
-    "03",               // version
+    "04",               // version
     "efcdab8967452301", // session
     "01",               // site
     "04030201",         // incarnation
@@ -210,7 +212,7 @@ const HELLO: Golden = &[
 ];
 
 const REFUSAL: Golden = &[
-    "03",               // version
+    "04",               // version
     "0000000000000000", // session
     "00",               // site
     "00000000",         // incarnation
@@ -355,8 +357,8 @@ fn extras() -> [Extra<'static>; 12] {
         Extra::Order(dials(1, 5, 6, 12)),
         Extra::Vote(vote),
         Extra::Vote(none),
-        Extra::Decided(u32::MAX, decision),
-        Extra::Decided(0, nobody),
+        Extra::Decided(u32::MAX, decision, 0),
+        Extra::Decided(0, nobody, 300),
         Extra::Want(site(2), Frame::new(110)),
         Extra::Relay(Relay { site: site(2), first: Frame::new(128), len: 4, changes }),
         Extra::Condition(Condition { need: 300, window: 8 }),

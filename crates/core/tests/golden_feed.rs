@@ -13,7 +13,7 @@ const SESSION: u64 = 0x0123_4567_89ab_cdef;
 
 const WATCH: Golden = &[
     "10",               // kind
-    "03",               // version
+    "04",               // version
     "efcdab8967452301", // session
     "03",               // flags: from, have
     "0807060504030201", // settings
@@ -24,7 +24,7 @@ const WATCH: Golden = &[
 
 const PLAIN_WATCH: Golden = &[
     "10",               // kind
-    "03",               // version
+    "04",               // version
     "efcdab8967452301", // session
     "00",               // flags: a snapshot is wanted, and none of it is here
     "0807060504030201", // settings
@@ -197,7 +197,7 @@ fn what_no_one_would_send_is_malformed() {
         "1b00e8030000ffffffff00020101",           // frames after the last there can be
         "1b00e8030000e803000000860000",           // the hash of a frame after the record
         "1defcdab896745230106",                   // a reason that there is not
-        "1003efcdab8967452301040000000000000000", // a flag that there is not
+        "1004efcdab8967452301040000000000000000", // a flag that there is not
         "14efcdab8967452301",                     // a kind that there is not
     ] {
         let digits: String = nonsense.split_whitespace().collect();

@@ -235,7 +235,7 @@ fn extra() -> impl Strategy<Value = Told> {
         frame().prop_map(Extra::Leave),
         order().prop_map(Extra::Order),
         vote().prop_map(Extra::Vote),
-        (any::<u32>(), decision()).prop_map(|(view, decision)| Extra::Decided(view, decision)),
+        (any::<u32>(), decision(), any::<u32>()).prop_map(|(view, how, since)| Extra::Decided(view, how, since)),
         (site(), frame()).prop_map(|(site, frame)| Extra::Want(site, frame)),
         (site(), frame()).prop_map(|(site, frame)| Extra::Left(site, frame)),
         any::<(u32, u32)>().prop_map(|(need, window)| Extra::Condition(Condition { need, window })),

@@ -148,7 +148,7 @@ impl Lie {
             1 => vec![Extra::Vote(vote)],
             2 => vec![Extra::Vote(Vote { accepted: Some((ballot, decision)), ..vote })],
             3 => vec![Extra::Vote(Vote { accepted: Some((u32::from(high), decision)), ..vote })],
-            4 => vec![Extra::Decided(view, decision)],
+            4 => vec![Extra::Decided(view, decision, 0)],
             5 => drop.iter().flat_map(|site| [Extra::Want(site, first), Extra::Left(site, first)]).collect(),
             6 => drop.iter().map(relay).collect(),
             _ if far & 0x20 != 0 => vec![Extra::Condition(Condition { need: self.value, window: u32::from(low) })],

@@ -64,6 +64,8 @@ struct Life {
     /// The first frame for which the others, having dropped it, take none; and who did, in which of their lives.
     dropped: Option<usize>,
     dropped_by: Vec<(usize, usize)>,
+    /// The same of an earlier time, of which nothing came because all who told it are dead.
+    void_drop: Option<usize>,
     /// Its state is another from this frame on, which is known.
     astray: Option<usize>,
     /// It died.
@@ -182,7 +184,12 @@ impl Ledger {
         let meant = |life: &Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame as usize);
         let at = self.lives[site].iter().rposition(meant).unwrap_or(0);
         let teller_life = self.lives[teller].len() - 1;
+        let void = self.is_void(&self.lives[site][at]);
         let life = &mut self.lives[site][at];
+        if void {
+            life.void_drop = life.dropped.take();
+            life.dropped_by.clear();
+        }
         life.dropped_by.push((teller, teller_life));
         let told = *life.dropped.get_or_insert(frame as usize);
         if told != frame as usize {
@@ -265,7 +272,10 @@ impl Ledger {
         let others = others.flat_map(|(other, lives)| lives.iter().map(move |life| (other, life)));
         let dropped = others.filter_map(|(other, of_other)| match life.told.contains(&other) {
             // What it decided alone, before it died, came to nothing.
-            true => of_other.dropped.filter(|_| life.crashed && self.is_void(of_other)),
+            true => {
+                let void = of_other.dropped.filter(|_| self.is_void(of_other));
+                of_other.void_drop.or(void).filter(|_| life.crashed)
+            }
             false => self.dropped(of_other),
         });
         dropped.chain(self.dropped(life)).min().unwrap_or(usize::MAX)

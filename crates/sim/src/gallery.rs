@@ -25,7 +25,7 @@ const FIRST: u64 = 10_000;
 const SHARE: f64 = 0.22;
 /// Whoever is silent says nothing more so long after it came.
 const TALKS_FOR: TimeDelta = TimeDelta::from_secs(2);
-/// So long must somebody have been there to be judged.
+/// So long must somebody have watched at one place to be judged.
 const SETTLED: TimeDelta = TimeDelta::from_secs(8);
 /// And so far may it be behind then.
 const BEHIND: TimeDelta = TimeDelta::from_secs(2);
@@ -147,6 +147,8 @@ struct Seat {
     down: Link,
     /// Where it watches now.
     source: Option<Addr>,
+    /// Since when it does: sources that are gone cost it the time to notice.
+    since: Instant,
     alarm: u64,
     drives: (Instant, u32),
     most_memory: usize,
@@ -235,6 +237,7 @@ impl Gallery {
             up: link("up"),
             down: link("down"),
             source: None,
+            since: self.now,
             alarm: 0,
             drives: (self.now, 0),
             most_memory: 0,
@@ -321,7 +324,7 @@ impl Gallery {
                 ledger.violate("bounds", format!("watcher {number} takes {} bytes", seat.most_memory));
             }
             let Some(there) = self.source_frame(seat, world, speeds) else { continue };
-            if !plan.is_decent() || world.now() - plan.comes < SETTLED {
+            if !plan.is_decent() || !seat.is_settled(world.now()) {
                 continue;
             }
             let here = seat.watcher.next_frame();
@@ -339,8 +342,8 @@ impl Gallery {
         let source = seat.source?;
         if let Some(relay) = seat_at(source) {
             let relay = self.seats[relay].as_ref()?;
-            return (relay.watcher.is_live() && self.source_frame(relay, world, speeds).is_some())
-                .then(|| relay.watcher.next_frame());
+            let goes_on = relay.watcher.is_live() && relay.is_settled(world.now());
+            return (goes_on && self.source_frame(relay, world, speeds).is_some()).then(|| relay.watcher.next_frame());
         }
         let number = world.site_at(source)?;
         let site = &world.sites[number];
@@ -415,13 +418,18 @@ impl Seat {
         }
         while let Some(event) = self.watcher.poll_event() {
             match event {
-                WatchEvent::Joined { source } => self.source = Some(source),
+                WatchEvent::Joined { source } => (self.source, self.since) = (Some(source), now),
                 WatchEvent::SourceChanged { .. } => self.source = None,
                 _ => {}
             }
         }
         let feed = self.feed.as_ref().map_or(0, Feed::memory);
         self.most_memory = self.most_memory.max(self.watcher.memory()).max(feed);
+    }
+
+    /// Whether it has watched at one place for long enough to be judged.
+    fn is_settled(&self, now: Instant) -> bool {
+        now - self.since >= SETTLED
     }
 
     fn next_time(&self) -> Option<Instant> {

@@ -38,6 +38,8 @@ const MEMORY_PER_SITE: usize = 96 * 1024;
 const UNDER_WAY_PER_LINK: usize = 64;
 /// Bytes that are enough for all inputs of a session.
 const KEPT_LOG: usize = 1 << 18;
+/// Who goes astray is found out, and back among the others, within this.
+const FOUND_OUT: TimeDelta = TimeDelta::from_secs(14);
 /// Sites that wait for a dead one give up after this.
 const GIVE_UP: TimeDelta = TimeDelta::from_secs(3);
 
@@ -457,7 +459,7 @@ impl Scenario {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
             Fault::Restart(_) => *at + TimeDelta::from_secs(if self.by_replay { 16 } else { 6 }),
-            Fault::Astray(_) => *at + TimeDelta::from_secs(14),
+            Fault::Astray(_) => *at + FOUND_OUT,
             _ => *at,
         });
         // Whoever died is dropped a while later.

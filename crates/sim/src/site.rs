@@ -302,7 +302,7 @@ impl Site {
         let lasts = [self.session.stats().confirmed; MAX_SITES];
         let decision = Decision { drop, lasts, left: SiteSet::EMPTY, order: None };
         for (view, (_, sender)) in (0..4).flat_map(|view| others.iter().map(move |other| (view, other))) {
-            self.session.handle_datagram(local, *sender, &alone(&Extra::Decided(view, decision)));
+            self.session.handle_datagram(local, *sender, &alone(&Extra::Decided(view, decision, 0)));
         }
     }
 

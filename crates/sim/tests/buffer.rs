@@ -141,3 +141,34 @@ fn history_needs_no_packet_more_and_classic_recovery_one_for_each_request_and_an
         assert!(classic < expected + 4 * lost, "{classic} packets with a loss of {loss}");
     }
 }
+
+/// A site that sleeps answers late, so the way to it seems to be as long as it slept. What is lost is asked for again soon nevertheless.
+#[test]
+fn classic_recovery_does_not_wait_for_as_long_as_somebody_slept() {
+    for seed in 0..20 {
+        let setup = Setup { seed, lag: 4, ..Setup::new(4, lossy(40, 0.2)) };
+        let mut game = setup.play_with(|_, config| config.recovery = Recovery::Classic);
+        game.run_until(at(WARM));
+        let wakes = game.now() + secs(3);
+        game.world.pause(2, wakes);
+        game.run_until(wakes + ms(1_500));
+        let stepped = |site: usize| game.steps[site].len();
+        let before: Vec<usize> = (0..4).map(stepped).collect();
+        game.run_for(ms(1_500));
+        assert!((0..4).all(|site| game.steps[site].len() > before[site]), "seed {seed}: nobody plays");
+        game.assert_sound();
+    }
+}
+
+/// What must wait for its packet leaves as soon as the interval is over, so the game is as quick as the way allows.
+#[test]
+fn packets_that_leave_seldom_do_not_slow_down_a_game_on_an_even_line() {
+    for rtt_ms in [20, 34, 40] {
+        let setup = Setup { lag: 1, ..Setup::new(2, rtt(rtt_ms)) };
+        let mut game = setup.play_with(|_, config| config.sending = Sending::Measured);
+        game.run_until(at(WARM + secs(20)));
+        let (fps, allowed) = (game.fps(0, at(WARM), game.now()), (2_000.0 / rtt_ms as f64).min(60.0));
+        assert!(fps > 0.9 * allowed, "{fps:.1} fps at a round trip of {rtt_ms} ms");
+        game.assert_sound();
+    }
+}

@@ -508,3 +508,25 @@ fn a_leaver_that_dies_before_its_inputs_are_here_is_dropped() {
         game.assert_sound();
     }
 }
+
+/// Sites 1 and 2 do not hear each other, and would drop each other again and again; meanwhile site 3 hears nobody, and everybody waits
+/// for it. When it hears again, it has missed how several views ended, each without dropping anybody.
+#[test]
+fn who_missed_many_ends_of_views_is_told_of_all_of_them() {
+    let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(600)));
+    game.run_until(at(secs(8)));
+    game.world.set_cut(1, 2, true);
+    let hears = |game: &mut Game, hears: bool| {
+        (0..3).for_each(|site| game.world.link(site, 3).set_cut(!hears));
+    };
+    hears(&mut game, false);
+    game.run_for(secs(5));
+    hears(&mut game, true);
+    game.run_for(secs(5));
+    for site in 0..4 {
+        let fps = game.fps(site, game.now() - secs(2), game.now());
+        assert!(fps > 50.0, "site {site} plays at {fps:.1} fps");
+        assert_eq!(dropped(&game, site), [], "site {site}");
+    }
+    game.assert_sound();
+}

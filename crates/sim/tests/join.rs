@@ -330,6 +330,58 @@ fn the_coordinator_may_die_at_any_point_of_a_join() {
     }
 }
 
+/// A site that was dropped with a button held comes back, and the coordinator goes when it has just let it in. Where that came to nothing,
+/// the button is held on, also in frames that were stepped as if it were let go.
+#[test]
+fn so_it_may_when_it_lets_in_who_held_a_button() {
+    for (leaves, after) in
+        [false, true].into_iter().flat_map(|leaves| (0..=280).step_by(20).map(move |ms| (leaves, ms)))
+    {
+        let what = format!("the coordinator goes after {after} ms, leaves: {leaves}");
+        let mut game = open(&Setup { window: 8, lag: 3, ..Setup::new(4, rtt(20)) }, 4, |config| {
+            dropping(config);
+            config.settings.absent = Absent::Repeat;
+        });
+        game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
+        game.run_until(at(COMES));
+        game.crash(2);
+        game.run_for(secs(3));
+        game.world.listen(2_000);
+        game.come(2, |_| {});
+        game.run_while(secs(8), |game| !is_to_be_let_in(game, 2, ms(0)));
+        game.run_for(ms(after));
+        if leaves {
+            game.leave(0)
+        } else {
+            game.crash(0)
+        }
+        game.run_for(secs(8));
+        assert_play(&game, &what, [1, 3]);
+    }
+}
+
+/// Who is let in loses the way to the coordinator, before it knows the plan that it would follow. When the way is back, everybody waits for its inputs, so
+/// there is no plan any more.
+#[test]
+fn who_is_let_in_without_a_plan_to_follow_plays_when_all_stand_still() {
+    for after in (0..1_500).step_by(50) {
+        let mut game = open(&Setup::new(4, rtt(100)), 3, |_| {});
+        game.are_late([3]);
+        game.run_until(at(COMES));
+        game.world.listen(2_000);
+        game.come(3, |_| {});
+        game.run_for(ms(after));
+        // While all wait for another, there is no plan to tell.
+        game.world.pause(1, game.now() + secs(1));
+        game.run_while(secs(8), |game| !is_to_be_let_in(game, 3, ms(52)));
+        game.world.set_cut(0, 3, true);
+        game.run_for(secs(4));
+        game.world.set_cut(0, 3, false);
+        game.run_for(secs(6));
+        assert_play(&game, &format!("asleep after {after} ms"), [0, 1, 2, 3]);
+    }
+}
+
 #[test]
 fn so_may_another_player() {
     for after in (0..=3_500).step_by(50) {

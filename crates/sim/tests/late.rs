@@ -171,6 +171,41 @@ fn the_coordinator_can_go_on_without_anybody() {
     }
 }
 
+/// The coordinator goes on without a site that leaves just then, with a button held: for who was dropped it is held on, for who left it
+/// is not, and all see the same.
+#[test]
+fn who_leaves_when_it_is_dropped_does_one_of_both_for_all() {
+    for after in (0..=160).step_by(8) {
+        let mut game = play(&Setup::new(3, rtt(60)), None);
+        game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
+        game.run_until(at(secs(5)));
+        let now = game.local(0);
+        assert!(game.world.sites[0].session.drop_site(now, id(2)));
+        game.world.wake(0);
+        game.run_for(ms(after));
+        game.leave(2);
+        game.run_for(secs(3));
+        assert!((0..2).all(|site| speed(&game, site) > 58.0), "left after {after} ms");
+        game.assert_sound();
+    }
+}
+
+/// All who stay would have to agree, and one of them does not hear the coordinator: asking would only stop the game.
+#[test]
+fn where_the_coordinator_does_not_hear_all_who_is_late_is_waited_for() {
+    let mut game = play(&Setup::new(4, rtt(60)), Some(LATE_AFTER));
+    game.run_until(at(secs(5)));
+    game.world.set_cut(0, 3, true);
+    game.run_for(secs(1));
+    game.world.pause(2, game.now() + ms(1_200));
+    game.run_for(ms(1_200) + secs(4));
+    for site in 0..4 {
+        assert!(speed(&game, site) > 50.0, "site {site} plays at {:.1} fps", speed(&game, site));
+        assert_eq!(dropped(&game, 0, site), None);
+    }
+    game.assert_sound();
+}
+
 #[test]
 fn too_little_patience_is_refused() {
     let config = Config { late_after: Some(MIN_LATE_AFTER / 2), ..Setup::new(2, rtt(0)).config(0) };

@@ -25,6 +25,8 @@ const REFIT_FULL: TimeDelta = TimeDelta::from_secs(10);
 const EARLY: TimeDelta = TimeDelta::from_secs(5);
 /// A fit is never off by more than this when both clocks run as clocks do.
 const STEPPED: TimeDelta = TimeDelta::from_millis(5);
+/// So uneven is a way at the most that has next to no length.
+const UNEVEN: TimeDelta = TimeDelta::from_millis(100);
 
 /// The four stamps of a round trip: `sent` and `returned` on our clock, `received` and `answered` on the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +139,11 @@ impl Clock {
     /// The least round-trip time of late: the line's own, without queues.
     pub fn rtt_min(&self) -> Option<TimeDelta> {
         self.line.map(|line| line.rtt_min.max(TimeDelta::ZERO))
+    }
+
+    /// No round trip takes longer than this, unless somebody was asleep, which says nothing of the way.
+    pub(crate) fn rtt_most(&self) -> TimeDelta {
+        self.rtt_min().or(self.rtt).unwrap_or_default() * 3 + UNEVEN
     }
 
     /// How far the peer's clock is ahead of ours at `now`.

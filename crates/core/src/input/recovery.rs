@@ -166,10 +166,15 @@ impl Sender {
         Plan { first, until: fitting(own, first, newest, room), absolute }
     }
 
+    /// Whether there are inputs that were in no packet to the peer yet.
+    pub(crate) fn has_unsent(&self, own: &Stream) -> bool {
+        self.sent < own.end()
+    }
+
     /// Whether anything that was asked for should be answered now.
     #[inline]
     pub(crate) fn has_answers(&self, now: Instant, clock: &Clock, own: &Stream, end: Frame) -> bool {
-        let rtt = || clock.rtt().unwrap_or_default();
+        let rtt = || round_trip(clock);
         self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt(), own, end, *range).is_some())
     }
 
@@ -208,7 +213,7 @@ impl Sender {
         end: Frame,
         writer: &mut Writer<'_>,
     ) -> Result<(), Full> {
-        let rtt = clock.rtt().unwrap_or_default();
+        let rtt = round_trip(clock);
         let mut room = ANSWER_ROOM;
         let size_at = writer.len();
         writer.put(&[0; 2])?;
@@ -235,6 +240,11 @@ impl Sender {
     pub(crate) fn on_sent(&mut self, plan: &Plan) {
         self.sent = self.sent.max(plan.until);
     }
+}
+
+/// How long an answer and the next question take.
+fn round_trip(clock: &Clock) -> TimeDelta {
+    clock.rtt().unwrap_or_default().min(clock.rtt_most())
 }
 
 /// How much of another site's inputs, from `first` on, can be passed on in one packet: up to where, or `None` if that is forgotten.

@@ -190,7 +190,8 @@ impl Session {
         let asks = gap && peer.asks_again.is_none_or(|again| again <= now);
         if asks {
             peer.asks_now = true;
-            peer.asks_again = Some(now + peer.clock.rtt().unwrap_or_default() * 3 / 2 + peer.clock.jitter() * FEW);
+            let answer = peer.clock.rtt().unwrap_or_default() * 3 / 2 + peer.clock.jitter() * FEW;
+            peer.asks_again = Some(now + answer.min(peer.clock.rtt_most()));
         }
         if (asks || asked) && !peer.lobby.hello_due && !peer.is_free() {
             self.due |= 1 << index;

@@ -151,8 +151,11 @@ impl Session {
     fn watch_progress(&mut self, now: Instant) {
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.seat_from.is_some()) else { return };
         let next = joining.watcher.next_frame();
-        if next > joining.reached.0 || joining.seat_from <= Some(next) {
+        if next > joining.reached.0 {
             (joining.reached, joining.turned) = ((next, now), now);
+        } else if joining.seat_from <= Some(next) {
+            // What follows comes from the players, too. If nothing does, they may wait for us.
+            joining.turned = now;
         } else if now - joining.reached.1 > HOPELESS {
             self.give_up_joining(now, Trouble::Silent);
         } else if now - joining.turned > STUCK {

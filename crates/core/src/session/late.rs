@@ -2,11 +2,13 @@
 //!
 //! The coordinator measures for how long the game was held up by each site, forgets a tenth of the time that passes, and will not wait
 //! any longer for who held it up for too long. So a hiccup is forgiven, and a game that is slow for one site's sake is
-//! not. The rest is up to a change of the [view](super::view): the others take the coordinator's word for it.
+//! not. The rest is up to a change of the [view](super::view): the others take the coordinator's word for it. All who stay must be asked,
+//! and while they are, nobody's game goes on; so where the coordinator does not hear all of them, or it came to nothing a short while ago,
+//! who is late is waited for.
 
 use super::peer::Peer;
 use super::{Session, WATCH_EVERY};
-use crate::id::SiteId;
+use crate::id::{SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 
 /// The shortest time for which a site can hold up the game before it is dropped: a few lost packets are no reason.
@@ -17,6 +19,10 @@ const FORGIVEN: i64 = 10;
 /// Who was late is let in again after so long, the second time after twice as long, and so on.
 const KEPT_OUT: TimeDelta = TimeDelta::from_secs(5);
 const KEPT_OUT_AT_MOST: i64 = 12;
+/// Who brings nothing for so long probably does not hear us either.
+const UNHEARD: TimeDelta = TimeDelta::from_millis(500);
+/// Where nobody was dropped although somebody was late, that is not tried again for so long.
+const PATIENT: TimeDelta = TimeDelta::from_secs(5);
 
 /// How late a site is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +36,11 @@ pub(super) struct Lateness {
 }
 
 impl Lateness {
+    /// Whatever it held up was not its fault: during a ballot nobody listens to those who may be dropped.
+    pub(super) fn forgive(&mut self) {
+        self.held_up = TimeDelta::ZERO;
+    }
+
     /// The site was dropped, perhaps for being late.
     pub(super) fn on_drop(&mut self, now: Instant, unwanted: bool) {
         self.held_up = TimeDelta::ZERO;
@@ -88,14 +99,34 @@ impl Session {
         let slowed = self.pacer.as_ref().and_then(|pacer| pacer.slowed_by(self.config.settings.rate.period()));
         // Who looks into a difference plays much of the past again, and has every reason to be late.
         let alike = |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0;
+        let mut late = SiteSet::EMPTY;
         for peer in self.peers.iter_mut().filter(alike) {
             let share = slowed.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);
             let more = WATCH_EVERY.scale(share) - WATCH_EVERY / FORGIVEN;
             peer.lateness.held_up = (peer.lateness.held_up + more).max(TimeDelta::ZERO);
             let waiting = if self.awaited.contains(peer.site) { waiting } else { TimeDelta::ZERO };
             if peer.lateness.held_up + waiting > limit {
-                self.view.unwanted.insert(peer.site);
+                late.insert(peer.site);
             }
+        }
+        if self.can_do_without(now, late) {
+            self.view.unwanted = self.view.unwanted.union(late);
+        }
+    }
+
+    /// Whether it makes sense to ask the others to go on without these.
+    fn can_do_without(&self, now: Instant, late: SiteSet) -> bool {
+        let unheard = |peer: &Peer| peer.is_playing() && !late.contains(peer.site) && now - peer.heard > UNHEARD;
+        let patient = self.view.patient_until.is_some_and(|until| now < until);
+        !late.is_empty() && !patient && !self.peers.iter().any(unheard)
+    }
+
+    /// A ballot came to nothing: nobody is to blame for what it held up.
+    pub(super) fn forgive_all(&mut self, now: Instant, unwanted: SiteSet) {
+        self.peers.iter_mut().for_each(|peer| peer.lateness.forgive());
+        self.waiting_since = now;
+        if !unwanted.is_empty() {
+            self.view.patient_until = Some(now + PATIENT);
         }
     }
 

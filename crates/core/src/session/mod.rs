@@ -566,6 +566,8 @@ impl Session {
             for index in 0..self.peers.len() {
                 self.set_due(index);
             }
+            // What must wait leaves as soon as it may.
+            self.look_again();
         } else {
             self.due |= self.listeners;
         }
@@ -588,6 +590,7 @@ impl Session {
             Phase::Joining => peer.sent + self.resend_pause(Step::Rest),
             Phase::Running(step) => match self.config.sending {
                 Sending::AtOnce => peer.sent + self.resend_pause(step),
+                Sending::Measured if peer.sender.has_unsent(&self.own) => peer.sent + self.send_interval(index),
                 Sending::Measured => peer.sent + self.resend_pause(step).max(self.send_interval(index)),
                 Sending::Timer(period) => self.next_ring(period, peer.sent),
             },

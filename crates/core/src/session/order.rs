@@ -204,7 +204,15 @@ impl Session {
     pub(super) fn forget_order_of_leaver(&mut self) {
         let Some(order) = self.order else { return };
         let giver = self.peers.iter().find(|peer| peer.site == order.by);
-        if giver.and_then(Peer::last).is_some_and(|last| order.frame >= last) && self.carried_out != Some(order.frame) {
+        if let Some(last) = giver.and_then(Peer::last) {
+            self.void_order_after(order.by, last);
+        }
+    }
+
+    /// The inputs of a site end before this frame, and so do its orders.
+    pub(super) fn void_order_after(&mut self, giver: SiteId, last: Frame) {
+        let void = |order: &Order| order.by == giver && order.frame >= last && self.carried_out != Some(order.frame);
+        if let Some(order) = self.order.filter(void) {
             self.order = None;
             self.undo(order);
         }

@@ -136,11 +136,11 @@ impl Session {
     fn take_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) {
         for extra in tick.extras.iter() {
             match extra {
-                Extra::Leave(last) => self.take_leave(index, last),
+                Extra::Leave(last) => self.hear_leave(index, last),
                 Extra::Left(site, last) => self.take_left(now, site, last),
                 Extra::Order(order) => self.hear_order(index, order),
                 Extra::Vote(vote) => self.take_vote(now, index, vote),
-                Extra::Decided(view, decision) => self.take_decision(view, decision),
+                Extra::Decided(view, decision, since) => self.take_decision(view, decision, since),
                 Extra::Want(site, end) => self.take_want(index, site, end),
                 Extra::Relay(relay) => self.take_relay(now, index, &relay),
                 Extra::Condition(condition) => self.take_condition(index, condition),
@@ -183,7 +183,8 @@ impl Session {
             put_extra(writer, &Extra::Vote(*vote))?;
         }
         if let Some((view, decision)) = self.view.decided.filter(|_| peer.is_behind()) {
-            put_extra(writer, &Extra::Decided(view, decision))?;
+            let since = self.view.number.saturating_sub(view.saturating_add(1));
+            put_extra(writer, &Extra::Decided(view, decision, since))?;
         }
         if let Some(condition) = self.condition().filter(|_| self.telling_condition && peer.is_playing()) {
             put_extra(writer, &Extra::Condition(condition))?;
@@ -299,6 +300,13 @@ impl Session {
         }
     }
 
+    /// A peer says that it leaves. Who takes part in a ballot about it has said how far it goes, and does not listen any more.
+    fn hear_leave(&mut self, index: usize, last: Frame) {
+        if !self.view.deaf_to.contains(self.peers[index].site) {
+            self.take_leave(index, last);
+        }
+    }
+
     pub(super) fn take_leave(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
         let near = last >= peer.inputs.top() && last - peer.inputs.end() < i64::from(crate::input::CAPACITY as u32);
@@ -308,15 +316,17 @@ impl Session {
             // An order that is void leaves everything as it was, so that its seat is not even taken.
             peer.leaves = Some(last.max(peer.inputs.start()));
         } else if peer.is_playing() && (near || before) {
+            let site = peer.site;
+            // As long as nothing else is known of the frames from there on, they can be stepped again.
+            self.void_order_after(site, last);
+            let peer = &mut self.peers[index];
             let known = peer.known_end();
             peer.seat = Seat::Leaving(last);
             peer.let_go();
             if let Some(pacer) = &mut self.pacer {
-                pacer.forget(peer.site);
+                pacer.forget(site);
             }
             self.check_guesses(index, known);
-            // What is stepped from here on counts on it.
-            self.forget_order_of_leaver();
         }
     }
 }

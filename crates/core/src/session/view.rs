@@ -55,9 +55,12 @@ pub(super) struct View {
     since: Option<Instant>,
     /// Those that we will not wait for, if that is on us.
     pub(super) unwanted: SiteSet,
+    /// Until when those who are late are waited for, because going on without one came to nothing.
+    pub(super) patient_until: Option<Instant>,
     /// Whose inputs we take from nobody until the view has changed.
     pub(super) deaf_to: SiteSet,
-    /// How the last view ended.
+    /// How the last view ended that somebody was dropped with; all after it ended without dropping anybody. Without such a view, the
+    /// first whose end we know.
     pub(super) decided: Option<(u32, Decision)>,
 }
 
@@ -292,12 +295,17 @@ impl Session {
         peers.chain(ours).filter(move |(_, vote)| vote.view == number && vote.ballot > 0)
     }
 
-    /// Somebody tells how a view ended.
-    pub(super) fn take_decision(&mut self, view: u32, decision: Decision) {
-        if view != self.view.number {
-            return;
+    /// Somebody tells how a view ended, and how many ended after that one without dropping anybody. Those who could not be heard may
+    /// have missed many of these, for which a quorum is enough; but not two that dropped somebody, because for that all are asked.
+    pub(super) fn take_decision(&mut self, view: u32, decision: Decision, since: u32) {
+        if view == self.view.number {
+            self.carry_out(decision);
         }
-        self.carry_out(decision);
+        let newest = view.saturating_add(since);
+        if (view.saturating_add(1)..=newest).contains(&self.view.number) && !self.is_over() {
+            self.view.number = newest;
+            self.carry_out(Decision::dropping(SiteSet::EMPTY));
+        }
     }
 
     /// Ends the view: the sites are dropped.
@@ -305,6 +313,7 @@ impl Session {
         if decision.drop.contains(self.config.site) {
             return self.end(End::Dropped);
         }
+        self.void_order(&decision);
         let (free_from, open) = (self.seat_is_free_from(), self.own.end());
         let (dropped_nobody, unwanted) = (decision.drop.is_empty(), self.view.unwanted);
         for index in 0..self.peers.len() {
@@ -339,27 +348,32 @@ impl Session {
                 self.check_guesses(index, known);
             }
         }
-        self.void_order(&decision);
-        self.view.decided = Some((self.view.number, decision));
+        if let Some(order) = decision.order {
+            self.take_order(order);
+        }
+        if !dropped_nobody || self.view.decided.is_none() {
+            self.view.decided = Some((self.view.number, decision));
+        }
         self.view.number = self.view.number.saturating_add(1);
         self.view.vote = None;
         (self.view.led, self.view.since) = (None, None);
         (self.view.deaf_to, self.view.unwanted) = (SiteSet::EMPTY, SiteSet::EMPTY);
+        if dropped_nobody {
+            self.forgive_all(self.called, unwanted);
+        }
         self.choose_pace_setter();
         self.set_all_due();
         self.look_again();
         self.talk();
     }
 
-    /// An order of a dropped site counts if somebody may have acted on it, and else never.
+    /// An order of a dropped site counts if somebody may have acted on it, and else never. That comes before it is known where the
+    /// site's inputs end: until then, what was stepped from the frame of a void order on is not certain, and can be stepped again.
     fn void_order(&mut self, decision: &Decision) {
         let voided = self.order.filter(|order| decision.drop.contains(order.by) && decision.order != Some(*order));
         if let Some(order) = voided {
             self.order = None;
             self.undo(order);
-        }
-        if let Some(order) = decision.order {
-            self.take_order(order);
         }
     }
 
@@ -393,7 +407,7 @@ fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
 
 /// Everything that any of the survivors has counts.
 fn furthest<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> Decision {
-    let mut decision = Decision { drop, lasts: [Frame::ZERO; MAX_SITES], left: SiteSet::EMPTY, order: None };
+    let mut decision = Decision::dropping(drop);
     for vote in votes {
         for (last, end) in decision.lasts.iter_mut().zip(vote.ends) {
             *last = (*last).max(end);

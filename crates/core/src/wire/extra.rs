@@ -15,8 +15,9 @@ pub enum Extra<'a> {
     Order(Order),
     /// Where the sender stands in a change of the view.
     Vote(Vote),
-    /// A change of the view that is decided: the number of the view that it ends, and how.
-    Decided(u32, Decision),
+    /// A change of the view that is decided: the number of the view that it ends, how, and how many views ended after that one
+    /// without dropping anybody.
+    Decided(u32, Decision, u32),
     /// The sender misses inputs of a third site from this frame on.
     Want(SiteId, Frame),
     /// Inputs of a third site, passed on.
@@ -125,6 +126,13 @@ pub struct Decision {
     pub order: Option<Order>,
 }
 
+impl Decision {
+    /// That these are dropped, with nothing known of them yet.
+    pub const fn dropping(drop: SiteSet) -> Self {
+        Self { drop, lasts: [Frame::ZERO; MAX_SITES], left: SiteSet::EMPTY, order: None }
+    }
+}
+
 /// A frame for each site of a set.
 pub type Ends = [Frame; MAX_SITES];
 
@@ -208,10 +216,11 @@ pub(crate) fn put_extra(writer: &mut Writer<'_>, extra: &Extra<'_>) -> Result<()
             writer.u8(VOTE)?;
             put_vote(writer, vote)
         }
-        Extra::Decided(view, decision) => {
+        Extra::Decided(view, decision, since) => {
             writer.u8(DECIDED)?;
             writer.varint(*view)?;
-            put_decision(writer, decision)
+            put_decision(writer, decision)?;
+            writer.varint(*since)
         }
         Extra::Want(site, end) => {
             writer.u8(WANT)?;
@@ -254,7 +263,7 @@ fn get_extra<'a>(reader: &mut Reader<'a>) -> Result<Extra<'a>, Error> {
         LEAVE => Extra::Leave(get_frame(reader)?),
         ORDER => Extra::Order(get_order(reader)?),
         VOTE => Extra::Vote(get_vote(reader)?),
-        DECIDED => Extra::Decided(reader.varint()?, get_decision(reader)?),
+        DECIDED => Extra::Decided(reader.varint()?, get_decision(reader)?, reader.varint()?),
         WANT => Extra::Want(get_site(reader)?, get_frame(reader)?),
         LEFT => Extra::Left(get_site(reader)?, get_frame(reader)?),
         RELAY => Extra::Relay(get_relay(reader)?),

@@ -26,7 +26,7 @@ pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tic
 pub(crate) use tick::{Head, put_plain_head};
 
 /// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// No datagram of ours is longer: it passes every path of the Internet in one piece, with room for a transport's own header.
 pub const MAX_DATAGRAM: usize = 1_200;

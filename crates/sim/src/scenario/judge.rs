@@ -5,7 +5,7 @@ use coplay::input::Recovery;
 use coplay::session::{End, Sending, Starvation};
 
 use super::play::Play;
-use super::{Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
+use super::{FOUND_OUT, Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::world::World;
 
@@ -176,7 +176,7 @@ impl Scenario {
         // Who left before the others heard that it was back is as good as dead.
         let unheard = |site: usize| self.dies(site) && left(site) && !play.ledger.was_dropped(site);
         let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| dead(site) || unheard(site));
-        if waiting || !decides || play.ledger.frames.iter().all(|frames| *frames == 0) {
+        if waiting || !decides || self.compares_too_late() || play.ledger.frames.iter().all(|frames| *frames == 0) {
             return;
         }
         let floor = self.speed_floor();
@@ -191,6 +191,13 @@ impl Scenario {
                 play.ledger.violate("liveness", what);
             }
         }
+    }
+
+    /// Whether one that goes astray may be found out so late that the others still look into it when all should be well again: in a slow
+    /// game, comparisons that are many frames apart are many seconds apart, and who looks into a difference plays all of those frames again.
+    fn compares_too_late(&self) -> bool {
+        let astray = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Astray(_)));
+        astray && f64::from(self.compare_every) / self.speed_floor() > (FOUND_OUT / 2).as_secs_f64()
     }
 
     /// Nobody plays on alone by accident: whoever waits for a dead site says so and gives up, as it was told to.
@@ -277,7 +284,10 @@ impl Scenario {
             Sending::Measured => 0.4,
             _ => 1.0,
         };
-        share * rest * seldom * (1_000.0 / period) * (lag_ms / wait).min(1.0)
+        // Who asks in packets of its own waits for longer than a round trip before it asks again, where the question or the answer is lost.
+        let lossy = self.between().any(|link| !matches!(link.loss, Loss::None));
+        let stubborn = if lossy && self.recovery.contains(&Recovery::Classic) { 0.7 } else { 1.0 };
+        share * rest * seldom * stubborn * (1_000.0 / period) * (lag_ms / wait).min(1.0)
     }
 }
 

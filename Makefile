@@ -20,7 +20,7 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test swarm crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
+.PHONY: help demo test lab swarm crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
@@ -46,6 +46,9 @@ test: setup-test ## check everything: format, lints, docs, tests, walls
 	@echo '==> walls'
 	@scripts/walls
 	@echo 'all is well'
+
+lab: setup ## do the papers' experiments, and make one page of them: target/lab/report.html
+	@$(CARGO) run --release -q -p coplay-app -- lab report --out target/lab
 
 swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use coplay_machines::Machine;
-use coplay_machines::check::{self, Asked, Subject};
+use coplay_machines::check::{self, Asked, Report, Subject};
 use coplay_machines::libretro::{self, Libretro};
 
 use crate::cli;
@@ -18,6 +18,12 @@ pub const CHILD: &str = "check-child";
 
 /// Makes the check, or finds it made, and prints the report. A machine that is unfit is a failure.
 pub fn run(args: &cli::Check) -> Result<(), Trouble> {
+    let no_output = |error: io::Error| Trouble::failure(format!("there is nowhere to print: {error}"));
+    find_out(args, &mut check::output().map_err(no_output)?).map(|_| ())
+}
+
+/// Makes the check, or finds it made, and writes the report. A machine that is unfit is a failure.
+pub fn find_out(args: &cli::Check, out: &mut dyn io::Write) -> Result<Report, Trouble> {
     let args = absolute(args.clone())?;
     let mut opener = Opener::new(&args)?;
     let (machine, title) = opener.names();
@@ -29,8 +35,6 @@ pub fn run(args: &cli::Check) -> Result<(), Trouble> {
         again: args.again,
         progress: io::stderr().is_terminal(),
     };
-    let no_output = |error: io::Error| Trouble::failure(format!("there is nowhere to print: {error}"));
-    let mut out = check::output().map_err(no_output)?;
     let program = std::env::current_exe();
     let program = program.map_err(|error| Trouble::failure(format!("this program cannot find itself: {error}")))?;
     let mut child = || child_command(&program, &args);
@@ -44,11 +48,11 @@ pub fn run(args: &cli::Check) -> Result<(), Trouble> {
         })
     };
     let subject = Subject { machine: &machine, game: &title, open: &mut open, child: &mut child };
-    let report = check::run(&asked, subject, &mut out, &mut io::stderr());
+    let report = check::run(&asked, subject, out, &mut io::stderr());
     let hint = "does it play? try `coplay play` with the same";
     let report = report.map_err(|error| refused.unwrap_or_else(|| Trouble::failure(error.to_string()).hint(hint)))?;
     if report.verdict.is_fit() {
-        return Ok(());
+        return Ok(report);
     }
     Err(Trouble::failure(format!("{title} cannot be shared on this machine"))
         .hint("another core may do better: see --core"))

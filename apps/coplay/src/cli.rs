@@ -1,5 +1,6 @@
 //! Commands and flags.
 
+pub mod lab;
 pub mod net;
 
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub enum Command {
     Demo(Demo),
     /// Find out whether a game is fit to be shared on its machine, and how
     Check(Check),
+    /// Do the papers' experiments with the engine of this program, ours beside theirs
+    Lab(lab::Lab),
     /// The other process of a check
     #[command(name = crate::check::CHILD, hide = true)]
     CheckChild(Check),
@@ -244,8 +247,12 @@ pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Resul
     let text = error.render().to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Err(text)),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if args.len() < 2 => {
             Err(Trouble::misuse("a command is missing").hint("try `coplay play`; `coplay --help` lists all of them"))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let what = "it is not said what to do there";
+            Err(Trouble::misuse(what).hint(help(args.get(1).and_then(|word| word.to_str()))))
         }
         _ => Err(in_a_sentence(&text, args.get(1).and_then(|word| word.to_str()))),
     }
@@ -257,9 +264,13 @@ fn in_a_sentence(text: &str, command: Option<&str>) -> Trouble {
     let said = said.join(" ");
     let what = said.strip_prefix("error: ").unwrap_or(&said);
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    Trouble::misuse(what).hint(tip.map_or_else(|| help(command), str::to_owned))
+}
+
+/// Where a command is explained.
+fn help(command: Option<&str>) -> String {
     let known = command.filter(|command| Cli::command().find_subcommand(command).is_some());
-    let help = format!("`coplay {}{}--help` lists what there is", known.unwrap_or(""), known.map_or("", |_| " "));
-    Trouble::misuse(what).hint(tip.map_or(help, str::to_owned))
+    format!("`coplay {}{}--help` lists what there is", known.unwrap_or(""), known.map_or("", |_| " "))
 }
 
 #[cfg(test)]
@@ -300,6 +311,9 @@ mod tests {
     #[test]
     fn help_is_no_error() {
         let help = parse(["coplay", "--help"].map(Into::into)).unwrap().unwrap_err();
-        assert!(["replay", "config", "host", "join", "watch"].iter().all(|command| help.contains(command)), "{help}");
+        assert!(
+            ["replay", "config", "host", "join", "watch", "lab"].iter().all(|command| help.contains(command)),
+            "{help}"
+        );
     }
 }

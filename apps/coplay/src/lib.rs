@@ -3,7 +3,7 @@
 //! A command ([`cli`]) opens a game on a machine ([`game`]) and runs it on a thread of its own ([`play`], [`replay`], [`demo`]), with others
 //! over a network that [`meet`] opens ([`net`]), if it may be [shared](sharing). It shows
 //! [scenes](scene) on a [stage](stage()) and hears commands and [what is pressed](hands) from there; a [front end](front) shows the newest scene,
-//! in a window or in a terminal. What all games on a screen have in common is on their [desk](desk::Desk).
+//! in a window or in a terminal. The [lab] measures. What all games on a screen have in common is on their [desk](desk::Desk).
 
 pub mod bot;
 pub mod check;
@@ -19,6 +19,7 @@ pub mod game;
 pub mod gamepad;
 pub mod hands;
 pub mod key;
+pub mod lab;
 pub mod meet;
 pub mod meter;
 pub mod net;

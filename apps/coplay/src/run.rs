@@ -51,6 +51,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
             0 => Ok(()),
             _ => Err(Trouble::failure("nobody listens to the other process of a check")),
         },
+        Command::Lab(args) => crate::lab::run(&args),
         Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),

@@ -34,7 +34,7 @@ fn assert_told(outcome: &Outcome, args: &[&str], code: i32, sentence: &str, hint
 #[test]
 fn misuse() {
     let place = Place::new("misuse");
-    let cases: [Case; 17] = [
+    let cases: [Case; 24] = [
         (&[], MISUSE, "a command is missing", "coplay play"),
         (&["dance"], MISUSE, "unrecognized subcommand 'dance'", "coplay --help"),
         (&["replya"], MISUSE, "unrecognized subcommand 'replya'", "'replay'"),
@@ -52,6 +52,13 @@ fn misuse() {
         (&["replay"], MISUSE, "required arguments were not provided: <FILE>", "coplay replay --help"),
         (&["demo", "--loss", "101"], MISUSE, "invalid value '101' for '--loss <PERCENT>'", "coplay demo --help"),
         (&["demo", "--headless", "--screenshot", "x.png"], MISUSE, "no picture to keep", "--screenshot"),
+        (&["lab"], MISUSE, "it is not said what to do there", "coplay lab --help"),
+        (&["lab", "run"], MISUSE, "required arguments were not provided: <NAME>", "coplay lab --help"),
+        (&["lab", "run", "pacing", "nothing"], MISUSE, "no experiment called \"nothing\"", "pacing, players"),
+        (&["lab", "run", "loss", "--real"], MISUSE, "loss is done in virtual time only", "--real"),
+        (&["lab", "feel"], MISUSE, "required arguments were not provided: --rtt <MS>", "--help"),
+        (&["lab", "feel", "--rtt", "far"], MISUSE, "a number from 0 to 2000", "--help"),
+        (&["lab", "feel", "--measure", "nobody"], MISUSE, "this is no ticket", "copy all"),
     ];
     cases.into_iter().for_each(|case| check(&place, case));
 }

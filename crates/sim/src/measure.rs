@@ -4,7 +4,7 @@ use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{Ownership, Recovery, Word};
 use coplay::pace::Pacing;
-use coplay::session::{Absent, Config, GameId, MachineId, Sending, Session, Settings, Starvation};
+use coplay::session::{Absent, Config, Costs, GameId, MachineId, Sending, Session, Settings, Starvation};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::buttons::Buttons;
@@ -28,6 +28,14 @@ pub struct Experiment {
     pub lag: u32,
     /// Frames that may be guessed.
     pub window: u32,
+    /// Whether lag and window are only where to begin.
+    pub auto: bool,
+    /// What is done when inputs are about to run out.
+    pub starvation: Starvation,
+    /// Whether the machine can save and load its state.
+    pub can_save: bool,
+    /// What the machine takes, as far as the sessions are told.
+    pub costs: Costs,
     /// One direction of every link.
     pub link: LinkConfig,
     /// How lost inputs come back.
@@ -56,6 +64,10 @@ impl Experiment {
             sites: 2,
             lag: 6,
             window: 0,
+            auto: false,
+            starvation: Starvation::default(),
+            can_save: true,
+            costs: Costs::default(),
             link,
             recovery: Recovery::default(),
             pacing: Pacing::default(),
@@ -83,7 +95,8 @@ impl Experiment {
 
     /// What all sites agree on.
     pub fn settings(&self) -> Settings {
-        Settings { window: self.window, ..toy_settings(self.lag, Ownership::one_each(self.sites, self.mask)) }
+        let Self { window, auto, starvation, .. } = *self;
+        Settings { window, auto, starvation, ..toy_settings(self.lag, Ownership::one_each(self.sites, self.mask)) }
     }
 
     fn site(&self, number: usize) -> Site {
@@ -97,6 +110,8 @@ impl Experiment {
             recovery: self.recovery,
             pacing: self.pacing,
             sending: self.sending,
+            can_save: self.can_save,
+            costs: self.costs,
             ..Config::new(self.seed, id, World::peers(number, self.sites), self.settings())
         };
         let session = Session::new(clock.local(Instant::ZERO), config).expect("the settings are sound");

@@ -13,6 +13,7 @@ mod lan;
 mod plain;
 mod report;
 mod screen;
+mod survey;
 
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ use company::{Company, Role};
 use find::Sources;
 use plain::Plain;
 use screen::{Habits, Screen};
+
+pub use survey::survey;
 
 /// How long a guest knocks.
 const PATIENCE: TimeDelta = TimeDelta::from_secs(15);

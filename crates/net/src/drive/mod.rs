@@ -9,12 +9,14 @@ mod log;
 mod ping;
 mod post;
 mod site;
+mod survey;
 mod tape;
 mod watch;
 
 pub use guest::{Guest, JoinPlan};
 pub use log::{FrameLog, Numbers};
 pub use site::{Drive, GIVE_UP, HostPlan, Manner};
+pub use survey::{Survey, SurveyPlan, survey};
 pub use tape::{Tape, Taped};
 pub use watch::{Watch, WatchPlan};
 

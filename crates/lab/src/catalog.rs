@@ -1,0 +1,52 @@
+//! All experiments there are.
+
+use crate::experiment::{Experiment, Paper};
+use crate::{k, z};
+
+/// Sharing games that were made for one computer.
+pub static ZHAO: Paper = Paper {
+    letter: "Z",
+    authors: "Zhao, Li, Gu, Shao, Gu (2009)",
+    title: "An Approach to Sharing Legacy TV/Arcade Games for Real-Time Collaboration",
+};
+
+/// Losses that cost no packets.
+pub static KIM: Paper = Paper {
+    letter: "K",
+    authors: "Kim, Park (2005)",
+    title: "A History Retransmission Algorithm for Online Arcade Video Games",
+};
+
+/// All of them, in the order of the report.
+pub static ALL: [&Experiment; 11] = [
+    &z::pacing::EXPERIMENT,
+    &z::players::EXPERIMENT,
+    &z::loss::EXPERIMENT,
+    &z::spectators::EXPERIMENT,
+    &z::latecomers::EXPERIMENT,
+    &k::buffer::EXPERIMENT,
+    &k::packets::EXPERIMENT,
+    &k::resync::EXPERIMENT,
+    &k::step::EXPERIMENT,
+    &k::overrun::EXPERIMENT,
+    &k::policies::EXPERIMENT,
+];
+
+/// The experiment of this name.
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.into_iter().find(|experiment| experiment.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_is_found_by_its_own_name() {
+        for experiment in ALL {
+            assert!(find(experiment.name).is_some_and(|found| std::ptr::eq(found, experiment)), "{}", experiment.name);
+            assert!(experiment.seconds > 0.0 && !experiment.shows.is_empty());
+        }
+        assert!(find("nothing").is_none());
+    }
+}

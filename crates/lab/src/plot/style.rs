@@ -1,0 +1,103 @@
+//! How figures look: colours that can be told apart by everybody (Okabe and Ito), for light and for dark.
+
+/// A colour by what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// What a paper did, or the older way.
+    Paper,
+    /// Ours.
+    First,
+    /// Ours, otherwise.
+    Second,
+    /// Ours, otherwise again.
+    Third,
+    /// One more.
+    Fourth,
+    /// One more.
+    Fifth,
+    /// What is not measured by us: words of a paper.
+    Words,
+}
+
+impl Ink {
+    /// Those for things that are alike but for one number.
+    pub const RANGE: [Self; 6] = [Self::First, Self::Second, Self::Third, Self::Fourth, Self::Fifth, Self::Paper];
+
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::First => "first",
+            Self::Second => "second",
+            Self::Third => "third",
+            Self::Fourth => "fourth",
+            Self::Fifth => "fifth",
+            Self::Words => "words",
+        }
+    }
+}
+
+/// Class, colour on light, colour on dark.
+const COLOURS: [(&str, &str, &str); 7] = [
+    ("paper", "#c8500a", "#f08a4b"),
+    ("first", "#0067a5", "#5ab4f0"),
+    ("second", "#00855f", "#3cc8a0"),
+    ("third", "#a8508c", "#e08cc0"),
+    ("fourth", "#b07d00", "#e6b432"),
+    ("fifth", "#4b9bd2", "#96d2ff"),
+    ("words", "#3c3c46", "#d2d2dc"),
+];
+
+/// Everything but colours.
+const SHAPES: &str = "
+.plot text{font-family:Ubuntu-Light,Ubuntu,'Segoe UI','Helvetica Neue',Arial,sans-serif;font-size:13px}
+.plot .title{font-size:15px}
+.plot .end{text-anchor:end}
+.plot .middle{text-anchor:middle}
+.plot .grid,.plot .base,.plot .bound,.plot .leader,.plot .line{fill:none}
+.plot .grid{stroke-width:1}
+.plot .base{stroke-width:1}
+.plot .bound{stroke-width:1.5;stroke-dasharray:2 4;stroke-linecap:round}
+.plot .leader{stroke-width:.75}
+.plot .line{stroke-width:2.25;stroke-linejoin:round;stroke-linecap:round}
+.plot .dashed{stroke-dasharray:7 5}
+.plot .thin{stroke-width:1.25}
+.plot .band{fill-opacity:.2}
+.plot .dot{stroke-width:1.25}
+.plot .speck{fill-opacity:.7}
+.plot .halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}
+";
+
+/// The colours of one background.
+fn colours(scope: &str, pick: fn(&(&str, &'static str, &'static str)) -> &'static str, ground: [&str; 4]) -> String {
+    let [paper, text, faint, grid] = ground;
+    let mut css = format!(
+        "{scope} .ground{{fill:{paper}}}{scope} text{{fill:{text}}}{scope} .faint{{fill:{faint}}}\
+         {scope} .grid{{stroke:{grid}}}{scope} .base{{stroke:{faint}}}{scope} .bound{{stroke:{text}}}{scope} .leader{{stroke:{faint}}}\
+         {scope} .dot,{scope} .halo{{stroke:{paper}}}\n"
+    );
+    for colour in &COLOURS {
+        let (class, shade) = (colour.0, pick(colour));
+        css += &format!(
+            "{scope} .line.{class}{{stroke:{shade}}}{scope} .band.{class},{scope} .dot.{class},{scope} .speck.{class},{scope} .bar.{class},{scope} text.{class}{{fill:{shade}}}\n"
+        );
+    }
+    css
+}
+
+fn light(scope: &str) -> String {
+    colours(scope, |colour| colour.1, ["#ffffff", "#1e1e26", "#6a6a76", "#e6e6ec"])
+}
+
+fn dark(scope: &str) -> String {
+    colours(scope, |colour| colour.2, ["#16181d", "#e6e6ee", "#9a9aa8", "#2c2f38"])
+}
+
+/// For a page with figures in it, in light and in dark.
+pub fn of_a_page() -> String {
+    format!("{SHAPES}{}@media(prefers-color-scheme:dark){{{}}}", light(".plot"), dark(".plot"))
+}
+
+/// For a figure in a file of its own.
+pub(super) fn of_a_file() -> String {
+    format!("<style>{SHAPES}{}</style>", light(".plot"))
+}

@@ -1,0 +1,394 @@
+//! Figures 1 and 2: how evenly frames follow each other at one site, and how close together two sites are, over the round-trip time.
+//!
+//! The paper's own scheme is run as published: Algorithms 3 and 4, a send timer of 20 ms, thread slices of 10 ms. It logs a frame's start in
+//! BeginFrameTiming, ours just before the step.
+
+use coplay_sim::measure::{Experiment as Game, Outcome};
+
+use crate::bench::Bench;
+use crate::catalog::ZHAO;
+use crate::experiment::Experiment;
+use crate::field::{Field, Game as FieldGame, Pace};
+use crate::findings::Findings;
+use crate::numbers::{least, mean, most, rtt};
+use crate::plot::{Axis, Figure, Ink, Panel};
+use crate::table::{Table, number, whole};
+
+/// What is known of it.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "pacing",
+    title: "Smoothness and synchrony over the round-trip time",
+    shows: "How evenly frames follow each other, and how close together two sites begin the same frame, from a cable to the other end of the world. \
+            The paper's scheme becomes rough well before the bound of any such scheme; ours is even up to it, slows down evenly beyond it, and with guessing goes on past it.",
+    paper: &ZHAO,
+    figures: "Figures 1 and 2",
+    seconds: 10.0,
+    run,
+    real: Some(run_real),
+};
+
+/// The local lag of all schemes, in frames.
+const LAG: u32 = 6;
+/// A frame's time.
+const PERIOD_MS: f64 = 1_000.0 / 60.0;
+/// Beyond this round trip an input cannot be there in time: twice the lag.
+const BOUND_MS: f64 = 2.0 * LAG as f64 * PERIOD_MS;
+/// The paper calls a game usable as long as it deviates by less than this.
+const ROUGH_MS: f64 = 5.0;
+/// From here on unevenness is seen.
+const UNEVEN_MS: f64 = 1.0;
+/// Ours is called even below this.
+const EVEN_MS: f64 = 0.5;
+/// At full speed: no further from the period than this.
+const FULL_SPEED_MS: f64 = 0.02;
+/// The paper's scheme depends on luck: this many runs are averaged.
+const PAPER_RUNS: u64 = 3;
+/// Round trips in the field.
+const FIELD_RTTS: [f64; 12] = [0.0, 40.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 190.0, 240.0, 300.0, 400.0];
+/// Frames of one game in the field.
+const FIELD_FRAMES: u32 = 900;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    /// As published.
+    Paper,
+    /// Ours, with so many frames that may be guessed.
+    Ours(u32),
+}
+
+const SCHEMES: [Scheme; 4] = [Scheme::Paper, Scheme::Ours(0), Scheme::Ours(8), Scheme::Ours(16)];
+
+impl Scheme {
+    fn name(self) -> String {
+        match self {
+            Self::Paper => "as published".into(),
+            Self::Ours(window) => format!("ours, window {window}"),
+        }
+    }
+
+    fn ink(self) -> Ink {
+        match self {
+            Self::Paper => Ink::Paper,
+            Self::Ours(0) => Ink::First,
+            Self::Ours(8) => Ink::Second,
+            Self::Ours(_) => Ink::Third,
+        }
+    }
+}
+
+/// What one scheme does at one round trip.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    scheme: Scheme,
+    rtt_ms: f64,
+    pace: Pace,
+    /// Every frame was stepped, everywhere to the same states.
+    sound: bool,
+}
+
+fn round_trips(bench: &Bench<'_>) -> Vec<f64> {
+    let fine = (0..=20).map(|tens| f64::from(tens) * 10.0);
+    let full: Vec<f64> = fine.chain([210.0, 220.0, 230.0, 240.0, 250.0, 300.0, 350.0, 400.0]).collect();
+    let short = vec![0.0, 50.0, 90.0, 130.0, 140.0, 150.0, 160.0, 170.0, 180.0, 190.0, 200.0, 240.0, 300.0, 400.0];
+    bench.either(full, short)
+}
+
+fn frames(bench: &Bench<'_>) -> u32 {
+    bench.either(3_600, 1_200)
+}
+
+fn measure(seed: u64, frames: u32, scheme: Scheme, rtt_ms: f64) -> Point {
+    let runs: Vec<(Pace, bool)> = match scheme {
+        Scheme::Ours(window) => {
+            let game = Game { seed, window, lag: LAG, frames, ..Game::new(rtt(rtt_ms)) };
+            vec![pace_of(&game.run(), Outcome::worst_deviation_ms)]
+        }
+        // Site 0 is the one whose pace the other follows, and the one that the paper shows.
+        Scheme::Paper => (0..PAPER_RUNS)
+            .map(|run| Game { seed: seed + run, lag: LAG, frames, ..Game::as_published(rtt(rtt_ms)) })
+            .map(|game| pace_of(&game.run(), |outcome| outcome.deviation_ms[0]))
+            .collect(),
+    };
+    let of = |part: fn(&Pace) -> f64| mean(&runs.iter().map(|(pace, _)| part(pace)).collect::<Vec<f64>>());
+    let pace = Pace {
+        frame_ms: of(|pace| pace.frame_ms),
+        deviation_ms: of(|pace| pace.deviation_ms),
+        synchrony_ms: of(|pace| pace.synchrony_ms),
+    };
+    Point { scheme, rtt_ms, pace, sound: runs.iter().all(|(_, sound)| *sound) }
+}
+
+fn pace_of(outcome: &Outcome, deviation: fn(&Outcome) -> f64) -> (Pace, bool) {
+    let pace =
+        Pace { frame_ms: outcome.frame_ms[0], deviation_ms: deviation(outcome), synchrony_ms: outcome.synchrony_ms };
+    (pace, outcome.complete && outcome.states_equal)
+}
+
+fn virtual_points(bench: &mut Bench<'_>, part: f64) -> Vec<Point> {
+    let round_trips = round_trips(bench);
+    let jobs: Vec<(Scheme, f64)> =
+        SCHEMES.into_iter().flat_map(|scheme| round_trips.iter().map(move |rtt_ms| (scheme, *rtt_ms))).collect();
+    let (seed, frames) = (bench.seed, frames(bench));
+    bench.spread(part, &jobs, |(scheme, rtt_ms)| measure(seed, frames, *scheme, *rtt_ms))
+}
+
+fn run(bench: &mut Bench<'_>) -> Findings {
+    let points = virtual_points(bench, 1.0);
+    let mut findings = findings(bench, &points);
+    claims(&mut findings, &points);
+    findings
+}
+
+fn findings(bench: &Bench<'_>, points: &[Point]) -> Findings {
+    let mut findings = Findings::default();
+    findings.parameter("sites", "2");
+    findings.parameter("local lag", format!("{LAG} frames at 60 per second: 100 ms"));
+    findings.parameter("link", "constant delay, RTT 0 to 400 ms, no loss");
+    findings.parameter("frames a run", format!("{} after one second of warming up", frames(bench)));
+    findings.parameter("inputs", "2 bytes, changing every 8 frames on average");
+    findings.parameter(
+        "as published",
+        format!("Algorithms 3 and 4, send timer 20 ms, thread delay 0 to 10 ms, step 10 ms; mean of {PAPER_RUNS} runs"),
+    );
+    findings.parameter("clocks", "offset by hours, ±50 ppm");
+    findings.note("The paper logs a frame's start in BeginFrameTiming, where waiting for inputs partly hides inside the frame; ours is logged just before the step, where nothing hides.");
+    findings.note("As published, an input is taken when a frame begins, and the wait for others comes before the step: that is worth up to a frame of lag more, which is why its mean frame time is a little below RTT / 2 / lag at the far end.");
+    findings.note("Its threshold is less steep here than in the paper's text: the simulated computers have its timers, slices and pacing, but no other troubles of two PCs of 2008.");
+    findings.note("The paper's values are those of its text: its figures are not in it as numbers.");
+    findings.tables.push(table(points));
+    findings.figures.push(smoothness(points, &[]));
+    findings.figures.push(synchrony(points, &[]));
+    findings
+}
+
+fn table(points: &[Point]) -> Table {
+    let columns = ["scheme", "rtt_ms", "frame_ms", "frames_per_second", "deviation_ms", "synchrony_ms"];
+    let mut table = Table::new("pacing", "Figures 1 and 2 in numbers", &columns);
+    for Point { scheme, rtt_ms, pace, .. } in points {
+        table.row([
+            scheme.name().into(),
+            number(*rtt_ms, 0),
+            number(pace.frame_ms, 3),
+            number(1_000.0 / pace.frame_ms, 2),
+            number(pace.deviation_ms, 3),
+            number(pace.synchrony_ms, 3),
+        ]);
+    }
+    table
+}
+
+fn of(points: &[Point], scheme: Scheme) -> impl Iterator<Item = &Point> {
+    points.iter().filter(move |point| point.scheme == scheme)
+}
+
+/// A panel with a line for each scheme.
+fn panel(title: &str, y: Axis, points: &[Point], field: &[Point], part: fn(&Pace) -> f64) -> Panel {
+    let x = Axis::new("round-trip time, ms").from(0.0).to(400.0);
+    let mut panel = Panel::new(title, x, y).vertical(BOUND_MS, "bound of any such scheme: RTT = 2 × lag");
+    for scheme in SCHEMES {
+        let line = of(points, scheme).map(|point| (point.rtt_ms, part(&point.pace)));
+        panel = panel.line(&scheme.name(), scheme.ink(), line);
+    }
+    let real = |scheme: Scheme| of(field, scheme).map(move |point| (point.rtt_ms, part(&point.pace)));
+    for scheme in SCHEMES.into_iter().filter(|scheme| of(field, *scheme).next().is_some()) {
+        let ink = if scheme == Scheme::Ours(0) { Ink::Fifth } else { Ink::Fourth };
+        panel =
+            panel.dashed(&format!("{}, real sockets", scheme.name()), ink, real(scheme)).points("", ink, real(scheme));
+    }
+    panel
+}
+
+fn smoothness(points: &[Point], field: &[Point]) -> Figure {
+    let frame = panel("Mean frame time", Axis::new("ms").from(15.0).to(35.0), points, field, |pace| pace.frame_ms)
+        .points(
+            "the paper's words",
+            Ink::Words,
+            [(0.0, 17.0), (90.0, 17.0), (130.0, 17.0), (140.0, 17.0), (160.0, 20.0)],
+        )
+        .dashed("RTT / 2 / lag", Ink::Words, [(BOUND_MS, PERIOD_MS), (400.0, 400.0 / 2.0 / f64::from(LAG))]);
+    let deviation =
+        panel("Mean absolute deviation of the frame time", Axis::new("ms").from(0.0).to(20.0), points, field, |pace| {
+            pace.deviation_ms
+        })
+        .points("the paper's words", Ink::Words, [(90.0, 0.0), (130.0, 5.0), (150.0, 11.0)])
+        .horizontal(ROUGH_MS, "rough, says the paper");
+    let caption = "Frame time and its deviation at one site, over the round-trip time. As published, the game leaves its even pace at about 140 ms; \
+                   ours is even up to the bound with window 0 and slows down evenly behind it, as little as the lag allows; windows of 8 and 16 frames go on at full speed. \
+                   Crosses are values that the paper names in its text (17 ms, almost 0 ms to RTT 90, under 5 ms to 130, over 11 ms behind it, 20 ms at 160).";
+    Figure::new("pacing-smoothness", "Frame rate and smoothness (Z, Figure 1)", caption, vec![frame, deviation])
+}
+
+fn synchrony(points: &[Point], field: &[Point]) -> Figure {
+    let apart = panel(
+        "Starts of the same frame at two sites, mean absolute difference",
+        Axis::logarithmic("ms").from(0.001).to(100.0),
+        points,
+        field,
+        |pace| pace.synchrony_ms.max(0.001),
+    )
+    .points("the paper's words", Ink::Words, [(130.0, 10.0), (140.0, 15.0)])
+    .horizontal(1.0, "1 ms");
+    let caption = "How far apart two sites begin the same frame, on a logarithmic scale. The paper names under 10 ms up to RTT 130 and about 15 ms at 140 (crosses). \
+                   Ours stay within a fraction of a millisecond.";
+    Figure::new("pacing-synchrony", "Synchrony between two sites (Z, Figure 2)", caption, vec![apart])
+}
+
+/// The first round trip at which the paper's scheme deviates by more than this.
+fn threshold(points: &[Point], deviation_ms: f64) -> f64 {
+    let past = of(points, Scheme::Paper).find(|point| point.pace.deviation_ms > deviation_ms);
+    past.map_or(f64::INFINITY, |point| point.rtt_ms)
+}
+
+fn is_smooth(point: &Point) -> bool {
+    point.sound
+        && (point.pace.frame_ms - PERIOD_MS).abs() < FULL_SPEED_MS
+        && point.pace.deviation_ms < EVEN_MS
+        && point.pace.synchrony_ms < 1.0
+}
+
+/// Up to which round trip a scheme is at full speed and even.
+fn reach(points: &[Point], scheme: Scheme) -> f64 {
+    most(of(points, scheme).take_while(|point| is_smooth(point)).map(|point| point.rtt_ms))
+}
+
+fn claims(findings: &mut Findings, points: &[Point]) {
+    let [uneven, rough] = [UNEVEN_MS, ROUGH_MS].map(|deviation_ms| threshold(points, deviation_ms));
+    let early =
+        most(of(points, Scheme::Paper).filter(|point| point.rtt_ms <= 130.0).map(|point| point.pace.deviation_ms));
+    findings.claim(
+        "as published, the game is smooth to RTT 130 and no longer from about 140 on",
+        "deviation under 5 ms to RTT 130, over 11 ms past 140",
+        format!("at most {early:.1} ms to RTT 130, over {UNEVEN_MS:.0} ms from RTT {uneven:.0} on, over {ROUGH_MS:.0} ms from {rough:.0} on"),
+        early < UNEVEN_MS && (140.0..=150.0).contains(&uneven) && rough <= 180.0,
+    );
+    for (window, least_reach) in [(0, 190.0), (8, 400.0), (16, 400.0)] {
+        let reach = reach(points, Scheme::Ours(window));
+        findings.claim(
+            &format!("window {window} is even and at full speed to RTT {least_reach:.0} or more"),
+            "RTT 140; its successor, with guessing: RTT 230",
+            format!("RTT {reach:.0}"),
+            reach >= least_reach,
+        );
+    }
+    let below: Vec<f64> = SCHEMES[1..]
+        .iter()
+        .flat_map(|scheme| of(points, *scheme))
+        .filter(|point| point.rtt_ms < BOUND_MS - 1.0)
+        .map(|point| point.pace.synchrony_ms)
+        .collect();
+    findings.claim(
+        "below the threshold both sites begin a frame within 1 ms of each other",
+        "under 10 ms to RTT 130, about 15 ms at 140",
+        format!("{:.3} ms on average, {:.3} ms at worst", mean(&below), most(below.iter().copied())),
+        most(below.iter().copied()) < 1.0,
+    );
+    let beyond: Vec<f64> = of(points, Scheme::Ours(0))
+        .filter(|point| point.rtt_ms > BOUND_MS + 1.0)
+        .map(|point| point.pace.frame_ms / (point.rtt_ms / 2.0 / f64::from(LAG)))
+        .collect();
+    let rough = most(of(points, Scheme::Ours(0)).map(|point| point.pace.deviation_ms));
+    findings.claim(
+        "beyond the bound window 0 is as fast as the lag allows (RTT / 2 / lag), and even",
+        "50 frames per second at RTT 160, uneven",
+        format!(
+            "{:.1} % of the most that is possible, deviation at most {rough:.2} ms",
+            100.0 / most(beyond.iter().copied())
+        ),
+        most(beyond.iter().copied()) < 1.02 && least(beyond.iter().copied()) > 0.98 && rough < EVEN_MS,
+    );
+    findings.claim(
+        "whatever the round trip, all sites compute the same",
+        "assumed",
+        if points.iter().all(|point| point.sound) { "every state of every run equal" } else { "states differ" },
+        points.iter().all(|point| point.sound),
+    );
+}
+
+/// The schemes that the program can play.
+const FIELD_SCHEMES: [u32; 2] = [0, 16];
+
+fn run_real(bench: &mut Bench<'_>, field: &mut dyn Field) -> Result<Findings, String> {
+    let points = virtual_points(bench, 0.02);
+    let mut measured = Vec::new();
+    let each = 0.98 / (FIELD_SCHEMES.len() * FIELD_RTTS.len()) as f64;
+    for window in FIELD_SCHEMES {
+        for rtt_ms in FIELD_RTTS {
+            let starts = field.play(&FieldGame { rtt_ms, lag: LAG, window, frames: FIELD_FRAMES })?;
+            measured.push(Point { scheme: Scheme::Ours(window), rtt_ms, pace: starts.pace(), sound: true });
+            bench.on_part(each);
+        }
+    }
+    let mut findings = findings(bench, &points);
+    claims(&mut findings, &points);
+    findings.figures = vec![smoothness(&points, &measured), synchrony(&points, &measured)];
+    findings.tables.push(beside(&points, &measured));
+    field_claims(&mut findings, &points, &measured);
+    findings.parameter("in the field", format!("two processes of this program over UDP on this computer, the NES's own rate (60.10 per second), {FIELD_FRAMES} frames a run, the first 60 left out"));
+    findings.note(
+        "In the field everything else that the computer does counts, too: these numbers are worth what its idleness is.",
+    );
+    Ok(findings)
+}
+
+/// The virtual point that a real one belongs to.
+fn twin<'a>(points: &'a [Point], real: &Point) -> Option<&'a Point> {
+    of(points, real.scheme).find(|point| point.rtt_ms == real.rtt_ms)
+}
+
+fn beside(points: &[Point], measured: &[Point]) -> Table {
+    let columns = [
+        "scheme",
+        "rtt_ms",
+        "frame_virtual_ms",
+        "frame_real_ms",
+        "deviation_virtual_ms",
+        "deviation_real_ms",
+        "synchrony_virtual_ms",
+        "synchrony_real_ms",
+    ];
+    let mut table = Table::new("pacing-real", "Real sockets beside virtual time", &columns);
+    for real in measured {
+        let Some(point) = twin(points, real) else { continue };
+        table.row([
+            real.scheme.name().into(),
+            whole(real.rtt_ms as i64),
+            number(point.pace.frame_ms, 3),
+            number(real.pace.frame_ms, 3),
+            number(point.pace.deviation_ms, 3),
+            number(real.pace.deviation_ms, 3),
+            number(point.pace.synchrony_ms, 3),
+            number(real.pace.synchrony_ms, 3),
+        ]);
+    }
+    table
+}
+
+fn field_claims(findings: &mut Findings, points: &[Point], measured: &[Point]) {
+    let apart = |part: fn(&Pace) -> f64| {
+        let differences = measured
+            .iter()
+            .filter_map(|real| twin(points, real).map(|point| (part(&real.pace) - part(&point.pace)).abs()));
+        let differences: Vec<f64> = differences.collect();
+        (mean(&differences), most(differences))
+    };
+    let (frame, deviation, synchrony) =
+        (apart(|pace| pace.frame_ms), apart(|pace| pace.deviation_ms), apart(|pace| pace.synchrony_ms));
+    findings.claim(
+        "on real sockets the frame time is that of virtual time",
+        "not compared",
+        format!("{:.2} ms apart on average, {:.2} ms at most", frame.0, frame.1),
+        frame.1 < 1.0,
+    );
+    findings.claim(
+        "on real sockets the deviation is that of virtual time and what the computer adds",
+        "not compared",
+        format!("{:.2} ms apart on average, {:.2} ms at most", deviation.0, deviation.1),
+        deviation.1 < ROUGH_MS,
+    );
+    findings.claim(
+        "on real sockets both sites begin a frame as close together as the computer lets them",
+        "under 10 ms to RTT 130",
+        format!("{:.2} ms further apart on average, {:.2} ms at most", synchrony.0, synchrony.1),
+        synchrony.1 < 10.0,
+    );
+}

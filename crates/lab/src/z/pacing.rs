@@ -3,16 +3,18 @@
 //! The paper's own scheme is run as published: Algorithms 3 and 4, a send timer of 20 ms, thread slices of 10 ms. It logs a frame's start in
 //! BeginFrameTiming, ours just before the step.
 
+mod field;
+
 use coplay_sim::measure::{Experiment as Game, Outcome};
 
 use crate::bench::Bench;
 use crate::catalog::ZHAO;
 use crate::experiment::Experiment;
-use crate::field::{Field, Game as FieldGame, Pace};
+use crate::field::Pace;
 use crate::findings::Findings;
 use crate::numbers::{least, mean, most, rtt};
 use crate::plot::{Axis, Figure, Ink, Panel};
-use crate::table::{Table, number, whole};
+use crate::table::{Table, number};
 
 /// What is known of it.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -24,7 +26,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     figures: "Figures 1 and 2",
     seconds: 10.0,
     run,
-    real: Some(run_real),
+    real: Some(field::run),
 };
 
 /// The local lag of all schemes, in frames.
@@ -43,10 +45,6 @@ const EVEN_MS: f64 = 0.5;
 const FULL_SPEED_MS: f64 = 0.02;
 /// The paper's scheme depends on luck: this many runs are averaged.
 const PAPER_RUNS: u64 = 3;
-/// Round trips in the field.
-const FIELD_RTTS: [f64; 12] = [0.0, 40.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 190.0, 240.0, 300.0, 400.0];
-/// Frames of one game in the field.
-const FIELD_FRAMES: u32 = 900;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
@@ -301,94 +299,5 @@ fn claims(findings: &mut Findings, points: &[Point]) {
         "assumed",
         if points.iter().all(|point| point.sound) { "every state of every run equal" } else { "states differ" },
         points.iter().all(|point| point.sound),
-    );
-}
-
-/// The schemes that the program can play.
-const FIELD_SCHEMES: [u32; 2] = [0, 16];
-
-fn run_real(bench: &mut Bench<'_>, field: &mut dyn Field) -> Result<Findings, String> {
-    let points = virtual_points(bench, 0.02);
-    let mut measured = Vec::new();
-    let each = 0.98 / (FIELD_SCHEMES.len() * FIELD_RTTS.len()) as f64;
-    for window in FIELD_SCHEMES {
-        for rtt_ms in FIELD_RTTS {
-            let starts = field.play(&FieldGame { rtt_ms, lag: LAG, window, frames: FIELD_FRAMES })?;
-            measured.push(Point { scheme: Scheme::Ours(window), rtt_ms, pace: starts.pace(), sound: true });
-            bench.on_part(each);
-        }
-    }
-    let mut findings = findings(bench, &points);
-    claims(&mut findings, &points);
-    findings.figures = vec![smoothness(&points, &measured), synchrony(&points, &measured)];
-    findings.tables.push(beside(&points, &measured));
-    field_claims(&mut findings, &points, &measured);
-    findings.parameter("in the field", format!("two processes of this program over UDP on this computer, the NES's own rate (60.10 per second), {FIELD_FRAMES} frames a run, the first 60 left out"));
-    findings.note(
-        "In the field everything else that the computer does counts, too: these numbers are worth what its idleness is.",
-    );
-    Ok(findings)
-}
-
-/// The virtual point that a real one belongs to.
-fn twin<'a>(points: &'a [Point], real: &Point) -> Option<&'a Point> {
-    of(points, real.scheme).find(|point| point.rtt_ms == real.rtt_ms)
-}
-
-fn beside(points: &[Point], measured: &[Point]) -> Table {
-    let columns = [
-        "scheme",
-        "rtt_ms",
-        "frame_virtual_ms",
-        "frame_real_ms",
-        "deviation_virtual_ms",
-        "deviation_real_ms",
-        "synchrony_virtual_ms",
-        "synchrony_real_ms",
-    ];
-    let mut table = Table::new("pacing-real", "Real sockets beside virtual time", &columns);
-    for real in measured {
-        let Some(point) = twin(points, real) else { continue };
-        table.row([
-            real.scheme.name().into(),
-            whole(real.rtt_ms as i64),
-            number(point.pace.frame_ms, 3),
-            number(real.pace.frame_ms, 3),
-            number(point.pace.deviation_ms, 3),
-            number(real.pace.deviation_ms, 3),
-            number(point.pace.synchrony_ms, 3),
-            number(real.pace.synchrony_ms, 3),
-        ]);
-    }
-    table
-}
-
-fn field_claims(findings: &mut Findings, points: &[Point], measured: &[Point]) {
-    let apart = |part: fn(&Pace) -> f64| {
-        let differences = measured
-            .iter()
-            .filter_map(|real| twin(points, real).map(|point| (part(&real.pace) - part(&point.pace)).abs()));
-        let differences: Vec<f64> = differences.collect();
-        (mean(&differences), most(differences))
-    };
-    let (frame, deviation, synchrony) =
-        (apart(|pace| pace.frame_ms), apart(|pace| pace.deviation_ms), apart(|pace| pace.synchrony_ms));
-    findings.claim(
-        "on real sockets the frame time is that of virtual time",
-        "not compared",
-        format!("{:.2} ms apart on average, {:.2} ms at most", frame.0, frame.1),
-        frame.1 < 1.0,
-    );
-    findings.claim(
-        "on real sockets the deviation is that of virtual time and what the computer adds",
-        "not compared",
-        format!("{:.2} ms apart on average, {:.2} ms at most", deviation.0, deviation.1),
-        deviation.1 < ROUGH_MS,
-    );
-    findings.claim(
-        "on real sockets both sites begin a frame as close together as the computer lets them",
-        "under 10 ms to RTT 130",
-        format!("{:.2} ms further apart on average, {:.2} ms at most", synchrony.0, synchrony.1),
-        synchrony.1 < 10.0,
     );
 }

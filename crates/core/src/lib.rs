@@ -94,6 +94,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bucket;
 pub mod clock;
 pub mod feed;
 pub mod frame;

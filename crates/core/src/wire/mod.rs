@@ -5,14 +5,17 @@
 //!
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
 //! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
-//! 0x2f it is a [`Search`], of the same version; otherwise it is a [`Hello`], which names its version.
+//! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds [`Items`] of a world without a server; otherwise it is a [`Hello`], which names its version.
 
+mod bucket;
 mod extra;
 mod feed;
 pub(crate) mod hello;
 mod report;
 mod tick;
 
+pub(crate) use bucket::Datagram;
+pub use bucket::{Echo, Item, Items, Update};
 pub use extra::{Condition, Decision, Ends, Extra, Extras, Hold, Order, Relay, Vote, What};
 pub(crate) use extra::{put_extra, put_relay_head};
 pub use feed::{
@@ -183,6 +186,11 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Takes back what was written from `len` on.
+    pub(crate) fn cut(&mut self, len: usize) {
+        self.len = self.len.min(len);
     }
 
     /// What was written from `start` on.

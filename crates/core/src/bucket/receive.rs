@@ -1,0 +1,143 @@
+//! What comes from other sites.
+
+use alloc::vec::Vec;
+
+use super::ledger::Lack;
+use super::send::Control;
+use super::time::nearest;
+use super::track::Track;
+use super::{EntityId, Event, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, Reckoner, Region, Site, World};
+use crate::clock::RoundTrip;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Error, Item, Items, Update};
+
+/// Who said goodbye is deaf to what was still under way for so long.
+const FAREWELL: TimeDelta = TimeDelta::from_secs(2);
+/// Ticks by which an update may be ahead of our time: clocks differ.
+const AHEAD: u32 = 50;
+
+impl<R: Reckoner> World<R> {
+    /// Takes in a datagram from a site; the network vouches for who that is.
+    pub fn handle_datagram(&mut self, now: Instant, from: Site, bytes: &[u8]) {
+        self.now = self.now.max(now);
+        self.stats.datagrams_received += 1;
+        self.stats.bytes_received += bytes.len() as u64;
+        if from == self.config.site || !self.hear(from) {
+            return;
+        }
+        if self.read(from, bytes).is_err() {
+            self.stats.malformed += 1;
+        }
+    }
+
+    /// Notes that a site is here. Not if it has just left, or if there are too many.
+    fn hear(&mut self, from: Site) -> bool {
+        let now = self.now;
+        self.add_peer(now, from);
+        let Some(peer) = self.peers.get_mut(&from) else { return false };
+        if peer.left.is_some_and(|left| now - left < FAREWELL) {
+            return false;
+        }
+        (peer.heard, peer.left) = (now, None);
+        if !core::mem::replace(&mut peer.is_here, true) {
+            self.tell(Event::Came(from));
+            self.beacon.next = self.beacon.next.min(now);
+        }
+        true
+    }
+
+    fn read(&mut self, from: Site, bytes: &[u8]) -> Result<(), Error> {
+        let mut regions: Option<Vec<Region>> = None;
+        for item in Items::new(bytes)? {
+            match item? {
+                Item::Update(update) => self.on_update(from, update),
+                Item::Time(ahead) => self.with_peer(from, |peer| peer.world_ahead = ahead),
+                Item::Whole => regions = Some(Vec::new()),
+                Item::Here(region) => regions.iter_mut().for_each(|regions| regions.push(region)),
+                Item::Probe(sent) => self.push_control(from, Control::Echo { sent, received: self.now }),
+                Item::Echo(echo) => self.on_echo(from, echo),
+                Item::Report { of, lost, late } if of == self.config.site => {
+                    let now = self.now;
+                    self.with_peer(from, |peer| peer.on_report(now, lost, late));
+                }
+                Item::Report { .. } => {}
+                Item::Digest { of, version } => match self.ledger.compare(of, version) {
+                    Lack::Theirs => self.push_control(from, Control::Record(of)),
+                    Lack::Ours => self.push_control(from, Control::Ask(of)),
+                    Lack::Nobodys => {}
+                },
+                Item::Ask { of } => self.push_control(from, Control::Record(of)),
+                Item::Record { of, version, bytes } => self.on_record(of, version, bytes),
+                Item::Bye => self.on_bye(from),
+            }
+        }
+        if let Some(regions) = regions {
+            self.with_peer(from, |peer| peer.set_regions(&regions));
+        }
+        Ok(())
+    }
+
+    fn with_peer(&mut self, site: Site, change: impl FnOnce(&mut super::Peer)) {
+        if let Some(peer) = self.peers.get_mut(&site) {
+            change(peer);
+        }
+    }
+
+    fn on_update(&mut self, from: Site, update: Update<'_>) {
+        match self.place(from, update) {
+            Some(late) => {
+                self.stats.updates_received += 1;
+                self.stats.updates_late += u64::from(late);
+            }
+            None => self.stats.updates_refused += 1,
+        }
+    }
+
+    /// Puts an update into its bucket, and says whether it is late; `None` if it is of no use.
+    fn place(&mut self, from: Site, update: Update<'_>) -> Option<bool> {
+        let present = self.tick(self.now)?;
+        let tick = nearest(present, update.tick)?;
+        if tick > present + AHEAD || tick + self.config.kept() < present {
+            return None;
+        }
+        let state = self.reckoner.decode(update.state)?;
+        let late = self.viewed.is_some_and(|viewed| tick <= viewed);
+        let entity = EntityId { site: from, index: update.index };
+        if !self.tracks.contains_key(&entity) && !self.has_room(from) {
+            return None;
+        }
+        let track = self.tracks.entry(entity).or_insert_with(Track::new);
+        track.row.on_update(update.sequence, late);
+        track.insert(tick, state);
+        Some(late)
+    }
+
+    fn has_room(&self, site: Site) -> bool {
+        let (first, last) = (EntityId { site, index: 0 }, EntityId { site, index: u8::MAX });
+        self.tracks.len() < MAX_ENTITIES && self.tracks.range(first..=last).count() < MAX_ENTITIES_PER_SITE
+    }
+
+    fn on_echo(&mut self, from: Site, echo: crate::wire::Echo) {
+        let trip = RoundTrip { sent: echo.sent, received: echo.received, answered: echo.answered, returned: self.now };
+        if echo.sent <= self.now {
+            self.with_peer(from, |peer| peer.clock.on_round_trip(trip));
+        }
+    }
+
+    fn on_record(&mut self, of: Site, version: u32, bytes: &[u8]) {
+        if self.ledger.learn(of, version, bytes) {
+            self.tell(if of == self.config.site { Event::Remembered } else { Event::Changed(of) });
+        }
+    }
+
+    fn on_bye(&mut self, from: Site) {
+        let now = self.now;
+        self.with_peer(from, |peer| {
+            peer.left = Some(now);
+            peer.is_here = false;
+            peer.world_ahead = None;
+        });
+        self.tracks.retain(|entity, _| entity.site != from);
+        self.tell(Event::Left(from));
+    }
+}

@@ -1,0 +1,220 @@
+//! What goes to other sites.
+
+use super::{FORGET, MAX_STATE, Reckoner, Region, Site, World};
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{Datagram, Echo, Full, Item, MAX_DATAGRAM, Update};
+
+/// Things to be told to single sites that are kept waiting.
+const MAX_CONTROL: usize = 512;
+/// Round trips that are made soon, for a clock, and how soon; then seldom.
+const FIRST_PROBES: u32 = 12;
+const PROBE_SOON: TimeDelta = TimeDelta::from_millis(40);
+const PROBE_LATER: TimeDelta = TimeDelta::from_secs(1);
+/// With more sites than this everybody asks and tells less often, so that a site's part does not grow.
+const MANY: usize = 16;
+/// Everybody is told how we are so often, and at once where we are now, but not more often than that.
+const BEACON: TimeDelta = TimeDelta::from_secs(1);
+const BEACON_SOON: TimeDelta = TimeDelta::from_millis(150);
+/// Regions, reports and versions in one datagram.
+const MAX_HERE: usize = 64;
+const MAX_REPORTS: usize = 32;
+const MAX_DIGESTS: usize = 32;
+
+/// To whom a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// To everybody.
+    All,
+    /// To who can see what happens there: [`World::wanting`] says who that is.
+    Near(Region),
+    /// To one site.
+    One(Site),
+}
+
+/// A datagram to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// To whom.
+    pub to: To,
+    /// Its bytes in the buffer.
+    pub len: usize,
+    /// The tick that it tells of.
+    pub tick: u32,
+}
+
+/// Something to be told to one site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    Probe,
+    Echo { sent: Instant, received: Instant },
+    Ask(Site),
+    Record(Site),
+}
+
+impl<R: Reckoner> World<R> {
+    pub(super) fn push_control(&mut self, to: Site, what: Control) {
+        if self.control.len() < MAX_CONTROL && !self.control.contains(&(to, what)) {
+            self.control.push_back((to, what));
+        }
+    }
+
+    /// Asks for the clocks of others; often at first.
+    pub(super) fn ask_for_clocks(&mut self, now: Instant) {
+        let crowd = (self.peers.len() / MANY).max(1) as i64;
+        let mut due = alloc::vec::Vec::new();
+        for (site, peer) in &mut self.peers {
+            if now < peer.next_probe || peer.left.is_some() {
+                continue;
+            }
+            peer.probes += 1;
+            peer.next_probe = now + if peer.probes < FIRST_PROBES { PROBE_SOON } else { PROBE_LATER * crowd };
+            due.push(*site);
+        }
+        due.into_iter().for_each(|site| self.push_control(site, Control::Probe));
+    }
+
+    /// The next datagram to be sent, if there is one. The buffer should have room for [`MAX_DATAGRAM`] bytes.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Packet> {
+        self.now = self.now.max(now);
+        let room = buf.len().min(MAX_DATAGRAM);
+        let packet = self.next_packet(self.now, &mut buf[..room])?;
+        self.stats.datagrams_sent += 1;
+        self.stats.bytes_sent += packet.len as u64;
+        Some(packet)
+    }
+
+    fn next_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<Packet> {
+        let tick = self.tick(now).unwrap_or(0);
+        let (to, len) = if core::mem::take(&mut self.leaving) {
+            (To::All, self.farewell(buf).ok()?)
+        } else if let Some(sent) = self.updates(buf) {
+            sent
+        } else if let Some((site, _)) = self.control.front() {
+            (To::One(*site), self.control_for(now, *site, buf).ok()?)
+        } else if self.is_beacon_due(now) {
+            (To::All, self.beacon(now, buf).ok()?)
+        } else {
+            return None;
+        };
+        Some(Packet { to, len, tick })
+    }
+
+    #[expect(clippy::unused_self, reason = "all of them are asked in the same way")]
+    fn farewell(&self, buf: &mut [u8]) -> Result<usize, Full> {
+        let mut datagram = Datagram::new(buf)?;
+        datagram.put(Item::Bye)?;
+        Ok(datagram.len())
+    }
+
+    /// All updates that are due in one region.
+    fn updates(&mut self, buf: &mut [u8]) -> Option<(To, usize)> {
+        let due = self.sources.values().find(|source| source.due)?;
+        let region = self.reckoner.region(due.newest().1);
+        let mut datagram = Datagram::new(buf).ok()?;
+        for (index, source) in self.sources.iter_mut().filter(|(_, source)| source.due) {
+            let (tick, state) = source.newest();
+            if self.reckoner.region(state) != region {
+                continue;
+            }
+            let mut bytes = [0; MAX_STATE];
+            let len = self.reckoner.encode(state, &mut bytes).unwrap_or(0).min(MAX_STATE);
+            let update = Update { index: *index, sequence: source.sequence, tick: tick as u16, state: &bytes[..len] };
+            if datagram.put(Item::Update(update)).is_err() {
+                break;
+            }
+            source.due = false;
+        }
+        // An update that does not even fit alone will never fit.
+        if datagram.is_empty() {
+            self.sources.values_mut().for_each(|source| source.due = false);
+            return None;
+        }
+        Some((To::Near(region), datagram.len()))
+    }
+
+    /// All that one site is to be told.
+    fn control_for(&mut self, now: Instant, site: Site, buf: &mut [u8]) -> Result<usize, Full> {
+        let mut datagram = Datagram::new(buf)?;
+        let mut full = false;
+        let (ledger, time) = (&self.ledger, &self.time);
+        self.control.retain(|(to, control)| {
+            if *to != site || full {
+                return true;
+            }
+            let put = match *control {
+                Control::Probe => datagram.put(Item::Probe(now)),
+                // Who wants to know our clock wants to know the world's time, too.
+                Control::Echo { sent, received } => datagram
+                    .put(Item::Echo(Echo { sent, received, answered: now }))
+                    .and_then(|()| datagram.put(Item::Time(time.ahead()))),
+                Control::Ask(of) => datagram.put(Item::Ask { of }),
+                Control::Record(of) => ledger.get(of).map_or(Ok(()), |record| {
+                    datagram.put(Item::Record { of, version: record.version, bytes: &record.bytes })
+                }),
+            };
+            full = put.is_err();
+            full
+        });
+        Ok(datagram.len())
+    }
+
+    fn is_beacon_due(&mut self, now: Instant) -> bool {
+        if self.peers.is_empty() {
+            return false;
+        }
+        let moved = now - self.beacon.last >= BEACON_SOON && self.beacon.regions != self.own_regions();
+        now >= self.beacon.next || self.beacon.record || moved
+    }
+
+    /// How we are: the world's time, where our entities are, what gets lost, and which records we have.
+    fn beacon(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, Full> {
+        let pause = BEACON * (self.peers.len() / MANY).max(1) as i64;
+        // Not all at once.
+        let apart = TimeDelta::from_nanos(pause.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
+        self.beacon.next = now + pause.min(FORGET / 3) - apart;
+        self.beacon.last = now;
+        self.beacon.regions = self.own_regions();
+        let mut datagram = Datagram::new(buf)?;
+        if core::mem::take(&mut self.beacon.record)
+            && let Some(record) = self.ledger.get(self.config.site)
+        {
+            datagram.put(Item::Record { of: self.config.site, version: record.version, bytes: &record.bytes })?;
+        }
+        datagram.put(Item::Time(self.time.ahead()))?;
+        // Who is in more places than that is told of everything.
+        let here = match self.beacon.regions.len() {
+            0..=MAX_HERE => datagram
+                .put(Item::Whole)
+                .and_then(|()| self.beacon.regions.iter().try_for_each(|region| datagram.put(Item::Here(*region)))),
+            _ => Ok(()),
+        };
+        let reports = here.and_then(|()| put_reports(&self.peers, &mut self.beacon.reported, &mut datagram));
+        // What has no room is told another time.
+        if reports.is_ok() {
+            for _ in 0..self.ledger.len().min(MAX_DIGESTS) {
+                let Some((of, version)) = self.ledger.next_digest() else { break };
+                if datagram.put(Item::Digest { of, version }).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(datagram.len())
+    }
+}
+
+/// What gets lost, of as many sites as there is room for, in turn.
+fn put_reports(
+    peers: &alloc::collections::BTreeMap<Site, super::Peer>,
+    last: &mut Option<Site>,
+    datagram: &mut Datagram<'_>,
+) -> Result<(), Full> {
+    let after = |site: &Site| last.is_none_or(|last| *site > last);
+    let mut sites: alloc::vec::Vec<(Site, u8, u8)> =
+        peers.iter().filter(|(_, peer)| peer.is_here).map(|(site, peer)| (*site, peer.lost, peer.late)).collect();
+    sites.sort_by_key(|(site, ..)| (!after(site), *site));
+    for (of, lost, late) in sites.into_iter().take(MAX_REPORTS) {
+        datagram.put(Item::Report { of, lost, late })?;
+        *last = Some(of);
+    }
+    Ok(())
+}

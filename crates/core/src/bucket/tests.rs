@@ -1,0 +1,270 @@
+//! Whole worlds, over a wire that takes its time.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::line::{Line, Point};
+use super::*;
+use crate::wire::MAX_DATAGRAM;
+
+/// Sites with clocks that have nothing to do with each other, and what is under way between them.
+struct Net {
+    true_time: Instant,
+    worlds: Vec<World<Line>>,
+    clocks: Vec<TimeDelta>,
+    wire: Vec<(Instant, usize, Site, Vec<u8>)>,
+    delay: TimeDelta,
+    /// Whether what one sends gets to another.
+    open: fn(usize, usize) -> bool,
+    /// Datagrams and bytes that got to each.
+    received: Vec<(u64, u64)>,
+    speeds: Vec<i32>,
+}
+
+const STEP: TimeDelta = TimeDelta::from_millis(1);
+
+impl Net {
+    fn new(sites: usize, delay_ms: i64, sending: Sending) -> Self {
+        let clocks: Vec<TimeDelta> = (0..sites).map(|n| TimeDelta::from_secs(1_000 * n as i64 - 700)).collect();
+        let worlds = (0..sites).map(|n| {
+            let site = Site(10 * (sites - n) as u32);
+            let config = Config { sending, ..Config::new(site, n == 0) };
+            World::new(Instant::ZERO + clocks[n], config, Line::default()).unwrap()
+        });
+        let mut net = Self {
+            true_time: Instant::ZERO,
+            worlds: worlds.collect(),
+            clocks,
+            wire: vec![],
+            delay: TimeDelta::from_millis(delay_ms),
+            open: |_, _| true,
+            received: vec![(0, 0); sites],
+            speeds: (0..sites).map(|n| n as i32 + 1).collect(),
+        };
+        for one in 0..sites {
+            for other in (0..sites).filter(|other| *other != one) {
+                let (now, site) = (net.now(one), net.worlds[other].config.site);
+                net.worlds[one].add_peer(now, site);
+            }
+        }
+        net
+    }
+
+    fn now(&self, site: usize) -> Instant {
+        self.true_time + self.clocks[site]
+    }
+
+    fn index(&self, site: Site) -> usize {
+        self.worlds.iter().position(|world| world.config.site == site).unwrap()
+    }
+
+    fn run(&mut self, millis: i64) {
+        for _ in 0..millis {
+            self.true_time += STEP;
+            self.deliver();
+            for site in 0..self.worlds.len() {
+                self.play(site);
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        let due: Vec<_> = self.wire.extract_if(.., |(at, ..)| *at <= self.true_time).collect();
+        for (_, to, from, bytes) in due {
+            let now = self.now(to);
+            self.received[to].0 += 1;
+            self.received[to].1 += bytes.len() as u64;
+            self.worlds[to].handle_datagram(now, from, &bytes);
+        }
+    }
+
+    fn play(&mut self, site: usize) {
+        let (now, speed) = (self.now(site), self.speeds[site]);
+        let world = &mut self.worlds[site];
+        world.advance(now);
+        if let Some(tick) = world.tick(now) {
+            let point = Line::default().at(tick as i32 * speed, speed);
+            world.publish(tick, 0, point);
+        }
+        let mut buf = [0; MAX_DATAGRAM];
+        while let Some(packet) = self.worlds[site].poll_transmit(now, &mut buf) {
+            let world = &self.worlds[site];
+            let to: Vec<Site> = match packet.to {
+                To::All => world.peers().collect(),
+                To::Near(region) => world.wanting(region).collect(),
+                To::One(site) => vec![site],
+            };
+            let from = world.config.site;
+            for to in to {
+                let to = self.index(to);
+                if !(self.open)(site, to) {
+                    continue;
+                }
+                self.wire.push((self.true_time + self.delay, to, from, buf[..packet.len].to_vec()));
+            }
+        }
+    }
+
+    fn views(&mut self) -> Vec<(u32, Vec<(EntityId, Point)>)> {
+        let mut views = vec![];
+        for site in 0..self.worlds.len() {
+            let now = self.now(site);
+            let world = &mut self.worlds[site];
+            world.viewed = None;
+            let tick = world.poll_view(now).unwrap();
+            let mut shown: Vec<_> = world.show(tick).iter().map(|shown| (shown.entity, shown.state)).collect();
+            shown.sort_by_key(|(entity, _)| *entity);
+            views.push((tick, shown));
+        }
+        views
+    }
+}
+
+#[test]
+fn all_see_the_same_at_the_same_time() {
+    for sending in [Sending::fixed(25), Sending::default()] {
+        let mut net = Net::new(3, 60, sending);
+        net.run(5_000);
+        let views = net.views();
+        assert_eq!(views[0].1.len(), 3);
+        assert!(views.iter().all(|view| *view == views[0]), "{views:?}");
+        for (entity, point) in &views[0].1 {
+            let speed = net.speeds[net.index(entity.site)];
+            assert_eq!(point.position, views[0].0 as i32 * speed);
+        }
+        for site in 0..3 {
+            for peer in net.worlds[site].peers().collect::<Vec<_>>() {
+                let truth = net.clocks[net.index(peer)] - net.clocks[site];
+                let stats = net.worlds[site].peer_stats(net.now(site), peer).unwrap();
+                assert!((stats.offset.unwrap() - truth).abs() < TimeDelta::from_millis(1));
+                assert!(stats.world_offset.unwrap().abs() < TimeDelta::from_millis(2), "{stats:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_falls_silent_vanishes_in_time_and_comes_back() {
+    let mut net = Net::new(2, 20, Sending::default());
+    net.run(3_000);
+    assert_eq!(net.views()[1].1.len(), 2);
+    net.open = |from, _| from != 0;
+    net.run(1_300);
+    assert_eq!(net.views()[1].1.len(), 1, "nothing was heard for a second before what is shown");
+    net.open = |_, _| true;
+    net.run(1_000);
+    assert_eq!(net.views()[1].1.len(), 2);
+    let events: Vec<Event> = core::iter::from_fn(|| net.worlds[1].poll_event()).collect();
+    let entity = EntityId { site: Site(20), index: 0 };
+    let seen = |event: &&Event| matches!(event, Event::Appeared(_) | Event::Vanished(_));
+    let seen: Vec<&Event> = events.iter().filter(seen).collect();
+    assert_eq!(seen, [&Event::Appeared(entity), &Event::Vanished(entity), &Event::Appeared(entity)]);
+}
+
+#[test]
+fn records_get_to_everybody_also_from_who_has_left() {
+    let mut net = Net::new(4, 30, Sending::default());
+    net.run(1_000);
+    // What the last site says gets only to the first.
+    net.open = |from, to| from != 3 || to == 0;
+    net.worlds[3].post(b"hit twice");
+    net.run(200);
+    net.open = |from, to| from != 3 && to != 3;
+    net.run(5_000);
+    for world in &net.worlds[..3] {
+        assert_eq!(world.ledger.get(Site(10)).unwrap().bytes, b"hit twice");
+    }
+}
+
+#[test]
+fn who_was_started_anew_is_told_what_it_had_put_down() {
+    let mut net = Net::new(2, 30, Sending::default());
+    net.worlds[0].post(b"long ago");
+    net.run(1_000);
+    let config = Config { founder: false, ..net.worlds[0].config.clone() };
+    net.worlds[0] = World::new(net.now(0), config, Line::default()).unwrap();
+    net.run(3_000);
+    assert_eq!(net.worlds[0].ledger.get(Site(20)).unwrap().bytes, b"long ago");
+    assert!(core::iter::from_fn(|| net.worlds[0].poll_event()).any(|event| event == Event::Remembered));
+    assert_eq!(net.views()[1].1.len(), 2, "and is seen again");
+}
+
+#[test]
+fn who_is_far_away_is_not_told() {
+    let mut net = Net::new(2, 20, Sending::fixed(25));
+    net.speeds = vec![0, 0];
+    net.run(2_000);
+    let near = net.received[0];
+    net.speeds = vec![0, 1_000];
+    net.run(2_000);
+    net.received = vec![(0, 0); 2];
+    net.run(2_000);
+    let far = net.received[0];
+    assert!(near.0 > 50 && far.0 < 15, "near {near:?}, far {far:?}");
+    assert_eq!(net.views()[0].1.len(), 1);
+}
+
+#[test]
+fn who_leaves_is_gone_at_once() {
+    let mut net = Net::new(2, 20, Sending::fixed(25));
+    net.run(2_000);
+    net.worlds[0].leave();
+    let now = net.now(0);
+    let mut buf = [0; MAX_DATAGRAM];
+    let packet = net.worlds[0].poll_transmit(now, &mut buf).unwrap();
+    assert_eq!(packet.to, To::All);
+    let now = net.now(1);
+    net.worlds[1].handle_datagram(now, Site(20), &buf[..packet.len]);
+    net.worlds[0].sources.clear();
+    net.run(30);
+    assert_eq!(net.views()[1].1.len(), 1);
+}
+
+#[test]
+fn nothing_that_arrives_does_harm_or_fills_the_memory() {
+    let mut world = World::new(Instant::ZERO, Config::new(Site(1), true), Line::default()).unwrap();
+    let mut random = 1u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as u32
+    };
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut most = 0;
+    for round in 0..60_000 {
+        let now = Instant::ZERO + TimeDelta::from_micros(round * 50);
+        let from = Site(2 + next() % 3_000);
+        let mut datagram = crate::wire::Datagram::new(&mut buf).unwrap();
+        let state = [next() as u8; 9];
+        let record = [7; MAX_RECORD];
+        for _ in 0..next() % 4 {
+            let update = crate::wire::Update {
+                index: next() as u8,
+                sequence: next() as u16,
+                tick: next() as u16,
+                state: &state[..next() as usize % 10],
+            };
+            _ = match next() % 6 {
+                0 => datagram.put(crate::wire::Item::Update(update)),
+                1 => datagram.put(crate::wire::Item::Probe(Instant::from_nanos(i64::from(next()) << 31))),
+                2 => datagram.put(crate::wire::Item::Record { of: Site(next()), version: next(), bytes: &record }),
+                3 => datagram.put(crate::wire::Item::Digest { of: Site(next()), version: next() }),
+                4 => datagram.put(crate::wire::Item::Time(Some(TimeDelta::from_nanos(i64::from(next()) << 30)))),
+                _ => datagram.put(crate::wire::Item::Here(Region { x: next() as u8, y: 0 })),
+            };
+        }
+        let mut len = datagram.len();
+        if next() % 3 == 0 {
+            len = next() as usize % MAX_DATAGRAM;
+            buf[next() as usize % MAX_DATAGRAM] ^= next() as u8;
+        }
+        world.handle_datagram(now, from, &buf[..len]);
+        world.advance(now);
+        if round % 500 == 0 {
+            world.poll_view(now).map(|tick| world.show(tick).len());
+        }
+        while round % 5_000 == 0 && world.poll_transmit(now, &mut buf).is_some() {}
+        most = most.max(world.memory());
+    }
+    assert!(world.peers.len() <= MAX_SITES && world.tracks.len() <= MAX_ENTITIES);
+    assert!(most < 24 << 20, "{most} bytes");
+}

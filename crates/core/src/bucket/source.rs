@@ -182,9 +182,9 @@ mod tests {
     fn what_others_reckon_rightly_is_not_sent() {
         let sending = Sending::reckoned(8);
         assert!((39..=42).contains(&sent(sending, QUIET, |_| 8)), "only what shows that we are here");
-        let turns = sent(sending, QUIET, |tick| if tick / 100 % 2 == 0 { 8 } else { -8 });
-        assert!((41..=60).contains(&turns), "{turns}");
-        let lossy = sent(sending, Conditions { lost: 60, ..QUIET }, |tick| if tick / 100 % 2 == 0 { 8 } else { -8 });
+        let turns = sent(sending, QUIET, |tick| if tick / 70 % 2 == 0 { 8 } else { -8 });
+        assert!((45..=70).contains(&turns), "{turns}");
+        let lossy = sent(sending, Conditions { lost: 60, ..QUIET }, |tick| if tick / 70 % 2 == 0 { 8 } else { -8 });
         assert!(lossy > turns + 10, "changes are repeated: {lossy}");
     }
 

@@ -1,0 +1,57 @@
+//! Avatars: all that others are told of a player at one moment.
+
+use crate::place::Position;
+use crate::shot::Shots;
+
+/// A player in the maze.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Avatar {
+    /// Where its middle is.
+    pub position: Position,
+    /// Where it looks and walks: see [`angle`](crate::angle).
+    pub heading: u16,
+    /// How fast it walks, in parts of a unit per tick; negative is backwards. A wall may still stop it.
+    pub speed: i16,
+    /// How fast it turns, per tick; negative is to the left.
+    pub turn: i16,
+    /// Whether it lives.
+    pub life: Life,
+    /// How often it came to life; wraps.
+    pub lives: u16,
+    /// What it fired lately.
+    pub shots: Shots,
+}
+
+/// Whether an avatar lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It walks and shoots.
+    Alive,
+    /// It lies where it fell, until it comes back.
+    Dead {
+        /// The tick in which it was killed.
+        since: u32,
+    },
+}
+
+impl Avatar {
+    /// Whether it lives.
+    pub fn is_alive(&self) -> bool {
+        self.life == Life::Alive
+    }
+}
+
+/// What a player presses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Controls {
+    /// Walk.
+    pub forward: bool,
+    /// Walk backwards, more slowly.
+    pub back: bool,
+    /// Turn to the left.
+    pub left: bool,
+    /// Turn to the right.
+    pub right: bool,
+    /// Shoot, as soon as it is possible again.
+    pub fire: bool,
+}

@@ -1,0 +1,232 @@
+//! What the maze looks like: from within, and from above. Pure: shapes go in, colours come out; any size of canvas, from a terminal's to a
+//! window's.
+//!
+//! Nothing that sites must agree on depends on anything in here, so numbers may have a point.
+
+mod ball;
+mod canvas;
+mod colour;
+mod eye;
+mod fire;
+mod level;
+mod map;
+mod stage;
+mod wall;
+
+pub use canvas::Canvas;
+pub use colour::{COLOURS, Colour, colour_of};
+pub use map::draw_map;
+
+use crate::place::Position;
+use crate::rules::Rules;
+use eye::{Eye, Seen};
+
+/// Where somebody is, and which way that one looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Camera {
+    /// Where.
+    pub position: Position,
+    /// Which way.
+    pub heading: u16,
+}
+
+/// Something in the maze that is not the maze.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thing {
+    /// Where it is.
+    pub position: Position,
+    /// Whose it is.
+    pub colour: Colour,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// What can be in a maze.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Somebody who lives and looks this way.
+    Avatar {
+        /// Which way.
+        heading: u16,
+    },
+    /// A shot on its way.
+    Shot,
+    /// Somebody who was killed so many ticks ago.
+    Dead {
+        /// How many.
+        ticks: u32,
+    },
+}
+
+/// Draws what is seen from there: the maze, everything in it that no wall hides, and cross-hairs.
+pub fn draw_view(rules: &Rules, camera: Camera, things: &[Thing], canvas: &mut Canvas) {
+    if canvas.is_empty() {
+        return;
+    }
+    let eye = Eye::new(&rules.maze, camera, canvas);
+    stage::draw(&rules.maze, camera.position, &eye, canvas);
+    let mut seen: Vec<(Seen, &Thing)> =
+        things.iter().filter_map(|thing| Some((eye.see(&rules.maze, thing.position)?, thing))).collect();
+    seen.sort_by(|(one, _), (other, _)| other.depth.total_cmp(&one.depth));
+    for (seen, thing) in seen {
+        draw_thing(&eye, &seen, thing, canvas);
+    }
+    draw_cross_hairs(canvas);
+}
+
+fn draw_thing(eye: &Eye, seen: &Seen, thing: &Thing, canvas: &mut Canvas) {
+    match thing.shape {
+        Shape::Avatar { heading } => ball::draw(eye, seen, thing.colour, heading, canvas),
+        Shape::Shot => fire::draw_shot(eye, seen, thing.colour, canvas),
+        Shape::Dead { ticks } => {
+            ball::draw_remains(eye, seen, thing.colour, canvas);
+            fire::draw_blast(eye, seen, thing.colour, ticks, canvas);
+        }
+    }
+}
+
+/// Four strokes around the middle, which stays free.
+fn draw_cross_hairs(canvas: &mut Canvas) {
+    let (middle_x, middle_y) = (canvas.width() as i32 / 2, canvas.height() as i32 / 2);
+    let unit = (canvas.height() as i32 / 100).max(1);
+    let thick = (unit + 2) / 3;
+    for along in 2 * unit..5 * unit {
+        for aside in 0..thick {
+            let aside = aside - thick / 2;
+            for (x, y) in [(along, aside), (-along - 1, aside), (aside, along), (aside, -along - 1)] {
+                canvas.blend(middle_x + x, middle_y + y, [0.95, 1.0, 0.95], 0.7);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maze::{Direction, Maze};
+
+    fn rules() -> Rules {
+        Rules::new(Maze::new(7, 12))
+    }
+
+    /// A cell whose way east is open, and the next one's is not.
+    fn short_corridor(rules: &Rules) -> Camera {
+        let is_short = |cell: &(i32, i32)| {
+            !rules.maze.has_wall(*cell, Direction::East) && rules.maze.has_wall((cell.0 + 1, cell.1), Direction::East)
+        };
+        let cell = (0..144).map(|at| (at % 12, at / 12)).find(is_short).expect("there is one");
+        Camera { position: rules.maze.middle(cell), heading: 0 }
+    }
+
+    fn moved(position: Position, east: i32, south: i32) -> Position {
+        Position { x: position.x + east * crate::FINE, y: position.y + south * crate::FINE }
+    }
+
+    fn view(rules: &Rules, camera: Camera, things: &[Thing]) -> Canvas {
+        let mut canvas = Canvas::new(160, 100);
+        draw_view(rules, camera, things, &mut canvas);
+        canvas
+    }
+
+    /// How many pixels two pictures do not share.
+    fn differing(one: &Canvas, other: &Canvas) -> usize {
+        let pixels = one.pixels().chunks(4).zip(other.pixels().chunks(4));
+        pixels.filter(|(one, other)| one != other).count()
+    }
+
+    fn avatar(position: Position) -> Thing {
+        Thing { position, colour: COLOURS[0], shape: Shape::Avatar { heading: 0 } }
+    }
+
+    /// How many pixels high the wall in the middle is.
+    fn wall_height(rules: &Rules, camera: Camera) -> f32 {
+        let mut canvas = Canvas::new(160, 100);
+        draw_view(rules, camera, &[], &mut canvas);
+        Eye::new(&rules.maze, camera, &canvas).size(wall::CEILING, canvas.depth(80))
+    }
+
+    #[test]
+    fn a_nearer_wall_is_taller() {
+        let rules = rules();
+        let far = short_corridor(&rules);
+        let near = Camera { position: moved(far.position, 400, 0), ..far };
+        let (far, near) = (wall_height(&rules, far), wall_height(&rules, near));
+        // 752 and 352 units from the wall's face.
+        assert!((near / far - 752.0 / 352.0).abs() < 0.02, "{near} and {far}");
+    }
+
+    #[test]
+    fn who_is_in_front_is_drawn_and_who_is_behind_a_wall_or_behind_us_is_not() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let empty = view(&rules, camera, &[]);
+        let with = |east: i32, south: i32| {
+            differing(&empty, &view(&rules, camera, &[avatar(moved(camera.position, east, south))]))
+        };
+        assert!(with(300, 0) > 100, "in front");
+        assert!(with(150, 0) > 2 * with(300, 0), "the nearer the larger");
+        assert_eq!(with(900, 0), 0, "behind a wall");
+        assert_eq!(with(-150, 0), 0, "behind us");
+        assert_eq!(with(0, 0), 0, "where we are");
+    }
+
+    #[test]
+    fn half_hidden_is_half_drawn() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let mut canvas = Canvas::new(160, 100);
+        draw_view(&rules, camera, &[], &mut canvas);
+        let before = canvas.clone();
+        // As if there were a wall right before us, but for the right half.
+        (0..80).for_each(|x| canvas.set_depth(x, 10.0));
+        let eye = Eye::new(&rules.maze, camera, &canvas);
+        let seen = eye.see(&rules.maze, moved(camera.position, 300, 0)).expect("it is in front");
+        draw_thing(&eye, &seen, &avatar(camera.position), &mut canvas);
+        let changed = |from: usize| {
+            let at = |canvas: &Canvas, x: usize, y: usize| canvas.pixels()[4 * (y * 160 + x)..][..3].to_vec();
+            let places = (from..from + 80).flat_map(|x| (0..100).map(move |y| (x, y)));
+            places.filter(|(x, y)| at(&before, *x, *y) != at(&canvas, *x, *y)).count()
+        };
+        assert_eq!(changed(0), 0);
+        assert!(changed(80) > 50);
+    }
+
+    #[test]
+    fn an_avatar_shows_its_colour_and_where_it_looks() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let with = |colour, heading| {
+            let shape = Shape::Avatar { heading };
+            view(&rules, camera, &[Thing { position: moved(camera.position, 200, 0), colour, shape }])
+        };
+        let [face, back] = [crate::angle::HALF, 0].map(|heading| with(COLOURS[0], heading));
+        assert!(differing(&face, &back) > 50, "a face is not a back");
+        assert!(differing(&face, &with(COLOURS[1], crate::angle::HALF)) > 200, "colours differ");
+    }
+
+    #[test]
+    fn every_size_and_place_can_be_drawn() {
+        let rules = rules();
+        let things: Vec<Thing> = (0..60)
+            .map(|number| {
+                let shape = match number % 3 {
+                    0 => Shape::Avatar { heading: number as u16 * 999 },
+                    1 => Shape::Shot,
+                    _ => Shape::Dead { ticks: number * 5 },
+                };
+                Thing { position: rules.maze.spawn(number.into()), colour: COLOURS[0], shape }
+            })
+            .collect();
+        let nowhere = Position { x: i32::MIN, y: i32::MAX };
+        for (width, height) in [(0, 0), (0, 9), (1, 1), (3, 200), (200, 3), (97, 61)] {
+            let mut canvas = Canvas::new(width, height);
+            for position in things.iter().map(|thing| thing.position).chain([nowhere]) {
+                let camera = Camera { position, heading: position.x as u16 };
+                draw_view(&rules, camera, &things, &mut canvas);
+                draw_map(&rules, camera, &things, &mut canvas);
+            }
+            assert_eq!(canvas.pixels().len(), 4 * width * height);
+            assert!(canvas.pixels().chunks(4).all(|pixel| pixel[3] == 255), "nothing shines through");
+        }
+    }
+}

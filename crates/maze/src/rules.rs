@@ -1,0 +1,231 @@
+//! What happens in a tick: walking, shooting, dying, coming back.
+//!
+//! An avatar walks at one speed, along straight lines and circles, as in MiMaze. Walls stop it, and it slides along them; another
+//! avatar stops it before they touch. One function moves an avatar here and in [reckoning](crate::reckon), so an avatar whose player
+//! changes nothing is exactly where others reckon it to be.
+
+use crate::angle::{ONE, cosine, sine};
+use crate::avatar::{Avatar, Controls, Life};
+use crate::luck::Luck;
+use crate::maze::{Direction, Maze};
+use crate::place::{FINE, Position};
+use crate::shot::{SHOT_KEPT, Shot, Shots};
+
+/// Ticks in a second.
+pub const TICKS_PER_SECOND: u32 = 100;
+
+/// The radius of an avatar, in units.
+pub const RADIUS: u8 = 32;
+
+/// How fast an avatar walks: 8 units a tick, 32 in 40 ms.
+pub const WALK: i16 = 8 * FINE as i16;
+
+/// How fast it walks backwards.
+pub const BACK: i16 = -WALK / 2;
+
+/// How fast it turns: half a turn in about a second. A walk with a turn is a circle that just fits from one corridor into the next.
+pub const TURN: i16 = 320;
+
+/// The dead come back after so many ticks.
+pub const RESPAWN: u32 = 200;
+
+/// There are at least so many ticks between two shots of an avatar.
+pub const FIRE_EVERY: u32 = 60;
+
+/// How fast a shot flies, in parts of a unit per tick.
+pub(crate) const SHOT_SPEED: i32 = 24 * FINE;
+
+/// A shot that met nothing is gone after so many ticks.
+const SHOT_TICKS: u32 = 150;
+
+/// A shot meets whoever is this near to its way, in units: an avatar's radius, and its own.
+const SHOT_MEETS: i32 = RADIUS as i32 + 8;
+
+/// A shot starts so far in front of the middle of who fires it, in units: it does not meet that one, who
+/// may walk after it, and is not yet behind a wall.
+const MUZZLE: i32 = 52;
+
+/// Who comes back looks at so many places for one where nobody is near.
+const PLACES_TRIED: u64 = 8;
+
+/// Nobody comes back nearer to others than this, in units, if there is a choice.
+const ELBOW_ROOM: u32 = 1_024;
+
+/// The rules of a game in one maze.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Where it is played.
+    pub maze: Maze,
+}
+
+impl Rules {
+    /// The rules in this maze.
+    pub fn new(maze: Maze) -> Self {
+        Self { maze }
+    }
+
+    /// An avatar that comes to life for the first time, apart from the others if there is room. `luck` decides where.
+    pub fn newcomer(&self, others: &[Position], luck: u64) -> Avatar {
+        let mut avatar = Avatar {
+            position: Position::default(),
+            heading: 0,
+            speed: 0,
+            turn: 0,
+            life: Life::Dead { since: 0 },
+            lives: 0,
+            shots: Shots::default(),
+        };
+        self.revive(&mut avatar, others, luck);
+        avatar
+    }
+
+    /// One tick of an avatar whose player presses these buttons.
+    ///
+    /// `tick` is the world's. `others` are the living, where they are reckoned to be in this tick: the avatar stops before it
+    /// touches one. `luck`, a number of its own for every avatar, decides where it comes back.
+    pub fn step(&self, tick: u32, avatar: &mut Avatar, controls: Controls, others: &[Position], luck: u64) {
+        avatar.shots.forget_before(tick.saturating_sub(SHOT_KEPT));
+        match avatar.life {
+            Life::Alive => self.act(tick, avatar, controls, others),
+            Life::Dead { since } if tick.saturating_sub(since) >= RESPAWN => self.revive(avatar, others, luck),
+            Life::Dead { .. } => {}
+        }
+    }
+
+    /// An avatar is hit, and lies where it is. The dead stay as they are.
+    pub fn kill(&self, tick: u32, avatar: &mut Avatar) {
+        if avatar.is_alive() {
+            avatar.life = Life::Dead { since: tick };
+            (avatar.speed, avatar.turn) = (0, 0);
+        }
+    }
+
+    /// Where a shot is at a tick. `None` before it is fired, and after it met a wall or flew for long enough.
+    pub fn shot_at(&self, shot: &Shot, tick: u32) -> Option<Position> {
+        let flown = flown(shot, tick)?;
+        (flown < self.range(shot)).then(|| shot.from.along(shot.heading, flown))
+    }
+
+    /// Whether a shot meets an avatar at this place in the course of this tick. On its way from the tick before nothing is jumped over.
+    pub fn hits(&self, shot: &Shot, tick: u32, target: Position) -> bool {
+        let (Some(before), Some(after)) = (tick.checked_sub(1).and_then(|last| flown(shot, last)), flown(shot, tick))
+        else {
+            return false;
+        };
+        // Most shots are far from most avatars, and walls need not be asked for those.
+        if !passes(shot, before, after, target) {
+            return false;
+        }
+        let range = self.range(shot);
+        before < range && passes(shot, before, after.min(range), target)
+    }
+
+    /// Moves an avatar as its speed and turn say, as far as walls let it.
+    pub(crate) fn walk(&self, avatar: &mut Avatar) {
+        avatar.heading = avatar.heading.wrapping_add_signed(avatar.turn);
+        if avatar.speed != 0 {
+            avatar.position = self.slide(avatar.position, avatar.heading, avatar.speed);
+        }
+    }
+
+    /// The first that is free of: where it wants to go, along the wall, where it is.
+    fn slide(&self, from: Position, heading: u16, speed: i16) -> Position {
+        let to = from.along(heading, speed.into());
+        let (east_or_west, south_or_north) = (Position { x: to.x, y: from.y }, Position { x: from.x, y: to.y });
+        let along = if from.square(east_or_west) >= from.square(south_or_north) {
+            [east_or_west, south_or_north]
+        } else {
+            [south_or_north, east_or_west]
+        };
+        let places = [to, along[0], along[1]];
+        places.into_iter().find(|place| self.maze.is_free(*place, RADIUS)).unwrap_or(from)
+    }
+
+    fn act(&self, tick: u32, avatar: &mut Avatar, controls: Controls, others: &[Position]) {
+        avatar.speed = match (controls.forward, controls.back) {
+            (true, false) => WALK,
+            (false, true) => BACK,
+            _ => 0,
+        };
+        avatar.turn = TURN * (i16::from(controls.right) - i16::from(controls.left));
+        if self.would_touch(avatar, others) {
+            avatar.speed = 0;
+        }
+        self.walk(avatar);
+        if controls.fire {
+            fire(tick, avatar);
+        }
+    }
+
+    /// Whether the next step leads into somebody. Who is too near already may still step away.
+    fn would_touch(&self, avatar: &Avatar, others: &[Position]) -> bool {
+        if avatar.speed == 0 || others.is_empty() {
+            return false;
+        }
+        let mut next = avatar.clone();
+        self.walk(&mut next);
+        let touching = (2 * u64::from(RADIUS) * FINE as u64).pow(2);
+        others.iter().any(|other| {
+            let gap = next.position.square(*other);
+            gap < touching && gap < avatar.position.square(*other)
+        })
+    }
+
+    fn revive(&self, avatar: &mut Avatar, others: &[Position], luck: u64) {
+        avatar.lives = avatar.lives.wrapping_add(1);
+        avatar.life = Life::Alive;
+        avatar.position = self.place_for(avatar.lives, others, luck);
+        avatar.heading = self.way_out(avatar.position);
+    }
+
+    /// The first of some places where nobody is near, or the last of them.
+    fn place_for(&self, lives: u16, others: &[Position], luck: u64) -> Position {
+        let mut numbers = Luck::of(&[luck, lives.into()]);
+        let is_lonely = |place: Position| others.iter().all(|other| place.distance(*other) >= ELBOW_ROOM);
+        let mut place = self.maze.spawn(numbers.bits());
+        for _ in 1..PLACES_TRIED {
+            if is_lonely(place) {
+                break;
+            }
+            place = self.maze.spawn(numbers.bits());
+        }
+        place
+    }
+
+    /// The heading of an open side of the cell.
+    fn way_out(&self, place: Position) -> u16 {
+        let cell = self.maze.cell(place);
+        let open = Direction::ALL.into_iter().find(|direction| !self.maze.has_wall(cell, *direction));
+        open.map_or(0, Direction::heading)
+    }
+
+    /// How far a shot gets, in parts of a unit.
+    fn range(&self, shot: &Shot) -> i32 {
+        let farthest = SHOT_SPEED * SHOT_TICKS as i32 + 1;
+        let way = (cosine(shot.heading).into(), sine(shot.heading).into());
+        let wall = self.maze.cast(shot.from, way, ONE.into(), farthest.into());
+        wall.map_or(farthest, |wall| wall.reach as i32)
+    }
+}
+
+fn fire(tick: u32, avatar: &mut Avatar) {
+    let ready = |last: &Shot| tick.checked_sub(last.tick).is_some_and(|since| since >= FIRE_EVERY);
+    if avatar.shots.newest().is_none_or(ready) {
+        let from = avatar.position.along(avatar.heading, MUZZLE * FINE);
+        avatar.shots.push(Shot { tick, from, heading: avatar.heading, ..Shot::default() });
+    }
+}
+
+/// How far a shot has flown at a tick, if nothing stops it.
+fn flown(shot: &Shot, tick: u32) -> Option<i32> {
+    let age = tick.checked_sub(shot.tick)?;
+    (age <= SHOT_TICKS).then_some(age as i32 * SHOT_SPEED)
+}
+
+/// Whether the part of a shot's way between two lengths comes near enough to a place.
+fn passes(shot: &Shot, before: i32, after: i32, target: Position) -> bool {
+    let (east, south) = (i64::from(target.x) - i64::from(shot.from.x), i64::from(target.y) - i64::from(shot.from.y));
+    let along = (east * i64::from(cosine(shot.heading)) + south * i64::from(sine(shot.heading))) / i64::from(ONE);
+    let nearest = shot.from.along(shot.heading, along.clamp(before.into(), after.into()) as i32);
+    nearest.square(target) <= (SHOT_MEETS as u64 * FINE as u64).pow(2)
+}

@@ -1,0 +1,131 @@
+//! Ninjas among themselves: a game that somebody would want to join.
+
+use coplay::bucket::{EntityId, Reckoner, Site};
+use coplay_maze::{Avatar, Maze, Ninja, Position, Rules, TICKS_PER_SECOND};
+
+/// Ticks between two updates, 25 a second.
+const UPDATE: u32 = 4;
+
+/// A game at one site: everybody knows everything at once.
+struct Game {
+    rules: Rules,
+    ninjas: Vec<Ninja>,
+    avatars: Vec<(EntityId, Avatar)>,
+    kills: Vec<u32>,
+    deaths: Vec<u32>,
+}
+
+impl Game {
+    fn new(seed: u64, side: u8, players: u8) -> Self {
+        let rules = Rules::new(Maze::new(seed, side));
+        let id = |index| EntityId { site: Site(1), index };
+        let avatars = (0..players).map(|index| (id(index), rules.newcomer(&[], index.into())));
+        Self {
+            avatars: avatars.collect(),
+            ninjas: (0..players).map(|index| Ninja::new(seed * 100 + u64::from(index))).collect(),
+            kills: vec![0; players.into()],
+            deaths: vec![0; players.into()],
+            rules,
+        }
+    }
+
+    fn step(&mut self, tick: u32) {
+        let seen = self.avatars.clone();
+        for (me, ninja) in self.ninjas.iter_mut().enumerate() {
+            let others: Vec<_> = seen.iter().filter(|(id, _)| *id != seen[me].0).cloned().collect();
+            let living: Vec<Position> =
+                others.iter().filter(|(_, avatar)| avatar.is_alive()).map(|(_, avatar)| avatar.position).collect();
+            let controls = ninja.think(tick, &self.rules, &seen[me].1, &others);
+            self.rules.step(tick, &mut self.avatars[me].1, controls, &living, me as u64);
+        }
+        self.judge(tick);
+    }
+
+    fn judge(&mut self, tick: u32) {
+        for victim in 0..self.avatars.len() {
+            let avatar = &self.avatars[victim].1;
+            let hits = |killer: &usize| {
+                let mut shots = self.avatars[*killer].1.shots.iter();
+                *killer != victim && shots.any(|shot| self.rules.hits(shot, tick, avatar.position))
+            };
+            if let Some(killer) = (0..self.avatars.len()).find(hits).filter(|_| avatar.is_alive()) {
+                self.kills[killer] += 1;
+                self.deaths[victim] += 1;
+                self.rules.kill(tick, &mut self.avatars[victim].1);
+            }
+        }
+    }
+}
+
+#[test]
+fn eight_ninjas_hunt_each_other_on_ways_that_can_be_reckoned() {
+    let mut game = Game::new(7, 12, 8);
+    let minutes = 5;
+    let (mut updates, mut reckoned, mut walked, mut told) = (0, 0, 0, 0);
+    let mut before = game.avatars.clone();
+    let mut known: Vec<_> = game.avatars.iter().map(|(_, avatar)| (0, avatar.clone())).collect();
+    for tick in 0..minutes * 60 * TICKS_PER_SECOND {
+        game.step(tick);
+        if tick % UPDATE == 0 {
+            for ((_, last), (_, now)) in before.iter().zip(&game.avatars).filter(|((_, last), _)| last.is_alive()) {
+                updates += 1;
+                reckoned += u32::from(game.rules.ahead(last, UPDATE).position == now.position);
+                walked += u32::from(last.position != now.position);
+            }
+            before.clone_from(&game.avatars);
+            // Who reckons itself as the others do tells them only what they would not find out.
+            for ((since, known), (_, now)) in known.iter_mut().zip(&game.avatars) {
+                if game.rules.apart(&game.rules.ahead(known, tick - *since), now) > 16 {
+                    (*since, *known) = (tick, now.clone());
+                    told += 1;
+                }
+            }
+        }
+    }
+    let kills: u32 = game.kills.iter().sum();
+    assert!((100..=600).contains(&kills), "{kills} kills in {minutes} minutes");
+    assert!(game.kills.iter().all(|kills| *kills > 5), "everybody gets somebody: {:?}", game.kills);
+    assert!(game.deaths.iter().all(|deaths| *deaths > 5), "everybody is got: {:?}", game.deaths);
+    assert!(reckoned * 10 > updates * 7, "{reckoned} of {updates} updates could be reckoned");
+    assert!(told * 3 < updates, "{told} of {updates} updates had to be told");
+    assert!(walked * 10 > updates * 5, "they moved in {walked} of {updates} updates");
+}
+
+#[test]
+fn the_same_seeds_play_the_same_game() {
+    let [mut one, mut other] = [Game::new(3, 8, 4), Game::new(3, 8, 4)];
+    for tick in 0..6_000 {
+        one.step(tick);
+        other.step(tick);
+    }
+    assert_eq!(one.avatars, other.avatars);
+    assert_ne!(one.kills.iter().sum::<u32>(), 0);
+}
+
+#[test]
+fn a_lone_ninja_sees_much_of_the_maze() {
+    let mut game = Game::new(5, 10, 1);
+    let corner = game.rules.maze.corner();
+    let mut cells = std::collections::BTreeSet::new();
+    for tick in 0..3 * 60 * TICKS_PER_SECOND {
+        game.step(tick);
+        let Position { x, y } = game.avatars[0].1.position;
+        cells.insert(((x - corner.x) / (512 * 256), (y - corner.y) / (512 * 256)));
+    }
+    assert!(cells.len() > 60, "{} of 100 cells", cells.len());
+}
+
+#[test]
+fn a_ninja_finds_its_quarry_in_the_largest_maze() {
+    let mut game = Game::new(9, 128, 2);
+    let far = game.rules.maze.spawn(4);
+    game.avatars[0].1.position = far;
+    let mut places = (0..10_000).map(|number| game.rules.maze.spawn(number));
+    let near = places.find(|place| (2_000..4_000).contains(&place.distance(far)));
+    game.avatars[1].1.position = near.expect("some place is in the neighbourhood");
+    let met = (0..120 * TICKS_PER_SECOND).any(|tick| {
+        game.step(tick);
+        game.kills.iter().sum::<u32>() > 0
+    });
+    assert!(met, "within two minutes one of them got the other");
+}

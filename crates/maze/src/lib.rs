@@ -28,6 +28,8 @@
 //! - [`Maze`]: walls, sight, places to start from.
 //! - [`Avatar`], [`Shot`]: what sites tell each other.
 //! - [`Ninja`]: software that plays.
+//! - [`Game`]: a whole site: rules, ninjas and the shared world.
+//! - [`trace`], [`drift`]: what sites write down, and how far apart their views were.
 //! - [`picture`]: what it looks like.
 //! - [`angle`]: headings in whole numbers.
 
@@ -35,6 +37,8 @@ pub mod angle;
 mod avatar;
 mod carve;
 mod code;
+pub mod drift;
+mod game;
 mod luck;
 mod maze;
 mod ninja;
@@ -43,11 +47,17 @@ mod place;
 mod reckon;
 mod rules;
 mod shot;
+mod tally;
+mod terms;
+pub mod trace;
 mod way;
 
 pub use avatar::{Avatar, Controls, Life};
+pub use game::{Game, MAX_AVATARS, News, units};
 pub use maze::{CELL, Direction, GRID, Maze};
 pub use ninja::Ninja;
 pub use place::{FINE, Position};
 pub use rules::{BACK, FIRE_EVERY, RADIUS, RESPAWN, Rules, TICKS_PER_SECOND, TURN, WALK};
 pub use shot::{MOST_SHOTS, SHOT_KEPT, Shot, Shots};
+pub use tally::{MAX_NAME, Score, Scores, Tally};
+pub use terms::Terms;

@@ -18,8 +18,10 @@
 //! * [`buttons`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
+//! * [`arena`]: a maze without a server, with faults, and what must hold in it.
 //! * [`check`]: what must hold, judged without knowledge of the engines.
 
+pub mod arena;
 pub mod buttons;
 pub mod check;
 pub mod clock;

@@ -6,9 +6,12 @@ use crate::wire::{Datagram, Echo, Full, Item, MAX_DATAGRAM, Update};
 
 /// Things to be told to single sites that are kept waiting.
 const MAX_CONTROL: usize = 512;
-/// Round trips that are made soon, for a clock, and how soon; then seldom.
+/// Round trips that are made at once, for a clock, and how soon; then less so until it is known; then seldom, unless they take a different
+/// time every time: then it needs many to find a quick one.
 const FIRST_PROBES: u32 = 12;
-const PROBE_SOON: TimeDelta = TimeDelta::from_millis(40);
+const PROBE_AT_ONCE: TimeDelta = TimeDelta::from_millis(40);
+const PROBE_SOON: TimeDelta = TimeDelta::from_millis(100);
+const UNEVEN: TimeDelta = TimeDelta::from_millis(4);
 const PROBE_LATER: TimeDelta = TimeDelta::from_secs(1);
 /// With more sites than this everybody asks and tells less often, so that a site's part does not grow.
 const MANY: usize = 16;
@@ -67,7 +70,12 @@ impl<R: Reckoner> World<R> {
                 continue;
             }
             peer.probes += 1;
-            peer.next_probe = now + if peer.probes < FIRST_PROBES { PROBE_SOON } else { PROBE_LATER * crowd };
+            peer.next_probe = now
+                + match peer.probes {
+                    ..FIRST_PROBES => PROBE_AT_ONCE,
+                    _ if !peer.clock.is_ready() || peer.clock.jitter() > UNEVEN => PROBE_SOON * crowd,
+                    _ => PROBE_LATER * crowd,
+                };
             due.push(*site);
         }
         due.into_iter().for_each(|site| self.push_control(site, Control::Probe));

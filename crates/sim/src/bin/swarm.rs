@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use coplay_sim::scenario::{KINDS, Played, Scenario};
-use coplay_sim::site::Sabotage;
+use coplay_sim::scenario::{self, Played};
+use coplay_sim::{arena, site};
 
 /// Prints a line; who reads only the beginning may close the pipe.
 macro_rules! say {
@@ -20,8 +20,10 @@ macro_rules! say {
 const HELP: &str = "\
 Plays random sessions with faults in virtual time and checks that nothing is broken.
 
-Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
-       swarm --seed N [--sabotage WHAT]
+Usage: swarm [--maze] [--seeds N] [--from N] [--sabotage WHAT]
+       swarm [--maze] --seed N [--sabotage WHAT]
+
+  --maze           mazes without a server, in place of shared machines
 
   --seeds N        how many scenarios to play (default 1000)
   --from N         the first seed (default 0)
@@ -29,7 +31,9 @@ Usage: swarm [--seeds N] [--from N] [--sabotage WHAT]
   --sabotage WHAT  break one site on purpose: replace (sends other inputs than it used), lag (inputs
                    take effect a frame late), silence (never sends anything twice), forge (changes
                    what it passes on for others), snapshot (lies to who comes late), alone (goes on
-                   without the others where it would have to wait)
+                   without the others where it would have to wait); with --maze: shift (takes updates
+                   for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
+                   clocks), ghosts (shows what was not delivered)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -42,7 +46,65 @@ struct Options {
     seeds: u64,
     from: u64,
     only: Option<u64>,
-    sabotage: Option<Sabotage>,
+    what: What,
+}
+
+/// What is played, and what is broken in it on purpose.
+#[derive(Clone, Copy)]
+enum What {
+    Sessions(Option<site::Sabotage>),
+    Mazes(Option<arena::Sabotage>),
+}
+
+const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
+    ("replace", site::Sabotage::ReplaceInput),
+    ("lag", site::Sabotage::LagOffByOne),
+    ("silence", site::Sabotage::NoResend),
+    ("forge", site::Sabotage::ForgeRelay),
+    ("snapshot", site::Sabotage::WrongSnapshot),
+    ("alone", site::Sabotage::GoOnAlone),
+];
+const MAZE_SABOTAGE: [(&str, arena::Sabotage); 4] = [
+    ("shift", arena::Sabotage::Shift),
+    ("deaf", arena::Sabotage::Deaf),
+    ("stamps", arena::Sabotage::Stamps),
+    ("ghosts", arena::Sabotage::Ghosts),
+];
+
+impl What {
+    /// Everything that can be in a scenario.
+    fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Sessions(_) => &scenario::KINDS,
+            Self::Mazes(_) => &arena::KINDS,
+        }
+    }
+
+    fn play(self, seed: u64) -> Played {
+        match self {
+            Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.play(),
+            Self::Mazes(sabotage) => arena::Scenario { sabotage, ..arena::Scenario::new(seed) }.play(),
+        }
+    }
+
+    fn describe(self, seed: u64) -> String {
+        match self {
+            Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.to_string(),
+            Self::Mazes(_) => arena::Scenario::new(seed).to_string(),
+        }
+    }
+
+    /// The options that ask for it.
+    fn options(self) -> String {
+        fn name<S: PartialEq>(all: &[(&'static str, S)], sabotage: Option<S>) -> String {
+            let name = all.iter().find(|(_, one)| sabotage.as_ref() == Some(one)).map(|(name, _)| *name);
+            name.map_or_else(String::new, |name| format!(" --sabotage {name}"))
+        }
+        match self {
+            Self::Sessions(sabotage) => name(&SESSION_SABOTAGE, sabotage),
+            Self::Mazes(sabotage) => format!(" --maze{}", name(&MAZE_SABOTAGE, sabotage)),
+        }
+    }
 }
 
 /// The only place in this crate with threads and a clock.
@@ -70,14 +132,14 @@ fn main() -> ExitCode {
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= until || report.send((seed, play(seed, options))).is_err() {
+                    if seed >= until || report.send((seed, options.what.play(seed))).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(report);
-        let mut total = Total { kinds: vec![0; KINDS.len()], ..Total::default() };
+        let mut total = Total { kinds: vec![0; options.what.kinds().len()], ..Total::default() };
         for (seed, played) in reports {
             total.add(seed, &played, options);
             if total.seeds.is_multiple_of(500) {
@@ -86,19 +148,21 @@ fn main() -> ExitCode {
         }
         total
     });
-    total.print(started.elapsed().as_secs_f64())
+    total.print(started.elapsed().as_secs_f64(), options.what)
 }
 
 fn parse() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options { seeds: 1_000, from: 0, only: None, sabotage: None };
+    let mut options = Options { seeds: 1_000, from: 0, only: None, what: What::Sessions(None) };
+    let (mut maze, mut sabotage) = (false, None);
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
             Long("seeds") => options.seeds = parser.value()?.parse_with(|text| number("--seeds", text, 1))?,
             Long("from") => options.from = parser.value()?.parse_with(|text| number("--from", text, 0))?,
             Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
-            Long("sabotage") => options.sabotage = Some(parser.value()?.parse_with(sabotage)?),
+            Long("maze") => maze = true,
+            Long("sabotage") => sabotage = Some(parser.value()?.string()?),
             Long("help") | Short('h') => {
                 say!("{HELP}");
                 return Ok(None);
@@ -106,6 +170,10 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             _ => return Err(arg.unexpected()),
         }
     }
+    options.what = match maze {
+        true => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
+        false => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
+    };
     Ok(Some(options))
 }
 
@@ -114,31 +182,16 @@ fn number(option: &str, text: &str, least: u64) -> Result<u64, String> {
     number.ok_or_else(|| format!("{option} takes a whole number from {least} on"))
 }
 
-fn sabotage(name: &str) -> Result<Sabotage, String> {
-    match name {
-        "replace" => Ok(Sabotage::ReplaceInput),
-        "lag" => Ok(Sabotage::LagOffByOne),
-        "silence" => Ok(Sabotage::NoResend),
-        "forge" => Ok(Sabotage::ForgeRelay),
-        "snapshot" => Ok(Sabotage::WrongSnapshot),
-        "alone" => Ok(Sabotage::GoOnAlone),
-        _ => Err("--sabotage takes replace, lag, silence, forge, snapshot or alone".into()),
-    }
-}
-
-fn scenario(seed: u64, options: Options) -> Scenario {
-    Scenario { sabotage: options.sabotage, ..Scenario::new(seed) }
-}
-
-fn play(seed: u64, options: Options) -> Played {
-    scenario(seed, options).play()
+fn find<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
+    let found = all.iter().find(|(known, _)| *known == name).map(|(_, sabotage)| *sabotage);
+    let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("--sabotage takes one of {}", names()))
 }
 
 /// Plays one scenario and tells all about it.
 fn play_one(seed: u64, options: Options) -> ExitCode {
-    let scenario = scenario(seed, options);
-    say!("{scenario}");
-    let played = scenario.play();
+    say!("{}", options.what.describe(seed));
+    let played = options.what.play(seed);
     say!(
         "{} frames in {:.0} virtual seconds, {} packets, {} lost",
         played.frames,
@@ -181,32 +234,29 @@ impl Total {
         }
         if let Some(violation) = played.violations.first() {
             self.bad += 1;
-            let sabotage = match options.sabotage {
-                None => "",
-                Some(Sabotage::ReplaceInput) => " --sabotage replace",
-                Some(Sabotage::LagOffByOne) => " --sabotage lag",
-                Some(Sabotage::NoResend) => " --sabotage silence",
-                Some(Sabotage::ForgeRelay) => " --sabotage forge",
-                Some(Sabotage::WrongSnapshot) => " --sabotage snapshot",
-                Some(Sabotage::GoOnAlone) => " --sabotage alone",
-            };
+            let more = options.what.options();
             say!("seed {seed}: {violation}");
-            say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{sabotage}");
+            say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{more}");
         }
     }
 
-    fn print(&self, seconds: f64) -> ExitCode {
+    fn print(&self, seconds: f64, what: What) -> ExitCode {
+        let kinds = what.kinds();
         let sum = &self.sum;
         say!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seeds, sum.seconds);
-        say!("{} frames, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
+        let (frames, seen) = match what {
+            What::Sessions(_) => ("frames", "frames watched"),
+            What::Mazes(_) => ("views", "hits"),
+        };
+        say!("{} {frames}, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);
-        say!("{} frames watched, {} on record", sum.seen, sum.recorded);
+        say!("{} {seen}, {} on record", sum.seen, sum.recorded);
         let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
         let shares =
-            KINDS.iter().zip(&self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));
+            kinds.iter().zip(&self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));
         say!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
         say!("trace {:016x}", sum.trace);
-        let rare = KINDS.iter().zip(&self.kinds).filter(|(_, count)| share(**count) < LEAST_SHARE);
+        let rare = kinds.iter().zip(&self.kinds).filter(|(_, count)| share(**count) < LEAST_SHARE);
         let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seeds >= MANY).collect();
         if !rare.is_empty() {
             say!("too rare to prove anything: {}", rare.join(", "));

@@ -1,0 +1,466 @@
+//! One site of a maze: its avatars, and the world that it shares with the others.
+//!
+//! Pure, like the engine: `now` and datagrams go in, datagrams come out, and whoever owns clock, network and screen calls.
+//!
+//! A hit is decided by the site whose avatar is hit, and by no other: it knows exactly where its avatar was in every tick, and shots ride in
+//! states, so it hears of them even if packets are lost. As soon as a shot is known it is followed through the ticks that have passed, and
+//! from then on tick by tick, long before anybody sees it: the collision is seen coming. What was decided is counted in a
+//! [`Tally`], which gets to everybody.
+
+use std::collections::BTreeMap;
+
+use coplay::bucket::{Config, ConfigError, EntityId, Event, Packet, Region, Sending, Shown, Site, Stats, To, World};
+use coplay::time::{Instant, TimeDelta};
+
+use crate::tally::{Scores, Tally};
+use crate::terms::Terms;
+use crate::trace::{Line, What};
+use crate::{Avatar, Controls, FINE, Maze, Ninja, Position, Rules, SHOT_KEPT, Shot};
+
+/// Who slept catches up with at most so many ticks; it missed the rest.
+const MOST_CATCH_UP: u32 = 50;
+/// Who is further away than this cannot be run into, in units.
+const NEAR: u32 = 256;
+/// How often offsets of clocks are written into a trace, in ticks.
+const OFFSETS_EVERY: u32 = 50;
+/// The most avatars of a site.
+pub const MAX_AVATARS: usize = 64;
+
+/// One site of a maze.
+pub struct Game {
+    world: World<Rules>,
+    avatars: Vec<Own>,
+    /// The last tick that our avatars made.
+    tick: Option<u32>,
+    watched: BTreeMap<(EntityId, u16), Watched>,
+    tally: Tally,
+    tallies: BTreeMap<Site, Tally>,
+    /// The newest view of its bucket.
+    view: Vec<Shown<Avatar>>,
+    viewed: u32,
+    trace: Option<Vec<Line>>,
+    news: Vec<News>,
+}
+
+/// Who moves an avatar.
+enum Mind {
+    Person(Controls),
+    Ninja(Box<Ninja>),
+}
+
+/// An avatar of ours.
+struct Own {
+    avatar: Avatar,
+    mind: Mind,
+    luck: u64,
+}
+
+/// A shot of somebody, and up to which tick it was looked whether it hits one of ours.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    shot: Shot,
+    until: u32,
+}
+
+/// Something that a person wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A site came.
+    Came(Site),
+    /// A site left.
+    Left(Site),
+    /// One of ours was hit.
+    Hit {
+        /// Which of ours.
+        index: u8,
+        /// By whom.
+        by: EntityId,
+    },
+}
+
+impl Game {
+    /// A site with so many ninjas, and with a person if it has a name. The person is its avatar 0.
+    pub fn new(
+        now: Instant,
+        site: Site,
+        founder: bool,
+        terms: &Terms,
+        sending: Sending,
+        (person, ninjas): (Option<&str>, u8),
+    ) -> Result<Self, ConfigError> {
+        let rules = Rules::new(Maze::new(terms.seed, terms.side));
+        let (bucket, delay) = (u32::from(terms.bucket), u32::from(terms.delay));
+        let world = World::new(now, Config { bucket, delay, sending, ..Config::new(site, founder) }, rules)?;
+        let mut game = Self {
+            world,
+            avatars: Vec::new(),
+            tick: None,
+            watched: BTreeMap::new(),
+            tally: Tally::new(person.unwrap_or_default()),
+            tallies: BTreeMap::new(),
+            view: Vec::new(),
+            viewed: 0,
+            trace: None,
+            news: Vec::new(),
+        };
+        if person.is_some() {
+            game.add(Mind::Person(Controls::default()));
+        }
+        for number in 0..ninjas {
+            let seed = u64::from(site.0) << 8 | u64::from(number);
+            game.add(Mind::Ninja(Box::new(Ninja::new(seed))));
+        }
+        game.post();
+        Ok(game)
+    }
+
+    fn add(&mut self, mind: Mind) {
+        if self.avatars.len() < MAX_AVATARS {
+            let luck = u64::from(self.site().0) << 8 | self.avatars.len() as u64;
+            let others: Vec<Position> = self.avatars.iter().map(|own| own.avatar.position).collect();
+            let avatar = self.rules().newcomer(&others, luck);
+            self.avatars.push(Own { avatar, mind, luck });
+        }
+    }
+
+    /// Who we are.
+    pub fn site(&self) -> Site {
+        self.world.config().site
+    }
+
+    /// The rules, with their maze.
+    pub fn rules(&self) -> &Rules {
+        self.world.reckoner()
+    }
+
+    /// The shared world, for its numbers.
+    pub fn world(&self) -> &World<Rules> {
+        &self.world
+    }
+
+    /// Writes down from now on what is sent, heard and seen.
+    pub fn keep_trace(&mut self, now: Instant) {
+        let line = Line { at: now.as_nanos(), what: What::Site(self.site()) };
+        self.trace = Some(vec![line]);
+    }
+
+    /// What was written down since this was last asked.
+    pub fn take_trace(&mut self) -> Vec<Line> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note(&mut self, now: Instant, what: impl FnOnce() -> What) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(Line { at: now.as_nanos(), what: what() });
+        }
+    }
+
+    /// What the person presses from now on.
+    pub fn press(&mut self, controls: Controls) {
+        if let Some(Own { mind: Mind::Person(pressed), .. }) = self.avatars.first_mut() {
+            *pressed = controls;
+        }
+    }
+
+    /// There is a way to a site.
+    pub fn add_peer(&mut self, now: Instant, site: Site) {
+        self.world.add_peer(now, site);
+    }
+
+    /// A site is no more.
+    pub fn remove_peer(&mut self, site: Site) {
+        self.world.remove_peer(site);
+    }
+
+    /// Takes in a datagram from a site.
+    pub fn handle_datagram(&mut self, now: Instant, from: Site, bytes: &[u8]) {
+        self.world.handle_datagram(now, from, bytes);
+        if self.trace.is_some() {
+            self.note_heard(now, from, bytes);
+        }
+    }
+
+    fn note_heard(&mut self, now: Instant, from: Site, bytes: &[u8]) {
+        let Some(present) = self.world.tick(now) else { return };
+        for item in coplay::wire::Items::new(bytes).into_iter().flatten().flatten() {
+            if let coplay::wire::Item::Update(update) = item {
+                let away = update.tick.wrapping_sub(present as u16) as i16;
+                let tick = present.saturating_add_signed(away.into());
+                let entity = EntityId { site: from, index: update.index };
+                self.note(now, || What::Heard { entity, sequence: update.sequence, tick });
+            }
+        }
+    }
+
+    /// The next datagram to be sent.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Packet> {
+        self.world.poll_transmit(now, buf)
+    }
+
+    /// The sites to which a datagram goes, where each needs a copy of its own.
+    pub fn receivers(&self, to: To) -> Vec<Site> {
+        match to {
+            To::All => self.world.peers().collect(),
+            To::Near(region) => self.world.wanting(region).collect(),
+            To::One(site) => vec![site],
+        }
+    }
+
+    /// The regions of which we want to hear.
+    pub fn wanted(&self) -> Vec<Region> {
+        self.world.wanted()
+    }
+
+    /// Plays up to now: all our avatars make their ticks, hits are decided, and the view is renewed when it is due. Whether it was.
+    pub fn advance(&mut self, now: Instant) -> bool {
+        self.world.advance(now);
+        self.hear_events();
+        if let Some(present) = self.world.tick(now) {
+            let last = self.tick.unwrap_or(present.saturating_sub(1));
+            for tick in last.max(present.saturating_sub(MOST_CATCH_UP)) + 1..=present {
+                self.step(now, tick);
+                self.tick = Some(tick);
+            }
+        }
+        self.renew_view(now)
+    }
+
+    /// When [`advance`](Self::advance) should be called again.
+    pub fn poll_timeout(&mut self, now: Instant) -> Instant {
+        self.world.poll_timeout(now)
+    }
+
+    fn hear_events(&mut self) {
+        while let Some(event) = self.world.poll_event() {
+            match event {
+                Event::Came(site) => self.news.push(News::Came(site)),
+                Event::Left(site) => self.news.push(News::Left(site)),
+                Event::Changed(site) => self.read_tally(site),
+                Event::Remembered => self.remember(),
+                Event::Appeared(_) | Event::Vanished(_) => {}
+            }
+        }
+    }
+
+    fn read_tally(&mut self, of: Site) {
+        let record = self.world.records().find(|(site, _)| *site == of).map(|(_, record)| &record.bytes);
+        if let Some(tally) = record.and_then(|bytes| Tally::from_bytes(bytes)) {
+            self.tallies.insert(of, tally);
+        }
+    }
+
+    /// Others know what we counted before we were started anew.
+    fn remember(&mut self) {
+        let me = self.site();
+        let record = self.world.records().find(|(site, _)| *site == me).and_then(|(_, record)| Tally::from_bytes(&record.bytes));
+        if let Some(before) = record {
+            self.tally.add(&before);
+        }
+        self.post();
+    }
+
+    fn post(&mut self) {
+        self.world.post(&self.tally.to_bytes());
+    }
+
+    /// One tick of all our avatars.
+    fn step(&mut self, now: Instant, tick: u32) {
+        let others: Vec<(EntityId, Avatar)> = self.world.reckoned(tick).collect();
+        for index in 0..self.avatars.len() {
+            self.move_avatar(tick, index, &others);
+        }
+        self.judge(tick);
+        for index in 0..self.avatars.len() {
+            let sent = self.world.stats().updates_sent;
+            let avatar = self.avatars[index].avatar.clone();
+            let position = units(avatar.position);
+            self.world.publish(tick, index as u8, avatar);
+            if self.world.stats().updates_sent > sent {
+                let entity = self.own(index);
+                self.note(now, || What::Sent { entity, tick, position });
+            }
+        }
+    }
+
+    fn own(&self, index: usize) -> EntityId {
+        EntityId { site: self.site(), index: index as u8 }
+    }
+
+    fn move_avatar(&mut self, tick: u32, index: usize, others: &[(EntityId, Avatar)]) {
+        let me = self.own(index);
+        let ours = self.avatars.iter().enumerate().map(|(at, own)| (self.own(at), own.avatar.clone()));
+        let others: Vec<(EntityId, Avatar)> =
+            ours.filter(|(entity, _)| *entity != me).chain(others.iter().cloned()).collect();
+        let own = &mut self.avatars[index];
+        let rules = self.world.reckoner();
+        let controls = match &mut own.mind {
+            Mind::Person(controls) => *controls,
+            Mind::Ninja(ninja) => ninja.think(tick, rules, &own.avatar, &others),
+        };
+        let at = own.avatar.position;
+        let in_the_way: Vec<Position> = others
+            .iter()
+            .filter(|(_, other)| other.is_alive() && (!own.avatar.is_alive() || other.position.distance(at) < NEAR))
+            .map(|(_, other)| other.position)
+            .collect();
+        rules.step(tick, &mut own.avatar, controls, &in_the_way, own.luck);
+    }
+
+    /// Looks whether anything that is known to fly hits one of ours.
+    fn judge(&mut self, tick: u32) {
+        self.watch_new_shots(tick);
+        let mut hits = Vec::new();
+        for ((by, _), watched) in &mut self.watched {
+            for at in watched.until.max(tick.saturating_sub(SHOT_KEPT)) + 1..=tick {
+                for (index, own) in self.avatars.iter().enumerate() {
+                    let is_own = *by == (EntityId { site: self.world.config().site, index: index as u8 });
+                    if !is_own && is_hit(&self.world, index as u8, &own.avatar, &watched.shot, at, tick) {
+                        hits.push((index, *by));
+                    }
+                }
+            }
+            watched.until = tick;
+        }
+        for (index, by) in hits {
+            self.fall(tick, index, by);
+        }
+    }
+
+    fn watch_new_shots(&mut self, tick: u32) {
+        let oldest = tick.saturating_sub(SHOT_KEPT);
+        self.watched.retain(|_, watched| watched.shot.tick >= oldest);
+        let ours = self.avatars.iter().enumerate().map(|(index, own)| (self.own(index), &own.avatar));
+        let theirs = self.world.newest().map(|(entity, _, avatar)| (entity, avatar));
+        let mut new = Vec::new();
+        for (by, avatar) in ours.chain(theirs) {
+            let fresh = avatar.shots.iter().filter(|shot| (oldest..=tick).contains(&shot.tick));
+            new.extend(fresh.map(|shot| ((by, shot.number), Watched { shot: *shot, until: shot.tick })));
+        }
+        for (key, watched) in new {
+            self.watched.entry(key).or_insert(watched);
+        }
+    }
+
+    /// It was hit: once, and everybody will know.
+    fn fall(&mut self, tick: u32, index: usize, by: EntityId) {
+        let rules = self.world.reckoner();
+        let avatar = &mut self.avatars[index].avatar;
+        if !avatar.is_alive() {
+            return;
+        }
+        rules.kill(tick, avatar);
+        self.tally.on_hit(index as u8, by);
+        self.news.push(News::Hit { index: index as u8, by });
+        self.post();
+    }
+
+    fn renew_view(&mut self, now: Instant) -> bool {
+        let Some(tick) = self.world.poll_view(now) else { return false };
+        self.view.clear();
+        self.view.extend_from_slice(self.world.show(tick));
+        self.viewed = tick;
+        if self.trace.is_some() {
+            self.note_view(now, tick);
+        }
+        true
+    }
+
+    fn note_view(&mut self, now: Instant, tick: u32) {
+        for shown in std::mem::take(&mut self.view) {
+            let (entity, position, alive) = (shown.entity, units(shown.state.position), shown.state.is_alive());
+            self.note(now, || What::Seen { entity, tick, position, alive });
+            self.view.push(shown);
+        }
+        let bucket = self.world.config().bucket;
+        if tick / OFFSETS_EVERY != tick.saturating_sub(bucket) / OFFSETS_EVERY {
+            for peer in self.world.peers().collect::<Vec<_>>() {
+                if let Some(offset) = self.world.peer_stats(now, peer).and_then(|stats| stats.offset) {
+                    self.note(now, || What::Offset { peer, ahead: offset.as_nanos() });
+                }
+            }
+        }
+    }
+
+    /// Everybody as the newest bucket shows them, our own as well.
+    pub fn view(&self) -> (u32, &[Shown<Avatar>]) {
+        (self.viewed, &self.view)
+    }
+
+    /// Everybody else at any tick that is past by now: for pictures between two buckets.
+    pub fn others_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, Avatar)> {
+        self.world.reckoned(tick)
+    }
+
+    /// One of our avatars as it is now.
+    pub fn avatar(&self, index: usize) -> Option<&Avatar> {
+        self.avatars.get(index).map(|own| &own.avatar)
+    }
+
+    /// How many avatars we have.
+    pub fn avatars(&self) -> usize {
+        self.avatars.len()
+    }
+
+    /// The tick that our avatars made last.
+    pub fn tick(&self) -> Option<u32> {
+        self.tick
+    }
+
+    /// How many ticks what is shown lies behind.
+    pub fn behind(&self) -> u32 {
+        self.world.config().delay + self.world.config().bucket
+    }
+
+    /// Who hit whom, as far as we know.
+    pub fn scores(&self) -> Scores {
+        let ours = std::iter::once((self.site(), &self.tally));
+        let theirs = self.tallies.iter().filter(|(site, _)| **site != self.site()).map(|(site, tally)| (*site, tally));
+        Scores::of(ours.chain(theirs))
+    }
+
+    /// Writes the score into the trace.
+    pub fn note_scores(&mut self, now: Instant) {
+        for (entity, score) in self.scores().table() {
+            self.note(now, || What::Score { entity, hits: score.hits, falls: score.falls });
+        }
+    }
+
+    /// Something to be told to a person.
+    pub fn poll_news(&mut self) -> Option<News> {
+        if self.news.is_empty() { None } else { Some(self.news.remove(0)) }
+    }
+
+    /// Numbers of the shared world.
+    pub fn stats(&self) -> Stats {
+        self.world.stats()
+    }
+
+    /// By how much the world's time is ahead of our clock.
+    pub fn world_ahead(&self) -> Option<TimeDelta> {
+        self.world.world_ahead()
+    }
+
+    /// Nobody presses anything any more.
+    pub fn rest(&mut self) {
+        self.avatars.iter_mut().for_each(|own| own.mind = Mind::Person(Controls::default()));
+    }
+
+    /// Says goodbye with the next datagrams.
+    pub fn leave(&mut self) {
+        self.world.leave();
+    }
+}
+
+/// Whether a shot met an avatar of ours in the course of a tick. What was before its present life does not count.
+fn is_hit(world: &World<Rules>, index: u8, avatar: &Avatar, shot: &Shot, at: u32, now: u32) -> bool {
+    if !avatar.is_alive() {
+        return false;
+    }
+    let then = if at == now { Some(avatar) } else { world.own_at(index, at) };
+    then.is_some_and(|then| then.lives == avatar.lives && then.is_alive() && world.reckoner().hits(shot, at, then.position))
+}
+
+/// A place in units.
+pub fn units(position: Position) -> (f64, f64) {
+    (f64::from(position.x) / f64::from(FINE), f64::from(position.y) / f64::from(FINE))
+}

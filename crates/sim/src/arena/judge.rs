@@ -1,0 +1,276 @@
+//! What must hold in a maze, judged by what was delivered and by what people at the sites see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coplay::bucket::{EntityId, How};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{Item, Items};
+use coplay_maze::{Avatar, News};
+
+use super::{Arena, Delivery, Scenario};
+use crate::scenario::Played;
+use crate::toy::mix;
+
+/// Ticks after which an avatar that nothing was heard of must not be shown.
+const GIVE_UP: u32 = 100;
+/// Views are compared when they are so many ticks old: by then all of it has arrived everywhere.
+const OLD: u32 = 70;
+/// Clocks are known so well, and so well in one house. Where nothing that is sent overtakes anything and delays differ by more than this, a quick
+/// round trip is too rare, and a part of that difference counts.
+const CLOCK: TimeDelta = TimeDelta::from_millis(10);
+const CLOCK_LAN: TimeDelta = TimeDelta::from_millis(1);
+const PART_OF_JITTER: i64 = 6;
+/// The most memory of one site.
+const MEMORY: usize = 4 << 20;
+/// Violations of one kind are told so often.
+const MOST: usize = 3;
+
+/// What is broken on purpose, at the first place, to see that it is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// It takes updates for those of other ticks.
+    Shift,
+    /// It is told of no records.
+    Deaf,
+    /// It gets wrong stamps for clocks.
+    Stamps,
+    /// What it is shown is not what was delivered to it.
+    Ghosts,
+}
+
+/// The judge of one scenario.
+pub(super) struct Judge {
+    sabotage: Option<Sabotage>,
+    /// How well clocks must be known.
+    clock: TimeDelta,
+    /// The ticks of the updates that got to each place.
+    delivered: BTreeMap<(usize, EntityId), BTreeSet<u32>>,
+    /// Hits as they were told where they happened: who, and by whom.
+    hits: BTreeMap<(EntityId, EntityId), u32>,
+    /// Somebody was gone before it could tell everything.
+    crashed: bool,
+    violations: Vec<String>,
+    views: u64,
+    trace: u64,
+}
+
+impl Judge {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self {
+            sabotage: scenario.sabotage,
+            clock: if scenario.is_lan() { CLOCK_LAN } else { CLOCK.max(scenario.jitter() / PART_OF_JITTER) },
+            delivered: BTreeMap::new(),
+            hits: BTreeMap::new(),
+            crashed: false,
+            violations: Vec::new(),
+            views: 0,
+            trace: scenario.seed,
+        }
+    }
+
+    fn violation(&mut self, promise: &str, what: impl FnOnce() -> String) {
+        let told = self.violations.iter().filter(|told| told.starts_with(promise)).count();
+        if told < MOST {
+            self.violations.push(format!("{promise}: {}", what()));
+        }
+    }
+
+    pub(super) fn on_enter(&mut self, place: usize) {
+        self.delivered.retain(|(to, _), _| *to != place);
+    }
+
+    pub(super) fn on_gone(&mut self, arena: &mut Arena, place: usize) {
+        self.count_hits(arena, place);
+        self.crashed = true;
+    }
+
+    /// A place has a new view.
+    pub(super) fn on_view(&mut self, arena: &mut Arena, place: usize) {
+        for delivery in arena.take_deliveries() {
+            self.on_delivery(arena, &delivery);
+        }
+        self.count_hits(arena, place);
+        self.views += 1;
+        let Some(game) = arena.game(place) else { return };
+        let (tick, shown) = game.view();
+        let memory = game.world().memory();
+        let mut late = Vec::new();
+        for shown in shown.iter().filter(|shown| shown.how != How::Own) {
+            let ticks = self.delivered.get(&(place, shown.entity));
+            let fresh = tick.saturating_sub(GIVE_UP)..=tick;
+            if ticks.is_none_or(|ticks| ticks.range(fresh).next().is_none()) {
+                late.push(shown.entity);
+            }
+        }
+        for entity in late {
+            self.violation("give up", || format!("place {place} shows {entity:?} at tick {tick}, long after it was heard of"));
+        }
+        if memory > MEMORY {
+            self.violation("memory", || format!("place {place} takes {memory} bytes"));
+        }
+    }
+
+    fn on_delivery(&mut self, arena: &Arena, delivery: &Delivery) {
+        if self.sabotage == Some(Sabotage::Ghosts) && delivery.to == 0 && delivery.at > Instant::ZERO + TimeDelta::from_secs(5) {
+            return;
+        }
+        let Some(present) = arena.game(delivery.to).and_then(coplay_maze::Game::tick) else { return };
+        let site = arena.site(delivery.from);
+        for item in Items::new(&delivery.bytes).into_iter().flatten().flatten() {
+            if let Item::Update(update) = item {
+                let tick = present.saturating_add_signed((update.tick.wrapping_sub(present as u16) as i16).into());
+                let entity = EntityId { site, index: update.index };
+                let ticks = self.delivered.entry((delivery.to, entity)).or_default();
+                ticks.insert(tick);
+                *ticks = ticks.split_off(&present.saturating_sub(4 * GIVE_UP));
+            }
+        }
+    }
+
+    fn count_hits(&mut self, arena: &mut Arena, place: usize) {
+        let site = arena.site(place);
+        let Some(game) = arena.game_mut(place) else { return };
+        while let Some(news) = game.poll_news() {
+            if let News::Hit { index, by } = news {
+                *self.hits.entry((EntityId { site, index }, by)).or_default() += 1;
+            }
+        }
+    }
+
+    /// All faults are over for a while.
+    pub(super) fn on_recovered(&mut self, arena: &mut Arena) {
+        self.judge_presence(arena);
+        self.judge_old_views(arena);
+        self.judge_clocks(arena);
+    }
+
+    fn judge_presence(&mut self, arena: &Arena) {
+        for place in arena.present() {
+            let Some(game) = arena.game(place) else { continue };
+            let seen: BTreeSet<EntityId> = game.view().1.iter().map(|shown| shown.entity).collect();
+            for other in arena.present() {
+                let avatars = arena.game(other).map_or(0, coplay_maze::Game::avatars);
+                for index in 0..avatars {
+                    let entity = EntityId { site: arena.site(other), index: index as u8 };
+                    if !seen.contains(&entity) {
+                        self.violation("presence", || format!("place {place} does not see {entity:?} of place {other}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What everybody makes of a tick for which everything has arrived.
+    fn judge_old_views(&mut self, arena: &Arena) {
+        let present = arena.present();
+        let Some(now) = present.iter().filter_map(|place| arena.game(*place)?.tick()).min() else { return };
+        let tick = now.saturating_sub(OLD);
+        let mut known: BTreeMap<EntityId, Vec<(usize, Avatar)>> = BTreeMap::new();
+        for place in present {
+            let Some(game) = arena.game(place) else { continue };
+            for (entity, avatar) in game.others_at(tick) {
+                known.entry(entity).or_default().push((place, avatar));
+            }
+        }
+        for (entity, states) in known {
+            self.trace = mix(self.trace, states[0].1.position.x as u64);
+            if let Some((place, avatar)) = states.iter().find(|(_, avatar)| *avatar != states[0].1) {
+                let first = &states[0];
+                self.violation("views", || {
+                    format!("{entity:?} at tick {tick} is {:?} for place {} and {avatar:?} for place {place}", first.1, first.0)
+                });
+            }
+        }
+    }
+
+    fn judge_clocks(&mut self, arena: &mut Arena) {
+        let bound = self.clock;
+        let present = arena.present();
+        for place in &present {
+            for other in present.iter().filter(|other| *other != place) {
+                let (local, truth) = (arena.local(*place), arena.local(*other) - arena.local(*place));
+                let site = arena.site(*other);
+                let stats = arena.game(*place).and_then(|game| game.world().peer_stats(local, site));
+                let off = stats.and_then(|stats| stats.offset).map(|offset| (offset - truth).abs());
+                if off.is_none_or(|off| off > bound) {
+                    self.violation("clock", || format!("place {place} takes the clock of place {other} to be off by {off:?}"));
+                }
+            }
+        }
+        let world = |place: &usize| Some(arena.local(*place) + arena.game(*place)?.world_ahead()?);
+        let times: Vec<Instant> = present.iter().filter_map(world).collect();
+        let apart = times.iter().max().zip(times.iter().min()).map(|(most, least)| *most - *least);
+        if apart.is_some_and(|apart| apart > bound * 2) {
+            self.violation("time", || format!("the world's time is {apart:?} apart"));
+        }
+    }
+
+    /// Nobody shot for a while: all know all.
+    pub(super) fn on_end(&mut self, arena: &mut Arena) {
+        for place in arena.present() {
+            self.count_hits(arena, place);
+        }
+        let scores: Vec<_> = arena.present().into_iter().filter_map(|place| Some((place, arena.game(place)?.scores()))).collect();
+        let Some((first, score)) = scores.first() else { return };
+        for (place, other) in &scores[1..] {
+            if other != score {
+                self.violation("scores", || format!("place {first} has {:?}, place {place} {:?}", score.table(), other.table()));
+            }
+        }
+        let counted: u32 = self.hits.values().sum();
+        self.trace = mix(self.trace, counted.into());
+        if !self.crashed && score.hits() != counted {
+            self.violation("once", || format!("{counted} hits were decided, and {} are known", score.hits()));
+        }
+    }
+
+    pub(super) fn into_played(self, scenario: &Scenario, arena: &Arena) -> Played {
+        let traffic = arena.traffic();
+        let count = |kind: fn(&super::scenario::Fault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
+        Played {
+            violations: self.violations,
+            frames: self.views,
+            packets: traffic.sent,
+            losses: traffic.lost + traffic.overflowed + traffic.cut,
+            cuts: count(|fault| matches!(fault, super::scenario::Fault::Split(_))),
+            crashes: count(|fault| matches!(fault, super::scenario::Fault::Crash(_))),
+            seconds: (arena.now() - Instant::ZERO).as_secs_f64(),
+            seen: u64::from(self.hits.values().sum::<u32>()),
+            kinds: scenario.kinds(),
+            trace: mix(self.trace, traffic.bytes),
+            ..Played::default()
+        }
+    }
+}
+
+impl Sabotage {
+    /// Changes what gets to the first place; `None` if it does not get there at all.
+    pub(super) fn spoil(self, mut bytes: Box<[u8]>) -> Option<Box<[u8]>> {
+        const UPDATE: u8 = 1;
+        const PROBE: u8 = 5;
+        const ECHO: u8 = 6;
+        match self {
+            Self::Shift if bytes.get(1) == Some(&UPDATE) && bytes.len() > 7 => {
+                let tick = u16::from_le_bytes([bytes[5], bytes[6]]).wrapping_add(3);
+                bytes[5..7].copy_from_slice(&tick.to_le_bytes());
+            }
+            Self::Stamps => {
+                let echo = if bytes.get(1) == Some(&PROBE) { 10 } else { 1 };
+                if bytes.get(echo) == Some(&ECHO) && bytes.len() >= echo + 25 {
+                    for at in [echo + 9, echo + 17] {
+                        let stamp: [u8; 8] = bytes[at..at + 8].try_into().expect("eight of them");
+                        bytes[at..at + 8].copy_from_slice(&(i64::from_le_bytes(stamp) + 40_000_000).to_le_bytes());
+                    }
+                }
+            }
+            Self::Deaf => {
+                let is_record = |item| matches!(item, Ok(Item::Record { .. }));
+                if Items::new(&bytes).into_iter().flatten().any(is_record) {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        Some(bytes)
+    }
+}

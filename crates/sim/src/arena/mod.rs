@@ -1,0 +1,282 @@
+//! A maze without a server in virtual time: sites with clocks of their own, each with its game, and links between all of them.
+
+mod judge;
+mod scenario;
+
+use coplay::bucket::{Sending, Site};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_maze::{Game, Terms};
+
+pub use judge::Sabotage;
+pub use scenario::{KINDS, Scenario};
+
+use crate::clock::NodeClock;
+use crate::link::{Link, LinkConfig, LinkStats};
+use crate::queue::Queue;
+
+/// A maze and all its sites.
+pub struct Arena {
+    now: Instant,
+    seed: u64,
+    terms: Terms,
+    places: Vec<Place>,
+    /// One direction each, by `from * places + to`.
+    links: Vec<Link>,
+    queue: Queue<Happening>,
+    /// What was delivered, for who wants to know.
+    delivered: Vec<Delivery>,
+    keep_deliveries: bool,
+    sabotage: Option<Sabotage>,
+}
+
+/// A computer at which a site may run.
+struct Place {
+    site: Site,
+    clock: NodeClock,
+    sending: Sending,
+    ninjas: u8,
+    game: Option<Game>,
+    /// The next time it is woken; older ones do not count.
+    wake: Instant,
+}
+
+/// A site as it is planned.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its clock.
+    pub clock: NodeClock,
+    /// When it tells of its avatars.
+    pub sending: Sending,
+    /// Its avatars.
+    pub ninjas: u8,
+}
+
+enum Happening {
+    Wake { place: usize },
+    Arrive { from: usize, to: usize, bytes: Box<[u8]> },
+}
+
+/// A datagram that arrived.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// When, in true time.
+    pub at: Instant,
+    /// From which place.
+    pub from: usize,
+    /// At which place.
+    pub to: usize,
+    /// What it says.
+    pub bytes: Box<[u8]>,
+}
+
+impl Arena {
+    /// Places with links between them, all alike at first; nobody is there yet.
+    pub fn new(seed: u64, terms: Terms, plans: &[Plan], link: &LinkConfig) -> Self {
+        let mut luck = crate::random::Random::stream(seed, "sites");
+        let place = |plan: &Plan| Place {
+            site: Site(luck.bits() as u32),
+            clock: plan.clock,
+            sending: plan.sending,
+            ninjas: plan.ninjas,
+            game: None,
+            wake: Instant::FAR_FUTURE,
+        };
+        let places: Vec<Place> = plans.iter().map(place).collect();
+        let count = places.len();
+        let link = |at: usize| Link::new(link.clone(), seed, &format!("{} to {}", at / count, at % count));
+        Self {
+            now: Instant::ZERO,
+            seed,
+            terms,
+            links: (0..count * count).map(link).collect(),
+            places,
+            queue: Queue::new(),
+            delivered: Vec::new(),
+            keep_deliveries: false,
+            sabotage: None,
+        }
+    }
+
+    /// Breaks what gets to the first place.
+    pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
+        self.sabotage = sabotage;
+    }
+
+    /// The true time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// How many places there are.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// What a place's clock shows.
+    pub fn local(&self, place: usize) -> Instant {
+        self.places[place].clock.local(self.now)
+    }
+
+    /// The site at a place.
+    pub fn site(&self, place: usize) -> Site {
+        self.places[place].site
+    }
+
+    /// The place of a site.
+    pub fn place_of(&self, site: Site) -> Option<usize> {
+        self.places.iter().position(|place| place.site == site)
+    }
+
+    /// The game at a place, if somebody is there.
+    pub fn game(&self, place: usize) -> Option<&Game> {
+        self.places[place].game.as_ref()
+    }
+
+    /// The same, to change it.
+    pub fn game_mut(&mut self, place: usize) -> Option<&mut Game> {
+        self.places[place].game.as_mut()
+    }
+
+    /// The places where somebody is.
+    pub fn present(&self) -> Vec<usize> {
+        (0..self.places.len()).filter(|place| self.places[*place].game.is_some()).collect()
+    }
+
+    /// One direction of the way between two places.
+    pub fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
+        &mut self.links[from * self.places.len() + to]
+    }
+
+    /// What became of all packets.
+    pub fn traffic(&self) -> LinkStats {
+        let mut sum = LinkStats::default();
+        for stats in self.links.iter().map(Link::stats) {
+            sum.sent += stats.sent;
+            sum.bytes += stats.bytes;
+            sum.lost += stats.lost;
+            sum.duplicated += stats.duplicated;
+            sum.overflowed += stats.overflowed;
+            sum.cut += stats.cut;
+        }
+        sum
+    }
+
+    /// Keeps what is delivered, until it is [taken](Self::take_deliveries).
+    pub fn keep_deliveries(&mut self) {
+        self.keep_deliveries = true;
+    }
+
+    /// What was delivered since this was last asked.
+    pub fn take_deliveries(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.delivered)
+    }
+
+    /// Somebody comes to a place. The first of all founds the maze.
+    pub fn enter(&mut self, place: usize) {
+        let founder = self.present().is_empty();
+        let local = self.local(place);
+        let Place { site, sending, ninjas, .. } = self.places[place];
+        let game = Game::new(local, site, founder, &self.terms, sending, (None, ninjas));
+        let mut game = game.expect("the terms are those of a maze");
+        for other in self.present().into_iter().filter(|other| *other != place) {
+            let (other_site, other_local) = (self.places[other].site, self.local(other));
+            game.add_peer(local, other_site);
+            if let Some(other) = self.game_mut(other) {
+                other.add_peer(other_local, site);
+            }
+        }
+        self.places[place].game = Some(game);
+        self.wake(place, self.now);
+    }
+
+    /// Whoever is there is gone without a word.
+    pub fn crash(&mut self, place: usize) {
+        self.places[place].game = None;
+    }
+
+    /// Whoever is there says goodbye and goes.
+    pub fn leave(&mut self, place: usize) {
+        if let Some(game) = self.game_mut(place) {
+            game.leave();
+        }
+        self.transmit(place);
+        self.crash(place);
+    }
+
+    fn wake(&mut self, place: usize, at: Instant) {
+        self.places[place].wake = at;
+        self.queue.push(at, Happening::Wake { place });
+    }
+
+    /// Plays until then, and calls whenever a place has a new view.
+    pub fn run(&mut self, until: Instant, mut on_view: impl FnMut(&mut Self, usize)) {
+        while let Some(at) = self.queue.next_time().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            match self.queue.pop() {
+                Some((at, Happening::Wake { place })) => {
+                    if self.places[place].wake == at && self.play(place) {
+                        on_view(self, place);
+                    }
+                }
+                Some((_, Happening::Arrive { from, to, bytes })) => self.arrive(from, to, bytes),
+                None => {}
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn arrive(&mut self, from: usize, to: usize, bytes: Box<[u8]>) {
+        let (site, local) = (self.places[from].site, self.local(to));
+        if !self.link_mut(from, to).admit_arrival() {
+            return;
+        }
+        let bytes = match self.sabotage {
+            Some(sabotage) if to == 0 => sabotage.spoil(bytes),
+            _ => Some(bytes),
+        };
+        if let (Some(bytes), Some(game)) = (bytes, self.places[to].game.as_mut()) {
+            game.handle_datagram(local, site, &bytes);
+            if self.keep_deliveries {
+                self.delivered.push(Delivery { at: self.now, from, to, bytes });
+            }
+        }
+    }
+
+    /// Lets a place do what is due. Whether it has a new view.
+    fn play(&mut self, place: usize) -> bool {
+        let local = self.local(place);
+        let Some(game) = self.places[place].game.as_mut() else { return false };
+        let viewed = game.advance(local);
+        let next = game.poll_timeout(local);
+        self.transmit(place);
+        let at = self.places[place].clock.true_time(next).max(self.now + TimeDelta::from_nanos(1));
+        self.wake(place, at);
+        viewed
+    }
+
+    fn transmit(&mut self, place: usize) {
+        let local = self.local(place);
+        let mut buf = [0; MAX_DATAGRAM];
+        while let Some(game) = self.places[place].game.as_mut() {
+            let Some(packet) = game.poll_transmit(local, &mut buf) else { return };
+            for site in game.receivers(packet.to) {
+                if let Some(to) = self.place_of(site).filter(|to| *to != place) {
+                    self.send(place, to, &buf[..packet.len]);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        let now = self.now;
+        for at in self.link_mut(from, to).send(now, bytes.len()) {
+            self.queue.push(at, Happening::Arrive { from, to, bytes: bytes.into() });
+        }
+    }
+
+    /// The seed of all of it.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+}

@@ -1,0 +1,75 @@
+//! Random mazes with faults keep every promise; what is broken on purpose is found out; and who is far away costs nothing.
+
+use std::collections::BTreeSet;
+
+use coplay::bucket::Sending;
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::Terms;
+use coplay_sim::arena::{Arena, Plan, Sabotage, Scenario};
+use coplay_sim::clock::NodeClock;
+use coplay_sim::link::LinkConfig;
+
+const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --maze --seed";
+
+#[test]
+fn the_first_seeds_keep_every_promise() {
+    let mut hits = 0;
+    for seed in 0..150 {
+        let played = Scenario::new(seed).play();
+        assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
+        hits += played.seen;
+    }
+    assert!(hits > 1_000, "only {hits} hits: too few to prove anything");
+}
+
+/// The promises that are broken in the first seeds by something broken, the first of each seed only.
+fn broken_promises(sabotage: Sabotage) -> BTreeSet<String> {
+    let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();
+    let first = |seed: u64| play(seed).violations.into_iter().next();
+    (0..12).filter_map(first).map(|violation| violation.split(':').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn what_is_broken_is_seen() {
+    for (sabotage, promise) in [
+        (Sabotage::Shift, "views"),
+        (Sabotage::Deaf, "scores"),
+        (Sabotage::Stamps, "clock"),
+        (Sabotage::Ghosts, "give up"),
+    ] {
+        assert_eq!(broken_promises(sabotage), BTreeSet::from([promise.to_owned()]), "{sabotage:?}");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_every_time() {
+    for seed in 0..6 {
+        let traces = [0, 1].map(|_| Scenario::new(seed).play().trace);
+        assert_eq!(traces[0], traces[1], "seed {seed}");
+        assert_ne!(traces[0], Scenario::new(seed + 1).play().trace, "seeds {seed} and {}", seed + 1);
+    }
+}
+
+/// Datagrams and bytes that come to each site in a second.
+fn cost_per_site(sites: usize, ninjas: u8, side: u8) -> (f64, f64) {
+    let plan = Plan { clock: NodeClock::TRUE, sending: Sending::fixed(10), ninjas };
+    let terms = Terms { side, ..Terms::default() };
+    let mut arena = Arena::new(7, terms, &vec![plan; sites], &LinkConfig::lan());
+    (0..sites).for_each(|place| arena.enter(place));
+    let (warm, end) = (Instant::ZERO + TimeDelta::from_secs(3), Instant::ZERO + TimeDelta::from_secs(6));
+    arena.run(warm, |_, _| ());
+    let before = arena.traffic();
+    arena.run(end, |_, _| ());
+    let after = arena.traffic();
+    let per_site = |count: u64| count as f64 / sites as f64 / (end - warm).as_secs_f64();
+    (per_site(after.sent - before.sent), per_site(after.bytes - before.bytes))
+}
+
+/// As many avatars in the same space: what a site hears of is its neighbourhood, however large the world is.
+#[test]
+fn a_site_pays_for_its_neighbourhood_and_not_for_the_world() {
+    let (few, few_bytes) = cost_per_site(16, 8, 48);
+    let (many, many_bytes) = cost_per_site(125, 8, 128);
+    println!("128 avatars: {few:.0} datagrams, {few_bytes:.0} bytes a second; 1,000 avatars: {many:.0}, {many_bytes:.0}");
+    assert!(many < few * 2.0 && many_bytes < few_bytes * 2.0);
+}

@@ -15,11 +15,9 @@ use crate::toy::mix;
 const GIVE_UP: u32 = 100;
 /// Views are compared when they are so many ticks old: by then all of it has arrived everywhere.
 const OLD: u32 = 70;
-/// Clocks are known so well, and so well in one house. Where nothing that is sent overtakes anything and delays differ by more than this, a quick
-/// round trip is too rare, and a part of that difference counts.
+/// Clocks are known so well, and so well in one house.
 const CLOCK: TimeDelta = TimeDelta::from_millis(10);
 const CLOCK_LAN: TimeDelta = TimeDelta::from_millis(1);
-const PART_OF_JITTER: i64 = 6;
 /// The most memory of one site.
 const MEMORY: usize = 4 << 20;
 /// Violations of one kind are told so often.
@@ -58,7 +56,7 @@ impl Judge {
     pub(super) fn new(scenario: &Scenario) -> Self {
         Self {
             sabotage: scenario.sabotage,
-            clock: if scenario.is_lan() { CLOCK_LAN } else { CLOCK.max(scenario.jitter() / PART_OF_JITTER) },
+            clock: if scenario.is_lan() { CLOCK_LAN } else { CLOCK },
             delivered: BTreeMap::new(),
             hits: BTreeMap::new(),
             crashed: false,

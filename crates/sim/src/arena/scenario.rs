@@ -21,6 +21,10 @@ const RECOVERY: TimeDelta = TimeDelta::from_secs(5);
 /// Then nobody shoots any more, and after this everybody must know every hit.
 const SETTLING: TimeDelta = TimeDelta::from_secs(6);
 
+/// By how much delays differ at the most. Where they differ by more and nothing is overtaken, a quick round trip is so rare that clocks are not
+/// known to 10 ms.
+const MOST_JITTER: TimeDelta = TimeDelta::from_millis(50);
+
 /// What can be in a scenario.
 pub const KINDS: [&str; 11] = [
     "loss",
@@ -237,8 +241,8 @@ fn draw_link(luck: &mut Random) -> LinkConfig {
     let delay = TimeDelta::from_micros(*luck.pick(&[200, 200, 5_000, 20_000, 50_000, 80_000, 150_000]));
     let jitter = match luck.below(3) {
         0 => Jitter::None,
-        1 => Jitter::Uniform(delay.scale(luck.unit())),
-        _ => Jitter::Exponential { mean: delay.scale(0.2 * luck.unit()) },
+        1 => Jitter::Uniform(delay.scale(luck.unit()).min(MOST_JITTER)),
+        _ => Jitter::Exponential { mean: delay.scale(0.2 * luck.unit()).min(MOST_JITTER / 5) },
     };
     let loss = match luck.below(5) {
         0 | 1 => Loss::Independent(*luck.pick(&[0.01, 0.05, 0.1, 0.3])),

@@ -1,7 +1,7 @@
 //! All experiments there are.
 
 use crate::experiment::{Experiment, Paper};
-use crate::{k, z};
+use crate::{g, k, z};
 
 /// Sharing games that were made for one computer.
 pub static ZHAO: Paper = Paper {
@@ -17,8 +17,15 @@ pub static KIM: Paper = Paper {
     title: "A History Retransmission Algorithm for Online Arcade Video Games",
 };
 
+/// Worlds without a server.
+pub static GAUTIER: Paper = Paper {
+    letter: "G",
+    authors: "Gautier, Diot, Kurose (1999)",
+    title: "End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on the Internet",
+};
+
 /// All of them, in the order of the report.
-pub static ALL: [&Experiment; 11] = [
+pub static ALL: [&Experiment; 17] = [
     &z::pacing::EXPERIMENT,
     &z::players::EXPERIMENT,
     &z::loss::EXPERIMENT,
@@ -30,6 +37,12 @@ pub static ALL: [&Experiment; 11] = [
     &k::step::EXPERIMENT,
     &k::overrun::EXPERIMENT,
     &k::policies::EXPERIMENT,
+    &g::moments::EXPERIMENT,
+    &g::rate::EXPERIMENT,
+    &g::reckonable::EXPERIMENT,
+    &g::thinning::EXPERIMENT,
+    &g::bursts::EXPERIMENT,
+    &g::quiet::EXPERIMENT,
 ];
 
 /// The experiment of this name.

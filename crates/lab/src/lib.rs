@@ -16,6 +16,7 @@ pub mod feel;
 pub mod field;
 pub mod findings;
 pub mod image;
+pub mod g;
 pub mod k;
 pub mod numbers;
 pub mod plot;

@@ -1,0 +1,114 @@
+//! Figures 6 and 7: how much is lost, and how many in a row.
+
+use coplay::bucket::Sending;
+use coplay_sim::link::{LinkConfig, Loss};
+
+use super::path::{Path, record};
+use super::{FEW_RATES, RATES};
+use crate::bench::Bench;
+use crate::catalog::GAUTIER;
+use crate::experiment::Experiment;
+use crate::findings::Findings;
+use crate::plot::{Axis, Figure, Ink, Panel};
+use crate::table::{Table, number, whole};
+
+/// What is known of it.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "bursts",
+    title: "Losses, one by one and in a row",
+    shows: "Losses that come one by one are reckoned over. Losses in a row are what hurts: a tenth lost five at a time is as bad as far more lost one by one.",
+    paper: &GAUTIER,
+    figures: "Figures 6 and 7",
+    seconds: 8.0,
+    run,
+    real: None,
+};
+
+/// Part that is lost, mean burst, name, colour, and in which of the two figures.
+const LOSSES: [(f64, f64, &str, Ink, usize); 6] = [
+    (0.0, 1.0, "no loss", Ink::Second, 0),
+    (0.1, 1.0, "10 %", Ink::First, 0),
+    (0.3, 1.0, "30 %", Ink::Paper, 0),
+    (0.1, 1.0, "10 %, one by one", Ink::First, 1),
+    (0.1, 5.0, "10 %, bursts of 5", Ink::Fifth, 1),
+    (0.3, 1.0, "30 %, one by one", Ink::Paper, 1),
+];
+
+fn link(loss: f64, burst: f64) -> LinkConfig {
+    let loss = match burst {
+        _ if loss == 0.0 => Loss::None,
+        1.0 => Loss::Independent(loss),
+        _ => Loss::bursts(loss, burst),
+    };
+    LinkConfig { loss, ..LinkConfig::lan() }
+}
+
+/// Which of [`LOSSES`], the rate, the mean drift.
+type Point = (usize, u32, f64);
+
+fn run(bench: &mut Bench<'_>) -> Findings {
+    let rates: &[u32] = bench.either(&RATES, &FEW_RATES);
+    let seconds = bench.either(300, 100);
+    let seed = bench.seed;
+    let paths: Vec<Path> = record(seed, seconds, Sending::fixed(28), &LinkConfig::lan());
+    let jobs: Vec<(usize, u32)> = (0..LOSSES.len()).flat_map(|which| rates.iter().map(move |rate| (which, *rate))).collect();
+    let points: Vec<Point> = bench.spread(1.0, &jobs, |(which, rate)| {
+        let (loss, burst, ..) = LOSSES[*which];
+        let told = paths.iter().enumerate().map(|(number, path)| {
+            path.replay(seed ^ number as u64, Sending::fixed(*rate), &link(loss, burst)).drift.mean
+        });
+        (*which, *rate, told.sum::<f64>() / paths.len().max(1) as f64)
+    });
+    let mut findings = Findings::default();
+    super::common(&mut findings);
+    findings.parameter("trace", format!("the walks of five ninjas of {seconds} s on a LAN, thinned"));
+    findings.parameter("loss", "0, 10 and 30 % independent; 10 % with a mean burst of 5 (Gilbert)");
+    let mut table = Table::new("bursts", "Mean drift of a thinned trace with losses", &["loss_percent", "mean_burst", "updates_per_second", "mean_units"]);
+    for (which, rate, mean) in points.iter().filter(|(which, ..)| ![3, 5].contains(which)) {
+        let (loss, burst, ..) = LOSSES[*which];
+        table.row([number(loss * 100.0, 0), number(burst, 0), whole(*rate), number(*mean, 3)]);
+    }
+    findings.tables.push(table);
+    findings.figures.push(figure(&points));
+    claims(&mut findings, &points);
+    findings
+}
+
+fn figure(points: &[Point]) -> Figure {
+    let panels = ["How much is lost (Figure 6)", "How many in a row (Figure 7)"].into_iter().enumerate().map(|(number, title)| {
+        let x = Axis::new("updates a second").from(0.0).to(28.0);
+        let panel = Panel::new(title, x, Axis::new("mean drift, units").from(0.0));
+        LOSSES.iter().enumerate().filter(|(_, (.., of))| *of == number).fold(panel, |panel, (which, (_, _, name, ink, _))| {
+            panel.line(name, *ink, points.iter().filter(|(of, ..)| *of == which).map(|(_, rate, mean)| (f64::from(*rate), *mean)))
+        })
+    });
+    let caption = "The same walks, told at lower rates over links that lose more (left), and that lose as much in bursts (right).";
+    Figure::new("bursts", "Drift with losses, one by one and in bursts (G, Figures 6 and 7)", caption, panels.collect()).columns(2)
+}
+
+fn claims(findings: &mut Findings, points: &[Point]) {
+    let at = |which: usize, rate: u32| {
+        points.iter().find(|(of, at, _)| *of == which && *at == rate).map_or(f64::NAN, |(_, _, mean)| *mean)
+    };
+    findings.claim(
+        "independent loss changes little where updates come often",
+        "the curves are not far apart",
+        format!("at 20 a second {:.2} units without, {:.2} with 10 %, {:.2} with 30 %", at(0, 20), at(1, 20), at(2, 20)),
+        at(2, 20) - at(0, 20) < 16.0,
+    );
+    let ratio = |rate: u32| at(4, rate) / at(2, rate);
+    findings.claim(
+        "10 % lost in bursts of 5 is about as bad as 30 % lost one by one",
+        "similar",
+        format!(
+            "at 20 a second {:.2} and {:.2} units (a factor of {:.2}), against {:.2} for 10 % one by one; at 5 a second {:.2} and {:.2}",
+            at(4, 20),
+            at(2, 20),
+            ratio(20),
+            at(1, 20),
+            at(4, 5),
+            at(2, 5)
+        ),
+        (0.5..=3.0).contains(&ratio(20)) && at(4, 20) > at(1, 20) * 1.5,
+    );
+}

@@ -1,0 +1,164 @@
+//! The way of an avatar, tick by tick, told again at any rate over any link: one trace in place of many games.
+
+use coplay::bucket::{Config, How, Packet, Reckoner, Sending, Site, To, World};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_maze::drift::Summary;
+use coplay_maze::{Avatar, Rules, Terms, units};
+use coplay_sim::arena::{Arena, Plan};
+use coplay_sim::clock::NodeClock;
+use coplay_sim::link::{Link, LinkConfig, Loss};
+use coplay_sim::queue::Queue;
+
+/// The first ticks are for getting to know each other.
+const WARM_UP: u32 = 400;
+const TICK: TimeDelta = TimeDelta::from_millis(10);
+
+/// Where an avatar was in every tick.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    rules: Rules,
+    states: Vec<Avatar>,
+}
+
+/// Lets five ninjas play, and writes down where each of them was.
+pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfig) -> Vec<Path> {
+    let plan = Plan { clock: NodeClock::TRUE, sending, ninjas: 1 };
+    let mut arena = Arena::new(seed, Terms { seed, ..Terms::default() }, &vec![plan; 5], link);
+    (0..5).for_each(|place| arena.enter(place));
+    let mut paths: Vec<(u32, Vec<Avatar>)> = vec![(0, Vec::new()); 5];
+    arena.run(Instant::ZERO + TimeDelta::from_secs(seconds), |arena, place| {
+        let Some(game) = arena.game(place) else { return };
+        let (next, states) = &mut paths[place];
+        for tick in (*next).max(1)..=game.view().0 {
+            states.extend(game.world().own_at(0, tick).cloned());
+            *next = tick + 1;
+        }
+    });
+    let rules = |place| arena.game(place).map(|game: &coplay_maze::Game| game.rules().clone());
+    let path = |(place, (_, states)): (usize, (u32, Vec<Avatar>))| Some(Path { rules: rules(place)?, states });
+    paths.into_iter().enumerate().filter_map(path).collect()
+}
+
+impl Path {
+    /// The part of its updates at a rate that can be reckoned from the one before: that are on the same line or circle.
+    pub(super) fn reckonable(&self, rate: u32) -> f64 {
+        let ticks: Vec<usize> = (0..).map(|n| n * 100 / rate as usize).take_while(|tick| *tick < self.states.len()).collect();
+        let on_course = |pair: &&[usize]| {
+            let (before, after) = (&self.states[pair[0]], &self.states[pair[1]]);
+            let ahead = self.rules.ahead(before, (pair[1] - pair[0]) as u32);
+            let (here, there) = (units(ahead.position), units(after.position));
+            (here.0 - there.0).hypot(here.1 - there.1) < 1.0 && ahead.lives == after.lives && ahead.life == after.life
+        };
+        let pairs = ticks.windows(2);
+        pairs.clone().filter(on_course).count() as f64 / pairs.count().max(1) as f64
+    }
+
+    /// Tells it to somebody over a link on which updates get lost, and says how far apart the views were.
+    pub(super) fn replay(&self, seed: u64, sending: Sending, link: &LinkConfig) -> Told {
+        Replay::new(self, seed, sending, link).run()
+    }
+}
+
+/// What came of telling it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) drift: Summary,
+    /// Updates in a second.
+    pub(super) updates_per_second: f64,
+}
+
+/// One who walks, one who looks, and what is under way between them.
+struct Replay<'a> {
+    path: &'a Path,
+    teller: World<Rules>,
+    looker: World<Rules>,
+    /// Updates, and all else, of which nothing is lost.
+    updates: Link,
+    control: Link,
+    under_way: Queue<(bool, Box<[u8]>)>,
+    units: Vec<f64>,
+}
+
+const TELLER: Site = Site(1);
+const LOOKER: Site = Site(2);
+
+impl<'a> Replay<'a> {
+    fn new(path: &'a Path, seed: u64, sending: Sending, link: &LinkConfig) -> Self {
+        let world = |site: Site| {
+            let config = Config { sending, ..Config::new(site, site == TELLER) };
+            World::new(Instant::ZERO, config, path.rules.clone()).expect("it is the paper's")
+        };
+        let sure = LinkConfig { loss: Loss::None, ..link.clone() };
+        let mut replay = Self {
+            path,
+            teller: world(TELLER),
+            looker: world(LOOKER),
+            updates: Link::new(link.clone(), seed, "updates"),
+            control: Link::new(sure, seed, "control"),
+            under_way: Queue::new(),
+            units: Vec::new(),
+        };
+        replay.teller.add_peer(Instant::ZERO, LOOKER);
+        replay.looker.add_peer(Instant::ZERO, TELLER);
+        replay
+    }
+
+    /// Where it is at a tick: it waits for the other first.
+    fn state(&self, tick: u32) -> Option<&Avatar> {
+        self.path.states.get(tick.saturating_sub(WARM_UP) as usize)
+    }
+
+    fn run(mut self) -> Told {
+        let ticks = self.path.states.len() as u32 + WARM_UP;
+        let mut before = 0;
+        for tick in 0..ticks {
+            let now = Instant::ZERO + TICK * i64::from(tick) + TimeDelta::from_micros(1);
+            if tick == WARM_UP {
+                before = self.teller.stats().updates_sent;
+            }
+            self.deliver(now);
+            self.teller.advance(now);
+            if let Some(state) = self.state(tick).cloned() {
+                self.teller.publish(tick, 0, state);
+            }
+            self.looker.advance(now);
+            self.transmit(now);
+            self.look(now);
+        }
+        let updates = self.teller.stats().updates_sent - before;
+        let seconds = f64::from(ticks - WARM_UP) * TICK.as_secs_f64();
+        Told { drift: Summary::of(self.units.into_iter()), updates_per_second: updates as f64 / seconds }
+    }
+
+    fn deliver(&mut self, now: Instant) {
+        while self.under_way.next_time().is_some_and(|at| at <= now) {
+            let Some((at, (to_looker, bytes))) = self.under_way.pop() else { return };
+            let (world, from) = if to_looker { (&mut self.looker, TELLER) } else { (&mut self.teller, LOOKER) };
+            world.handle_datagram(at, from, &bytes);
+        }
+    }
+
+    fn transmit(&mut self, now: Instant) {
+        let mut buf = [0; MAX_DATAGRAM];
+        for to_looker in [true, false] {
+            let world = if to_looker { &mut self.teller } else { &mut self.looker };
+            while let Some(Packet { to, len, .. }) = world.poll_transmit(now, &mut buf) {
+                let link = if matches!(to, To::Near(_)) { &mut self.updates } else { &mut self.control };
+                for at in link.send(now, len) {
+                    self.under_way.push(at, (to_looker, buf[..len].into()));
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, now: Instant) {
+        let Some(tick) = self.looker.poll_view(now).filter(|tick| *tick > WARM_UP) else { return };
+        let seen = self.looker.show(tick).iter().find(|shown| shown.how != How::Own).map(|shown| shown.state.clone());
+        let (Some(seen), Some(truth)) = (seen, self.state(tick)) else { return };
+        if seen.is_alive() && truth.is_alive() && seen.lives == truth.lives {
+            let (here, there) = (units(seen.position), units(truth.position));
+            self.units.push((here.0 - there.0).hypot(here.1 - there.1));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Figure 3: drift against how often sites speak.
+
+use coplay::bucket::Sending;
+
+use super::play::Match;
+use super::{FEW_RATES, RATES, WAYS};
+use crate::bench::Bench;
+use crate::catalog::GAUTIER;
+use crate::experiment::Experiment;
+use crate::findings::Findings;
+use crate::plot::{Axis, Figure, Ink, Panel};
+use crate::table::{Table, number, whole};
+
+/// What is known of it.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "rate",
+    title: "Drift against the rate of updates",
+    shows: "From 28 updates a second down to 5 it hardly matters how often a site speaks; below that an avatar turns more often than it tells. What is lost matters more.",
+    paper: &GAUTIER,
+    figures: "Figure 3",
+    seconds: 20.0,
+    run,
+    real: None,
+};
+
+const INKS: [Ink; 3] = [Ink::Second, Ink::First, Ink::Paper];
+
+/// Mean drift at a rate over one of the ways, the half width of its confidence interval, and how far clocks were off.
+struct Point {
+    way: usize,
+    rate: u32,
+    mean: f64,
+    half: f64,
+    clocks_off_ms: f64,
+}
+
+fn run(bench: &mut Bench<'_>) -> Findings {
+    let rates: &[u32] = bench.either(&RATES, &FEW_RATES);
+    let seconds = bench.either(200, 40);
+    let jobs: Vec<(usize, u32)> = (0..WAYS.len()).flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
+    let seed = bench.seed;
+    let points = bench.spread(1.0, &jobs, |(way, rate)| {
+        let outcome = Match::new(seed, Sending::fixed(*rate), super::way(*way), seconds).play();
+        let (mean, half) = outcome.mean();
+        Point { way: *way, rate: *rate, mean, half, clocks_off_ms: outcome.clocks_off_ms }
+    });
+    let mut findings = Findings::default();
+    super::common(&mut findings);
+    findings.parameter("sites", "5, a ninja each");
+    findings.parameter("links", "LAN; 100 ms with 4 % loss; 175 ms with 40 % loss; 4 ms mean jitter");
+    findings.parameter("time", format!("{seconds} s for each rate and link"));
+    findings.note("The longest way takes more than the playout delay, so every update over it is late and every view is reckoned.");
+    findings.tables.push(table(&points));
+    findings.figures.push(figure(&points));
+    claims(&mut findings, &points);
+    findings
+}
+
+fn table(points: &[Point]) -> Table {
+    let columns = ["delay_ms", "loss_percent", "updates_per_second", "mean_units", "confidence_90_units", "clocks_off_ms"];
+    let mut table = Table::new("rate", "Mean drift at each rate", &columns);
+    for point in points {
+        let (_, delay, loss) = WAYS[point.way];
+        table.row([
+            whole(delay),
+            number(loss * 100.0, 0),
+            whole(point.rate),
+            number(point.mean, 3),
+            number(point.half, 3),
+            number(point.clocks_off_ms, 3),
+        ]);
+    }
+    table
+}
+
+fn figure(points: &[Point]) -> Figure {
+    let x = Axis::new("updates a second").from(0.0).to(28.0);
+    let panel = Panel::new("Mean drift", x, Axis::new("units").from(0.0));
+    let panel = (0..WAYS.len()).fold(panel, |panel, way| {
+        let of_way = || points.iter().filter(move |point| point.way == way);
+        panel
+            .band(INKS[way], of_way().map(|point| (f64::from(point.rate), point.mean - point.half, point.mean + point.half)))
+            .line(WAYS[way].0, INKS[way], of_way().map(|point| (f64::from(point.rate), point.mean)))
+    });
+    let panel = panel.horizontal(32.0, "radius of an avatar").vertical(5.0, "");
+    let caption = "Mean distance between an avatar's own view of itself and the others' view of it, with 90 % confidence. \
+                   The curves are flat down to about 5 updates a second and rise below, whatever the network is like.";
+    Figure::new("rate", "Drift against the rate of updates (G, Figure 3)", caption, vec![panel])
+}
+
+fn claims(findings: &mut Findings, points: &[Point]) {
+    for (way, (name, ..)) in WAYS.iter().enumerate() {
+        let at = |rate: u32| points.iter().find(|point| point.way == way && point.rate == rate).map_or(f64::NAN, |point| point.mean);
+        let (most, knee, least) = (at(28), at(5), at(1));
+        findings.claim(
+            &format!("{name}: flat from 28 down to 5 updates a second, and rising below"),
+            "flat to about 5, then rising",
+            format!("{most:.1} units at 28, {knee:.1} at 5, {:.1} at 2, {least:.1} at 1", at(2)),
+            knee - most < 16.0 && least > knee + 32.0 && least > knee * 2.0,
+        );
+    }
+    let small = points.iter().filter(|point| point.rate >= 5).map(|point| point.mean).fold(0.0, f64::max);
+    findings.claim(
+        "in the flat part an avatar is seen within its own width",
+        "under 50 units",
+        format!("{small:.1} units at most"),
+        small < 50.0,
+    );
+    let off = points.iter().map(|point| point.clocks_off_ms);
+    let lan = points.iter().filter(|point| point.way == 0).map(|point| point.clocks_off_ms).fold(0.0, f64::max);
+    let all = off.fold(0.0, f64::max);
+    findings.claim(
+        "clocks are known to 10 ms everywhere, and to 1 ms on the LAN",
+        "10 ms is what it needs",
+        format!("{all:.2} ms off at worst, {lan:.3} ms on the LAN"),
+        all < 10.0 && lan < 1.0,
+    );
+}

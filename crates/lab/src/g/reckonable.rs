@@ -1,0 +1,78 @@
+//! Figure 4: how many updates could have been reckoned.
+
+use coplay::bucket::Sending;
+
+use super::path::record;
+use super::{FEW_RATES, RATES, WAYS};
+use crate::bench::Bench;
+use crate::catalog::GAUTIER;
+use crate::experiment::Experiment;
+use crate::findings::Findings;
+use crate::plot::{Axis, Figure, Ink, Panel};
+use crate::table::{Table, number, whole};
+
+/// What is known of it.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "reckonable",
+    title: "Updates that say nothing new",
+    shows: "The more often an avatar tells where it is, the more of what it tells is on the line or circle of the update before: others could have reckoned it.",
+    paper: &GAUTIER,
+    figures: "Figure 4",
+    seconds: 8.0,
+    run,
+    real: None,
+};
+
+const INKS: [Ink; 3] = [Ink::Second, Ink::First, Ink::Paper];
+
+fn run(bench: &mut Bench<'_>) -> Findings {
+    let rates: &[u32] = bench.either(&RATES, &FEW_RATES);
+    let seconds = bench.either(120, 40);
+    let jobs: Vec<(usize, u32)> = [0, 2].into_iter().flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
+    let seed = bench.seed;
+    let shares = bench.spread(1.0, &jobs, |(way, rate)| {
+        let paths = record(seed, seconds, Sending::fixed(*rate), &super::way(*way));
+        let share = paths.iter().map(|path| path.reckonable(*rate)).sum::<f64>() / paths.len().max(1) as f64;
+        (*way, *rate, share)
+    });
+    let mut findings = Findings::default();
+    super::common(&mut findings);
+    findings.parameter("sites", "5, a ninja each");
+    findings.parameter("links", "LAN; 175 ms with 40 % loss");
+    findings.parameter("time", format!("{seconds} s for each rate and link"));
+    findings.note("An update is reckonable if the one before it, reckoned to the same tick, is less than a unit away.");
+    let mut table = Table::new("reckonable", "Updates that could be reckoned from the one before", &["loss_percent", "updates_per_second", "reckonable_percent"]);
+    for (way, rate, share) in &shares {
+        table.row([number(WAYS[*way].2 * 100.0, 0), whole(*rate), number(share * 100.0, 2)]);
+    }
+    findings.tables.push(table);
+    findings.figures.push(figure(&shares));
+    claims(&mut findings, &shares);
+    findings
+}
+
+fn figure(shares: &[(usize, u32, f64)]) -> Figure {
+    let x = Axis::new("updates a second").from(0.0).to(28.0);
+    let panel = Panel::new("Updates on the line or circle of the one before", x, Axis::new("% of all").from(0.0).to(100.0));
+    let panel = [0, 2].into_iter().fold(panel, |panel, way| {
+        let line = shares.iter().filter(|(of, ..)| *of == way).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
+        panel.line(WAYS[way].0, INKS[way], line)
+    });
+    let caption = "The rest is where avatars turn. Ninjas decide every 100 to 200 ms, so from about 10 updates a second on most of them add nothing.";
+    Figure::new("reckonable", "Share of updates that can be reckoned (G, Figure 4)", caption, vec![panel])
+}
+
+fn claims(findings: &mut Findings, shares: &[(usize, u32, f64)]) {
+    for way in [0, 2] {
+        let line: Vec<f64> = shares.iter().filter(|(of, ..)| *of == way).map(|(_, _, share)| share * 100.0).collect();
+        let (Some(most), Some(least)) = (line.first(), line.last()) else { continue };
+        // From the highest rate down; a little noise is in every game.
+        let falls = line.windows(2).all(|pair| pair[1] < pair[0] + 3.0);
+        findings.claim(
+            &format!("{}: the share of reckonable updates rises with the rate", WAYS[way].0),
+            "rises with the rate",
+            format!("{least:.0} % at 1 a second, {most:.0} % at 28"),
+            falls && *most > least + 30.0,
+        );
+    }
+}

@@ -14,7 +14,7 @@ use crate::ticket::{MAX_TICKET, Ticket};
 /// What games are called among all the services of a network.
 const SERVICE: &str = "_coplay._udp.local.";
 /// The form of what is said.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// The longest name that is told or taken.
 const MAX_TEXT: usize = 64;
 /// A longer ticket is told in pieces: no record holds more than 255 bytes.
@@ -26,9 +26,30 @@ const PORT: u16 = 9;
 /// Saying goodbye takes no longer.
 const GOODBYE: Duration = Duration::from_millis(200);
 
+/// What is offered. Who looks for one kind does not see the other, because it could not take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A game on a machine that all share.
+    Game,
+    /// A maze to walk about in, without a server.
+    Maze,
+}
+
+impl Kind {
+    /// As it is said.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Game => "game",
+            Self::Maze => "maze",
+        }
+    }
+}
+
 /// A game that somebody offers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Notice {
+    /// The kind of game.
+    pub kind: Kind,
     /// What is played.
     pub game: String,
     /// Who offers it.
@@ -98,9 +119,9 @@ impl Drop for Sign {
     }
 }
 
-/// Looks around for so long; the games that are there, one line for each, in a lasting order. `still` is asked now and then, and ends
+/// Looks around for so long; the games of a kind that are there, one line for each, in a lasting order. `still` is asked now and then, and ends
 /// the search with `false`.
-pub fn look(most: Duration, mut still: impl FnMut() -> bool) -> Result<Vec<Notice>, LanError> {
+pub fn look(kind: Kind, most: Duration, mut still: impl FnMut() -> bool) -> Result<Vec<Notice>, LanError> {
     let daemon = daemon()?;
     let events = daemon.browse(SERVICE)?;
     let until = Instant::now() + most;
@@ -108,7 +129,7 @@ pub fn look(most: Duration, mut still: impl FnMut() -> bool) -> Result<Vec<Notic
     while Instant::now() < until && still() {
         match events.recv_timeout(Duration::from_millis(50)) {
             Ok(ServiceEvent::ServiceResolved(service)) if found.len() < MOST => {
-                if let Some(notice) = read(&service) {
+                if let Some(notice) = read(&service, kind) {
                     found.insert(service.get_fullname().to_owned(), notice);
                 }
             }
@@ -134,22 +155,23 @@ fn shut(daemon: &ServiceDaemon) {
 }
 
 fn properties(notice: &Notice) -> Vec<(String, String)> {
-    let fixed = [("v", VERSION.into()), ("game", tidy(&notice.game)), ("host", tidy(&notice.host))];
+    let kind = notice.kind.word().into();
+    let fixed = [("v", VERSION.into()), ("kind", kind), ("game", tidy(&notice.game)), ("host", tidy(&notice.host))];
     let ticket = notice.ticket.as_ref().map(Ticket::to_string).unwrap_or_default();
     let pieces: Vec<String> = split(&ticket, PIECE).map(str::to_owned).collect();
     let pieces = pieces.into_iter().enumerate().map(|(at, piece)| (format!("t{at}"), piece));
     fixed.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(pieces).collect()
 }
 
-/// What somebody says, whoever that is.
-fn read(service: &ResolvedService) -> Option<Notice> {
+/// What somebody says of a game of a kind, whoever that is.
+fn read(service: &ResolvedService, kind: Kind) -> Option<Notice> {
     let said = |key: &str| service.get_property_val_str(key);
-    if said("v") != Some(VERSION) {
+    if said("v") != Some(VERSION) || said("kind") != Some(kind.word()) {
         return None;
     }
     let pieces = (0..=MAX_TICKET / PIECE).map_while(|at| said(&format!("t{at}")));
     let ticket: String = pieces.collect();
-    Some(Notice { game: tidy(said("game")?), host: tidy(said("host")?), ticket: ticket.parse().ok() })
+    Some(Notice { kind, game: tidy(said("game")?), host: tidy(said("host")?), ticket: ticket.parse().ok() })
 }
 
 /// Without what would spoil a terminal, and not too long.
@@ -172,7 +194,7 @@ mod tests {
     use super::*;
 
     fn notice(ticket: Option<Ticket>) -> Notice {
-        Notice { game: "Tennis\u{1b}[2J".into(), host: "é".repeat(60), ticket }
+        Notice { kind: Kind::Game, game: "Tennis\u{1b}[2J".into(), host: "é".repeat(60), ticket }
     }
 
     fn resolved(notice: &Notice) -> ResolvedService {
@@ -183,7 +205,7 @@ mod tests {
     #[test]
     fn a_long_ticket_is_told_in_pieces() {
         let ticket: Ticket = format!("udp://{}.example:7000#{}", "x".repeat(200), "ü".repeat(60)).parse().unwrap();
-        let told = read(&resolved(&notice(Some(ticket.clone())))).unwrap();
+        let told = read(&resolved(&notice(Some(ticket.clone()))), Kind::Game).unwrap();
         assert_eq!(told.ticket, Some(ticket));
         assert_eq!((told.game.as_str(), told.host.len()), ("Tennis[2J", MAX_TEXT));
     }
@@ -191,23 +213,31 @@ mod tests {
     #[test]
     fn what_everybody_reads_has_no_ticket_unless_it_is_open() {
         let said = properties(&notice(None));
-        assert!(said.iter().all(|(key, _)| ["v", "game", "host"].contains(&key.as_str())), "{said:?}");
-        assert_eq!(read(&resolved(&notice(None))).unwrap().ticket, None);
+        assert!(said.iter().all(|(key, _)| ["v", "kind", "game", "host"].contains(&key.as_str())), "{said:?}");
+        assert_eq!(read(&resolved(&notice(None)), Kind::Game).unwrap().ticket, None);
     }
 
     #[test]
     fn what_is_not_ours_is_not_listed() {
         let other = ServiceInfo::new(SERVICE, "x", "x.local.", "127.0.0.1", PORT, &[("v", "9")][..]).unwrap();
-        assert_eq!(read(&other.as_resolved_service()), None);
+        assert_eq!(read(&other.as_resolved_service(), Kind::Game), None);
+    }
+
+    #[test]
+    fn who_looks_for_a_game_is_not_shown_a_maze() {
+        let maze = Notice { kind: Kind::Maze, ..notice(None) };
+        assert_eq!(read(&resolved(&maze), Kind::Game), None);
+        assert_eq!(read(&resolved(&maze), Kind::Maze).map(|notice| notice.kind), Some(Kind::Maze));
+        assert_eq!(read(&resolved(&notice(None)), Kind::Maze), None);
     }
 
     #[test]
     fn a_game_is_found_and_gone_again() {
         let host: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         let ticket = "udp://192.0.2.7:7000#tennis".parse().ok();
-        let notice = Notice { game: "Tennis".into(), host: host.clone(), ticket };
+        let notice = Notice { kind: Kind::Game, game: "Tennis".into(), host: host.clone(), ticket };
         let sign = hang_out(&notice).unwrap();
-        let is_there = || look(Duration::from_secs(2), || true).unwrap().contains(&notice);
+        let is_there = || look(Kind::Game, Duration::from_secs(2), || true).unwrap().contains(&notice);
         assert!((0..10).any(|_| is_there()));
         drop(sign);
         assert!((0..10).any(|_| !is_there()));

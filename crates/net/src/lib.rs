@@ -5,13 +5,16 @@
 
 mod base32;
 pub mod clock;
+mod closed;
 pub mod drive;
+pub mod group;
 pub mod impair;
 pub mod iroh;
 pub mod key;
 pub mod lan;
 pub mod mail;
 pub mod party;
+mod post;
 pub mod ticket;
 mod transport;
 pub mod udp;

@@ -21,6 +21,9 @@ pub trait Transport: Send + Sync {
     /// Tries to reach whoever is at a place, and goes on trying: anybody of the group, or only who is expected.
     fn call(&self, place: &Place, expect: Option<PeerKey>);
 
+    /// Stops trying to reach a peer that was expected somewhere. A way that there is stays.
+    fn hang_up(&self, peer: &PeerKey);
+
     /// Where a peer can be reached, as far as we see; others may be told.
     fn place_of(&self, peer: &PeerKey) -> Option<Place>;
 
@@ -60,6 +63,15 @@ pub enum Incoming {
         at: Instant,
         /// From whom.
         from: PeerKey,
+        /// What it says.
+        bytes: Vec<u8>,
+    },
+    /// What somebody of a [group](crate::group) sent to many at once. Whoever has the group's key can have made it.
+    Multicast {
+        /// When it came.
+        at: Instant,
+        /// The site that it says it is from.
+        site: u32,
         /// What it says.
         bytes: Vec<u8>,
     },

@@ -456,6 +456,10 @@ impl Transport for Mover {
         self.transport.call(place, expect);
     }
 
+    fn hang_up(&self, peer: &PeerKey) {
+        self.transport.hang_up(peer);
+    }
+
     fn place_of(&self, peer: &PeerKey) -> Option<Place> {
         self.transport.place_of(peer)
     }

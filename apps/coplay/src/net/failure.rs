@@ -24,6 +24,7 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
         }
         Failure::Refused(Refusal::Version(_)) => trouble.hint("everybody needs the same version of coplay"),
         Failure::Refused(Refusal::Private) => trouble.hint("the host said --private; ask for a seat, and join"),
+        Failure::Refused(Refusal::OtherKind) => trouble.hint("`coplay maze join` with the same ticket leads in"),
         Failure::Refused(Refusal::NotMe { .. }) => trouble.hint("ask the host for its ticket"),
         Failure::Different(points) => trouble.hint(about_differences(points)),
         Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
@@ -87,7 +88,7 @@ mod tests {
             Failure::Feed("slow".into()),
         ];
         let elsewhere = Refusal::NotMe { keeper: coplay_net::PeerKey([7; 32]), places: vec![here()] };
-        let refusals = [Refusal::Full, Refusal::Version(9), Refusal::Private, elsewhere];
+        let refusals = [Refusal::Full, Refusal::Version(9), Refusal::Private, Refusal::OtherKind, elsewhere];
         failures.extend(refusals.map(Failure::Refused));
         for failure in failures {
             let told = trouble(&failure).to_string();

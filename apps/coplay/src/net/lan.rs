@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use coplay_net::lan::{self, Notice, Sign};
+use coplay_net::lan::{self, Kind, Notice, Sign};
 use coplay_net::ticket::Ticket;
 
 use crate::cli::net as cli;
@@ -22,7 +22,7 @@ pub(super) fn tell(args: &cli::Host, game: &str, host: &str, ticket: &Ticket) ->
         Lan::See => None,
         Lan::Join => Some(ticket.clone()),
     };
-    let sign = lan::hang_out(&Notice { game: game.into(), host: host.into(), ticket });
+    let sign = lan::hang_out(&Notice { kind: Kind::Game, game: game.into(), host: host.into(), ticket });
     sign.inspect_err(|error| eprintln!("note: nobody in the local network is told of this game: {error}")).ok()
 }
 
@@ -32,7 +32,7 @@ pub(super) fn ticket(given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
         return meet::read_ticket(text).map(Some);
     }
     eprintln!("looking for games in the local network ...");
-    let found = lan::look(LOOK, || true).map_err(|error| {
+    let found = lan::look(Kind::Game, LOOK, || true).map_err(|error| {
         Trouble::failure(error.to_string()).hint("join by the ticket that the host shows: coplay join 'TICKET'")
     })?;
     if found.is_empty() {
@@ -89,6 +89,7 @@ mod tests {
 
     fn found() -> Vec<Notice> {
         let notice = |game: &str, host: &str, ticket: Option<&str>| Notice {
+            kind: Kind::Game,
             game: game.into(),
             host: host.into(),
             ticket: ticket.and_then(|text| text.parse().ok()),

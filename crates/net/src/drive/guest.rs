@@ -1,6 +1,6 @@
 //! Coming to a game: knock, hear the terms, find the game, sit down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -9,13 +9,14 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_machines::control::Controlled;
 use coplay_machines::{Machine, hosted};
 
-use super::post::Post;
 use super::site::{Drive, Manner};
 use super::{Command, Failure, Front, News};
 use crate::clock;
+use crate::closed::{Closed, How};
 use crate::key::PeerKey;
 use crate::mail::Mail;
 use crate::party::{Knock, Message, Party, Refusal, VERSION, Wish};
+use crate::post::Post;
 use crate::transport::{Incoming, Place, Transport};
 
 /// How to come to a game.
@@ -125,30 +126,18 @@ struct Door {
     knocked: bool,
     /// Whom we asked because somebody else, who does not let people in, said so.
     sent_to: BTreeSet<PeerKey>,
-    /// What is known of the places where nobody opened.
-    closed: BTreeMap<Place, Closed>,
+    closed: Closed,
     /// Where we say that we can be reached.
     places: Vec<Place>,
     opened: Option<(PeerKey, Party)>,
-}
-
-/// How a place is closed to us; what is told first is least certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Closed {
-    /// Nobody answers; that may change.
-    Silent,
-    /// Somebody else answers.
-    Stranger,
-    /// The secret is another.
-    Refused,
 }
 
 impl Door {
     fn new(post: Post, plan: &JoinPlan) -> Self {
         plan.places.iter().for_each(|place| post.transport.call(place, plan.expect));
         let places = post.own_places();
-        let closed = BTreeMap::new();
-        Self { post, since: clock::now(), knocked: false, sent_to: BTreeSet::new(), closed, places, opened: None }
+        let (since, sent_to, closed) = (clock::now(), BTreeSet::new(), Closed::default());
+        Self { post, since, knocked: false, sent_to, closed, places, opened: None }
     }
 
     fn take(&mut self, incoming: Incoming, plan: &JoinPlan) -> Result<(), Failure> {
@@ -170,10 +159,7 @@ impl Door {
                     }
                 }
             }
-            Incoming::Unanswered { place, refused: true } => self.close(place, Closed::Refused),
-            Incoming::Unanswered { place, refused: false } => self.close(place, Closed::Silent),
-            Incoming::Stranger { place } => self.close(place, Closed::Stranger),
-            Incoming::Up { .. } | Incoming::Datagram { .. } => {}
+            other => self.closed.note(other),
         }
         Ok(())
     }
@@ -185,34 +171,18 @@ impl Door {
         }
     }
 
-    fn close(&mut self, place: Place, how: Closed) {
-        let known = self.closed.entry(place).or_insert(how);
-        *known = how.max(*known);
-    }
-
-    /// What is known best of why nobody opens.
-    fn worst(&self) -> Option<(Closed, Failure)> {
-        let (place, how) = self.closed.iter().max_by_key(|(_, how)| **how)?;
-        let place = place.clone();
-        let failure = match how {
-            Closed::Silent => Failure::Unanswered { place, refused: false },
-            Closed::Stranger => Failure::Stranger { place },
-            Closed::Refused => Failure::Unanswered { place, refused: true },
-        };
-        Some((*how, failure))
-    }
-
-    /// Ends the wait when patience does, or as soon as there is nothing to wait for: every place is closed, and one of them for good.
+    /// Ends the wait when patience does, or as soon as there is nothing to wait for.
     fn check_patience(&self, now: Instant, plan: &JoinPlan) -> Result<(), Failure> {
-        let all_closed = self.closed.len() >= plan.places.len();
-        match self.worst() {
-            Some((Closed::Refused | Closed::Stranger, failure)) if all_closed && !self.knocked => return Err(failure),
-            _ if now - self.since < plan.patience => return Ok(()),
-            _ if self.knocked => return Err(Failure::HostGone),
-            Some((_, failure)) => return Err(failure),
-            None => {}
+        let hopeless = self.closed.is_final(plan.places.len()) && !self.knocked;
+        if !hopeless && now - self.since < plan.patience {
+            return Ok(());
         }
-        let place = plan.places.first().cloned().unwrap_or_else(|| Place("the host's place".into()));
-        Err(Failure::Unanswered { place, refused: false })
+        let somewhere = || plan.places.first().cloned().unwrap_or_else(|| Place("the host's place".into()));
+        Err(match self.closed.worst() {
+            _ if self.knocked => Failure::HostGone,
+            Some((place, How::Stranger)) => Failure::Stranger { place: place.clone() },
+            Some((place, how)) => Failure::Unanswered { place: place.clone(), refused: how == How::Refused },
+            None => Failure::Unanswered { place: somewhere(), refused: false },
+        })
     }
 }

@@ -7,7 +7,6 @@ mod book;
 mod guest;
 mod log;
 mod ping;
-mod post;
 mod site;
 mod survey;
 mod tape;
@@ -172,6 +171,7 @@ impl std::fmt::Display for Failure {
             }
             Self::Refused(Refusal::Private) => write!(f, "nobody may watch this game"),
             Self::Refused(Refusal::NotMe { .. }) => write!(f, "the one we asked does not let people in"),
+            Self::Refused(Refusal::OtherKind) => write!(f, "what is played there is a world to walk about in"),
             Self::Different(points) => write!(f, "the host plays something else: {}", points.join("; ")),
             Self::Terms => write!(f, "the host's terms make no sense to this version of coplay"),
             Self::Machine(why) => write!(f, "the machine cannot go on: {why}"),

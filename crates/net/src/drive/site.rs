@@ -19,13 +19,13 @@ use coplay_machines::{Machine, hosted::Trouble};
 use super::book::{Book, Standing};
 use super::log::{Beat, FrameLog};
 use super::ping::{self, Pings};
-use super::post::Post;
 use super::tape::Tape;
 use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, Status, Why};
 use crate::clock;
 use crate::key::{PeerKey, random};
 use crate::mail::Mail;
 use crate::party::{Keeper, List, Member, Message, Party};
+use crate::post::Post;
 use crate::transport::{Incoming, Place, Transport};
 
 /// Datagrams taken between two looks at the session: nobody can keep it from its frames.
@@ -284,7 +284,7 @@ impl Drive {
                     Standing::Watching(_) => {}
                 }
             }
-            Incoming::Up { .. } => {}
+            Incoming::Up { .. } | Incoming::Multicast { .. } => {}
             Incoming::Unanswered { place, .. } => self.note_closed(&place, "no way yet to", front),
             Incoming::Stranger { place } => self.note_closed(&place, "somebody else answers for", front),
         }

@@ -81,7 +81,7 @@ fn reach(incoming: &Receiver<Incoming>, plan: &SurveyPlan) -> Result<PeerKey, Fa
             Incoming::Up { peer, called: Some(_) } => return Ok(peer),
             Incoming::Unanswered { place, refused } => failure = Failure::Unanswered { place, refused },
             Incoming::Stranger { place } => failure = Failure::Stranger { place },
-            Incoming::Up { called: None, .. } | Incoming::Datagram { .. } => {}
+            Incoming::Up { called: None, .. } | Incoming::Datagram { .. } | Incoming::Multicast { .. } => {}
         }
         // Where there is one place, and it is closed for good, there is nothing to wait for.
         let closed = matches!(failure, Failure::Unanswered { refused: true, .. } | Failure::Stranger { .. });

@@ -14,13 +14,13 @@ use super::book::{Book, Standing};
 use super::guest::{Guest, differences};
 use super::log::{Beat, FrameLog};
 use super::ping::{self, Pings};
-use super::post::Post;
 use super::tape::{Tape, is_compared};
 use super::{Command, Failure, Front, LOOK_EVERY, News, Outcome, STATUS_EVERY, Status, Why};
 use crate::clock;
 use crate::key::PeerKey;
 use crate::mail::Mail;
 use crate::party::{Knock, Message, Party, Refusal, VERSION, Wish};
+use crate::post::Post;
 use crate::transport::Incoming;
 
 /// Whoever keeps the list is asked this often whether it is there: it counts us for as long as it hears of us.

@@ -19,7 +19,7 @@ use coplay_sim::link::LinkConfig;
 use crate::clock;
 use crate::key::PeerKey;
 use crate::transport::{Place, Refused, Transport};
-use outbox::Outbox;
+pub(crate) use outbox::Outbox;
 
 pub use text::ImpairmentError;
 
@@ -123,6 +123,10 @@ impl Transport for Impaired {
         self.shared.inner.call(place, expect);
     }
 
+    fn hang_up(&self, peer: &PeerKey) {
+        self.shared.inner.hang_up(peer);
+    }
+
     fn place_of(&self, peer: &PeerKey) -> Option<Place> {
         self.shared.inner.place_of(peer)
     }
@@ -165,6 +169,8 @@ mod tests {
         }
 
         fn call(&self, _: &Place, _: Option<PeerKey>) {}
+
+        fn hang_up(&self, _: &PeerKey) {}
 
         fn place_of(&self, _: &PeerKey) -> Option<Place> {
             Some(Place("here".into()))

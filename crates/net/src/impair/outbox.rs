@@ -16,7 +16,7 @@ const OVERHEAD: usize = 64;
 const MOST_PEERS: usize = 8_192;
 
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     impairment: Impairment,
     since: Instant,
     links: BTreeMap<PeerKey, Link>,
@@ -37,7 +37,7 @@ struct Parcel {
 }
 
 impl Outbox {
-    pub(super) fn new(now: Instant, impairment: Impairment) -> Self {
+    pub(crate) fn new(now: Instant, impairment: Impairment) -> Self {
         Self {
             impairment,
             since: now,
@@ -50,7 +50,7 @@ impl Outbox {
     }
 
     /// Takes a datagram on its way.
-    pub(super) fn send(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
         let cut = self.is_cut(now);
         let link = self.link(to);
         link.set_cut(cut);
@@ -66,7 +66,7 @@ impl Outbox {
     }
 
     /// The next datagram that is due by now and gets through.
-    pub(super) fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
+    pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
             let Reverse(parcel) = self.under_way.pop()?;
             self.bytes -= parcel.bytes.len() + OVERHEAD;
@@ -81,7 +81,7 @@ impl Outbox {
     }
 
     /// When the next one is due.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.under_way.peek().map(|Reverse(parcel)| parcel.due)
     }
 

@@ -96,11 +96,11 @@ impl Call {
         self.shared.calls().remove(&self.peer);
     }
 
-    /// Calls until there is a connection; `None` if there is no need for one of ours, or no use in trying.
+    /// Calls until there is a connection; `None` if there is no need for one of ours, no use in trying, or no wish to.
     async fn reach(&mut self) -> Option<Connection> {
         let since = Instant::now();
         let mut limit = FIRST_ATTEMPT;
-        loop {
+        while self.shared.calls().contains_key(&self.peer) {
             if self.shared.links.newest(&self.peer, Kind::Game).is_some() {
                 // It called us.
                 self.shared.give(Incoming::Up { peer: self.peer, called: Some(self.place.clone()) });
@@ -126,6 +126,7 @@ impl Call {
                 return None;
             }
         }
+        None
     }
 
     fn tell(&mut self, refused: bool) {

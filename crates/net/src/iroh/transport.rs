@@ -218,6 +218,10 @@ impl Transport for Iroh {
         self.shared.call(&self.runtime, place, expect);
     }
 
+    fn hang_up(&self, peer: &PeerKey) {
+        self.shared.calls().remove(peer);
+    }
+
     fn place_of(&self, peer: &PeerKey) -> Option<Place> {
         let connection = self.shared.links.newest(peer, Kind::Game)?;
         let ways: Vec<_> = connection.paths().iter().map(|path| path.remote_addr().clone()).collect();

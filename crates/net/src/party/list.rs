@@ -184,6 +184,7 @@ impl List {
         let admitted = match knock.wish {
             _ if knock.version != VERSION => Err(Refusal::Version(VERSION)),
             Wish::Watch if !self.party.open => Err(Refusal::Private),
+            Wish::Roam(_) => Err(Refusal::OtherKind),
             Wish::Watch => self.admit_watcher(now, from, knock),
             Wish::Play(pads) => self.admit_player(from, knock, pads, seen),
         };
@@ -440,6 +441,14 @@ mod tests {
         let knock = Knock { version: VERSION + 1, name: String::new(), wish: Wish::Watch, places: vec![] };
         list.handle_message(NOW, key(1), Message::Knock(knock), None);
         assert_eq!(told(&mut list, key(1)), Some(Message::Refused(Refusal::Version(VERSION))));
+    }
+
+    #[test]
+    fn who_wants_a_world_to_walk_about_in_is_told_that_this_is_none() {
+        let mut list = list(2, 2);
+        list.handle_message(NOW, key(1), knock(Wish::Roam([7; 16])), None);
+        assert_eq!(told(&mut list, key(1)), Some(Message::Refused(Refusal::OtherKind)));
+        assert_eq!(list.party().members.len(), 1);
     }
 
     fn chat(name: &str, line: &str) -> Message {

@@ -6,7 +6,7 @@ use crate::key::PeerKey;
 use crate::transport::Place;
 
 /// Another version speaks another language here.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 32;
 /// The longest line of chat, in bytes.
@@ -64,6 +64,8 @@ pub enum Wish {
     Play(u8),
     /// Look on.
     Watch,
+    /// Walk about in a world without a server, as one of a [group](crate::group): with the number of this run of its program.
+    Roam([u8; 16]),
 }
 
 /// Why somebody is not let in.
@@ -82,6 +84,8 @@ pub enum Refusal {
         /// Where it can be reached.
         places: Vec<Place>,
     },
+    /// What is played here is of another kind: a world without a server, or none.
+    OtherKind,
 }
 
 /// Everything about the people around one game.
@@ -159,7 +163,7 @@ impl Message {
 }
 
 /// As much of a text as fits, without anything that is not to be seen.
-pub(super) fn tidy(text: &str, most: usize) -> String {
+pub(crate) fn tidy(text: &str, most: usize) -> String {
     let mut tidy = String::new();
     for character in text.chars().filter(|character| !character.is_control()) {
         if tidy.len() + character.len_utf8() > most {

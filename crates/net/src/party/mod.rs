@@ -13,5 +13,5 @@ mod talk;
 
 pub use keeper::Keeper;
 pub use list::{Event, List, To};
-pub(crate) use message::places;
 pub use message::{Knock, MAX_LINE, MAX_NAME, MAX_PLACE, MAX_PLACES, Member, Message, Party, Refusal, VERSION, Wish};
+pub(crate) use message::{places, tidy};

@@ -259,9 +259,9 @@ impl Endpoint {
         self.handle_timeout(now);
     }
 
-    /// Stops calling an address.
-    pub fn hang_up(&mut self, addr: SocketAddr) {
-        self.calls.retain(|call| call.addr != addr);
+    /// Stops calling wherever a peer was expected.
+    pub fn hang_up(&mut self, peer: &PeerKey) {
+        self.calls.retain(|call| call.expect != Some(*peer) || matches!(call.stage, Stage::Third { .. }));
     }
 
     fn free_index(&self) -> u32 {
@@ -443,6 +443,10 @@ impl Endpoint {
             self.close_stalest();
         }
         self.channels.insert(index, channel);
+        // It was found: where else we call it does not matter any more.
+        let calls = self.calls.len();
+        self.hang_up(&peer);
+        let called = called || self.calls.len() < calls;
         if let Some(old) = self.newest.insert(peer, index) {
             self.replaced.push_back((now, old));
         }

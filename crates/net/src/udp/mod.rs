@@ -29,6 +29,7 @@ mod socket;
 pub use channel::Channel;
 pub use endpoint::{Counts, Endpoint, Event, Received};
 pub(crate) use handshake::public_key;
+pub(crate) use replay::Seen;
 pub use socket::Udp;
 pub(crate) use socket::dropped_by_system;
 

@@ -6,31 +6,31 @@ const WORDS: usize = WINDOW as usize / 64;
 
 /// Which of the newest packets were seen.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// One more than the highest number seen.
     next: u64,
     bits: [u64; WORDS],
 }
 
 impl Seen {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { next: 0, bits: [0; WORDS] }
     }
 
     /// The number that the low 32 bits of one stand for: the nearest to what is expected.
-    pub(super) fn widen(&self, low: u32) -> u64 {
+    pub(crate) fn widen(&self, low: u32) -> u64 {
         let near = self.next;
         let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
         near.checked_add_signed(ahead).unwrap_or(u64::from(low))
     }
 
     /// Whether a packet of this number was not seen before, as far as can be told.
-    pub(super) fn is_new(&self, number: u64) -> bool {
+    pub(crate) fn is_new(&self, number: u64) -> bool {
         number >= self.next || self.next - number <= WINDOW && self.bits[word(number)] & bit(number) == 0
     }
 
     /// Notes a packet that proved to be genuine; says whether it is the newest.
-    pub(super) fn note(&mut self, number: u64) -> bool {
+    pub(crate) fn note(&mut self, number: u64) -> bool {
         let newest = number >= self.next;
         if newest {
             let skipped = number - self.next;

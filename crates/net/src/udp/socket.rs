@@ -219,6 +219,10 @@ impl Transport for Udp {
         self.shared.flush(&mut endpoint);
     }
 
+    fn hang_up(&self, peer: &PeerKey) {
+        self.shared.endpoint.lock().unwrap_or_else(PoisonError::into_inner).hang_up(peer);
+    }
+
     fn place_of(&self, peer: &PeerKey) -> Option<Place> {
         self.shared.channel(peer).map(|channel| place(channel.addr()))
     }

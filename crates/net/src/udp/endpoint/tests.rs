@@ -276,6 +276,35 @@ fn both_may_call_at_once() {
     pair.assert_talk();
 }
 
+/// Somebody may be at one of several places: when it is found, the others are left in peace.
+#[test]
+fn who_was_found_is_not_looked_for_elsewhere() {
+    let mut pair = Pair::new();
+    let expected = pair.key(1);
+    [addr(8), pair.addrs[1], addr(9)].iter().for_each(|place| pair.ends[0].call(pair.now, *place, Some(expected)));
+    pair.ends[0].call(pair.now, addr(7), Some(PeerKey([7; 32])));
+    pair.run(TimeDelta::from_secs(2));
+    pair.heard.clear();
+    pair.run(TimeDelta::from_secs(2));
+    let asked: Vec<SocketAddr> = pair.heard.iter().map(|(_, to, _)| *to).collect();
+    assert!(!asked.is_empty() && asked.iter().all(|to| *to == addr(7)), "{asked:?}");
+    pair.ends[0].hang_up(&PeerKey([7; 32]));
+    pair.heard.clear();
+    pair.run(TimeDelta::from_secs(2));
+    assert_eq!(pair.heard.len(), 0);
+}
+
+/// We are called by whom we call, and hear that our call came to something.
+#[test]
+fn a_call_that_is_not_needed_any_more_has_come_to_something() {
+    let mut pair = Pair::new();
+    let expected = pair.key(1);
+    pair.ends[0].call(pair.now, addr(8), Some(expected));
+    pair.ends[1].call(pair.now, pair.addrs[0], None);
+    pair.run(TimeDelta::from_secs(2));
+    assert_eq!(pair.events[0], [Event::Up { peer: expected, addr: pair.addrs[1], called: true }]);
+}
+
 #[test]
 fn who_answers_must_be_who_was_called() {
     let mut pair = Pair::new();

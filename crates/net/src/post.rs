@@ -9,7 +9,7 @@ use coplay::time::{Instant, TimeDelta};
 use crate::clock;
 use crate::key::PeerKey;
 use crate::mail::Mail;
-use crate::party::{MAX_PLACES, Message};
+use crate::party::{self, MAX_PLACES};
 use crate::transport::{Incoming, Place, Transport};
 
 /// Mail of this many peers is kept; of the rest who was silent for longest is forgotten.
@@ -22,9 +22,28 @@ const LOOK_AFTER: TimeDelta = TimeDelta::from_millis(20);
 const FORGET: TimeDelta = TimeDelta::from_secs(60);
 const FORGET_EVERY: TimeDelta = TimeDelta::from_secs(1);
 
+/// What can be mailed.
+pub(crate) trait Letter: Sized {
+    /// As bytes.
+    fn to_bytes(&self) -> Vec<u8>;
+
+    /// From bytes of somebody else's; `None` if they make no sense.
+    fn from_bytes(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Letter for party::Message {
+    fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Self::from_bytes(bytes)
+    }
+}
+
 /// What comes in, and mail out. What it does does not depend on how many peers there are to whom nothing is to be said.
-pub(super) struct Post {
-    pub(super) transport: Arc<dyn Transport>,
+pub(crate) struct Post {
+    pub(crate) transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
     lines: BTreeMap<PeerKey, Line>,
     /// Those who have something to be sent now.
@@ -44,7 +63,7 @@ struct Line {
 }
 
 impl Post {
-    pub(super) fn new(transport: Arc<dyn Transport>, incoming: Receiver<Incoming>) -> Self {
+    pub(crate) fn new(transport: Arc<dyn Transport>, incoming: Receiver<Incoming>) -> Self {
         Self {
             transport,
             incoming,
@@ -57,7 +76,7 @@ impl Post {
     }
 
     /// The next thing that comes before then.
-    pub(super) fn wait(&self, until: Instant) -> Option<Incoming> {
+    pub(crate) fn wait(&self, until: Instant) -> Option<Incoming> {
         let left = (until - clock::now()).to_duration();
         match self.incoming.recv_timeout(left) {
             Ok(incoming) => Some(incoming),
@@ -70,17 +89,17 @@ impl Post {
         }
     }
 
-    pub(super) fn try_next(&self) -> Option<Incoming> {
+    pub(crate) fn try_next(&self) -> Option<Incoming> {
         self.incoming.try_recv().ok()
     }
 
     /// Sends a message to a peer, for certain.
-    pub(super) fn mail(&mut self, to: PeerKey, message: &Message) {
+    pub(crate) fn mail(&mut self, to: PeerKey, message: &impl Letter) {
         self.mail_all([to], message);
     }
 
     /// Sends one message to many peers.
-    pub(super) fn mail_all(&mut self, to: impl IntoIterator<Item = PeerKey>, message: &Message) {
+    pub(crate) fn mail_all(&mut self, to: impl IntoIterator<Item = PeerKey>, message: &impl Letter) {
         let bytes = message.to_bytes();
         let own = self.transport.key();
         for peer in to.into_iter().filter(|peer| *peer != own) {
@@ -109,18 +128,22 @@ impl Post {
     }
 
     /// Takes a datagram of mail; returns the messages that it completes.
-    pub(super) fn take(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<Message> {
+    pub(crate) fn take<L: Letter>(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<L> {
+        let messages = self.hear(from, bytes);
+        messages.into_iter().filter_map(|bytes| L::from_bytes(&bytes)).collect()
+    }
+
+    fn hear(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<Vec<u8>> {
         let line = self.line(from);
         line.heard = clock::now();
         line.mail.handle_datagram(bytes);
-        let messages = std::iter::from_fn(|| line.mail.poll_message());
-        let messages = messages.filter_map(|bytes| Message::from_bytes(&bytes)).collect();
+        let messages = std::iter::from_fn(|| line.mail.poll_message()).collect();
         self.note_fresh(from);
         messages
     }
 
     /// Sends what mail is due, a little at a time.
-    pub(super) fn flush(&mut self, now: Instant) {
+    pub(crate) fn flush(&mut self, now: Instant) {
         if now >= self.next_look {
             self.next_look = now + LOOK_AFTER;
             self.look_after(now);
@@ -160,13 +183,13 @@ impl Post {
     }
 
     /// When there is mail to be sent at the latest.
-    pub(super) fn timeout(&self) -> Option<Instant> {
+    pub(crate) fn timeout(&self) -> Option<Instant> {
         let next = (!self.waiting.is_empty()).then_some(self.next_look);
         if self.fresh.is_empty() { next } else { Some(Instant::ZERO) }
     }
 
     /// Forgets those of whom nothing was heard for long, but for some.
-    pub(super) fn forget(&mut self, now: Instant, but: impl Fn(&PeerKey) -> bool) {
+    pub(crate) fn forget(&mut self, now: Instant, but: impl Fn(&PeerKey) -> bool) {
         if now >= self.next_forget {
             self.next_forget = now + FORGET_EVERY;
             self.lines.retain(|peer, line| now - line.heard < FORGET || but(peer));
@@ -174,32 +197,32 @@ impl Post {
     }
 
     /// Whether everything that was mailed has arrived.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.lines.values().all(|line| line.mail.is_idle())
     }
 
     /// Sees that mail gets out before we are gone.
-    pub(super) fn farewell(&mut self, patience: TimeDelta) {
+    pub(crate) fn farewell(&mut self, patience: TimeDelta) {
         let until = clock::now() + patience;
         while !self.is_idle() && clock::now() < until {
             self.flush(clock::now());
             if let Some(Incoming::Datagram { from, bytes, .. }) = self.wait(clock::now() + TimeDelta::from_millis(20))
                 && Mail::is_mail(&bytes)
             {
-                self.take(from, &bytes);
+                self.hear(from, &bytes);
             }
         }
     }
 
     /// Where others can be told to look for us.
-    pub(super) fn own_places(&self) -> Vec<Place> {
+    pub(crate) fn own_places(&self) -> Vec<Place> {
         let mut places = self.transport.own_places();
         places.truncate(MAX_PLACES);
         places
     }
 
     /// Tries to reach a member at all of its places.
-    pub(super) fn call(&self, places: &[Place], key: PeerKey) {
+    pub(crate) fn call(&self, places: &[Place], key: PeerKey) {
         if key != self.transport.key() && self.transport.place_of(&key).is_none() {
             places.iter().for_each(|place| self.transport.call(place, Some(key)));
         }
@@ -212,6 +235,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
+    use crate::party::Message;
     use crate::transport::Refused;
 
     /// A network in which everything that is sent is noted, and nothing comes back.
@@ -229,6 +253,8 @@ mod tests {
         }
 
         fn call(&self, _: &Place, _: Option<PeerKey>) {}
+
+        fn hang_up(&self, _: &PeerKey) {}
 
         fn place_of(&self, _: &PeerKey) -> Option<Place> {
             None
@@ -283,7 +309,7 @@ mod tests {
         other.send(&Message::Bye.to_bytes()).unwrap();
         let bytes = other.poll_transmit(clock::now()).unwrap();
         for number in 0..1_000 {
-            assert_eq!(post.take(key(number), &bytes), [Message::Bye]);
+            assert_eq!(post.take::<Message>(key(number), &bytes), [Message::Bye]);
         }
         let now = clock::now();
         (0..20).for_each(|_| post.flush(now));

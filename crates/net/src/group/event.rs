@@ -1,0 +1,77 @@
+//! What goes in and comes out: for whom something is, and what happened.
+
+use coplay::bucket::Region;
+use coplay::time::Instant;
+
+use super::MulticastError;
+use crate::key::PeerKey;
+
+/// For whom a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dest<'a> {
+    /// For all others.
+    All,
+    /// For these sites, one by one.
+    These(&'a [u32]),
+    /// For one site.
+    One(u32),
+    /// For all who listen to a region.
+    Region {
+        /// Which one.
+        region: Region,
+        /// Who does, as far as the caller knows: where multicast does not reach them they are sent it one by one.
+        sites: &'a [u32],
+    },
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A datagram came, from somebody who came and has not gone. The same one may come twice.
+    Datagram {
+        /// When it came.
+        at: Instant,
+        /// The site that it is from.
+        from: u32,
+        /// What it says.
+        bytes: Vec<u8>,
+    },
+    /// Somebody is here.
+    Came {
+        /// Who it is.
+        member: Member,
+        /// It was here before.
+        again: bool,
+    },
+    /// Somebody is not here any more.
+    Went {
+        /// Its number.
+        site: u32,
+        /// Why.
+        why: Why,
+    },
+    /// There is no multicast after all; everybody is reached one by one.
+    NoMulticast(MulticastError),
+}
+
+/// Why somebody is not here any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It said goodbye.
+    Left,
+    /// It was not heard for too long.
+    Silent,
+    /// It was started anew, and will be here again.
+    Anew,
+}
+
+/// Somebody of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number: the same whenever it comes back, and the SSRC of its RTP packets.
+    pub site: u32,
+    /// Who it is.
+    pub key: PeerKey,
+    /// What to call it.
+    pub name: String,
+}

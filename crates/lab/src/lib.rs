@@ -15,8 +15,8 @@ pub mod feel;
 
 pub mod field;
 pub mod findings;
-pub mod image;
 pub mod g;
+pub mod image;
 pub mod k;
 pub mod numbers;
 pub mod plot;

@@ -252,7 +252,8 @@ impl Game {
     /// Others know what we counted before we were started anew.
     fn remember(&mut self) {
         let me = self.site();
-        let record = self.world.records().find(|(site, _)| *site == me).and_then(|(_, record)| Tally::from_bytes(&record.bytes));
+        let record =
+            self.world.records().find(|(site, _)| *site == me).and_then(|(_, record)| Tally::from_bytes(&record.bytes));
         if let Some(before) = record {
             self.tally.add(&before);
         }
@@ -457,7 +458,9 @@ fn is_hit(world: &World<Rules>, index: u8, avatar: &Avatar, shot: &Shot, at: u32
         return false;
     }
     let then = if at == now { Some(avatar) } else { world.own_at(index, at) };
-    then.is_some_and(|then| then.lives == avatar.lives && then.is_alive() && world.reckoner().hits(shot, at, then.position))
+    then.is_some_and(|then| {
+        then.lives == avatar.lives && then.is_alive() && world.reckoner().hits(shot, at, then.position)
+    })
 }
 
 /// A place in units.

@@ -77,7 +77,8 @@ impl Tally {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (len, rest) = bytes.split_first()?;
         let (name, rest) = rest.split_at_checked((*len).into())?;
-        let name = str::from_utf8(name).ok().filter(|name| name.len() <= MAX_NAME && !name.contains(char::is_control))?;
+        let name =
+            str::from_utf8(name).ok().filter(|name| name.len() <= MAX_NAME && !name.contains(char::is_control))?;
         let (count, rest) = rest.split_first()?;
         let (falls, hits) = rest.split_at_checked(usize::from(*count) * 5)?;
         let falls = falls.as_chunks::<5>().0.iter().map(|[index, count @ ..]| (*index, u32::from_le_bytes(*count)));
@@ -136,7 +137,8 @@ impl Scores {
 
     /// All who hit somebody or were hit, the best first.
     pub fn table(&self) -> Vec<(EntityId, Score)> {
-        let mut table: Vec<(EntityId, Score)> = self.by_entity.iter().map(|(entity, score)| (*entity, *score)).collect();
+        let mut table: Vec<(EntityId, Score)> =
+            self.by_entity.iter().map(|(entity, score)| (*entity, *score)).collect();
         table.sort_by_key(|(entity, score)| (core::cmp::Reverse(score.hits), score.falls, *entity));
         table
     }

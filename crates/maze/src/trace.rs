@@ -98,9 +98,11 @@ impl FromStr for Line {
         let (kind, at) = (next()?, number(next()?)?);
         let what = match kind {
             "site" => What::Site(site(next()?)?),
-            "sent" => {
-                What::Sent { entity: entity(next()?)?, tick: number(next()?)?, position: (number(next()?)?, number(next()?)?) }
-            }
+            "sent" => What::Sent {
+                entity: entity(next()?)?,
+                tick: number(next()?)?,
+                position: (number(next()?)?, number(next()?)?),
+            },
             "heard" => What::Heard { entity: entity(next()?)?, sequence: number(next()?)?, tick: number(next()?)? },
             "seen" => What::Seen {
                 entity: entity(next()?)?,

@@ -325,8 +325,14 @@ impl<R: Reckoner> World<R> {
             source.at(tick).map(|state| Shown { entity, state: state.clone(), how: How::Own })
         }));
         let mut changed = Vec::new();
+        let own = self.own_regions();
         for (entity, track) in &mut self.tracks {
-            let state = track.at(&self.reckoner, tick, self.config.give_up);
+            // Of who is far away we are not told: what we could reckon of it would be of no use.
+            let is_near = |state: &R::State| {
+                let region = self.reckoner.region(state);
+                own.is_empty() || own.iter().any(|own| own.is_near(region))
+            };
+            let state = track.at(&self.reckoner, tick, self.config.give_up).filter(|(state, _)| is_near(state));
             if track.shown != state.is_some() {
                 track.shown = state.is_some();
                 changed.push(if track.shown { Event::Appeared(*entity) } else { Event::Vanished(*entity) });

@@ -6,8 +6,8 @@ use crate::time::{Instant, TimeDelta};
 /// The rate is changed so often: reports must have had the time to follow.
 const EVERY: TimeDelta = TimeDelta::from_secs(1);
 /// The part of updates, in 255ths, above which the network is taken to be full, and below which there is room.
-const FULL: u8 = 20;
-const ROOM: u8 = 8;
+const FULL: u8 = 38;
+const ROOM: u8 = 18;
 /// What is added in a second where there is room, and the part that is left where there is none, in thousandths.
 const MORE: u32 = 1_500;
 const LESS: u64 = 700;
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(after((0, 0), 5), 25);
         assert_eq!(after((0, 60), 2), 12, "late ones count, too");
         assert_eq!(after((255, 255), 20), 5);
-        assert_eq!(after((12, 0), 20), 5, "neither full nor room");
+        assert_eq!(after((25, 0), 20), 5, "neither full nor room");
         assert_eq!(after((0, 0), 4), 11);
         assert_eq!(after((0, 0), 60), 25);
     }

@@ -1,18 +1,22 @@
 //! The experiments of Gautier, Diot and Kurose: how far apart the views of a world without a server are.
 
-pub(crate) mod bursts;
-pub(crate) mod moments;
+pub mod bursts;
+pub mod moments;
 mod path;
 mod play;
-pub(crate) mod quiet;
-pub(crate) mod rate;
-pub(crate) mod reckonable;
-pub(crate) mod thinning;
+pub mod quiet;
+pub mod rate;
+pub mod reckonable;
+pub mod thinning;
 
 use coplay::time::TimeDelta;
+use coplay_maze::Terms;
 use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use crate::findings::Findings;
+
+/// A maze in which everybody is near enough to be told of everybody: the paper knows no regions.
+const TERMS: Terms = Terms { seed: 0, side: 8, bucket: 4, delay: 15 };
 
 /// Updates in a second, from the most that the paper tried down to one.
 const RATES: [u32; 11] = [28, 25, 20, 15, 10, 7, 5, 4, 3, 2, 1];
@@ -41,6 +45,7 @@ fn way(number: usize) -> LinkConfig {
 fn common(findings: &mut Findings) {
     findings.parameter("buckets", "40 ms; playout delay 150 ms; given up after 1 s");
     findings.parameter("avatars", "radius 32 units; 32 units per 40 ms along straight lines and circles; ninjas");
+    findings.parameter("maze", "8 by 8 cells of 512 units: everybody is told of everybody, as in the paper");
     findings.note("Drift is the distance between the owner's own view of its avatar, which it delays as everybody does, and the other's view of it at the same instant. Between two views the owner's avatar is taken to be on its way, so that clocks that are a millisecond apart do not count as a whole bucket.");
 }
 

@@ -84,8 +84,11 @@ fn figure(pair: &Pair) -> Figure {
         Panel::new("Distance between the two views", axis(), Axis::new("units").from(0.0))
             .points("", Ink::First, shown.iter().map(|sample| (at(sample.at), sample.units)))
             .horizontal(50.0, "50 units"),
-        Panel::new("Updates missing in a row", axis(), Axis::new("updates").from(0.0))
-            .steps("", Ink::Paper, shown.iter().map(|sample| (at(sample.at), f64::from(sample.missing)))),
+        Panel::new("Updates missing in a row", axis(), Axis::new("updates").from(0.0)).steps(
+            "",
+            Ink::Paper,
+            shown.iter().map(|sample| (at(sample.at), f64::from(sample.missing))),
+        ),
     ];
     let caption = "Another's view of an avatar against its owner's, view by view (above), and how many updates in a row were missing around that moment (below). \
                    Where nothing is drawn the avatar was dead.";

@@ -24,7 +24,7 @@ pub(super) struct Path {
 /// Lets five ninjas play, and writes down where each of them was.
 pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfig) -> Vec<Path> {
     let plan = Plan { clock: NodeClock::TRUE, sending, ninjas: 1 };
-    let mut arena = Arena::new(seed, Terms { seed, ..Terms::default() }, &vec![plan; 5], link);
+    let mut arena = Arena::new(seed, Terms { seed, ..super::TERMS }, &vec![plan; 5], link);
     (0..5).for_each(|place| arena.enter(place));
     let mut paths: Vec<(u32, Vec<Avatar>)> = vec![(0, Vec::new()); 5];
     arena.run(Instant::ZERO + TimeDelta::from_secs(seconds), |arena, place| {
@@ -43,7 +43,8 @@ pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfi
 impl Path {
     /// The part of its updates at a rate that can be reckoned from the one before: that are on the same line or circle.
     pub(super) fn reckonable(&self, rate: u32) -> f64 {
-        let ticks: Vec<usize> = (0..).map(|n| n * 100 / rate as usize).take_while(|tick| *tick < self.states.len()).collect();
+        let ticks: Vec<usize> =
+            (0..).map(|n| n * 100 / rate as usize).take_while(|tick| *tick < self.states.len()).collect();
         let on_course = |pair: &&[usize]| {
             let (before, after) = (&self.states[pair[0]], &self.states[pair[1]]);
             let ahead = self.rules.ahead(before, (pair[1] - pair[0]) as u32);
@@ -54,18 +55,10 @@ impl Path {
         pairs.clone().filter(on_course).count() as f64 / pairs.count().max(1) as f64
     }
 
-    /// Tells it to somebody over a link on which updates get lost, and says how far apart the views were.
-    pub(super) fn replay(&self, seed: u64, sending: Sending, link: &LinkConfig) -> Told {
+    /// Tells it to somebody over a link on which updates get lost, and says how far apart the views were, on average.
+    pub(super) fn replay(&self, seed: u64, sending: Sending, link: &LinkConfig) -> f64 {
         Replay::new(self, seed, sending, link).run()
     }
-}
-
-/// What came of telling it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    pub(super) drift: Summary,
-    /// Updates in a second.
-    pub(super) updates_per_second: f64,
 }
 
 /// One who walks, one who looks, and what is under way between them.
@@ -109,14 +102,9 @@ impl<'a> Replay<'a> {
         self.path.states.get(tick.saturating_sub(WARM_UP) as usize)
     }
 
-    fn run(mut self) -> Told {
-        let ticks = self.path.states.len() as u32 + WARM_UP;
-        let mut before = 0;
-        for tick in 0..ticks {
+    fn run(mut self) -> f64 {
+        for tick in 0..self.path.states.len() as u32 + WARM_UP {
             let now = Instant::ZERO + TICK * i64::from(tick) + TimeDelta::from_micros(1);
-            if tick == WARM_UP {
-                before = self.teller.stats().updates_sent;
-            }
             self.deliver(now);
             self.teller.advance(now);
             if let Some(state) = self.state(tick).cloned() {
@@ -126,9 +114,7 @@ impl<'a> Replay<'a> {
             self.transmit(now);
             self.look(now);
         }
-        let updates = self.teller.stats().updates_sent - before;
-        let seconds = f64::from(ticks - WARM_UP) * TICK.as_secs_f64();
-        Told { drift: Summary::of(self.units.into_iter()), updates_per_second: updates as f64 / seconds }
+        Summary::of(self.units.into_iter()).mean
     }
 
     fn deliver(&mut self, now: Instant) {

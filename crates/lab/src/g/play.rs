@@ -47,7 +47,7 @@ impl Match {
             ninjas: self.ninjas,
         };
         let plans: Vec<Plan> = (0..self.sites).map(plan).collect();
-        let mut arena = Arena::new(self.seed, Terms { seed: self.seed, ..Terms::default() }, &plans, &self.link);
+        let mut arena = Arena::new(self.seed, Terms { seed: self.seed, ..super::TERMS }, &plans, &self.link);
         let mut traces = vec![Trace::default(); self.sites];
         for (place, trace) in traces.iter_mut().enumerate() {
             arena.enter(place);
@@ -86,7 +86,8 @@ fn clocks_off_ms(arena: &Arena) -> f64 {
         for other in arena.present().into_iter().filter(|other| *other != place) {
             let (local, truth) = (arena.local(place), arena.local(other) - arena.local(place));
             let stats = arena.game(place).and_then(|game| game.world().peer_stats(local, arena.site(other)));
-            let off = stats.and_then(|stats| stats.offset).map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
+            let off =
+                stats.and_then(|stats| stats.offset).map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
             worst = worst.max(off.abs());
         }
     }
@@ -109,7 +110,8 @@ impl Outcome {
                 *part = (part.0 + sample.units, part.1 + 1.0);
             }
         }
-        let means: Vec<f64> = parts.values().filter(|(_, count)| *count >= 20.0).map(|(sum, count)| sum / count).collect();
+        let means: Vec<f64> =
+            parts.values().filter(|(_, count)| *count >= 20.0).map(|(sum, count)| sum / count).collect();
         super::mean_of_parts(&means)
     }
 }

@@ -77,7 +77,10 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     let mut findings = Findings::default();
     super::common(&mut findings);
     findings.parameter("sites", "3, four ninjas each");
-    findings.parameter("links", "LAN; 60 ms with 5 % loss; 60 ms with a bottleneck that 25 updates a second of four ninjas do not fit through");
+    findings.parameter(
+        "links",
+        "LAN; 60 ms with 5 % loss; 60 ms with a bottleneck that 25 updates a second of four ninjas do not fit through",
+    );
     findings.parameter("reckoned at the source", "told when others would be more than 8 units wrong, and 4 times a second anyway; changes are repeated where updates get lost");
     findings.parameter("adaptive rate", "between 5 and 25 a second, by what receivers report as lost or late");
     findings.parameter("time", format!("{seconds} s each"));
@@ -88,7 +91,15 @@ fn run(bench: &mut Bench<'_>) -> Findings {
 }
 
 fn table(points: &[Point]) -> Table {
-    let columns = ["link", "sending", "updates_per_second", "bytes_per_second_to_a_site", "mean_units", "p90_units", "under_50_percent"];
+    let columns = [
+        "link",
+        "sending",
+        "updates_per_second",
+        "bytes_per_second_to_a_site",
+        "mean_units",
+        "p90_units",
+        "under_50_percent",
+    ];
     let mut table = Table::new("quiet", "Updates, bytes and drift", &columns);
     for point in points {
         table.row([
@@ -116,7 +127,13 @@ fn figure(points: &[Point]) -> Figure {
         panel("Mean drift", "units", |point| point.drift.mean),
     ];
     let caption = "Twelve ninjas at three sites. Fewer updates cost next to no drift where the network is good, and where it is full they save it.";
-    Figure::new("quiet", "Reckoning at the source and an adaptive rate, against the paper's fixed rate", caption, panels).columns(2)
+    Figure::new(
+        "quiet",
+        "Reckoning at the source and an adaptive rate, against the paper's fixed rate",
+        caption,
+        panels,
+    )
+    .columns(2)
 }
 
 fn claims(findings: &mut Findings, points: &[Point]) {
@@ -139,7 +156,10 @@ fn claims(findings: &mut Findings, points: &[Point]) {
     findings.claim(
         "where the network is full, an adaptive rate and reckoning at the source each drift less than a fixed rate",
         "named as a next step",
-        format!("{:.1} units fixed, {:.1} adaptive, {:.1} with both", fixed.drift.mean, adaptive.drift.mean, both.drift.mean),
+        format!(
+            "{:.1} units fixed, {:.1} adaptive, {:.1} with both",
+            fixed.drift.mean, adaptive.drift.mean, both.drift.mean
+        ),
         adaptive.drift.mean < fixed.drift.mean && both.drift.mean < fixed.drift.mean,
     );
 }

@@ -28,7 +28,8 @@ const INKS: [Ink; 3] = [Ink::Second, Ink::First, Ink::Paper];
 fn run(bench: &mut Bench<'_>) -> Findings {
     let rates: &[u32] = bench.either(&RATES, &FEW_RATES);
     let seconds = bench.either(120, 40);
-    let jobs: Vec<(usize, u32)> = [0, 2].into_iter().flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
+    let jobs: Vec<(usize, u32)> =
+        [0, 2].into_iter().flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
     let seed = bench.seed;
     let shares = bench.spread(1.0, &jobs, |(way, rate)| {
         let paths = record(seed, seconds, Sending::fixed(*rate), &super::way(*way));
@@ -41,7 +42,11 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     findings.parameter("links", "LAN; 175 ms with 40 % loss");
     findings.parameter("time", format!("{seconds} s for each rate and link"));
     findings.note("An update is reckonable if the one before it, reckoned to the same tick, is less than a unit away.");
-    let mut table = Table::new("reckonable", "Updates that could be reckoned from the one before", &["loss_percent", "updates_per_second", "reckonable_percent"]);
+    let mut table = Table::new(
+        "reckonable",
+        "Updates that could be reckoned from the one before",
+        &["loss_percent", "updates_per_second", "reckonable_percent"],
+    );
     for (way, rate, share) in &shares {
         table.row([number(WAYS[*way].2 * 100.0, 0), whole(*rate), number(share * 100.0, 2)]);
     }
@@ -53,9 +58,11 @@ fn run(bench: &mut Bench<'_>) -> Findings {
 
 fn figure(shares: &[(usize, u32, f64)]) -> Figure {
     let x = Axis::new("updates a second").from(0.0).to(28.0);
-    let panel = Panel::new("Updates on the line or circle of the one before", x, Axis::new("% of all").from(0.0).to(100.0));
+    let panel =
+        Panel::new("Updates on the line or circle of the one before", x, Axis::new("% of all").from(0.0).to(100.0));
     let panel = [0, 2].into_iter().fold(panel, |panel, way| {
-        let line = shares.iter().filter(|(of, ..)| *of == way).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
+        let line =
+            shares.iter().filter(|(of, ..)| *of == way).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
         panel.line(WAYS[way].0, INKS[way], line)
     });
     let caption = "The rest is where avatars turn. Ninjas decide every 100 to 200 ms, so from about 10 updates a second on most of them add nothing.";

@@ -40,9 +40,10 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     let paths = bench.spread(0.1, &ways, |way| record(seed, seconds, Sending::fixed(28), &super::way(*way)));
     let points: Vec<Point> = bench.spread(0.9, &jobs, |(way, rate)| {
         let of_way = &paths[ways.iter().position(|of| of == way).unwrap_or(0)];
-        let told = of_way.iter().map(|path| path.replay(seed, Sending::fixed(*rate), &super::way(*way)).drift.mean);
+        let told = of_way.iter().map(|path| path.replay(seed, Sending::fixed(*rate), &super::way(*way)));
         let thinned = told.sum::<f64>() / of_way.len().max(1) as f64;
-        let played = Match::new(seed + u64::from(*rate), Sending::fixed(*rate), super::way(*way), seconds).play().mean().0;
+        let played =
+            Match::new(seed + u64::from(*rate), Sending::fixed(*rate), super::way(*way), seconds).play().mean().0;
         (*way, *rate, thinned, played)
     });
     let mut findings = Findings::default();
@@ -50,7 +51,11 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     findings.parameter("thinned", "the walks of five ninjas that told of themselves 28 times a second");
     findings.parameter("separate", "a game of its own, with another seed and maze, for each rate");
     findings.parameter("time", format!("{seconds} s each"));
-    let mut table = Table::new("thinning", "Mean drift of a thinned trace and of separate games", &["loss_percent", "updates_per_second", "thinned_units", "separate_units"]);
+    let mut table = Table::new(
+        "thinning",
+        "Mean drift of a thinned trace and of separate games",
+        &["loss_percent", "updates_per_second", "thinned_units", "separate_units"],
+    );
     for (way, rate, thinned, played) in &points {
         table.row([number(super::WAYS[*way].2 * 100.0, 0), whole(*rate), number(*thinned, 3), number(*played, 3)]);
     }
@@ -67,7 +72,11 @@ fn figure(points: &[Point]) -> Figure {
         let name = super::WAYS[*way].0;
         panel
             .line(&format!("{name}: thinned"), *ink, of_way().map(|(_, rate, thinned, _)| (f64::from(*rate), *thinned)))
-            .points(&format!("{name}: separate"), *ink, of_way().map(|(_, rate, _, played)| (f64::from(*rate), *played)))
+            .points(
+                &format!("{name}: separate"),
+                *ink,
+                of_way().map(|(_, rate, _, played)| (f64::from(*rate), *played)),
+            )
     });
     let caption = "Lines: one trace of 28 updates a second, of which fewer are told. Points: games that were played at that rate.";
     Figure::new("thinning", "Thinning one trace against separate games (G, Figure 5)", caption, vec![panel])

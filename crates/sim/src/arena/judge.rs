@@ -101,7 +101,9 @@ impl Judge {
             }
         }
         for entity in late {
-            self.violation("give up", || format!("place {place} shows {entity:?} at tick {tick}, long after it was heard of"));
+            self.violation("give up", || {
+                format!("place {place} shows {entity:?} at tick {tick}, long after it was heard of")
+            });
         }
         if memory > MEMORY {
             self.violation("memory", || format!("place {place} takes {memory} bytes"));
@@ -109,7 +111,10 @@ impl Judge {
     }
 
     fn on_delivery(&mut self, arena: &Arena, delivery: &Delivery) {
-        if self.sabotage == Some(Sabotage::Ghosts) && delivery.to == 0 && delivery.at > Instant::ZERO + TimeDelta::from_secs(5) {
+        if self.sabotage == Some(Sabotage::Ghosts)
+            && delivery.to == 0
+            && delivery.at > Instant::ZERO + TimeDelta::from_secs(5)
+        {
             return;
         }
         let Some(present) = arena.game(delivery.to).and_then(coplay_maze::Game::tick) else { return };
@@ -151,7 +156,9 @@ impl Judge {
                 for index in 0..avatars {
                     let entity = EntityId { site: arena.site(other), index: index as u8 };
                     if !seen.contains(&entity) {
-                        self.violation("presence", || format!("place {place} does not see {entity:?} of place {other}"));
+                        self.violation("presence", || {
+                            format!("place {place} does not see {entity:?} of place {other}")
+                        });
                     }
                 }
             }
@@ -175,7 +182,10 @@ impl Judge {
             if let Some((place, avatar)) = states.iter().find(|(_, avatar)| *avatar != states[0].1) {
                 let first = &states[0];
                 self.violation("views", || {
-                    format!("{entity:?} at tick {tick} is {:?} for place {} and {avatar:?} for place {place}", first.1, first.0)
+                    format!(
+                        "{entity:?} at tick {tick} is {:?} for place {} and {avatar:?} for place {place}",
+                        first.1, first.0
+                    )
                 });
             }
         }
@@ -191,7 +201,9 @@ impl Judge {
                 let stats = arena.game(*place).and_then(|game| game.world().peer_stats(local, site));
                 let off = stats.and_then(|stats| stats.offset).map(|offset| (offset - truth).abs());
                 if off.is_none_or(|off| off > bound) {
-                    self.violation("clock", || format!("place {place} takes the clock of place {other} to be off by {off:?}"));
+                    self.violation("clock", || {
+                        format!("place {place} takes the clock of place {other} to be off by {off:?}")
+                    });
                 }
             }
         }
@@ -208,11 +220,14 @@ impl Judge {
         for place in arena.present() {
             self.count_hits(arena, place);
         }
-        let scores: Vec<_> = arena.present().into_iter().filter_map(|place| Some((place, arena.game(place)?.scores()))).collect();
+        let scores: Vec<_> =
+            arena.present().into_iter().filter_map(|place| Some((place, arena.game(place)?.scores()))).collect();
         let Some((first, score)) = scores.first() else { return };
         for (place, other) in &scores[1..] {
             if other != score {
-                self.violation("scores", || format!("place {first} has {:?}, place {place} {:?}", score.table(), other.table()));
+                self.violation("scores", || {
+                    format!("place {first} has {:?}, place {place} {:?}", score.table(), other.table())
+                });
             }
         }
         let counted: u32 = self.hits.values().sum();
@@ -224,7 +239,9 @@ impl Judge {
 
     pub(super) fn into_played(self, scenario: &Scenario, arena: &Arena) -> Played {
         let traffic = arena.traffic();
-        let count = |kind: fn(&super::scenario::Fault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
+        let count = |kind: fn(&super::scenario::Fault) -> bool| {
+            scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64
+        };
         Played {
             violations: self.violations,
             frames: self.views,

@@ -85,7 +85,8 @@ impl Scenario {
             bucket: *luck.pick(&[2, 4, 4, 4, 8]),
             delay: *luck.pick(&[10, 15, 15, 20, 30]),
         };
-        let sendings = [Sending::fixed(25), Sending::fixed(5), Sending::reckoned(8), Sending::adaptive(5, 25), Sending::default()];
+        let sendings =
+            [Sending::fixed(25), Sending::fixed(5), Sending::reckoned(8), Sending::adaptive(5, 25), Sending::default()];
         let sending = *luck.pick(&sendings);
         let mixed = luck.chance(0.3);
         let plans = (0..sites)
@@ -105,7 +106,8 @@ impl Scenario {
     fn draw_faults(&mut self, luck: &mut Random) {
         let sites = self.plans.len();
         let at = |luck: &mut Random| {
-            Instant::ZERO + TimeDelta::from_millis(luck.range(BEGIN.as_micros() / 1_000..=FAULTS_END.as_micros() / 1_000 - 3_000))
+            Instant::ZERO
+                + TimeDelta::from_millis(luck.range(BEGIN.as_micros() / 1_000..=FAULTS_END.as_micros() / 1_000 - 3_000))
         };
         for place in sites - self.late..sites {
             self.faults.push((at(luck), Fault::Enter(place)));
@@ -249,7 +251,8 @@ fn draw_link(luck: &mut Random) -> LinkConfig {
         2 => Loss::bursts(*luck.pick(&[0.02, 0.1, 0.2]), *luck.pick(&[3.0, 5.0, 8.0])),
         _ => Loss::None,
     };
-    let rate = luck.chance(0.15).then(|| Rate { bytes_per_second: luck.range(4_000..=20_000) as u64, queue_bytes: 3_000 });
+    let rate =
+        luck.chance(0.15).then(|| Rate { bytes_per_second: luck.range(4_000..=20_000) as u64, queue_bytes: 3_000 });
     let duplicate = if luck.chance(0.2) { 0.05 } else { 0.0 };
     LinkConfig { delay: Delay::Constant(delay), jitter, reorder: luck.chance(0.5), loss, duplicate, rate }
 }

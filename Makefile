@@ -20,7 +20,7 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab swarm crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
+.PHONY: help demo test lab swarm mazes crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
@@ -52,6 +52,9 @@ lab: setup ## do the papers' experiments, and make one page of them: target/lab/
 
 swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)
+
+mazes: setup ## the same for mazes without a server
+	@$(CARGO) run --release -p coplay-sim --bin swarm -- --maze --seeds $(SEEDS)
 
 crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd

@@ -33,7 +33,7 @@ const SENDINGS: [(Sending, &str, Ink); 4] = [
     (Sending { adapt: true, ..Sending::reckoned(8) }, "both (the default)", Ink::Fourth),
 ];
 
-const LINKS: [&str; 3] = ["LAN", "60 ms, 5 % lost", "full: 60 ms, 5 kB/s"];
+const LINKS: [&str; 3] = ["LAN", "60 ms, 5 % lost", "full: 60 ms, 1.8 kB/s"];
 
 fn link(number: usize) -> LinkConfig {
     let far = LinkConfig {

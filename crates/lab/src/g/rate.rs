@@ -86,9 +86,9 @@ fn figure(points: &[Point]) -> Figure {
             )
             .line(WAYS[way].0, INKS[way], of_way().map(|point| (f64::from(point.rate), point.mean)))
     });
-    let panel = panel.horizontal(32.0, "radius of an avatar").vertical(5.0, "");
+    let panel = panel.horizontal(32.0, "").vertical(5.0, "");
     let caption = "Mean distance between an avatar's own view of itself and the others' view of it, with 90 % confidence. \
-                   Where little is lost the curves are flat down to about 5 updates a second and rise below.";
+                   Where little is lost the curves are flat down to about 5 updates a second and rise below. Dotted: the radius of an avatar, and 5 updates a second.";
     Figure::new("rate", "Drift against the rate of updates (G, Figure 3)", caption, vec![panel])
 }
 

@@ -68,8 +68,8 @@ fn cost_per_site(sites: usize, ninjas: u8, side: u8) -> (f64, f64) {
 /// As many avatars in the same space: what a site hears of is its neighbourhood, however large the world is.
 #[test]
 fn a_site_pays_for_its_neighbourhood_and_not_for_the_world() {
-    let (few, few_bytes) = cost_per_site(16, 8, 48);
-    let (many, many_bytes) = cost_per_site(125, 8, 128);
+    let (few, few_bytes) = cost_per_site(16, 1, 17);
+    let (many, many_bytes) = cost_per_site(100, 1, 43);
     println!(
         "128 avatars: {few:.0} datagrams, {few_bytes:.0} bytes a second; 1,000 avatars: {many:.0}, {many_bytes:.0}"
     );

@@ -90,6 +90,8 @@ struct Beacon {
     last: Instant,
     /// The record was changed and nobody told yet.
     record: bool,
+    /// When it was last told.
+    recorded: Instant,
     /// Where our entities were when it was last told.
     regions: Vec<Region>,
     /// The site of which was reported last: they are reported of in turn.
@@ -130,7 +132,15 @@ impl<R: Reckoner> World<R> {
         config.check()?;
         let time = if config.founder { WorldTime::begin(now) } else { WorldTime::default() };
         let rate = Rate::new(now, &config.sending);
-        let beacon = Beacon { next: now, last: now - FORGET, record: false, regions: Vec::new(), reported: None };
+        let long_ago = now - FORGET;
+        let beacon = Beacon {
+            next: now,
+            last: long_ago,
+            record: false,
+            recorded: long_ago,
+            regions: Vec::new(),
+            reported: None,
+        };
         Ok(Self {
             config,
             reckoner,

@@ -29,6 +29,9 @@ pub(super) struct Peer {
     pub(super) probes: u32,
     /// What of its updates came since the last report.
     pub(super) counts: Counts,
+    expected_before: u32,
+    /// Whether updates of it came of late.
+    pub(super) is_near: bool,
     /// The part of its updates that was lost, and that was late, in 255ths, of late.
     pub(super) lost: u8,
     pub(super) late: u8,
@@ -47,6 +50,8 @@ impl Peer {
             next_probe: now,
             probes: 0,
             counts: Counts::default(),
+            expected_before: 0,
+            is_near: false,
             lost: 0,
             late: 0,
             report: None,
@@ -82,10 +87,12 @@ impl Peer {
     /// Sums up what came since this was last done. Too little says nothing.
     pub(super) fn sum_up(&mut self) {
         const ENOUGH: u32 = 8;
+        self.is_near = self.counts.expected > self.expected_before;
         if self.counts.expected >= ENOUGH {
             (self.lost, self.late) = (self.counts.share(self.counts.lost), self.counts.share(self.counts.late));
             self.counts = Counts::default();
         }
+        self.expected_before = self.counts.expected;
     }
 
     /// Bytes on the heap, roughly.

@@ -61,11 +61,7 @@ impl<R: Reckoner> World<R> {
                     self.with_peer(from, |peer| peer.on_report(now, lost, late));
                 }
                 Item::Report { .. } => {}
-                Item::Digest { of, version } => match self.ledger.compare(of, version) {
-                    Lack::Theirs => self.push_control(from, Control::Record(of)),
-                    Lack::Ours => self.push_control(from, Control::Ask(of)),
-                    Lack::Nobodys => {}
-                },
+                Item::Digest { of, version } => self.on_digest(from, of, version),
                 Item::Ask { of } => self.push_control(from, Control::Record(of)),
                 Item::Record { of, version, bytes } => self.on_record(of, version, bytes),
                 Item::Bye => self.on_bye(from),
@@ -121,6 +117,17 @@ impl<R: Reckoner> World<R> {
         let trip = RoundTrip { sent: echo.sent, received: echo.received, answered: echo.answered, returned: self.now };
         if echo.sent <= self.now {
             self.with_peer(from, |peer| peer.clock.on_round_trip(trip));
+        }
+    }
+
+    /// Somebody has this version of a record. Whoever is here tells its own; we care for those of others that are gone, or not known at all.
+    fn on_digest(&mut self, from: Site, of: Site, version: u32) {
+        let tells_itself = of != from && self.peers.get(&of).is_some_and(|peer| peer.is_here);
+        let is_known = self.ledger.get(of).is_some();
+        match self.ledger.compare(of, version) {
+            Lack::Theirs if !tells_itself => self.push_control(from, Control::Record(of)),
+            Lack::Ours if !tells_itself || !is_known => self.push_control(from, Control::Ask(of)),
+            _ => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! What goes to other sites.
 
-use super::{FORGET, MAX_STATE, Reckoner, Region, Site, World};
+use super::{FORGET, MAX_STATE, Reckoner, Record, Region, Site, World};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Datagram, Echo, Full, Item, MAX_DATAGRAM, Update};
 
@@ -21,7 +21,7 @@ const BEACON_SOON: TimeDelta = TimeDelta::from_millis(150);
 /// Regions, reports and versions in one datagram.
 const MAX_HERE: usize = 64;
 const MAX_REPORTS: usize = 32;
-const MAX_DIGESTS: usize = 32;
+const MAX_DIGESTS: usize = 8;
 
 /// To whom a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,22 +171,37 @@ impl<R: Reckoner> World<R> {
             return false;
         }
         let moved = now - self.beacon.last >= BEACON_SOON && self.beacon.regions != self.own_regions();
-        now >= self.beacon.next || self.beacon.record || moved
+        now >= self.beacon.next || self.is_record_due(now) || moved
+    }
+
+    /// Whether to tell everybody of our record: at once, but not again and again.
+    fn is_record_due(&self, now: Instant) -> bool {
+        self.beacon.record && now - self.beacon.recorded >= self.beacon_pause()
+    }
+
+    /// The time between two beacons: the longer the more there are, so that all together do not grow. Nobody seems to be gone for it.
+    fn beacon_pause(&self) -> TimeDelta {
+        (BEACON * (self.peers.len() / MANY).max(1) as i64).min(FORGET / 3)
     }
 
     /// How we are: the world's time, where our entities are, what gets lost, and which records we have.
     fn beacon(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, Full> {
-        let pause = BEACON * (self.peers.len() / MANY).max(1) as i64;
+        let pause = self.beacon_pause();
         // Not all at once.
         let apart = TimeDelta::from_nanos(pause.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
-        self.beacon.next = now + pause.min(FORGET / 3) - apart;
+        self.beacon.next = now + pause - apart;
         self.beacon.last = now;
         self.beacon.regions = self.own_regions();
         let mut datagram = Datagram::new(buf)?;
-        if core::mem::take(&mut self.beacon.record)
-            && let Some(record) = self.ledger.get(self.config.site)
-        {
-            datagram.put(Item::Record { of: self.config.site, version: record.version, bytes: &record.bytes })?;
+        let is_record_due = self.is_record_due(now);
+        if let Some(Record { version, bytes }) = self.ledger.get(self.config.site) {
+            let (of, version) = (self.config.site, *version);
+            if is_record_due {
+                (self.beacon.record, self.beacon.recorded) = (false, now);
+                datagram.put(Item::Record { of, version, bytes })?;
+            } else {
+                datagram.put(Item::Digest { of, version })?;
+            }
         }
         datagram.put(Item::Time(self.time.ahead()))?;
         // Who is in more places than that is told of everything.

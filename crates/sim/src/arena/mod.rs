@@ -3,6 +3,8 @@
 mod judge;
 mod scenario;
 
+use std::collections::BTreeMap;
+
 use coplay::bucket::{Sending, Site};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
@@ -21,6 +23,7 @@ pub struct Arena {
     seed: u64,
     terms: Terms,
     places: Vec<Place>,
+    by_site: BTreeMap<Site, usize>,
     /// One direction each, by `from * places + to`.
     links: Vec<Link>,
     queue: Queue<Happening>,
@@ -90,6 +93,7 @@ impl Arena {
             seed,
             terms,
             links: (0..count * count).map(link).collect(),
+            by_site: places.iter().enumerate().map(|(number, place)| (place.site, number)).collect(),
             places,
             queue: Queue::new(),
             delivered: Vec::new(),
@@ -125,7 +129,7 @@ impl Arena {
 
     /// The place of a site.
     pub fn place_of(&self, site: Site) -> Option<usize> {
-        self.places.iter().position(|place| place.site == site)
+        self.by_site.get(&site).copied()
     }
 
     /// The game at a place, if somebody is there.

@@ -191,9 +191,10 @@ impl Window {
         self.textures.truncate(screens.len());
         for (at, screen) in screens.iter().enumerate() {
             let image = egui::ColorImage::from_rgba_premultiplied([screen.width, screen.height], &screen.rgba);
+            let options = if screen.smooth { TextureOptions::LINEAR } else { TextureOptions::NEAREST };
             match self.textures.get_mut(at) {
-                Some(texture) => texture.set(image, TextureOptions::NEAREST),
-                None => self.textures.push(ctx.load_texture(format!("screen {at}"), image, TextureOptions::NEAREST)),
+                Some(texture) => texture.set(image, options),
+                None => self.textures.push(ctx.load_texture(format!("screen {at}"), image, options)),
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Commands and flags.
 
 pub mod lab;
+pub mod maze;
+pub mod maze_online;
 pub mod net;
 
 use std::path::PathBuf;
@@ -41,6 +43,8 @@ pub enum Command {
     Check(Check),
     /// Do the papers' experiments with the engine of this program, ours beside theirs
     Lab(lab::Lab),
+    /// Chase and be chased in a maze: a world without a server
+    Maze(maze::Maze),
     /// The other process of a check
     #[command(name = crate::check::CHILD, hide = true)]
     CheckChild(Check),

@@ -20,6 +20,7 @@ pub mod gamepad;
 pub mod hands;
 pub mod key;
 pub mod lab;
+pub mod maze;
 pub mod meet;
 pub mod meter;
 pub mod net;

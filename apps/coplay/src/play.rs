@@ -84,7 +84,7 @@ impl Play {
     /// At the machine's pace, on a stage.
     pub fn run(mut self, mut stage: Stage, config: &Config) -> Result<Summary, Trouble> {
         let begun = Instant::now();
-        let can = Can { pause: true, fast: true, slots: true, reset: true, dials: false, share: false };
+        let can = Can { pause: true, fast: true, slots: true, reset: true, ..Can::default() };
         let mut desk = Desk::new(config, can, self.machine.pads());
         let mut outfit = Outfit::open(config, self.machine.pads(), &stage, &mut desk);
         let (mut pace, mut meter) = (Pace::new(begun, self.machine.rate().period().to_duration()), Meter::new(begun));

@@ -52,6 +52,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
             _ => Err(Trouble::failure("nobody listens to the other process of a check")),
         },
         Command::Lab(args) => crate::lab::run(&args),
+        Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
         Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),
@@ -120,12 +121,13 @@ fn demo(args: cli::Demo) -> Result<Summary, Trouble> {
     }
 }
 
-fn front_for(show: &cli::Show) -> Result<Option<Front>, Trouble> {
+/// Where to show it; `None` if nobody looks.
+pub(crate) fn front_for(show: &cli::Show) -> Result<Option<Front>, Trouble> {
     if show.headless { Ok(None) } else { Front::need(show.asked()).map(Some) }
 }
 
 /// The settings, with what the command line changes.
-fn settings(show: &cli::Show) -> Result<Config, Trouble> {
+pub(crate) fn settings(show: &cli::Show) -> Result<Config, Trouble> {
     let mut config = if show.headless { Config::default() } else { Config::load()? };
     config.scale = show.scale.unwrap_or(config.scale);
     config.mute |= show.mute;

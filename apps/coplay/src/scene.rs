@@ -10,6 +10,8 @@ pub struct Scene {
     pub screens: Vec<Screen>,
     /// A line under the pictures: speed, slot, what is recorded.
     pub status: String,
+    /// A small table in a corner of the pictures.
+    pub table: Vec<Entry>,
     /// Numbers over time, under the pictures.
     pub graph: Option<Graph>,
     /// What can be turned while it runs.
@@ -43,6 +45,34 @@ pub struct Screen {
     pub aspect: f32,
     /// Red, green, blue and 255 of every pixel.
     pub rgba: Vec<u8>,
+    /// What is written on it. Front ends write with letters of their own, so it can be read however small the picture is.
+    pub labels: Vec<Label>,
+}
+
+/// A word on a picture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Label {
+    /// The word.
+    pub text: String,
+    /// Its middle, as a part of the picture's width.
+    pub x: f32,
+    /// Its lower edge, as a part of the picture's height.
+    pub y: f32,
+    /// Its colour.
+    pub ink: [u8; 3],
+}
+
+/// A row of a small table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Who or what it is about.
+    pub name: String,
+    /// What there is to say.
+    pub value: String,
+    /// The colour of its mark.
+    pub ink: [u8; 3],
+    /// Whether it is about who looks.
+    pub own: bool,
 }
 
 /// Some numbers over time, in the same axes.

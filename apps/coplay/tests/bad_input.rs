@@ -34,7 +34,7 @@ fn assert_told(outcome: &Outcome, args: &[&str], code: i32, sentence: &str, hint
 #[test]
 fn misuse() {
     let place = Place::new("misuse");
-    let cases: [Case; 24] = [
+    let cases: [Case; 28] = [
         (&[], MISUSE, "a command is missing", "coplay play"),
         (&["dance"], MISUSE, "unrecognized subcommand 'dance'", "coplay --help"),
         (&["replya"], MISUSE, "unrecognized subcommand 'replya'", "'replay'"),
@@ -52,6 +52,10 @@ fn misuse() {
         (&["replay"], MISUSE, "required arguments were not provided: <FILE>", "coplay replay --help"),
         (&["demo", "--loss", "101"], MISUSE, "invalid value '101' for '--loss <PERCENT>'", "coplay demo --help"),
         (&["demo", "--headless", "--screenshot", "x.png"], MISUSE, "no picture to keep", "--screenshot"),
+        (&["maze"], MISUSE, "it is not said what to do there", "coplay maze --help"),
+        (&["maze", "play", "--ninjas", "1000"], MISUSE, "1000 is not in 0..=63", "coplay maze"),
+        (&["maze", "play", "--side", "3"], MISUSE, "3 is not in 4..=128", "coplay maze"),
+        (&["maze", "play", "--seconds", "0"], MISUSE, "invalid value '0' for '--seconds <N>'", "coplay maze"),
         (&["lab"], MISUSE, "it is not said what to do there", "coplay lab --help"),
         (&["lab", "run"], MISUSE, "required arguments were not provided: <NAME>", "coplay lab --help"),
         (&["lab", "run", "pacing", "nothing"], MISUSE, "no experiment called \"nothing\"", "pacing, players"),

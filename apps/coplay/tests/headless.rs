@@ -30,6 +30,22 @@ fn a_movie_plays_again_as_it_was() {
 }
 
 #[test]
+fn ninjas_play_in_a_maze_and_the_score_is_told() {
+    let place = Place::new("maze");
+    let play = |seconds: &str| {
+        let args = ["maze", "play", "--headless", "--seconds", seconds, "--ninjas", "4", "--side", "5", "--seed", "7"];
+        place.run(&args)
+    };
+    let short = play("3");
+    assert_eq!(short.code, Some(0), "{short:?}");
+    assert_eq!((short.row("maze"), short.row("played")), ("7", "3.0"));
+    assert_eq!(short.out.matches("ninja").count(), 4, "{short:?}");
+    let long = play("120");
+    assert_ne!(long.row("score"), "0", "somebody hits somebody in two minutes: {long:?}");
+    assert_eq!(long.out, play("120").out, "a seed always plays the same");
+}
+
+#[test]
 fn the_demonstration_ends_with_equal_states() {
     let place = Place::new("demo");
     let shown = place.run(&["demo", "--headless", "--frames", "300"]);

@@ -59,7 +59,9 @@ fn is_useful(action: Action, can: Can) -> bool {
         Action::Save | Action::Load => can.slots || can.share,
         Action::NextSlot => can.slots,
         Action::Reset => can.reset || can.share,
-        Action::Graph | Action::Chat => can.share,
+        Action::Graph => can.graph || can.share,
+        Action::Chat => can.share,
+        Action::Mute | Action::More | Action::Less => can.dials || !can.silent,
         Action::PreviousDial | Action::NextDial => can.dials,
         _ => true,
     }

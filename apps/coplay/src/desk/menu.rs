@@ -66,7 +66,9 @@ impl Desk {
         if self.can.slots {
             rows.extend([Row::Save, Row::Load, Row::Slot]);
         }
-        rows.push(Row::Volume);
+        if !self.can.silent {
+            rows.push(Row::Volume);
+        }
         if self.can.reset {
             rows.push(Row::Reset);
         }

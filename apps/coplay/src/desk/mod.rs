@@ -32,6 +32,10 @@ pub struct Can {
     pub dials: bool,
     /// To do things for all, because others play, too; and to talk with them.
     pub share: bool,
+    /// To show how the network does; who shares can, anyway.
+    pub graph: bool,
+    /// To be played in silence: there is nothing to be heard, louder or less loud.
+    pub silent: bool,
 }
 
 /// What the game itself has to do.
@@ -115,6 +119,7 @@ impl Desk {
             Command::Load => return Some(Wish::Load(self.slot)),
             Command::Slot(by) if self.can.slots => self.choose_slot(now, by),
             Command::Reset if self.can.reset => return Some(Wish::Reset),
+            Command::Mute | Command::More | Command::Less if self.can.silent => {}
             Command::Mute => self.mute(now),
             Command::More if self.can.dials => return Some(Wish::Turn(true)),
             Command::Less if self.can.dials => return Some(Wish::Turn(false)),
@@ -214,7 +219,16 @@ mod tests {
     use crate::scene::Move;
     use coplay_machines::pad::Button;
 
-    const ALL: Can = Can { pause: true, fast: true, slots: true, reset: true, dials: false, share: false };
+    const ALL: Can = Can {
+        pause: true,
+        fast: true,
+        slots: true,
+        reset: true,
+        dials: false,
+        share: false,
+        graph: false,
+        silent: false,
+    };
 
     fn desk(can: Can) -> (Desk, Instant) {
         (Desk::new(&Config::default(), can, &[Pad::of(&Button::ALL)]), Instant::now())

@@ -21,6 +21,12 @@ use crate::place::Position;
 use crate::rules::Rules;
 use eye::{Eye, Seen};
 
+/// Names are shown of those who are nearer than this, in units.
+const NAMES_WITHIN: f32 = 2_400.0;
+
+/// How high above the floor a name is, in units: a hand's breadth over a head.
+const NAME_HEIGHT: f32 = 86.0;
+
 /// Where somebody is, and which way that one looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Camera {
@@ -72,6 +78,18 @@ pub fn draw_view(rules: &Rules, camera: Camera, things: &[Thing], canvas: &mut C
         draw_thing(&eye, &seen, thing, canvas);
     }
     draw_cross_hairs(canvas);
+}
+
+/// Where the name of somebody there goes in a view that was just drawn from here: its middle and its lower edge, as parts of the picture. `None`
+/// if that one is hidden, or too far away to be told from others.
+pub fn name_in_view(rules: &Rules, camera: Camera, somebody: Position, canvas: &Canvas) -> Option<[f32; 2]> {
+    let eye = Eye::new(&rules.maze, camera, canvas);
+    let seen = eye.see(&rules.maze, somebody).filter(|seen| seen.depth < NAMES_WITHIN)?;
+    let column = (0.0..canvas.width() as f32).contains(&seen.x).then_some(seen.x as usize)?;
+    (seen.depth < canvas.depth(column)).then(|| {
+        let row = eye.row(NAME_HEIGHT, seen.depth);
+        [seen.x / canvas.width() as f32, row / canvas.height() as f32]
+    })
 }
 
 fn draw_thing(eye: &Eye, seen: &Seen, thing: &Thing, canvas: &mut Canvas) {
@@ -168,6 +186,18 @@ mod tests {
         assert_eq!(with(900, 0), 0, "behind a wall");
         assert_eq!(with(-150, 0), 0, "behind us");
         assert_eq!(with(0, 0), 0, "where we are");
+    }
+
+    #[test]
+    fn a_name_is_over_a_head_that_is_seen() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let canvas = view(&rules, camera, &[]);
+        let name = |east, south| name_in_view(&rules, camera, moved(camera.position, east, south), &canvas);
+        let [x, y] = name(300, 0).expect("in front");
+        assert!((x - 0.5).abs() < 0.01 && (0.3..0.5).contains(&y), "{x} {y}");
+        assert!(name(300, 60).expect("to the right")[0] > 0.55);
+        assert_eq!([name(900, 0), name(-150, 0), name(30, 400)], [None; 3], "behind a wall, behind us, aside");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::grid::{Cell, Grid, Rgb};
 use crate::fit::{Growth, columns, fit};
 use crate::palette::{ACCENT, DIM, INK, LINES, PANEL, PAPER};
-use crate::scene::{Dial, Graph, Overlay, Scene, Screen};
+use crate::scene::{Dial, Entry, Graph, Label, Overlay, Scene, Screen};
 
 /// Rows of a graph.
 const GRAPH_ROWS: usize = 5;
@@ -29,6 +29,7 @@ pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
             draw_dials(&scene.dials, scene.chosen_dial, grid, y);
         }
     }
+    draw_table(&scene.table, grid, top);
     draw_status(scene, grid);
     if let Some(toast) = &scene.toast {
         draw_toast(toast, grid, top);
@@ -84,6 +85,36 @@ fn draw_screen(screen: &Screen, grid: &mut Grid, (left, top): (usize, usize), (w
             let paper = mean(screen, (x, across), (y * 2 + 1, down));
             grid.set(x0 + x, y0 + y, Cell { sign: '▀', ink, paper });
         }
+    }
+    for label in &screen.labels {
+        draw_label(label, grid, (x0, y0), (across, down / 2));
+    }
+}
+
+/// A word on a picture; nothing of it outside.
+fn draw_label(label: &Label, grid: &mut Grid, (left, top): (usize, usize), (width, height): (usize, usize)) {
+    let text: Vec<char> = format!(" {} ", label.text).chars().collect();
+    let middle = (label.x * width as f32) as isize;
+    let row = ((label.y * height as f32) as isize - 1).clamp(0, height.saturating_sub(1) as isize) as usize;
+    for (at, sign) in text.iter().enumerate() {
+        let x = middle - text.len() as isize / 2 + at as isize;
+        if let Some(x) = usize::try_from(x).ok().filter(|x| *x < width) {
+            grid.set(left + x, top + row, Cell { sign: *sign, ink: label.ink, paper: PANEL });
+        }
+    }
+}
+
+/// In the upper left corner, where there is room for it beside what it lies on.
+fn draw_table(table: &[Entry], grid: &mut Grid, rows: usize) {
+    let widest = |part: fn(&Entry) -> &String| table.iter().map(|entry| part(entry).chars().count()).max().unwrap_or(0);
+    let (names, values) = (widest(|entry| &entry.name), widest(|entry| &entry.value));
+    if (names + values + 6) * 2 > grid.columns {
+        return;
+    }
+    for (at, entry) in table.iter().enumerate().take(rows.saturating_sub(2) / 2) {
+        let text = format!("   {:<names$} {:>values$} ", entry.name, entry.value);
+        grid.write(1, 1 + at, &text, if entry.own { ACCENT } else { INK }, PANEL);
+        grid.set(2, 1 + at, Cell { sign: '●', ink: entry.ink, paper: PANEL });
     }
 }
 
@@ -189,7 +220,7 @@ mod tests {
             [red, green, blue, 255]
         };
         let rgba = (0..width * height).flat_map(pixel).collect();
-        Screen { caption: String::new(), width, height, aspect: width as f32 / height as f32, rgba }
+        Screen { caption: String::new(), width, height, aspect: width as f32 / height as f32, rgba, labels: vec![] }
     }
 
     #[test]
@@ -218,6 +249,20 @@ mod tests {
             &mut grid,
         );
         assert_eq!(grid.at(4, 2).ink, [100; 3]);
+    }
+
+    #[test]
+    fn words_lie_on_pictures_and_the_table_in_the_corner() {
+        let mut grid = Grid::new(60, 21);
+        let label = |text: &str, x| Label { text: text.into(), x, y: 0.5, ink: [1, 2, 3] };
+        let picture =
+            Screen { labels: vec![label("Ann", 0.5), label("Benjamin", 0.0)], ..screen(60, 40, |_, _| [9; 3]) };
+        let entry = Entry { name: "you".into(), value: "3".into(), ink: [4, 5, 6], own: true };
+        draw(&Scene { screens: vec![picture], table: vec![entry], ..Scene::default() }, &mut grid);
+        assert_eq!((grid.at(30, 9).sign, grid.at(30, 9).ink), ('n', [1, 2, 3]));
+        assert_eq!((grid.at(0, 9).sign, grid.at(4, 9).sign), ('a', ' '), "what is outside is cut off");
+        assert_eq!((grid.at(2, 1).sign, grid.at(2, 1).ink), ('●', [4, 5, 6]));
+        assert!(grid.text().contains("you 3"), "{}", grid.text());
     }
 
     #[test]
@@ -250,8 +295,10 @@ mod tests {
     #[test]
     fn any_size_can_be_drawn_to() {
         let overlay = Overlay { title: "Keys".into(), rows: vec![("a".into(), "b".into()); 30], ..Overlay::default() };
+        let label = Label { text: "somebody".into(), x: 2.0, y: -1.0, ink: [9; 3] };
         let scene = Scene {
-            screens: vec![screen(8, 8, |_, _| [9; 3])],
+            screens: vec![Screen { labels: vec![label], ..screen(8, 8, |_, _| [9; 3]) }],
+            table: vec![Entry { name: "somebody".into(), ..Entry::default() }; 40],
             graph: Some(Graph::default()),
             overlay: Some(overlay),
             toast: Some("a long word about something".into()),

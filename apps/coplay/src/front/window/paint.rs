@@ -8,7 +8,7 @@ use eframe::egui::{
 use super::{CAPTION, GAP, GRAPH, STATUS};
 use crate::fit::{Growth, columns, fit};
 use crate::palette::{ACCENT, DIM, EDGE, INK, LINES, PANEL, PAPER};
-use crate::scene::{Command, Dial, Graph, Line, Overlay, Scene};
+use crate::scene::{Command, Dial, Entry, Graph, Label, Line, Overlay, Scene};
 
 const fn colour([red, green, blue]: [u8; 3]) -> Color32 {
     Color32::from_rgb(red, green, blue)
@@ -21,6 +21,8 @@ fn font(size: f32) -> FontId {
 const ROUND: CornerRadius = CornerRadius::same(6);
 /// Points for each row of dials.
 const DIAL: f32 = 40.0;
+/// Points for each row of a small table.
+const TABLE: f32 = 22.0;
 
 /// Paints all of it.
 pub(super) fn paint(ui: &mut Ui, scene: &Scene, textures: &[TextureHandle], growth: Growth, send: impl Fn(Command)) {
@@ -32,6 +34,7 @@ pub(super) fn paint(ui: &mut Ui, scene: &Scene, textures: &[TextureHandle], grow
     let below = STATUS + graph;
     let pictures = Rect::from_min_max(room.min, pos2(room.max.x, (room.max.y - below).max(room.min.y)));
     paint_screens(&painter, scene, textures, growth, pictures);
+    paint_table(&painter, &scene.table, pictures);
     if let Some(graph) = &scene.graph {
         let area =
             Rect::from_min_max(pos2(room.min.x, pictures.max.y), pos2(room.max.x, room.max.y - STATUS)).shrink(GAP);
@@ -89,6 +92,43 @@ fn paint_screens(painter: &Painter, scene: &Scene, textures: &[TextureHandle], g
         let picture = Rect::from_min_size(corner, vec2(fitted.width, fitted.height) / scale);
         let all = Rect::from_min_max(Pos2::ZERO, pos2(1.0, 1.0));
         painter.image(texture.id(), picture, all, Color32::WHITE);
+        let inside = painter.with_clip_rect(picture);
+        screen.labels.iter().for_each(|label| paint_label(&inside, label, picture));
+    }
+}
+
+/// A word on a picture, with a shadow so that it can be read on anything.
+fn paint_label(painter: &Painter, label: &Label, picture: Rect) {
+    let place = picture.min + vec2(label.x * picture.width(), label.y * picture.height());
+    for (shift, ink) in [(vec2(1.0, 1.0), PAPER), (vec2(-1.0, 1.0), PAPER), (vec2(0.0, 0.0), label.ink)] {
+        painter.text(place + shift, Align2::CENTER_BOTTOM, &label.text, font(15.0), colour(ink));
+    }
+}
+
+/// In the upper left corner.
+fn paint_table(painter: &Painter, table: &[Entry], room: Rect) {
+    let layout = |text: &str, ink: [u8; 3]| painter.layout_no_wrap(text.to_owned(), font(TABLE * 0.65), colour(ink));
+    let rows: Vec<_> = table
+        .iter()
+        .map(|entry| {
+            let ink = if entry.own { ACCENT } else { INK };
+            (layout(&entry.name, ink), layout(&entry.value, ink), entry.ink)
+        })
+        .collect();
+    let names = rows.iter().map(|(name, ..)| name.size().x).fold(0.0, f32::max);
+    let values = rows.iter().map(|(_, value, _)| value.size().x).fold(0.0, f32::max);
+    let size = vec2(names + values + 62.0, TABLE * rows.len() as f32 + 12.0);
+    let place = Rect::from_min_size(room.min + vec2(GAP, GAP) * 2.0, size);
+    if rows.is_empty() || !room.contains_rect(place) {
+        return;
+    }
+    painter.rect_filled(place, ROUND, colour(PANEL).gamma_multiply(0.75));
+    for (at, (name, value, mark)) in rows.into_iter().enumerate() {
+        let y = place.min.y + 6.0 + TABLE * (at as f32 + 0.5);
+        painter.circle_filled(pos2(place.min.x + 16.0, y), 5.0, colour(mark));
+        let up = name.size().y / 2.0;
+        painter.galley(pos2(place.min.x + 30.0, y - up), name, colour(INK));
+        painter.galley(pos2(place.max.x - 12.0 - value.size().x, y - up), value, colour(INK));
     }
 }
 

@@ -1,0 +1,184 @@
+//! Who is who, who leads, and what has just happened, in words.
+
+use std::collections::BTreeSet;
+
+use coplay::bucket::EntityId;
+use coplay_maze::picture::colour_of;
+use coplay_maze::{Game, News, Score, Scores};
+
+use crate::scene::Entry;
+
+/// Rows of the table that are seen while one plays.
+const ROWS: usize = 8;
+
+/// The score, as one person sees it.
+#[derive(Clone, Debug)]
+pub struct Board {
+    /// Whether our first avatar is a person.
+    person: bool,
+    /// As it was when it was last looked at.
+    before: Scores,
+    /// What was said when our person was last hit.
+    fall: String,
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Whose it is.
+    pub entity: EntityId,
+    /// What that one is called.
+    pub name: String,
+    /// The score.
+    pub score: Score,
+}
+
+impl Board {
+    /// Nothing has happened yet.
+    pub fn new(person: bool) -> Self {
+        Self { person, before: Scores::default(), fall: String::new() }
+    }
+
+    /// What an avatar is called here.
+    pub fn name(&self, game: &Game, entity: EntityId) -> String {
+        match (entity.site == game.site(), self.person, entity.index) {
+            (false, ..) => game.scores().name(entity),
+            (true, true, 0) => "you".into(),
+            (true, true, index) => format!("ninja {index}"),
+            (true, false, index) => format!("ninja {}", index + 1),
+        }
+    }
+
+    /// Everybody who is there or ever scored, the best first.
+    pub fn rows(&self, game: &Game) -> Vec<Row> {
+        let scores = game.scores();
+        let ours = (0..game.avatars()).map(|index| EntityId { site: game.site(), index: index as u8 });
+        let theirs = game.world().newest().map(|(entity, ..)| entity);
+        let scored = scores.table().into_iter().map(|(entity, _)| entity);
+        let all: BTreeSet<EntityId> = ours.chain(theirs).chain(scored).collect();
+        let row = |entity| Row { entity, name: self.name(game, entity), score: scores.get(entity) };
+        let mut rows: Vec<Row> = all.into_iter().map(row).collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.score.hits), row.score.falls, row.entity));
+        rows
+    }
+
+    /// The best of them, and in any case who looks.
+    pub fn table(&self, game: &Game) -> Vec<Entry> {
+        let own = EntityId { site: game.site(), index: 0 };
+        let mut rows = self.rows(game);
+        let at = rows.iter().position(|row| row.entity == own).filter(|at| *at >= ROWS);
+        if let Some(at) = at {
+            rows.swap(at, ROWS - 1);
+        }
+        let entry = |row: Row| Entry {
+            value: format!("{} : {}", row.score.hits, row.score.falls),
+            ink: colour_of(row.entity),
+            own: row.entity == own,
+            name: row.name,
+        };
+        rows.into_iter().take(ROWS).map(entry).collect()
+    }
+
+    /// What a person wants to hear of what happened since the last time.
+    pub fn hear(&mut self, game: &mut Game) -> Option<String> {
+        let mut words = self.on_own_hit(game);
+        while let Some(news) = game.poll_news() {
+            let told = match news {
+                News::Came(site) => Some(format!("{} is here", self.name(game, EntityId { site, index: 0 }))),
+                News::Left(site) => Some(format!("{} is gone", self.name(game, EntityId { site, index: 0 }))),
+                News::Hit { index: 0, by } if self.person => {
+                    self.fall = format!("you were hit by {}", self.name(game, by));
+                    Some(self.fall.clone())
+                }
+                News::Hit { .. } => None,
+            };
+            words = told.or(words);
+        }
+        words
+    }
+
+    /// How our person fell the last time.
+    pub fn fall(&self) -> &str {
+        &self.fall
+    }
+
+    /// Whether our person hit somebody. Who that was is told by who fell just then, unless several did.
+    fn on_own_hit(&mut self, game: &Game) -> Option<String> {
+        let own = EntityId { site: game.site(), index: 0 };
+        let scores = game.scores();
+        let before = std::mem::replace(&mut self.before, scores.clone());
+        if !self.person || scores.get(own).hits <= before.get(own).hits {
+            return None;
+        }
+        let fell = |(entity, score): &(EntityId, Score)| *entity != own && score.falls > before.get(*entity).falls;
+        let fallen: Vec<EntityId> = scores.table().into_iter().filter(fell).map(|(entity, _)| entity).collect();
+        Some(match fallen[..] {
+            [whom] => format!("you hit {}", self.name(game, whom)),
+            _ => "you hit somebody".into(),
+        })
+    }
+}
+
+/// A score, for a person.
+pub fn in_words(score: Score) -> String {
+    let counted = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!("{}, {}", counted(score.hits, "hit"), counted(score.falls, "fall"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maze::{Alone, MazeNet, advance_until};
+    use coplay::bucket::{Sending, Site};
+    use coplay::time::TimeDelta;
+    use coplay_maze::Terms;
+
+    /// A game of so many ninjas, and perhaps of somebody who does nothing, after so many seconds.
+    fn played(person: bool, ninjas: u8, seconds: i64) -> Game {
+        let mut net = Alone::in_virtual_time();
+        let terms = Terms { side: 5, ..Terms::default() };
+        let name = person.then_some("Ann");
+        let mut game = Game::new(net.now(), Site(1), true, &terms, Sending::default(), (name, ninjas)).unwrap();
+        let end = net.now() + TimeDelta::from_secs(seconds);
+        advance_until(&mut game, &mut net, end).unwrap();
+        game
+    }
+
+    #[test]
+    fn the_best_come_first_and_everybody_is_there() {
+        let rows = Board::new(false).rows(&played(false, 6, 60));
+        assert_eq!(rows.len(), 6);
+        assert!(rows[0].score.hits > 0, "a minute of ninjas in a small maze: {rows:?}");
+        assert!(rows.windows(2).all(|pair| pair[0].score.hits >= pair[1].score.hits));
+        let falls: u32 = rows.iter().map(|row| row.score.falls).sum();
+        assert_eq!(rows.iter().map(|row| row.score.hits).sum::<u32>(), falls);
+    }
+
+    #[test]
+    fn who_looks_is_in_the_table_however_bad_that_one_is() {
+        let table = Board::new(true).table(&played(true, 12, 60));
+        assert_eq!(table.len(), ROWS);
+        assert!(table.iter().any(|entry| entry.own && entry.name == "you"), "{table:?}");
+    }
+
+    #[test]
+    fn who_stands_still_is_told_by_whom_it_was_hit() {
+        let mut game = played(true, 6, 60);
+        let words = Board::new(true).hear(&mut game).unwrap();
+        assert!(words.starts_with("you were hit by ninja "), "{words}");
+        assert_eq!(Board::new(false).hear(&mut game), None, "once");
+    }
+
+    #[test]
+    fn others_have_their_names() {
+        let (_, [game, _]) = crate::maze::pair::played(3);
+        let names: BTreeSet<String> = Board::new(true).rows(&game).into_iter().map(|row| row.name).collect();
+        let all = ["Ben", "Ben's ninja 1", "Ben's ninja 2", "ninja 1", "ninja 2", "you"];
+        assert_eq!(names, all.map(String::from).into());
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(in_words(Score { hits: 1, falls: 2 }), "1 hit, 2 falls");
+    }
+}

@@ -1,0 +1,68 @@
+//! From pads and keys to what an avatar does.
+
+use coplay::input::Word;
+use coplay_machines::pad::{Button, Pad};
+use coplay_maze::Controls;
+
+use crate::config::Config;
+
+/// The pad of a player in the maze.
+pub fn pad() -> Pad {
+    let mut pad = Pad::of(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
+    pad.labels.extend([Button::A, Button::B].map(|button| (button, "Fire".into())));
+    pad
+}
+
+/// What a player wants who presses this: up and down walk, left and right turn, and both buttons fire.
+pub fn controls(pressed: Word) -> Controls {
+    let is_pressed = |button: Button| button.is_in(pressed);
+    Controls {
+        forward: is_pressed(Button::Up),
+        back: is_pressed(Button::Down),
+        left: is_pressed(Button::Left),
+        right: is_pressed(Button::Right),
+        fire: is_pressed(Button::A) || is_pressed(Button::B),
+    }
+}
+
+/// The keys of all that, for somebody who has just come.
+pub fn keys(config: &Config) -> String {
+    let first = |button: Button| {
+        let keys = config.players[0].iter().find(|(known, _)| *known == button).map(|(_, keys)| keys);
+        keys.and_then(|keys| keys.first()).map_or_else(|| "–".into(), |key| key.label())
+    };
+    let [up, down, left, right, fire] = [Button::Up, Button::Down, Button::Left, Button::Right, Button::A].map(first);
+    format!("{up} {down} walk   {left} {right} turn   {fire} fires")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hands::{Hands, Keyboard};
+    use crate::key::Key;
+
+    fn pressed(keys: &[&str]) -> Controls {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), Hands::default());
+        for name in keys {
+            keyboard.on_key(&hands, Key::named(name).unwrap(), true, false, false);
+        }
+        controls(hands.look()[0])
+    }
+
+    #[test]
+    fn who_comes_is_told_the_keys() {
+        assert_eq!(keys(&Config::default()), "↑ ↓ walk   ← → turn   X fires");
+    }
+
+    #[test]
+    fn the_usual_keys_walk_turn_and_fire() {
+        let still = Controls::default();
+        assert_eq!(pressed(&[]), still);
+        assert_eq!(pressed(&["Up", "Left"]), Controls { forward: true, left: true, ..still });
+        assert_eq!(pressed(&["Down", "Right"]), Controls { back: true, right: true, ..still });
+        for fire in ["X", "Z"] {
+            assert_eq!(pressed(&[fire]), Controls { fire: true, ..still });
+        }
+        assert_eq!(pressed(&["Enter", "S"]), still, "other buttons do nothing");
+    }
+}

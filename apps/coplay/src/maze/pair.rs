@@ -1,0 +1,41 @@
+//! Two sites of one maze, with nothing between them but a millisecond: for tests.
+
+use coplay::bucket::{Sending, Site};
+use coplay::time::{Instant as Time, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_maze::{Game, Terms};
+
+const STEP: TimeDelta = TimeDelta::from_millis(1);
+
+/// Ann and Ben, each with two ninjas, after so many seconds.
+pub(super) fn played(seconds: i64) -> (Time, [Game; 2]) {
+    let mut now = Time::ZERO;
+    let terms = Terms { side: 5, ..Terms::default() };
+    let enter =
+        |site, founder, name| Game::new(now, Site(site), founder, &terms, Sending::default(), (Some(name), 2)).unwrap();
+    let mut games = [enter(1, true, "Ann"), enter(2, false, "Ben")];
+    games[0].add_peer(now, Site(2));
+    games[1].add_peer(now, Site(1));
+    while now < Time::ZERO + TimeDelta::from_secs(seconds) {
+        let sent = [0, 1].map(|at| step(now, &mut games[at]));
+        now += STEP;
+        for (from, datagrams) in sent.iter().enumerate() {
+            let site = games[from].site();
+            datagrams.iter().for_each(|bytes| games[1 - from].handle_datagram(now, site, bytes));
+        }
+    }
+    (now, games)
+}
+
+/// One step of a site; what it sends to the other.
+fn step(now: Time, game: &mut Game) -> Vec<Vec<u8>> {
+    game.advance(now);
+    let mut buffer = [0; MAX_DATAGRAM];
+    let mut sent = vec![];
+    while let Some(packet) = game.poll_transmit(now, &mut buffer) {
+        if !game.receivers(packet.to).is_empty() {
+            sent.push(buffer[..packet.len].to_vec());
+        }
+    }
+    sent
+}

@@ -1,0 +1,294 @@
+//! What a person in a maze sees: the view from within, the map in its corner, names over heads, and the score.
+//!
+//! Our own avatars are shown in the present, everybody else as far in the past as it takes to hear of them.
+
+use std::time::Instant;
+
+use coplay::bucket::EntityId;
+use coplay::time::Instant as Time;
+use coplay_machines::Picture;
+use coplay_maze::angle::short_way;
+use coplay_maze::picture::{Camera, Canvas, Shape, Thing, colour_of, draw_map, draw_view, name_in_view};
+use coplay_maze::{Avatar, Game, Life, Position, RESPAWN, TICKS_PER_SECOND};
+
+use super::board::Board;
+use super::graph::History;
+use crate::meter::Meter;
+use crate::scene::{Label, Overlay, Scene, Screen};
+
+/// The size of the view, in pixels.
+pub const WIDTH: usize = 576;
+/// Its rows.
+pub const HEIGHT: usize = 360;
+/// The size of the map, each way.
+const MAP: usize = 152;
+/// Between the map and the edges of the view.
+const MARGIN: usize = 8;
+
+/// Somebody to be seen, at the tick at which that one is shown.
+struct Shown {
+    entity: EntityId,
+    avatar: Avatar,
+    tick: u32,
+}
+
+/// Everything that is needed to draw a maze, again and again.
+pub struct Eyes {
+    view: Canvas,
+    map: Canvas,
+    /// Where our person was one tick ago, and is now: pictures come between ticks.
+    steps: Option<[Step; 2]>,
+    meter: Meter,
+    history: History,
+    graph: bool,
+}
+
+/// Where somebody was after a tick.
+#[derive(Clone, Copy)]
+struct Step {
+    tick: u32,
+    lives: u16,
+    camera: Camera,
+}
+
+impl Eyes {
+    /// Nothing was seen yet.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            view: Canvas::new(WIDTH, HEIGHT),
+            map: Canvas::new(MAP, MAP),
+            steps: None,
+            meter: Meter::new(now),
+            history: History::default(),
+            graph: false,
+        }
+    }
+
+    /// Shows how the network does, or not any more.
+    pub fn toggle_graph(&mut self) {
+        self.graph = !self.graph;
+    }
+
+    /// The game went on.
+    pub fn follow(&mut self, now: Time, game: &Game) {
+        self.history.look(now, game);
+        let (Some(tick), Some(avatar)) = (game.tick(), game.avatar(0)) else { return };
+        let camera = Camera { position: avatar.position, heading: avatar.heading };
+        let step = Step { tick, lives: avatar.lives, camera };
+        self.steps = Some(match self.steps {
+            Some([_, last]) if last.tick < tick && last.lives == step.lives => [last, step],
+            Some(steps) if steps[1].tick == tick => steps,
+            _ => [step, step],
+        });
+    }
+
+    /// Draws what is seen now.
+    pub fn draw(&mut self, now: Time, game: &Game, board: &Board, status: &str, scene: &mut Scene) {
+        self.meter.tick(Instant::now());
+        scene.graph = self.graph.then(|| self.history.graph(|site| board.name(game, EntityId { site, index: 0 })));
+        scene.status = self.status(game, status);
+        match (game.tick(), game.avatar(0), self.camera(now, game)) {
+            (Some(tick), Some(own), Some(camera)) => {
+                self.draw_maze(game, board, tick, camera, &mut scene.screens(1)[0]);
+                scene.table = board.table(game);
+                if let Life::Dead { since } = own.life {
+                    redden(&mut scene.screens[0]);
+                    scene.toast = Some(fallen(board.fall(), tick.saturating_sub(since)));
+                }
+            }
+            _ => {
+                scene.screens.clear();
+                scene.table.clear();
+                scene
+                    .overlay
+                    .get_or_insert_with(|| Overlay { title: "On the way into the maze".into(), ..Overlay::default() });
+            }
+        }
+    }
+
+    /// Where our person looks from: between the last two ticks, so that turns are smooth however often pictures come.
+    fn camera(&self, now: Time, game: &Game) -> Option<Camera> {
+        let [before, after] = self.steps?;
+        let begun = game.world().begin_of(after.tick)?;
+        let tick = game.world().config().tick.as_secs_f64();
+        Some(between(before.camera, after.camera, (now - begun).as_secs_f64() / tick))
+    }
+
+    fn draw_maze(&mut self, game: &Game, board: &Board, tick: u32, camera: Camera, screen: &mut Screen) {
+        let shown = shown(game, tick);
+        let things = things(game, &shown);
+        let rules = game.rules();
+        draw_view(rules, camera, &things, &mut self.view);
+        screen.labels = self.names(game, board, camera, &shown);
+        draw_map(rules, camera, &things, &mut self.map);
+        self.view.paste(&self.map, WIDTH - MAP - MARGIN, MARGIN);
+        let aspect = WIDTH as f32 / HEIGHT as f32;
+        screen.show(Picture { width: WIDTH, height: HEIGHT, aspect, rgba: self.view.pixels() });
+    }
+
+    fn names(&self, game: &Game, board: &Board, camera: Camera, shown: &[Shown]) -> Vec<Label> {
+        let own = EntityId { site: game.site(), index: 0 };
+        let living = shown.iter().filter(|shown| shown.entity != own && shown.avatar.is_alive());
+        let label = |shown: &Shown| {
+            let [x, y] = name_in_view(game.rules(), camera, shown.avatar.position, &self.view)?;
+            Some(Label { text: board.name(game, shown.entity), x, y, ink: colour_of(shown.entity) })
+        };
+        living.filter_map(label).collect()
+    }
+
+    fn status(&self, game: &Game, status: &str) -> String {
+        let maze = &game.rules().maze;
+        format!("{status}   maze {}, {2} × {2}   {:.0} fps", maze.seed(), self.meter.per_second(), maze.side())
+    }
+}
+
+/// Everybody, each at the right time.
+fn shown(game: &Game, tick: u32) -> Vec<Shown> {
+    let past = tick.saturating_sub(game.behind());
+    let site = game.site();
+    let ours = (0..game.avatars()).filter_map(|index| Some((index as u8, game.avatar(index)?.clone())));
+    let ours = ours.map(|(index, avatar)| Shown { entity: EntityId { site, index }, avatar, tick });
+    let theirs = game.others_at(past).map(|(entity, avatar)| Shown { entity, avatar, tick: past });
+    ours.chain(theirs).collect()
+}
+
+/// All avatars but that of who looks, and all shots.
+fn things(game: &Game, shown: &[Shown]) -> Vec<Thing> {
+    let own = EntityId { site: game.site(), index: 0 };
+    let avatars = shown.iter().filter(|shown| shown.entity != own).map(|shown| {
+        let shape = match shown.avatar.life {
+            Life::Alive => Shape::Avatar { heading: shown.avatar.heading },
+            Life::Dead { since } => Shape::Dead { ticks: shown.tick.saturating_sub(since) },
+        };
+        Thing { position: shown.avatar.position, colour: colour_of(shown.entity), shape }
+    });
+    let shots = shown.iter().flat_map(|shown| {
+        let places = shown.avatar.shots.iter().filter_map(|shot| game.rules().shot_at(shot, shown.tick));
+        places.map(|position| Thing { position, colour: colour_of(shown.entity), shape: Shape::Shot })
+    });
+    avatars.chain(shots).collect()
+}
+
+/// From one place (0) to another (1).
+fn between(before: Camera, after: Camera, part: f64) -> Camera {
+    let part = part.clamp(0.0, 1.0);
+    let along = |from: i32, to: i32| from + (f64::from(to.wrapping_sub(from)) * part) as i32;
+    let turn = f64::from(short_way(before.heading, after.heading)) * part;
+    Camera {
+        position: Position {
+            x: along(before.position.x, after.position.x),
+            y: along(before.position.y, after.position.y),
+        },
+        heading: before.heading.wrapping_add_signed(turn as i16),
+    }
+}
+
+/// Who was hit sees red.
+fn redden(screen: &mut Screen) {
+    for pixel in screen.rgba.as_chunks_mut::<4>().0 {
+        let [red, green, blue, _] = pixel;
+        *red = (*red / 4 * 3).saturating_add(60);
+        (*green, *blue) = (*green / 2, *blue / 2);
+    }
+}
+
+/// What somebody is told who was hit like this so many ticks ago.
+fn fallen(how: &str, ticks: u32) -> String {
+    let left = RESPAWN.saturating_sub(ticks).div_ceil(TICKS_PER_SECOND);
+    format!("{how}: back in {left} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maze::{Alone, MazeNet, advance_until};
+    use coplay::bucket::{Sending, Site};
+    use coplay::time::TimeDelta;
+    use coplay_maze::Terms;
+
+    fn game(net: &Alone, ninjas: u8) -> Game {
+        let terms = Terms { side: 5, ..Terms::default() };
+        Game::new(net.now(), Site(1), true, &terms, Sending::default(), (Some("Ann"), ninjas)).unwrap()
+    }
+
+    fn seen(eyes: &mut Eyes, game: &mut Game, net: &Alone) -> Scene {
+        let (mut scene, mut board) = (Scene::default(), Board::new(true));
+        board.hear(game);
+        eyes.follow(net.now(), game);
+        eyes.draw(net.now(), game, &board, "alone", &mut scene);
+        scene
+    }
+
+    #[test]
+    fn there_is_a_view_with_a_map_in_its_corner_a_table_and_a_status() {
+        let mut net = Alone::in_virtual_time();
+        let (mut game, mut eyes) = (game(&net, 3), Eyes::new(Instant::now()));
+        let end = net.now() + TimeDelta::from_millis(200);
+        advance_until(&mut game, &mut net, end).unwrap();
+        let scene = seen(&mut eyes, &mut game, &net);
+        let screen = &scene.screens[0];
+        assert_eq!((scene.screens.len(), screen.width, screen.height), (1, WIDTH, HEIGHT));
+        let part = |left: usize, top: usize, wide: usize, high: usize| {
+            let places = (top..top + high).flat_map(|y| (left..left + wide).map(move |x| (x, y)));
+            places.map(|(x, y)| screen.pixel(x, y)).collect::<Vec<_>>()
+        };
+        let map = eyes.map.pixels().as_chunks::<4>().0.iter().map(|[red, green, blue, _]| [*red, *green, *blue]);
+        assert_eq!(part(WIDTH - MAP - MARGIN, MARGIN, MAP, MAP), map.collect::<Vec<_>>());
+        let view = part(0, 0, WIDTH - MAP - MARGIN, HEIGHT);
+        let colours: std::collections::BTreeSet<_> = view.into_iter().collect();
+        assert!(colours.len() > 100, "walls, floor and ceiling in their light: {}", colours.len());
+        assert_eq!((scene.table.len(), scene.graph.is_none()), (4, true));
+        assert!(scene.status.contains("alone") && scene.status.contains("5 × 5"), "{}", scene.status);
+        eyes.toggle_graph();
+        assert!(seen(&mut eyes, &mut game, &net).graph.is_some());
+    }
+
+    #[test]
+    fn who_was_hit_sees_red_and_is_told_when_it_goes_on() {
+        let mut net = Alone::in_virtual_time();
+        let (mut game, mut eyes) = (game(&net, 8), Eyes::new(Instant::now()));
+        let is_alive = |game: &Game| game.avatar(0).is_some_and(Avatar::is_alive);
+        while is_alive(&game) {
+            let end = net.now() + TimeDelta::from_millis(50);
+            advance_until(&mut game, &mut net, end).unwrap();
+            assert!(end < Time::ZERO + TimeDelta::from_secs(600), "eight ninjas find somebody who stands still");
+        }
+        let scene = seen(&mut eyes, &mut game, &net);
+        let told = scene.toast.unwrap();
+        assert!(told.starts_with("you were hit by ninja ") && told.ends_with(": back in 2 s"), "{told}");
+        assert!(scene.screens[0].rgba.as_chunks::<4>().0.iter().all(|[red, ..]| *red >= 60));
+        let end = net.now() + TimeDelta::from_secs(2);
+        advance_until(&mut game, &mut net, end).unwrap();
+        assert_eq!(seen(&mut eyes, &mut game, &net).toast, None);
+    }
+
+    #[test]
+    fn before_the_time_of_the_maze_is_known_there_is_nothing_to_see() {
+        let net = Alone::in_virtual_time();
+        let mut game = game(&net, 1);
+        let scene = seen(&mut Eyes::new(Instant::now()), &mut game, &net);
+        assert!(scene.screens.is_empty() && scene.overlay.is_some());
+    }
+
+    #[test]
+    fn others_are_seen_as_they_were_and_ours_as_they_are() {
+        let (_, [game, _]) = crate::maze::pair::played(3);
+        let tick = game.tick().unwrap();
+        let shown = shown(&game, tick);
+        let ticks = |own: bool| {
+            let some = shown.iter().filter(|shown| (shown.entity.site == game.site()) == own);
+            some.map(|shown| shown.tick).collect::<Vec<_>>()
+        };
+        assert_eq!(ticks(true), [tick; 3]);
+        assert_eq!(ticks(false), [tick - game.behind(); 3]);
+        assert_eq!(things(&game, &shown).iter().filter(|thing| thing.shape != Shape::Shot).count(), 5, "all but us");
+    }
+
+    #[test]
+    fn between_two_ticks_a_turn_takes_the_short_way() {
+        let at = |x, heading| Camera { position: Position { x, y: 0 }, heading };
+        let half = |one, other| between(one, other, 0.5);
+        assert_eq!(half(at(0, 65_436), at(100, 100)), at(50, 0));
+        assert_eq!(between(at(0, 7), at(100, 9), 3.0), at(100, 9), "no further than that");
+    }
+}

@@ -2,6 +2,7 @@
 
 pub mod lab;
 pub mod maze;
+pub mod maze_online;
 pub mod net;
 
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use coplay_net::iroh::{Iroh, Relay};
@@ -48,6 +48,8 @@ pub struct Line {
     pub transport: Arc<dyn Transport>,
     /// What comes in.
     pub incoming: Receiver<Incoming>,
+    /// The other end of that: what comes another way can be put there, too.
+    pub queue: SyncSender<Incoming>,
     /// Where the host may be; at the host itself, nothing.
     pub places: Vec<Place>,
     /// Who must answer there, if that is known.
@@ -158,26 +160,26 @@ fn free_port(places: &[SocketAddr]) -> SocketAddr {
 
 fn open_udp(addr: SocketAddr, identity: Identity, secret: &str) -> Result<Line, Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
-    let opened = Udp::listen(addr, identity, Secret::from_text(secret), queue);
+    let opened = Udp::listen(addr, identity, Secret::from_text(secret), queue.clone());
     let udp = Arc::new(opened.map_err(|error| refused(addr, &error))?);
     let (here, secret) = (udp.clone(), secret.to_owned());
     let ticket = Arc::new(move || {
         let place = here.own_places().into_iter().find_map(|place| place.0.parse().ok()).unwrap_or(addr);
         Ticket::Udp { host: place.ip().to_string(), port: place.port(), secret: secret.clone() }
     });
-    Ok(Line { transport: udp, incoming, places: vec![], expect: None, ticket })
+    Ok(Line { transport: udp, incoming, queue, places: vec![], expect: None, ticket })
 }
 
 fn open_iroh(identity: &Identity, token: Token, relay: Relay) -> Result<(Line, Arc<Iroh>), Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
-    let opened = Iroh::listen(ANYWHERE, identity, token, relay, queue).map_err(|error| {
+    let opened = Iroh::listen(ANYWHERE, identity, token, relay, queue.clone()).map_err(|error| {
         Trouble::failure(format!("there is no way into the network: {error}"))
             .hint("is there a network at all? In a trusted one, --udp is another way")
     });
     let iroh = Arc::new(opened?);
     let here = iroh.clone();
     let ticket = Arc::new(move || here.ticket());
-    Ok((Line { transport: iroh.clone(), incoming, places: vec![], expect: None, ticket }, iroh))
+    Ok((Line { transport: iroh.clone(), incoming, queue, places: vec![], expect: None, ticket }, iroh))
 }
 
 fn refused(addr: SocketAddr, error: &std::io::Error) -> Trouble {

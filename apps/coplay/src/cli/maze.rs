@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use coplay_maze::{MAX_AVATARS, Maze as Walls};
 
-use super::Show;
+use super::{Show, maze_online};
 
 /// As many avatars as a computer can have, but for the person's.
 const MOST_NINJAS: i64 = MAX_AVATARS as i64 - 1;
@@ -21,6 +21,12 @@ pub struct Maze {
 pub enum What {
     /// Play against ninjas, alone at this computer
     Play(Play),
+    /// Open a maze to others, who join it with a ticket
+    Host(maze_online::Host),
+    /// Join others in their maze
+    Join(maze_online::Join),
+    /// See from the traces of several sites how far apart their views were
+    Drift(maze_online::Drift),
 }
 
 /// How to play alone.
@@ -51,6 +57,7 @@ pub struct Place {
     pub seed: Option<u64>,
 }
 
-fn sides() -> std::ops::RangeInclusive<i64> {
+/// How many cells a maze can have each way.
+pub(super) fn sides() -> std::ops::RangeInclusive<i64> {
     i64::from(*Walls::SIDES.start())..=i64::from(*Walls::SIDES.end())
 }

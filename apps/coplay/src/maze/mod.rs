@@ -2,8 +2,10 @@
 
 pub mod board;
 pub mod controls;
+mod drift;
 mod graph;
 pub mod net;
+mod online;
 #[cfg(test)]
 mod pair;
 mod play;
@@ -35,6 +37,9 @@ const SEEDS: u64 = 10_000;
 pub fn run(args: &cli::Maze) -> Result<Summary, Trouble> {
     match &args.what {
         cli::What::Play(args) => play_alone(args),
+        cli::What::Host(args) => online::host(args),
+        cli::What::Join(args) => online::join(args),
+        cli::What::Drift(args) => drift::run(args),
     }
 }
 

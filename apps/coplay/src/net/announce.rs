@@ -7,22 +7,19 @@ use coplay_net::Transport;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
-use super::company::join_command;
-
-/// Writes the ticket to stdout, for programs; and how to use it to stderr, for people.
-pub(super) fn announce(ticket: &str) {
+/// Writes the ticket to stdout, for programs; and how to use it to stderr, for people: what for, and what to type.
+pub(crate) fn announce(ticket: &str, uses: &[(&str, String)]) {
     crate::out(&format!("{ticket}\n"));
     if std::io::stderr().is_terminal()
         && let Some(code) = code(ticket)
     {
         eprintln!("{code}");
     }
-    eprintln!("to join, a friend types:   {}", join_command(ticket));
-    eprintln!("to watch:                  coplay watch '{ticket}'");
+    uses.iter().for_each(|(what, command)| eprintln!("{what:<26} {command}"));
 }
 
 /// Says so if nobody elsewhere can come because there is no network; unless that is what was asked for.
-pub(super) fn warn_if_alone(transport: &dyn Transport, asked: Option<&str>) {
+pub(crate) fn warn_if_alone(transport: &dyn Transport, asked: Option<&str>) {
     let is_loopback = |text: &str| text.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback());
     let places = transport.own_places();
     if !places.is_empty() && places.iter().all(|place| is_loopback(&place.0)) && !asked.is_some_and(is_loopback) {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use coplay_net::lan::{self, Kind, Notice, Sign};
 use coplay_net::ticket::Ticket;
 
-use crate::cli::net as cli;
 use crate::cli::net::Lan;
 use crate::meet;
 use crate::trouble::Trouble;
@@ -15,29 +14,29 @@ use crate::trouble::Trouble;
 const LOOK: Duration = Duration::from_millis(2_500);
 
 /// Tells the local network of our game, as far as the host wants that. A network that cannot be told is no reason not to play.
-pub(super) fn tell(args: &cli::Host, game: &str, host: &str, ticket: &Ticket) -> Option<Sign> {
-    let usual = if args.view.headless { Lan::Hide } else { Lan::See };
-    let ticket = match args.lan.unwrap_or(usual) {
+pub(crate) fn tell(kind: Kind, open: Lan, (game, host): (&str, &str), ticket: &Ticket) -> Option<Sign> {
+    let ticket = match open {
         Lan::Hide => return None,
         Lan::See => None,
         Lan::Join => Some(ticket.clone()),
     };
-    let sign = lan::hang_out(&Notice { kind: Kind::Game, game: game.into(), host: host.into(), ticket });
+    let sign = lan::hang_out(&Notice { kind, game: game.into(), host: host.into(), ticket });
     sign.inspect_err(|error| eprintln!("note: nobody in the local network is told of this game: {error}")).ok()
 }
 
 /// The ticket that was given, or that of a game that is chosen; `None` where nobody can choose, and the list is all.
-pub(super) fn ticket(given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
+pub(crate) fn ticket(kind: Kind, given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
     if let Some(text) = given {
         return meet::read_ticket(text).map(Some);
     }
-    eprintln!("looking for games in the local network ...");
-    let found = lan::look(Kind::Game, LOOK, || true).map_err(|error| {
-        Trouble::failure(error.to_string()).hint("join by the ticket that the host shows: coplay join 'TICKET'")
+    let (thing, join, _) = words(kind);
+    eprintln!("looking for {thing}s in the local network ...");
+    let found = lan::look(kind, LOOK, || true).map_err(|error| {
+        Trouble::failure(error.to_string()).hint(format!("join by the ticket that the host shows: {join} 'TICKET'"))
     })?;
     if found.is_empty() {
-        return Err(Trouble::failure("no game is seen in the local network")
-            .hint("with the ticket that the host shows, games anywhere can be joined: coplay join 'TICKET'"));
+        return Err(Trouble::failure(format!("no {thing} is seen in the local network"))
+            .hint(format!("with the ticket that the host shows, {thing}s anywhere can be joined: {join} 'TICKET'")));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         crate::out(&list(&found));
@@ -45,6 +44,14 @@ pub(super) fn ticket(given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
     }
     eprint!("{}", list(&found));
     choose(&found).map(Some)
+}
+
+/// What is looked for, the command that leads in, and the one that opens it to all.
+fn words(kind: Kind) -> (&'static str, &'static str, &'static str) {
+    match kind {
+        Kind::Game => ("game", "coplay join", "coplay host --lan join"),
+        Kind::Maze => ("maze", "coplay maze join", "coplay maze host --lan join"),
+    }
 }
 
 /// One line for each game, with a number to choose it by.
@@ -79,7 +86,7 @@ fn chosen(found: &[Notice], typed: &str) -> Result<Ticket, Trouble> {
     };
     notice.ticket.clone().ok_or_else(|| {
         Trouble::failure(format!("the game of {} is seen, but not open to all of this network", notice.host))
-            .hint("ask for its ticket, or for `coplay host --lan join`")
+            .hint(format!("ask for its ticket, or for `{}`", words(notice.kind).2))
     })
 }
 

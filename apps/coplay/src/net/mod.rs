@@ -3,15 +3,15 @@
 //! The [drive](coplay_net::drive) runs the game on the game's thread. Here is who sits in front of it (`Person`): a person at a window or a
 //! terminal, or lines of text and a bot; and everything before and after: tickets, keys, finding the same game, what it came to.
 
-mod announce;
+pub(crate) mod announce;
 mod chat;
 mod company;
 mod failure;
 mod find;
 mod graph;
-mod lan;
+pub(crate) mod lan;
 mod plain;
-mod report;
+pub(crate) mod report;
 mod screen;
 mod survey;
 
@@ -23,11 +23,13 @@ use coplay_machines::hosted::Terms;
 use coplay_net::Transport;
 use coplay_net::drive::{Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
 use coplay_net::impair::{Impaired, Impairment};
+use coplay_net::iroh::Relay;
+use coplay_net::lan::Kind;
 use coplay_net::party::{MAX_NAME, Wish};
 use coplay_net::ticket::Ticket;
 
 use crate::cli::net as cli;
-use crate::cli::net::Dial;
+use crate::cli::net::{Dial, Lan};
 use crate::config::Config;
 use crate::front::{self, Look};
 use crate::game::{self, Game};
@@ -36,7 +38,7 @@ use crate::seat::Seat;
 use crate::sharing::{self, Shared};
 use crate::summary::Summary;
 use crate::trouble::Trouble;
-use company::{Company, Role};
+use company::{Company, Role, join_command};
 use find::Sources;
 use plain::Plain;
 use screen::{Habits, Screen};
@@ -44,7 +46,7 @@ use screen::{Habits, Screen};
 pub use survey::survey;
 
 /// How long a guest knocks.
-const PATIENCE: TimeDelta = TimeDelta::from_secs(15);
+pub(crate) const PATIENCE: TimeDelta = TimeDelta::from_secs(15);
 
 /// Whoever sits in front of a game.
 trait Person: Front {
@@ -68,7 +70,8 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let Shared { machine, window, costs, checked } = open(args)?;
     let title = machine.game_id().name.clone();
     let players = check_players(args, &*machine)?;
-    let (way, presence) = (way(args)?, &args.part.presence);
+    let way = way(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
+    let presence = &args.part.presence;
     let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
     let log = report::frame_log(&presence.log)?;
     let line = way.open(seat.identity.clone())?;
@@ -85,13 +88,15 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
         manner: Manner { costs, ..manner(&args.part) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
-    let _sign = lan::tell(args, &title, &plan.name, &ticket);
+    let usual = if args.view.headless { Lan::Hide } else { Lan::See };
+    let _sign = lan::tell(Kind::Game, args.lan.unwrap_or(usual), (&title, &plan.name), &ticket);
     let look = Look { title, pictures: picture, ..Look::default() };
     if !checked && args.machine.core.is_some() {
         eprintln!("note: {} was not checked yet: `coplay check` says whether it is fit to be shared", look.title);
     }
     let ticket = ticket.to_string();
-    announce::announce(&ticket);
+    let uses = [("to join, a friend types:", join_command(&ticket)), ("to watch:", format!("coplay watch '{ticket}'"))];
+    announce::announce(&ticket, &uses);
     announce::warn_if_alone(&*transport, args.udp.as_deref());
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &presence.log };
     setting.run(Company::new(Role::Host, ticket), |person, _| {
@@ -107,7 +112,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
 
 /// `coplay join`.
 pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
+    let Some(ticket) = lan::ticket(Kind::Game, args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
     let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
     let presence = &args.part.presence;
     let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
@@ -126,7 +131,7 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
 
 /// `coplay watch`.
 pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
+    let Some(ticket) = lan::ticket(Kind::Game, args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
     let presence = &args.presence;
     let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
     let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
@@ -241,9 +246,9 @@ fn within(terms: Terms, most: Option<u32>) -> Terms {
 }
 
 /// How others come in.
-fn way(args: &cli::Host) -> Result<Way, Trouble> {
-    match (&args.udp, &args.relay) {
-        (Some(listen), _) => Way::udp(listen, args.secret.as_deref()),
+pub(crate) fn way(udp: Option<&str>, secret: Option<&str>, relay: Option<&Relay>) -> Result<Way, Trouble> {
+    match (udp, relay) {
+        (Some(listen), _) => Way::udp(listen, secret),
         (None, Some(relay)) => Ok(Way::iroh(relay.clone())),
         (None, None) => Ok(Way::iroh(Config::load()?.relay)),
     }
@@ -296,7 +301,7 @@ fn habits(part: &cli::Part, pads: u8) -> Habits {
 }
 
 /// What to call somebody who does not say.
-fn name(said: Option<&str>) -> String {
+pub(crate) fn name(said: Option<&str>) -> String {
     let system = || ["USER", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
     let mut name = said.map(str::to_owned).or_else(system).unwrap_or_default();
     name.retain(|sign| !sign.is_control());
@@ -307,7 +312,10 @@ fn name(said: Option<&str>) -> String {
 }
 
 /// A transport as it is, or as if its way out were worse.
-fn impaired(transport: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<Arc<dyn Transport>, Trouble> {
+pub(crate) fn impaired(
+    transport: Arc<dyn Transport>,
+    impairment: Option<&Impairment>,
+) -> Result<Arc<dyn Transport>, Trouble> {
     let Some(impairment) = impairment else { return Ok(transport) };
     let impaired = Impaired::new(transport, impairment.clone()).map_err(|error| {
         Trouble::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")

@@ -35,7 +35,8 @@ pub(super) fn tidy(log: &Log) {
     }
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Trouble {
+/// A file that cannot be written, and why.
+pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Trouble {
     let why = match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such directory".into(),
         _ => in_words(error),

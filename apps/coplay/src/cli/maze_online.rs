@@ -1,0 +1,219 @@
+//! Commands of a maze with others, and their flags.
+
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+
+use clap::Args;
+use coplay::bucket::Sending;
+use coplay_net::group::Multicast as Way;
+use coplay_net::impair::Impairment;
+use coplay_net::iroh::Relay;
+
+use super::Show;
+use super::maze::sides;
+use super::net::{Lan, View};
+
+/// A tick of a maze, in milliseconds: nothing happens in between.
+const TICK_MS: u16 = 10;
+/// The longest bucket and the longest delay, in milliseconds.
+const LONGEST_MS: u16 = 10_000;
+/// Ticks of a second.
+const TICKS_PER_SECOND: u32 = 1_000 / TICK_MS as u32;
+
+/// How to open a maze to others.
+#[derive(Args, Clone, Debug)]
+pub struct Host {
+    /// How many cells the maze has each way
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(sides()))]
+    pub side: u8,
+    /// What the maze follows from; without it, another one each time
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Everybody sees what happened so many milliseconds ago, so that it has come from everywhere
+    #[arg(long, value_name = "MS", default_value = "150", value_parser = ticks)]
+    pub delay: u16,
+    /// What happens in so many milliseconds is seen together
+    #[arg(long, value_name = "MS", default_value = "40", value_parser = ticks)]
+    pub bucket: u16,
+    /// Plain UDP, for a network that can be trusted to let it through: listen at this port, or address and port
+    #[arg(long, value_name = "ADDR")]
+    pub udp: Option<String>,
+    /// With --udp: what everybody must know to join; made up and shown if it is not given
+    #[arg(long, value_name = "TEXT", requires = "udp")]
+    pub secret: Option<String>,
+    /// What helps peers that find no way to each other: `none`, `default`, or the address of a relay
+    #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
+    pub relay: Option<Relay>,
+    /// What others in the local network may do without a ticket [default: see; with --headless: hide]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub lan: Option<Lan>,
+    /// One datagram for all who hear it: where that works, never, or at this address, which must work
+    #[arg(long, value_name = "auto|off|ADDR:PORT", default_value = "auto", value_parser = multicast)]
+    pub multicast: Multicast,
+    /// How to take part.
+    #[command(flatten)]
+    pub part: Part,
+}
+
+/// How to come to the maze of somebody else.
+#[derive(Args, Clone, Debug)]
+pub struct Join {
+    /// The ticket that somebody in the maze shows; without one, the mazes of the local network are listed
+    pub ticket: Option<String>,
+    /// Use another relay than the one that the ticket names: `none`, `default`, or its address
+    #[arg(long, value_name = "none|default|URL")]
+    pub relay: Option<Relay>,
+    /// One datagram for all who hear it: where that works and the others do so, or never
+    #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = multicast_or_not)]
+    pub multicast: Multicast,
+    /// How to take part.
+    #[command(flatten)]
+    pub part: Part,
+}
+
+/// How to take part in a maze.
+#[derive(Args, Clone, Debug)]
+pub struct Part {
+    /// How many ninjas to bring along: avatars that software plays [default: 0; with --headless: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=31))]
+    pub ninjas: Option<u8>,
+    /// Tell of each avatar always so many times a second, as in the paper [default: as often as others need it and the network carries]
+    #[arg(long, value_name = "HZ", conflicts_with = "reckon", value_parser = rate)]
+    pub rate: Option<u32>,
+    /// Tell of an avatar when others would be wrong about it by more than so many units
+    #[arg(long, value_name = "UNITS", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub reckon: Option<u32>,
+    /// What others call you
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// As if the way out were worse, and with multicast the way in, for tests and measurements: some of
+    /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
+    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    pub impair: Option<Impairment>,
+    /// Leave after so many seconds; with --headless ninjas stop a little earlier, so that all agree on the score
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: Option<u32>,
+    /// Write into this file what is sent, heard and seen, for `coplay maze drift`
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write the numbers of the run into this file at the end (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+    /// How to see it.
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// Which traces to compare.
+#[derive(Args, Clone, Debug)]
+pub struct Drift {
+    /// What sites of one maze wrote with --trace: two files or more
+    #[arg(required = true, num_args = 1.., value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    /// For programs: the numbers as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Part {
+    /// When our avatars are told of.
+    pub fn sending(&self) -> Sending {
+        match (self.rate, self.reckon) {
+            (Some(rate), _) => Sending::fixed(rate),
+            (None, Some(units)) => Sending::reckoned(units),
+            (None, None) => Sending::default(),
+        }
+    }
+
+    /// How to see it, as it is said where one plays alone.
+    pub fn show(&self) -> Show {
+        let View { terminal, headless, scale, mute } = self.view;
+        Show { terminal, window: false, headless, scale, mute }
+    }
+
+    /// How many ninjas we bring along: where nobody plays there is at least one, unless it is said that there is none.
+    pub fn ninjas(&self) -> u8 {
+        self.ninjas.unwrap_or(u8::from(self.view.headless))
+    }
+}
+
+/// Whether and where to send one datagram to many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multicast {
+    /// Where it works.
+    Auto,
+    /// Never.
+    Off,
+    /// There, and it must work.
+    At(SocketAddrV4),
+}
+
+impl Multicast {
+    /// As a group wants to know it.
+    pub fn wanted(self) -> Option<Way> {
+        match self {
+            Self::Auto => Some(Way::default()),
+            Self::Off => None,
+            Self::At(group) => Some(Way { group, required: true, ..Way::default() }),
+        }
+    }
+}
+
+fn multicast(text: &str) -> Result<Multicast, String> {
+    let at =
+        |_| "this must be `auto`, `off`, or an address and a port for multicast, such as 239.255.77.77:5700".into();
+    multicast_or_not(text).or_else(|_| text.parse().map(Multicast::At).map_err(at))
+}
+
+fn multicast_or_not(text: &str) -> Result<Multicast, String> {
+    match text {
+        "auto" => Ok(Multicast::Auto),
+        "off" => Ok(Multicast::Off),
+        _ => Err("this must be `auto` or `off`; where to meet is for who opens the maze to say".into()),
+    }
+}
+
+/// Milliseconds, as ticks.
+fn ticks(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(ms) if (TICK_MS..=LONGEST_MS).contains(&ms) && ms.is_multiple_of(TICK_MS) => Ok(ms / TICK_MS),
+        _ => Err(format!("this must be whole ticks of {TICK_MS} ms: {TICK_MS}, 20, 30 and so on to {LONGEST_MS}")),
+    }
+}
+
+/// Updates in a second, a whole number of ticks apart.
+fn rate(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(rate) if (1..=TICKS_PER_SECOND).contains(&rate) && TICKS_PER_SECOND.is_multiple_of(rate) => Ok(rate),
+        _ => {
+            Err(format!("updates are whole ticks of {TICK_MS} ms apart: 1, 2, 4, 5, 10, 20, 25, 50 or 100 in a second"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_whole_ticks() {
+        assert_eq!((ticks("10"), ticks("150"), ticks("10000")), (Ok(1), Ok(15), Ok(1_000)));
+        for wrong in ["", "0", "15", "10010", "-10", "1.5"] {
+            assert!(ticks(wrong).unwrap_err().contains("whole ticks"), "{wrong}");
+        }
+        assert_eq!((rate("1"), rate("25"), rate("100")), (Ok(1), Ok(25), Ok(100)));
+        for wrong in ["", "0", "30", "101", "200", "many"] {
+            assert!(rate(wrong).unwrap_err().contains("whole ticks"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn multicast_is_where_it_works_nowhere_or_there() {
+        let there = "239.1.2.3:4000";
+        assert_eq!((multicast("auto"), multicast("off")), (Ok(Multicast::Auto), Ok(Multicast::Off)));
+        assert_eq!(multicast(there), Ok(Multicast::At(there.parse().unwrap())));
+        assert!(Multicast::At(there.parse().unwrap()).wanted().is_some_and(|way| way.required));
+        assert!(Multicast::Off.wanted().is_none());
+        assert!(multicast("239.1.2.3").unwrap_err().contains("a port") && multicast_or_not(there).is_err());
+    }
+}

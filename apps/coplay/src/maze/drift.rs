@@ -1,0 +1,228 @@
+//! `coplay maze drift`: how far apart the views of several sites were, from what they wrote down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use coplay::bucket::{EntityId, Site};
+use coplay_maze::drift::{Pair, Sample, Summary as Numbers, Trace, drifts};
+use coplay_maze::trace::{HEADER, Line, What};
+
+use crate::cli::maze_online::Drift;
+use crate::summary::Summary;
+use crate::trouble::{Trouble, in_words};
+
+/// What was seen in the first seconds does not count, in nanoseconds: clocks are still being compared.
+const SKIP: i64 = 3_000_000_000;
+
+/// `coplay maze drift`.
+pub(super) fn run(args: &Drift) -> Result<Summary, Trouble> {
+    let traces: Vec<Trace> = args.traces.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    check(&traces)?;
+    let comparison = Comparison::of(&traces);
+    if comparison.all.count == 0 {
+        return Err(Trouble::failure("these sites never saw each other")
+            .hint("give traces of sites of one maze, from one run of more than 3 s"));
+    }
+    crate::out(&if args.json { comparison.to_json() } else { comparison.to_text() });
+    Ok(Summary::default())
+}
+
+/// Reads a trace. Who was killed was about to write a line; that one does not count.
+fn read(path: &Path) -> Result<Trace, Trouble> {
+    let shown = path.display();
+    let text = std::fs::read(path).map_err(|error| {
+        Trouble::failure(format!("{shown} cannot be read: {}", in_words(&error))).hint("give files that --trace wrote")
+    })?;
+    parse(&String::from_utf8_lossy(&text)).map_err(|wrong| {
+        Trouble::failure(format!("{shown} {wrong}")).hint("give files that --trace of this version of coplay wrote")
+    })
+}
+
+fn parse(text: &str) -> Result<Trace, String> {
+    let mut lines = text.split_inclusive('\n').enumerate();
+    match lines.next() {
+        None => return Err("is empty".into()),
+        Some((_, first)) if first.trim_end() != HEADER => return Err("is no trace of a maze".into()),
+        Some(_) => {}
+    }
+    let mut trace = Trace::default();
+    for (number, line) in lines {
+        match line.trim_end().parse::<Line>() {
+            _ if !line.ends_with('\n') => {}
+            Ok(line) => trace.lines.push(line),
+            Err(_) => return Err(format!("has a line {} that is none of a trace", number + 1)),
+        }
+    }
+    trace.site = trace.lines.iter().find_map(|line| match line.what {
+        What::Site(site) => Some(site),
+        _ => None,
+    });
+    if trace.site.is_some() { Ok(trace) } else { Err("ends before it says whose it is".into()) }
+}
+
+fn check(traces: &[Trace]) -> Result<(), Trouble> {
+    if traces.len() < 2 {
+        return Err(Trouble::misuse("one trace says nothing about how far views were apart")
+            .hint("give the traces of two sites or more"));
+    }
+    let sites: BTreeSet<Option<Site>> = traces.iter().map(|trace| trace.site).collect();
+    if sites.len() < traces.len() {
+        return Err(Trouble::misuse("two of these traces are of the same site")
+            .hint("give one trace of each site, from one run"));
+    }
+    Ok(())
+}
+
+/// What one site saw of another.
+struct Row {
+    seer: Site,
+    seen: Site,
+    all: Numbers,
+    /// While three to five updates in a row were missing.
+    missing: Numbers,
+    /// By how many milliseconds the other's clock is ahead, and how fast it gains on that, in millionths.
+    offset_ms: f64,
+    skew_ppm: f64,
+}
+
+/// Everything that traces say together.
+struct Comparison {
+    rows: Vec<Row>,
+    all: Numbers,
+    missing: Numbers,
+    /// As each of them knew it in the end.
+    scores: Vec<Vec<(EntityId, u32, u32)>>,
+}
+
+impl Comparison {
+    fn of(traces: &[Trace]) -> Self {
+        let pairs = drifts(traces, SKIP);
+        let mut by_sites: BTreeMap<(Site, Site), Vec<&Pair>> = BTreeMap::new();
+        for pair in &pairs {
+            by_sites.entry((pair.seen_by, pair.entity.site)).or_default().push(pair);
+        }
+        let rows = by_sites.into_iter().map(|((seer, seen), pairs)| {
+            let (all, missing) = numbers(&pairs);
+            let (offset, skew) = pairs[0].offset;
+            Row { seer, seen, all, missing, offset_ms: offset / 1e6, skew_ppm: skew / 1e3 }
+        });
+        let (all, missing) = numbers(&pairs.iter().collect::<Vec<_>>());
+        let scores = traces.iter().map(scores).collect();
+        Self { rows: rows.collect(), all, missing, scores }
+    }
+
+    fn scores_are_equal(&self) -> bool {
+        self.scores.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::from(
+            "                                                             with 3 to 5 updates missing\n\
+             who sees whom         samples  mean   90 %  <50    most    samples  mean   90 %  <50    most    clock ahead   gains\n",
+        );
+        for row in &self.rows {
+            let who = format!("{:?} {:?}", row.seer, row.seen);
+            let clock = format!("{:>8.3} ms  {:>6.1} ppm", row.offset_ms, row.skew_ppm);
+            _ = writeln!(text, "{who:<20} {}   {}   {clock}", in_columns(&row.all), in_columns(&row.missing));
+        }
+        let all = format!("{:<20} {}   {}", "all", in_columns(&self.all), in_columns(&self.missing));
+        _ = writeln!(text, "{}\n", all.trim_end());
+        for (entity, hits, falls) in self.scores.first().into_iter().flatten() {
+            _ = writeln!(text, "{:<20} {hits:>8} hits  {falls} falls", format!("{entity:?}"));
+        }
+        let equal = if self.scores_are_equal() { "yes" } else { "no" };
+        _ = writeln!(text, "scores equal {equal}");
+        text
+    }
+
+    fn to_json(&self) -> String {
+        let row = |row: &Row| {
+            format!(
+                "{{\"seer\":\"{:?}\",\"seen\":\"{:?}\",\"drift\":{},\"missing_3_to_5\":{},\"offset_ms\":{:.6},\"skew_ppm\":{:.3}}}",
+                row.seer,
+                row.seen,
+                in_json(&row.all),
+                in_json(&row.missing),
+                row.offset_ms,
+                row.skew_ppm
+            )
+        };
+        let rows: Vec<String> = self.rows.iter().map(row).collect();
+        format!(
+            "{{\"drift\":{},\"missing_3_to_5\":{},\"scores_equal\":{},\"pairs\":[{}]}}\n",
+            in_json(&self.all),
+            in_json(&self.missing),
+            self.scores_are_equal(),
+            rows.join(",")
+        )
+    }
+}
+
+/// The numbers of some pairs: of all samples, and of those with three to five updates missing around them.
+fn numbers(pairs: &[&Pair]) -> (Numbers, Numbers) {
+    let samples = || pairs.iter().flat_map(|pair| &pair.samples);
+    let in_burst = |sample: &&Sample| (3..=5).contains(&sample.missing);
+    let units = |sample: &Sample| sample.units;
+    (Numbers::of(samples().map(units)), Numbers::of(samples().filter(in_burst).map(units)))
+}
+
+fn scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
+    let score = |line: &Line| match line.what {
+        What::Score { entity, hits, falls } => Some((entity, hits, falls)),
+        _ => None,
+    };
+    trace.lines.iter().filter_map(score).collect()
+}
+
+fn in_columns(numbers: &Numbers) -> String {
+    let Numbers { count, mean, p90, most, under_50 } = numbers;
+    if *count == 0 {
+        return format!("{:>8} {:>29}", 0, "");
+    }
+    format!("{count:>8} {mean:>5.1} {p90:>6.1} {:>5.1}% {most:>7.1}", under_50 * 100.0)
+}
+
+fn in_json(numbers: &Numbers) -> String {
+    let Numbers { count, mean, p90, most, under_50 } = numbers;
+    format!("{{\"samples\":{count},\"mean\":{mean:.3},\"p90\":{p90:.3},\"under_50\":{under_50:.5},\"most\":{most:.3}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_read_up_to_where_it_was_cut_off() {
+        let whole = format!("{HEADER}\nsite,0,00000001\nscore,5,00000001.0,1,2\n");
+        assert_eq!(parse(&whole).unwrap().lines.len(), 2);
+        let cut = parse(&whole[..whole.len() - 3]).unwrap();
+        assert_eq!((cut.site, cut.lines.len()), (Some(Site(1)), 1));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_told_why() {
+        let wrong = |text: &str| parse(text).unwrap_err();
+        assert!(wrong("").contains("empty"));
+        assert!(wrong("frame,start\n").contains("no trace"));
+        assert!(wrong(HEADER).contains("whose"));
+        assert!(wrong(&format!("{HEADER}\nsite,0,1\nnonsense\n")).contains("line 3"));
+    }
+
+    #[test]
+    fn one_trace_or_one_site_is_not_enough() {
+        let of = |site| Trace { site: Some(Site(site)), lines: vec![] };
+        assert!(check(&[of(1)]).is_err() && check(&[of(1), of(1)]).is_err() && check(&[of(1), of(2)]).is_ok());
+    }
+
+    #[test]
+    fn scores_are_equal_if_all_say_the_same() {
+        let with = |site, hits| {
+            let entity = EntityId { site: Site(7), index: 0 };
+            Trace { site: Some(Site(site)), lines: vec![Line { at: 0, what: What::Score { entity, hits, falls: 0 } }] }
+        };
+        assert!(Comparison::of(&[with(1, 3), with(2, 3)]).scores_are_equal());
+        assert!(!Comparison::of(&[with(1, 3), with(2, 4)]).scores_are_equal());
+        assert!(!Comparison::of(&[with(1, 3), Trace { site: Some(Site(2)), lines: vec![] }]).scores_are_equal());
+    }
+}

@@ -1,0 +1,58 @@
+//! Why a maze with others could not be, as a person is told.
+
+use coplay_net::group::Failure;
+use coplay_net::party::Refusal;
+
+use crate::trouble::Trouble;
+
+/// A failure, and what can be done about it.
+pub(super) fn trouble(failure: &Failure) -> Trouble {
+    let trouble = Trouble::failure(failure.to_string());
+    match failure {
+        Failure::Unanswered { refused: false, .. } => trouble.hint(
+            "is there a network, is whoever gave the ticket still there, is it copied as a whole, and does a firewall or router let UDP through?",
+        ),
+        Failure::Unanswered { refused: true, .. } => {
+            trouble.hint("copy the whole ticket again, with what follows #; the maze may have been started anew")
+        }
+        Failure::Stranger { .. } => trouble.hint("ask for the ticket that is shown there now, or for that of anybody else in the maze"),
+        Failure::Refused(Refusal::Full) => trouble.hint("open a maze of your own: coplay maze host"),
+        Failure::Refused(Refusal::Version(_)) | Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
+        Failure::Refused(Refusal::OtherKind | Refusal::NotMe { .. } | Refusal::Private) => {
+            trouble.hint("`coplay join` with the same ticket leads in")
+        }
+        Failure::Ignored => trouble.hint("try the same command again"),
+        Failure::Multicast(_) => trouble.hint("say --multicast auto, and everybody is reached one by one where it does not work"),
+    }
+}
+
+/// What is agreed on there says nothing to us.
+pub(super) fn other_terms() -> Trouble {
+    Trouble::failure("their maze follows rules that we do not know").hint("everybody needs the same version of coplay")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay_net::Place;
+    use coplay_net::group::MulticastError;
+
+    #[test]
+    fn every_failure_has_a_hint() {
+        let place = Place("192.0.2.1:7000".into());
+        let mut failures = vec![
+            Failure::Unanswered { place: place.clone(), refused: false },
+            Failure::Unanswered { place: place.clone(), refused: true },
+            Failure::Stranger { place },
+            Failure::Ignored,
+            Failure::Terms,
+            Failure::Multicast(MulticastError::Unused),
+        ];
+        failures
+            .extend([Refusal::Full, Refusal::Version(9), Refusal::OtherKind, Refusal::Private].map(Failure::Refused));
+        for failure in failures {
+            let told = trouble(&failure);
+            assert!(told.to_string().contains("\nhint: ") && told.exit_code() == 1, "{told}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What being in a maze came to: a summary, and numbers for those who measure.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use coplay::bucket::{EntityId, PeerStats, Site, Stats};
+use coplay::time::TimeDelta;
+use coplay_maze::{Game, Score};
+use coplay_net::group::{Counts, Traffic};
+
+use crate::net::report::unwritable;
+use crate::summary::Summary;
+use crate::trouble::Trouble;
+
+/// One of the others, as it was known last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer {
+    pub(super) name: String,
+    pub(super) stats: PeerStats,
+    /// It hears us by multicast.
+    pub(super) multicast: bool,
+}
+
+/// What it came to.
+pub(super) struct Report {
+    site: Site,
+    seconds: f64,
+    maze: (u64, u8),
+    scores: Vec<(EntityId, String, Score)>,
+    stats: Stats,
+    counts: Counts,
+    peers: BTreeMap<Site, Peer>,
+}
+
+/// Sees that numbers can be written there.
+pub(super) fn check(path: &Path) -> Result<(), Trouble> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| unwritable(path, &error))
+}
+
+impl Report {
+    pub(super) fn new(game: &Game, own: String, peers: BTreeMap<Site, Peer>, counts: Counts, took: TimeDelta) -> Self {
+        let name = |entity: EntityId| {
+            let other = peers.get(&entity.site).map_or("somebody", |peer| &peer.name);
+            let owner = if entity.site == game.site() { &own } else { other };
+            format!("{owner}, avatar {}", entity.index + 1)
+        };
+        let scores = game.scores().table().into_iter().map(|(entity, score)| (entity, name(entity), score)).collect();
+        let maze = (game.rules().maze.seed(), game.rules().maze.side());
+        Self { site: game.site(), seconds: took.as_secs_f64(), maze, scores, stats: game.stats(), counts, peers }
+    }
+
+    /// In a few rows.
+    pub(super) fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        summary.row("maze", self.maze.0.to_string(), &format!("{0} × {0} cells", self.maze.1));
+        summary.row("played", format!("{:.1} s", self.seconds), "");
+        self.add_updates(&mut summary);
+        self.add_traffic(&mut summary);
+        for peer in self.peers.values() {
+            summary.row("peer", peer.name.clone(), &peer.in_words());
+        }
+        for (at, (_, name, score)) in self.scores.iter().enumerate() {
+            let value = format!("{} hits, {} falls", score.hits, score.falls);
+            summary.row(if at == 0 { "score" } else { "" }, value, name);
+        }
+        summary
+    }
+
+    fn add_updates(&self, summary: &mut Summary) {
+        let Stats { updates_sent, updates_skipped, updates_received, updates_late, .. } = self.stats;
+        summary.row("told", format!("{updates_sent} updates"), &format!("{updates_skipped} more could be reckoned"));
+        summary.row("heard", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
+    }
+
+    fn add_traffic(&self, summary: &mut Summary) {
+        let rate = |traffic: &Traffic| {
+            let (datagrams, bytes) = self.per_second(traffic);
+            (format!("{datagrams:.1} a second"), format!("datagrams, {bytes:.0} bytes a second"))
+        };
+        let rows = [
+            ("one by one", &self.counts.sent, "out"),
+            ("multicast", &self.counts.multicast, "out"),
+            ("one by one", &self.counts.received, "in"),
+            ("multicast", &self.counts.heard, "in"),
+        ];
+        for (what, traffic, way) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
+            let (value, about) = rate(traffic);
+            summary.row(what, value, &format!("{about} {way}"));
+        }
+    }
+
+    fn per_second(&self, traffic: &Traffic) -> (f64, f64) {
+        let seconds = self.seconds.max(1e-3);
+        (traffic.datagrams as f64 / seconds, traffic.bytes as f64 / seconds)
+    }
+
+    /// Writes all numbers into a file.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Trouble> {
+        std::fs::write(path, self.to_json() + "\n").map_err(|error| unwritable(path, &error))
+    }
+
+    fn to_json(&self) -> String {
+        let Stats {
+            updates_sent,
+            updates_skipped,
+            updates_received,
+            updates_late,
+            updates_refused,
+            rate,
+            malformed,
+            ..
+        } = self.stats;
+        let traffic = |traffic: &Traffic| {
+            let (datagrams, bytes) = self.per_second(traffic);
+            format!(
+                "{{\"datagrams\":{},\"bytes\":{},\"datagrams_per_second\":{datagrams:.3},\"bytes_per_second\":{bytes:.1}}}",
+                traffic.datagrams, traffic.bytes
+            )
+        };
+        let Counts { sent, multicast, received, heard, .. } = &self.counts;
+        let peers: Vec<String> = self.peers.iter().map(|(site, peer)| peer.to_json(*site)).collect();
+        let score = |(entity, _, score): &(EntityId, String, Score)| {
+            format!("{{\"avatar\":\"{entity:?}\",\"hits\":{},\"falls\":{}}}", score.hits, score.falls)
+        };
+        let scores: Vec<String> = self.scores.iter().map(score).collect();
+        format!(
+            "{{\"site\":\"{:?}\",\"seconds\":{:.3},\"updates_sent\":{updates_sent},\"updates_skipped\":{updates_skipped},\"updates_received\":{updates_received},\"updates_late\":{updates_late},\"updates_refused\":{updates_refused},\"rate\":{rate},\"malformed\":{malformed},\"sent\":{},\"multicast\":{},\"received\":{},\"heard\":{},\"peers\":[{}],\"scores\":[{}]}}",
+            self.site,
+            self.seconds,
+            traffic(sent),
+            traffic(multicast),
+            traffic(received),
+            traffic(heard),
+            peers.join(","),
+            scores.join(",")
+        )
+    }
+}
+
+impl Peer {
+    fn in_words(&self) -> String {
+        let PeerStats { rtt, offset, lost, .. } = self.stats;
+        let ms =
+            |span: Option<TimeDelta>| span.map_or("unknown".into(), |span| format!("{:.2} ms", span.as_millis_f64()));
+        let way = if self.multicast { "by multicast" } else { "one by one" };
+        format!("round trip {}, clock ahead {}, loss {:.1} %, {way}", ms(rtt), ms(offset), lost * 100.0)
+    }
+
+    fn to_json(&self, site: Site) -> String {
+        let PeerStats { rtt, jitter, offset, lost, late, .. } = self.stats;
+        let ms = |span: Option<TimeDelta>| span.map_or("null".into(), |span| format!("{:.4}", span.as_millis_f64()));
+        format!(
+            "{{\"site\":\"{site:?}\",\"rtt_ms\":{},\"jitter_ms\":{},\"offset_ms\":{},\"loss\":{lost:.4},\"late\":{late:.4},\"multicast\":{}}}",
+            ms(rtt),
+            ms(Some(jitter)),
+            ms(offset),
+            self.multicast
+        )
+    }
+}

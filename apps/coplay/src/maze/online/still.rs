@@ -1,0 +1,68 @@
+//! Whether anybody still moves.
+
+use std::collections::BTreeMap;
+
+use coplay::bucket::EntityId;
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::{Game, Position, Scores};
+
+/// Where nothing has moved for so long, no shot flies any more, and everybody knows who was hit.
+pub(super) const QUIET: TimeDelta = TimeDelta::from_secs(3);
+
+/// Since when nobody has moved and nobody was hit.
+pub(super) struct Stillness {
+    since: Instant,
+    places: BTreeMap<EntityId, Position>,
+    scores: Scores,
+}
+
+impl Stillness {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, places: BTreeMap::new(), scores: Scores::default() }
+    }
+
+    /// Looks at everybody. Who vanishes does not move: those who leave first do not hold up the others.
+    pub(super) fn look(&mut self, now: Instant, game: &Game) {
+        let own = (0..game.avatars()).filter_map(|index| {
+            let entity = EntityId { site: game.site(), index: index as u8 };
+            game.avatar(index).map(|avatar| (entity, avatar.position))
+        });
+        let others = game.world().newest().map(|(entity, _, avatar)| (entity, avatar.position));
+        let (places, scores) = (own.chain(others).collect(), game.scores());
+        self.note(now, places, scores);
+    }
+
+    fn note(&mut self, now: Instant, places: BTreeMap<EntityId, Position>, scores: Scores) {
+        let moved = places.iter().any(|(entity, place)| self.places.get(entity) != Some(place));
+        if moved || scores != self.scores {
+            self.since = now;
+        }
+        (self.places, self.scores) = (places, scores);
+    }
+
+    /// Whether all has been quiet for long enough.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        now - self.since >= QUIET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::bucket::Site;
+
+    #[test]
+    fn it_is_quiet_when_nobody_moves_and_also_when_somebody_is_gone() {
+        let entity = |site| EntityId { site: Site(site), index: 0 };
+        let at = |seconds| Instant::ZERO + TimeDelta::from_secs(seconds);
+        let place = |x| Position { x, y: 0 };
+        let both = |x| BTreeMap::from([(entity(1), place(x)), (entity(2), place(9))]);
+        let mut stillness = Stillness::new(at(0));
+        stillness.note(at(1), both(1), Scores::default());
+        assert!(!stillness.is_quiet(at(3)) && stillness.is_quiet(at(4)));
+        stillness.note(at(3), both(2), Scores::default());
+        assert!(!stillness.is_quiet(at(5)));
+        stillness.note(at(5), BTreeMap::from([(entity(1), place(2))]), Scores::default());
+        assert!(stillness.is_quiet(at(6)));
+    }
+}

@@ -228,7 +228,8 @@ impl<R: Reckoner> World<R> {
 
     /// Follows the time of the lowest site that knows it.
     fn follow(&mut self, now: Instant) {
-        let known = |peer: &Peer| (now - peer.heard < TRUSTED).then(|| peer.world_ahead_of_us(now)).flatten();
+        let trusted = TRUSTED.max(self.forget_after() / 3);
+        let known = |peer: &Peer| (now - peer.heard < trusted).then(|| peer.world_ahead_of_us(now)).flatten();
         let lowest = self.peers.iter().find_map(|(site, peer)| known(peer).map(|ahead| (*site, ahead)));
         if let Some((site, ahead)) = lowest
             && (site < self.config.site || self.time.ahead().is_none())
@@ -238,8 +239,9 @@ impl<R: Reckoner> World<R> {
     }
 
     fn tidy(&mut self, now: Instant) {
+        let patience = self.forget_after();
         let gone: Vec<Site> =
-            self.peers.iter().filter(|(_, peer)| now - peer.heard >= FORGET).map(|(site, _)| *site).collect();
+            self.peers.iter().filter(|(_, peer)| now - peer.heard >= patience).map(|(site, _)| *site).collect();
         gone.into_iter().for_each(|site| self.remove_peer(site));
         self.forget_old_states(now);
         self.sum_up(now);

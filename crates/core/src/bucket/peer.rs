@@ -41,7 +41,7 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            clock: Clock::default(),
+            clock: Clock::of_crystals(),
             heard: now,
             is_here: false,
             left: None,

@@ -10,7 +10,7 @@ const MAX_CONTROL: usize = 512;
 /// time every time: then it needs many to find a quick one.
 const FIRST_PROBES: u32 = 12;
 const PROBE_AT_ONCE: TimeDelta = TimeDelta::from_millis(40);
-const PROBE_SOON: TimeDelta = TimeDelta::from_millis(100);
+const PROBE_SOON: TimeDelta = TimeDelta::from_millis(50);
 const UNEVEN: TimeDelta = TimeDelta::from_millis(4);
 const PROBE_LATER: TimeDelta = TimeDelta::from_secs(1);
 /// With more sites than this everybody asks and tells less often, so that a site's part does not grow.
@@ -102,7 +102,7 @@ impl<R: Reckoner> World<R> {
         } else if self.is_beacon_due(now) {
             (To::All, self.beacon(now, buf).ok()?)
         } else {
-            return None;
+            (To::Near(self.moved_to(now)?), self.whereabouts(now, buf).ok()?)
         };
         Some(Packet { to, len, tick })
     }
@@ -166,12 +166,25 @@ impl<R: Reckoner> World<R> {
         Ok(datagram.len())
     }
 
-    fn is_beacon_due(&mut self, now: Instant) -> bool {
-        if self.peers.is_empty() {
-            return false;
+    fn is_beacon_due(&self, now: Instant) -> bool {
+        !self.peers.is_empty() && (now >= self.beacon.next || self.is_record_due(now))
+    }
+
+    /// A region where one of our entities is now, and where those who are near do not know yet that it is.
+    fn moved_to(&self, now: Instant) -> Option<Region> {
+        if self.peers.is_empty() || now - self.beacon.last < BEACON_SOON {
+            return None;
         }
-        let moved = now - self.beacon.last >= BEACON_SOON && self.beacon.regions != self.own_regions();
-        now >= self.beacon.next || self.is_record_due(now) || moved
+        self.own_regions().into_iter().find(|region| self.beacon.regions.binary_search(region).is_err())
+    }
+
+    /// Where our entities are, for those who are near.
+    fn whereabouts(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, Full> {
+        self.beacon.last = now;
+        self.beacon.regions = self.own_regions();
+        let mut datagram = Datagram::new(buf)?;
+        put_regions(&self.beacon.regions, &mut datagram)?;
+        Ok(datagram.len())
     }
 
     /// Whether to tell everybody of our record: at once, but not again and again.
@@ -179,9 +192,14 @@ impl<R: Reckoner> World<R> {
         self.beacon.record && now - self.beacon.recorded >= self.beacon_pause()
     }
 
-    /// The time between two beacons: the longer the more there are, so that all together do not grow. Nobody seems to be gone for it.
+    /// The time between two beacons: the longer the more sites there are, so that all together do not grow.
     fn beacon_pause(&self) -> TimeDelta {
-        (BEACON * (self.peers.len() / MANY).max(1) as i64).min(FORGET / 3)
+        BEACON * (self.peers.len() / MANY).max(1) as i64
+    }
+
+    /// Who is silent for so long is gone: several beacons.
+    pub(super) fn forget_after(&self) -> TimeDelta {
+        FORGET.max(self.beacon_pause() * 4)
     }
 
     /// How we are: the world's time, where our entities are, what gets lost, and which records we have.
@@ -204,13 +222,7 @@ impl<R: Reckoner> World<R> {
             }
         }
         datagram.put(Item::Time(self.time.ahead()))?;
-        // Who is in more places than that is told of everything.
-        let here = match self.beacon.regions.len() {
-            0..=MAX_HERE => datagram
-                .put(Item::Whole)
-                .and_then(|()| self.beacon.regions.iter().try_for_each(|region| datagram.put(Item::Here(*region)))),
-            _ => Ok(()),
-        };
+        let here = put_regions(&self.beacon.regions, &mut datagram);
         let reports = here.and_then(|()| put_reports(&self.peers, &mut self.beacon.reported, &mut datagram));
         // What has no room is told another time.
         if reports.is_ok() {
@@ -225,6 +237,15 @@ impl<R: Reckoner> World<R> {
     }
 }
 
+/// Where entities are. Who is in more places than there is room for is told of everything.
+fn put_regions(regions: &[Region], datagram: &mut Datagram<'_>) -> Result<(), Full> {
+    if regions.len() > MAX_HERE {
+        return Ok(());
+    }
+    datagram.put(Item::Whole)?;
+    regions.iter().try_for_each(|region| datagram.put(Item::Here(*region)))
+}
+
 /// What gets lost, of as many sites as there is room for, in turn.
 fn put_reports(
     peers: &alloc::collections::BTreeMap<Site, super::Peer>,
@@ -232,8 +253,11 @@ fn put_reports(
     datagram: &mut Datagram<'_>,
 ) -> Result<(), Full> {
     let after = |site: &Site| last.is_none_or(|last| *site > last);
-    let mut sites: alloc::vec::Vec<(Site, u8, u8)> =
-        peers.iter().filter(|(_, peer)| peer.is_here).map(|(site, peer)| (*site, peer.lost, peer.late)).collect();
+    let mut sites: alloc::vec::Vec<(Site, u8, u8)> = peers
+        .iter()
+        .filter(|(_, peer)| peer.is_here && peer.is_near)
+        .map(|(site, peer)| (*site, peer.lost, peer.late))
+        .collect();
     sites.sort_by_key(|(site, ..)| (!after(site), *site));
     for (of, lost, late) in sites.into_iter().take(MAX_REPORTS) {
         datagram.put(Item::Report { of, lost, late })?;

@@ -20,7 +20,7 @@ const RECENT: i64 = 8;
 const SETTLED: usize = 10;
 const OTHER_ROUTE: TimeDelta = TimeDelta::from_millis(3);
 /// No clock worth synchronising is off by more.
-const MAX_SKEW: f64 = 0.02;
+pub(super) const MAX_SKEW: f64 = 0.02;
 /// How far from what was thought a clock usually is (the scale of the prior).
 const USUAL_SKEW: f64 = 30e-6;
 /// By how many mean distances a skew must be better than the last to be believed without the prior.
@@ -125,11 +125,11 @@ impl Envelope {
     }
 
     /// The most likely line; the one before says where to look and what to expect.
-    pub(super) fn fit(&mut self, now: Instant, last: Option<Line>) -> Line {
+    pub(super) fn fit(&mut self, now: Instant, last: Option<Line>, most_skew: f64) -> Line {
         self.forget_shorter_route(now);
         let points = Points::new(self, now);
         let usual = last.map_or(0.0, |line| if line.settled { line.skew } else { 0.0 });
-        let skew = points.likely_skew(last.map_or(0.0, |line| line.skew), usual);
+        let skew = points.likely_skew(last.map_or(0.0, |line| line.skew), usual, most_skew);
         let (out, back) = (points.out.touch(skew), points.back.touch(-skew));
         Line {
             origin: now,
@@ -212,13 +212,13 @@ impl Points {
     }
 
     /// The most likely skew; it is looked for near the last one, and expected to be the usual one.
-    fn likely_skew(&self, near: f64, usual: f64) -> f64 {
+    fn likely_skew(&self, near: f64, usual: f64, most: f64) -> f64 {
         if self.out.len < 2 {
             return usual;
         }
-        let mut skew = least(near - NEAR, near + NEAR, 12, |skew| self.cost(skew));
+        let mut skew = least((near - NEAR).max(-most), (near + NEAR).min(most), 12, |skew| self.cost(skew));
         if (skew - near).abs() > NEAR * 0.9 {
-            skew = least(-MAX_SKEW, MAX_SKEW, 36, |skew| self.cost(skew));
+            skew = least(-most, most, 36, |skew| self.cost(skew));
         }
         let cost = self.cost(skew);
         let noise = cost / (2 * self.out.len) as f64;

@@ -59,9 +59,23 @@ pub struct Clock {
     round_trips: u32,
     rtt: Option<TimeDelta>,
     jitter: TimeDelta,
+    /// Whether both clocks are taken to be crystals.
+    crystals: bool,
 }
 
+/// Two crystals are never further apart.
+const CRYSTALS: f64 = 200e-6;
+
 impl Clock {
+    /// For round trips that are too few to tell how fast a clock runs while their times vary much: it is taken to run like a crystal.
+    pub fn of_crystals() -> Self {
+        Self { crystals: true, ..Self::default() }
+    }
+
+    fn most_skew(&self) -> f64 {
+        if self.crystals { CRYSTALS } else { fit::MAX_SKEW }
+    }
+
     /// Takes in a round trip. One that cannot be (negative, or longer than a minute) is ignored.
     pub fn on_round_trip(&mut self, trip: RoundTrip) {
         // Stamps are rounded, so on the shortest links a round trip can seem to take a little less than no time.
@@ -87,13 +101,14 @@ impl Clock {
     }
 
     fn fit(&mut self, trip: RoundTrip) {
-        let line = self.envelope.fit(trip.returned, self.line);
+        let most_skew = self.most_skew();
+        let line = self.envelope.fit(trip.returned, self.line, most_skew);
         if line.rtt_min < -STEPPED {
             // No round trip takes less than no time: one of the clocks was set, or stood still with its computer.
             self.reset();
             self.envelope.add(&trip);
             self.since = Some(trip.returned);
-            self.line = Some(self.envelope.fit(trip.returned, None));
+            self.line = Some(self.envelope.fit(trip.returned, None, most_skew));
         } else {
             self.line = Some(line);
         }
@@ -113,7 +128,7 @@ impl Clock {
 
     /// Forgets everything, for when one of the two clocks was stepped or stood still.
     pub fn reset(&mut self) {
-        *self = Self { rtt: self.rtt, jitter: self.jitter, ..Self::default() };
+        *self = Self { rtt: self.rtt, jitter: self.jitter, crystals: self.crystals, ..Self::default() };
     }
 
     /// Bytes on the heap.

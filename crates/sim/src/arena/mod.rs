@@ -215,16 +215,18 @@ impl Arena {
 
     /// Plays until then, and calls whenever a place has a new view.
     pub fn run(&mut self, until: Instant, mut on_view: impl FnMut(&mut Self, usize)) {
-        while let Some(at) = self.queue.next_time().filter(|at| *at <= until) {
+        while self.queue.next_time().is_some_and(|at| at <= until) {
+            let Some((at, happening)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            match self.queue.pop() {
-                Some((at, Happening::Wake { place })) => {
-                    if self.places[place].wake == at && self.play(place) {
-                        on_view(self, place);
-                    }
+            let viewed = match happening {
+                Happening::Arrive { from, to, bytes } => {
+                    self.arrive(from, to, bytes);
+                    continue;
                 }
-                Some((_, Happening::Arrive { from, to, bytes })) => self.arrive(from, to, bytes),
-                None => {}
+                Happening::Wake { place } => (self.places[place].wake == at && self.play(place)).then_some(place),
+            };
+            if let Some(place) = viewed {
+                on_view(self, place);
             }
         }
         self.now = self.now.max(until);

@@ -50,7 +50,7 @@ fn tables(entry: &Entry) -> Vec<(String, String)> {
 
 #[test]
 fn a_seed_always_gives_the_same_whatever_the_number_of_threads() {
-    for name in ["pacing", "loss", "resync", "packets"] {
+    for name in ["pacing", "loss", "resync", "packets", "bursts"] {
         let experiment = catalog::find(name).expect("there is such an experiment");
         let first = tables(&run(experiment, 7, 1));
         assert!(first == tables(&run(experiment, 7, 3)), "{name} is not the same with three threads");

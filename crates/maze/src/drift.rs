@@ -117,7 +117,7 @@ struct Offset {
 impl Offset {
     /// The other's time when ours is this.
     fn theirs(&self, ours: i64) -> f64 {
-        ours as f64 + self.ahead + self.slope * (ours - self.origin) as f64
+        ours as f64 + self.ahead + self.slope * ours.saturating_sub(self.origin) as f64
     }
 }
 
@@ -135,11 +135,11 @@ fn fitted_offset(seer: &Trace, site: Site, seen: &Trace, seen_by: Site) -> Optio
     points.extend(measured(seen, seen_by).into_iter().map(|(at, ahead)| (at.saturating_add(ahead as i64), -ahead)));
     let origin = points.first()?.0;
     let count = points.len() as f64;
-    let mean_at = points.iter().map(|(at, _)| (at - origin) as f64).sum::<f64>() / count;
+    let mean_at = points.iter().map(|(at, _)| at.saturating_sub(origin) as f64).sum::<f64>() / count;
     let mean = points.iter().map(|(_, ahead)| ahead).sum::<f64>() / count;
     let (mut over, mut under) = (0.0, 0.0);
     for (at, ahead) in &points {
-        let away = (at - origin) as f64 - mean_at;
+        let away = at.saturating_sub(origin) as f64 - mean_at;
         over += away * (ahead - mean);
         under += away * away;
     }
@@ -176,11 +176,11 @@ fn compare(view: &View, own: &[View], missing: Option<&Vec<Gap>>, offset: Offset
     let (before, after) = (own.get(after.checked_sub(1)?)?, own.get(after)?);
     // Between two of its own views the owner's avatar is on its way; unless it jumped.
     let (way_x, way_y) = (after.position.0 - before.position.0, after.position.1 - before.position.1);
-    let jumped = way_x.hypot(way_y) > 200.0 || after.at - before.at > 1_000_000_000;
+    let jumped = way_x.hypot(way_y) > 200.0 || after.at.saturating_sub(before.at) > 1_000_000_000;
     if !view.alive || !before.alive || !after.alive || jumped {
         return None;
     }
-    let part = (theirs - before.at as f64) / (after.at - before.at).max(1) as f64;
+    let part = (theirs - before.at as f64) / after.at.saturating_sub(before.at).max(1) as f64;
     let (x, y) = (before.position.0 + way_x * part, before.position.1 + way_y * part);
     let units = (view.position.0 - x).hypot(view.position.1 - y);
     let missing = missing.and_then(|gaps| gaps.iter().find(|gap| gap.from < view.tick && view.tick < gap.to));

@@ -9,7 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{Config, ConfigError, EntityId, Event, Packet, Region, Sending, Shown, Site, Stats, To, World};
+use coplay::bucket::{
+    Config, ConfigError, EntityId, Event, Packet, Record, Region, Sending, Shown, Site, Stats, To, World,
+};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::tally::{Scores, Tally};
@@ -23,6 +25,10 @@ const MOST_CATCH_UP: u32 = 50;
 const NEAR: u32 = 256;
 /// How often offsets of clocks are written into a trace, in ticks.
 const OFFSETS_EVERY: u32 = 50;
+/// The most that nobody asked for yet.
+const MOST_NEWS: usize = 256;
+/// The most shots that are followed at a time.
+const MOST_WATCHED: usize = 1_024;
 /// The most avatars of a site.
 pub const MAX_AVATARS: usize = 64;
 
@@ -34,7 +40,8 @@ pub struct Game {
     tick: Option<u32>,
     watched: BTreeMap<(EntityId, u16), Watched>,
     tally: Tally,
-    tallies: BTreeMap<Site, Tally>,
+    /// What was counted before we were started anew, as far as others remember it.
+    before: Tally,
     /// The newest view of its bucket.
     view: Vec<Shown<Avatar>>,
     viewed: u32,
@@ -97,7 +104,7 @@ impl Game {
             tick: None,
             watched: BTreeMap::new(),
             tally: Tally::new(person.unwrap_or_default()),
-            tallies: BTreeMap::new(),
+            before: Tally::default(),
             view: Vec::new(),
             viewed: 0,
             trace: None,
@@ -233,19 +240,17 @@ impl Game {
     fn hear_events(&mut self) {
         while let Some(event) = self.world.poll_event() {
             match event {
-                Event::Came(site) => self.news.push(News::Came(site)),
-                Event::Left(site) => self.news.push(News::Left(site)),
-                Event::Changed(site) => self.read_tally(site),
+                Event::Came(site) => self.tell(News::Came(site)),
+                Event::Left(site) => self.tell(News::Left(site)),
                 Event::Remembered => self.remember(),
-                Event::Appeared(_) | Event::Vanished(_) => {}
+                Event::Changed(_) | Event::Appeared(_) | Event::Vanished(_) => {}
             }
         }
     }
 
-    fn read_tally(&mut self, of: Site) {
-        let record = self.world.records().find(|(site, _)| *site == of).map(|(_, record)| &record.bytes);
-        if let Some(tally) = record.and_then(|bytes| Tally::from_bytes(bytes)) {
-            self.tallies.insert(of, tally);
+    fn tell(&mut self, news: News) {
+        if self.news.len() < MOST_NEWS {
+            self.news.push(news);
         }
     }
 
@@ -255,13 +260,13 @@ impl Game {
         let record =
             self.world.records().find(|(site, _)| *site == me).and_then(|(_, record)| Tally::from_bytes(&record.bytes));
         if let Some(before) = record {
-            self.tally.add(&before);
+            self.before.learn(&before);
         }
         self.post();
     }
 
     fn post(&mut self) {
-        self.world.post(&self.tally.to_bytes());
+        self.world.post(&self.tally.and(&self.before).to_bytes());
     }
 
     /// One tick of all our avatars.
@@ -272,12 +277,9 @@ impl Game {
         }
         self.judge(tick);
         for index in 0..self.avatars.len() {
-            let sent = self.world.stats().updates_sent;
             let avatar = self.avatars[index].avatar.clone();
-            let position = units(avatar.position);
-            self.world.publish(tick, index as u8, avatar);
-            if self.world.stats().updates_sent > sent {
-                let entity = self.own(index);
+            let (entity, position) = (self.own(index), units(avatar.position));
+            if self.world.publish(tick, index as u8, avatar) {
                 self.note(now, || What::Sent { entity, tick, position });
             }
         }
@@ -338,7 +340,9 @@ impl Game {
             new.extend(fresh.map(|shot| ((by, shot.number), Watched { shot: *shot, until: shot.tick })));
         }
         for (key, watched) in new {
-            self.watched.entry(key).or_insert(watched);
+            if self.watched.len() < MOST_WATCHED {
+                self.watched.entry(key).or_insert(watched);
+            }
         }
     }
 
@@ -351,7 +355,7 @@ impl Game {
         }
         rules.kill(tick, avatar);
         self.tally.on_hit(index as u8, by);
-        self.news.push(News::Hit { index: index as u8, by });
+        self.tell(News::Hit { index: index as u8, by });
         self.post();
     }
 
@@ -414,9 +418,8 @@ impl Game {
 
     /// Who hit whom, as far as we know.
     pub fn scores(&self) -> Scores {
-        let ours = std::iter::once((self.site(), &self.tally));
-        let theirs = self.tallies.iter().filter(|(site, _)| **site != self.site()).map(|(site, tally)| (*site, tally));
-        Scores::of(ours.chain(theirs))
+        let tally = |(site, record): (Site, &Record)| Some((site, Tally::from_bytes(&record.bytes)?));
+        Scores::of(self.world.records().filter_map(tally))
     }
 
     /// Writes the score into the trace.

@@ -39,21 +39,26 @@ impl Tally {
     /// One of ours was hit by somebody.
     pub fn on_hit(&mut self, index: u8, by: EntityId) {
         if self.falls.contains_key(&index) || self.falls.len() < MAX_FALLS {
-            *self.falls.entry(index).or_default() += 1;
+            count(&mut self.falls, index, 1);
         }
         if self.hits.contains_key(&by) || self.hits.len() < MAX_HITS {
-            *self.hits.entry(by).or_default() += 1;
+            count(&mut self.hits, by, 1);
         }
     }
 
-    /// Adds what was counted before we were started anew.
-    pub fn add(&mut self, before: &Self) {
-        for (index, count) in &before.falls {
-            *self.falls.entry(*index).or_default() += count;
-        }
-        for (by, count) in &before.hits {
-            *self.hits.entry(*by).or_default() += count;
-        }
+    /// With what was counted before we were started anew.
+    pub fn and(&self, before: &Self) -> Self {
+        let mut sum = self.clone();
+        before.falls.iter().for_each(|(index, times)| count(&mut sum.falls, *index, *times));
+        before.hits.iter().for_each(|(by, times)| count(&mut sum.hits, *by, *times));
+        sum
+    }
+
+    /// Takes over what somebody else remembers of the same row of hits, if it remembers more.
+    pub fn learn(&mut self, other: &Self) {
+        let more = |ours: &mut u32, theirs: u32| *ours = (*ours).max(theirs);
+        other.falls.iter().for_each(|(index, times)| more(self.falls.entry(*index).or_default(), *times));
+        other.hits.iter().for_each(|(by, times)| more(self.hits.entry(*by).or_default(), *times));
     }
 
     /// As it is put down for all to know.
@@ -91,6 +96,11 @@ impl Tally {
     }
 }
 
+fn count<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, times: u32) {
+    let counted = counts.entry(key).or_default();
+    *counted = counted.saturating_add(times);
+}
+
 const _: () = assert!(1 + MAX_NAME + 1 + MAX_FALLS * 5 + MAX_HITS * 8 <= MAX_RECORD);
 
 /// A name that is not too long, without what is no letter.
@@ -109,15 +119,17 @@ pub struct Scores {
 
 impl Scores {
     /// Adds up what all sites counted.
-    pub fn of<'a>(tallies: impl Iterator<Item = (Site, &'a Tally)>) -> Self {
+    pub fn of(tallies: impl Iterator<Item = (Site, Tally)>) -> Self {
         let mut scores = Self::default();
         for (site, tally) in tallies {
-            scores.names.insert(site, tally.name.clone());
+            scores.names.insert(site, tally.name);
             for (index, count) in &tally.falls {
-                scores.by_entity.entry(EntityId { site, index: *index }).or_default().falls += count;
+                let falls = &mut scores.by_entity.entry(EntityId { site, index: *index }).or_default().falls;
+                *falls = falls.saturating_add(*count);
             }
             for (by, count) in &tally.hits {
-                scores.by_entity.entry(*by).or_default().hits += count;
+                let hits = &mut scores.by_entity.entry(*by).or_default().hits;
+                *hits = hits.saturating_add(*count);
             }
         }
         scores
@@ -145,7 +157,7 @@ impl Scores {
 
     /// Hits in all.
     pub fn hits(&self) -> u32 {
-        self.by_entity.values().map(|score| score.hits).sum()
+        self.by_entity.values().fold(0, |sum, score| sum.saturating_add(score.hits))
     }
 }
 
@@ -182,8 +194,10 @@ mod tests {
         two.on_hit(3, entity(1, 0));
         let mut before = Tally::new("one");
         before.on_hit(0, entity(2, 0));
-        one.add(&before);
-        let scores = Scores::of([(Site(1), &one), (Site(2), &two)].into_iter());
+        let mut base = Tally::default();
+        base.learn(&before);
+        base.learn(&before);
+        let scores = Scores::of([(Site(1), one.and(&base)), (Site(2), two)].into_iter());
         assert_eq!(scores.get(entity(1, 0)), Score { hits: 1, falls: 3 });
         assert_eq!(scores.get(entity(2, 0)), Score { hits: 2, falls: 0 });
         assert_eq!(scores.get(entity(2, 3)), Score { hits: 1, falls: 1 });

@@ -42,8 +42,7 @@ impl Terms {
             bucket: u16::from_le_bytes([*a, *b]),
             delay: u16::from_le_bytes([*c, *d]),
         };
-        let sane =
-            (4..=128).contains(side) && (1..=1_000).contains(&terms.bucket) && (1..=1_000).contains(&terms.delay);
+        let sane = (4..=128).contains(side) && (1..=100).contains(&terms.bucket) && (1..=100).contains(&terms.delay);
         sane.then_some(terms)
     }
 }

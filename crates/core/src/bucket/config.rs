@@ -58,8 +58,9 @@ impl Default for Sending {
     }
 }
 
-/// The longest bucket, delay and time to give up, in ticks.
-const MOST_TICKS: u32 = 1_000;
+/// The longest bucket and delay, in ticks, and the longest time to give up.
+const MOST_TICKS: u32 = 100;
+const LONGEST_SILENCE: u32 = 1_000;
 /// The most updates of an entity in a second.
 const MOST_PER_SECOND: u32 = 100;
 
@@ -80,8 +81,8 @@ impl core::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Tick => "a tick takes between a millisecond and a second",
-            Self::Bucket => "a bucket has between 1 and 1,000 ticks",
-            Self::Delay => "delay and time to give up are between 1 and 1,000 ticks",
+            Self::Bucket => "a bucket has between 1 and 100 ticks",
+            Self::Delay => "a delay has between 1 and 100 ticks, and it takes between 1 and 1,000 to give up",
             Self::Sending => "between 1 and 100 updates a second are sent, at the least no more than at the most",
         })
     }
@@ -104,7 +105,7 @@ impl Config {
             Err(ConfigError::Tick)
         } else if !sane(self.bucket) {
             Err(ConfigError::Bucket)
-        } else if !sane(self.delay) || !sane(self.give_up) {
+        } else if !sane(self.delay) || !(1..=LONGEST_SILENCE).contains(&self.give_up) {
             Err(ConfigError::Delay)
         } else if least == 0 || least > most || most > MOST_PER_SECOND {
             Err(ConfigError::Sending)

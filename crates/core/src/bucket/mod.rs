@@ -186,7 +186,20 @@ impl<R: Reckoner> World<R> {
         {
             self.tell(Event::Left(site));
         }
-        self.tracks.retain(|entity, _| entity.site != site);
+        self.forget_tracks(|entity, _| entity.site == site);
+    }
+
+    /// Forgets entities of which nothing is wanted any more.
+    fn forget_tracks(&mut self, mut is_over: impl FnMut(EntityId, &mut Track<R::State>) -> bool) {
+        let mut vanished = Vec::new();
+        self.tracks.retain(|entity, track| {
+            let is_over = is_over(*entity, track);
+            if is_over && track.shown {
+                vanished.push(*entity);
+            }
+            !is_over
+        });
+        vanished.into_iter().for_each(|entity| self.tell(Event::Vanished(entity)));
     }
 
     /// The tick that it is now; `None` as long as nobody told us the world's time.
@@ -229,11 +242,17 @@ impl<R: Reckoner> World<R> {
     /// Follows the time of the lowest site that knows it.
     fn follow(&mut self, now: Instant) {
         let trusted = TRUSTED.max(self.forget_after() / 3);
-        let known = |peer: &Peer| (now - peer.heard < trusted).then(|| peer.world_ahead_of_us(now)).flatten();
-        let lowest = self.peers.iter().find_map(|(site, peer)| known(peer).map(|ahead| (*site, ahead)));
-        if let Some((site, ahead)) = lowest
-            && (site < self.config.site || self.time.ahead().is_none())
-        {
+        let tick = self.config.tick;
+        let told = |peer: &Peer| (now - peer.heard < trusted).then(|| peer.world_ahead_of_us(now)).flatten();
+        let known = |(site, peer): (&Site, &Peer)| {
+            told(peer).filter(|ahead| WorldTime::is_sane(now, *ahead, tick)).map(|ahead| (*site, ahead))
+        };
+        // Who slept is not followed, and follows the others when it wakes up, though it be the lowest.
+        let is_followed = |(site, ahead): &(Site, TimeDelta)| {
+            *site < self.config.site || self.time.ahead().is_none() || self.time.is_left_behind(*ahead)
+        };
+        let mut followed = self.peers.iter().filter_map(known).filter(is_followed);
+        if let Some((_, ahead)) = followed.find(|(_, ahead)| !self.time.is_far_ahead(*ahead)) {
             self.time.steer(now, ahead);
         }
     }
@@ -251,16 +270,10 @@ impl<R: Reckoner> World<R> {
         let Some(tick) = self.tick(now) else { return };
         let kept = self.config.kept();
         let oldest = tick.saturating_sub(kept);
-        let mut vanished = Vec::new();
-        self.tracks.retain(|entity, track| {
+        self.forget_tracks(|_, track| {
             track.forget_before(oldest);
-            let keep = track.newest().is_some_and(|newest| newest >= oldest);
-            if !keep && track.shown {
-                vanished.push(*entity);
-            }
-            keep
+            track.newest().is_none_or(|newest| newest < oldest)
         });
-        vanished.into_iter().for_each(|entity| self.tell(Event::Vanished(entity)));
     }
 
     /// Adds up what was lost, for the reports, and takes to heart what others report.
@@ -276,8 +289,8 @@ impl<R: Reckoner> World<R> {
         self.stats.rate = self.rate.per_second();
     }
 
-    /// Says how one of our entities is at a tick; to be called for every tick. Whether the others are told is decided here.
-    pub fn publish(&mut self, tick: u32, index: u8, state: R::State) {
+    /// Says how one of our entities is at a tick; to be called for every tick. Whether the others are told is decided here, and said.
+    pub fn publish(&mut self, tick: u32, index: u8, state: R::State) -> bool {
         let conditions = Conditions {
             rate: self.rate.per_second(),
             lost: self.rate.lost(),
@@ -298,11 +311,8 @@ impl<R: Reckoner> World<R> {
         };
         let decision = source.decide(&self.reckoner, &self.config.sending, conditions, tick);
         source.on_decided(decision, conditions.ticks_per_second);
-        match decision {
-            Decision::Send => self.stats.updates_sent += 1,
-            Decision::Skip => self.stats.updates_skipped += 1,
-            Decision::Wait => {}
-        }
+        self.stats.updates_skipped += u64::from(decision == Decision::Skip);
+        decision == Decision::Send
     }
 
     /// One of our entities is no more.

@@ -38,8 +38,9 @@ impl Rate {
 
     /// Takes to heart what receivers report: lost and late, in 255ths.
     pub(super) fn on_reports(&mut self, now: Instant, sending: &Sending, reports: impl Iterator<Item = (u8, u8)>) {
-        let (mut lost, mut bad) = (0, 0);
+        let (mut lost, mut bad, mut any) = (0, 0, false);
         for (gone, late) in reports {
+            any = true;
             lost = lost.max(gone);
             bad = bad.max(gone.saturating_add(late));
         }
@@ -50,7 +51,7 @@ impl Rate {
         self.changed = now;
         if bad > FULL {
             self.milli = (u64::from(self.milli) * LESS / 1_000) as u32;
-        } else if bad < ROOM {
+        } else if bad < ROOM && any {
             self.milli += MORE;
         }
         self.milli = self.milli.clamp(sending.least * 1_000, sending.most * 1_000);
@@ -79,6 +80,9 @@ mod tests {
         assert_eq!(after((25, 0), 20), 5, "neither full nor room");
         assert_eq!(after((0, 0), 4), 11);
         assert_eq!(after((0, 0), 60), 25);
+        assert_eq!(after((255, 0), 20), 5);
+        rate.on_reports(now + EVERY * 9, &sending, core::iter::empty());
+        assert_eq!(rate.per_second(), 5, "who hears of nobody does not speak more for it");
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl<R: Reckoner> World<R> {
                 Item::Report { .. } => {}
                 Item::Digest { of, version } => self.on_digest(from, of, version),
                 Item::Ask { of } => self.push_control(from, Control::Record(of)),
-                Item::Record { of, version, bytes } => self.on_record(of, version, bytes),
+                Item::Record { of, version, bytes } => self.on_record(from, of, version, bytes),
                 Item::Bye => self.on_bye(from),
             }
         }
@@ -93,7 +93,7 @@ impl<R: Reckoner> World<R> {
     fn place(&mut self, from: Site, update: Update<'_>) -> Option<bool> {
         let present = self.tick(self.now)?;
         let tick = nearest(present, update.tick)?;
-        if tick > present + AHEAD || tick + self.config.kept() < present {
+        if tick > present.saturating_add(AHEAD) || tick.saturating_add(self.config.kept()) < present {
             return None;
         }
         let state = self.reckoner.decode(update.state)?;
@@ -103,8 +103,9 @@ impl<R: Reckoner> World<R> {
             return None;
         }
         let track = self.tracks.entry(entity).or_insert_with(Track::new);
-        track.row.on_update(update.sequence, late);
-        track.insert(tick, state);
+        if track.insert(tick, state) {
+            track.row.on_update(update.sequence, tick, late);
+        }
         Some(late)
     }
 
@@ -131,8 +132,10 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    fn on_record(&mut self, of: Site, version: u32, bytes: &[u8]) {
-        if self.ledger.learn(of, version, bytes) {
+    /// Who is here speaks for itself; of who is not, and of ourselves before we came, others may.
+    fn on_record(&mut self, from: Site, of: Site, version: u32, bytes: &[u8]) {
+        let speaks_itself = self.peers.get(&of).is_some_and(|peer| peer.is_here) && self.ledger.get(of).is_some();
+        if (of == from || !speaks_itself) && self.ledger.learn(of, version, bytes) {
             self.tell(if of == self.config.site { Event::Remembered } else { Event::Changed(of) });
         }
     }
@@ -144,7 +147,7 @@ impl<R: Reckoner> World<R> {
             peer.is_here = false;
             peer.world_ahead = None;
         });
-        self.tracks.retain(|entity, _| entity.site != from);
+        self.forget_tracks(|entity, _| entity.site == from);
         self.tell(Event::Left(from));
     }
 }

@@ -17,7 +17,7 @@ const PROBE_LATER: TimeDelta = TimeDelta::from_secs(1);
 const MANY: usize = 16;
 /// Everybody is told how we are so often, and at once where we are now, but not more often than that.
 const BEACON: TimeDelta = TimeDelta::from_secs(1);
-const BEACON_SOON: TimeDelta = TimeDelta::from_millis(150);
+const BEACON_SOON: TimeDelta = TimeDelta::from_millis(50);
 /// Regions, reports and versions in one datagram.
 const MAX_HERE: usize = 64;
 const MAX_REPORTS: usize = 32;
@@ -102,14 +102,18 @@ impl<R: Reckoner> World<R> {
         } else if self.is_beacon_due(now) {
             (To::All, self.beacon(now, buf).ok()?)
         } else {
-            (To::Near(self.moved_to(now)?), self.whereabouts(now, buf).ok()?)
+            let region = self.moved_to(now)?;
+            (To::Near(region), self.whereabouts(now, region, buf).ok()?)
         };
         Some(Packet { to, len, tick })
     }
 
-    #[expect(clippy::unused_self, reason = "all of them are asked in the same way")]
+    /// Our last words: the record as it is, and goodbye.
     fn farewell(&self, buf: &mut [u8]) -> Result<usize, Full> {
         let mut datagram = Datagram::new(buf)?;
+        if let Some(Record { version, bytes }) = self.ledger.get(self.config.site) {
+            datagram.put(Item::Record { of: self.config.site, version: *version, bytes })?;
+        }
         datagram.put(Item::Bye)?;
         Ok(datagram.len())
     }
@@ -131,6 +135,8 @@ impl<R: Reckoner> World<R> {
                 break;
             }
             source.due = false;
+            source.sequence = source.sequence.wrapping_add(1);
+            self.stats.updates_sent += 1;
         }
         // An update that does not even fit alone will never fit.
         if datagram.is_empty() {
@@ -178,12 +184,15 @@ impl<R: Reckoner> World<R> {
         self.own_regions().into_iter().find(|region| self.beacon.regions.binary_search(region).is_err())
     }
 
-    /// Where our entities are, for those who are near.
-    fn whereabouts(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, Full> {
+    /// Where our entities are, for those who are near one of them. Who is near another is told of that one next.
+    fn whereabouts(&mut self, now: Instant, region: Region, buf: &mut [u8]) -> Result<usize, Full> {
+        let own = self.own_regions();
         self.beacon.last = now;
-        self.beacon.regions = self.own_regions();
+        self.beacon.regions.retain(|told| own.binary_search(told).is_ok());
+        let at = self.beacon.regions.partition_point(|told| *told < region);
+        self.beacon.regions.insert(at, region);
         let mut datagram = Datagram::new(buf)?;
-        put_regions(&self.beacon.regions, &mut datagram)?;
+        put_regions(&own, &mut datagram)?;
         Ok(datagram.len())
     }
 

@@ -127,7 +127,6 @@ impl<S: Clone> Source<S> {
                 self.credit = self.credit.saturating_sub(ticks_per_second).min(ticks_per_second);
                 let (tick, state) = self.newest();
                 self.told = Some((tick, state.clone()));
-                self.sequence = self.sequence.wrapping_add(1);
             }
             Decision::Skip => self.credit = self.credit.saturating_sub(ticks_per_second),
             Decision::Wait => {}

@@ -4,8 +4,11 @@ use crate::time::{Instant, TimeDelta};
 
 /// Further off than this nobody comes nearer gradually: the computer slept, or the world's time was not known.
 const STEP: TimeDelta = TimeDelta::from_millis(250);
-/// How much faster or slower time goes at the most while it is brought nearer.
+/// How much faster or slower time goes at the most while it is brought nearer, and for how long at a stretch.
 const SLEW: f64 = 0.02;
+const STRETCH: TimeDelta = TimeDelta::from_millis(100);
+/// No world gets older than this, in ticks: who says so is mistaken.
+const OLDEST: u32 = u32::MAX / 2;
 
 /// What we take the world's time to be.
 #[derive(Debug, Default)]
@@ -27,14 +30,32 @@ impl WorldTime {
         self.ahead
     }
 
-    /// Comes nearer to what somebody else takes it to be.
+    /// Comes nearer to what somebody else takes it to be. Who is far ahead of us is followed at once: we slept. Who is far behind is not
+    /// followed at all: it slept.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
-        let most = (now - self.steered).scale(SLEW);
+        let most = (now - self.steered).min(STRETCH).scale(SLEW);
         self.steered = now;
         self.ahead = Some(match self.ahead {
             Some(ahead) if (target - ahead).abs() < STEP => ahead + (target - ahead).max(-most).min(most),
-            _ => target,
+            Some(ahead) => ahead.max(target),
+            None => target,
         });
+    }
+
+    /// Whether somebody is so far ahead of us that we must have slept.
+    pub(super) fn is_left_behind(&self, target: TimeDelta) -> bool {
+        self.ahead.is_some_and(|ahead| target - ahead >= STEP)
+    }
+
+    /// Whether we are so far ahead of somebody that it must have slept.
+    pub(super) fn is_far_ahead(&self, target: TimeDelta) -> bool {
+        self.ahead.is_some_and(|ahead| ahead - target >= STEP)
+    }
+
+    /// Whether a world can have this time.
+    pub(super) fn is_sane(now: Instant, ahead: TimeDelta, tick: TimeDelta) -> bool {
+        let since_begin = now + ahead - Instant::ZERO;
+        !since_begin.is_negative() && since_begin.as_nanos() / tick.as_nanos() < i64::from(OLDEST)
     }
 
     /// The time since the world began.
@@ -45,7 +66,7 @@ impl WorldTime {
     /// The tick that it is now, if that is known. It never becomes less.
     pub(super) fn tick(&mut self, now: Instant, tick: TimeDelta) -> Option<u32> {
         let number = self.since_begin(now)?.as_nanos().div_euclid(tick.as_nanos());
-        self.last = self.last.max(u32::try_from(number.max(0)).unwrap_or(u32::MAX));
+        self.last = self.last.max(u32::try_from(number.clamp(0, OLDEST.into())).unwrap_or(OLDEST));
         Some(self.last)
     }
 
@@ -88,10 +109,25 @@ mod tests {
     fn who_is_far_off_jumps_and_ticks_never_go_back() {
         let mut time = WorldTime::begin(at(0));
         assert_eq!(time.tick(at(5_000), TICK), Some(500));
-        time.steer(at(5_000), TimeDelta::from_millis(-1_000));
-        assert_eq!(time.tick(at(5_000), TICK), Some(500));
-        assert_eq!(time.tick(at(6_010), TICK), Some(501));
-        assert_eq!(time.begin_of(501, TICK), Some(at(6_010)));
+        time.steer(at(5_000), TimeDelta::from_millis(-3_600_000));
+        assert_eq!(time.tick(at(5_010), TICK), Some(501), "who slept for an hour holds up nobody");
+        assert!(time.is_left_behind(TimeDelta::from_millis(1_000)));
+        time.steer(at(5_010), TimeDelta::from_millis(1_000));
+        assert_eq!(time.tick(at(5_010), TICK), Some(601));
+        time.steer(at(5_010), TimeDelta::from_millis(900));
+        assert_eq!(time.tick(at(5_010), TICK), Some(601));
+        assert_eq!(time.begin_of(602, TICK), Some(at(5_020)));
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_is_known_as_such() {
+        for ahead in [TimeDelta::MAX, -TimeDelta::MAX, TimeDelta::from_millis(-5_001)] {
+            assert!(!WorldTime::is_sane(at(5_000), ahead, TICK), "{ahead:?}");
+        }
+        assert!(WorldTime::is_sane(at(5_000), TimeDelta::from_secs(86_400 * 30), TICK));
+        let mut time = WorldTime::begin(at(0));
+        time.steer(at(1), TimeDelta::MAX);
+        assert_eq!(time.tick(at(1), TICK), Some(OLDEST));
     }
 
     #[test]

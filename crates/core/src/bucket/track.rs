@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use super::Reckoner;
 
-/// The most states that are kept of an entity; at 28 a second it is more than two seconds.
-const MAX_SAMPLES: usize = 64;
-/// Sequence numbers that are further apart do not belong to one row: the sender began anew.
-const ANEW: u16 = 1_024;
+/// The most states that are kept of an entity: one for every tick of the longest bucket and delay, and more.
+const MAX_SAMPLES: usize = 256;
+/// Updates whose ticks are further apart do not belong to one row: the sender began anew, or was too far away to be heard.
+const ANEW: u32 = 50;
 
 /// How the state in a view came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +42,17 @@ impl<S: Clone> Track<S> {
         Self { samples: Vec::new(), row: Row::default(), shown: false }
     }
 
-    /// Puts a state where it belongs. The first for a tick stands.
-    pub(super) fn insert(&mut self, tick: u32, state: S) {
+    /// Puts a state where it belongs. The first for a tick stands; whether it was.
+    pub(super) fn insert(&mut self, tick: u32, state: S) -> bool {
         let at = self.samples.partition_point(|sample| sample.tick < tick);
         if self.samples.get(at).is_some_and(|sample| sample.tick == tick) {
-            return;
+            return false;
         }
         self.samples.insert(at, Sample { tick, state });
         if self.samples.len() > MAX_SAMPLES {
             self.samples.remove(0);
         }
+        true
     }
 
     /// Forgets what is older, but for the newest of all.
@@ -97,25 +98,23 @@ impl<S: Clone> Track<S> {
 /// Counts what of a row of numbered updates is missing.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    last: Option<u16>,
+    /// The number and the tick of the newest.
+    last: Option<(u16, u32)>,
     expected: u32,
     received: u32,
     late: u32,
 }
 
 impl Row {
-    /// An update came; `late` if it was needed before.
-    pub(super) fn on_update(&mut self, sequence: u16, late: bool) {
-        let step = self.last.map_or(1, |last| sequence.wrapping_sub(last) as i16);
-        if step.unsigned_abs() > ANEW {
-            *self = Self { last: Some(sequence), expected: 1, received: 1, late: late.into() };
-            return;
-        }
+    /// An update came for the first time; `late` if it was needed before.
+    pub(super) fn on_update(&mut self, sequence: u16, tick: u32, late: bool) {
+        let in_row = self.last.filter(|(_, last)| tick.abs_diff(*last) <= ANEW);
+        let step = in_row.map_or(1, |(last, _)| sequence.wrapping_sub(last) as i16);
         self.received += 1;
         self.late += u32::from(late);
         if step > 0 {
             self.expected += step as u32;
-            self.last = Some(sequence);
+            self.last = Some((sequence, tick));
         }
     }
 
@@ -195,13 +194,13 @@ mod tests {
     #[test]
     fn losses_are_counted_and_what_comes_in_another_order_is_not_lost() {
         let mut row = Row::default();
-        for sequence in [65_534, 65_535, 1, 0, 2, 5] {
-            row.on_update(sequence, sequence == 0);
+        for (sequence, tick) in [(65_534, 0), (65_535, 4), (1, 12), (0, 8), (2, 16), (5, 28)] {
+            row.on_update(sequence, tick, sequence == 0);
         }
         assert_eq!(row.take(), Counts { expected: 8, lost: 2, late: 1 });
-        row.on_update(6, false);
+        row.on_update(6, 32, false);
         assert_eq!(row.take(), Counts { expected: 1, lost: 0, late: 0 });
-        row.on_update(30_000, false);
-        assert_eq!(row.take().lost, 0, "who begins anew has lost nothing");
+        row.on_update(30, 132, false);
+        assert_eq!(row.take().lost, 0, "who was far away has lost nothing");
     }
 }

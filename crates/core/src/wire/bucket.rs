@@ -69,7 +69,7 @@ pub struct Update<'a> {
     pub state: &'a [u8],
 }
 
-/// The stamps of a round trip, and what the world's time is there.
+/// The stamps of a round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
     /// As it was in the probe.

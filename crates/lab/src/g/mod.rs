@@ -46,7 +46,7 @@ fn common(findings: &mut Findings) {
     findings.parameter("buckets", "40 ms; playout delay 150 ms; given up after 1 s");
     findings.parameter("avatars", "radius 32 units; 32 units per 40 ms along straight lines and circles; ninjas");
     findings.parameter("maze", "8 by 8 cells of 512 units: everybody is told of everybody, as in the paper");
-    findings.note("Drift is the distance between the owner's own view of its avatar, which it delays as everybody does, and the other's view of it at the same instant. Between two views the owner's avatar is taken to be on its way, so that clocks that are a millisecond apart do not count as a whole bucket.");
+    findings.note("Drift is the distance between the owner's own view of its avatar, which it delays as everybody does, and the other's view of it at the same instant. Between two views the owner's avatar is taken to be on its way, so that clocks that are a millisecond apart do not count as a whole bucket. The paper looks at one pair of players; all pairs are taken together here, since their links are alike. Avatars that are given up on are not seen, and do not count.");
 }
 
 /// The mean, and the half width of its 90 % confidence interval, from the means of parts.

@@ -1,6 +1,6 @@
 //! A maze that is played to the end, and what the traces of its sites say.
 
-use coplay::bucket::Sending;
+use coplay::bucket::{EntityId, Sending};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
 use coplay_maze::drift::{Pair, Trace, drifts};
@@ -102,11 +102,12 @@ impl Outcome {
 
     /// Mean drift, and the half width of its 90 % confidence interval, from parts of ten seconds.
     pub(super) fn mean(&self) -> (f64, f64) {
-        const PART_NS: i64 = 10_000_000_000;
-        let mut parts: std::collections::BTreeMap<(usize, i64), (f64, f64)> = std::collections::BTreeMap::new();
-        for (number, pair) in self.pairs.iter().enumerate() {
+        const PART_TICKS: i64 = 1_000;
+        // All who see an avatar see the same turns, so they count as one.
+        let mut parts: std::collections::BTreeMap<(EntityId, i64), (f64, f64)> = std::collections::BTreeMap::new();
+        for pair in &self.pairs {
             for sample in &pair.samples {
-                let part = parts.entry((number, sample.at.div_euclid(PART_NS))).or_default();
+                let part = parts.entry((pair.entity, i64::from(sample.tick) / PART_TICKS)).or_default();
                 *part = (part.0 + sample.units, part.1 + 1.0);
             }
         }

@@ -268,7 +268,7 @@ fn claims(findings: &mut Findings, points: &[Point]) {
         "for which it pays with a few bytes a frame",
         "history: a few bytes a packet",
         format!("at most {dearer:.1} bytes a frame more than history"),
-        dearer < 40.0,
+        dearer < 8.0,
     );
     let sticks = most(default().filter(|point| point.input == 1).map(|point| point.bytes_per_frame));
     let redundant =
@@ -277,7 +277,7 @@ fn claims(findings: &mut Findings, points: &[Point]) {
         "where repeating would be dear the default keeps to its budget",
         "not compared",
         format!("{sticks:.0} bytes a frame at most, where repeating everything takes {redundant:.0}"),
-        sticks < 200.0 && sticks < redundant / 1.3,
+        sticks < 150.0 && sticks < redundant / 1.3,
     );
     let classic = most(
         points.iter().filter(|point| point.policy == 3 && point.loss == 0.05).map(|point| point.packets_per_frame),

@@ -254,7 +254,7 @@ fn claims(findings: &mut Findings, points: &[Point]) {
     let early =
         most(of(points, Scheme::Paper).filter(|point| point.rtt_ms <= 130.0).map(|point| point.pace.deviation_ms));
     findings.claim(
-        "as published, the game is smooth to RTT 130 and no longer from about 140 on",
+        "as published, the game is smooth to RTT 130, and unevenness sets in at about 140",
         "deviation under 5 ms to RTT 130, over 11 ms past 140",
         format!("at most {early:.1} ms to RTT 130, over {UNEVEN_MS:.0} ms from RTT {uneven:.0} on, over {ROUGH_MS:.0} ms from {rough:.0} on"),
         early < UNEVEN_MS && (140.0..=150.0).contains(&uneven) && rough <= 180.0,

@@ -188,18 +188,17 @@ impl List {
         let Some(known) = self.others.get_mut(&told.key) else { return self.hear_of_newcomer(now, told) };
         match told.cmp(&known.account) {
             Ordering::Less => return Merged::Outdated,
-            Ordering::Equal => return known.seek(now),
+            Ordering::Equal => return known.seek(),
             Ordering::Greater => {}
         }
         let anew = known.account.run != told.run;
         if anew && known.presence == Presence::Here {
-            self.events.push_back(Event::Went { site: told.site, why: Why::Anew });
+            self.events.push_back(Event::Went { site: known.account.site, why: Why::Anew });
         }
         known.account = told;
         if anew {
             (known.presence, known.since) = (Presence::Awaited, now);
         }
-        known.seek(now);
         Merged::News
     }
 
@@ -288,14 +287,11 @@ impl Other {
         matches!(self.presence, Presence::Here | Presence::Awaited)
     }
 
-    /// Somebody speaks of it, so it may be here after all.
-    fn seek(&mut self, now: Instant) -> Merged {
+    /// Somebody speaks of it, so it may be here after all: it is called. It stays silent for us, and is not spoken of, until it is heard; otherwise
+    /// who died would be spoken of for ever.
+    fn seek(&self) -> Merged {
         match self.presence {
-            Presence::Silent => {
-                (self.presence, self.since) = (Presence::Awaited, now);
-                Merged::Sought
-            }
-            Presence::Awaited => Merged::Sought,
+            Presence::Silent | Presence::Awaited => Merged::Sought,
             Presence::Here | Presence::Left => Merged::Nothing,
         }
     }

@@ -1,6 +1,6 @@
 //! One datagram for many: IP multicast in the local network.
 //!
-//! A group has an address for what concerns all, and the 62 after it for [regions](Region): who listens to a region hears what is sent there,
+//! A group has an address for what concerns all, and the 16 after it for [regions](Region): who listens to a region hears what is sent there,
 //! and of the rest the network spares it as much as it can. Nothing leaves the local network.
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub const USUAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 77, 77
 /// The channel that concerns all.
 pub(super) const ALL: u8 = 0;
 /// Channels for regions, after that.
-const REGIONS: u8 = 62;
+const REGIONS: u8 = 16;
 /// Room for a burst that comes while the thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// Longer than anything that makes sense.
@@ -93,8 +93,7 @@ impl std::error::Error for MulticastError {}
 
 /// The channel of a region. Regions near each other have different ones.
 pub(super) fn channel_of(region: Region) -> u8 {
-    let number = (u16::from(region.x) + 8 * u16::from(region.y)) % u16::from(REGIONS);
-    1 + number as u8
+    1 + region.x % 4 + 4 * (region.y % 4)
 }
 
 /// Whether all channels of a group are addresses for multicast.
@@ -315,7 +314,7 @@ mod tests {
     #[test]
     fn a_place_for_multicast_is_told_from_others() {
         assert_eq!(check(USUAL), Ok(()));
-        assert_eq!(addr_of(USUAL, REGIONS).to_string(), "239.255.77.139:5700");
+        assert_eq!(addr_of(USUAL, REGIONS).to_string(), "239.255.77.93:5700");
         for bad in ["192.0.2.1:5700", "239.255.255.194:5700", "255.255.255.255:1", "239.255.77.77:0"] {
             let bad: SocketAddrV4 = bad.parse().unwrap();
             assert_eq!(check(bad), Err(MulticastError::Address(bad)));

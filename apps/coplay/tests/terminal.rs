@@ -68,3 +68,31 @@ fn the_keys_are_shown_when_asked_for() {
     let shot = std::fs::read_to_string(place.at("shot.txt")).unwrap();
     assert!(shot.contains("Keys") && shot.contains("choose the next dial"), "{shot}");
 }
+
+/// Whether a process still runs; one that nobody asks for its outcome does not.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+#[test]
+fn nothing_goes_on_when_the_terminal_is_closed() {
+    let place = Place::new("tty-closed");
+    let note = place.at("pid");
+    let mut command = Command::new("script");
+    place.dress(&mut command);
+    let program =
+        format!("echo $$ > {}; exec {} play --terminal --mute --bot 1", note.display(), env!("CARGO_BIN_EXE_coplay"));
+    command.args(["-qc", &program, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("script comes with every Linux");
+    std::thread::sleep(Duration::from_secs(4));
+    let pid = std::fs::read_to_string(&note).expect("it was started").trim().to_owned();
+    assert!(runs(&pid));
+    child.kill().expect("it runs");
+    child.wait().expect("it was killed");
+    let ended = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(200));
+        !runs(&pid)
+    });
+    assert!(ended, "it plays on for nobody");
+}

@@ -315,7 +315,7 @@ mod tests {
     fn a_place_for_multicast_is_told_from_others() {
         assert_eq!(check(USUAL), Ok(()));
         assert_eq!(addr_of(USUAL, REGIONS).to_string(), "239.255.77.93:5700");
-        for bad in ["192.0.2.1:5700", "239.255.255.194:5700", "255.255.255.255:1", "239.255.77.77:0"] {
+        for bad in ["192.0.2.1:5700", "239.255.255.240:5700", "255.255.255.255:1", "239.255.77.77:0"] {
             let bad: SocketAddrV4 = bad.parse().unwrap();
             assert_eq!(check(bad), Err(MulticastError::Address(bad)));
         }

@@ -57,6 +57,12 @@ pub fn restore() {
     _ = terminal::disable_raw_mode();
 }
 
+/// Whether the terminal that we use was closed.
+pub(crate) fn is_gone() -> bool {
+    use std::io::IsTerminal as _;
+    CHANGED.load(Ordering::SeqCst) && !std::io::stdin().is_terminal()
+}
+
 /// The terminal, for as long as it is ours.
 struct Ours;
 

@@ -8,16 +8,24 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Site;
+use crate::hash::xxh64;
 
 /// The most bytes of a record: it fits in one datagram.
 pub const MAX_RECORD: usize = 1_000;
 /// The most sites of which a record is kept.
 const MAX_RECORDS: usize = 1_024;
 
+/// The lowest bits of a version are a mark of what it says: who was started anew may have put down something else as often as before.
+const MARK_BITS: u32 = 12;
+
+fn mark(bytes: &[u8]) -> u32 {
+    xxh64(0, bytes) as u32 & ((1 << MARK_BITS) - 1)
+}
+
 /// What a site has put down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How often it was changed.
+    /// How often it was changed, and a mark of what it says.
     pub version: u32,
     /// What it says.
     pub bytes: Vec<u8>,
@@ -52,8 +60,9 @@ impl Ledger {
 
     /// Puts down something new of ourselves. What is too long is cut off.
     pub(super) fn post(&mut self, me: Site, bytes: &[u8]) {
-        let version = self.records.get(&me).map_or(1, |record| record.version.saturating_add(1));
         let bytes = bytes[..bytes.len().min(MAX_RECORD)].to_vec();
+        let changes = self.records.get(&me).map_or(0, |record| record.version >> MARK_BITS);
+        let version = (changes.saturating_add(1) << MARK_BITS) | mark(&bytes);
         self.records.insert(me, Record { version, bytes });
     }
 
@@ -110,7 +119,11 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.post(ME, b"one");
         ledger.post(ME, b"two");
-        assert_eq!(ledger.get(ME).unwrap().version, 2);
+        assert_eq!(ledger.get(ME).unwrap().version >> MARK_BITS, 2);
+        let mut anew = Ledger::default();
+        anew.post(ME, b"one");
+        anew.post(ME, b"three");
+        assert_ne!(ledger.compare(ME, anew.get(ME).unwrap().version), Lack::Nobodys);
         assert!(ledger.learn(OTHER, 5, b"five") && !ledger.learn(OTHER, 4, b"four"));
         assert_eq!(ledger.get(OTHER).unwrap().bytes, b"five");
         assert_eq!(ledger.compare(OTHER, 6), Lack::Ours);

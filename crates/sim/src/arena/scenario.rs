@@ -226,7 +226,7 @@ impl Scenario {
     /// Whether this is a network as in one house.
     pub(super) fn is_lan(&self) -> bool {
         let Delay::Constant(delay) = self.link.delay else { return false };
-        delay + self.jitter() <= TimeDelta::from_millis(2)
+        self.link.rate.is_none() && delay + self.jitter() <= TimeDelta::from_millis(2)
     }
 }
 

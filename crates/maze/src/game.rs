@@ -121,6 +121,12 @@ impl Game {
         Ok(game)
     }
 
+    /// Calls the site something, also where no person plays: its first avatar goes by that name.
+    pub fn set_name(&mut self, name: &str) {
+        self.tally.set_name(name);
+        self.post();
+    }
+
     fn add(&mut self, mind: Mind) {
         if self.avatars.len() < MAX_AVATARS {
             let luck = u64::from(self.site().0) << 8 | self.avatars.len() as u64;

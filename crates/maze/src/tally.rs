@@ -13,7 +13,7 @@ const MAX_HITS: usize = 80;
 /// What one site counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// What the person at this site is called.
+    /// What this site is called, which is what its person is called.
     pub name: String,
     /// How often each of its avatars was hit.
     falls: BTreeMap<u8, u32>,
@@ -33,7 +33,14 @@ pub struct Score {
 impl Tally {
     /// Nobody was hit yet.
     pub fn new(name: &str) -> Self {
-        Self { name: shortened(name).into(), ..Self::default() }
+        let mut tally = Self::default();
+        tally.set_name(name);
+        tally
+    }
+
+    /// From now on the site is called this.
+    pub fn set_name(&mut self, name: &str) {
+        self.name = shortened(name).into();
     }
 
     /// One of ours was hit by somebody.

@@ -114,6 +114,7 @@ impl<'a> Visit<'a> {
         let (site, who) = (Site(group.site()), (person, self.part.ninjas()));
         let mut game = Game::new(clock::now(), site, founder, &terms, self.part.sending(), who)
             .map_err(|error| Trouble::failure(format!("there can be no such maze: {error}")))?;
+        game.set_name(&self.name);
         if self.trace.is_some() {
             game.keep_trace(clock::now());
         }

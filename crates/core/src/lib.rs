@@ -82,6 +82,7 @@
 //! - [`feed`]: for those who only watch, and for those who come late.
 //! - [`input`]: words and who owns which of their bits; streams, coding, recovery of what is lost.
 //! - [`pace`]: when the next frame begins.
+//! - [`mirror`]: servers that hold the same game and exchange its events.
 //! - [`movie`]: a game on record, to be played again.
 //! - [`clock`]: other sites' clocks, and group time.
 //! - [`wire`]: bytes in and out.
@@ -101,6 +102,7 @@ pub mod frame;
 pub mod hash;
 pub mod id;
 pub mod input;
+pub mod mirror;
 pub mod movie;
 pub mod pace;
 pub mod session;

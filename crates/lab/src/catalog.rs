@@ -1,7 +1,7 @@
 //! All experiments there are.
 
 use crate::experiment::{Experiment, Paper};
-use crate::{g, k, z};
+use crate::{g, k, p, z};
 
 /// Sharing games that were made for one computer.
 pub static ZHAO: Paper = Paper {
@@ -24,8 +24,15 @@ pub static GAUTIER: Paper = Paper {
     title: "End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on the Internet",
 };
 
+/// Servers that mirror each other.
+pub static PALAZZI: Paper = Paper {
+    letter: "P",
+    authors: "Palazzi, Ferretti, Cacciaguerra, Roccetti (2005)",
+    title: "On Maintaining Interactivity in Event Delivery Synchronization for Mirrored Game Architectures",
+};
+
 /// All of them, in the order of the report.
-pub static ALL: [&Experiment; 17] = [
+pub static ALL: [&Experiment; 21] = [
     &z::pacing::EXPERIMENT,
     &z::players::EXPERIMENT,
     &z::loss::EXPERIMENT,
@@ -43,6 +50,10 @@ pub static ALL: [&Experiment; 17] = [
     &g::thinning::EXPERIMENT,
     &g::bursts::EXPERIMENT,
     &g::quiet::EXPERIMENT,
+    &p::threshold::EXPERIMENT,
+    &p::delays::EXPERIMENT,
+    &p::drops::EXPERIMENT,
+    &p::choices::EXPERIMENT,
 ];
 
 /// The experiment of this name.

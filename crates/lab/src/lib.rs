@@ -19,6 +19,7 @@ pub mod g;
 pub mod image;
 pub mod k;
 pub mod numbers;
+pub mod p;
 pub mod plot;
 pub mod report;
 pub mod table;

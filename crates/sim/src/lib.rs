@@ -19,6 +19,7 @@
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
 //! * [`arena`]: a maze without a server, with faults, and what must hold in it.
+//! * [`senate`]: servers that mirror each other, with faults, and what must hold among them.
 //! * [`check`]: what must hold, judged without knowledge of the engines.
 
 pub mod arena;
@@ -34,6 +35,7 @@ pub mod queue;
 pub mod random;
 pub mod recording;
 pub mod scenario;
+pub mod senate;
 pub mod site;
 pub mod stage;
 pub mod toy;

@@ -5,12 +5,14 @@
 //!
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
 //! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
-//! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds [`Items`] of a world without a server; otherwise it is a [`Hello`], which names its version.
+//! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds
+//! [`Items`] of a world without a server (0x31) or [`MirrorItems`] of servers that mirror each other (0x33); otherwise it is a [`Hello`], which names its version.
 
 mod bucket;
 mod extra;
 mod feed;
 pub(crate) mod hello;
+mod mirror;
 mod report;
 mod tick;
 
@@ -24,6 +26,8 @@ pub use feed::{
 };
 pub(crate) use feed::{put_frames_head, put_record};
 pub use hello::{Hello, Refusal};
+pub(crate) use mirror::MAX_PIECE;
+pub use mirror::{Happening, Have, MirrorDatagram, MirrorItem, MirrorItems, Run};
 pub use report::{Hashes, MAX_HASHES, Regions, Search};
 pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};
 pub(crate) use tick::{Head, put_plain_head};

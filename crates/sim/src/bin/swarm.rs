@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use coplay_sim::scenario::{self, Played};
-use coplay_sim::{arena, site};
+use coplay_sim::{arena, senate, site};
 
 /// Prints a line; who reads only the beginning may close the pipe.
 macro_rules! say {
@@ -20,10 +20,11 @@ macro_rules! say {
 const HELP: &str = "\
 Plays random sessions with faults in virtual time and checks that nothing is broken.
 
-Usage: swarm [--maze] [--seeds N] [--from N] [--sabotage WHAT]
-       swarm [--maze] --seed N [--sabotage WHAT]
+Usage: swarm [--maze | --mirror] [--seeds N] [--from N] [--sabotage WHAT]
+       swarm [--maze | --mirror] --seed N [--sabotage WHAT]
 
   --maze           mazes without a server, in place of shared machines
+  --mirror         servers that mirror each other
 
   --seeds N        how many scenarios to play (default 1000)
   --from N         the first seed (default 0)
@@ -33,7 +34,9 @@ Usage: swarm [--maze] [--seeds N] [--from N] [--sabotage WHAT]
                    what it passes on for others), snapshot (lies to who comes late), alone (goes on
                    without the others where it would have to wait); with --maze: shift (takes updates
                    for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
-                   clocks), ghosts (shows what was not delivered)
+                   clocks), ghosts (shows what was not delivered); with --mirror: replace (takes all events for
+                   obsolete), unlink (does not know what comes after what), mute (asks in vain), snapshot
+                   (takes over wrong ones), twice and miss (takes in an event twice, or not)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -54,6 +57,7 @@ struct Options {
 enum What {
     Sessions(Option<site::Sabotage>),
     Mazes(Option<arena::Sabotage>),
+    Mirrors(Option<senate::Sabotage>),
 }
 
 const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
@@ -70,6 +74,14 @@ const MAZE_SABOTAGE: [(&str, arena::Sabotage); 4] = [
     ("stamps", arena::Sabotage::Stamps),
     ("ghosts", arena::Sabotage::Ghosts),
 ];
+const MIRROR_SABOTAGE: [(&str, senate::Sabotage); 6] = [
+    ("replace", senate::Sabotage::Replace),
+    ("unlink", senate::Sabotage::Unlink),
+    ("mute", senate::Sabotage::Mute),
+    ("snapshot", senate::Sabotage::Snapshot),
+    ("twice", senate::Sabotage::Twice),
+    ("miss", senate::Sabotage::Miss),
+];
 
 impl What {
     /// Everything that can be in a scenario.
@@ -77,6 +89,7 @@ impl What {
         match self {
             Self::Sessions(_) => &scenario::KINDS,
             Self::Mazes(_) => &arena::KINDS,
+            Self::Mirrors(_) => &senate::KINDS,
         }
     }
 
@@ -84,6 +97,7 @@ impl What {
         match self {
             Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.play(),
             Self::Mazes(sabotage) => arena::Scenario { sabotage, ..arena::Scenario::new(seed) }.play(),
+            Self::Mirrors(sabotage) => senate::Scenario { sabotage, ..senate::Scenario::new(seed) }.play(),
         }
     }
 
@@ -91,6 +105,7 @@ impl What {
         match self {
             Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.to_string(),
             Self::Mazes(_) => arena::Scenario::new(seed).to_string(),
+            Self::Mirrors(_) => senate::Scenario::new(seed).to_string(),
         }
     }
 
@@ -103,6 +118,7 @@ impl What {
         match self {
             Self::Sessions(sabotage) => name(&SESSION_SABOTAGE, sabotage),
             Self::Mazes(sabotage) => format!(" --maze{}", name(&MAZE_SABOTAGE, sabotage)),
+            Self::Mirrors(sabotage) => format!(" --mirror{}", name(&MIRROR_SABOTAGE, sabotage)),
         }
     }
 }
@@ -154,7 +170,7 @@ fn main() -> ExitCode {
 fn parse() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
     let mut options = Options { seeds: 1_000, from: 0, only: None, what: What::Sessions(None) };
-    let (mut maze, mut sabotage) = (false, None);
+    let (mut maze, mut mirror, mut sabotage) = (false, false, None);
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -162,6 +178,7 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             Long("from") => options.from = parser.value()?.parse_with(|text| number("--from", text, 0))?,
             Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
             Long("maze") => maze = true,
+            Long("mirror") => mirror = true,
             Long("sabotage") => sabotage = Some(parser.value()?.string()?),
             Long("help") | Short('h') => {
                 say!("{HELP}");
@@ -170,9 +187,10 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             _ => return Err(arg.unexpected()),
         }
     }
-    options.what = match maze {
-        true => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
-        false => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
+    options.what = match (maze, mirror) {
+        (true, _) => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
+        (_, true) => What::Mirrors(sabotage.map(|name| find(&name, &MIRROR_SABOTAGE)).transpose()?),
+        _ => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
     };
     Ok(Some(options))
 }
@@ -247,6 +265,7 @@ impl Total {
         let (frames, seen) = match what {
             What::Sessions(_) => ("frames", "frames watched"),
             What::Mazes(_) => ("views", "hits"),
+            What::Mirrors(_) => ("deliveries", "obsolete events dropped"),
         };
         say!("{} {frames}, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);

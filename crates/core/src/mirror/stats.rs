@@ -1,0 +1,147 @@
+//! Numbers for people, for traces and for the lab.
+
+use crate::time::TimeDelta;
+
+/// The histogram has so many steps of this length; the last holds all that took longer.
+pub const STEPS: usize = 100;
+/// The length of a step.
+pub const STEP: TimeDelta = TimeDelta::from_millis(5);
+
+/// A mirror in numbers, since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Events that were issued here.
+    pub issued: u64,
+    /// Events that were delivered, our own included.
+    pub delivered: u64,
+    /// Those of them that took longer than the policy's threshold.
+    pub over: u64,
+    /// Those that came after one that is later in the total order.
+    pub late: u64,
+    /// Obsolete events that were here and not delivered.
+    pub dropped: u64,
+    /// Obsolete events that were missing and not waited for.
+    pub skipped: u64,
+    /// Events that were given up though they are not obsolete.
+    pub gave_up: u64,
+    /// Events that were asked for again, each time counted.
+    pub asked: u64,
+    /// Events that were sent again because somebody asked.
+    pub resent: u64,
+    /// Events that came and were known.
+    pub known: u64,
+    /// Events for which there was no room.
+    pub refused: u64,
+    /// Snapshots that were given to others, and taken over.
+    pub snapshots: (u64, u64),
+    /// Datagrams that were handed out, and their bytes.
+    pub sent: (u64, u64),
+    /// Datagrams that came, and their bytes.
+    pub received: (u64, u64),
+    /// Datagrams that were no message.
+    pub malformed: u64,
+    /// How long events of others took, all together.
+    pub gtd_sum: TimeDelta,
+    /// How long the quickest took.
+    pub gtd_min: TimeDelta,
+    /// How long the slowest took.
+    pub gtd_max: TimeDelta,
+    /// How many took how long, in steps of [`STEP`]; events of others only.
+    pub gtd: [u32; STEPS],
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            issued: 0,
+            delivered: 0,
+            over: 0,
+            late: 0,
+            dropped: 0,
+            skipped: 0,
+            gave_up: 0,
+            asked: 0,
+            resent: 0,
+            known: 0,
+            refused: 0,
+            snapshots: (0, 0),
+            sent: (0, 0),
+            received: (0, 0),
+            malformed: 0,
+            gtd_sum: TimeDelta::ZERO,
+            gtd_min: TimeDelta::MAX,
+            gtd_max: TimeDelta::ZERO,
+            gtd: [0; STEPS],
+        }
+    }
+}
+
+impl Stats {
+    /// An event of somebody else took so long.
+    pub(super) fn on_gtd(&mut self, gtd: TimeDelta, threshold: TimeDelta) {
+        self.over += u64::from(gtd > threshold);
+        self.gtd_sum += gtd;
+        self.gtd_min = self.gtd_min.min(gtd);
+        self.gtd_max = self.gtd_max.max(gtd);
+        let step = (gtd.as_nanos().max(0) / STEP.as_nanos()) as usize;
+        self.gtd[step.min(STEPS - 1)] += 1;
+    }
+
+    /// Events of others that were delivered.
+    pub fn foreign(&self) -> u64 {
+        self.gtd.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// How long events of others took on average.
+    pub fn gtd_mean(&self) -> Option<TimeDelta> {
+        let count = self.foreign() as i64;
+        (count > 0).then(|| self.gtd_sum / count)
+    }
+
+    /// This part of all events of others, in thousandths, took no longer; to the next step.
+    pub fn gtd_quantile(&self, thousandths: u32) -> Option<TimeDelta> {
+        let wanted = (self.foreign() * u64::from(thousandths)).div_ceil(1_000).max(1);
+        let mut sum = 0;
+        let step = self.gtd.iter().position(|count| {
+            sum += u64::from(*count);
+            sum >= wanted
+        })?;
+        Some(STEP * (step as i64 + 1))
+    }
+}
+
+/// Another mirror in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PeerStats {
+    /// Smoothed round-trip time.
+    pub rtt: Option<TimeDelta>,
+    /// Its mean deviation.
+    pub jitter: TimeDelta,
+    /// By how much its clock is ahead of ours.
+    pub offset: Option<TimeDelta>,
+    /// Its events that are here and not delivered.
+    pub backlog: usize,
+    /// Its events that are missing.
+    pub missing: usize,
+    /// All its events up to this one are settled here.
+    pub settled: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_what_was_counted() {
+        let mut stats = Stats::default();
+        assert_eq!((stats.gtd_mean(), stats.gtd_quantile(500)), (None, None));
+        for millis in 1..=100 {
+            stats.on_gtd(TimeDelta::from_millis(millis), TimeDelta::from_millis(90));
+        }
+        stats.on_gtd(TimeDelta::from_secs(9), TimeDelta::from_millis(90));
+        assert_eq!((stats.foreign(), stats.over), (101, 11));
+        assert_eq!(stats.gtd_quantile(500), Some(TimeDelta::from_millis(55)));
+        assert_eq!(stats.gtd_quantile(1_000), Some(TimeDelta::from_millis(500)));
+        assert_eq!((stats.gtd_min, stats.gtd_max), (TimeDelta::from_millis(1), TimeDelta::from_secs(9)));
+    }
+}

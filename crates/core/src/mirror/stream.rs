@@ -1,0 +1,393 @@
+//! The events of one source: those that are kept for others, those that wait, and those that are missing.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::event::Event;
+use crate::time::{GroupInstant, Instant};
+use crate::wire::Happening;
+
+/// Events of a source beyond the last that is settled that are taken in.
+pub(super) const WINDOW: u32 = 4_096;
+
+/// What has become of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is missing, or waits for others.
+    Open,
+    /// It is its turn.
+    Queued,
+    Delivered,
+    /// It is obsolete and was not delivered, or was given up on.
+    Dropped,
+}
+
+/// The place of an event.
+#[derive(Debug)]
+struct Slot {
+    event: Option<Event>,
+    fate: Fate,
+    obsolete: bool,
+}
+
+impl Slot {
+    const EMPTY: Self = Self { event: None, fate: Fate::Open, obsolete: false };
+
+    fn is_done(&self) -> bool {
+        matches!(self.fate, Fate::Delivered | Fate::Dropped)
+    }
+
+    /// Whether it may be dropped.
+    fn is_droppable(&self) -> bool {
+        self.obsolete && !self.is_done()
+    }
+}
+
+/// An event that did not come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missing {
+    pub(super) seq: u32,
+    /// When to ask for it next.
+    pub(super) next: Instant,
+    /// When it was asked for last.
+    pub(super) asked: Option<Instant>,
+    pub(super) times: u32,
+}
+
+/// What became of an event that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    New,
+    Known,
+    /// There is no room for it yet.
+    Refused,
+}
+
+/// The events of one source.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The number of the first slot.
+    base: u32,
+    /// All up to this one are delivered or dropped.
+    settled: u32,
+    slots: VecDeque<Slot>,
+    /// In order of their numbers.
+    missing: Vec<Missing>,
+    /// Events that are here and wait for others, in order of their numbers. Not used in total order.
+    waiting: Vec<u32>,
+    /// The newest that is here.
+    newest: u32,
+    droppable: usize,
+    bytes: usize,
+    /// What is not settled is not older.
+    floor: Option<GroupInstant>,
+    /// What the source said last: nothing after this event is older.
+    told: Option<(u32, GroupInstant)>,
+}
+
+impl Stream {
+    pub(super) fn new() -> Self {
+        Self {
+            base: 1,
+            settled: 0,
+            slots: VecDeque::new(),
+            missing: Vec::new(),
+            waiting: Vec::new(),
+            newest: 0,
+            droppable: 0,
+            bytes: 0,
+            floor: None,
+            told: None,
+        }
+    }
+
+    pub(super) fn base(&self) -> u32 {
+        self.base
+    }
+
+    pub(super) fn settled(&self) -> u32 {
+        self.settled
+    }
+
+    pub(super) fn newest(&self) -> u32 {
+        self.newest.max(self.settled)
+    }
+
+    /// The number behind the last slot.
+    fn end(&self) -> u32 {
+        self.base + self.slots.len() as u32
+    }
+
+    fn slot(&self, seq: u32) -> Option<&Slot> {
+        self.slots.get(seq.checked_sub(self.base)? as usize)
+    }
+
+    fn slot_mut(&mut self, seq: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(seq.checked_sub(self.base)? as usize)
+    }
+
+    pub(super) fn event(&self, seq: u32) -> Option<&Event> {
+        self.slot(seq)?.event.as_ref()
+    }
+
+    pub(super) fn fate(&self, seq: u32) -> Fate {
+        self.slot(seq).map_or(if seq <= self.settled { Fate::Delivered } else { Fate::Open }, |slot| slot.fate)
+    }
+
+    /// Takes in an event.
+    pub(super) fn insert(&mut self, now: Instant, happening: &Happening<'_>) -> Taken {
+        let seq = happening.seq;
+        if seq < self.base {
+            return Taken::Known;
+        }
+        if seq > self.settled.saturating_add(WINDOW) {
+            return Taken::Refused;
+        }
+        self.expect(now, seq);
+        let Some(slot) = self.slot_mut(seq).filter(|slot| slot.event.is_none()) else { return Taken::Known };
+        let event = Event::new(happening);
+        let (bytes, at) = (event.memory(), event.at);
+        slot.event = Some(event);
+        let is_open = slot.fate == Fate::Open;
+        self.bytes += bytes;
+        self.newest = self.newest.max(seq);
+        if let Ok(found) = self.missing.binary_search_by_key(&seq, |missing| missing.seq) {
+            self.missing.remove(found);
+        }
+        if happening.replaces {
+            happening.run.for_each(|member| self.mark_obsolete(member));
+        }
+        if !is_open {
+            if seq == self.settled {
+                self.floor = self.floor.max(Some(at));
+            }
+            return Taken::Known;
+        }
+        Taken::New
+    }
+
+    fn mark_obsolete(&mut self, seq: u32) {
+        let Some(slot) = self.slot_mut(seq) else { return };
+        if !slot.obsolete {
+            slot.obsolete = true;
+            self.droppable += usize::from(self.slot(seq).is_some_and(|slot| !slot.is_done()));
+        }
+    }
+
+    /// There are events up to this number: those that are not here are missing.
+    pub(super) fn expect(&mut self, now: Instant, last: u32) {
+        let last = last.min(self.settled.saturating_add(WINDOW));
+        while self.end() <= last {
+            self.missing.push(Missing { seq: self.end(), next: now, asked: None, times: 0 });
+            self.slots.push_back(Slot::EMPTY);
+        }
+    }
+
+    /// The source says that nothing after the event of this number is older than this.
+    pub(super) fn on_alive(&mut self, now: Instant, last: u32, at: GroupInstant) {
+        self.expect(now, last);
+        if self.told.is_none_or(|(_, told)| told < at) {
+            self.told = Some((last, at));
+        }
+    }
+
+    /// What is not settled is not older than this. `None` as long as nothing was heard.
+    pub(super) fn floor(&self) -> Option<GroupInstant> {
+        let told = self.told.filter(|(last, _)| *last <= self.settled).map(|(_, at)| at);
+        self.floor.max(told)
+    }
+
+    /// Whether the source spoke of itself.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// The next in the order of numbers, if it is here.
+    pub(super) fn head(&self) -> Option<(u32, &Event)> {
+        let seq = self.settled + 1;
+        self.event(seq).map(|event| (seq, event))
+    }
+
+    /// The first that may be delivered though others before it are missing.
+    pub(super) fn head_of_its_key(&self) -> Option<(u32, &Event)> {
+        let seq = self.open().find(|seq| self.is_deliverable(*seq))?;
+        self.event(seq).map(|event| (seq, event))
+    }
+
+    /// How long the first that is here and not delivered was issued ago.
+    pub(super) fn oldest(&self) -> Option<GroupInstant> {
+        let from = (self.settled + 1 - self.base) as usize;
+        let open = |slot: &&Slot| !slot.is_done() && slot.event.is_some();
+        self.slots.range(from.min(self.slots.len())..).find(open)?.event.as_ref().map(|event| event.at)
+    }
+
+    /// Whether all events of its key that come before it are settled, or their turn comes before.
+    pub(super) fn is_deliverable(&self, seq: u32) -> bool {
+        let Some(event) = self.event(seq) else { return false };
+        let is_passed = |seq: u32| seq <= self.settled || self.fate(seq) != Fate::Open;
+        let is_behind = if event.barrier { event.after <= self.settled } else { is_passed(event.after) };
+        is_behind && event.run(seq).all(is_passed)
+    }
+
+    pub(super) fn wait(&mut self, seq: u32) {
+        if let Err(place) = self.waiting.binary_search(&seq) {
+            self.waiting.insert(place, seq);
+        }
+    }
+
+    /// Takes out the first that waits no more, and makes it its turn.
+    pub(super) fn release(&mut self) -> Option<u32> {
+        let found = self.waiting.iter().position(|seq| self.fate(*seq) != Fate::Open || self.is_deliverable(*seq))?;
+        let seq = self.waiting.remove(found);
+        if self.fate(seq) != Fate::Open {
+            return self.release();
+        }
+        self.set_fate(seq, Fate::Queued);
+        Some(seq)
+    }
+
+    pub(super) fn set_fate(&mut self, seq: u32, fate: Fate) {
+        let Some(slot) = self.slot_mut(seq) else { return };
+        let was_droppable = slot.is_droppable();
+        slot.fate = fate;
+        let is_droppable = slot.is_droppable();
+        self.droppable = self.droppable + usize::from(is_droppable) - usize::from(was_droppable);
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while let Some(slot) = self.slot(self.settled + 1).filter(|slot| slot.is_done()) {
+            self.floor = self.floor.max(slot.event.as_ref().map(|event| event.at));
+            self.settled += 1;
+        }
+    }
+
+    /// Drops an event, whether it is here or not.
+    pub(super) fn drop(&mut self, seq: u32) {
+        if let Ok(found) = self.missing.binary_search_by_key(&seq, |missing| missing.seq) {
+            self.missing.remove(found);
+        }
+        self.set_fate(seq, Fate::Dropped);
+    }
+
+    /// Whether any event could be dropped.
+    pub(super) fn has_droppable(&self) -> bool {
+        self.droppable > 0
+    }
+
+    pub(super) fn is_obsolete(&self, seq: u32) -> bool {
+        self.slot(seq).is_some_and(Slot::is_droppable)
+    }
+
+    /// The first that could be dropped from this number on.
+    pub(super) fn droppable_from(&self, seq: u32) -> Option<u32> {
+        if self.droppable == 0 {
+            return None;
+        }
+        let from = seq.max(self.settled + 1) - self.base;
+        let found = self.slots.range((from as usize).min(self.slots.len())..).position(Slot::is_droppable)?;
+        Some(self.base + from + found as u32)
+    }
+
+    /// The first that is not done, obsolete or not.
+    pub(super) fn first_open(&self) -> Option<u32> {
+        (self.settled + 1 < self.end()).then_some(self.settled + 1)
+    }
+
+    pub(super) fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    pub(super) fn missing_mut(&mut self) -> &mut [Missing] {
+        &mut self.missing
+    }
+
+    pub(super) fn waiting(&self) -> &[u32] {
+        &self.waiting
+    }
+
+    /// How many are here and not delivered.
+    pub(super) fn backlog(&self) -> usize {
+        ((self.end() - 1 - self.settled) as usize).saturating_sub(self.missing.len())
+    }
+
+    /// Lets go of what everybody has, but for the newest `least`, and of everything beyond the newest `most`.
+    pub(super) fn forget(&mut self, stable: u32, (least, most): (usize, usize)) {
+        while self.base <= self.settled {
+            let kept = (self.settled + 1 - self.base) as usize;
+            if kept <= least || (self.base > stable && kept <= most) {
+                return;
+            }
+            let gone = self.slots.pop_front();
+            self.bytes -= gone.and_then(|slot| slot.event).map_or(0, |event| event.memory());
+            self.base += 1;
+        }
+    }
+
+    /// Which events after the last that is settled are settled all the same, a bit for each.
+    pub(super) fn done_bits(&self) -> Vec<u8> {
+        let from = (self.settled + 1 - self.base) as usize;
+        let slots: Vec<bool> = self.slots.range(from..).map(Slot::is_done).collect();
+        let mut bits = alloc::vec![0u8; slots.iter().rposition(|done| *done).map_or(0, |last| last / 8 + 1)];
+        for (at, _) in slots.iter().enumerate().filter(|(_, done)| **done) {
+            bits[at / 8] |= 1 << (at % 8);
+        }
+        bits
+    }
+
+    /// What is settled, as somebody else says whose state we have taken over. What we had delivered beyond that is to be delivered again.
+    pub(super) fn restart(&mut self, now: Instant, settled: u32, done: &[u8], floor: Option<GroupInstant>) {
+        while self.base <= settled && !self.slots.is_empty() {
+            let gone = self.slots.pop_front();
+            self.bytes -= gone.and_then(|slot| slot.event).map_or(0, |event| event.memory());
+            self.base += 1;
+        }
+        self.base = settled + 1;
+        self.settled = settled;
+        self.floor = floor;
+        self.waiting.clear();
+        self.missing.retain(|missing| missing.seq > settled);
+        let is_done = |at: usize| done.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0);
+        self.expect(now, settled.saturating_add(done.len() as u32 * 8));
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            slot.fate = match slot.fate {
+                _ if is_done(at) => Fate::Delivered,
+                Fate::Dropped if slot.obsolete => Fate::Dropped,
+                _ => Fate::Open,
+            };
+        }
+        let slots = &self.slots;
+        self.missing.retain(|missing| slots[(missing.seq - settled - 1) as usize].fate == Fate::Open);
+        self.note_missing(now);
+        self.droppable = self.slots.iter().filter(|slot| slot.is_droppable()).count();
+        self.newest = self.newest.max(settled);
+        self.advance();
+    }
+
+    /// What is open and not here is missing, whatever was thought of it before.
+    fn note_missing(&mut self, now: Instant) {
+        for (at, slot) in self.slots.iter().enumerate() {
+            let seq = self.base + at as u32;
+            if slot.event.is_none()
+                && slot.fate == Fate::Open
+                && let Err(place) = self.missing.binary_search_by_key(&seq, |missing| missing.seq)
+            {
+                self.missing.insert(place, Missing { seq, next: now, asked: None, times: 0 });
+            }
+        }
+    }
+
+    /// The numbers that are here and open.
+    pub(super) fn open(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_open = |slot: &Slot| slot.fate == Fate::Open && slot.event.is_some();
+        self.slots.iter().enumerate().filter(move |(_, slot)| is_open(slot)).map(|(at, _)| self.base + at as u32)
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.missing.capacity() * size_of::<Missing>()
+            + self.waiting.capacity() * size_of::<u32>()
+    }
+}

@@ -1,0 +1,112 @@
+//! The bytes of what mirrors tell each other, written out by hand. Whoever changes one of these changes the layout, and its number with it.
+
+use coplay::mirror::Source;
+use coplay::time::{GroupInstant, Instant, TimeDelta};
+use coplay::wire::{Echo, Happening, Have, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, Run};
+
+/// An item field by field, in hexadecimal.
+type Golden = &'static [&'static str];
+
+const FAMILY: &str = "33";
+const OF: Source = Source(0x0403_0201);
+
+fn bytes(golden: Golden) -> Vec<u8> {
+    let text: String = std::iter::once(&FAMILY).chain(golden).copied().collect();
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_golden(golden: Golden, item: &MirrorItem<'_>) {
+    let golden = bytes(golden);
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut datagram = MirrorDatagram::new(&mut buf).unwrap();
+    datagram.put(item).unwrap();
+    let len = datagram.len();
+    assert_eq!(buf[..len], golden);
+    let read: Vec<_> = MirrorItems::new(&golden).unwrap().collect();
+    assert_eq!(read, [Ok(item.clone())]);
+}
+
+#[test]
+fn an_event_that_replaces_three_others() {
+    const EVENT: Golden = &[
+        "01",               // kind
+        "01020304",         // source
+        "ac02",             // number 300
+        "40420f0000000000", // after a millisecond
+        "0700000000000000", // about object 7
+        "01",               // it replaces
+        "ac01",             // after the event 172 before: 128
+        "03",               // a run of three
+        "01",               // 299
+        "02",               // 297
+        "6f",               // 186
+        "02",               // two bytes
+        "4869",             // Hi
+    ];
+    let golden = bytes(EVENT);
+    let read: Vec<_> = MirrorItems::new(&golden).unwrap().collect();
+    let [Ok(item @ MirrorItem::Event(event))] = &read[..] else { panic!("{read:?}") };
+    assert_eq!(event.run.collect::<Vec<_>>(), [299, 297, 186]);
+    let wanted = Happening {
+        source: OF,
+        seq: 300,
+        at: GroupInstant::from_nanos(1_000_000),
+        key: 7,
+        after: 128,
+        barrier: false,
+        replaces: true,
+        run: event.run,
+        payload: b"Hi",
+    };
+    assert_eq!(*event, wanted);
+    assert_golden(EVENT, item);
+}
+
+#[test]
+fn an_event_of_an_object_that_was_forgotten() {
+    let event = Happening {
+        source: OF,
+        seq: 5,
+        at: GroupInstant::from_nanos(-1),
+        key: u64::MAX,
+        after: 4,
+        barrier: true,
+        replaces: false,
+        run: Run::default(),
+        payload: b"",
+    };
+    const EVENT: Golden = &["01", "01020304", "05", "ffffffffffffffff", "ffffffffffffffff", "02", "01", "00", "00"];
+    let golden = bytes(EVENT);
+    let read = MirrorItems::new(&golden).unwrap().next().unwrap().unwrap();
+    let MirrorItem::Event(read) = read else { panic!("an event") };
+    assert_eq!(Happening { run: Run::default(), ..read }, event);
+}
+
+#[test]
+fn how_far_a_mirror_is() {
+    let at = GroupInstant::from_nanos(258);
+    assert_golden(&["02", "0201000000000000", "ac02"], &MirrorItem::Alive { at, last: 300 });
+    let have = Have { of: OF, base: 1, settled: 299, newest: 300 };
+    assert_golden(&["03", "01020304", "01", "ab02", "ac02"], &MirrorItem::Have(have));
+    assert_golden(&["04", "01020304", "ac02", "10"], &MirrorItem::Ask { of: OF, first: 300, count: 16 });
+    assert_golden(&["0b"], &MirrorItem::Bye);
+}
+
+#[test]
+fn clocks() {
+    let at = Instant::from_nanos;
+    assert_golden(&["05", "fbffffffffffffff"], &MirrorItem::Time(Some(TimeDelta::from_nanos(-5))));
+    assert_golden(&["06"], &MirrorItem::Time(None));
+    assert_golden(&["07", "0100000000000000"], &MirrorItem::Probe(at(1)));
+    let echo = Echo { sent: at(1), received: at(2), answered: at(3) };
+    assert_golden(&["08", "0100000000000000", "0200000000000000", "0300000000000000"], &MirrorItem::Echo(echo));
+}
+
+#[test]
+fn snapshots() {
+    let want = MirrorItem::Want { of: OF, version: 0, piece: 32, count: 32 };
+    assert_golden(&["09", "01020304", "00", "20", "20"], &want);
+    let piece = MirrorItem::Piece { of: OF, version: 9, total: 1_002, piece: 1, bytes: b"ab" };
+    assert_golden(&["0a", "01020304", "09", "ea07", "01", "02", "6162"], &piece);
+}

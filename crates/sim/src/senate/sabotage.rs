@@ -1,0 +1,80 @@
+//! What is broken on purpose, at the first seat, to see that it is seen.
+
+use coplay::mirror::Delivery;
+use coplay::wire::{Happening, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, Run};
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Every event that it hears of claims to replace what came before.
+    Replace,
+    /// It is not told what an event comes after.
+    Unlink,
+    /// What it asks for gets to nobody.
+    Mute,
+    /// Snapshots that it takes over are wrong.
+    Snapshot,
+    /// It sometimes takes in an event twice.
+    Twice,
+    /// It sometimes takes in no event where it should.
+    Miss,
+}
+
+/// Every so many events something is wrong.
+const SOMETIMES: u32 = 20;
+
+impl Sabotage {
+    /// Changes a datagram to the first seat.
+    pub(super) fn spoil_inward(self, bytes: &[u8]) -> Box<[u8]> {
+        if !matches!(self, Self::Replace | Self::Unlink) {
+            return bytes.into();
+        }
+        rewrite(bytes, |item| match item {
+            MirrorItem::Event(event) => Some(MirrorItem::Event(self.spoil_event(event))),
+            other => Some(other),
+        })
+    }
+
+    fn spoil_event(self, event: Happening<'_>) -> Happening<'_> {
+        match self {
+            Self::Replace => Happening { replaces: true, ..event },
+            Self::Unlink => Happening { after: 0, barrier: false, run: Run::default(), replaces: false, ..event },
+            _ => event,
+        }
+    }
+
+    /// Changes a datagram from the first seat.
+    pub(super) fn spoil_outward(self, bytes: &[u8]) -> Box<[u8]> {
+        match self {
+            Self::Mute => rewrite(bytes, |item| (!matches!(item, MirrorItem::Ask { .. })).then_some(item)),
+            _ => bytes.into(),
+        }
+    }
+
+    /// How often the first seat takes in an event.
+    pub(super) fn times(self, delivery: &Delivery<'_>) -> u32 {
+        match self {
+            Self::Twice if delivery.seq.is_multiple_of(SOMETIMES) => 2,
+            Self::Miss if delivery.seq.is_multiple_of(SOMETIMES) => 0,
+            _ => 1,
+        }
+    }
+
+    /// Changes a snapshot that the first seat takes over.
+    pub(super) fn spoil_state(self, bytes: &mut [u8]) {
+        if let (Self::Snapshot, Some(byte)) = (self, bytes.get_mut(17)) {
+            *byte ^= 1;
+        }
+    }
+}
+
+/// Writes a datagram anew, item by item.
+fn rewrite<'a>(bytes: &'a [u8], mut change: impl FnMut(MirrorItem<'a>) -> Option<MirrorItem<'a>>) -> Box<[u8]> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let Ok(mut datagram) = MirrorDatagram::new(&mut buf) else { return bytes.into() };
+    for item in MirrorItems::new(bytes).into_iter().flatten().flatten().filter_map(&mut change) {
+        _ = datagram.put(&item);
+    }
+    let len = datagram.len();
+    buf[..len].into()
+}

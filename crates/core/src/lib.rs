@@ -83,6 +83,8 @@
 //! - [`input`]: words and who owns which of their bits; streams, coding, recovery of what is lost.
 //! - [`pace`]: when the next frame begins.
 //! - [`movie`]: a game on record, to be played again.
+//! - [`bucket`]: worlds without a server.
+//! - [`motion`]: objects that move at a server and at clients that are kept in step with it.
 //! - [`clock`]: other sites' clocks, and group time.
 //! - [`wire`]: bytes in and out.
 //! - [`hash`]: XXH64, for checksums and for the hashes of states.
@@ -101,6 +103,7 @@ pub mod frame;
 pub mod hash;
 pub mod id;
 pub mod input;
+pub mod motion;
 pub mod movie;
 pub mod pace;
 pub mod session;

@@ -1,7 +1,7 @@
 //! All experiments there are.
 
 use crate::experiment::{Experiment, Paper};
-use crate::{g, k, z};
+use crate::{g, k, l, z};
 
 /// Sharing games that were made for one computer.
 pub static ZHAO: Paper = Paper {
@@ -24,8 +24,15 @@ pub static GAUTIER: Paper = Paper {
     title: "End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on the Internet",
 };
 
+/// Worlds with a server.
+pub static LI: Paper = Paper {
+    letter: "L",
+    authors: "Li, Li, Lau (2004)",
+    title: "Supporting Continuous Consistency in Multiplayer Online Games",
+};
+
 /// All of them, in the order of the report.
-pub static ALL: [&Experiment; 17] = [
+pub static ALL: [&Experiment; 19] = [
     &z::pacing::EXPERIMENT,
     &z::players::EXPERIMENT,
     &z::loss::EXPERIMENT,
@@ -43,6 +50,8 @@ pub static ALL: [&Experiment; 17] = [
     &g::thinning::EXPERIMENT,
     &g::bursts::EXPERIMENT,
     &g::quiet::EXPERIMENT,
+    &l::timers::EXPERIMENT,
+    &l::share::EXPERIMENT,
 ];
 
 /// The experiment of this name.

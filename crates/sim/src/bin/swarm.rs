@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use coplay_sim::scenario::{self, Played};
-use coplay_sim::{arena, site};
+use coplay_sim::{arena, court, site};
 
 /// Prints a line; who reads only the beginning may close the pipe.
 macro_rules! say {
@@ -20,10 +20,11 @@ macro_rules! say {
 const HELP: &str = "\
 Plays random sessions with faults in virtual time and checks that nothing is broken.
 
-Usage: swarm [--maze] [--seeds N] [--from N] [--sabotage WHAT]
-       swarm [--maze] --seed N [--sabotage WHAT]
+Usage: swarm [--maze | --motion] [--seeds N] [--from N] [--sabotage WHAT]
+       swarm [--maze | --motion] --seed N [--sabotage WHAT]
 
   --maze           mazes without a server, in place of shared machines
+  --motion         moving objects with a server, in place of shared machines
 
   --seeds N        how many scenarios to play (default 1000)
   --from N         the first seed (default 0)
@@ -33,7 +34,9 @@ Usage: swarm [--maze] [--seeds N] [--from N] [--sabotage WHAT]
                    what it passes on for others), snapshot (lies to who comes late), alone (goes on
                    without the others where it would have to wait); with --maze: shift (takes updates
                    for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
-                   clocks), ghosts (shows what was not delivered)
+                   clocks), ghosts (shows what was not delivered); with --motion: deaf (hears of no
+                   commands), mute (its commands get lost), stamps, legs (takes legs for longer ones), since
+                   (takes the server to have turned earlier), hurry (its time runs too fast)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -54,6 +57,7 @@ struct Options {
 enum What {
     Sessions(Option<site::Sabotage>),
     Mazes(Option<arena::Sabotage>),
+    Motion(Option<court::Sabotage>),
 }
 
 const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
@@ -71,12 +75,22 @@ const MAZE_SABOTAGE: [(&str, arena::Sabotage); 4] = [
     ("ghosts", arena::Sabotage::Ghosts),
 ];
 
+const MOTION_SABOTAGE: [(&str, court::Sabotage); 6] = [
+    ("deaf", court::Sabotage::Deaf),
+    ("mute", court::Sabotage::Mute),
+    ("stamps", court::Sabotage::Stamps),
+    ("legs", court::Sabotage::Legs),
+    ("since", court::Sabotage::Since),
+    ("hurry", court::Sabotage::Hurry),
+];
+
 impl What {
     /// Everything that can be in a scenario.
     fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::Sessions(_) => &scenario::KINDS,
             Self::Mazes(_) => &arena::KINDS,
+            Self::Motion(_) => &court::KINDS,
         }
     }
 
@@ -84,6 +98,7 @@ impl What {
         match self {
             Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.play(),
             Self::Mazes(sabotage) => arena::Scenario { sabotage, ..arena::Scenario::new(seed) }.play(),
+            Self::Motion(sabotage) => court::Scenario { sabotage, ..court::Scenario::new(seed) }.play(),
         }
     }
 
@@ -91,6 +106,7 @@ impl What {
         match self {
             Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.to_string(),
             Self::Mazes(_) => arena::Scenario::new(seed).to_string(),
+            Self::Motion(_) => court::Scenario::new(seed).to_string(),
         }
     }
 
@@ -103,6 +119,7 @@ impl What {
         match self {
             Self::Sessions(sabotage) => name(&SESSION_SABOTAGE, sabotage),
             Self::Mazes(sabotage) => format!(" --maze{}", name(&MAZE_SABOTAGE, sabotage)),
+            Self::Motion(sabotage) => format!(" --motion{}", name(&MOTION_SABOTAGE, sabotage)),
         }
     }
 }
@@ -154,7 +171,7 @@ fn main() -> ExitCode {
 fn parse() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
     let mut options = Options { seeds: 1_000, from: 0, only: None, what: What::Sessions(None) };
-    let (mut maze, mut sabotage) = (false, None);
+    let (mut maze, mut motion, mut sabotage) = (false, false, None);
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -162,6 +179,7 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             Long("from") => options.from = parser.value()?.parse_with(|text| number("--from", text, 0))?,
             Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
             Long("maze") => maze = true,
+            Long("motion") => motion = true,
             Long("sabotage") => sabotage = Some(parser.value()?.string()?),
             Long("help") | Short('h') => {
                 say!("{HELP}");
@@ -170,9 +188,11 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             _ => return Err(arg.unexpected()),
         }
     }
-    options.what = match maze {
-        true => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
-        false => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
+    options.what = match (maze, motion) {
+        (true, true) => return Err("--maze and --motion are two swarms".into()),
+        (true, false) => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
+        (false, true) => What::Motion(sabotage.map(|name| find(&name, &MOTION_SABOTAGE)).transpose()?),
+        (false, false) => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
     };
     Ok(Some(options))
 }
@@ -247,6 +267,7 @@ impl Total {
         let (frames, seen) = match what {
             What::Sessions(_) => ("frames", "frames watched"),
             What::Mazes(_) => ("views", "hits"),
+            What::Motion(_) => ("frames", "commands"),
         };
         say!("{} {frames}, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);

@@ -84,6 +84,8 @@
 //! - [`pace`]: when the next frame begins.
 //! - [`mirror`]: servers that hold the same game and exchange its events.
 //! - [`movie`]: a game on record, to be played again.
+//! - [`bucket`]: worlds without a server.
+//! - [`motion`]: objects that move at a server and at clients that are kept in step with it.
 //! - [`clock`]: other sites' clocks, and group time.
 //! - [`wire`]: bytes in and out.
 //! - [`hash`]: XXH64, for checksums and for the hashes of states.
@@ -103,6 +105,7 @@ pub mod hash;
 pub mod id;
 pub mod input;
 pub mod mirror;
+pub mod motion;
 pub mod movie;
 pub mod pace;
 pub mod session;

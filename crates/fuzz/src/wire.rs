@@ -2,7 +2,9 @@
 
 use coplay::frame::Frame;
 use coplay::input::{CAPACITY, Stream};
-use coplay::wire::{Extra, FeedMessage, Hello, Message, Search, Tick};
+use coplay::motion::{Client, ClientId, Config, Linear, ObjectId, Pair, Server};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{Extra, FeedMessage, Hello, MAX_DATAGRAM, Message, Search, Tick, motion};
 
 use crate::attack::{carried, carrier};
 use crate::bytes::Bytes;
@@ -17,6 +19,7 @@ const START: Frame = Frame::new(2);
 /// Reads a datagram, and, if it can be read, writes it and reads it again.
 pub(crate) fn check_message(data: &[u8]) {
     check_beside(data);
+    check_motion(data);
     match Message::decode(data) {
         Ok(Message::Tick(tick)) => check_tick(data, &tick),
         Ok(Message::Hello(hello)) => check_hello(data, &hello),
@@ -35,6 +38,35 @@ fn check_beside(data: &[u8]) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
         assert_eq!(buf, data, "a packet of a search has one form");
     }
+}
+
+/// So have those of motion, if they can be read to the end; and whatever they say, a server and a client go on.
+fn check_motion(data: &[u8]) {
+    let Ok(items) = motion::Items::new(data) else { return };
+    let head = items.head();
+    if let Ok(items) = items.collect::<Result<Vec<_>, _>>() {
+        let mut buf = vec![0; data.len()];
+        let mut datagram = motion::Datagram::new(&mut buf, head).expect("there is room for as much");
+        items.into_iter().for_each(|item| datagram.put(item).expect("there is room for as much"));
+        assert_eq!(buf, data, "a packet of motion has one form");
+    }
+    let (linear, config) = (Linear { fastest: 1_000 }, Config::clocks(head.to));
+    let mut server = Server::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
+    let mut client = Client::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
+    let (who, object) = (ClientId(1), ObjectId(1));
+    server.spawn(Instant::ZERO, object, Some(who), Pair::default(), Pair::default());
+    client.own(object);
+    let mut buf = [0; MAX_DATAGRAM];
+    for step in 1..4 {
+        let now = Instant::ZERO + TimeDelta::from_millis(step * 100);
+        server.handle_datagram(now, who, data);
+        client.handle_datagram(now, data);
+        client.command(now, object, Pair { x: step, y: 0 });
+        while server.poll_transmit(now, &mut buf).is_some() {}
+        while client.poll_transmit(now, &mut buf).is_some() {}
+        let _ = client.consistency(object);
+    }
+    assert!(server.memory() + client.memory() < 1 << 20);
 }
 
 fn check_tick(data: &[u8], tick: &Tick<'_>) {

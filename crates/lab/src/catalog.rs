@@ -1,7 +1,7 @@
 //! All experiments there are.
 
 use crate::experiment::{Experiment, Paper};
-use crate::{g, k, p, z};
+use crate::{g, k, l, p, z};
 
 /// Sharing games that were made for one computer.
 pub static ZHAO: Paper = Paper {
@@ -31,8 +31,15 @@ pub static PALAZZI: Paper = Paper {
     title: "On Maintaining Interactivity in Event Delivery Synchronization for Mirrored Game Architectures",
 };
 
+/// Worlds with a server.
+pub static LI: Paper = Paper {
+    letter: "L",
+    authors: "Li, Li, Lau (2004)",
+    title: "Supporting Continuous Consistency in Multiplayer Online Games",
+};
+
 /// All of them, in the order of the report.
-pub static ALL: [&Experiment; 21] = [
+pub static ALL: [&Experiment; 23] = [
     &z::pacing::EXPERIMENT,
     &z::players::EXPERIMENT,
     &z::loss::EXPERIMENT,
@@ -50,6 +57,8 @@ pub static ALL: [&Experiment; 21] = [
     &g::thinning::EXPERIMENT,
     &g::bursts::EXPERIMENT,
     &g::quiet::EXPERIMENT,
+    &l::timers::EXPERIMENT,
+    &l::share::EXPERIMENT,
     &p::threshold::EXPERIMENT,
     &p::delays::EXPERIMENT,
     &p::drops::EXPERIMENT,

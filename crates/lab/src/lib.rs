@@ -18,6 +18,7 @@ pub mod findings;
 pub mod g;
 pub mod image;
 pub mod k;
+pub mod l;
 pub mod numbers;
 pub mod p;
 pub mod plot;

@@ -42,7 +42,7 @@ macro_rules! hold {
     };
 }
 
-hold! { pacing players loss spectators latecomers buffer packets resync step overrun policies moments rate reckonable thinning bursts quiet threshold delays drops choices }
+hold! { pacing players loss spectators latecomers buffer packets resync step overrun policies moments rate reckonable thinning bursts quiet timers share threshold delays drops choices }
 
 fn tables(entry: &Entry) -> Vec<(String, String)> {
     entry.findings.tables.iter().map(|table| (table.name.clone(), table.to_csv())).collect()
@@ -50,7 +50,7 @@ fn tables(entry: &Entry) -> Vec<(String, String)> {
 
 #[test]
 fn a_seed_always_gives_the_same_whatever_the_number_of_threads() {
-    for name in ["pacing", "loss", "resync", "packets", "bursts", "choices"] {
+    for name in ["pacing", "loss", "resync", "packets", "bursts", "timers", "choices"] {
         let experiment = catalog::find(name).expect("there is such an experiment");
         let first = tables(&run(experiment, 7, 1));
         assert!(first == tables(&run(experiment, 7, 3)), "{name} is not the same with three threads");

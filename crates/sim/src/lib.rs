@@ -20,12 +20,14 @@
 //! * [`scenario`]: random sessions with faults, for the swarm.
 //! * [`arena`]: a maze without a server, with faults, and what must hold in it.
 //! * [`senate`]: servers that mirror each other, with faults, and what must hold among them.
+//! * [`court`]: a server of moving objects and its clients, with faults, and what must hold among them.
 //! * [`check`]: what must hold, judged without knowledge of the engines.
 
 pub mod arena;
 pub mod buttons;
 pub mod check;
 pub mod clock;
+pub mod court;
 pub mod crowd;
 pub mod gallery;
 pub mod latecomer;

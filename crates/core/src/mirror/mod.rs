@@ -295,6 +295,12 @@ impl Mirror {
         self.streams.get(&source).map_or(0, Stream::settled)
     }
 
+    /// The newest of our events up to which some other mirror that is here has all; nothing if none is here.
+    pub fn known_elsewhere(&self) -> Option<u32> {
+        let here = self.peers.values().filter(|peer| peer.is_here);
+        here.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled)).max()
+    }
+
     /// Whether an event was dropped here. Only of those is it known that are still kept for others.
     pub fn is_dropped(&self, source: Source, seq: u32) -> bool {
         self.streams.get(&source).is_some_and(|stream| stream.fate(seq) == Fate::Dropped)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use coplay_sim::scenario::{self, Played};
-use coplay_sim::{arena, senate, site};
+use coplay_sim::{arena, court, senate, site};
 
 /// Prints a line; who reads only the beginning may close the pipe.
 macro_rules! say {
@@ -20,10 +20,11 @@ macro_rules! say {
 const HELP: &str = "\
 Plays random sessions with faults in virtual time and checks that nothing is broken.
 
-Usage: swarm [--maze | --mirror] [--seeds N] [--from N] [--sabotage WHAT]
-       swarm [--maze | --mirror] --seed N [--sabotage WHAT]
+Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage WHAT]
+       swarm [--maze | --motion | --mirror] --seed N [--sabotage WHAT]
 
   --maze           mazes without a server, in place of shared machines
+  --motion         moving objects with a server
   --mirror         servers that mirror each other
 
   --seeds N        how many scenarios to play (default 1000)
@@ -34,9 +35,12 @@ Usage: swarm [--maze | --mirror] [--seeds N] [--from N] [--sabotage WHAT]
                    what it passes on for others), snapshot (lies to who comes late), alone (goes on
                    without the others where it would have to wait); with --maze: shift (takes updates
                    for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
-                   clocks), ghosts (shows what was not delivered); with --mirror: replace (takes all events for
-                   obsolete), unlink (does not know what comes after what), mute (asks in vain), snapshot
-                   (takes over wrong ones), twice and miss (takes in an event twice, or not)
+                   clocks), ghosts (shows what was not delivered); with --motion: deaf (hears of no
+                   commands), mute (its commands get lost), stamps, legs (takes legs for longer ones), since
+                   (takes the server to have turned earlier), hurry (its time runs too fast); with
+                   --mirror: replace (takes all events for obsolete), unlink (does not know what comes
+                   after what), mute (asks in vain), snapshot (takes over wrong ones), twice and miss
+                   (takes in an event twice, or not)
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
@@ -58,6 +62,7 @@ enum What {
     Sessions(Option<site::Sabotage>),
     Mazes(Option<arena::Sabotage>),
     Mirrors(Option<senate::Sabotage>),
+    Motion(Option<court::Sabotage>),
 }
 
 const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
@@ -83,6 +88,15 @@ const MIRROR_SABOTAGE: [(&str, senate::Sabotage); 6] = [
     ("miss", senate::Sabotage::Miss),
 ];
 
+const MOTION_SABOTAGE: [(&str, court::Sabotage); 6] = [
+    ("deaf", court::Sabotage::Deaf),
+    ("mute", court::Sabotage::Mute),
+    ("stamps", court::Sabotage::Stamps),
+    ("legs", court::Sabotage::Legs),
+    ("since", court::Sabotage::Since),
+    ("hurry", court::Sabotage::Hurry),
+];
+
 impl What {
     /// Everything that can be in a scenario.
     fn kinds(self) -> &'static [&'static str] {
@@ -90,6 +104,7 @@ impl What {
             Self::Sessions(_) => &scenario::KINDS,
             Self::Mazes(_) => &arena::KINDS,
             Self::Mirrors(_) => &senate::KINDS,
+            Self::Motion(_) => &court::KINDS,
         }
     }
 
@@ -98,6 +113,7 @@ impl What {
             Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.play(),
             Self::Mazes(sabotage) => arena::Scenario { sabotage, ..arena::Scenario::new(seed) }.play(),
             Self::Mirrors(sabotage) => senate::Scenario { sabotage, ..senate::Scenario::new(seed) }.play(),
+            Self::Motion(sabotage) => court::Scenario { sabotage, ..court::Scenario::new(seed) }.play(),
         }
     }
 
@@ -106,6 +122,7 @@ impl What {
             Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.to_string(),
             Self::Mazes(_) => arena::Scenario::new(seed).to_string(),
             Self::Mirrors(_) => senate::Scenario::new(seed).to_string(),
+            Self::Motion(_) => court::Scenario::new(seed).to_string(),
         }
     }
 
@@ -119,6 +136,7 @@ impl What {
             Self::Sessions(sabotage) => name(&SESSION_SABOTAGE, sabotage),
             Self::Mazes(sabotage) => format!(" --maze{}", name(&MAZE_SABOTAGE, sabotage)),
             Self::Mirrors(sabotage) => format!(" --mirror{}", name(&MIRROR_SABOTAGE, sabotage)),
+            Self::Motion(sabotage) => format!(" --motion{}", name(&MOTION_SABOTAGE, sabotage)),
         }
     }
 }
@@ -170,7 +188,7 @@ fn main() -> ExitCode {
 fn parse() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
     let mut options = Options { seeds: 1_000, from: 0, only: None, what: What::Sessions(None) };
-    let (mut maze, mut mirror, mut sabotage) = (false, false, None);
+    let (mut maze, mut motion, mut mirror, mut sabotage) = (false, false, false, None);
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -179,6 +197,7 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
             Long("maze") => maze = true,
             Long("mirror") => mirror = true,
+            Long("motion") => motion = true,
             Long("sabotage") => sabotage = Some(parser.value()?.string()?),
             Long("help") | Short('h') => {
                 say!("{HELP}");
@@ -187,10 +206,12 @@ fn parse() -> Result<Option<Options>, lexopt::Error> {
             _ => return Err(arg.unexpected()),
         }
     }
-    options.what = match (maze, mirror) {
-        (true, _) => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
-        (_, true) => What::Mirrors(sabotage.map(|name| find(&name, &MIRROR_SABOTAGE)).transpose()?),
-        _ => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
+    options.what = match (maze, motion, mirror) {
+        (false, false, false) => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
+        (true, false, false) => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
+        (false, true, false) => What::Motion(sabotage.map(|name| find(&name, &MOTION_SABOTAGE)).transpose()?),
+        (false, false, true) => What::Mirrors(sabotage.map(|name| find(&name, &MIRROR_SABOTAGE)).transpose()?),
+        _ => return Err("--maze, --motion and --mirror are different swarms".into()),
     };
     Ok(Some(options))
 }
@@ -266,6 +287,7 @@ impl Total {
             What::Sessions(_) => ("frames", "frames watched"),
             What::Mazes(_) => ("views", "hits"),
             What::Mirrors(_) => ("deliveries", "obsolete events dropped"),
+            What::Motion(_) => ("frames", "commands"),
         };
         say!("{} {frames}, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);

@@ -1,0 +1,304 @@
+//! A server and two clients with a wire between them: A commands an object, B follows it.
+
+use alloc::vec::Vec;
+
+use super::*;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::MAX_DATAGRAM;
+
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+const AVATAR: ObjectId = ObjectId(7);
+const LINEAR: Linear = Linear { fastest: 20_000 };
+const FRAME: TimeDelta = TimeDelta::from_millis(5);
+
+fn millis(millis: i64) -> TimeDelta {
+    TimeDelta::from_millis(millis)
+}
+
+fn at(ms: i64) -> Instant {
+    Instant::ZERO + millis(ms)
+}
+
+/// What is under way: when it arrives, whose it is, whether it goes to the server, and what it says.
+type Letter = (Instant, ClientId, bool, Vec<u8>);
+
+struct Stand {
+    now: Instant,
+    server: Server<Linear>,
+    clients: Vec<(ClientId, Client<Linear>)>,
+    wire: Vec<Letter>,
+    delay: TimeDelta,
+    /// Loses every so-many-th datagram.
+    lose_every: usize,
+    sent: usize,
+}
+
+impl Stand {
+    fn new(config: Config, delay: TimeDelta) -> Self {
+        let now = Instant::ZERO;
+        let mut server = Server::new(now, config, LINEAR).unwrap();
+        server.spawn(now, AVATAR, Some(A), Pair::default(), Pair::default());
+        let mut clients: Vec<_> = [A, B].map(|id| (id, Client::new(now, config, LINEAR).unwrap())).into();
+        clients[0].1.own(AVATAR);
+        clients[1].1.watch(AVATAR);
+        Self { now, server, clients, wire: Vec::new(), delay, lose_every: usize::MAX, sent: 0 }
+    }
+
+    fn a(&mut self) -> &mut Client<Linear> {
+        &mut self.clients[0].1
+    }
+
+    fn command(&mut self, x: i64, y: i64) {
+        let now = self.now;
+        assert!(self.a().command(now, AVATAR, Pair::units(x, y)));
+    }
+
+    fn send(&mut self, client: ClientId, up: bool, bytes: &[u8]) {
+        self.sent += 1;
+        if !self.sent.is_multiple_of(self.lose_every) {
+            self.wire.push((self.now + self.delay, client, up, bytes.to_vec()));
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += FRAME;
+        let now = self.now;
+        let arrived: Vec<Letter> = self.wire.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, client, up, bytes) in arrived {
+            if up {
+                self.server.handle_datagram(now, client, &bytes);
+            } else if let Some((_, to)) = self.clients.iter_mut().find(|(id, _)| *id == client) {
+                to.handle_datagram(now, &bytes);
+            }
+        }
+        while let Some(event) = self.server.poll_event() {
+            if let ServerEvent::Wanted(client, object) = event {
+                self.server.show(client, object);
+            }
+        }
+        let mut buf = [0; MAX_DATAGRAM];
+        while let Some((client, len)) = self.server.poll_transmit(now, &mut buf) {
+            self.send(client, false, &buf[..len]);
+        }
+        for index in 0..self.clients.len() {
+            while let Some(len) = self.clients[index].1.poll_transmit(now, &mut buf) {
+                self.send(self.clients[index].0, true, &buf[..len]);
+            }
+        }
+    }
+
+    fn run(&mut self, until: Instant) {
+        while self.now < until {
+            self.step();
+        }
+    }
+
+    /// The timers of A, the server and B.
+    fn timers(&self) -> [Moment<Pair>; 3] {
+        let of = |index: usize| self.clients[index].1.at(self.now, AVATAR).unwrap();
+        [of(0), self.server.at(self.now, AVATAR).unwrap(), of(1)]
+    }
+
+    /// How far apart A and the server, the server and B, A and B are, in milliseconds of motion; who has not begun the newest leg is at its beginning.
+    fn apart(&self) -> [f64; 3] {
+        let moments = self.timers();
+        let newest = moments.iter().map(|moment| moment.number).max().unwrap();
+        let [a, server, b] =
+            moments.map(|moment| if moment.number == newest { moment.timer.value().as_millis_f64() } else { 0.0 });
+        [(a - server).abs(), (server - b).abs(), (a - b).abs()]
+    }
+}
+
+fn settled(config: Config, delay_ms: i64) -> Stand {
+    let mut stand = Stand::new(config, millis(delay_ms));
+    stand.run(at(2_000));
+    assert!(stand.timers().iter().all(|moment| moment.number == 0));
+    stand
+}
+
+#[test]
+fn a_command_gets_to_everybody_and_all_converge() {
+    for config in [Config::paper(1), Config::clocks(1)] {
+        let mut stand = settled(config, 80);
+        stand.command(3, 4);
+        stand.run(at(2_600));
+        let moments = stand.timers();
+        assert!(moments.iter().all(|moment| moment.number == 1), "{moments:?}");
+        assert!(stand.apart().iter().all(|apart| *apart < 1.0), "{:?}", stand.apart());
+        assert!(LINEAR.distance(&moments[0].state, &moments[2].state) < 0.01);
+    }
+}
+
+#[test]
+fn who_commands_sees_it_at_once_and_is_never_far_ahead() {
+    for (config, most) in [(Config::paper(1), 91.0), (Config::clocks(1), 66.0)] {
+        let mut stand = settled(config, 80);
+        stand.command(3, 4);
+        let mut worst = [0.0f64; 3];
+        for _ in 0..100 {
+            stand.step();
+            assert!(stand.timers()[0].state != Pair::default());
+            worst.iter_mut().zip(stand.apart()).for_each(|(worst, apart)| *worst = worst.max(apart));
+        }
+        assert!(worst[0] <= most && worst[1] <= 86.0 && worst[2] <= 160.0, "{config:?}: {worst:?}");
+    }
+}
+
+#[test]
+fn commands_of_a_moment_are_one() {
+    let mut stand = settled(Config::clocks(1), 20);
+    stand.command(3, 0);
+    stand.run(at(2_030));
+    stand.command(0, 4);
+    stand.run(at(2_500));
+    let moments = stand.timers();
+    assert!(moments.iter().all(|moment| moment.number == 1));
+    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(3, 4)));
+    stand.command(1, 0);
+    stand.run(at(3_000));
+    assert_eq!(stand.timers().map(|moment| moment.number), [2; 3]);
+}
+
+#[test]
+fn what_is_lost_comes_later_and_all_walk_the_same_way() {
+    for config in [Config::paper(1), Config::clocks(1)] {
+        let mut stand = settled(config, 30);
+        stand.lose_every = 3;
+        for turn in 0..20 {
+            stand.command(turn % 5, 3 - turn % 7);
+            stand.run(at(2_000 + 150 * (turn + 1)));
+        }
+        stand.run(at(8_000));
+        let moments = stand.timers();
+        assert_eq!(moments.map(|moment| moment.number), [20; 3]);
+        let apart = LINEAR.distance(&moments[0].state, &moments[1].state)
+            + LINEAR.distance(&moments[1].state, &moments[2].state);
+        assert!(apart < 0.1, "{config:?}: {apart} {moments:?}");
+    }
+}
+
+#[test]
+fn a_server_that_was_started_anew_learns_from_its_clients() {
+    let mut stand = settled(Config::clocks(1), 30);
+    stand.command(2, 0);
+    stand.run(at(5_000));
+    let mut server = Server::new(stand.now, Config::clocks(2), LINEAR).unwrap();
+    server.spawn(stand.now, AVATAR, Some(A), Pair::units(50, 50), Pair::default());
+    stand.server = server;
+    stand.run(at(9_000));
+    let moments = stand.timers();
+    assert_eq!(moments.map(|moment| moment.number), [1; 3]);
+    assert!(stand.apart().iter().all(|apart| *apart < 2.0), "{:?}", stand.apart());
+}
+
+#[test]
+fn a_client_that_was_started_anew_takes_over_where_its_object_is() {
+    let mut stand = settled(Config::clocks(1), 30);
+    stand.command(2, 0);
+    stand.run(at(3_000));
+    let mut anew = Client::new(stand.now, Config::clocks(2), LINEAR).unwrap();
+    anew.own(AVATAR);
+    stand.clients[0].1 = anew;
+    stand.command(0, 2);
+    stand.run(at(6_000));
+    let moments = stand.timers();
+    assert_eq!(moments.map(|moment| moment.number), [2; 3]);
+    assert!(moments[1].state.x > 1_900 && moments[1].state.y > 1_900, "{moments:?}");
+    assert!(stand.apart().iter().all(|apart| *apart < 2.0), "{:?}", stand.apart());
+}
+
+#[test]
+fn the_server_has_the_last_word() {
+    let mut stand = settled(Config::clocks(1), 30);
+    stand.command(2, 0);
+    stand.run(at(2_055));
+    let now = stand.now;
+    stand.server.place(now, AVATAR, Pair::units(9, 9), Pair::default());
+    stand.run(at(4_000));
+    let moments = stand.timers();
+    assert!(moments.iter().all(|moment| moment.state == Pair::units(9, 9)), "{moments:?}");
+    stand.server.remove(AVATAR);
+    stand.run(at(5_000));
+    assert!(stand.clients.iter().all(|(_, client)| client.at(stand.now, AVATAR).is_none()));
+}
+
+#[test]
+fn what_is_seen_never_jumps() {
+    let mut stand = settled(Config::clocks(1), 80);
+    let mut before = stand.timers()[2].shown;
+    for step in 0..400 {
+        if step % 60 == 0 {
+            stand.command(3 - step % 7, step % 5);
+        }
+        stand.step();
+        let shown = stand.timers()[2].shown;
+        // Twice as fast as it moves, and a correction besides.
+        let most = (2.0 * 5.0 + 10.0) * FRAME.as_secs_f64() + 0.002;
+        assert!(LINEAR.distance(&before, &shown) <= most, "{before:?} {shown:?}");
+        before = shown;
+    }
+}
+
+#[test]
+fn discrepancies_are_measured_from_when_the_server_turned() {
+    let mut stand = settled(Config { glide: None, ..Config::clocks(1) }, 80);
+    stand.command(1, 0);
+    let mut area = [0.0; 2];
+    for _ in 0..300 {
+        stand.step();
+        let [a, server, b] = stand.timers().map(|moment| moment.shown);
+        area[0] += LINEAR.distance(&a, &server) * FRAME.as_secs_f64();
+        area[1] += LINEAR.distance(&server, &b) * FRAME.as_secs_f64();
+    }
+    for (index, area) in area.into_iter().enumerate() {
+        let told = stand.clients[index].1.consistency(AVATAR).unwrap();
+        // What A is ahead before the server knows of it counts, too.
+        assert!((told.discrepancy - area).abs() < area * 0.1, "{index}: {told:?} {area}");
+        assert!(told.is_tolerated() && told.over > TimeDelta::from_secs(1));
+    }
+}
+
+#[test]
+fn whatever_arrives_does_no_harm() {
+    let mut stand = settled(Config::clocks(1), 30);
+    let mut buf = [0; MAX_DATAGRAM];
+    let now = stand.now;
+    let len = loop {
+        stand.step();
+        let now = stand.now;
+        stand.command(1, 1);
+        stand.run(now + millis(55));
+        if let Some((.., letter)) = stand.wire.iter().find(|(_, client, up, _)| *client == A && *up) {
+            buf[..letter.len()].copy_from_slice(letter);
+            break letter.len();
+        }
+    };
+    for place in 0..len {
+        for change in [1u8, 0x80, 0xff] {
+            let mut bytes = buf[..len].to_vec();
+            bytes[place] ^= change;
+            stand.server.handle_datagram(now, ClientId(9), &bytes);
+            stand.clients[1].1.handle_datagram(now, &bytes);
+        }
+    }
+    assert!(stand.server.refused() > 0 && stand.clients[1].1.refused() > 0);
+    assert!(stand.server.memory() < 1 << 20);
+}
+
+#[test]
+fn configurations_that_cannot_be_are_refused() {
+    let of = |change: fn(&mut Config)| {
+        let mut config = Config::clocks(1);
+        change(&mut config);
+        Server::new(Instant::ZERO, config, LINEAR).err()
+    };
+    assert_eq!(of(|_| ()), None);
+    assert_eq!(of(|config| config.buffer = millis(-1)), Some(ConfigError::Buffer));
+    assert_eq!(of(|config| config.pace.slowest = 0.0), Some(ConfigError::Pace));
+    assert_eq!(of(|config| config.share = 1.5), Some(ConfigError::Share));
+    assert_eq!(of(|config| config.glide = Some(f64::NAN)), Some(ConfigError::Glide));
+    assert_eq!(of(|config| config.leap = TimeDelta::ZERO), Some(ConfigError::Times));
+    let paper = Config { share: 0.2, ..Config::paper(1) };
+    assert_eq!(Client::new(Instant::ZERO, paper, LINEAR).err(), Some(ConfigError::Share));
+}

@@ -1,0 +1,334 @@
+//! A server of moving objects and its clients in virtual time, each with a clock of its own, and a link each way between the server and each of them.
+
+mod judge;
+mod scenario;
+
+use coplay::motion::{Client, ClientEvent, ClientId, Config, Linear, Moment, ObjectId, Pair, Server, ServerEvent};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+
+pub use judge::Sabotage;
+pub use scenario::{KINDS, Scenario};
+
+use crate::clock::NodeClock;
+use crate::link::{Link, LinkConfig, LinkStats};
+use crate::queue::Queue;
+
+/// How objects move here: no faster than ten units a second.
+pub const LINEAR: Linear = Linear { fastest: 10_000 };
+
+/// A server and its clients.
+pub struct Court {
+    now: Instant,
+    config: Config,
+    frame: TimeDelta,
+    server: Option<Server<Linear>>,
+    server_clock: NodeClock,
+    server_wake: Instant,
+    seats: Vec<Seat>,
+    queue: Queue<Happening>,
+    /// The last run of anybody: later ones have greater numbers.
+    run: u32,
+    sabotage: Option<Sabotage>,
+}
+
+/// A computer at which a client may run.
+struct Seat {
+    clock: NodeClock,
+    client: Option<Client<Linear>>,
+    /// When it is woken next; older plans do not count.
+    wake: Instant,
+    up: Link,
+    down: Link,
+}
+
+/// What a court is like.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How motion is shared.
+    pub config: Config,
+    /// The time of a frame, everywhere.
+    pub frame: TimeDelta,
+    /// The server's clock.
+    pub server: NodeClock,
+    /// The clocks of the clients.
+    pub clients: Vec<NodeClock>,
+    /// The way between the server and each of them, in both directions.
+    pub link: LinkConfig,
+}
+
+/// An end of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server.
+    Server,
+    /// The client in this seat.
+    Seat(usize),
+}
+
+enum Happening {
+    Wake(End),
+    Arrive { seat: usize, up: bool, bytes: Box<[u8]> },
+}
+
+impl Court {
+    /// Computers with links between them; nothing runs yet.
+    pub fn new(seed: u64, plan: &Plan) -> Self {
+        let seat = |(number, clock): (usize, &NodeClock)| Seat {
+            clock: *clock,
+            client: None,
+            wake: Instant::ZERO,
+            up: Link::new(plan.link.clone(), seed, &format!("{number} up")),
+            down: Link::new(plan.link.clone(), seed, &format!("{number} down")),
+        };
+        let mut court = Self {
+            now: Instant::ZERO,
+            config: plan.config,
+            frame: plan.frame,
+            server: None,
+            server_clock: plan.server,
+            server_wake: Instant::ZERO,
+            seats: plan.clients.iter().enumerate().map(seat).collect(),
+            queue: Queue::new(),
+            run: 0,
+            sabotage: None,
+        };
+        court.queue.push(Instant::ZERO, Happening::Wake(End::Server));
+        (0..court.seats.len()).for_each(|seat| court.queue.push(Instant::ZERO, Happening::Wake(End::Seat(seat))));
+        court
+    }
+
+    /// Breaks something on purpose.
+    pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
+        self.sabotage = sabotage;
+    }
+
+    /// The true time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What a clock shows.
+    pub fn local(&self, end: End) -> Instant {
+        match end {
+            End::Server => self.server_clock.local(self.now),
+            End::Seat(seat) => self.seats[seat].clock.local(self.now),
+        }
+    }
+
+    /// What an engine is told the time is.
+    fn told(&self, end: End) -> Instant {
+        let End::Seat(seat) = end else { return self.local(end) };
+        self.local(end) + self.sabotage.map_or(TimeDelta::ZERO, |sabotage| sabotage.hurry(seat, self.now))
+    }
+
+    /// What happened at a client since this was last asked.
+    pub fn take_events(&mut self, end: End) -> Vec<ClientEvent> {
+        let End::Seat(seat) = end else { return Vec::new() };
+        let client = &mut self.seats[seat].client;
+        client.iter_mut().flat_map(|client| std::iter::from_fn(|| client.poll_event())).collect()
+    }
+
+    fn next_config(&mut self) -> Config {
+        self.run += 1;
+        Config { run: self.run, ..self.config }
+    }
+
+    /// The server is started, or started anew: it knows nothing.
+    pub fn start_server(&mut self) -> &mut Server<Linear> {
+        let (config, local) = (self.next_config(), self.local(End::Server));
+        self.server.insert(Server::new(local, config, LINEAR).expect("motion can be shared like that"))
+    }
+
+    /// A client is started, or started anew: it knows nothing.
+    pub fn start_client(&mut self, seat: usize) -> &mut Client<Linear> {
+        let (config, local) = (self.next_config(), self.told(End::Seat(seat)));
+        self.seats[seat].client.insert(Client::new(local, config, LINEAR).expect("motion can be shared like that"))
+    }
+
+    /// Whatever runs there is gone without a word.
+    pub fn crash(&mut self, end: End) {
+        match end {
+            End::Server => self.server = None,
+            End::Seat(seat) => self.seats[seat].client = None,
+        }
+    }
+
+    /// The number of a client at the server.
+    pub fn id(seat: usize) -> ClientId {
+        ClientId(seat as u32 + 1)
+    }
+
+    /// The server, if it runs.
+    pub fn server(&self) -> Option<&Server<Linear>> {
+        self.server.as_ref()
+    }
+
+    /// The same, to change it.
+    pub fn server_mut(&mut self) -> Option<&mut Server<Linear>> {
+        self.server.as_mut()
+    }
+
+    /// A client, if it runs.
+    pub fn client(&self, seat: usize) -> Option<&Client<Linear>> {
+        self.seats[seat].client.as_ref()
+    }
+
+    /// How many seats there are.
+    pub fn seats(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Somebody commands an object.
+    pub fn command(&mut self, end: End, object: ObjectId, vector: Pair) {
+        let local = self.told(end);
+        match end {
+            End::Server => self.server.iter_mut().for_each(|server| server.command(local, object, vector)),
+            End::Seat(seat) => {
+                let client = &mut self.seats[seat].client;
+                client.iter_mut().for_each(|client| _ = client.command(local, object, vector));
+            }
+        }
+        self.transmit(end);
+        self.plan(end);
+    }
+
+    /// An object as it is there now.
+    pub fn moment(&self, end: End, object: ObjectId) -> Option<Moment<Pair>> {
+        let local = self.told(end);
+        match end {
+            End::Server => self.server.as_ref()?.at(local, object),
+            End::Seat(seat) => self.seats[seat].client.as_ref()?.at(local, object),
+        }
+    }
+
+    /// The way of a client to the server, and back.
+    pub fn links_mut(&mut self, seat: usize) -> [&mut Link; 2] {
+        let Seat { up, down, .. } = &mut self.seats[seat];
+        [up, down]
+    }
+
+    /// What became of all packets.
+    pub fn traffic(&self) -> LinkStats {
+        let mut sum = LinkStats::default();
+        for stats in self.seats.iter().flat_map(|seat| [seat.up.stats(), seat.down.stats()]) {
+            sum.sent += stats.sent;
+            sum.bytes += stats.bytes;
+            sum.lost += stats.lost;
+            sum.duplicated += stats.duplicated;
+            sum.overflowed += stats.overflowed;
+            sum.cut += stats.cut;
+        }
+        sum
+    }
+
+    /// Goes on until then, and calls whenever somebody has had a frame.
+    pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, End)) {
+        while self.queue.next_time().is_some_and(|at| at <= until) {
+            let Some((at, happening)) = self.queue.pop() else { break };
+            self.now = self.now.max(at);
+            match happening {
+                Happening::Arrive { seat, up, bytes } => self.arrive(seat, up, bytes),
+                Happening::Wake(end) => {
+                    if self.planned(end) == at {
+                        self.wake(end);
+                        on_frame(self, end);
+                    }
+                }
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn wake(&mut self, end: End) {
+        let local = self.told(end);
+        match end {
+            End::Server => self.server.iter_mut().for_each(|server| server.advance(local)),
+            End::Seat(seat) => self.seats[seat].client.iter_mut().for_each(|client| client.advance(local)),
+        }
+        self.transmit(end);
+        self.plan(end);
+    }
+
+    fn planned(&self, end: End) -> Instant {
+        match end {
+            End::Server => self.server_wake,
+            End::Seat(seat) => self.seats[seat].wake,
+        }
+    }
+
+    /// Plans when an end is woken next: at its next frame, or sooner where a command is ready to be sent.
+    fn plan(&mut self, end: End) {
+        let local = self.local(end);
+        let frame = self.frame.as_nanos();
+        let next = Instant::from_nanos((local.as_nanos().div_euclid(frame) + 1) * frame);
+        let soonest = self.now + TimeDelta::from_nanos(1);
+        let at = match end {
+            End::Server => self.server_clock.true_time(next).max(soonest),
+            End::Seat(seat) => {
+                let Seat { clock, client, .. } = &self.seats[seat];
+                let due = client.as_ref().map_or(next, |client| client.poll_timeout().min(next));
+                clock.true_time(due).max(soonest)
+            }
+        };
+        match end {
+            End::Server => self.server_wake = at,
+            End::Seat(seat) => self.seats[seat].wake = at,
+        }
+        self.queue.push(at, Happening::Wake(end));
+    }
+
+    fn arrive(&mut self, seat: usize, up: bool, bytes: Box<[u8]>) {
+        let Seat { up: to_server, down: to_client, .. } = &mut self.seats[seat];
+        if !(if up { to_server } else { to_client }).admit_arrival() {
+            return;
+        }
+        let bytes = match self.sabotage {
+            Some(sabotage) => sabotage.spoil(self.now, seat, up, bytes),
+            None => Some(bytes),
+        };
+        let Some(bytes) = bytes else { return };
+        let end = if up { End::Server } else { End::Seat(seat) };
+        let local = self.told(end);
+        if up {
+            self.server.iter_mut().for_each(|server| server.handle_datagram(local, Self::id(seat), &bytes));
+            self.show_what_is_wanted();
+        } else {
+            self.seats[seat].client.iter_mut().for_each(|client| client.handle_datagram(local, &bytes));
+        }
+        self.transmit(end);
+    }
+
+    /// Whoever wants to see an object sees it here.
+    fn show_what_is_wanted(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        while let Some(event) = server.poll_event() {
+            if let ServerEvent::Wanted(client, object) = event {
+                server.show(client, object);
+            }
+        }
+    }
+
+    fn transmit(&mut self, end: End) {
+        let (local, now) = (self.told(end), self.now);
+        let mut buf = [0; MAX_DATAGRAM];
+        loop {
+            let (seat, up, len) = match end {
+                End::Server => {
+                    let Some(server) = &mut self.server else { return };
+                    let Some((client, len)) = server.poll_transmit(local, &mut buf) else { return };
+                    (client.0 as usize - 1, false, len)
+                }
+                End::Seat(seat) => {
+                    let Some(client) = &mut self.seats[seat].client else { return };
+                    let Some(len) = client.poll_transmit(local, &mut buf) else { return };
+                    (seat, true, len)
+                }
+            };
+            let Seat { up: to_server, down: to_client, .. } = &mut self.seats[seat];
+            for at in (if up { to_server } else { to_client }).send(now, len) {
+                self.queue.push(at, Happening::Arrive { seat, up, bytes: buf[..len].into() });
+            }
+        }
+    }
+}

@@ -20,7 +20,7 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab swarm mazes motions mirrors crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
+.PHONY: help demo test lab swarm mazes motions mirrors world crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
@@ -61,6 +61,9 @@ mirrors: setup ## the same for servers that mirror each other
 
 motions: setup ## the same for moving objects with a server
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --motion --seeds $(SEEDS)
+
+world: setup ## build the servers of a world: target/release/coplay-world, for `coplay world`
+	@$(CARGO) build --release -p coplay-app -p coplay-world-app --bins
 
 crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd

@@ -45,11 +45,22 @@ pub enum Command {
     Lab(lab::Lab),
     /// Chase and be chased in a maze: a world without a server
     Maze(maze::Maze),
+    /// Run servers of a shared world, and try them: see `coplay world --help`
+    #[command(disable_help_flag = true)]
+    World(World),
     /// The other process of a check
     #[command(name = crate::check::CHILD, hide = true)]
     CheckChild(Check),
     /// Show where the settings are, and what they are
     Config,
+}
+
+/// What is handed on to the program for servers.
+#[derive(Args, Clone, Debug)]
+pub struct World {
+    /// What to do with servers
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub args: Vec<std::ffi::OsString>,
 }
 
 /// How to see it.

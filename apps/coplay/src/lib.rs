@@ -42,6 +42,7 @@ pub mod summary;
 #[cfg(test)]
 mod toy;
 pub mod trouble;
+pub mod world;
 
 pub use stage::{Stage, View, stage};
 

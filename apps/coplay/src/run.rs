@@ -53,6 +53,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Trouble> {
         },
         Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
+        Command::World(args) => crate::world::run(&args.args),
         Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),

@@ -7,8 +7,6 @@
 //! from then on tick by tick, long before anybody sees it: the collision is seen coming. What was decided is counted in a
 //! [`Tally`], which gets to everybody.
 
-use std::collections::BTreeMap;
-
 use coplay::bucket::{
     Config, ConfigError, EntityId, Event, Packet, Record, Region, Sending, Shown, Site, Stats, To, World,
 };
@@ -17,7 +15,8 @@ use coplay::time::{Instant, TimeDelta};
 use crate::tally::{Scores, Tally};
 use crate::terms::Terms;
 use crate::trace::{Line, What};
-use crate::{Avatar, Controls, FINE, Maze, Ninja, Position, Rules, SHOT_KEPT, Shot};
+use crate::watch::{Target, Watch};
+use crate::{Avatar, Controls, FINE, Maze, Ninja, Position, Rules};
 
 /// Who slept catches up with at most so many ticks; it missed the rest.
 const MOST_CATCH_UP: u32 = 50;
@@ -27,8 +26,6 @@ const NEAR: u32 = 256;
 const OFFSETS_EVERY: u32 = 50;
 /// The most that nobody asked for yet.
 const MOST_NEWS: usize = 256;
-/// The most shots that are followed at a time.
-const MOST_WATCHED: usize = 1_024;
 /// The most avatars of a site.
 pub const MAX_AVATARS: usize = 64;
 
@@ -38,7 +35,7 @@ pub struct Game {
     avatars: Vec<Own>,
     /// The last tick that our avatars made.
     tick: Option<u32>,
-    watched: BTreeMap<(EntityId, u16), Watched>,
+    watch: Watch,
     tally: Tally,
     /// What was counted before we were started anew, as far as others remember it.
     before: Tally,
@@ -60,13 +57,6 @@ struct Own {
     avatar: Avatar,
     mind: Mind,
     luck: u64,
-}
-
-/// A shot of somebody, and up to which tick it was looked whether it hits one of ours.
-#[derive(Clone, Copy, Debug)]
-struct Watched {
-    shot: Shot,
-    until: u32,
 }
 
 /// Something that a person wants to know.
@@ -102,7 +92,7 @@ impl Game {
             world,
             avatars: Vec::new(),
             tick: None,
-            watched: BTreeMap::new(),
+            watch: Watch::default(),
             tally: Tally::new(person.unwrap_or_default()),
             before: Tally::default(),
             view: Vec::new(),
@@ -317,38 +307,22 @@ impl Game {
 
     /// Looks whether anything that is known to fly hits one of ours.
     fn judge(&mut self, tick: u32) {
-        self.watch_new_shots(tick);
-        let mut hits = Vec::new();
-        for ((by, _), watched) in &mut self.watched {
-            for at in watched.until.max(tick.saturating_sub(SHOT_KEPT)) + 1..=tick {
-                for (index, own) in self.avatars.iter().enumerate() {
-                    let is_own = *by == (EntityId { site: self.world.config().site, index: index as u8 });
-                    if !is_own && is_hit(&self.world, index as u8, &own.avatar, &watched.shot, at, tick) {
-                        hits.push((index, *by));
-                    }
-                }
-            }
-            watched.until = tick;
+        self.watch.forget_before(tick);
+        let site = self.site();
+        let entity = |index: usize| EntityId { site, index: index as u8 };
+        let ours = self.avatars.iter().enumerate().map(|(index, own)| (entity(index), &own.avatar));
+        for (by, avatar) in ours.chain(self.world.newest().map(|(entity, _, avatar)| (entity, avatar))) {
+            self.watch.notice(tick, by, avatar);
         }
-        for (index, by) in hits {
-            self.fall(tick, index, by);
-        }
-    }
-
-    fn watch_new_shots(&mut self, tick: u32) {
-        let oldest = tick.saturating_sub(SHOT_KEPT);
-        self.watched.retain(|_, watched| watched.shot.tick >= oldest);
-        let ours = self.avatars.iter().enumerate().map(|(index, own)| (self.own(index), &own.avatar));
-        let theirs = self.world.newest().map(|(entity, _, avatar)| (entity, avatar));
-        let mut new = Vec::new();
-        for (by, avatar) in ours.chain(theirs) {
-            let fresh = avatar.shots.iter().filter(|shot| (oldest..=tick).contains(&shot.tick));
-            new.extend(fresh.map(|shot| ((by, shot.number), Watched { shot: *shot, until: shot.tick })));
-        }
-        for (key, watched) in new {
-            if self.watched.len() < MOST_WATCHED {
-                self.watched.entry(key).or_insert(watched);
-            }
+        let (world, avatars) = (&self.world, &self.avatars);
+        let targets =
+            avatars.iter().enumerate().map(|(index, own)| Target { entity: entity(index), avatar: &own.avatar });
+        let hits = self.watch.judge(world.reckoner(), tick, targets, |target, at| {
+            let then = world.own_at(target.entity.index, at)?;
+            (then.lives == target.avatar.lives && then.is_alive()).then_some(then.position)
+        });
+        for (whom, by) in hits {
+            self.fall(tick, usize::from(whom.index), by);
         }
     }
 
@@ -459,17 +433,6 @@ impl Game {
     pub fn leave(&mut self) {
         self.world.leave();
     }
-}
-
-/// Whether a shot met an avatar of ours in the course of a tick. What was before its present life does not count.
-fn is_hit(world: &World<Rules>, index: u8, avatar: &Avatar, shot: &Shot, at: u32, now: u32) -> bool {
-    if !avatar.is_alive() {
-        return false;
-    }
-    let then = if at == now { Some(avatar) } else { world.own_at(index, at) };
-    then.is_some_and(|then| {
-        then.lives == avatar.lives && then.is_alive() && world.reckoner().hits(shot, at, then.position)
-    })
 }
 
 /// A place in units.

@@ -50,6 +50,7 @@ mod shot;
 mod tally;
 mod terms;
 pub mod trace;
+mod watch;
 mod way;
 
 pub use avatar::{Avatar, Controls, Life};
@@ -61,3 +62,4 @@ pub use rules::{BACK, FIRE_EVERY, RADIUS, RESPAWN, Rules, TICKS_PER_SECOND, TURN
 pub use shot::{MOST_SHOTS, SHOT_KEPT, Shot, Shots};
 pub use tally::{MAX_NAME, Score, Scores, Tally};
 pub use terms::Terms;
+pub use watch::{Target, Watch};

@@ -35,7 +35,7 @@ impl Position {
     }
 
     /// The square of the distance, in parts of a unit.
-    pub(crate) fn square(self, other: Self) -> u64 {
+    pub fn square(self, other: Self) -> u64 {
         let (east, south) = (self.x.abs_diff(other.x), self.y.abs_diff(other.y));
         (u64::from(east) * u64::from(east)).saturating_add(u64::from(south) * u64::from(south))
     }

@@ -142,6 +142,27 @@ impl Scores {
         scores
     }
 
+    /// What a site is called.
+    pub fn call(&mut self, site: Site, name: &str) {
+        self.names.insert(site, name.into());
+    }
+
+    /// Somebody was hit by somebody so often.
+    pub fn add(&mut self, whom: EntityId, by: EntityId, times: u32) {
+        let falls = &mut self.by_entity.entry(whom).or_default().falls;
+        *falls = falls.saturating_add(times);
+        let hits = &mut self.by_entity.entry(by).or_default().hits;
+        *hits = hits.saturating_add(times);
+    }
+
+    /// Somebody was not hit by somebody after all, or that is not to be told yet.
+    pub fn take_back(&mut self, whom: EntityId, by: EntityId, times: u32) {
+        let falls = &mut self.by_entity.entry(whom).or_default().falls;
+        *falls = falls.saturating_sub(times);
+        let hits = &mut self.by_entity.entry(by).or_default().hits;
+        *hits = hits.saturating_sub(times);
+    }
+
     /// An avatar's line.
     pub fn get(&self, entity: EntityId) -> Score {
         self.by_entity.get(&entity).copied().unwrap_or_default()

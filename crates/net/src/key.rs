@@ -3,6 +3,9 @@
 use std::fmt;
 
 use argon2::{Algorithm, Argon2, Params, Version};
+use blake2::Blake2sMac;
+use blake2::digest::consts::U32;
+use blake2::digest::{KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 
 /// A peer, by its public key.
@@ -107,6 +110,13 @@ impl Secret {
             .hash_password_into(text.as_bytes(), b"coplay session secret", &mut key)
             .expect("sound lengths");
         Self(key)
+    }
+
+    /// A key for something else that all who know the secret share.
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        let mut mac = <Blake2sMac<U32> as KeyInit>::new_from_slice(&self.0).expect("a key of 32 bytes");
+        mac.update(purpose.as_bytes());
+        mac.finalize().into_bytes().into()
     }
 
     /// A text that is hard to guess and easy to type.

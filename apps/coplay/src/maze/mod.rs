@@ -10,6 +10,7 @@ mod online;
 mod pair;
 mod play;
 pub mod stage;
+mod world;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -38,7 +39,8 @@ pub fn run(args: &cli::Maze) -> Result<Summary, Trouble> {
     match &args.what {
         cli::What::Play(args) => play_alone(args),
         cli::What::Host(args) => online::host(args),
-        cli::What::Join(args) => online::join(args),
+        cli::What::Join(args) if args.world.is_empty() => online::join(args),
+        cli::What::Join(args) => world::join(args),
         cli::What::Drift(args) => drift::run(args),
     }
 }

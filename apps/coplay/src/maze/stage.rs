@@ -9,7 +9,7 @@ use coplay::time::Instant as Time;
 use coplay_machines::Picture;
 use coplay_maze::angle::short_way;
 use coplay_maze::picture::{Camera, Canvas, Shape, Thing, colour_of, draw_map, draw_view, name_in_view};
-use coplay_maze::{Avatar, Game, Life, Position, RESPAWN, TICKS_PER_SECOND};
+use coplay_maze::{Avatar, Game, Life, Position, RESPAWN, Rules, TICKS_PER_SECOND};
 
 use super::board::Board;
 use super::graph::History;
@@ -26,10 +26,24 @@ const MAP: usize = 152;
 const MARGIN: usize = 8;
 
 /// Somebody to be seen, at the tick at which that one is shown.
-struct Shown {
-    entity: EntityId,
-    avatar: Avatar,
-    tick: u32,
+pub(super) struct Shown {
+    pub(super) entity: EntityId,
+    pub(super) avatar: Avatar,
+    pub(super) tick: u32,
+}
+
+/// What somebody sees at one moment, wherever it comes from.
+pub(super) struct Sight<'a> {
+    pub(super) rules: &'a Rules,
+    /// Who looks, and from where.
+    pub(super) me: EntityId,
+    pub(super) camera: Camera,
+    /// Everybody, each at the right time; who looks is among them.
+    pub(super) shown: Vec<Shown>,
+    /// What somebody is called.
+    pub(super) name: &'a dyn Fn(EntityId) -> String,
+    /// How who looks fell, if it lies there, and for how many ticks.
+    pub(super) fallen: Option<(&'a str, u32)>,
 }
 
 /// Everything that is needed to draw a maze, again and again.
@@ -84,25 +98,36 @@ impl Eyes {
 
     /// Draws what is seen now.
     pub fn draw(&mut self, now: Time, game: &Game, board: &Board, status: &str, scene: &mut Scene) {
-        self.meter.tick(Instant::now());
         scene.graph = self.graph.then(|| self.history.graph(|site| board.name(game, EntityId { site, index: 0 })));
-        scene.status = self.status(game, status);
-        match (game.tick(), game.avatar(0), self.camera(now, game)) {
-            (Some(tick), Some(own), Some(camera)) => {
-                self.draw_maze(game, board, tick, camera, &mut scene.screens(1)[0]);
-                scene.table = board.table(game);
-                if let Life::Dead { since } = own.life {
-                    redden(&mut scene.screens[0]);
-                    scene.toast = Some(fallen(board.fall(), tick.saturating_sub(since)));
-                }
-            }
-            _ => {
-                scene.screens.clear();
-                scene.table.clear();
-                scene
-                    .overlay
-                    .get_or_insert_with(|| Overlay { title: "On the way into the maze".into(), ..Overlay::default() });
-            }
+        let sight = match (game.tick(), game.avatar(0), self.camera(now, game)) {
+            (Some(tick), Some(own), Some(camera)) => Some(Sight {
+                rules: game.rules(),
+                me: EntityId { site: game.site(), index: 0 },
+                camera,
+                shown: shown(game, tick),
+                name: &|entity| board.name(game, entity),
+                fallen: fallen_since(own).map(|since| (board.fall(), tick.saturating_sub(since))),
+            }),
+            _ => None,
+        };
+        scene.table = if sight.is_some() { board.table(game) } else { vec![] };
+        self.draw_sight(sight.as_ref(), (game.rules(), status), scene);
+    }
+
+    /// Draws what somebody sees, if that is anything yet.
+    pub(super) fn draw_sight(&mut self, sight: Option<&Sight<'_>>, (rules, status): (&Rules, &str), scene: &mut Scene) {
+        self.meter.tick(Instant::now());
+        scene.status = self.status(rules, status);
+        let Some(sight) = sight else {
+            scene.screens.clear();
+            let overlay = || Overlay { title: "On the way into the maze".into(), ..Overlay::default() };
+            scene.overlay.get_or_insert_with(overlay);
+            return;
+        };
+        self.draw_maze(sight, &mut scene.screens(1)[0]);
+        if let Some((how, ticks)) = sight.fallen {
+            redden(&mut scene.screens[0]);
+            scene.toast = Some(fallen(how, ticks));
         }
     }
 
@@ -114,32 +139,37 @@ impl Eyes {
         Some(between(before.camera, after.camera, (now - begun).as_secs_f64() / tick))
     }
 
-    fn draw_maze(&mut self, game: &Game, board: &Board, tick: u32, camera: Camera, screen: &mut Screen) {
-        let shown = shown(game, tick);
-        let things = things(game, &shown);
-        let rules = game.rules();
-        draw_view(rules, camera, &things, &mut self.view);
-        screen.labels = self.names(game, board, camera, &shown);
-        draw_map(rules, camera, &things, &mut self.map);
+    fn draw_maze(&mut self, sight: &Sight<'_>, screen: &mut Screen) {
+        let (rules, things) = (sight.rules, things(sight));
+        draw_view(rules, sight.camera, &things, &mut self.view);
+        screen.labels = self.names(sight);
+        draw_map(rules, sight.camera, &things, &mut self.map);
         self.view.paste(&self.map, WIDTH - MAP - MARGIN, MARGIN);
         let aspect = WIDTH as f32 / HEIGHT as f32;
         screen.smooth = true;
         screen.show(Picture { width: WIDTH, height: HEIGHT, aspect, rgba: self.view.pixels() });
     }
 
-    fn names(&self, game: &Game, board: &Board, camera: Camera, shown: &[Shown]) -> Vec<Label> {
-        let own = EntityId { site: game.site(), index: 0 };
-        let living = shown.iter().filter(|shown| shown.entity != own && shown.avatar.is_alive());
+    fn names(&self, sight: &Sight<'_>) -> Vec<Label> {
+        let living = sight.shown.iter().filter(|shown| shown.entity != sight.me && shown.avatar.is_alive());
         let label = |shown: &Shown| {
-            let [x, y] = name_in_view(game.rules(), camera, shown.avatar.position, &self.view)?;
-            Some(Label { text: board.name(game, shown.entity), x, y, ink: colour_of(shown.entity) })
+            let [x, y] = name_in_view(sight.rules, sight.camera, shown.avatar.position, &self.view)?;
+            Some(Label { text: (sight.name)(shown.entity), x, y, ink: colour_of(shown.entity) })
         };
         living.filter_map(label).collect()
     }
 
-    fn status(&self, game: &Game, status: &str) -> String {
-        let maze = &game.rules().maze;
+    fn status(&self, rules: &Rules, status: &str) -> String {
+        let maze = &rules.maze;
         format!("{status}   maze {}, {2} × {2}   {:.0} fps", maze.seed(), self.meter.per_second(), maze.side())
+    }
+}
+
+/// Since when somebody lies there, if it does.
+pub(super) fn fallen_since(avatar: &Avatar) -> Option<u32> {
+    match avatar.life {
+        Life::Alive => None,
+        Life::Dead { since } => Some(since),
     }
 }
 
@@ -154,17 +184,16 @@ fn shown(game: &Game, tick: u32) -> Vec<Shown> {
 }
 
 /// All avatars but that of who looks, and all shots.
-fn things(game: &Game, shown: &[Shown]) -> Vec<Thing> {
-    let own = EntityId { site: game.site(), index: 0 };
-    let avatars = shown.iter().filter(|shown| shown.entity != own).map(|shown| {
+fn things(sight: &Sight<'_>) -> Vec<Thing> {
+    let avatars = sight.shown.iter().filter(|shown| shown.entity != sight.me).map(|shown| {
         let shape = match shown.avatar.life {
             Life::Alive => Shape::Avatar { heading: shown.avatar.heading },
             Life::Dead { since } => Shape::Dead { ticks: shown.tick.saturating_sub(since) },
         };
         Thing { position: shown.avatar.position, colour: colour_of(shown.entity), shape }
     });
-    let shots = shown.iter().flat_map(|shown| {
-        let places = shown.avatar.shots.iter().filter_map(|shot| game.rules().shot_at(shot, shown.tick));
+    let shots = sight.shown.iter().flat_map(|shown| {
+        let places = shown.avatar.shots.iter().filter_map(|shot| sight.rules.shot_at(shot, shown.tick));
         places.map(|position| Thing { position, colour: colour_of(shown.entity), shape: Shape::Shot })
     });
     avatars.chain(shots).collect()
@@ -282,7 +311,10 @@ mod tests {
         };
         assert_eq!(ticks(true), [tick; 3]);
         assert_eq!(ticks(false), [tick - game.behind(); 3]);
-        assert_eq!(things(&game, &shown).iter().filter(|thing| thing.shape != Shape::Shot).count(), 5, "all but us");
+        let me = EntityId { site: game.site(), index: 0 };
+        let camera = Camera { position: Position::default(), heading: 0 };
+        let sight = Sight { rules: game.rules(), me, camera, shown, name: &|_| String::new(), fallen: None };
+        assert_eq!(things(&sight).iter().filter(|thing| thing.shape != Shape::Shot).count(), 5, "all but us");
     }
 
     #[test]

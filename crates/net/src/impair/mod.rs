@@ -19,8 +19,8 @@ use coplay_sim::link::LinkConfig;
 use crate::clock;
 use crate::key::PeerKey;
 use crate::transport::{Place, Refused, Transport};
-pub(crate) use outbox::Outbox;
 
+pub use outbox::Outbox;
 pub use text::ImpairmentError;
 
 /// How a way out is worse than the real one. As a text it is read by [`str::parse`].

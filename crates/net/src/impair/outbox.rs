@@ -15,8 +15,9 @@ const OVERHEAD: usize = 64;
 /// The most peers with a link of their own; then one of them is forgotten.
 const MOST_PEERS: usize = 8_192;
 
+/// Datagrams on links that are worse than the real ones, one link to each peer.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     impairment: Impairment,
     since: Instant,
     links: BTreeMap<PeerKey, Link>,
@@ -37,7 +38,8 @@ struct Parcel {
 }
 
 impl Outbox {
-    pub(crate) fn new(now: Instant, impairment: Impairment) -> Self {
+    /// Nothing is under way yet.
+    pub fn new(now: Instant, impairment: Impairment) -> Self {
         Self {
             impairment,
             since: now,
@@ -50,7 +52,7 @@ impl Outbox {
     }
 
     /// Takes a datagram on its way.
-    pub(crate) fn send(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
+    pub fn send(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
         let cut = self.is_cut(now);
         let link = self.link(to);
         link.set_cut(cut);
@@ -66,7 +68,7 @@ impl Outbox {
     }
 
     /// The next datagram that is due by now and gets through.
-    pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
             let Reverse(parcel) = self.under_way.pop()?;
             self.bytes -= parcel.bytes.len() + OVERHEAD;
@@ -81,7 +83,7 @@ impl Outbox {
     }
 
     /// When the next one is due.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         self.under_way.peek().map(|Reverse(parcel)| parcel.due)
     }
 

@@ -1,0 +1,185 @@
+//! The command line.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use coplay::mirror::{Curve, Policy, THRESHOLD};
+use coplay_net::impair::Impairment;
+use coplay_net::ticket::Ticket;
+
+/// Servers of a shared world
+#[derive(Debug, Parser)]
+#[command(name = "coplay world", version, about)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a server: one of several that hold the same world
+    Serve(Serve),
+    /// Send software players to a world, and print what it was like for them
+    Load(Load),
+    /// Find out how many players three servers carry on this computer
+    Bench(Bench),
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen: for players by UDP, and at the same port for other servers by TCP
+    #[arg(long, value_name = "ADDR", default_value = "7700", value_parser = listen_address)]
+    pub listen: SocketAddr,
+    /// Another server of this world; may be given several times
+    #[arg(long, value_name = "HOST:PORT")]
+    pub peer: Vec<String>,
+    /// What all servers and players must know [default: a random one]
+    #[arg(long, value_name = "WORD")]
+    pub secret: Option<String>,
+    /// Where players reach this server, if that is not where it listens
+    #[arg(long, value_name = "HOST:PORT")]
+    pub public: Option<String>,
+    /// The maze; the same on all servers [default: follows from the secret]
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Cells on each side of the maze; the same on all servers
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(4..=128))]
+    pub side: u8,
+    /// Ninjas in the world; the same on all servers
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub ninjas: u8,
+    /// Which obsolete events of other servers are given up on
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = PolicyName::Adaptive)]
+    pub policy: PolicyName,
+    /// Tell how the server does by HTTP: /health, /metrics (Prometheus) and /state
+    #[arg(long, value_name = "ADDR", value_parser = http_address)]
+    pub http: Option<SocketAddr>,
+    /// A configuration of zenoh, for routers and TLS; --listen and --peer are added to it
+    #[arg(long, value_name = "FILE")]
+    pub zenoh: Option<PathBuf>,
+    /// As if the ways out to players were worse: see `coplay host --help`
+    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    pub impair: Option<Impairment>,
+    /// How to log to standard error
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = LogStyle::Text)]
+    pub log: LogStyle,
+    /// End after so many seconds
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u32>,
+}
+
+/// `load`.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// The world: udp://HOST:PORT#SECRET of one of its servers, or of several
+    #[arg(required = true, num_args = 1.., value_name = "URL", value_parser = world)]
+    pub world: Vec<Ticket>,
+    /// How many play
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub players: u32,
+    /// For how long, once all have been sent there
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: u32,
+    /// So many are sent in a second
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rate: u32,
+    /// Change buttons so often in a second, whatever a player would do; 0 plays as ninjas do
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=25))]
+    pub commands: u32,
+    /// As if their ways out were worse: see `coplay host --help`
+    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    pub impair: Option<Impairment>,
+    /// Ask servers how they did, by HTTP, at the end; may be given several times
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http: Vec<String>,
+    /// The luck of the players
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// How many play; each number is tried until events take too long
+    #[arg(value_name = "PLAYERS", default_values_t = [60, 120, 240, 360, 480, 600, 800, 1_000, 1_400])]
+    pub players: Vec<u32>,
+    /// For how long, each time
+    #[arg(long, value_name = "SECONDS", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    pub seconds: u32,
+}
+
+/// How to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogStyle {
+    /// For people
+    Text,
+    /// For programs: a line of JSON for each thing
+    Json,
+}
+
+/// Policies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// None: wait for everything
+    Off,
+    /// All of them while events take longer than 150 ms
+    OnOff,
+    /// The more of them the longer events take (Palazzi et al.)
+    Ila,
+    /// Those that would make others late
+    Adaptive,
+}
+
+impl PolicyName {
+    /// As it is said on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::OnOff => "on-off",
+            Self::Ila => "ila",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
+    /// What it stands for.
+    pub fn policy(self) -> Policy {
+        match self {
+            Self::Off => Policy::Off,
+            Self::OnOff => Policy::OnOff { threshold: THRESHOLD },
+            Self::Ila => Policy::Ila(Curve::PAPER),
+            Self::Adaptive => Policy::Adaptive { threshold: THRESHOLD },
+        }
+    }
+}
+
+/// An address to listen at: a port alone stands for all addresses of this computer.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    address(text, Ipv4Addr::UNSPECIFIED)
+}
+
+/// The same for what nobody else should see unless told so: a port alone is for this computer.
+fn http_address(text: &str) -> Result<SocketAddr, String> {
+    address(text, Ipv4Addr::LOCALHOST)
+}
+
+fn address(text: &str, usual: Ipv4Addr) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix(':').unwrap_or(text);
+    match bare.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from((usual, port))),
+        Err(_) => text
+            .parse()
+            .map_err(|_| "say a port, such as 7700, or an address and a port, such as 192.168.1.5:7700".into()),
+    }
+}
+
+fn world(text: &str) -> Result<Ticket, String> {
+    match text.parse() {
+        Ok(ticket @ Ticket::Udp { .. }) => Ok(ticket),
+        Ok(_) => Err("a world is udp://HOST:PORT#SECRET".into()),
+        Err(error) => Err(format!("{error}; a world is udp://HOST:PORT#SECRET")),
+    }
+}

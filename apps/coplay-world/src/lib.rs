@@ -1,0 +1,37 @@
+//! Servers of a shared world, and software players to try them with.
+//!
+//! - [`serve`]: one server: players over UDP, the other servers over zenoh.
+//! - [`load`]: many software players, and a table of what it was like for them.
+//! - [`bench`]: how many of them three servers carry.
+
+pub mod bench;
+pub mod cli;
+pub mod door;
+pub mod load;
+pub mod metrics;
+pub mod mirrors;
+pub mod seal;
+pub mod serve;
+mod stop;
+pub mod trouble;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use cli::{Cli, Command};
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(trouble) => {
+            eprintln!("{trouble}");
+            ExitCode::from(trouble.exit_code())
+        }
+    }
+}

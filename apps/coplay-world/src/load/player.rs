@@ -1,0 +1,261 @@
+//! One software player.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant as Real;
+
+use coplay::bucket::EntityId;
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::{Avatar, Controls, Ninja, Score};
+use coplay_net::impair::{Impairment, Outbox};
+use coplay_net::key::{Identity, Secret};
+use coplay_net::udp::{Endpoint, Event, MAX_SEALED, Received};
+use coplay_net::{PeerKey, clock};
+use coplay_world::{Client, Voyage, Word};
+use tokio::net::UdpSocket;
+
+/// Longer than this nobody waits before it looks around.
+const LOOK: TimeDelta = TimeDelta::from_millis(50);
+/// Software decides this often.
+const DECIDE_EVERY: TimeDelta = TimeDelta::from_millis(40);
+
+/// How somebody plays.
+pub(super) struct Manner {
+    pub(super) number: usize,
+    pub(super) seed: u64,
+    /// Changes of buttons in a second; with 0 as a ninja plays.
+    pub(super) commands: u32,
+    pub(super) impairment: Option<Impairment>,
+    pub(super) comes: Real,
+}
+
+/// What it was like for somebody.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Whether it has an avatar and hears of it.
+    pub(super) is_in: bool,
+    /// Avatars that began anew all of a sudden.
+    pub(super) avatars_lost: u32,
+    /// Acknowledged hits and falls that the server does not know of now.
+    pub(super) scores_lost: u32,
+    pub(super) acknowledged: Score,
+    pub(super) moves: u32,
+    /// The longest time without a word from any server, in milliseconds.
+    pub(super) silence_ms: f64,
+    pub(super) rtt_ms: Option<f64>,
+    /// By how much its own avatar was ahead of the server's or behind it: sum and count.
+    pub(super) ahead_ms: (f64, u64),
+    pub(super) sent: (u64, u64),
+    pub(super) received: (u64, u64),
+}
+
+/// A software player.
+pub(super) struct Player {
+    servers: Vec<SocketAddr>,
+    endpoint: Endpoint,
+    manner: Manner,
+    client: Client,
+    voyage: Voyage<PeerKey>,
+    called: BTreeSet<SocketAddr>,
+    places: BTreeMap<PeerKey, SocketAddr>,
+    ninja: Ninja,
+    outbox: Option<Outbox>,
+    ready: Vec<(PeerKey, Vec<u8>)>,
+    next_decision: Instant,
+    heard: Instant,
+    /// How often our avatar came to life.
+    lives: Option<u16>,
+    seen: Seen,
+    shared: Arc<Mutex<Seen>>,
+}
+
+impl Player {
+    pub(super) fn new(servers: Vec<SocketAddr>, secret: Secret, manner: Manner, shared: Arc<Mutex<Seen>>) -> Self {
+        let now = clock::now();
+        let impairment =
+            manner.impairment.clone().map(|of_all| Impairment { seed: of_all.seed ^ manner.number as u64, ..of_all });
+        Self {
+            servers,
+            endpoint: Endpoint::new(Identity::random(), secret),
+            client: Client::new(now, &format!("player {}", manner.number + 1)),
+            voyage: Voyage::new(now),
+            called: BTreeSet::new(),
+            places: BTreeMap::new(),
+            ninja: Ninja::new(manner.seed ^ manner.number as u64),
+            outbox: impairment.map(|impairment| Outbox::new(now, impairment)),
+            ready: Vec::new(),
+            next_decision: now,
+            heard: now,
+            lives: None,
+            seen: Seen::default(),
+            shared,
+            manner,
+        }
+    }
+
+    /// Plays until all is over.
+    pub(super) async fn play(mut self, over: Arc<AtomicBool>) {
+        tokio::time::sleep_until(self.manner.comes.into()).await;
+        let any = match self.servers.first() {
+            Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        };
+        // Without a socket there is nobody; the table shows it.
+        let Ok(socket) = UdpSocket::bind(any).await else { return };
+        let now = clock::now();
+        self.voyage = Voyage::new(now);
+        self.client = Client::new(now, &format!("player {}", self.manner.number + 1));
+        self.heard = now;
+        self.call(self.servers.clone());
+        while !over.load(Ordering::Relaxed) {
+            let due = self.work(&socket);
+            let wait = tokio::time::Instant::now() + (due - clock::now()).to_duration();
+            let _ = tokio::time::timeout_at(wait, socket.readable()).await;
+            self.receive(&socket);
+        }
+    }
+
+    fn call(&mut self, places: impl IntoIterator<Item = SocketAddr>) {
+        for place in places {
+            if self.called.insert(place) {
+                self.endpoint.call(clock::now(), place, None);
+            }
+        }
+    }
+
+    fn receive(&mut self, socket: &UdpSocket) {
+        let (mut bytes, mut out) = ([0; 2_048], [0; MAX_SEALED]);
+        while let Ok((len, from)) = socket.try_recv_from(&mut bytes) {
+            self.seen.received.0 += 1;
+            self.seen.received.1 += len as u64;
+            let now = clock::now();
+            if let Received::Data { from, len } = self.endpoint.handle_datagram(now, from, &bytes[..len], &mut out) {
+                self.take(now, from, &out[..len]);
+            }
+        }
+    }
+
+    fn take(&mut self, now: Instant, from: PeerKey, bytes: &[u8]) {
+        if let Some(Word::Pong(pong)) = Word::from_bytes(bytes, None) {
+            self.voyage.on_pong(now, from, &pong);
+        } else if self.voyage.current() == Some(from) && self.client.handle_datagram(now, bytes) {
+            if self.lives.is_some() {
+                self.seen.silence_ms = self.seen.silence_ms.max((now - self.heard).as_millis_f64());
+            }
+            self.heard = now;
+            self.note();
+            let mirrors: Vec<SocketAddr> =
+                self.client.mirrors().iter().filter_map(|place| place.parse().ok()).collect();
+            self.call(mirrors);
+        }
+    }
+
+    /// Looks whether anything was taken from us.
+    fn note(&mut self) {
+        let (best, told) = (self.client.score(), self.client.told());
+        self.seen.acknowledged = best;
+        self.seen.scores_lost = best.hits.saturating_sub(told.hits) + best.falls.saturating_sub(told.falls);
+        let lives = self.client.avatar().map(|avatar| avatar.lives);
+        if let (Some(before), Some(now)) = (self.lives, lives) {
+            self.seen.avatars_lost += u32::from(now.wrapping_sub(before) > u16::MAX / 2);
+        }
+        self.lives = lives.or(self.lives);
+        self.seen.rtt_ms = self.client.rtt().map(TimeDelta::as_millis_f64);
+        self.seen.ahead_ms.0 += self.client.ahead().as_millis_f64().abs();
+        self.seen.ahead_ms.1 += 1;
+    }
+
+    /// Does all that is due; says when something is again.
+    fn work(&mut self, socket: &UdpSocket) -> Instant {
+        let now = clock::now();
+        if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            if let Event::Up { peer, addr, .. } = event {
+                self.places.insert(peer, addr);
+                self.voyage.on_up(peer);
+            }
+        }
+        while let Some((to, bytes)) = self.endpoint.poll_transmit() {
+            self.count_and_send(socket, &bytes, to);
+        }
+        self.decide(now);
+        self.client.advance(now);
+        if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
+            self.client.on_other_server(now);
+        }
+        self.seen.moves = self.voyage.moves();
+        self.speak(now);
+        self.flush(now, socket);
+        self.seen.is_in = self.client.avatar().is_some() && now - self.heard < TimeDelta::from_secs(1);
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.seen);
+        let outbox = self.outbox.as_ref().and_then(Outbox::poll_timeout);
+        let due =
+            [Some(self.client.poll_timeout()), Some(self.voyage.poll_timeout()), self.endpoint.poll_timeout(), outbox];
+        due.into_iter().flatten().fold(now + LOOK, Instant::min)
+    }
+
+    fn decide(&mut self, now: Instant) {
+        let often = match self.manner.commands {
+            0 => DECIDE_EVERY,
+            commands => TimeDelta::from_micros(1_000_000 / i64::from(commands)),
+        };
+        if now < self.next_decision {
+            return;
+        }
+        self.next_decision = (self.next_decision + often).max(now);
+        let (Some(rules), Some(me), Some(tick)) = (self.client.rules(), self.client.avatar(), self.client.tick(now))
+        else {
+            return;
+        };
+        let others: Vec<(EntityId, Avatar)> =
+            self.client.others().map(|(entity, avatar)| (entity, avatar.clone())).collect();
+        let mut controls = self.ninja.think(tick, rules, me, &others);
+        if self.manner.commands > 0 {
+            // Every decision is another one, so that the server hears as many.
+            let odd = now.as_nanos() / often.as_nanos() % 2 == 1;
+            controls = Controls { left: odd, right: !odd, ..controls };
+        }
+        self.client.press(now, controls);
+    }
+
+    fn speak(&mut self, now: Instant) {
+        if let Some((servers, ping)) = self.voyage.poll_pings(now) {
+            servers.into_iter().for_each(|server| self.say(now, server, &ping));
+        }
+        if let Some((wish, server)) = self.client.poll_wish(now).zip(self.voyage.current()) {
+            self.say(now, server, &wish);
+        }
+    }
+
+    fn say(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
+        match &mut self.outbox {
+            Some(outbox) => outbox.send(now, to, bytes),
+            None => self.ready.push((to, bytes.to_vec())),
+        }
+    }
+
+    /// Sends what has been said, as soon as it is to leave.
+    fn flush(&mut self, now: Instant, socket: &UdpSocket) {
+        while let Some((to, bytes)) = self.outbox.as_mut().and_then(|outbox| outbox.poll_transmit(now)) {
+            self.ready.push((to, bytes));
+        }
+        let mut out = [0; MAX_SEALED];
+        for (to, bytes) in std::mem::take(&mut self.ready) {
+            let Some(channel) = self.endpoint.channel(&to).cloned() else { continue };
+            if let Some(len) = channel.seal(&bytes, &mut out) {
+                self.count_and_send(socket, &out[..len], channel.addr());
+            }
+        }
+    }
+
+    fn count_and_send(&mut self, socket: &UdpSocket, bytes: &[u8], to: SocketAddr) {
+        self.seen.sent.0 += 1;
+        self.seen.sent.1 += bytes.len() as u64;
+        // A datagram that cannot be sent is lost.
+        let _ = socket.try_send_to(bytes, to);
+    }
+}

@@ -1,0 +1,90 @@
+//! What it was like for all players together.
+
+use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::player::Seen;
+
+/// All players at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    seen: Vec<Seen>,
+    took: Duration,
+}
+
+impl Report {
+    pub(super) fn of(seen: &[Arc<Mutex<Seen>>], took: Duration) -> Self {
+        let seen = seen.iter().map(|seen| seen.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect();
+        Self { seen, took }
+    }
+
+    fn is_in(&self) -> usize {
+        self.seen.iter().filter(|seen| seen.is_in).count()
+    }
+
+    fn sum(&self, part: impl Fn(&Seen) -> u64) -> u64 {
+        self.seen.iter().map(part).sum()
+    }
+
+    /// Avatars, and acknowledged hits and falls, that were lost.
+    fn lost(&self) -> (u64, u64) {
+        (self.sum(|seen| seen.avatars_lost.into()), self.sum(|seen| seen.scores_lost.into()))
+    }
+
+    /// Whether everybody is in, and nobody lost anything.
+    pub(super) fn is_good(&self) -> bool {
+        self.is_in() == self.seen.len() && self.lost() == (0, 0)
+    }
+
+    /// In a line, for who waits.
+    pub(super) fn brief(&self) -> String {
+        format!(
+            "{:4.0} s: {} of {} play, {} hits, {} moves to another server, longest silence {:.0} ms",
+            self.took.as_secs_f64(),
+            self.is_in(),
+            self.seen.len(),
+            self.sum(|seen| seen.acknowledged.hits.into()),
+            self.sum(|seen| seen.moves.into()),
+            worst(self.seen.iter().map(|seen| seen.silence_ms)),
+        )
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.seen.len().max(1) as f64;
+        let each = |sum: u64| sum as f64 / count / self.took.as_secs_f64();
+        let mut rtts: Vec<f64> = self.seen.iter().filter_map(|seen| seen.rtt_ms).collect();
+        rtts.sort_by(f64::total_cmp);
+        let ahead = self.seen.iter().fold((0.0, 0), |sum, seen| (sum.0 + seen.ahead_ms.0, sum.1 + seen.ahead_ms.1));
+        writeln!(f, "players               {} of {} in the world at the end", self.is_in(), self.seen.len())?;
+        let ((avatars, scores), acknowledged) = (self.lost(), self.sum(|seen| seen.acknowledged.hits.into()));
+        writeln!(f, "lost                  {avatars} avatars, {scores} acknowledged hits and falls")?;
+        writeln!(f, "acknowledged hits     {acknowledged}")?;
+        writeln!(f, "moves                 {} to another server", self.sum(|seen| seen.moves.into()))?;
+        writeln!(f, "longest silence       {:.0} ms", worst(self.seen.iter().map(|seen| seen.silence_ms)))?;
+        writeln!(f, "round trip            {:.1} ms in the middle", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
+        writeln!(f, "own avatar            {:.1} ms from the server's on average", ahead.0 / ahead.1.max(1) as f64)?;
+        let (out, back) = (self.sum(|seen| seen.sent.1), self.sum(|seen| seen.received.1));
+        writeln!(f, "bytes a second        {:.0} out, {:.0} in, for each player", each(out), each(back))?;
+        let (out, back) = (self.sum(|seen| seen.sent.0), self.sum(|seen| seen.received.0));
+        writeln!(f, "datagrams a second    {:.1} out, {:.1} in, for each player", each(out), each(back))
+    }
+}
+
+fn worst(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, f64::max)
+}
+
+/// What a server says of itself.
+pub fn ask(http: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(http)?;
+    stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+    write!(stream, "GET /state HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.rsplit("\r\n\r\n").next().unwrap_or_default().trim().to_owned())
+}

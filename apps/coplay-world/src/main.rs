@@ -1,0 +1,7 @@
+//! The program `coplay-world`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    coplay_world_app::main()
+}

@@ -1,0 +1,212 @@
+//! The way to the other servers: zenoh, peer to peer, with everything sealed.
+//!
+//! Of a world whose secret comes to `W`, a server that is `S` says `coplay/W/hello/S` so that others know of it, `coplay/W/all/S` what is for
+//! all, and `coplay/W/one/T/S` what is for server `T`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coplay::mirror::{Source, To};
+use coplay::time::{Instant, TimeDelta};
+use coplay_net::clock;
+use coplay_net::key::Secret;
+use coplay_world::Greeting;
+use zenoh::Wait;
+use zenoh::bytes::ZBytes;
+use zenoh::pubsub::Publisher;
+use zenoh::qos::CongestionControl;
+
+use crate::seal::{Opener, Sealer};
+use crate::trouble::Trouble;
+
+/// Greetings are said this often, and whoever did not for so long is not sent players any more.
+const GREET_EVERY: TimeDelta = TimeDelta::from_millis(500);
+const FORGET: TimeDelta = TimeDelta::from_secs(3);
+/// Servers that are sent something to alone, at the most.
+const MAX_PUBLISHERS: usize = 256;
+
+/// Something that another server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// A datagram for the mirror.
+    Datagram {
+        /// When it came.
+        at: Instant,
+        /// From whom.
+        from: Source,
+        /// What it says.
+        bytes: Vec<u8>,
+    },
+    /// It is there.
+    Hello {
+        /// Who.
+        from: Source,
+        /// What it says of itself.
+        greeting: Greeting,
+    },
+}
+
+/// The way to the other servers.
+pub struct Mirrors {
+    session: zenoh::Session,
+    prefix: String,
+    source: Source,
+    sealer: Sealer,
+    to_all: Publisher<'static>,
+    hello: Publisher<'static>,
+    to_one: BTreeMap<Source, Publisher<'static>>,
+    next_greeting: Instant,
+    known: BTreeMap<Source, (Instant, Greeting)>,
+}
+
+/// Where to find others.
+#[derive(Clone, Debug, Default)]
+pub struct Network<'a> {
+    /// Where to listen, as zenoh says it.
+    pub listen: String,
+    /// Other servers: `HOST:PORT`, or as zenoh says it.
+    pub peers: &'a [String],
+    /// A configuration of zenoh to begin with.
+    pub config: Option<&'a Path>,
+}
+
+impl Mirrors {
+    /// Opens the way. What others say is handed to `hear`, from another thread.
+    pub fn open(
+        network: &Network<'_>,
+        secret: &Secret,
+        source: Source,
+        hear: impl Fn(Said) + Send + Sync + 'static,
+    ) -> Result<Self, Trouble> {
+        let session = zenoh::open(config(network)?).wait().map_err(|error| {
+            let hint =
+                "is the port free, and are the other servers' names right? A port of its own is chosen with --listen";
+            Trouble::failure(format!("there is no way to other servers: {error}"), hint)
+        })?;
+        let prefix = prefix(secret);
+        let opener = Arc::new(Mutex::new(Opener::new(secret)));
+        let hear = Arc::new(hear);
+        for (part, is_hello) in [("hello/*".into(), true), ("all/*".into(), false), (format!("one/{source}/*"), false)]
+        {
+            let (opener, hear) = (Arc::clone(&opener), Arc::clone(&hear));
+            let listen = move |sample: zenoh::sample::Sample| {
+                let at = clock::now();
+                let opened = opener.lock().unwrap_or_else(PoisonError::into_inner).open(&sample.payload().to_bytes());
+                let said = opened.filter(|(from, _)| *from != source).and_then(|(from, bytes)| match is_hello {
+                    true => Greeting::from_bytes(&bytes).map(|greeting| Said::Hello { from, greeting }),
+                    false => Some(Said::Datagram { at, from, bytes }),
+                });
+                said.into_iter().for_each(&*hear);
+            };
+            let subscribed =
+                session.declare_subscriber(format!("{prefix}/{part}")).callback(listen).background().wait();
+            subscribed.map_err(|error| broken(&*error))?;
+        }
+        let publisher = |part: String| publisher(&session, format!("{prefix}/{part}"));
+        let (to_all, hello) = (publisher(format!("all/{source}"))?, publisher(format!("hello/{source}"))?);
+        let sealer = Sealer::new(secret, source);
+        let (to_one, known) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { session, prefix, source, sealer, to_all, hello, to_one, next_greeting: clock::now(), known })
+    }
+
+    /// Sends a datagram. What cannot be sent now is lost, and will be asked for.
+    pub fn send(&mut self, to: To, bytes: &[u8]) {
+        let sealed = self.sealer.seal(bytes);
+        let publisher = match to {
+            To::All => &self.to_all,
+            To::One(other) => {
+                if self.to_one.len() >= MAX_PUBLISHERS {
+                    self.to_one.clear();
+                }
+                let key = format!("{}/one/{other}/{}", self.prefix, self.source);
+                match self.to_one.entry(other) {
+                    std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(entry) => match publisher(&self.session, key) {
+                        Ok(publisher) => entry.insert(publisher),
+                        Err(_) => return,
+                    },
+                }
+            }
+        };
+        let _ = publisher.put(ZBytes::from(sealed)).wait();
+    }
+
+    /// Says that we are there, if it is time to.
+    pub fn greet(&mut self, now: Instant, greeting: &Greeting) {
+        if now >= self.next_greeting {
+            self.next_greeting = now + GREET_EVERY;
+            let sealed = self.sealer.seal(&greeting.to_bytes());
+            let _ = self.hello.put(ZBytes::from(sealed)).wait();
+        }
+    }
+
+    /// Another server says that it is there. Whether it is new.
+    pub fn on_greeting(&mut self, now: Instant, from: Source, greeting: Greeting) -> bool {
+        self.known.retain(|_, (heard, _)| now - *heard < FORGET);
+        self.known.insert(from, (now, greeting)).is_none()
+    }
+
+    /// Where players find the others that take any.
+    pub fn places(&self, now: Instant) -> Vec<String> {
+        let takes = |(heard, greeting): &&(Instant, Greeting)| now - *heard < FORGET && !greeting.drains;
+        self.known.values().filter(takes).map(|(_, greeting)| greeting.place.clone()).collect()
+    }
+
+    /// Lets the last words get out, and closes.
+    pub fn close(self) {
+        let _ = self.session.close().wait();
+    }
+}
+
+/// What tells this world's messages from others'.
+fn prefix(secret: &Secret) -> String {
+    let name = secret.derive("world name");
+    let hex: String = name[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("coplay/{hex}")
+}
+
+fn publisher(session: &zenoh::Session, key: String) -> Result<Publisher<'static>, Trouble> {
+    // What is late is worth nothing: the game must not wait for a line that is full.
+    let publisher = session.declare_publisher(key).congestion_control(CongestionControl::Drop).express(true).wait();
+    publisher.map_err(|error| broken(&*error))
+}
+
+fn broken(error: &(dyn std::error::Error + Send + Sync)) -> Trouble {
+    Trouble::failure(format!("zenoh does not work: {error}"), "is its configuration sound?")
+}
+
+fn config(network: &Network<'_>) -> Result<zenoh::Config, Trouble> {
+    let mut config = match network.config {
+        None => zenoh::Config::default(),
+        Some(path) => zenoh::Config::from_file(path).map_err(|error| {
+            let hint = "zenoh's own documentation says what can be in it";
+            Trouble::misuse(format!("{} is no configuration of zenoh: {error}", path.display()), hint)
+        })?,
+    };
+    let mut set = |key: &str, value: String| {
+        config.insert_json5(key, &value).map_err(|error| {
+            Trouble::misuse(format!("zenoh does not take {value} for {key}: {error}"), "an address is HOST:PORT")
+        })
+    };
+    if network.config.is_none() {
+        set("mode", "\"peer\"".into())?;
+        // Others are found by name: what is meant for one network must not turn up in another.
+        set("scouting/multicast/enabled", "false".into())?;
+    }
+    set("listen/endpoints", format!("[{}]", quoted(&network.listen)))?;
+    if !network.peers.is_empty() {
+        let peers: Vec<String> = network.peers.iter().map(|peer| quoted(&endpoint(peer))).collect();
+        set("connect/endpoints", format!("[{}]", peers.join(",")))?;
+    }
+    Ok(config)
+}
+
+/// An address as zenoh says it: by TCP unless something else is said.
+fn endpoint(peer: &str) -> String {
+    if peer.contains('/') { peer.into() } else { format!("tcp/{peer}") }
+}
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}

@@ -1,0 +1,36 @@
+//! What went wrong, as a person is told: one sentence, and a hint where something can be done about it.
+
+use std::fmt;
+
+/// A sentence about what went wrong, a hint, and the exit code of a program that ends with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    what: String,
+    hint: String,
+    code: u8,
+}
+
+impl Trouble {
+    /// The command cannot be carried out as it was given.
+    pub fn misuse(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: hint.into(), code: 2 }
+    }
+
+    /// The command could not be carried out.
+    pub fn failure(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: hint.into(), code: 1 }
+    }
+
+    /// The exit code of a program that ends with this.
+    pub fn exit_code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}\nhint: {}", self.what, self.hint)
+    }
+}
+
+impl std::error::Error for Trouble {}

@@ -1,0 +1,170 @@
+//! Real servers in processes of their own, over real networks: one dies and comes back, and nobody loses anything.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_coplay-world");
+const SECRET: &str = "three-servers";
+
+/// A server in a process of its own; it ends with the test.
+struct Running {
+    child: Child,
+    port: u16,
+    http: u16,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port at which nobody listens, neither by UDP nor by TCP.
+fn free_port() -> u16 {
+    (0..100)
+        .find_map(|_| {
+            let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+            let port = tcp.local_addr().ok()?.port();
+            UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
+        })
+        .expect("there is a free port")
+}
+
+fn start(port: u16, http: u16, peers: &[u16]) -> Running {
+    let mut command = Command::new(PROGRAM);
+    command.args([
+        "serve",
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+        "--secret",
+        SECRET,
+        "--ninjas",
+        "0",
+        "--side",
+        "6",
+    ]);
+    command.args(["--http", &http.to_string()]);
+    for peer in peers {
+        command.args(["--peer", &format!("127.0.0.1:{peer}")]);
+    }
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs");
+    Running { child, port, http }
+}
+
+fn ask(http: u16, what: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", http)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "GET {what} HTTP/1.1\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what} takes too long");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn wait_until_healthy(server: &Running) {
+    wait_for("a server's start", || {
+        ask(server.http, "/health").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    });
+}
+
+/// A field of what a server says of itself.
+fn field(http: u16, name: &str) -> Option<String> {
+    let state = ask(http, "/state")?;
+    let (_, rest) = state.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next().map(str::to_owned)
+}
+
+#[test]
+fn a_server_dies_and_comes_back_and_nobody_loses_anything() {
+    let first = start(free_port(), free_port(), &[]);
+    wait_until_healthy(&first);
+    let second = start(free_port(), free_port(), &[first.port]);
+    let third = start(free_port(), free_port(), &[first.port, second.port]);
+    [&second, &third].into_iter().for_each(wait_until_healthy);
+    wait_for("an acquaintance", || {
+        [&first, &second, &third].iter().all(|one| field(one.http, "mirrors").as_deref() == Some("2"))
+    });
+
+    let worlds = [&first, &second, &third].map(|server| format!("udp://127.0.0.1:{}#{SECRET}", server.port));
+    let load = Command::new(PROGRAM)
+        .arg("load")
+        .args(&worlds)
+        .args(["--players", "12", "--seconds", "16", "--impair", "delay=10,loss=2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    std::thread::sleep(Duration::from_secs(5));
+    let (port, http) = (second.port, second.http);
+    drop(second);
+    std::thread::sleep(Duration::from_secs(4));
+    let again = start(port, http, &[first.port, third.port]);
+    wait_until_healthy(&again);
+    let Output { status, stdout, stderr } = load.wait_with_output().expect("it ends");
+    let (table, log) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{table}\n{log}");
+    assert!(
+        table.contains("12 of 12 in the world at the end")
+            && table.contains("lost                  0 avatars, 0 acknowledged"),
+        "{table}"
+    );
+
+    let all = [&first, &again, &third];
+    wait_for("that all know the same", || {
+        let digests: Vec<Option<String>> = all.iter().map(|server| field(server.http, "digest")).collect();
+        let quiet = all.iter().all(|server| field(server.http, "players").as_deref() == Some("0"));
+        quiet && digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0])
+    });
+    assert!(
+        field(again.http, "objects").is_some_and(|objects| objects.parse::<u32>().is_ok_and(|objects| objects >= 12))
+    );
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_says_goodbye() {
+    let mut server = start(free_port(), free_port(), &[]);
+    wait_until_healthy(&server);
+    assert!(ask(server.http, "/metrics").is_some_and(|answer| answer.contains("coplay_world_players 0")));
+    let told = Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status();
+    assert!(told.is_ok_and(|status| status.success()));
+    let mut ended = None;
+    wait_for("a goodbye", || {
+        ended = server.child.try_wait().ok().flatten();
+        ended.is_some()
+    });
+    assert!(ended.is_some_and(|status| status.success()));
+}
+
+/// What the program says to what cannot be.
+fn refused(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(PROGRAM).args(args).stdout(Stdio::null()).output().expect("the program runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_cannot_be_is_told_in_a_sentence_with_a_hint() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (args, code, says) in [
+        (&["serve", "--peer", "127.0.0.1:1"][..], 2, "without the secret"),
+        (&["serve", "--secret", "two words"], 2, "one word"),
+        (&["serve", "--listen", &taken], 1, "choose another address with --listen"),
+        (&["serve", "--zenoh", "/nowhere/at.all"], 2, "is no configuration of zenoh"),
+        (&["load", "udp://127.0.0.1:1#a", "udp://127.0.0.1:1#b"], 2, "one secret"),
+        (&["load", "nonsense"], 2, "udp://HOST:PORT#SECRET"),
+    ] {
+        let (got, told) = refused(args);
+        assert_eq!(got, Some(code), "{args:?}: {told}");
+        assert!(told.contains(says), "{args:?}: {told}");
+    }
+}

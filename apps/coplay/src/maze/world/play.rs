@@ -1,0 +1,100 @@
+//! The loop of somebody who plays on a world, in front of a window or a terminal.
+
+use std::time::Instant;
+
+use coplay::input::Word;
+use coplay::time::{Instant as Time, TimeDelta};
+use coplay_maze::picture::Camera;
+use coplay_maze::{Avatar, Score};
+use coplay_net::clock;
+
+use super::link::Link;
+use super::table::{name, news, table};
+use crate::config::Config;
+use crate::desk::{Can, Desk};
+use crate::gamepad::Gamepads;
+use crate::maze::controls::{controls, keys, pad};
+use crate::maze::stage::{Eyes, Shown, Sight, fallen_since};
+use crate::stage::Stage;
+use crate::trouble::Trouble;
+
+/// Pictures are this far apart: about 60 in a second.
+const DRAW_EVERY: TimeDelta = TimeDelta::from_micros(16_667);
+
+/// Somebody who plays.
+struct Player<'a> {
+    stage: Stage,
+    desk: Desk,
+    link: &'a mut Link,
+    eyes: Eyes,
+    score: Score,
+    pressed: Word,
+}
+
+/// Plays on a stage until the person has enough or the time is up; what was missing is said at the end.
+pub(super) fn play(
+    stage: Stage,
+    config: &Config,
+    link: &mut Link,
+    seconds: Option<u32>,
+) -> Result<Vec<String>, Trouble> {
+    let pads = [pad()];
+    let mut desk = Desk::new(config, Can { silent: true, ..Can::default() }, &pads);
+    let note = Gamepads::new(config, &pads, stage.hands().clone()).start();
+    desk.say(Instant::now(), keys(config));
+    let score = link.client.score();
+    let mut player = Player { stage, desk, link, eyes: Eyes::new(Instant::now()), score, pressed: 0 };
+    let end = seconds.map(|seconds| clock::now() + TimeDelta::from_secs(seconds.into()));
+    while !player.is_over() && end.is_none_or(|end| clock::now() < end) {
+        player.go_on(clock::now())?;
+    }
+    Ok(note.into_iter().collect())
+}
+
+impl Player<'_> {
+    /// Takes what the person wants; whether that is to end.
+    fn is_over(&mut self) -> bool {
+        while !self.desk.is_over()
+            && let Some(command) = self.stage.poll_command()
+        {
+            self.desk.handle(Instant::now(), command);
+        }
+        self.desk.is_over()
+    }
+
+    /// From one picture to the next.
+    fn go_on(&mut self, now: Time) -> Result<(), Trouble> {
+        self.pressed = self.stage.hands().look()[0];
+        self.link.client.press(now, controls(self.pressed));
+        let score = self.link.client.score();
+        if let Some(words) = news(std::mem::replace(&mut self.score, score), score) {
+            self.desk.say(Instant::now(), words);
+        }
+        self.draw(now);
+        self.link.exchange(now + DRAW_EVERY)
+    }
+
+    fn draw(&mut self, now: Time) {
+        let Self { stage, desk, link, eyes, .. } = self;
+        let client = &link.client;
+        let Some(rules) = client.rules() else { return };
+        let status = link.status();
+        let name = |entity| name(client, entity);
+        let sight = client.me().zip(client.avatar()).zip(client.tick(now)).map(|((me, own), tick)| {
+            let shown = |(entity, avatar): (_, &Avatar)| Shown { entity, avatar: avatar.clone(), tick };
+            Sight {
+                rules,
+                me,
+                camera: Camera { position: own.position, heading: own.heading },
+                shown: client.others().chain([(me, own)]).map(shown).collect(),
+                name: &name,
+                fallen: fallen_since(own).map(|since| ("you were hit", tick.saturating_sub(since))),
+            }
+        });
+        stage.show(|scene| {
+            desk.draw(Instant::now(), scene);
+            scene.table = table(client);
+            eyes.draw_sight(sight.as_ref(), (rules, &status), scene);
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! Who leads on a world, and what has just happened there.
+
+use coplay::bucket::EntityId;
+use coplay_maze::Score;
+use coplay_maze::picture::colour_of;
+use coplay_world::Client;
+
+use crate::scene::Entry;
+
+/// Rows of the table that are seen while one plays.
+const ROWS: usize = 8;
+
+/// What somebody is called here.
+pub(super) fn name(client: &Client, entity: EntityId) -> String {
+    if client.me() == Some(entity) {
+        return "you".into();
+    }
+    let known = client.table().find(|(other, ..)| *other == entity).map(|(_, name, _)| name);
+    known.filter(|name| !name.is_empty()).unwrap_or("somebody").into()
+}
+
+/// The best of all, and in any case who looks.
+pub(super) fn table(client: &Client) -> Vec<Entry> {
+    let own = |entity: EntityId| client.me() == Some(entity);
+    let mut rows: Vec<(EntityId, Score)> =
+        client.table().map(|(entity, _, score)| (entity, if own(entity) { client.score() } else { score })).collect();
+    rows.sort_by_key(|(entity, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
+    if let Some(at) = rows.iter().position(|(entity, _)| own(*entity)).filter(|at| *at >= ROWS) {
+        rows.swap(at, ROWS - 1);
+    }
+    let entry = |(entity, score): (EntityId, Score)| Entry {
+        name: name(client, entity),
+        value: format!("{} : {}", score.hits, score.falls),
+        ink: colour_of(entity),
+        own: own(entity),
+    };
+    rows.into_iter().take(ROWS).map(entry).collect()
+}
+
+/// What a person wants to hear when its score went from one to another.
+pub(super) fn news(before: Score, now: Score) -> Option<String> {
+    if now.hits > before.hits {
+        Some("you hit somebody".into())
+    } else if now.falls > before.falls {
+        Some("you were hit".into())
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let score = |hits, falls| Score { hits, falls };
+        assert_eq!(news(score(1, 1), score(1, 1)), None);
+        assert_eq!(news(score(1, 1), score(2, 2)).as_deref(), Some("you hit somebody"));
+        assert_eq!(news(score(1, 1), score(1, 2)).as_deref(), Some("you were hit"));
+    }
+}

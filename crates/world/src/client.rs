@@ -1,0 +1,413 @@
+//! A player of a world: its own avatar, which obeys at once and comes into step with the server's; those of others; the score.
+//!
+//! The way of Li, Li and Lau: both sides have a motion timer for how long the buttons have been held as they are. The
+//! player's avatar starts at once, the server's when it hears of it, and the player's goes a little slower until both timers agree. Others are
+//! seen where they are by the server's word, brought up to now by the clock; who is seen elsewhere comes nearer at a
+//! bounded speed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use coplay::bucket::{EntityId, Reckoner};
+use coplay::clock::{Clock, RoundTrip};
+use coplay::motion::{Pace, Timer};
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::angle::short_way;
+use coplay_maze::{Avatar, Controls, FINE, Maze, Position, Rules, Score, TURN, Terms};
+
+use crate::talk::{MAX_PRESSES, Page, Press, View, Wish, Word};
+
+/// A tick of the world.
+pub const TICK: TimeDelta = TimeDelta::from_millis(10);
+/// The server is told so often how we are; buttons pressed within this time are combined.
+const WISH_EVERY: TimeDelta = TimeDelta::from_millis(40);
+/// Who was away for longer than this begins where it is.
+const MOST_CATCH_UP: TimeDelta = TimeDelta::from_millis(500);
+/// Others are not shown any more when the server was silent about them for so long.
+const FORGET: TimeDelta = TimeDelta::from_millis(1_000);
+/// Who is further off than this, in units, is put right at once.
+const LEAP: u32 = 400;
+/// Somebody who is seen elsewhere comes nearer by so many units a tick, beside its own way; and turns so much faster.
+const GLIDE: i32 = 8;
+const TURN_GLIDE: i16 = 3 * TURN;
+/// We are right where the server says, give or take so many units; what is more is made up for by so many units a tick.
+const EXACT: u32 = 4;
+const OWN_GLIDE: i32 = 4;
+/// Places of our own that are remembered, to compare with the server's word.
+const REMEMBERED: usize = 128;
+/// Names and scores that are kept.
+const MAX_LINES: usize = 4_096;
+
+/// A player of a world.
+pub struct Client {
+    name: String,
+    world: Option<(Terms, Rules)>,
+    clock: Clock,
+    me: Option<EntityId>,
+    own: Own,
+    others: BTreeMap<EntityId, Other>,
+    /// The newest view: which tick, and when it was shown, on our clock.
+    viewed: Option<(u32, Instant)>,
+    heard: Instant,
+    /// What the server said last of our score, and the best that any said.
+    told: Score,
+    acknowledged: Score,
+    table: BTreeMap<EntityId, (String, Score)>,
+    mirrors: Vec<String>,
+    drains: bool,
+    next_wish: Instant,
+    /// When the server was last told of other buttons.
+    pressed: Instant,
+    advanced: Instant,
+}
+
+/// Our own avatar, and what we press.
+#[derive(Debug, Default)]
+struct Own {
+    avatar: Option<Avatar>,
+    /// What the player wants, and whether it fired since the server was told.
+    wanted: Controls,
+    fired: bool,
+    /// What is pressed since when, as the server is told.
+    held: Controls,
+    number: u32,
+    timer: Timer,
+    /// Motion that is not a whole tick yet, and whole ticks since the last press.
+    motion: TimeDelta,
+    ticks: u32,
+    unheard: VecDeque<Press>,
+    places: VecDeque<Place>,
+    /// By how much we are beside the server's word, in parts of a unit.
+    beside: (i32, i32),
+}
+
+/// Where we were, so many ticks after a press.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    press: u32,
+    ticks: u32,
+    position: Position,
+}
+
+/// Somebody else.
+#[derive(Clone, Debug)]
+struct Other {
+    /// As the server said, and of which tick.
+    known: (u32, Avatar),
+    heard: Instant,
+    shown: Avatar,
+}
+
+impl Client {
+    /// A player who is nowhere yet.
+    pub fn new(now: Instant, name: &str) -> Self {
+        Self {
+            name: name.into(),
+            world: None,
+            clock: Clock::of_crystals(),
+            me: None,
+            own: Own::default(),
+            others: BTreeMap::new(),
+            viewed: None,
+            heard: now,
+            told: Score::default(),
+            acknowledged: Score::default(),
+            table: BTreeMap::new(),
+            mirrors: Vec::new(),
+            drains: false,
+            next_wish: now,
+            pressed: now - WISH_EVERY,
+            advanced: now,
+        }
+    }
+
+    /// The rules, as soon as the world is known.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.world.as_ref().map(|(_, rules)| rules)
+    }
+
+    /// What is agreed on there.
+    pub fn terms(&self) -> Option<&Terms> {
+        self.world.as_ref().map(|(terms, _)| terms)
+    }
+
+    /// Who we are.
+    pub fn me(&self) -> Option<EntityId> {
+        self.me
+    }
+
+    /// Our own avatar as we see it.
+    pub fn avatar(&self) -> Option<&Avatar> {
+        self.own.avatar.as_ref()
+    }
+
+    /// Everybody else as we see them.
+    pub fn others(&self) -> impl Iterator<Item = (EntityId, &Avatar)> {
+        self.others.iter().map(|(entity, other)| (*entity, &other.shown))
+    }
+
+    /// Our hits and falls that will not be forgotten, as a server acknowledged them.
+    pub fn score(&self) -> Score {
+        self.acknowledged
+    }
+
+    /// The same, as the server that we are on says just now. One that has just begun may not have heard of all of it.
+    pub fn told(&self) -> Score {
+        self.told
+    }
+
+    /// Names and scores of all.
+    pub fn table(&self) -> impl Iterator<Item = (EntityId, &str, Score)> {
+        self.table.iter().map(|(entity, (name, score))| (*entity, name.as_str(), *score))
+    }
+
+    /// Where other servers of this world are.
+    pub fn mirrors(&self) -> &[String] {
+        &self.mirrors
+    }
+
+    /// Whether the server wants us to go to another.
+    pub fn drains(&self) -> bool {
+        self.drains
+    }
+
+    /// When the server was last heard.
+    pub fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// The round trip to the server.
+    pub fn rtt(&self) -> Option<TimeDelta> {
+        self.clock.rtt()
+    }
+
+    /// By how much our avatar is ahead of the server's.
+    pub fn ahead(&self) -> TimeDelta {
+        self.own.timer.off()
+    }
+
+    /// The tick that it is in the world.
+    pub fn tick(&self, now: Instant) -> Option<u32> {
+        let (tick, at) = self.viewed?;
+        let since = (now - at).max(TimeDelta::ZERO).as_nanos() / TICK.as_nanos();
+        Some(tick.saturating_add(since.min(i64::from(u32::MAX / 2)) as u32))
+    }
+
+    /// We are with another server from now on: its clock is another, and what was pressed before it does not know.
+    pub fn on_other_server(&mut self, now: Instant) {
+        self.clock = Clock::of_crystals();
+        (self.heard, self.drains, self.next_wish) = (now, false, now);
+        self.own.unheard.clear();
+        self.own.begin_press(self.own.held, TimeDelta::ZERO);
+    }
+
+    /// What the player presses from now on. It takes effect with the next wish, which is now unless there was one just before.
+    pub fn press(&mut self, now: Instant, controls: Controls) {
+        self.own.fired |= controls.fire;
+        self.own.wanted = controls;
+        if controls != self.own.held {
+            self.next_wish = self.next_wish.min(self.pressed + WISH_EVERY).max(now);
+        }
+    }
+
+    /// Takes in what the server says. Whether it is something that a server says.
+    pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) -> bool {
+        match Word::from_bytes(bytes, self.world.as_ref().map(|(_, rules)| rules)) {
+            Some(Word::Page(page)) => self.on_page(page),
+            Some(Word::View(view)) => self.on_view(now, view),
+            Some(Word::Pong(_)) | None => return false,
+        }
+        self.heard = now;
+        true
+    }
+
+    fn on_page(&mut self, page: Page) {
+        if self.world.as_ref().is_none_or(|(terms, _)| *terms != page.terms) {
+            self.world = Some((page.terms, Rules::new(Maze::new(page.terms.seed, page.terms.side))));
+        }
+        self.mirrors = page.mirrors;
+        for (entity, name, score) in page.lines {
+            if self.table.len() < MAX_LINES || self.table.contains_key(&entity) {
+                self.table.insert(entity, (name, score));
+            }
+        }
+    }
+
+    fn on_view(&mut self, now: Instant, view: View) {
+        let [sent, received, answered] = view.echo;
+        self.clock.on_round_trip(RoundTrip { sent, received, answered, returned: now });
+        // When it was shown; without a clock yet, just now.
+        let at = self.clock.to_local(answered).unwrap_or(now).min(now);
+        if self.viewed.is_some_and(|(tick, _)| tick > view.tick) {
+            return;
+        }
+        self.viewed = Some((view.tick, at));
+        (self.me, self.drains) = (Some(view.me), view.drains);
+        // What is acknowledged is never taken back, whichever server says so.
+        self.told = view.score;
+        self.acknowledged.hits = self.acknowledged.hits.max(view.score.hits);
+        self.acknowledged.falls = self.acknowledged.falls.max(view.score.falls);
+        let Some((_, rules)) = &self.world else { return };
+        for (entity, avatar) in view.avatars {
+            if entity == view.me {
+                self.own.compare(rules, avatar, view.pressed, now - at);
+            } else {
+                let shown = self.others.remove(&entity).map(|other| other.shown).unwrap_or_else(|| avatar.clone());
+                self.others.insert(entity, Other { known: (view.tick, avatar), heard: now, shown });
+            }
+        }
+    }
+
+    /// Moves everybody up to now.
+    pub fn advance(&mut self, now: Instant) {
+        let by = (now - self.advanced).max(TimeDelta::ZERO).min(MOST_CATCH_UP);
+        self.advanced = self.advanced.max(now);
+        let tick = self.tick(now).unwrap_or_default();
+        self.others.retain(|_, other| now - other.heard < FORGET);
+        let Some((_, rules)) = &self.world else { return };
+        let ticks = (by.as_nanos() / TICK.as_nanos()).max(1) as u32;
+        for other in self.others.values_mut() {
+            other.come_nearer(rules, tick, ticks);
+        }
+        let living = self.others.values().filter(|other| other.shown.is_alive());
+        let in_the_way: Vec<Position> = living.map(|other| other.shown.position).collect();
+        self.own.advance(rules, tick, by, &in_the_way);
+    }
+
+    /// The next datagram for the server, if it is time for one.
+    pub fn poll_wish(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if now < self.next_wish {
+            return None;
+        }
+        self.next_wish = (self.next_wish + WISH_EVERY).max(now + WISH_EVERY / 2);
+        let delay = self.clock.rtt_min().unwrap_or_default() / 2;
+        if self.own.tell(delay) {
+            self.pressed = now;
+        }
+        let presses = self.own.unheard.iter().copied().collect();
+        Some(Wish { stamp: now, name: self.name.clone(), presses }.to_bytes())
+    }
+
+    /// When there is something to send.
+    pub fn poll_timeout(&self) -> Instant {
+        self.next_wish
+    }
+}
+
+impl Own {
+    /// Presses what the player wants by now. Whether that is anything new.
+    fn tell(&mut self, delay: TimeDelta) -> bool {
+        let wanted = Controls { fire: self.wanted.fire || self.fired, ..self.wanted };
+        self.fired = false;
+        let is_new = wanted != self.held || self.number == 0;
+        if is_new {
+            self.begin_press(wanted, delay);
+        }
+        is_new
+    }
+
+    /// The server will hear of it after so long.
+    fn begin_press(&mut self, controls: Controls, delay: TimeDelta) {
+        let lasted = self.ticks.min(u16::MAX.into()) as u16;
+        self.number += 1;
+        if self.unheard.len() == MAX_PRESSES {
+            self.unheard.pop_front();
+        }
+        self.unheard.push_back(Press { number: self.number, lasted, controls });
+        self.held = controls;
+        self.ticks = 0;
+        self.timer = Timer::new(self.motion, delay + self.timer.off().max(TimeDelta::ZERO));
+    }
+
+    /// The server's word on our avatar, that long ago.
+    fn compare(&mut self, rules: &Rules, avatar: Avatar, (number, ticks): (u32, u16), age: TimeDelta) {
+        self.unheard.retain(|press| press.number > number);
+        let same_life = self.avatar.as_ref().is_some_and(|own| own.lives == avatar.lives && own.life == avatar.life);
+        if !same_life {
+            self.avatar = Some(rules.ahead(&avatar, (age.as_nanos() / TICK.as_nanos()).clamp(0, 100) as u32));
+            self.beside = (0, 0);
+            self.places.clear();
+            return;
+        }
+        if number == self.number {
+            let there = TICK * i64::from(ticks) + age;
+            self.timer.set_off(self.timer.value() - there);
+            self.avatar.iter_mut().for_each(|own| own.shots = avatar.shots.clone());
+        }
+        let then = self.places.iter().find(|place| (place.press, place.ticks) == (number, ticks.into()));
+        if let Some(then) = then.copied() {
+            self.correct(then.position, avatar.position);
+        }
+    }
+
+    fn correct(&mut self, ours: Position, theirs: Position) {
+        self.beside = (theirs.x - ours.x, theirs.y - ours.y);
+        let off = ours.distance(theirs);
+        if off <= EXACT {
+            self.beside = (0, 0);
+        } else if off > LEAP {
+            let (x, y) = std::mem::take(&mut self.beside);
+            self.shift(x, y);
+        }
+    }
+
+    /// We are elsewhere than we thought, and were.
+    fn shift(&mut self, x: i32, y: i32) {
+        let places = self.places.iter_mut().map(|place| &mut place.position);
+        for position in places.chain(self.avatar.as_mut().map(|avatar| &mut avatar.position)) {
+            *position = Position { x: position.x + x, y: position.y + y };
+        }
+    }
+
+    fn advance(&mut self, rules: &Rules, tick: u32, by: TimeDelta, in_the_way: &[Position]) {
+        self.motion += self.timer.advance(by, Pace::OURS);
+        while self.motion >= TICK {
+            self.motion -= TICK;
+            self.ticks += 1;
+            self.come_nearer();
+            let Some(avatar) = &mut self.avatar else { continue };
+            // Who comes back, and where, is the server's word.
+            if avatar.is_alive() {
+                rules.step(tick, avatar, self.held, in_the_way, 0);
+            }
+            if self.places.len() == REMEMBERED {
+                self.places.pop_front();
+            }
+            self.places.push_back(Place { press: self.number, ticks: self.ticks, position: avatar.position });
+        }
+    }
+
+    /// Makes up for a tick's worth of what we are beside the server's word.
+    fn come_nearer(&mut self) {
+        let (x, y) = (nearer(self.beside.0, OWN_GLIDE), nearer(self.beside.1, OWN_GLIDE));
+        if (x, y) != (0, 0) {
+            self.beside = (self.beside.0 - x, self.beside.1 - y);
+            self.shift(x, y);
+        }
+    }
+}
+
+impl Other {
+    /// So many ticks pass for who is seen, up to this one.
+    fn come_nearer(&mut self, rules: &Rules, tick: u32, ticks: u32) {
+        let (then, known) = &self.known;
+        let target = rules.ahead(known, tick.saturating_sub(*then));
+        let same_life = self.shown.lives == target.lives && self.shown.life == target.life;
+        let off = self.shown.position.distance(target.position);
+        if !same_life || off > LEAP {
+            self.shown = target;
+            return;
+        }
+        let Position { x, y } = self.shown.position;
+        let most = 2 * GLIDE * ticks.min(100) as i32;
+        let position =
+            Position { x: x + nearer(target.position.x - x, most), y: y + nearer(target.position.y - y, most) };
+        let turn = short_way(self.shown.heading, target.heading);
+        let heading = self.shown.heading.wrapping_add_signed(turn.clamp(-TURN_GLIDE, TURN_GLIDE));
+        self.shown = Avatar { position, heading, ..target };
+    }
+}
+
+/// As much of a way, in parts of a unit, as so many units are.
+fn nearer(way: i32, units: i32) -> i32 {
+    way.clamp(-units * FINE, units * FINE)
+}

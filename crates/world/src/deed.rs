@@ -1,0 +1,194 @@
+//! Events of a world as bytes: a fact about an object.
+//!
+//! ```text
+//! kind    1   1 named, 2 stands, 3 gone, 4 fell
+//! object  5   site 4, index 1
+//! named       epoch 4, the name
+//! stands      epoch 4, tick 4, the avatar
+//! gone        epoch 4, tick 4
+//! fell        by whom 5, how often 4
+//! ```
+
+use coplay::bucket::{EntityId, MAX_STATE, Reckoner, Site};
+use coplay_maze::{Avatar, MAX_NAME, Rules};
+
+const NAMED: u8 = 1;
+const STANDS: u8 = 2;
+const GONE: u8 = 3;
+const FELL: u8 = 4;
+
+/// The longest deed.
+pub const MAX_DEED: usize = 1 + 5 + 8 + MAX_STATE;
+
+/// A fact about an object, as its owner says. Who says so is told by the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// What it is about.
+    pub entity: EntityId,
+    /// What is said.
+    pub fact: Fact,
+}
+
+/// What can be said of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// What it is called.
+    Named {
+        /// It changed hands so often.
+        epoch: u32,
+        /// The name.
+        name: String,
+    },
+    /// Where it stands.
+    Stands {
+        /// It changed hands so often.
+        epoch: u32,
+        /// When, in ticks of the world.
+        tick: u32,
+        /// What it is like; `None` if it has left.
+        avatar: Option<Avatar>,
+    },
+    /// How often it fell by somebody's shots while the one who says so owned it.
+    Fell {
+        /// By whose shots.
+        by: EntityId,
+        /// How often by now.
+        times: u32,
+    },
+}
+
+impl Fact {
+    /// Whether a newer one of its kind makes it useless: where something stood before is of no interest.
+    pub fn is_replaceable(&self) -> bool {
+        matches!(self, Self::Stands { .. })
+    }
+}
+
+impl Deed {
+    /// As bytes.
+    pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
+        let mut bytes = vec![match &self.fact {
+            Fact::Named { .. } => NAMED,
+            Fact::Stands { avatar: Some(_), .. } => STANDS,
+            Fact::Stands { avatar: None, .. } => GONE,
+            Fact::Fell { .. } => FELL,
+        }];
+        put_entity(&mut bytes, self.entity);
+        match &self.fact {
+            Fact::Named { epoch, name } => {
+                bytes.extend_from_slice(&epoch.to_le_bytes());
+                bytes.extend_from_slice(name.as_bytes());
+            }
+            Fact::Stands { epoch, tick, avatar } => {
+                bytes.extend_from_slice(&epoch.to_le_bytes());
+                bytes.extend_from_slice(&tick.to_le_bytes());
+                avatar.iter().for_each(|avatar| put_avatar(&mut bytes, rules, avatar));
+            }
+            Fact::Fell { by, times } => {
+                put_entity(&mut bytes, *by);
+                bytes.extend_from_slice(&times.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// What somebody said; `None` if nobody would.
+    pub fn from_bytes(bytes: &[u8], rules: &Rules) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let ([kind], entity) = (reader.take()?, reader.entity()?);
+        let fact = match kind {
+            NAMED => Fact::Named { epoch: reader.number()?, name: name(reader.rest())? },
+            STANDS | GONE => {
+                let (epoch, tick, rest) = (reader.number()?, reader.number()?, reader.rest());
+                let avatar = if kind == GONE { None } else { Some(rules.decode(rest)?) };
+                (kind == STANDS || rest.is_empty()).then_some(Fact::Stands { epoch, tick, avatar })?
+            }
+            FELL => {
+                let (by, times) = (reader.entity()?, reader.number()?);
+                reader.rest().is_empty().then_some(Fact::Fell { by, times })?
+            }
+            _ => return None,
+        };
+        Some(Self { entity, fact })
+    }
+}
+
+/// A name that can be one.
+pub(crate) fn name(bytes: &[u8]) -> Option<String> {
+    let name = str::from_utf8(bytes).ok()?;
+    (name.len() <= MAX_NAME && !name.contains(char::is_control)).then(|| name.into())
+}
+
+pub(crate) fn put_entity(bytes: &mut Vec<u8>, entity: EntityId) {
+    bytes.extend_from_slice(&entity.site.0.to_le_bytes());
+    bytes.push(entity.index);
+}
+
+pub(crate) fn put_avatar(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
+    let mut state = [0; MAX_STATE];
+    let len = rules.encode(avatar, &mut state).unwrap_or_default();
+    bytes.extend_from_slice(&state[..len]);
+}
+
+/// Bytes that are read from the front.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    pub(crate) fn number(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn entity(&mut self) -> Option<EntityId> {
+        let [a, b, c, d, index] = self.take()?;
+        Some(EntityId { site: Site(u32::from_le_bytes([a, b, c, d])), index })
+    }
+
+    /// As many bytes as the next one says.
+    pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
+        let [len] = self.take()?;
+        let (short, rest) = self.0.split_at_checked(len.into())?;
+        self.0 = rest;
+        Some(short)
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay_maze::Maze;
+
+    #[test]
+    fn they_come_back_and_others_are_refused() {
+        let rules = Rules::new(Maze::new(7, 8));
+        let entity = EntityId { site: Site(0x0102_0304), index: 5 };
+        let by = EntityId { site: Site(7), index: 0 };
+        let avatar = rules.newcomer(&[], 3);
+        let facts = [
+            Fact::Named { epoch: 2, name: "Ada".into() },
+            Fact::Stands { epoch: 3, tick: 70_000, avatar: Some(avatar) },
+            Fact::Stands { epoch: 4, tick: 70_001, avatar: None },
+            Fact::Fell { by, times: 12 },
+        ];
+        for fact in facts {
+            let deed = Deed { entity, fact };
+            let bytes = deed.to_bytes(&rules);
+            assert!(bytes.len() <= MAX_DEED);
+            assert_eq!(Deed::from_bytes(&bytes, &rules), Some(deed.clone()));
+            for cut in 0..bytes.len() {
+                assert_ne!(Deed::from_bytes(&bytes[..cut], &rules), Some(deed.clone()));
+            }
+        }
+        assert_eq!(Deed::from_bytes(&[9; 20], &rules), None);
+        assert_eq!(Deed::from_bytes(&[NAMED, 1, 0, 0, 0, 0, 2, 0, 0, 0, 7], &rules), None, "no letter");
+    }
+}

@@ -1,0 +1,55 @@
+//! What servers of a world tell each other of themselves, beside events: which world it is, and where players find them.
+
+use coplay_maze::Terms;
+
+use crate::deed::Reader;
+
+/// The layout is this.
+const VERSION: u8 = 1;
+
+/// A server says that it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The world.
+    pub terms: Terms,
+    /// How many ninjas there are in it.
+    pub ninjas: u8,
+    /// Whether it wants no more players.
+    pub drains: bool,
+    /// Where players reach it.
+    pub place: String,
+}
+
+impl Greeting {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let terms = self.terms.to_bytes();
+        let mut bytes = vec![VERSION, self.ninjas, self.drains.into(), terms.len() as u8];
+        bytes.extend_from_slice(&terms);
+        bytes.extend_from_slice(self.place.as_bytes());
+        bytes
+    }
+
+    /// What somebody said; `None` if it is of another version, or no greeting.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let [VERSION, ninjas, drains @ (0 | 1)] = reader.take()? else { return None };
+        let terms = Terms::from_bytes(reader.short()?)?;
+        let place = str::from_utf8(reader.rest()).ok().filter(|place| place.len() <= 128)?.into();
+        Some(Self { terms, ninjas, drains: drains == 1, place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back() {
+        let greeting = Greeting { terms: Terms::default(), ninjas: 3, drains: true, place: "192.0.2.1:7700".into() };
+        let bytes = greeting.to_bytes();
+        assert_eq!(Greeting::from_bytes(&bytes), Some(greeting));
+        assert_eq!(Greeting::from_bytes(&[2; 40]), None);
+        assert_eq!(Greeting::from_bytes(&bytes[..9]), None);
+    }
+}

@@ -1,0 +1,453 @@
+//! A world as one server has it: what is known of all objects, the simulators of those that it owns, and the players who are here.
+//!
+//! Pure: the time and what others say go in; [deeds](Deed) for the other servers and datagrams for the players come out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use coplay::bucket::{EntityId, Reckoner, Site};
+use coplay::hash::xxh64;
+use coplay::mirror::Source;
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::{Avatar, Controls, Maze, Ninja, Position, Rules, Score, Scores, Terms};
+
+use crate::being::Being;
+use crate::deed::{Deed, Fact};
+use crate::field::Field;
+use crate::hall::{Hall, Happening, Mind};
+use crate::player::Player;
+use crate::register::Register;
+use crate::talk::{Page, View, Wish};
+
+/// Who is silent for so long has left.
+const SILENT: TimeDelta = TimeDelta::from_secs(5);
+/// A player whom another server took is not taken back for so long: what still comes from it was under way.
+const LOST: TimeDelta = TimeDelta::from_secs(1);
+/// An avatar of a server that is gone, whose player does not come back for so many ticks, is gone, too.
+const ORPHANED: u32 = 1_500;
+/// Who was away catches up with at most so many ticks; it missed the rest.
+const MOST_CATCH_UP: u32 = 50;
+/// A player sees others up to so many cells away, and so many at the most.
+const REACH: i32 = 4;
+const MOST_SEEN: usize = 48;
+/// Scores are added up again at most this often.
+const ADD_UP: TimeDelta = TimeDelta::from_millis(200);
+/// So many lines of the table are on a page.
+const LINES: usize = 24;
+/// Ninjas have this index, and players any other.
+const NINJA: u8 = u8::MAX;
+
+/// What objects are told from other hashes by.
+const WORLD: u64 = 0x0077_6f72_6c64;
+
+/// A world as one server has it.
+pub struct Realm {
+    me: Source,
+    terms: Terms,
+    ninjas: u8,
+    register: Register,
+    hall: Hall,
+    field: Field,
+    players: BTreeMap<EntityId, Player>,
+    /// Players whom another server took, and when.
+    lost: BTreeMap<EntityId, Instant>,
+    tick: Option<u32>,
+    deeds: Vec<Deed>,
+    /// Falls that we counted and that no other server may know of yet, by when they were told.
+    uncertain: VecDeque<Uncertain>,
+    scores: Scores,
+    added_up: Option<Instant>,
+    /// Servers that are gone, and since which tick.
+    gone: BTreeMap<Source, u32>,
+    drains: bool,
+}
+
+/// A fall of which only we may know.
+#[derive(Clone, Copy, Debug)]
+struct Uncertain {
+    /// The number of the event by which the others are told, as soon as it has one.
+    seq: Option<u32>,
+    whom: EntityId,
+    by: EntityId,
+}
+
+/// The object that belongs to a player's key.
+pub fn entity_of(key: &[u8; 32]) -> EntityId {
+    let hash = xxh64(WORLD, key);
+    EntityId { site: Site(hash as u32), index: (hash >> 32) as u8 & 0x7f }
+}
+
+/// The object of a ninja.
+pub fn ninja(number: u8) -> EntityId {
+    EntityId { site: Site(number.into()), index: NINJA }
+}
+
+impl Realm {
+    /// A world of which nothing is known yet.
+    pub fn new(me: Source, terms: Terms, ninjas: u8) -> Self {
+        Self {
+            me,
+            terms,
+            ninjas,
+            register: Register::default(),
+            hall: Hall::new(Rules::new(Maze::new(terms.seed, terms.side))),
+            field: Field::default(),
+            players: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            tick: None,
+            deeds: Vec::new(),
+            uncertain: VecDeque::new(),
+            scores: Scores::default(),
+            added_up: None,
+            gone: BTreeMap::new(),
+            drains: false,
+        }
+    }
+
+    /// The rules that hold.
+    pub fn rules(&self) -> &Rules {
+        self.hall.rules()
+    }
+
+    /// What is agreed on.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// All that is known.
+    pub fn register(&self) -> &Register {
+        &self.register
+    }
+
+    /// Everybody as of now.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// The players who are here.
+    pub fn players(&self) -> impl Iterator<Item = EntityId> {
+        self.players.keys().copied()
+    }
+
+    /// How many objects are ours.
+    pub fn owned(&self) -> usize {
+        self.hall.len()
+    }
+
+    /// The last tick that was made.
+    pub fn tick(&self) -> Option<u32> {
+        self.tick
+    }
+
+    /// From now on players are told to go elsewhere.
+    pub fn drain(&mut self) {
+        self.drains = true;
+    }
+
+    /// Whether players are told to go elsewhere.
+    pub fn drains(&self) -> bool {
+        self.drains
+    }
+
+    /// What the other servers must be told, in this order.
+    pub fn take_deeds(&mut self) -> Vec<Deed> {
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// The others are told of a deed with the event of this number.
+    pub fn on_told(&mut self, deed: &Deed, seq: u32) {
+        if let Fact::Fell { by, .. } = deed.fact {
+            let is_it = |fall: &&mut Uncertain| fall.seq.is_none() && (fall.whom, fall.by) == (deed.entity, by);
+            self.uncertain.iter_mut().find(is_it).into_iter().for_each(|fall| fall.seq = Some(seq));
+        }
+    }
+
+    /// Another server has all our events up to this one, or there is none to have them.
+    pub fn on_known_elsewhere(&mut self, seq: u32) {
+        let before = self.uncertain.len();
+        self.uncertain.retain(|fall| fall.seq.is_none_or(|told| told > seq));
+        if self.uncertain.len() != before {
+            self.added_up = None;
+        }
+    }
+
+    /// Everybody makes their ticks up to this one.
+    pub fn advance(&mut self, now: Instant, tick: u32) {
+        let last = self.tick.unwrap_or(tick.saturating_sub(1));
+        for tick in last.max(tick.saturating_sub(MOST_CATCH_UP)) + 1..=tick {
+            self.press(tick);
+            for happening in self.hall.step(tick, &mut self.field) {
+                self.on_happening(tick, happening);
+            }
+        }
+        self.tick = Some(tick.max(last));
+        self.dismiss_silent(now);
+        self.lost.retain(|_, since| now - *since < LOST);
+    }
+
+    fn press(&mut self, tick: u32) {
+        for (entity, player) in &mut self.players {
+            while let Some(due) = player.next_press(tick) {
+                self.hall.press(*entity, due.press.controls, due.back, &mut self.field);
+            }
+        }
+    }
+
+    fn on_happening(&mut self, tick: u32, happening: Happening) {
+        match happening {
+            Happening::Moved(entity) => self.tell_stand(tick, entity),
+            Happening::Fell { whom, by } => {
+                let times = self.register.get(whom).map_or(0, |being| being.counted(self.me, by)) + 1;
+                self.uncertain.push_back(Uncertain { seq: None, whom, by });
+                self.tell(Deed { entity: whom, fact: Fact::Fell { by, times } });
+                self.added_up = None;
+            }
+        }
+    }
+
+    /// Tells everybody, ourselves first.
+    fn tell(&mut self, deed: Deed) {
+        self.register.learn(self.me, deed.clone());
+        self.deeds.push(deed);
+    }
+
+    fn tell_stand(&mut self, tick: u32, entity: EntityId) {
+        let epoch = self.register.get(entity).and_then(Being::term).map_or(0, |term| term.epoch);
+        let avatar = self.field.get(entity).cloned();
+        self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar } });
+    }
+
+    /// An object is ours from now on, whoever had it before.
+    fn take(&mut self, tick: u32, entity: EntityId, name: &str, mind: Mind) {
+        let being = self.register.get(entity);
+        let epoch = being.and_then(Being::term).map_or(0, |term| term.epoch) + 1;
+        let renamed = being.is_none_or(|being| being.name() != name);
+        let avatar = self.field.get(entity).cloned().unwrap_or_else(|| self.newcomer(entity));
+        self.hall.add(tick, entity, avatar.clone(), mind, &mut self.field);
+        if renamed {
+            self.tell(Deed { entity, fact: Fact::Named { epoch, name: name.into() } });
+        }
+        self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar: Some(avatar) } });
+    }
+
+    fn newcomer(&self, entity: EntityId) -> Avatar {
+        let others: Vec<Position> = self.field.iter().map(|(_, avatar)| avatar.position).collect();
+        self.rules().newcomer(&others, u64::from(entity.site.0) << 8 | u64::from(entity.index))
+    }
+
+    /// An object leaves the world; its score stays.
+    fn dismiss(&mut self, tick: u32, entity: EntityId) {
+        let epoch = self.register.get(entity).and_then(Being::term).map_or(0, |term| term.epoch);
+        let epoch = if self.hall.remove(entity) { epoch } else { epoch + 1 };
+        self.field.remove(entity);
+        self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar: None } });
+    }
+
+    fn dismiss_silent(&mut self, now: Instant) {
+        let silent = |(_, player): &(&EntityId, &Player)| now - player.heard >= SILENT;
+        let silent: Vec<EntityId> = self.players.iter().filter(silent).map(|(entity, _)| *entity).collect();
+        for entity in silent {
+            self.leave(entity);
+        }
+    }
+
+    /// A player leaves.
+    pub fn leave(&mut self, entity: EntityId) {
+        if self.players.remove(&entity).is_some() && self.hall.has(entity) {
+            self.dismiss(self.tick.unwrap_or_default(), entity);
+        }
+    }
+
+    /// A player says something, perhaps for the first time. Whether it is here now.
+    pub fn hear(&mut self, now: Instant, entity: EntityId, wish: &Wish) -> bool {
+        let Some(tick) = self.tick else { return false };
+        if let Some(player) = self.players.get_mut(&entity) {
+            player.hear(now, wish);
+            return true;
+        }
+        if self.drains || self.lost.contains_key(&entity) {
+            return false;
+        }
+        let mut player = Player::new(now, tick, wish);
+        player.hear(now, wish);
+        self.take(tick, entity, &player.name.clone(), Mind::Player(Controls::default()));
+        self.players.insert(entity, player);
+        true
+    }
+
+    /// Another server says something.
+    pub fn learn(&mut self, now: Instant, said_by: Source, bytes: &[u8]) -> bool {
+        let Some(deed) = Deed::from_bytes(bytes, self.hall.rules()) else { return false };
+        let entity = deed.entity;
+        if matches!(deed.fact, Fact::Fell { .. }) {
+            self.added_up = None;
+        }
+        let is_stand = matches!(deed.fact, Fact::Stands { .. });
+        if self.register.learn(said_by, deed) && is_stand {
+            self.follow(now, entity);
+        }
+        true
+    }
+
+    /// All that is known by the word of one server, for another that comes late.
+    pub fn snapshot(&self, said_by: Source) -> Vec<u8> {
+        self.register.said_by(said_by).to_bytes(self.rules())
+    }
+
+    /// Learns all that another server knows.
+    pub fn learn_all(&mut self, now: Instant, snapshot: &[u8]) -> bool {
+        let Some(other) = Register::from_bytes(snapshot, self.hall.rules()) else { return false };
+        self.added_up = None;
+        for entity in self.register.merge(other) {
+            self.follow(now, entity);
+        }
+        true
+    }
+
+    /// There is news of where an object stands: perhaps it is not ours any more.
+    fn follow(&mut self, now: Instant, entity: EntityId) {
+        let Some(stand) = self.register.get(entity).and_then(Being::stand) else { return };
+        if stand.term.owner == self.me {
+            return;
+        }
+        if self.hall.remove(entity) && self.players.remove(&entity).is_some() {
+            self.lost.insert(entity, now);
+        }
+        match &stand.avatar {
+            Some(avatar) => {
+                let age = self.tick.unwrap_or_default().saturating_sub(stand.tick);
+                self.field.put(entity, self.hall.rules().ahead(avatar, age));
+            }
+            None => self.field.remove(entity),
+        }
+    }
+
+    /// Looks after objects whose server is gone, given those that are here. Of several servers one does, always the same.
+    pub fn look_after(&mut self, live: &BTreeSet<Source>) {
+        let Some(tick) = self.tick else { return };
+        self.note_gone(tick, live);
+        for entity in (0..self.ninjas).map(ninja) {
+            let owner = self.register.get(entity).and_then(owner);
+            let is_free = owner.is_none_or(|owner| self.gone.contains_key(&owner));
+            if is_free && guardian(entity, self.me, live) == self.me {
+                self.adopt(tick, entity);
+            }
+        }
+        for entity in self.orphans(tick) {
+            if guardian(entity, self.me, live) == self.me {
+                self.dismiss(tick, entity);
+            }
+        }
+    }
+
+    fn note_gone(&mut self, tick: u32, live: &BTreeSet<Source>) {
+        let owners: BTreeSet<Source> = self.register.iter().filter_map(|(_, being)| owner(being)).collect();
+        self.gone.retain(|source, _| owners.contains(source) && !live.contains(source));
+        for source in owners.into_iter().filter(|source| *source != self.me && !live.contains(source)) {
+            self.gone.entry(source).or_insert(tick);
+        }
+    }
+
+    /// Avatars of players who did not come back after their server was gone.
+    fn orphans(&self, tick: u32) -> Vec<EntityId> {
+        let is_orphan = |entity: EntityId, being: &Being| {
+            let since = owner(being).and_then(|owner| self.gone.get(&owner).copied());
+            entity.index != NINJA && since.is_some_and(|since| tick.saturating_sub(since) >= ORPHANED)
+        };
+        self.register.iter().filter(|(entity, being)| is_orphan(*entity, being)).map(|(entity, _)| entity).collect()
+    }
+
+    fn adopt(&mut self, tick: u32, ninja: EntityId) {
+        let seed = u64::from(ninja.site.0) << 32 | u64::from(self.me.0);
+        let name = format!("ninja {}", ninja.site.0 + 1);
+        self.take(tick, ninja, &name, Mind::Ninja(Box::new(Ninja::new(seed))));
+    }
+
+    /// Scores that will not be forgotten.
+    pub fn scores(&mut self, now: Instant) -> &Scores {
+        if self.added_up.is_none_or(|then| now - then >= ADD_UP) {
+            let mut uncertain = BTreeMap::new();
+            for fall in &self.uncertain {
+                *uncertain.entry((fall.whom, fall.by)).or_default() += 1;
+            }
+            self.scores = self.register.scores(&uncertain);
+            self.added_up = Some(now);
+        }
+        &self.scores
+    }
+
+    /// What players are to be shown now. `mirrors` is where the other servers are.
+    pub fn talk(&mut self, now: Instant, mirrors: &[String]) -> Vec<(EntityId, Vec<u8>)> {
+        let Some(tick) = self.tick else { return vec![] };
+        self.scores(now);
+        let mut said = Vec::new();
+        let mut table = None;
+        for (entity, player) in &mut self.players {
+            if player.wants_page(now) {
+                let table = table.get_or_insert_with(|| table_of(&self.register, &self.scores));
+                said.push((*entity, page(player, self.terms, mirrors, table).to_bytes()));
+            }
+            if player.wants_view(now)
+                && let Some(avatar) = self.field.get(*entity)
+            {
+                let view = View {
+                    echo: [player.stamp.0, player.stamp.1, now],
+                    tick,
+                    pressed: player.pressed(tick),
+                    me: *entity,
+                    score: self.scores.get(*entity),
+                    drains: self.drains,
+                    avatars: seen(&self.field, *entity, avatar),
+                };
+                said.push((*entity, view.to_bytes(self.hall.rules())));
+            }
+        }
+        said
+    }
+}
+
+/// Whose an object is that is in the world.
+fn owner(being: &Being) -> Option<Source> {
+    being.stand().filter(|stand| stand.avatar.is_some()).map(|stand| stand.term.owner)
+}
+
+/// Which of the servers looks after an object whose own is gone.
+fn guardian(entity: EntityId, me: Source, live: &BTreeSet<Source>) -> Source {
+    let rank = |source: &Source| {
+        let object = u64::from(entity.site.0) << 8 | u64::from(entity.index);
+        (xxh64(object, &source.0.to_le_bytes()), *source)
+    };
+    live.iter().copied().chain([me]).max_by_key(rank).unwrap_or(me)
+}
+
+/// Who a player sees: itself, and those around it, the nearest first.
+fn seen(field: &Field, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avatar)> {
+    let place = avatar.position;
+    let mut near: Vec<(u64, EntityId)> = field
+        .around(place, REACH)
+        .filter(|other| other.entity != entity)
+        .map(|other| (place.square(other.position), other.entity))
+        .collect();
+    if near.len() > MOST_SEEN {
+        near.select_nth_unstable(MOST_SEEN);
+        near.truncate(MOST_SEEN);
+    }
+    near.sort_unstable();
+    let others = near.into_iter().filter_map(|(_, other)| Some((other, field.get(other)?.clone())));
+    [(entity, avatar.clone())].into_iter().chain(others).collect()
+}
+
+/// Everybody who is there or ever scored, the best first.
+fn table_of(register: &Register, scores: &Scores) -> Vec<(EntityId, String, Score)> {
+    let line = |(entity, being): (EntityId, &Being)| (entity, being.name().to_owned(), scores.get(entity));
+    let is_there = |(_, being): &(EntityId, &Being)| being.stand().is_some_and(|stand| stand.avatar.is_some());
+    let mut table: Vec<_> = register.iter().filter(|of| is_there(of) || of.1.falls().count() > 0).map(line).collect();
+    table.sort_by_key(|(entity, _, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
+    table
+}
+
+fn page(player: &mut Player, terms: Terms, mirrors: &[String], table: &[(EntityId, String, Score)]) -> Page {
+    let from = if player.line < table.len() { player.line } else { 0 };
+    let lines = table[from..].iter().take(LINES).cloned().collect::<Vec<_>>();
+    player.line = from + lines.len();
+    Page { terms, mirrors: mirrors.iter().take(8).cloned().collect(), lines }
+}

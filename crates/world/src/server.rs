@@ -1,0 +1,195 @@
+//! One of several servers of a world: the [realm](Realm) and the [mirror](Mirror) that keeps it equal to the others'.
+//!
+//! Pure: whoever owns clock and networks puts in what comes from the other servers and from players, calls [`advance`](Server::advance), and
+//! sends what there is to send.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use coplay::bucket::EntityId;
+use coplay::mirror::{Config, ConfigError, Issue, IssueError, Mirror, Notice, Request, Source, Stats, Transmit};
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::Terms;
+
+use crate::client::TICK;
+use crate::deed::{Deed, Fact};
+use crate::realm::Realm;
+use crate::talk::{Pong, Wish, read_ping};
+
+/// Objects whose server is gone are looked after this often.
+const CARE_EVERY: TimeDelta = TimeDelta::from_millis(200);
+/// Who comes late to a world lets players in only after so long: by then it knows of them.
+const SETTLE: TimeDelta = TimeDelta::from_millis(1_000);
+/// Deeds that wait to be told. If there are more the oldest that can be replaced go.
+const MOST_WAITING: usize = 8_192;
+
+/// One of several servers of a world.
+pub struct Server {
+    mirror: Mirror,
+    realm: Realm,
+    waiting: VecDeque<Deed>,
+    next_care: Instant,
+    /// From when on players are let in: when the time of the world is known, and a little later if there are others to learn from.
+    opens: Option<Instant>,
+}
+
+impl Server {
+    /// A server that begins now.
+    pub fn new(now: Instant, config: Config, terms: Terms, ninjas: u8) -> Result<Self, ConfigError> {
+        let realm = Realm::new(config.source, terms, ninjas);
+        Ok(Self { mirror: Mirror::new(now, config)?, realm, waiting: VecDeque::new(), next_care: now, opens: None })
+    }
+
+    /// Who we are.
+    pub fn source(&self) -> Source {
+        self.mirror.source()
+    }
+
+    /// The world as it is here.
+    pub fn realm(&self) -> &Realm {
+        &self.realm
+    }
+
+    /// The same, to change it.
+    pub fn realm_mut(&mut self) -> &mut Realm {
+        &mut self.realm
+    }
+
+    /// What passed between the servers.
+    pub fn stats(&self) -> &Stats {
+        self.mirror.stats()
+    }
+
+    /// The mirror itself, for its numbers.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// There is a way to another server.
+    pub fn add_peer(&mut self, now: Instant, source: Source) {
+        self.mirror.add_peer(now, source);
+    }
+
+    /// A datagram of another server.
+    pub fn handle_mirror(&mut self, now: Instant, from: Source, bytes: &[u8]) {
+        self.mirror.handle_datagram(now, from, bytes);
+    }
+
+    /// A datagram of a player, or of who may become one: perhaps with an answer to be sent at once.
+    pub fn handle_player(&mut self, now: Instant, entity: EntityId, bytes: &[u8]) -> Option<Vec<u8>> {
+        if let Some(stamp) = read_ping(bytes) {
+            let players = self.realm.players().count().min(u16::MAX.into()) as u16;
+            let drains = self.realm.drains() || !self.is_open(now);
+            return Some(Pong { stamp, drains, players }.to_bytes());
+        }
+        let wish = Wish::from_bytes(bytes).filter(|_| self.is_open(now))?;
+        self.realm.hear(now, entity, &wish);
+        None
+    }
+
+    /// Whether players are let in.
+    pub fn is_open(&self, now: Instant) -> bool {
+        self.opens.is_some_and(|opens| now >= opens)
+    }
+
+    /// Whether all that we told has got to another server, or there is none.
+    pub fn is_known_elsewhere(&self) -> bool {
+        self.waiting.is_empty()
+            && self.mirror.known_elsewhere().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
+    }
+
+    /// Does what is due: learns what the others did, moves everybody, and tells the others.
+    pub fn advance(&mut self, now: Instant) {
+        self.hear_mirrors(now);
+        let Some(tick) = self.tick(now) else { return };
+        let settle = if self.mirror.present().next().is_some() { SETTLE } else { TimeDelta::ZERO };
+        self.opens.get_or_insert(now + settle);
+        self.realm.advance(now, tick);
+        if now >= self.next_care && self.is_open(now) {
+            self.next_care = now + CARE_EVERY;
+            let live: BTreeSet<Source> = self.mirror.present().collect();
+            self.realm.look_after(&live);
+        }
+        self.tell(now);
+        self.realm.on_known_elsewhere(self.mirror.known_elsewhere().unwrap_or(u32::MAX));
+    }
+
+    /// The tick that it is in the world, if that is known.
+    fn tick(&self, now: Instant) -> Option<u32> {
+        u32::try_from(self.mirror.group_time(now)?.as_nanos() / TICK.as_nanos()).ok()
+    }
+
+    fn hear_mirrors(&mut self, now: Instant) {
+        while let Some(request) = self.mirror.poll_request(now) {
+            match request {
+                Request::Snapshot { of } => {
+                    let snapshot = self.realm.snapshot(of);
+                    self.mirror.handle_snapshot(now, of, &snapshot);
+                }
+                Request::Install { bytes, .. } => _ = self.realm.learn_all(now, &bytes),
+            }
+        }
+        while let Some(delivery) = self.mirror.poll_delivery(now) {
+            if !delivery.own {
+                self.realm.learn(now, delivery.source, delivery.payload);
+            }
+        }
+    }
+
+    /// Tells the others what was done here.
+    fn tell(&mut self, now: Instant) {
+        self.waiting.extend(self.realm.take_deeds());
+        while let Some(deed) = self.waiting.front() {
+            let payload = deed.to_bytes(self.realm.rules());
+            match self.mirror.issue(now, issue(deed, &payload)) {
+                Ok(seq) => self.realm.on_told(deed, seq),
+                Err(IssueError::Full | IssueError::NoTime) => break,
+                // No deed is that long.
+                Err(IssueError::TooLong) => {}
+            }
+            self.waiting.pop_front();
+        }
+        if self.waiting.len() > MOST_WAITING {
+            self.waiting.retain(|deed| !deed.fact.is_replaceable());
+        }
+        // Our own come back to us, too.
+        self.hear_mirrors(now);
+    }
+
+    /// The next datagram for other servers.
+    pub fn poll_mirror(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.mirror.poll_transmit(now, buf)
+    }
+
+    /// What happened between the servers.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.mirror.poll_notice()
+    }
+
+    /// Datagrams for players. `mirrors` is where the other servers are.
+    pub fn poll_players(&mut self, now: Instant, mirrors: &[String]) -> Vec<(EntityId, Vec<u8>)> {
+        self.realm.talk(now, mirrors)
+    }
+
+    /// When to [advance](Self::advance) again at the latest: with the next tick.
+    pub fn poll_timeout(&self, now: Instant) -> Instant {
+        let until_tick = match self.mirror.group_time(now) {
+            Some(time) => TICK - TimeDelta::from_nanos(time.as_nanos().rem_euclid(TICK.as_nanos())),
+            None => TICK,
+        };
+        self.mirror.poll_timeout().min(now + until_tick).max(now)
+    }
+
+    /// Says goodbye to the other servers with the next datagrams.
+    pub fn leave(&mut self) {
+        self.mirror.leave();
+    }
+}
+
+/// Where something stands is made useless by the next; all else stands by itself.
+fn issue<'a>(deed: &Deed, payload: &'a [u8]) -> Issue<'a> {
+    let entity = deed.entity;
+    match deed.fact {
+        Fact::Stands { .. } => Issue::state(1 + (u64::from(entity.site.0) << 8 | u64::from(entity.index)), payload),
+        Fact::Named { .. } | Fact::Fell { .. } => Issue::deed(0, payload),
+    }
+}

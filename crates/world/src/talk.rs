@@ -1,0 +1,353 @@
+//! What a player and its server say to each other. Every datagram stands by itself: what is lost is said again, newer.
+//!
+//! ```text
+//! player to server                              server to player
+//!   family  1  0x51, 0x53 for a ping              family  1  0x52
+//!   stamp   8  its clock, comes back              kind    1  1 view, 2 page, 3 pong
+//!   name       one byte of length, the name       view: see View
+//!   count   1                                     page: see Page
+//!   presses 7 each: number 4, lasted 2, buttons 1 pong: stamp 8, whether it drains 1, players 2
+//! ```
+//!
+//! Numbers begin with their low byte.
+
+use coplay::bucket::{EntityId, Reckoner};
+use coplay::time::Instant;
+use coplay_maze::{Avatar, Controls, Rules, Score, Terms};
+
+use crate::deed::{Reader, name, put_avatar, put_entity};
+
+/// The first byte of what a player says, and of what a server says.
+const PLAYER: u8 = 0x51;
+const SERVER: u8 = 0x52;
+const PING: u8 = 0x53;
+const VIEW: u8 = 1;
+const PAGE: u8 = 2;
+const PONG: u8 = 3;
+/// No datagram is longer: it fits everywhere.
+pub const MAX_TALK: usize = 1_100;
+/// The most presses in a datagram: the newest, until the server has them.
+pub const MAX_PRESSES: usize = 8;
+
+/// A player presses other buttons than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Press {
+    /// Which press of this player's, from 1 on.
+    pub number: u32,
+    /// For how many ticks the buttons before were held, as the player saw it.
+    pub lasted: u16,
+    /// What is pressed now.
+    pub controls: Controls,
+}
+
+/// What a player says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The player's clock.
+    pub stamp: Instant,
+    /// What it wants to be called.
+    pub name: String,
+    /// What it pressed, the oldest first, as far as it does not know that the server knows.
+    pub presses: Vec<Press>,
+}
+
+/// What a player sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Three stamps of a round trip: the player's that came last, when it came, and now.
+    pub echo: [Instant; 3],
+    /// Which tick of the world this is.
+    pub tick: u32,
+    /// The newest press that took effect, and for how many ticks by now.
+    pub pressed: (u32, u16),
+    /// Who the player is.
+    pub me: EntityId,
+    /// Hits and falls of the player's that will not be forgotten, whichever server dies.
+    pub score: Score,
+    /// Whether the server is about to go: the player had better be on another.
+    pub drains: bool,
+    /// The player's avatar, and then others that are near, the nearest first.
+    pub avatars: Vec<(EntityId, Avatar)>,
+}
+
+/// What a player is told now and then: the world, other servers, and a part of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The world.
+    pub terms: Terms,
+    /// Where other servers are.
+    pub mirrors: Vec<String>,
+    /// Some lines of the table.
+    pub lines: Vec<(EntityId, String, Score)>,
+}
+
+/// The answer to a ping: how a server is that a player is not on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// The stamp of the ping.
+    pub stamp: Instant,
+    /// Whether the server is about to go, or does not let anybody in yet.
+    pub drains: bool,
+    /// How many players are there.
+    pub players: u16,
+}
+
+/// Asks a server how it is, with our own clock.
+pub fn ping(stamp: Instant) -> Vec<u8> {
+    let mut bytes = vec![PING];
+    put_stamp(&mut bytes, stamp);
+    bytes
+}
+
+/// The stamp of a ping; `None` if it is none.
+pub fn read_ping(bytes: &[u8]) -> Option<Instant> {
+    let mut reader = Reader(bytes);
+    let ([PING], stamp) = (reader.take()?, stamp(&mut reader)?) else { return None };
+    reader.rest().is_empty().then_some(stamp)
+}
+
+/// What a server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// What the player sees.
+    View(View),
+    /// What else there is to know.
+    Page(Page),
+    /// How it is.
+    Pong(Pong),
+}
+
+impl Wish {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![PLAYER];
+        put_stamp(&mut bytes, self.stamp);
+        put_short(&mut bytes, self.name.as_bytes());
+        let presses = &self.presses[self.presses.len().saturating_sub(MAX_PRESSES)..];
+        bytes.push(presses.len() as u8);
+        for press in presses {
+            bytes.extend_from_slice(&press.number.to_le_bytes());
+            bytes.extend_from_slice(&press.lasted.to_le_bytes());
+            bytes.push(buttons(press.controls));
+        }
+        bytes
+    }
+
+    /// What somebody said; `None` if no player would.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let ([PLAYER], stamp) = (reader.take()?, stamp(&mut reader)?) else { return None };
+        let name = name(reader.short()?)?;
+        let [count] = reader.take()?;
+        let mut presses = Vec::new();
+        for _ in 0..usize::from(count).min(MAX_PRESSES) {
+            let (number, lasted, [held]) = (reader.number()?, u16::from_le_bytes(reader.take()?), reader.take()?);
+            presses.push(Press { number, lasted, controls: controls(held)? });
+        }
+        reader.rest().is_empty().then_some(Self { stamp, name, presses })
+    }
+}
+
+impl View {
+    /// As bytes: as many avatars as there is room for.
+    pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
+        let mut bytes = vec![SERVER, VIEW];
+        self.echo.iter().for_each(|stamp| put_stamp(&mut bytes, *stamp));
+        for number in [self.tick, self.pressed.0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.pressed.1.to_le_bytes());
+        put_entity(&mut bytes, self.me);
+        put_score(&mut bytes, self.score);
+        bytes.push(self.drains.into());
+        for (entity, avatar) in &self.avatars {
+            let mut state = Vec::new();
+            put_avatar(&mut state, rules, avatar);
+            if bytes.len() + 6 + state.len() > MAX_TALK {
+                break;
+            }
+            put_entity(&mut bytes, *entity);
+            put_short(&mut bytes, &state);
+        }
+        bytes
+    }
+
+    fn from_reader(reader: &mut Reader<'_>, rules: &Rules) -> Option<Self> {
+        let echo = [stamp(reader)?, stamp(reader)?, stamp(reader)?];
+        let (tick, number, ticks) = (reader.number()?, reader.number()?, u16::from_le_bytes(reader.take()?));
+        let (me, score, [drains]) = (reader.entity()?, score(reader)?, reader.take()?);
+        let mut avatars = Vec::new();
+        while !reader.rest().is_empty() {
+            avatars.push((reader.entity()?, rules.decode(reader.short()?)?));
+        }
+        let drains = matches!(drains, 0 | 1).then_some(drains == 1)?;
+        Some(Self { echo, tick, pressed: (number, ticks), me, score, drains, avatars })
+    }
+}
+
+impl Page {
+    /// As bytes. Who fills a page sees to it that it is not [too long](MAX_TALK).
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![SERVER, PAGE];
+        put_short(&mut bytes, &self.terms.to_bytes());
+        bytes.push(self.mirrors.len() as u8);
+        self.mirrors.iter().for_each(|place| put_short(&mut bytes, place.as_bytes()));
+        for (entity, name, score) in &self.lines {
+            if bytes.len() + Self::line_len(name) > MAX_TALK {
+                break;
+            }
+            put_entity(&mut bytes, *entity);
+            put_short(&mut bytes, name.as_bytes());
+            put_score(&mut bytes, *score);
+        }
+        bytes
+    }
+
+    fn line_len(name: &str) -> usize {
+        5 + 1 + name.len() + 8
+    }
+
+    fn from_reader(reader: &mut Reader<'_>) -> Option<Self> {
+        let terms = Terms::from_bytes(reader.short()?)?;
+        let [count] = reader.take()?;
+        let mut mirrors = Vec::new();
+        for _ in 0..count {
+            mirrors.push(str::from_utf8(reader.short()?).ok()?.to_owned());
+        }
+        let mut lines = Vec::new();
+        while !reader.rest().is_empty() {
+            lines.push((reader.entity()?, name(reader.short()?)?, score(reader)?));
+        }
+        Some(Self { terms, mirrors, lines })
+    }
+}
+
+impl Pong {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![SERVER, PONG];
+        put_stamp(&mut bytes, self.stamp);
+        bytes.push(self.drains.into());
+        bytes.extend_from_slice(&self.players.to_le_bytes());
+        bytes
+    }
+
+    fn from_reader(reader: &mut Reader<'_>) -> Option<Self> {
+        let (stamp, [drains], players) = (stamp(reader)?, reader.take()?, u16::from_le_bytes(reader.take()?));
+        reader.rest().is_empty().then_some(Self { stamp, drains: drains != 0, players })
+    }
+}
+
+impl Word {
+    /// What somebody said; `None` if no server would. Without rules, as long as the world is not known, only pages are understood.
+    pub fn from_bytes(bytes: &[u8], rules: Option<&Rules>) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        match (reader.take()?, rules) {
+            ([SERVER, VIEW], Some(rules)) => View::from_reader(&mut reader, rules).map(Self::View),
+            ([SERVER, PAGE], _) => Page::from_reader(&mut reader).map(Self::Page),
+            ([SERVER, PONG], _) => Pong::from_reader(&mut reader).map(Self::Pong),
+            _ => None,
+        }
+    }
+}
+
+fn put_short(bytes: &mut Vec<u8>, short: &[u8]) {
+    bytes.push(short.len() as u8);
+    bytes.extend_from_slice(short);
+}
+
+fn put_stamp(bytes: &mut Vec<u8>, stamp: Instant) {
+    bytes.extend_from_slice(&stamp.as_nanos().to_le_bytes());
+}
+
+fn stamp(reader: &mut Reader<'_>) -> Option<Instant> {
+    reader.take().map(|bytes| Instant::from_nanos(i64::from_le_bytes(bytes)))
+}
+
+fn put_score(bytes: &mut Vec<u8>, score: Score) {
+    bytes.extend_from_slice(&score.hits.to_le_bytes());
+    bytes.extend_from_slice(&score.falls.to_le_bytes());
+}
+
+fn score(reader: &mut Reader<'_>) -> Option<Score> {
+    Some(Score { hits: reader.number()?, falls: reader.number()? })
+}
+
+fn buttons(controls: Controls) -> u8 {
+    let held = [controls.forward, controls.back, controls.left, controls.right, controls.fire];
+    held.iter().enumerate().map(|(bit, held)| u8::from(*held) << bit).sum()
+}
+
+fn controls(held: u8) -> Option<Controls> {
+    let bit = |bit: u8| held >> bit & 1 == 1;
+    let controls = Controls { forward: bit(0), back: bit(1), left: bit(2), right: bit(3), fire: bit(4) };
+    (held < 32).then_some(controls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::bucket::Site;
+    use coplay_maze::Maze;
+
+    fn entity(number: u32) -> EntityId {
+        EntityId { site: Site(number), index: 0 }
+    }
+
+    #[test]
+    fn wishes_come_back_and_others_are_refused() {
+        let press = |number| Press { number, lasted: number as u16 * 3, controls: controls(number as u8).unwrap() };
+        let mut wish =
+            Wish { stamp: Instant::from_nanos(-7), name: "Ada".into(), presses: (1..=8).map(press).collect() };
+        let bytes = wish.to_bytes();
+        assert_eq!(Wish::from_bytes(&bytes), Some(wish.clone()));
+        for cut in 0..bytes.len() {
+            assert_eq!(Wish::from_bytes(&bytes[..cut]), None);
+        }
+        wish.presses.push(press(9));
+        let newest: Vec<u32> =
+            Wish::from_bytes(&wish.to_bytes()).unwrap().presses.iter().map(|press| press.number).collect();
+        assert_eq!(newest, (2..=9).collect::<Vec<u32>>(), "the newest");
+    }
+
+    #[test]
+    fn pings_are_answered() {
+        let stamp = Instant::from_nanos(77);
+        assert_eq!(read_ping(&ping(stamp)), Some(stamp));
+        assert_eq!(read_ping(&ping(stamp)[..8]), None);
+        let pong = Pong { stamp, drains: true, players: 300 };
+        assert_eq!(Word::from_bytes(&pong.to_bytes(), None), Some(Word::Pong(pong)));
+    }
+
+    #[test]
+    fn views_and_pages_come_back_and_fit() {
+        let rules = Rules::new(Maze::new(7, 8));
+        let avatars: Vec<(EntityId, Avatar)> =
+            (0..200).map(|luck| (entity(luck), rules.newcomer(&[], luck.into()))).collect();
+        let view = View {
+            echo: [1, 2, 3].map(Instant::from_nanos),
+            tick: 9,
+            pressed: (7, 3),
+            me: entity(0),
+            score: Score { hits: 3, falls: 4 },
+            drains: true,
+            avatars,
+        };
+        let bytes = view.to_bytes(&rules);
+        assert!(bytes.len() <= MAX_TALK);
+        let Some(Word::View(back)) = Word::from_bytes(&bytes, Some(&rules)) else { panic!("a view") };
+        assert!(back.avatars.len() > 40 && view.avatars.starts_with(&back.avatars));
+        assert_eq!(View { avatars: vec![], ..back }, View { avatars: vec![], ..view });
+        assert_eq!(Word::from_bytes(&bytes, None), None);
+
+        let lines: Vec<_> = (0..90)
+            .map(|number| (entity(number), format!("player {number}"), Score { hits: number, falls: 1 }))
+            .collect();
+        let page = Page { terms: Terms::default(), mirrors: vec!["192.0.2.1:7000".into()], lines };
+        let bytes = page.to_bytes();
+        assert!(bytes.len() <= MAX_TALK);
+        let Some(Word::Page(back)) = Word::from_bytes(&bytes, None) else { panic!("a page") };
+        assert!(back.lines.len() > 30 && page.lines.starts_with(&back.lines));
+        assert_eq!((back.terms, back.mirrors), (page.terms, page.mirrors));
+    }
+}

@@ -1,0 +1,170 @@
+//! Which server a player is on: the nearest that takes it, and another when that one is silent or about to go.
+
+use std::collections::BTreeMap;
+
+use coplay::time::{Instant, TimeDelta};
+
+use crate::talk::{Pong, ping};
+
+/// All servers are asked so often how they are; before the first choice more often.
+const PING_EVERY: TimeDelta = TimeDelta::from_millis(500);
+const PING_SOON: TimeDelta = TimeDelta::from_millis(60);
+/// So many answers of a server make a round-trip time; or whatever there is after a while.
+const ENOUGH: u32 = 3;
+const PATIENCE: TimeDelta = TimeDelta::from_millis(400);
+/// Whoever is not farther than this is as near.
+const AS_NEAR: TimeDelta = TimeDelta::from_millis(5);
+/// Who is silent for so long is left.
+const SILENT: TimeDelta = TimeDelta::from_millis(900);
+/// Whoever answered so lately is there.
+const LATELY: TimeDelta = TimeDelta::from_millis(1_600);
+
+/// A player's choice between servers, which are known by something.
+#[derive(Clone, Debug)]
+pub struct Voyage<K> {
+    servers: BTreeMap<K, Known>,
+    current: Option<K>,
+    /// When the present server was chosen.
+    since: Instant,
+    began: Instant,
+    next_ping: Instant,
+    moves: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    rtt: Option<TimeDelta>,
+    answers: u32,
+    heard: Option<Instant>,
+    drains: bool,
+    players: u16,
+}
+
+impl Known {
+    /// The nearest is best; of those that are as near, the one with the fewest players.
+    fn rank(&self) -> (i64, u16) {
+        let steps = self.rtt.map_or(i64::MAX, |rtt| rtt.as_nanos() / AS_NEAR.as_nanos());
+        (steps, self.players)
+    }
+}
+
+impl<K: Ord + Copy> Voyage<K> {
+    /// Nobody is known yet.
+    pub fn new(now: Instant) -> Self {
+        Self { servers: BTreeMap::new(), current: None, since: now, began: now, next_ping: now, moves: 0 }
+    }
+
+    /// There is a way to a server.
+    pub fn on_up(&mut self, server: K) {
+        self.servers.entry(server).or_insert(Known { rtt: None, answers: 0, heard: None, drains: false, players: 0 });
+    }
+
+    /// A server answers.
+    pub fn on_pong(&mut self, now: Instant, server: K, pong: &Pong) {
+        let Some(known) = self.servers.get_mut(&server) else { return };
+        let rtt = (now - pong.stamp).max(TimeDelta::ZERO);
+        known.rtt = Some(known.rtt.map_or(rtt, |before| before.min(rtt)));
+        known.answers += 1;
+        (known.heard, known.drains, known.players) = (Some(now), pong.drains, pong.players);
+    }
+
+    /// Which server we are on.
+    pub fn current(&self) -> Option<K> {
+        self.current
+    }
+
+    /// How often we went from one to another.
+    pub fn moves(&self) -> u32 {
+        self.moves
+    }
+
+    /// Servers to be asked how they are, with what to send.
+    pub fn poll_pings(&mut self, now: Instant) -> Option<(Vec<K>, Vec<u8>)> {
+        if now < self.next_ping {
+            return None;
+        }
+        self.next_ping = now + if self.current.is_none() { PING_SOON } else { PING_EVERY };
+        Some((self.servers.keys().copied().collect(), ping(now)))
+    }
+
+    /// When to ask again.
+    pub fn poll_timeout(&self) -> Instant {
+        self.next_ping
+    }
+
+    /// Looks whether to go elsewhere, given when the present server was last heard and whether it wants us to go. The new server, if so.
+    pub fn choose(&mut self, now: Instant, heard: Instant, drains: bool) -> Option<K> {
+        let is_silent = now - heard.max(self.since) >= SILENT;
+        if self.current.is_some() && !is_silent && !drains {
+            return None;
+        }
+        let others = self.servers.iter().filter(|(server, _)| self.current != Some(**server));
+        let there = others.filter(|(_, known)| !known.drains && known.heard.is_some_and(|heard| now - heard < LATELY));
+        let (nearest, known) = there.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
+        let can_wait = self.current.is_none() && now - self.began < PATIENCE;
+        if can_wait && (known.answers < ENOUGH || self.servers.values().any(|other| other.answers < ENOUGH)) {
+            return None;
+        }
+        self.moves += u32::from(self.current.is_some());
+        (self.current, self.since) = (Some(nearest), now);
+        Some(nearest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    /// Servers 1 and 2 answer after 30 and 10 ms, as long as they do.
+    fn ask(voyage: &mut Voyage<u8>, until: i64, answers: impl Fn(u8, i64) -> bool) -> Vec<(i64, u8)> {
+        let (mut chosen, mut under_way, mut heard) = (vec![], vec![], at(0));
+        for millis in 0..until {
+            if let Some((servers, _)) = voyage.poll_pings(at(millis)) {
+                let trip = |server: &u8| if *server == 1 { 30 } else { 10 };
+                under_way.extend(servers.iter().map(|server| (millis + trip(server), millis, *server)));
+            }
+            for (_, sent, server) in under_way.extract_if(.., |(due, ..)| *due <= millis) {
+                if answers(server, millis) {
+                    voyage.on_pong(at(millis), server, &Pong { stamp: at(sent), drains: false, players: 0 });
+                }
+            }
+            if voyage.current().is_some_and(|server| answers(server, millis)) {
+                heard = at(millis);
+            }
+            chosen.extend(voyage.choose(at(millis), heard, false).map(|server| (millis, server)));
+        }
+        chosen
+    }
+
+    #[test]
+    fn the_nearest_is_chosen_and_left_when_it_is_silent() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        let chosen = ask(&mut voyage, 6_000, |server, millis| server == 1 || millis < 3_000);
+        assert!(
+            matches!(chosen[..], [(first, 2), (second, 1)] if first < 400 && (3_800..4_000).contains(&second)),
+            "{chosen:?}"
+        );
+        assert_eq!((voyage.current(), voyage.moves()), (Some(1), 1));
+    }
+
+    #[test]
+    fn nobody_goes_where_nobody_answers() {
+        let mut voyage = Voyage::new(at(0));
+        voyage.on_up(1);
+        assert_eq!(ask(&mut voyage, 5_000, |_, millis| millis < 2_000).len(), 1);
+        assert_eq!(voyage.moves(), 0);
+    }
+
+    #[test]
+    fn who_is_asked_to_go_goes() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        ask(&mut voyage, 1_000, |_, _| true);
+        assert_eq!(voyage.choose(at(1_000), at(1_000), true), Some(1));
+    }
+}

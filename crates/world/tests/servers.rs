@@ -1,0 +1,336 @@
+//! Several servers and their players in virtual time: whatever dies, comes back or is cut off, nobody loses what was acknowledged, and
+//! all servers end with the same world.
+
+use std::collections::BTreeMap;
+
+use coplay::bucket::EntityId;
+use coplay::mirror::{Config, Policy, Source, THRESHOLD, To};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_maze::{Avatar, Controls, Ninja, Score, Terms};
+use coplay_sim::link::{Jitter, Link, LinkConfig, Loss};
+use coplay_sim::queue::Queue;
+use coplay_world::{Client, Server, Voyage, Word, entity_of, ninja};
+
+const MILLI: TimeDelta = TimeDelta::from_millis(1);
+
+/// Servers, players, and links between all of them.
+struct World {
+    now: Instant,
+    terms: Terms,
+    ninjas: u8,
+    policy: Policy,
+    /// Who runs at each place, in the how manieth run.
+    servers: Vec<(u32, Option<Server>)>,
+    guests: Vec<Guest>,
+    links: BTreeMap<(usize, usize), Link>,
+    queue: Queue<(usize, usize, Source, Vec<u8>)>,
+    link: LinkConfig,
+    player_link: LinkConfig,
+    seed: u64,
+}
+
+/// Software that plays over the network. Places of guests come after those of servers.
+struct Guest {
+    entity: EntityId,
+    client: Client,
+    voyage: Voyage<usize>,
+    ninja: Ninja,
+    plays: bool,
+    /// The best score that was acknowledged.
+    acknowledged: Score,
+}
+
+impl World {
+    fn new(seed: u64, servers: usize, guests: usize, ninjas: u8) -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        let lossy = LinkConfig {
+            jitter: Jitter::Uniform(TimeDelta::from_millis(5)),
+            reorder: true,
+            loss: Loss::Independent(0.02),
+            ..LinkConfig::constant_rtt(TimeDelta::from_millis(40))
+        };
+        let guest = |number: usize| {
+            let mut voyage = Voyage::new(now);
+            (0..servers).for_each(|server| voyage.on_up(server));
+            Guest {
+                entity: entity_of(&[number as u8; 32]),
+                client: Client::new(now, &format!("player {number}")),
+                voyage,
+                ninja: Ninja::new(seed ^ number as u64),
+                plays: true,
+                acknowledged: Score::default(),
+            }
+        };
+        let mut world = Self {
+            now,
+            terms: Terms { side: 6, seed, ..Terms::default() },
+            ninjas,
+            policy: Policy::Adaptive { threshold: THRESHOLD },
+            servers: (0..servers).map(|_| (0, None)).collect(),
+            guests: (0..guests).map(guest).collect(),
+            links: BTreeMap::new(),
+            queue: Queue::new(),
+            link: lossy.clone(),
+            player_link: lossy,
+            seed,
+        };
+        (0..servers).for_each(|place| world.start(place));
+        world
+    }
+
+    fn start(&mut self, place: usize) {
+        let (run, server) = &mut self.servers[place];
+        *run += 1;
+        let source = Source(place as u32 * 100 + *run);
+        let config = Config { founder: place == 0 && *run == 1, policy: self.policy, ..Config::new(source) };
+        let begun = Server::new(self.now, config, self.terms, self.ninjas).expect("a server can be like that");
+        *server = Some(begun);
+        self.acquaint();
+    }
+
+    /// Everybody knows of everybody.
+    fn acquaint(&mut self) {
+        let now = self.now;
+        let all: Vec<Source> = self.servers.iter().flat_map(|(_, server)| server).map(Server::source).collect();
+        for server in self.servers.iter_mut().filter_map(|(_, server)| server.as_mut()) {
+            // Nobody is a peer of itself.
+            all.iter().for_each(|other| server.add_peer(now, *other));
+        }
+    }
+
+    fn kill(&mut self, place: usize) {
+        self.servers[place].1 = None;
+    }
+
+    fn server(&self, place: usize) -> &Server {
+        self.servers[place].1.as_ref().expect("it runs")
+    }
+
+    fn link(&mut self, from: usize, to: usize) -> &mut Link {
+        let config = if from.max(to) < self.servers.len() { &self.link } else { &self.player_link };
+        let seed = self.seed;
+        self.links.entry((from, to)).or_insert_with(|| Link::new(config.clone(), seed, &format!("{from} to {to}")))
+    }
+
+    fn cut(&mut self, one: usize, other: usize, cut: bool) {
+        self.link(one, other).set_cut(cut);
+        self.link(other, one).set_cut(cut);
+    }
+
+    fn send(&mut self, from: usize, to: usize, source: Source, bytes: &[u8]) {
+        let now = self.now;
+        for at in self.link(from, to).send(now, bytes.len()) {
+            self.queue.push(at, (from, to, source, bytes.to_vec()));
+        }
+    }
+
+    fn run(&mut self, millis: i64) {
+        for _ in 0..millis {
+            self.now += MILLI;
+            while self.queue.next_time().is_some_and(|at| at <= self.now) {
+                let (_, (from, to, source, bytes)) = self.queue.pop().expect("there is one");
+                if self.link(from, to).admit_arrival() {
+                    self.arrive(from, to, source, &bytes);
+                }
+            }
+            (0..self.servers.len()).for_each(|place| self.serve(place));
+            (0..self.guests.len()).for_each(|number| self.play(number));
+        }
+    }
+
+    fn arrive(&mut self, from: usize, to: usize, source: Source, bytes: &[u8]) {
+        let (now, servers) = (self.now, self.servers.len());
+        if to >= servers {
+            let guest = &mut self.guests[to - servers];
+            match Word::from_bytes(bytes, guest.client.rules()) {
+                Some(Word::Pong(pong)) => guest.voyage.on_pong(now, from, &pong),
+                _ if guest.voyage.current() == Some(from) => _ = guest.client.handle_datagram(now, bytes),
+                _ => {}
+            }
+            return;
+        }
+        let Some(server) = self.servers[to].1.as_mut() else { return };
+        if from < servers {
+            server.handle_mirror(now, source, bytes);
+        } else if let Some(answer) = server.handle_player(now, self.guests[from - servers].entity, bytes) {
+            self.send(to, from, source, &answer);
+        }
+    }
+
+    fn serve(&mut self, place: usize) {
+        let (now, mut buf) = (self.now, [0; MAX_DATAGRAM]);
+        let Some(mut server) = self.servers[place].1.take() else { return };
+        server.advance(now);
+        while let Some(transmit) = server.poll_mirror(now, &mut buf) {
+            for other in (0..self.servers.len()).filter(|other| *other != place) {
+                let wanted = match (transmit.to, &self.servers[other].1) {
+                    (To::One(source), Some(other)) => other.source() == source,
+                    (To::All, _) => true,
+                    (To::One(_), None) => false,
+                };
+                if wanted {
+                    self.send(place, other, server.source(), &buf[..transmit.len]);
+                }
+            }
+        }
+        for (entity, bytes) in server.poll_players(now, &[]) {
+            let number = self.guests.iter().position(|guest| guest.entity == entity).expect("a guest");
+            let to = self.servers.len() + number;
+            self.send(place, to, server.source(), &bytes);
+        }
+        self.servers[place].1 = Some(server);
+    }
+
+    fn play(&mut self, number: usize) {
+        let (now, from) = (self.now, self.servers.len() + number);
+        let guest = &mut self.guests[number];
+        guest.client.advance(now);
+        guest.decide(now);
+        let score = guest.client.score();
+        assert!(score.hits >= guest.acknowledged.hits && score.falls >= guest.acknowledged.falls);
+        guest.acknowledged = score;
+        let pings = guest.voyage.poll_pings(now);
+        if guest.voyage.choose(now, guest.client.heard(), guest.client.drains()).is_some() {
+            guest.client.on_other_server(now);
+        }
+        let wish = guest.client.poll_wish(now).zip(guest.voyage.current()).filter(|_| guest.plays);
+        if let Some((servers, ping)) = pings {
+            servers.into_iter().for_each(|to| self.send(from, to, Source(0), &ping));
+        }
+        if let Some((bytes, to)) = wish {
+            self.send(from, to, Source(0), &bytes);
+        }
+    }
+
+    /// Everybody stops, and what is under way arrives.
+    fn calm_down(&mut self) {
+        self.guests.iter_mut().for_each(|guest| guest.plays = false);
+        self.run(9_000);
+    }
+
+    fn assert_equal(&self) {
+        let servers = || self.servers.iter().filter_map(|(_, server)| server.as_ref());
+        let first = servers().next().expect("one runs");
+        for other in servers() {
+            let (ours, theirs) = (first.realm().register(), other.realm().register());
+            assert!(ours == theirs, "{ours:#?}\n\n{theirs:#?}");
+        }
+    }
+
+    fn assert_nothing_lost(&self) {
+        let servers = self.servers.iter().filter_map(|(_, server)| server.as_ref());
+        for server in servers {
+            let scores = server.realm().register().scores(&BTreeMap::new());
+            for guest in &self.guests {
+                let (known, told) = (scores.get(guest.entity), guest.acknowledged);
+                assert!(
+                    known.hits >= told.hits && known.falls >= told.falls,
+                    "{:?}: {known:?}, but {told:?} was told",
+                    guest.entity
+                );
+            }
+        }
+    }
+
+    fn hits(&self) -> u32 {
+        self.guests.iter().map(|guest| guest.acknowledged.hits).sum()
+    }
+}
+
+impl Guest {
+    fn decide(&mut self, now: Instant) {
+        let (Some(rules), Some(me), Some(tick)) = (self.client.rules(), self.client.avatar(), self.client.tick(now))
+        else {
+            return;
+        };
+        let others: Vec<(EntityId, Avatar)> =
+            self.client.others().map(|(entity, avatar)| (entity, avatar.clone())).collect();
+        let controls = if self.plays { self.ninja.think(tick, rules, me, &others) } else { Controls::default() };
+        self.client.press(now, controls);
+    }
+}
+
+#[test]
+fn all_servers_have_one_world() {
+    let mut world = World::new(1, 3, 9, 0);
+    world.run(20_000);
+    assert!(world.guests.iter().all(|guest| guest.client.avatar().is_some()), "everybody is in");
+    assert!(world.hits() > 5, "{} hits", world.hits());
+    world.calm_down();
+    world.assert_equal();
+    world.assert_nothing_lost();
+    let late = (0..3).map(|place| world.server(place).stats().over).sum::<u64>();
+    let all = (0..3).map(|place| world.server(place).stats().foreign()).sum::<u64>();
+    assert!(late * 20 < all, "{late} of {all} events took too long");
+}
+
+#[test]
+fn a_server_that_dies_is_survived_and_one_that_comes_back_catches_up() {
+    let mut world = World::new(2, 3, 9, 0);
+    world.run(12_000);
+    let before = world.hits();
+    let moved: Vec<usize> = (0..9).filter(|number| world.guests[*number].voyage.current() == Some(1)).collect();
+    world.kill(1);
+    world.run(4_000);
+    for number in &moved {
+        let guest = &world.guests[*number];
+        assert!(guest.voyage.current() != Some(1) && world.now - guest.client.heard() < TimeDelta::from_millis(500));
+    }
+    world.run(6_000);
+    world.start(1);
+    world.run(12_000);
+    assert!(world.server(1).is_open(world.now));
+    assert!(world.hits() > before, "it goes on");
+    world.calm_down();
+    world.assert_equal();
+    world.assert_nothing_lost();
+}
+
+#[test]
+fn a_partition_heals_into_one_world() {
+    let mut world = World::new(3, 3, 8, 2);
+    world.run(8_000);
+    for (one, other) in [(0, 2), (1, 2)] {
+        world.cut(one, other, true);
+    }
+    world.run(12_000);
+    let owners =
+        |place: usize| world.server(place).realm().register().get(ninja(0)).and_then(coplay_world::Being::term);
+    assert_ne!(owners(0).map(|term| term.owner), owners(2).map(|term| term.owner), "both sides look after the ninjas");
+    for (one, other) in [(0, 2), (1, 2)] {
+        world.cut(one, other, false);
+    }
+    world.run(5_000);
+    let owned: usize = (0..3).filter(|place| owns(world.server(*place), ninja(0))).count();
+    assert_eq!(owned, 1, "one of them yields");
+    world.guests.iter_mut().for_each(|guest| guest.plays = false);
+    world.run(9_000);
+    world.assert_nothing_lost();
+    let scores = |place: usize| world.server(place).realm().register().scores(&BTreeMap::new());
+    assert!(scores(0).hits() > 0);
+}
+
+fn owns(server: &Server, entity: EntityId) -> bool {
+    server
+        .realm()
+        .register()
+        .get(entity)
+        .and_then(coplay_world::Being::term)
+        .is_some_and(|term| term.owner == server.source())
+}
+
+#[test]
+fn a_server_that_drains_loses_its_players_to_others_and_nothing_else() {
+    let mut world = World::new(4, 2, 6, 0);
+    world.run(10_000);
+    let place = world.guests[0].voyage.current().expect("it is on one");
+    world.servers[place].1.as_mut().expect("it runs").realm_mut().drain();
+    world.run(4_000);
+    assert!(world.guests.iter().all(|guest| guest.voyage.current() != Some(place)));
+    assert_eq!(world.server(place).realm().players().count(), 0);
+    assert!(world.server(place).is_known_elsewhere());
+    world.kill(place);
+    world.calm_down();
+    world.assert_nothing_lost();
+}

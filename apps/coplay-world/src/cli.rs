@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -40,9 +40,12 @@ pub struct Serve {
     /// What all servers and players must know [default: a random one]
     #[arg(long, value_name = "WORD")]
     pub secret: Option<String>,
+    /// What servers must know beside that, and players must not: without it whoever plays could pose as a server
+    #[arg(long, value_name = "WORD")]
+    pub server_secret: Option<String>,
     /// Where players reach this server, if that is not where it listens
-    #[arg(long, value_name = "HOST:PORT")]
-    pub public: Option<String>,
+    #[arg(long, value_name = "HOST:PORT", value_parser = public_address)]
+    pub public: Option<SocketAddr>,
     /// The maze; the same on all servers [default: follows from the secret]
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -159,6 +162,12 @@ impl PolicyName {
 /// An address to listen at: a port alone stands for all addresses of this computer.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address(text, Ipv4Addr::UNSPECIFIED)
+}
+
+/// An address that others use: names are looked up once, here.
+fn public_address(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| "say a name or an address, and a port, such as play.example.org:7700".into())
 }
 
 /// The same for what nobody else should see unless told so: a port alone is for this computer.

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::metrics::Numbers;
 use crate::trouble::Trouble;
@@ -23,9 +23,13 @@ pub fn open(addr: SocketAddr, notice: Notice) -> Result<SocketAddr, Trouble> {
     })?;
     let here = listener.local_addr().unwrap_or(addr);
     let answer = move || {
-        for stream in listener.incoming().flatten() {
-            // Who does not listen to the end has its reasons.
-            let _ = serve(stream, &notice);
+        for stream in listener.incoming() {
+            match stream {
+                // Who does not listen to the end has its reasons.
+                Ok(stream) => _ = serve(stream, &notice),
+                // Too many files are open, perhaps: that passes, or it does not.
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
         }
     };
     let started = std::thread::Builder::new().name("http".into()).spawn(answer);
@@ -34,11 +38,16 @@ pub fn open(addr: SocketAddr, notice: Notice) -> Result<SocketAddr, Trouble> {
 }
 
 fn serve(mut stream: TcpStream, notice: &Notice) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let until = Instant::now() + PATIENCE;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = Vec::new();
     let mut part = [0; 1_024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(left))?;
+        if Instant::now() >= until {
+            return Ok(());
+        }
         match stream.read(&mut part)? {
             0 => break,
             len => request.extend_from_slice(&part[..len]),

@@ -147,6 +147,11 @@ impl Mirrors {
         self.known.insert(from, (now, greeting)).is_none()
     }
 
+    /// Whether a server said of late that it has the same world.
+    pub fn knows(&self, source: Source) -> bool {
+        self.known.contains_key(&source)
+    }
+
     /// Where players find the others that take any.
     pub fn places(&self, now: Instant) -> Vec<String> {
         let takes = |(heard, greeting): &&(Instant, Greeting)| now - *heard < FORGET && !greeting.drains;

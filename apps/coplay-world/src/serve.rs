@@ -1,6 +1,6 @@
 //! `serve`: one server of a world, in real time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ const NUMBERS_EVERY: TimeDelta = TimeDelta::from_millis(500);
 const LOG_EVERY: TimeDelta = TimeDelta::from_secs(10);
 /// Players get so long to find another server when this one is to stop, and what it told gets so long to arrive.
 const DRAIN: TimeDelta = TimeDelta::from_secs(8);
+/// Of so many servers it is said that they have another world.
+const MOST_WARNED: usize = 64;
 /// Mazes that nobody chose have numbers below this: short enough to be told to somebody.
 const SEEDS: u64 = 10_000;
 /// Keys of players who were here that are remembered.
@@ -103,13 +105,18 @@ struct Process {
     next_log: Instant,
     sent: (u64, u64),
     received: (u64, u64),
-    /// Whether it was said that another server has another world.
-    warned: bool,
+    /// Whether servers have a secret of their own.
+    has_own_secret: bool,
+    /// Servers of which it was said that they have another world.
+    warned: BTreeSet<Source>,
 }
 
 impl Process {
     fn open(args: &Serve, secret: &str) -> Result<Self, Trouble> {
         let key = Secret::from_text(secret);
+        // Who knows the one and not the other is no server.
+        let both = args.server_secret.as_ref().map(|servers| format!("{secret} {servers}"));
+        let servers_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
         let source = Source(u32::from_le_bytes(random()).max(1));
         let (queue, inputs) = sync_channel(QUEUE);
         let udp = listen(args, &key, &queue)?;
@@ -120,16 +127,14 @@ impl Process {
             // What finds no room is asked for again.
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         };
-        let mirrors = Mirrors::open(&network, &key, source, hear)?;
-        let seed = args
-            .seed
-            .unwrap_or_else(|| u64::from_le_bytes(key.derive("world maze")[..8].try_into().unwrap_or_default()));
+        let mirrors = Mirrors::open(&network, &servers_key, source, hear)?;
+        let seed = args.seed.unwrap_or_else(|| usual_seed(&key));
         let terms = Terms { seed, side: args.side, ..Terms::default() };
         let config = Config { founder: args.peer.is_empty(), policy: args.policy.policy(), ..Config::new(source) };
         let now = clock::now();
         let server = Server::new(now, config, terms, args.ninjas)
             .map_err(|error| Trouble::misuse(format!("there can be no such server: {error}"), "see --help"))?;
-        let place = args.public.clone().unwrap_or_else(|| place(&*transport, here));
+        let place = args.public.map_or_else(|| place(&*transport, here), |public| public.to_string());
         let notice = Notice::default();
         if let Some(addr) = args.http {
             let here = door::open(addr, Arc::clone(&notice))?;
@@ -149,7 +154,8 @@ impl Process {
             next_log: now + LOG_EVERY,
             sent: (0, 0),
             received: (0, 0),
-            warned: false,
+            has_own_secret: args.server_secret.is_some(),
+            warned: BTreeSet::new(),
         })
     }
 
@@ -157,7 +163,9 @@ impl Process {
         let world = format!("udp://{}#{secret}", self.greeting.place);
         info!(source = %self.server.source(), place = self.greeting.place, "a server of a world");
         println!("players come with:        coplay maze join --world '{world}'");
-        println!("another server, with:     coplay world serve --peer {} --secret '{secret}'", self.greeting.place);
+        let servers = if self.has_own_secret { " --server-secret …" } else { "" };
+        let another = format!("coplay world serve --peer {} --secret '{secret}'{servers}", self.greeting.place);
+        println!("another server, with:     {another}");
     }
 
     /// Takes what comes until the next tick, and does what is due.
@@ -179,7 +187,11 @@ impl Process {
         match input {
             Input::Player(Incoming::Datagram { at, from, bytes }) => self.take_player(at, from, &bytes),
             Input::Player(_) => {}
-            Input::Mirror(Said::Datagram { at, from, bytes }) => self.server.handle_mirror(at, from, &bytes),
+            // Who has another maze, or has not said which, is not listened to.
+            Input::Mirror(Said::Datagram { at, from, bytes }) if self.mirrors.knows(from) => {
+                self.server.handle_mirror(at, from, &bytes);
+            }
+            Input::Mirror(Said::Datagram { .. }) => {}
             Input::Mirror(Said::Hello { from, greeting }) => self.meet(from, greeting),
         }
     }
@@ -200,7 +212,7 @@ impl Process {
     fn meet(&mut self, from: Source, greeting: Greeting) {
         let now = clock::now();
         if (greeting.terms, greeting.ninjas) != (self.greeting.terms, self.greeting.ninjas) {
-            if !std::mem::replace(&mut self.warned, true) {
+            if self.warned.len() < MOST_WARNED && self.warned.insert(from) {
                 error!(%from, place = greeting.place, "another server has another maze: --seed, --side and --ninjas must be the same on all");
             }
             return;

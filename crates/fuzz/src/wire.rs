@@ -2,9 +2,10 @@
 
 use coplay::frame::Frame;
 use coplay::input::{CAPACITY, Stream};
+use coplay::mirror::{self, Mirror, Source};
 use coplay::motion::{Client, ClientId, Config, Linear, ObjectId, Pair, Server};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, FeedMessage, Hello, MAX_DATAGRAM, Message, Search, Tick, motion};
+use coplay::wire::{Extra, FeedMessage, Hello, MAX_DATAGRAM, Message, MirrorItems, Search, Tick, motion};
 
 use crate::attack::{carried, carrier};
 use crate::bytes::Bytes;
@@ -20,6 +21,7 @@ const START: Frame = Frame::new(2);
 pub(crate) fn check_message(data: &[u8]) {
     check_beside(data);
     check_motion(data);
+    check_mirror(data);
     match Message::decode(data) {
         Ok(Message::Tick(tick)) => check_tick(data, &tick),
         Ok(Message::Hello(hello)) => check_hello(data, &hello),
@@ -38,6 +40,24 @@ fn check_beside(data: &[u8]) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
         assert_eq!(buf, data, "a packet of a search has one form");
     }
+}
+
+/// Whatever another mirror says, we go on, and keep little of it.
+fn check_mirror(data: &[u8]) {
+    let Ok(items) = MirrorItems::new(data) else { return };
+    let _ = items.count();
+    let config = mirror::Config { founder: true, ..mirror::Config::new(Source(1)) };
+    let mut mirror = Mirror::new(Instant::ZERO, config).expect("a mirror can be like that");
+    let mut buf = [0; MAX_DATAGRAM];
+    for step in 1..6 {
+        let now = Instant::ZERO + TimeDelta::from_millis(step * 100);
+        mirror.handle_datagram(now, Source(2), data);
+        let _ = mirror.issue(now, mirror::Issue::state(7, b"here"));
+        while mirror.poll_request(now).is_some() {}
+        while mirror.poll_delivery(now).is_some() {}
+        while mirror.poll_transmit(now, &mut buf).is_some() {}
+    }
+    assert!(mirror.memory() < 8 << 20, "{} bytes are kept", mirror.memory());
 }
 
 /// So have those of motion, if they can be read to the end; and whatever they say, a server and a client go on.

@@ -10,6 +10,9 @@ use coplay::bucket::EntityId;
 use coplay::mirror::Source;
 use coplay_maze::Avatar;
 
+/// The most that is remembered of who hit one object, by whose count.
+pub(crate) const MAX_FALLS: usize = 4_096;
+
 /// Who owns an object, and for the how manieth time it changed hands. The higher one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term {
@@ -81,6 +84,9 @@ impl Being {
 
     /// Learns how often it fell by somebody's shots, as one server counts. Whether that was news.
     pub fn fell(&mut self, counted_by: Source, by: EntityId, times: u32) -> bool {
+        if self.falls.len() >= MAX_FALLS && !self.falls.contains_key(&(counted_by, by)) {
+            return false;
+        }
         let known = self.falls.entry((counted_by, by)).or_default();
         let is_news = *known < times;
         *known = (*known).max(times);

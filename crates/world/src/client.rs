@@ -195,6 +195,10 @@ impl Client {
     /// We are with another server from now on: its clock is another, and what was pressed before it does not know.
     pub fn on_other_server(&mut self, now: Instant) {
         self.clock = Clock::of_crystals();
+        // Its time may be another one, too.
+        self.viewed = None;
+        self.others.clear();
+        self.own.places.clear();
         (self.heard, self.drains, self.next_wish) = (now, false, now);
         self.own.unheard.clear();
         self.own.begin_press(self.own.held, TimeDelta::ZERO);
@@ -209,18 +213,20 @@ impl Client {
         }
     }
 
-    /// Takes in what the server says. Whether it is something that a server says.
+    /// Takes in what the server says. Whether it was news.
     pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) -> bool {
-        match Word::from_bytes(bytes, self.world.as_ref().map(|(_, rules)| rules)) {
+        let is_news = match Word::from_bytes(bytes, self.world.as_ref().map(|(_, rules)| rules)) {
             Some(Word::Page(page)) => self.on_page(page),
             Some(Word::View(view)) => self.on_view(now, view),
-            Some(Word::Pong(_)) | None => return false,
+            Some(Word::Pong(_)) | None => false,
+        };
+        if is_news {
+            self.heard = now;
         }
-        self.heard = now;
-        true
+        is_news
     }
 
-    fn on_page(&mut self, page: Page) {
+    fn on_page(&mut self, page: Page) -> bool {
         if self.world.as_ref().is_none_or(|(terms, _)| *terms != page.terms) {
             self.world = Some((page.terms, Rules::new(Maze::new(page.terms.seed, page.terms.side))));
         }
@@ -230,15 +236,16 @@ impl Client {
                 self.table.insert(entity, (name, score));
             }
         }
+        true
     }
 
-    fn on_view(&mut self, now: Instant, view: View) {
+    fn on_view(&mut self, now: Instant, view: View) -> bool {
         let [sent, received, answered] = view.echo;
         self.clock.on_round_trip(RoundTrip { sent, received, answered, returned: now });
         // When it was shown; without a clock yet, just now.
         let at = self.clock.to_local(answered).unwrap_or(now).min(now);
         if self.viewed.is_some_and(|(tick, _)| tick > view.tick) {
-            return;
+            return false;
         }
         self.viewed = Some((view.tick, at));
         (self.me, self.drains) = (Some(view.me), view.drains);
@@ -246,7 +253,7 @@ impl Client {
         self.told = view.score;
         self.acknowledged.hits = self.acknowledged.hits.max(view.score.hits);
         self.acknowledged.falls = self.acknowledged.falls.max(view.score.falls);
-        let Some((_, rules)) = &self.world else { return };
+        let Some((_, rules)) = &self.world else { return false };
         for (entity, avatar) in view.avatars {
             if entity == view.me {
                 self.own.compare(rules, avatar, view.pressed, now - at);
@@ -255,6 +262,7 @@ impl Client {
                 self.others.insert(entity, Other { known: (view.tick, avatar), heard: now, shown });
             }
         }
+        true
     }
 
     /// Moves everybody up to now.

@@ -121,8 +121,14 @@ impl Hall {
         let Mind::Player(pressed) = &mut own.mind else { return };
         *pressed = controls;
         let Some(mut avatar) = field.get(entity).filter(|avatar| avatar.is_alive()).cloned() else { return };
-        if let Some(then) = own.back(back, avatar.lives) {
+        // Nobody shoots and then was not there.
+        let since = own.past.back().map_or(0, |past| past.tick).saturating_sub(back);
+        let has_shot = avatar.shots.newest().is_some_and(|shot| shot.tick > since);
+        if let Some(then) = own.back(back, avatar.lives).filter(|_| !has_shot) {
             (avatar.position, avatar.heading) = (then.position, then.heading);
+            own.past.iter_mut().filter(|past| past.tick > since).for_each(|past| {
+                (past.position, past.heading) = (then.position, then.heading);
+            });
             field.put(entity, avatar);
         }
     }

@@ -12,7 +12,7 @@ const PAGE_EVERY: TimeDelta = TimeDelta::from_millis(500);
 /// Presses that wait for their turn; who presses more is not heard.
 const MOST_WAITING: usize = 32;
 /// The most ticks of a walk that are taken back because the player had let go by then.
-const MOST_BACK: u32 = 50;
+const MOST_BACK: u32 = 30;
 
 /// A player on this server.
 #[derive(Clone, Debug)]

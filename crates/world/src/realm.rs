@@ -55,7 +55,9 @@ pub struct Realm {
     /// Falls that we counted and that no other server may know of yet, by when they were told.
     uncertain: VecDeque<Uncertain>,
     scores: Scores,
+    /// When scores were added up, and whether anything has changed since.
     added_up: Option<Instant>,
+    scored: bool,
     /// Servers that are gone, and since which tick.
     gone: BTreeMap<Source, u32>,
     drains: bool,
@@ -98,6 +100,7 @@ impl Realm {
             uncertain: VecDeque::new(),
             scores: Scores::default(),
             added_up: None,
+            scored: false,
             gone: BTreeMap::new(),
             drains: false,
         }
@@ -166,7 +169,7 @@ impl Realm {
         let before = self.uncertain.len();
         self.uncertain.retain(|fall| fall.seq.is_none_or(|told| told > seq));
         if self.uncertain.len() != before {
-            self.added_up = None;
+            self.scored = true;
         }
     }
 
@@ -196,10 +199,10 @@ impl Realm {
         match happening {
             Happening::Moved(entity) => self.tell_stand(tick, entity),
             Happening::Fell { whom, by } => {
-                let times = self.register.get(whom).map_or(0, |being| being.counted(self.me, by)) + 1;
+                let times = self.register.get(whom).map_or(0, |being| being.counted(self.me, by)).saturating_add(1);
                 self.uncertain.push_back(Uncertain { seq: None, whom, by });
                 self.tell(Deed { entity: whom, fact: Fact::Fell { by, times } });
-                self.added_up = None;
+                self.scored = true;
             }
         }
     }
@@ -219,7 +222,7 @@ impl Realm {
     /// An object is ours from now on, whoever had it before.
     fn take(&mut self, tick: u32, entity: EntityId, name: &str, mind: Mind) {
         let being = self.register.get(entity);
-        let epoch = being.and_then(Being::term).map_or(0, |term| term.epoch) + 1;
+        let epoch = being.and_then(Being::term).map_or(0, |term| term.epoch).saturating_add(1);
         let renamed = being.is_none_or(|being| being.name() != name);
         let avatar = self.field.get(entity).cloned().unwrap_or_else(|| self.newcomer(entity));
         self.hall.add(tick, entity, avatar.clone(), mind, &mut self.field);
@@ -237,7 +240,7 @@ impl Realm {
     /// An object leaves the world; its score stays.
     fn dismiss(&mut self, tick: u32, entity: EntityId) {
         let epoch = self.register.get(entity).and_then(Being::term).map_or(0, |term| term.epoch);
-        let epoch = if self.hall.remove(entity) { epoch } else { epoch + 1 };
+        let epoch = if self.hall.remove(entity) { epoch } else { epoch.saturating_add(1) };
         self.field.remove(entity);
         self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar: None } });
     }
@@ -264,7 +267,7 @@ impl Realm {
             player.hear(now, wish);
             return true;
         }
-        if self.drains || self.lost.contains_key(&entity) {
+        if self.drains || self.lost.contains_key(&entity) || !self.register.has_room_for(entity) {
             return false;
         }
         let mut player = Player::new(now, tick, wish);
@@ -278,8 +281,8 @@ impl Realm {
     pub fn learn(&mut self, now: Instant, said_by: Source, bytes: &[u8]) -> bool {
         let Some(deed) = Deed::from_bytes(bytes, self.hall.rules()) else { return false };
         let entity = deed.entity;
-        if matches!(deed.fact, Fact::Fell { .. }) {
-            self.added_up = None;
+        if !matches!(deed.fact, Fact::Stands { .. }) {
+            self.scored = true;
         }
         let is_stand = matches!(deed.fact, Fact::Stands { .. });
         if self.register.learn(said_by, deed) && is_stand {
@@ -293,10 +296,11 @@ impl Realm {
         self.register.said_by(said_by).to_bytes(self.rules())
     }
 
-    /// Learns all that another server knows.
-    pub fn learn_all(&mut self, now: Instant, snapshot: &[u8]) -> bool {
+    /// Learns all that is known elsewhere by the word of one server.
+    pub fn learn_all(&mut self, now: Instant, said_by: Source, snapshot: &[u8]) -> bool {
         let Some(other) = Register::from_bytes(snapshot, self.hall.rules()) else { return false };
-        self.added_up = None;
+        let other = other.said_by(said_by);
+        self.scored = true;
         for entity in self.register.merge(other) {
             self.follow(now, entity);
         }
@@ -308,6 +312,12 @@ impl Realm {
         let Some(stand) = self.register.get(entity).and_then(Being::stand) else { return };
         if stand.term.owner == self.me {
             return;
+        }
+        // Who is here has not left, whatever a server thinks that did not hear of us: we go on with it.
+        if stand.avatar.is_none() && self.players.contains_key(&entity) && self.hall.has(entity) {
+            let epoch = stand.term.epoch.saturating_add(1);
+            let (tick, avatar) = (self.tick.unwrap_or_default(), self.field.get(entity).cloned());
+            return self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar } });
         }
         if self.hall.remove(entity) && self.players.remove(&entity).is_some() {
             self.lost.insert(entity, now);
@@ -364,13 +374,14 @@ impl Realm {
 
     /// Scores that will not be forgotten.
     pub fn scores(&mut self, now: Instant) -> &Scores {
-        if self.added_up.is_none_or(|then| now - then >= ADD_UP) {
+        let is_due = self.added_up.is_none_or(|then| now - then >= ADD_UP);
+        if is_due && (self.scored || self.added_up.is_none()) {
             let mut uncertain = BTreeMap::new();
             for fall in &self.uncertain {
                 *uncertain.entry((fall.whom, fall.by)).or_default() += 1;
             }
             self.scores = self.register.scores(&uncertain);
-            self.added_up = Some(now);
+            (self.added_up, self.scored) = (Some(now), false);
         }
         &self.scores
     }
@@ -448,6 +459,7 @@ fn table_of(register: &Register, scores: &Scores) -> Vec<(EntityId, String, Scor
 fn page(player: &mut Player, terms: Terms, mirrors: &[String], table: &[(EntityId, String, Score)]) -> Page {
     let from = if player.line < table.len() { player.line } else { 0 };
     let lines = table[from..].iter().take(LINES).cloned().collect::<Vec<_>>();
-    player.line = from + lines.len();
-    Page { terms, mirrors: mirrors.iter().take(8).cloned().collect(), lines }
+    let page = Page { terms, mirrors: mirrors.iter().take(8).cloned().collect(), lines };
+    player.line = from + page.fitting();
+    page
 }

@@ -7,13 +7,11 @@ use coplay::hash::xxh64;
 use coplay::mirror::Source;
 use coplay_maze::{Rules, Scores};
 
-use crate::being::{Being, Stand, Term};
+use crate::being::{Being, MAX_FALLS, Stand, Term};
 use crate::deed::{Deed, Fact, Reader, name, put_avatar, put_entity};
 
 /// The most objects of a world; who claims more is mistaken.
 pub const MAX_BEINGS: usize = 16_384;
-/// The most that is remembered of who hit one object.
-const MAX_FALLS: usize = 4_096;
 
 /// All objects of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,13 +48,17 @@ impl Register {
             Fact::Stands { epoch, tick, avatar } => {
                 being.stands(Stand { term: Term { epoch, owner: said_by }, tick, avatar })
             }
-            Fact::Fell { by, times } => being.falls().count() < MAX_FALLS && being.fell(said_by, by, times),
+            Fact::Fell { by, times } => being.fell(said_by, by, times),
         }
     }
 
+    /// Whether there is room for an object, or it is known already.
+    pub fn has_room_for(&self, entity: EntityId) -> bool {
+        self.beings.len() < MAX_BEINGS || self.beings.contains_key(&entity)
+    }
+
     fn being(&mut self, entity: EntityId) -> Option<&mut Being> {
-        let has_room = self.beings.len() < MAX_BEINGS || self.beings.contains_key(&entity);
-        has_room.then(|| self.beings.entry(entity).or_default())
+        self.has_room_for(entity).then(|| self.beings.entry(entity).or_default())
     }
 
     /// Who hit whom. `uncertain` are falls that are not to be counted yet.

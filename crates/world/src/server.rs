@@ -125,7 +125,7 @@ impl Server {
                     let snapshot = self.realm.snapshot(of);
                     self.mirror.handle_snapshot(now, of, &snapshot);
                 }
-                Request::Install { bytes, .. } => _ = self.realm.learn_all(now, &bytes),
+                Request::Install { of, bytes } => _ = self.realm.learn_all(now, of, &bytes),
             }
         }
         while let Some(delivery) = self.mirror.poll_delivery(now) {
@@ -162,7 +162,12 @@ impl Server {
 
     /// What happened between the servers.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.mirror.poll_notice()
+        let notice = self.mirror.poll_notice();
+        if let Some(Notice::Left(source)) = notice {
+            // Whoever comes back is heard, and known again.
+            self.mirror.remove_peer(source);
+        }
+        notice
     }
 
     /// Datagrams for players. `mirrors` is where the other servers are.

@@ -207,6 +207,16 @@ impl Page {
         5 + 1 + name.len() + 8
     }
 
+    /// How many of its lines there is room for.
+    pub(crate) fn fitting(&self) -> usize {
+        let before = Self { lines: vec![], ..self.clone() }.to_bytes().len();
+        let ends = self.lines.iter().scan(before, |len, (_, name, _)| {
+            *len += Self::line_len(name);
+            Some(*len)
+        });
+        ends.take_while(|end| *end <= MAX_TALK).count()
+    }
+
     fn from_reader(reader: &mut Reader<'_>) -> Option<Self> {
         let terms = Terms::from_bytes(reader.short()?)?;
         let [count] = reader.take()?;

@@ -16,6 +16,8 @@ const PATIENCE: TimeDelta = TimeDelta::from_millis(400);
 const AS_NEAR: TimeDelta = TimeDelta::from_millis(5);
 /// Who is silent for so long is left.
 const SILENT: TimeDelta = TimeDelta::from_millis(900);
+/// Who is silent for so long is forgotten.
+const FORGET: TimeDelta = TimeDelta::from_secs(10);
 /// Whoever answered so lately is there.
 const LATELY: TimeDelta = TimeDelta::from_millis(1_600);
 
@@ -66,6 +68,17 @@ impl<K: Ord + Copy> Voyage<K> {
         known.rtt = Some(known.rtt.map_or(rtt, |before| before.min(rtt)));
         known.answers += 1;
         (known.heard, known.drains, known.players) = (Some(now), pong.drains, pong.players);
+    }
+
+    /// Whether a server was heard of late.
+    pub fn is_there(&self, now: Instant, server: K) -> bool {
+        self.servers.get(&server).and_then(|known| known.heard).is_some_and(|heard| now - heard < LATELY)
+    }
+
+    /// Forgets servers that were silent for long: whoever is started anew is another one.
+    pub fn forget_silent(&mut self, now: Instant) {
+        let (current, came) = (self.current, self.began);
+        self.servers.retain(|server, known| Some(*server) == current || now - known.heard.unwrap_or(came) < FORGET);
     }
 
     /// Which server we are on.

@@ -1,6 +1,7 @@
 //! One software player.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +19,8 @@ use tokio::net::UdpSocket;
 
 /// Longer than this nobody waits before it looks around.
 const LOOK: TimeDelta = TimeDelta::from_millis(50);
+/// Servers that do not answer are called again this often.
+const CALL_EVERY: TimeDelta = TimeDelta::from_secs(2);
 /// Software decides this often.
 const DECIDE_EVERY: TimeDelta = TimeDelta::from_millis(40);
 
@@ -58,8 +61,9 @@ pub(super) struct Player {
     manner: Manner,
     client: Client,
     voyage: Voyage<PeerKey>,
-    called: BTreeSet<SocketAddr>,
-    places: BTreeMap<PeerKey, SocketAddr>,
+    /// Where servers are, and who answered there last.
+    places: BTreeMap<SocketAddr, Option<PeerKey>>,
+    next_calls: Instant,
     ninja: Ninja,
     outbox: Option<Outbox>,
     ready: Vec<(PeerKey, Vec<u8>)>,
@@ -81,8 +85,8 @@ impl Player {
             endpoint: Endpoint::new(Identity::random(), secret),
             client: Client::new(now, &format!("player {}", manner.number + 1)),
             voyage: Voyage::new(now),
-            called: BTreeSet::new(),
             places: BTreeMap::new(),
+            next_calls: now,
             ninja: Ninja::new(manner.seed ^ manner.number as u64),
             outbox: impairment.map(|impairment| Outbox::new(now, impairment)),
             ready: Vec::new(),
@@ -108,7 +112,7 @@ impl Player {
         self.voyage = Voyage::new(now);
         self.client = Client::new(now, &format!("player {}", self.manner.number + 1));
         self.heard = now;
-        self.call(self.servers.clone());
+        self.learn(self.servers.clone());
         while !over.load(Ordering::Relaxed) {
             let due = self.work(&socket);
             let wait = tokio::time::Instant::now() + (due - clock::now()).to_duration();
@@ -117,11 +121,26 @@ impl Player {
         }
     }
 
-    fn call(&mut self, places: impl IntoIterator<Item = SocketAddr>) {
+    /// There are servers at these places.
+    fn learn(&mut self, places: impl IntoIterator<Item = SocketAddr>) {
         for place in places {
-            if self.called.insert(place) {
+            if let Entry::Vacant(entry) = self.places.entry(place) {
+                entry.insert(None);
                 self.endpoint.call(clock::now(), place, None);
             }
+        }
+    }
+
+    /// Calls again where nobody answers any more: a server that is started anew is another one.
+    fn call_again(&mut self, now: Instant) {
+        if now < self.next_calls {
+            return;
+        }
+        self.next_calls = now + CALL_EVERY;
+        self.voyage.forget_silent(now);
+        let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_there(now, key));
+        for (place, _) in self.places.iter().filter(|(_, key)| is_silent(key)) {
+            self.endpoint.call(now, *place, None);
         }
     }
 
@@ -148,7 +167,7 @@ impl Player {
             self.note();
             let mirrors: Vec<SocketAddr> =
                 self.client.mirrors().iter().filter_map(|place| place.parse().ok()).collect();
-            self.call(mirrors);
+            self.learn(mirrors);
         }
     }
 
@@ -175,13 +194,14 @@ impl Player {
         }
         while let Some(event) = self.endpoint.poll_event() {
             if let Event::Up { peer, addr, .. } = event {
-                self.places.insert(peer, addr);
+                self.places.entry(addr).and_modify(|key| *key = Some(peer));
                 self.voyage.on_up(peer);
             }
         }
         while let Some((to, bytes)) = self.endpoint.poll_transmit() {
             self.count_and_send(socket, &bytes, to);
         }
+        self.call_again(now);
         self.decide(now);
         self.client.advance(now);
         if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {

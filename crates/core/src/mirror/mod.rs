@@ -73,7 +73,7 @@ use peer::Peer;
 use policy::Dropper;
 use send::Control;
 use snapshot::{Download, Given};
-use stream::{Fate, Stream, WINDOW};
+use stream::{Fate, MAX_SEQ, Stream, WINDOW};
 use time::GroupTime;
 
 /// The most sources whose events are known, the gone ones included.
@@ -134,6 +134,15 @@ pub enum Request {
 enum Wanted {
     Snapshot(Source),
     Install { of: Source, head: snapshot::Head, bytes: Vec<u8> },
+}
+
+impl Wanted {
+    fn memory(&self) -> usize {
+        match self {
+            Self::Snapshot(_) => 0,
+            Self::Install { bytes, .. } => bytes.len(),
+        }
+    }
 }
 
 /// Something that happened.
@@ -246,7 +255,7 @@ impl Mirror {
         if issue.payload.len() > MAX_PAYLOAD {
             return Err(IssueError::TooLong);
         }
-        if seq > own.settled().saturating_add(WINDOW) || seq == u32::MAX {
+        if seq > own.settled().saturating_add(WINDOW) || seq > MAX_SEQ {
             return Err(IssueError::Full);
         }
         self.last_at = at;
@@ -334,6 +343,7 @@ impl Mirror {
     pub fn memory(&self) -> usize {
         self.streams.values().map(Stream::memory).sum::<usize>()
             + self.peers.values().map(|peer| peer.memory() + size_of::<Peer>()).sum::<usize>()
+            + self.requests.iter().map(Wanted::memory).sum::<usize>()
             + self.given.values().map(Given::memory).sum::<usize>()
             + self.downloads.values().map(Download::memory).sum::<usize>()
             + self.control.capacity() * size_of::<(Source, Control)>()

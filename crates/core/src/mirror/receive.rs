@@ -74,7 +74,7 @@ impl Mirror {
                 MirrorItem::Time(ahead) => self.with_peer(from, |peer| peer.group_ahead = ahead),
                 MirrorItem::Probe(sent) => self.push_control(from, Control::Echo { sent, received: self.now }),
                 MirrorItem::Echo(echo) => self.on_echo(from, echo),
-                MirrorItem::Want { of, version, piece, count } => self.on_want(from, of, version, piece, count),
+                MirrorItem::Want { of, piece, count, .. } => self.on_want(from, of, piece, count),
                 MirrorItem::Piece { of, version, total, piece, bytes } => {
                     self.on_piece(from, of, (version, total, piece), bytes);
                 }

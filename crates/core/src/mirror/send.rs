@@ -245,9 +245,11 @@ impl Mirror {
         Ok(datagram.len())
     }
 
-    /// What we have of those who are here, then of those who are gone, in turn, as far as it fits.
+    /// What we have of ourselves, then of those who are here, then of those who are gone, in turn, as far as it fits.
     fn put_haves(&mut self, datagram: &mut MirrorDatagram<'_>) -> Result<(), Full> {
-        let here = self.streams.keys().filter(|source| self.is_here(**source));
+        let me = self.config.source;
+        let others = self.streams.keys().filter(|source| **source != me && self.is_here(**source));
+        let here = self.streams.keys().filter(|source| **source == me).chain(others);
         let gone = |source: &&Source| !self.is_here(**source);
         let told = self.told;
         let is_next = |source: &&Source| told.is_none_or(|told| **source > told);

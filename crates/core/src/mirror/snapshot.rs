@@ -3,12 +3,14 @@
 use alloc::vec::Vec;
 
 use super::send::Control;
-use super::{Mirror, Request, Source, Wanted};
+use super::{MAX_SEQ, Mirror, Request, Source, Wanted};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Full, MAX_PIECE, MirrorDatagram, MirrorItem, Reader};
 
 /// A snapshot that nobody asks for is let go of after this, and another one is made for who comes then.
 const KEPT: TimeDelta = TimeDelta::from_secs(3);
+/// So many snapshots are fetched at a time, at the most.
+const MAX_DOWNLOADS: usize = 4;
 /// Snapshots that are given at a time.
 const MAX_GIVEN: usize = 16;
 /// Pieces that are asked for at a time.
@@ -108,7 +110,7 @@ impl Head {
         let (settled, floor) = (reader.u32().ok()?, reader.u64().ok()? as i64);
         let len = usize::from(reader.u16().ok()?);
         let done = reader.take(len).ok()?.to_vec();
-        let sane = settled < u32::MAX - super::WINDOW && len <= super::WINDOW as usize / 8;
+        let sane = settled <= MAX_SEQ - super::WINDOW && len <= super::WINDOW as usize / 8;
         let floor = (floor > i64::MIN).then(|| GroupInstant::from_nanos(floor));
         sane.then_some(Self { settled, floor, done })
     }
@@ -142,18 +144,18 @@ impl Mirror {
         if bytes.len() > self.config.snapshot || (self.given.len() >= MAX_GIVEN && !self.given.contains_key(&of)) {
             return;
         }
-        let version = self.given.get(&of).map_or(1, |given| given.version.wrapping_add(1)).max(1)
-            ^ (self.stats.snapshots.0 as u32 & 0xffff) << 8;
+        let next = self.given.get(&of).map_or(1, |given| given.version.wrapping_add(1));
+        let version = (next ^ (self.stats.snapshots.0 as u32 & 0xffff) << 8).max(1);
         self.stats.snapshots.0 += 1;
         self.given.insert(of, Given { version, settled: head.settled, bytes, asked: self.now });
     }
 
     /// Somebody wants pieces of a snapshot.
-    pub(super) fn on_want(&mut self, from: Source, of: Source, version: u32, piece: u32, count: u8) {
+    pub(super) fn on_want(&mut self, from: Source, of: Source, piece: u32, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let now = self.now;
-        // Whoever takes over a snapshot must be able to go on from there.
-        let is_good = |given: &Given| given.settled + 1 >= stream.base() && (version == 0 || given.version == version);
+        // Whoever takes over a snapshot must be able to go on from there. Who began with another one begins anew when it sees a piece of this.
+        let is_good = |given: &Given| given.settled + 1 >= stream.base();
         let Some(given) = self.given.get_mut(&of).filter(|given| is_good(given)) else {
             let is_asked = |wanted: &Wanted| matches!(wanted, Wanted::Snapshot(other) if *other == of);
             if !self.requests.iter().any(is_asked) && self.requests.len() < MAX_GIVEN {
@@ -223,6 +225,9 @@ impl Mirror {
         let now = self.now;
         let sources: Vec<Source> = self.streams.keys().copied().collect();
         for of in sources.into_iter().filter(|of| *of != self.config.source) {
+            if self.downloads.len() + self.requests.len() >= MAX_DOWNLOADS {
+                break;
+            }
             if self.downloads.contains_key(&of) || self.is_installing(of) {
                 continue;
             }

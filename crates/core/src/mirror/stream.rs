@@ -9,6 +9,8 @@ use crate::wire::Happening;
 
 /// Events of a source beyond the last that is settled that are taken in.
 pub(super) const WINDOW: u32 = 4_096;
+/// No event has a higher number.
+pub(super) const MAX_SEQ: u32 = u32::MAX - 4 * WINDOW;
 
 /// What has become of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +142,7 @@ impl Stream {
         if seq < self.base {
             return Taken::Known;
         }
-        if seq > self.settled.saturating_add(WINDOW) {
+        if seq > self.settled.saturating_add(WINDOW).min(MAX_SEQ) {
             return Taken::Refused;
         }
         self.expect(now, seq);
@@ -176,7 +178,7 @@ impl Stream {
 
     /// There are events up to this number: those that are not here are missing.
     pub(super) fn expect(&mut self, now: Instant, last: u32) {
-        let last = last.min(self.settled.saturating_add(WINDOW));
+        let last = last.min(self.settled.saturating_add(WINDOW)).min(MAX_SEQ);
         while self.end() <= last {
             self.missing.push(Missing { seq: self.end(), next: now, asked: None, times: 0 });
             self.slots.push_back(Slot::EMPTY);

@@ -1,7 +1,7 @@
 //! The way to the servers of a world: all of them are called, one of them is played on.
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -19,6 +19,10 @@ use crate::trouble::Trouble;
 
 /// Without a word from any server for so long it is over.
 const ALONE: TimeDelta = TimeDelta::from_secs(15);
+/// Servers that do not answer are called again this often.
+const CALL_EVERY: TimeDelta = TimeDelta::from_secs(2);
+/// The most places at which servers may be.
+const MOST_PLACES: usize = 64;
 /// However late we are, so much of what came is taken before the game goes on.
 const MOST_LATE: usize = 64;
 
@@ -28,7 +32,9 @@ pub(super) struct Link {
     voyage: Voyage<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
-    called: BTreeSet<String>,
+    /// Where servers are, and who answered there last.
+    places: BTreeMap<String, Option<PeerKey>>,
+    next_calls: Instant,
     began: Instant,
     /// Somebody answered, but did not take the secret.
     refused: bool,
@@ -44,28 +50,36 @@ impl Link {
         let now = clock::now();
         let transport = impaired(line.transport, impairment)?;
         let (client, voyage) = (Client::new(now, &name), Voyage::new(now));
-        let mut link = Self {
-            client,
-            voyage,
-            transport,
-            incoming: line.incoming,
-            called: BTreeSet::new(),
-            began: now,
-            refused: false,
-        };
-        link.call(line.places.into_iter().map(|place| place.0));
-        link.call(others.iter().filter_map(|ticket| match ticket {
-            Ticket::Udp { host, port, .. } => Some(format!("{host}:{port}")),
-            Ticket::Iroh { .. } => None,
-        }));
+        let (places, incoming) = (BTreeMap::new(), line.incoming);
+        let mut link =
+            Self { client, voyage, transport, incoming, places, next_calls: now, began: now, refused: false };
+        link.learn(line.places.into_iter().map(|place| place.0));
+        for ticket in others {
+            link.learn([resolved(ticket)?.to_string()]);
+        }
         Ok(link)
     }
 
-    fn call(&mut self, places: impl IntoIterator<Item = String>) {
-        for place in places {
-            if place.parse::<SocketAddr>().is_ok() && self.called.insert(place.clone()) {
-                self.transport.call(&Place(place), None);
+    /// There are servers at these places.
+    fn learn(&mut self, places: impl IntoIterator<Item = String>) {
+        for place in places.into_iter().filter(|place| place.parse::<SocketAddr>().is_ok()) {
+            if self.places.len() < MOST_PLACES && !self.places.contains_key(&place) {
+                self.transport.call(&Place(place.clone()), None);
+                self.places.insert(place, None);
             }
+        }
+    }
+
+    /// Calls again where nobody answers any more: a server that is started anew is another one.
+    fn call_again(&mut self, now: Instant) {
+        if now < self.next_calls {
+            return;
+        }
+        self.next_calls = now + CALL_EVERY;
+        self.voyage.forget_silent(now);
+        let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_there(now, key));
+        for (place, _) in self.places.iter().filter(|(_, key)| is_silent(key)) {
+            self.transport.call(&Place(place.clone()), None);
         }
     }
 
@@ -118,6 +132,7 @@ impl Link {
     }
 
     fn speak(&mut self, now: Instant) {
+        self.call_again(now);
         self.client.advance(now);
         if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
             self.client.on_other_server(now);
@@ -133,9 +148,16 @@ impl Link {
     fn take(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Datagram { at, from, bytes } => self.hear(at, from, &bytes),
-            Incoming::Up { peer, .. } => self.voyage.on_up(peer),
+            Incoming::Up { peer, called } => self.on_up(peer, called),
             Incoming::Unanswered { refused, .. } => self.refused |= refused,
             Incoming::Multicast { .. } | Incoming::Stranger { .. } => {}
+        }
+    }
+
+    fn on_up(&mut self, peer: PeerKey, called: Option<Place>) {
+        self.voyage.on_up(peer);
+        if let Some(key) = called.and_then(|place| self.places.get_mut(&place.0)) {
+            *key = Some(peer);
         }
     }
 
@@ -144,7 +166,7 @@ impl Link {
             self.voyage.on_pong(at, from, &pong);
         } else if self.voyage.current() == Some(from) && self.client.handle_datagram(at, bytes) {
             let mirrors = self.client.mirrors().to_vec();
-            self.call(mirrors);
+            self.learn(mirrors);
         }
     }
 
@@ -164,4 +186,15 @@ impl Link {
         summary.row("moves", self.voyage.moves().to_string(), "to another server");
         summary
     }
+}
+
+/// The address of a server.
+fn resolved(ticket: &Ticket) -> Result<SocketAddr, Trouble> {
+    let Ticket::Udp { host, port, .. } = ticket else {
+        return Err(Trouble::misuse("this is no world").hint("a world is udp://HOST:PORT#SECRET"));
+    };
+    let found = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| {
+        Trouble::failure(format!("there is no computer called {host}")).hint("is the world's address right?")
+    })
 }

@@ -38,6 +38,8 @@ struct Known {
     rtt: Option<TimeDelta>,
     answers: u32,
     heard: Option<Instant>,
+    /// When it was first looked whether it is silent.
+    looked_at: Option<Instant>,
     drains: bool,
     players: u16,
 }
@@ -58,7 +60,14 @@ impl<K: Ord + Copy> Voyage<K> {
 
     /// There is a way to a server.
     pub fn on_up(&mut self, server: K) {
-        self.servers.entry(server).or_insert(Known { rtt: None, answers: 0, heard: None, drains: false, players: 0 });
+        self.servers.entry(server).or_insert(Known {
+            rtt: None,
+            answers: 0,
+            heard: None,
+            looked_at: None,
+            drains: false,
+            players: 0,
+        });
     }
 
     /// A server answers.
@@ -77,8 +86,12 @@ impl<K: Ord + Copy> Voyage<K> {
 
     /// Forgets servers that were silent for long: whoever is started anew is another one.
     pub fn forget_silent(&mut self, now: Instant) {
-        let (current, came) = (self.current, self.began);
-        self.servers.retain(|server, known| Some(*server) == current || now - known.heard.unwrap_or(came) < FORGET);
+        let current = self.current;
+        self.servers.retain(|server, known| {
+            // Of one that has not answered yet it counts when it was first looked at.
+            let since = known.heard.unwrap_or(*known.looked_at.get_or_insert(now));
+            Some(*server) == current || now - since < FORGET
+        });
     }
 
     /// Which server we are on.
@@ -171,6 +184,20 @@ mod tests {
         voyage.on_up(1);
         assert_eq!(ask(&mut voyage, 5_000, |_, millis| millis < 2_000).len(), 1);
         assert_eq!(voyage.moves(), 0);
+    }
+
+    #[test]
+    fn a_server_that_is_silent_for_long_is_forgotten_and_a_new_one_is_not() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        ask(&mut voyage, 1_000, |_, _| true);
+        let other = voyage.servers.keys().copied().find(|server| Some(*server) != voyage.current()).unwrap();
+        assert!(voyage.is_there(at(1_000), other));
+        voyage.on_up(3);
+        voyage.forget_silent(at(60_000));
+        assert!(!voyage.servers.contains_key(&other) && voyage.servers.contains_key(&3));
+        voyage.forget_silent(at(80_000));
+        assert!(!voyage.servers.contains_key(&3));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! - [`serve`]: one server: players over UDP, the other servers over zenoh.
 //! - [`load`]: many software players, and a table of what it was like for them.
-//! - [`bench`]: how many of them three servers carry.
+//! - [`mod@bench`]: how many of them three servers carry.
 
 pub mod bench;
 pub mod cli;

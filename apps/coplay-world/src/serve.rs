@@ -164,7 +164,9 @@ impl Process {
         info!(source = %self.server.source(), place = self.greeting.place, "a server of a world");
         println!("players come with:        coplay maze join --world '{world}'");
         let servers = if self.has_own_secret { " --server-secret …" } else { "" };
-        let another = format!("coplay world serve --peer {} --secret '{secret}'{servers}", self.greeting.place);
+        let Greeting { terms: Terms { seed, side, .. }, ninjas, place, .. } = &self.greeting;
+        let maze = format!("--seed {seed} --side {side} --ninjas {ninjas}");
+        let another = format!("coplay world serve --peer {place} --secret '{secret}'{servers} {maze}");
         println!("another server, with:     {another}");
     }
 

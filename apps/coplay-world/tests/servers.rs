@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_coplay-world");
 const SECRET: &str = "three-servers";
+const PLAYERS: u32 = 12;
 
 /// A server in a process of its own; it ends with the test.
 struct Running {
@@ -99,15 +100,17 @@ fn a_server_dies_and_comes_back_and_nobody_loses_anything() {
     let load = Command::new(PROGRAM)
         .arg("load")
         .args(&worlds)
-        .args(["--players", "12", "--seconds", "16", "--impair", "delay=10,loss=2"])
+        .args(["--players", &PLAYERS.to_string(), "--seconds", "20", "--impair", "delay=10,loss=2"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    std::thread::sleep(Duration::from_secs(5));
+    let players = |server: &Running| field(server.http, "players").and_then(|count| count.parse().ok()).unwrap_or(0);
+    wait_for("that all play", || [&first, &second, &third].into_iter().map(players).sum::<u32>() == PLAYERS);
+    wait_for("a player on the second", || players(&second) > 0);
     let (port, http) = (second.port, second.http);
     drop(second);
-    std::thread::sleep(Duration::from_secs(4));
+    wait_for("a move to the others", || players(&first) + players(&third) == PLAYERS);
     let again = start(port, http, &[first.port, third.port]);
     wait_until_healthy(&again);
     let Output { status, stdout, stderr } = load.wait_with_output().expect("it ends");

@@ -1,6 +1,6 @@
 //! Worlds with servers: several game state servers mirror one maze, and a player is on the nearest of them.
 //!
-//! A server runs the reference simulators of its players' avatars, after Li, Li and Lau, *Continuous Synchronization for Multiplayer Online
+//! A server runs the reference simulators of its players' avatars, after Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online
 //! Games*, and tells the other servers what happens by events, after Palazzi et al. ([`coplay::mirror`]). The maze is that of
 //! [`coplay_maze`], with the same rules as without servers.
 //!

@@ -117,7 +117,7 @@ impl SeatPlan {
         let loss = match self.link.loss {
             Loss::None => 0.0,
             Loss::Independent(loss) => loss,
-            Loss::Bursty { .. } => 1.0,
+            Loss::Bursty { .. } | Loss::Outages { .. } => 1.0,
         };
         self.habit == Habit::Sound && loss < 0.1 && self.link.rate.is_none()
     }

@@ -3,7 +3,7 @@
 //! A packet passes, in this order: the cut, the bottleneck and its queue, loss, and the delay; copies are made behind the
 //! bottleneck. Loss, delay, jitter and duplication each draw from a random stream of their own, once per packet sent and
 //! whatever becomes of it. So the luck of the n-th packet depends on the seed alone, not on when it was sent, on a cut
-//! before it, or on what else is switched on.
+//! before it, or on what else is switched on. Only [outages](Loss::Outages) go by time: whether there is one depends on the seed and the time alone.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -25,6 +25,7 @@ pub struct Link {
     delays: DelaySampler,
     streams: Streams,
     in_loss_burst: bool,
+    outage: Outage,
     /// When the bottleneck will have sent all it has accepted.
     bottleneck_idle_from: Instant,
     /// Up to when arrivals were promised.
@@ -66,6 +67,13 @@ struct Streams {
     copy: Random,
 }
 
+/// Whether nothing gets through, and until when that stays so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outage {
+    is_now: bool,
+    until: Option<Instant>,
+}
+
 /// What chance holds in store for one packet.
 struct Luck {
     lost: bool,
@@ -81,6 +89,7 @@ impl Link {
             config,
             streams: Streams::new(seed, name),
             in_loss_burst: false,
+            outage: Outage::default(),
             bottleneck_idle_from: Instant::from_nanos(i64::MIN),
             last_arrival: Instant::from_nanos(i64::MIN),
             cut: false,
@@ -92,7 +101,7 @@ impl Link {
     ///
     /// Whether it gets through then is for the caller to [ask](Self::admit_arrival) when the time has come.
     pub fn send(&mut self, now: Instant, bytes: usize) -> Deliveries {
-        let luck = self.draw_luck();
+        let luck = self.draw_luck(now);
         self.stats.sent += 1;
         self.stats.bytes += bytes as u64;
         if self.cut {
@@ -135,6 +144,9 @@ impl Link {
     pub fn set_config(&mut self, config: LinkConfig) {
         self.delays = DelaySampler::new(&config.delay);
         self.in_loss_burst &= matches!(config.loss, Loss::Bursty { .. });
+        if !matches!(config.loss, Loss::Outages { .. }) {
+            self.outage = Outage::default();
+        }
         self.config = config;
     }
 
@@ -149,17 +161,17 @@ impl Link {
     }
 
     /// Draws for every packet, also for one that does not get far: its end must not shift the luck of the next.
-    fn draw_luck(&mut self) -> Luck {
+    fn draw_luck(&mut self, now: Instant) -> Luck {
         let (number, streams) = (self.stats.sent, &mut self.streams);
         let delay = self.delays.sample(number, &mut streams.delay) + self.config.jitter.sample(&mut streams.jitter);
         let copy_delay = streams
             .duplicate
             .chance(self.config.duplicate)
             .then(|| self.delays.sample_for_copy(&mut streams.copy) + self.config.jitter.sample(&mut streams.copy));
-        Luck { lost: self.draw_loss(), delay, copy_delay }
+        Luck { lost: self.draw_loss(now), delay, copy_delay }
     }
 
-    fn draw_loss(&mut self) -> bool {
+    fn draw_loss(&mut self, now: Instant) -> bool {
         let random = &mut self.streams.loss;
         match self.config.loss {
             Loss::None => false,
@@ -168,6 +180,7 @@ impl Link {
                 self.in_loss_burst ^= random.chance(if self.in_loss_burst { leave } else { enter });
                 random.chance(if self.in_loss_burst { bad } else { good })
             }
+            Loss::Outages { part, mean } => self.outage.is_at(now, part, mean, random),
         }
     }
 
@@ -189,6 +202,23 @@ impl Link {
         let at = if self.config.reorder { at } else { at.max(self.last_arrival) };
         self.last_arrival = self.last_arrival.max(at);
         at
+    }
+}
+
+impl Outage {
+    /// Whether there is one at this time, which is not before the last that was asked about.
+    fn is_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
+        let mean = mean.as_nanos().max(1) as f64;
+        let between = mean * (1.0 - part) / part.clamp(f64::MIN_POSITIVE, 1.0);
+        let mut lasts =
+            |is_now: bool| TimeDelta::from_nanos(random.exponential(if is_now { mean } else { between }) as i64 + 1);
+        let mut until = self.until.unwrap_or_else(|| Instant::ZERO + lasts(false));
+        while until <= now {
+            self.is_now = !self.is_now;
+            until += lasts(self.is_now);
+        }
+        self.until = Some(until);
+        self.is_now
     }
 }
 

@@ -85,9 +85,10 @@ fn clocks_off_ms(arena: &Arena) -> f64 {
     for place in arena.present() {
         for other in arena.present().into_iter().filter(|other| *other != place) {
             let (local, truth) = (arena.local(place), arena.local(other) - arena.local(place));
+            // Who is not heard for long is forgotten, clock and all.
             let stats = arena.game(place).and_then(|game| game.world().peer_stats(local, arena.site(other)));
-            let off =
-                stats.and_then(|stats| stats.offset).map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
+            let Some(stats) = stats else { continue };
+            let off = stats.offset.map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
             worst = worst.max(off.abs());
         }
     }

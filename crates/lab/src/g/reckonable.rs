@@ -32,14 +32,14 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         [0, 2].into_iter().flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
     let seed = bench.seed;
     let shares = bench.spread(1.0, &jobs, |(way, rate)| {
-        let paths = record(seed, seconds, Sending::fixed(*rate), &super::way(*way));
+        let paths = record(seed, seconds, Sending::fixed(*rate), &WAYS[*way].link());
         let share = paths.iter().map(|path| path.reckonable(*rate)).sum::<f64>() / paths.len().max(1) as f64;
         (*way, *rate, share)
     });
     let mut findings = Findings::default();
     super::common(&mut findings);
     findings.parameter("sites", "5, a ninja each");
-    findings.parameter("links", "LAN; 175 ms with 40 % loss");
+    findings.parameter("links", "LAN; 175 ms with 40 % loss in outages");
     findings.parameter("time", format!("{seconds} s for each rate and link"));
     findings.note("An update is reckonable if the one before it, reckoned to the same tick, is less than a unit away.");
     let mut table = Table::new(
@@ -48,7 +48,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         &["loss_percent", "updates_per_second", "reckonable_percent"],
     );
     for (way, rate, share) in &shares {
-        table.row([number(WAYS[*way].2 * 100.0, 0), whole(*rate), number(share * 100.0, 2)]);
+        table.row([number(WAYS[*way].lost * 100.0, 0), whole(*rate), number(share * 100.0, 2)]);
     }
     findings.tables.push(table);
     findings.figures.push(figure(&shares));
@@ -63,7 +63,7 @@ fn figure(shares: &[(usize, u32, f64)]) -> Figure {
     let panel = [0, 2].into_iter().fold(panel, |panel, way| {
         let line =
             shares.iter().filter(|(of, ..)| *of == way).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
-        panel.line(WAYS[way].0, INKS[way], line)
+        panel.line(WAYS[way].name, INKS[way], line)
     });
     let caption = "The rest is where avatars turn. Ninjas decide every 100 to 200 ms, so from about 10 updates a second on most of them add nothing.";
     Figure::new("reckonable", "Share of updates that can be reckoned (G, Figure 4)", caption, vec![panel])
@@ -76,7 +76,7 @@ fn claims(findings: &mut Findings, shares: &[(usize, u32, f64)]) {
         // From the highest rate down; a little noise is in every game.
         let falls = line.windows(2).all(|pair| pair[1] < pair[0] + 3.0);
         findings.claim(
-            &format!("{}: the share of reckonable updates rises with the rate", WAYS[way].0),
+            &format!("{}: the share of reckonable updates rises with the rate", WAYS[way].name),
             "rises with the rate",
             format!("{least:.0} % at 1 a second, {most:.0} % at 28"),
             falls && *most > least + 30.0,

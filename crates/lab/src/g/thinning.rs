@@ -4,7 +4,7 @@ use coplay::bucket::Sending;
 
 use super::path::record;
 use super::play::Match;
-use super::{FEW_RATES, RATES};
+use super::{FEW_RATES, RATES, WAYS};
 use crate::bench::Bench;
 use crate::catalog::GAUTIER;
 use crate::experiment::Experiment;
@@ -37,13 +37,13 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         COMPARED.iter().flat_map(|(way, _)| rates.iter().map(move |rate| (*way, *rate))).collect();
     let seed = bench.seed;
     let ways: Vec<usize> = COMPARED.iter().map(|(way, _)| *way).collect();
-    let paths = bench.spread(0.1, &ways, |way| record(seed, seconds, Sending::fixed(28), &super::way(*way)));
+    let paths = bench.spread(0.1, &ways, |way| record(seed, seconds, Sending::fixed(28), &WAYS[*way].link()));
     let points: Vec<Point> = bench.spread(0.9, &jobs, |(way, rate)| {
         let of_way = &paths[ways.iter().position(|of| of == way).unwrap_or(0)];
-        let told = of_way.iter().map(|path| path.replay(seed, Sending::fixed(*rate), &super::way(*way)));
+        let told = of_way.iter().map(|path| path.replay(seed, Sending::fixed(*rate), &WAYS[*way].link()));
         let thinned = told.sum::<f64>() / of_way.len().max(1) as f64;
         let played =
-            Match::new(seed + u64::from(*rate), Sending::fixed(*rate), super::way(*way), seconds).play().mean().0;
+            Match::new(seed + u64::from(*rate), Sending::fixed(*rate), WAYS[*way].link(), seconds).play().mean().0;
         (*way, *rate, thinned, played)
     });
     let mut findings = Findings::default();
@@ -57,7 +57,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         &["loss_percent", "updates_per_second", "thinned_units", "separate_units"],
     );
     for (way, rate, thinned, played) in &points {
-        table.row([number(super::WAYS[*way].2 * 100.0, 0), whole(*rate), number(*thinned, 3), number(*played, 3)]);
+        table.row([number(WAYS[*way].lost * 100.0, 0), whole(*rate), number(*thinned, 3), number(*played, 3)]);
     }
     findings.tables.push(table);
     findings.figures.push(figure(&points));
@@ -69,7 +69,7 @@ fn figure(points: &[Point]) -> Figure {
     let x = Axis::new("updates a second").from(0.0).to(28.0);
     let panel = COMPARED.iter().fold(Panel::new("Mean drift", x, Axis::new("units").from(0.0)), |panel, (way, ink)| {
         let of_way = || points.iter().filter(move |(of, ..)| of == way);
-        let name = super::WAYS[*way].0;
+        let name = WAYS[*way].name;
         panel
             .line(&format!("{name}: thinned"), *ink, of_way().map(|(_, rate, thinned, _)| (f64::from(*rate), *thinned)))
             .points(
@@ -90,7 +90,7 @@ fn claims(findings: &mut Findings, points: &[Point]) {
         let worst = worst_ratio.map(|ratio| ratio.max(1.0 / ratio)).fold(1.0, f64::max);
         let mean = apart.sum::<f64>() / of_way.len().max(1) as f64;
         findings.claim(
-            &format!("{}: a thinned trace drifts as separate games do", super::WAYS[way].0),
+            &format!("{}: a thinned trace drifts as separate games do", WAYS[way].name),
             "good agreement without loss, less with much",
             format!("{mean:.1} units apart on average, a factor of {worst:.2} at worst"),
             worst < 1.6,

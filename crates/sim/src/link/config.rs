@@ -81,6 +81,13 @@ pub enum Loss {
         /// The probability to lose a packet in the good state.
         good: f64,
     },
+    /// In outages: for a while all are lost, however many are sent, and between two of them none. The link begins well.
+    Outages {
+        /// The part of the time that is outage, below 1.
+        part: f64,
+        /// How long one lasts, on average; how long is exponential.
+        mean: TimeDelta,
+    },
 }
 
 /// The narrowest place of a path, and the queue in front of it, which drops what it cannot hold.

@@ -97,6 +97,21 @@ fn both_states_of_bursty_loss_may_lose_some() {
 }
 
 #[test]
+fn outages_last_as_long_however_often_anybody_sends() {
+    let loss = Loss::Outages { part: 0.4, mean: ms(500) };
+    for every in [1, 5] {
+        let mut link = Link::new(LinkConfig { loss, ..LinkConfig::default() }, 1, "a>b");
+        let times = (0..5 * PACKETS).step_by(every);
+        let deliveries: Vec<_> = times.map(|number| link.send(sent_at(number), BYTES)).collect();
+        let stats = link.stats();
+        assert_near(stats.lost as f64 / stats.sent as f64, 0.4, 0.01);
+        let bursts: Vec<f64> = burst_lengths(&deliveries).iter().map(|packets| packets * every as f64).collect();
+        // Outages too short for a packet are not seen, so those that are seen are a little longer.
+        assert_near(mean(&bursts) * INTERVAL.as_millis_f64(), 500.0 + 40.0 * (every - 1) as f64 / 4.0, 40.0);
+    }
+}
+
+#[test]
 fn much_loss_lengthens_the_bursts() {
     let (deliveries, stats) = run(LinkConfig { loss: Loss::bursts(0.9, 2.0), ..LinkConfig::default() }, 1, PACKETS);
     assert_near(stats.lost as f64 / stats.sent as f64, 0.9, 0.01);

@@ -53,6 +53,7 @@ impl Scenario {
                 Loss::None => 0.0,
                 Loss::Independent(loss) => loss.powf(packets),
                 Loss::Bursty { leave, .. } => (1.0 - leave).powf(packets),
+                Loss::Outages { mean, .. } => (-packets * KEEP_ALIVE_MS / mean.as_millis_f64()).exp(),
             };
             packets > 1.0 && lost_in_a_row < 1e-5
         })
@@ -312,6 +313,7 @@ fn worst_wait_ms(link: &LinkConfig, period_ms: f64, history: bool) -> f64 {
         Loss::None => 0.0,
         Loss::Independent(loss) => 0.5 + loss * 5.0,
         Loss::Bursty { leave, .. } => 1.0 / leave,
+        Loss::Outages { mean, .. } => mean.as_millis_f64() / period_ms,
     };
     let queue = link.rate.map_or(0.0, |rate| rate.queue_bytes as f64 / rate.bytes_per_second as f64 * 1_000.0);
     let once = delay + jitter + queue + packets_lost * period_ms;

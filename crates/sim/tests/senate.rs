@@ -44,6 +44,7 @@ fn what_is_broken_is_seen() {
         (Sabotage::Snapshot, "state"),
         (Sabotage::Twice, "order"),
         (Sabotage::Miss, "state"),
+        (Sabotage::Clock, "time"),
     ] {
         assert!(broken_promises(sabotage).contains(promise), "{sabotage:?}");
     }

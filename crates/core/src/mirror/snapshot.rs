@@ -38,6 +38,11 @@ pub(super) struct Given {
 }
 
 impl Given {
+    /// How far it goes.
+    pub(super) fn settled(&self) -> u32 {
+        self.settled
+    }
+
     pub(super) fn memory(&self) -> usize {
         self.bytes.capacity()
     }

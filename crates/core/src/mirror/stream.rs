@@ -9,6 +9,8 @@ use crate::wire::Happening;
 
 /// Events of a source beyond the last that is settled that are taken in.
 pub(super) const WINDOW: u32 = 4_096;
+/// So many times more events are kept, at the most, while somebody fetches a snapshot.
+const WHILE_GIVEN: usize = 16;
 /// No event has a higher number.
 pub(super) const MAX_SEQ: u32 = u32::MAX - 4 * WINDOW;
 
@@ -314,10 +316,13 @@ impl Stream {
     }
 
     /// Lets go of what everybody has, but for the newest `least`, and of everything beyond the newest `most`.
-    pub(super) fn forget(&mut self, stable: u32, (least, most): (usize, usize)) {
+    ///
+    /// Who fetches a snapshot needs all that came after it, so more is kept from there on while one is given.
+    pub(super) fn forget(&mut self, stable: u32, (least, most): (usize, usize), given: Option<u32>) {
         while self.base <= self.settled {
             let kept = (self.settled + 1 - self.base) as usize;
-            if kept <= least || (self.base > stable && kept <= most) {
+            let is_wanted = given.is_some_and(|given| self.base > given) && kept <= most * WHILE_GIVEN;
+            if kept <= least || (self.base > stable && kept <= most) || is_wanted {
                 return;
             }
             let gone = self.slots.pop_front();

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::send::Control;
+use super::snapshot::Given;
 use super::{GroupTime, Mirror, Notice, Peer, Source, Stream};
 use crate::time::TimeDelta;
 
@@ -94,7 +95,8 @@ impl Mirror {
         for (of, stream) in &mut self.streams {
             let here = self.peers.iter().filter(|(source, peer)| peer.is_here && *source != of);
             let stable = here.map(|(_, peer)| peer.have(*of).map_or(0, |have| have.settled)).min();
-            stream.forget(stable.unwrap_or(u32::MAX), self.config.history);
+            let given = self.given.get(of).map(Given::settled);
+            stream.forget(stable.unwrap_or(u32::MAX), self.config.history, given);
         }
     }
 

@@ -77,7 +77,7 @@ impl Trial {
         };
         let clock =
             NodeClock { offset: TimeDelta::from_secs(1_000 * seat as i64), skew_ppm: 15.0 * seat as f64 - 45.0 };
-        Plan { clock, config, work: ms(self.model.work_ms), script }
+        Plan { clock, config, work: ms(self.model.work_ms), script, bulk: 0 }
     }
 
     /// The way between the receiver and a sender is that sender's; between two senders it is as long as theirs are on average.

@@ -1,9 +1,9 @@
 //! What must hold among servers, judged by what was issued and by what the game is like at each of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coplay::mirror::{Notice, Order, Source};
-use coplay::time::{GroupInstant, Instant};
+use coplay::time::{GroupInstant, Instant, TimeDelta};
 
 use super::scenario::{Fault, Scenario};
 use super::{Issued, Part, Seen, Senate, Server};
@@ -14,6 +14,8 @@ use crate::toy::mix;
 const MEMORY: usize = 8 << 20;
 /// By this time everybody knows everybody's time.
 const ALL_KNOWN: GroupInstant = GroupInstant::from_nanos(2_500_000_000);
+/// Times that are not further apart are the same, where ways are even.
+const SAME_TIME: TimeDelta = TimeDelta::from_millis(10);
 /// Violations of one kind are told so often.
 const MOST: usize = 3;
 
@@ -21,7 +23,9 @@ const MOST: usize = 3;
 pub(super) struct Judge {
     order: Order,
     is_calm: bool,
-    gives_up: bool,
+    /// Seats that may give up what is not obsolete, and those that took something over and may have it from them.
+    give_up: BTreeSet<usize>,
+    took_over: BTreeSet<usize>,
     /// How far each seat is in the total order.
     reached: BTreeMap<usize, (GroupInstant, Source, u32)>,
     gave_up: u64,
@@ -30,6 +34,8 @@ pub(super) struct Judge {
     delivered: u64,
     dropped: u64,
     installed: u64,
+    /// How far apart ways may be.
+    uneven: TimeDelta,
     violations: Vec<String>,
     trace: u64,
 }
@@ -39,7 +45,9 @@ impl Judge {
         Self {
             order: scenario.order(),
             is_calm: scenario.is_calm(),
-            gives_up: scenario.gives_up(),
+            give_up: scenario.give_up(),
+            took_over: BTreeSet::new(),
+            uneven: scenario.unevenness(),
             reached: BTreeMap::new(),
             gave_up: 0,
             named: BTreeMap::new(),
@@ -61,6 +69,7 @@ impl Judge {
     pub(super) fn on_enter(&mut self, seat: usize) {
         self.reached.remove(&seat);
         self.named.remove(&seat);
+        self.took_over.remove(&seat);
     }
 
     pub(super) fn on_gone(&mut self, senate: &Senate, seat: usize) {
@@ -79,11 +88,14 @@ impl Judge {
                     self.judge_total(seat, (at, source, seq), late);
                 }
             }
-            Seen::Installed { .. } => self.installed += 1,
+            Seen::Installed { .. } => {
+                self.installed += 1;
+                self.took_over.insert(seat);
+            }
             Seen::Noticed(Notice::GaveUp { source, seq }) => {
                 self.gave_up += 1;
                 *self.named.entry(seat).or_default() += 1;
-                if !self.gives_up {
+                if !self.give_up.contains(&seat) {
                     self.violation("give up", || format!("seat {seat} gives up {source} {seq}"));
                 }
             }
@@ -122,7 +134,20 @@ impl Judge {
                 self.judge_part(senate, seat, *source);
             }
         }
+        self.judge_all_drops(senate);
+        self.judge_time(senate);
         sources.iter().filter(|source| !senate.runs(**source)).for_each(|source| self.judge_agreement(senate, *source));
+    }
+
+    /// All take it to be the same time.
+    fn judge_time(&mut self, senate: &Senate) {
+        let time = |seat: &usize| senate.server(*seat)?.mirror.group_time(senate.local(*seat));
+        let times: Vec<Option<GroupInstant>> = senate.present().iter().map(time).collect();
+        let known: Vec<GroupInstant> = times.iter().copied().flatten().collect();
+        let apart = known.iter().max().zip(known.iter().min()).map_or(TimeDelta::ZERO, |(last, first)| *last - *first);
+        if known.len() < times.len() || apart > SAME_TIME + self.uneven {
+            self.violation("time", || format!("times are {apart:?} apart, or unknown: {times:?}"));
+        }
     }
 
     /// What was given up is named, all of it.
@@ -143,7 +168,7 @@ impl Judge {
             self.violation("settled", || format!("seat {seat} has {settled} of {} events of {source}", journal.len()));
             return;
         }
-        if self.gives_up {
+        if !self.has_all(seat) {
             return;
         }
         let none = Part::default();
@@ -154,7 +179,21 @@ impl Judge {
         if wanted.hash() != part.hash() {
             self.violation("state", || format!("seat {seat} has another state of {source} than without drops"));
         }
-        self.judge_drops(server, seat, source, journal);
+    }
+
+    /// Whether a seat must have everything: not if it, or who it has something from, may give up what is not obsolete.
+    fn has_all(&self, seat: usize) -> bool {
+        !self.give_up.contains(&seat) && (self.give_up.is_empty() || !self.took_over.contains(&seat))
+    }
+
+    /// What is dropped by now is obsolete by now.
+    pub(super) fn judge_all_drops(&mut self, senate: &Senate) {
+        for seat in senate.present() {
+            let Some(server) = senate.server(seat).filter(|_| !self.give_up.contains(&seat)) else { continue };
+            for source in senate.sources() {
+                self.judge_drops(server, seat, source, senate.journal(source));
+            }
+        }
     }
 
     fn judge_drops(&mut self, server: &Server, seat: usize, source: Source, journal: &[Issued]) {
@@ -167,13 +206,10 @@ impl Judge {
 
     /// Who is gone may have told its last events to nobody; but those who are left agree.
     fn judge_agreement(&mut self, senate: &Senate, source: Source) {
-        if self.gives_up {
-            return;
-        }
         let none = Part::default();
         let hash = |seat: &usize| senate.server(*seat).map(|server| server.parts.get(&source).unwrap_or(&none).hash());
-        let hashes: Vec<_> = senate.present().iter().map(hash).collect();
-        if hashes.iter().any(|other| *other != hashes[0]) {
+        let hashes: Vec<_> = senate.present().iter().filter(|seat| self.has_all(**seat)).map(hash).collect();
+        if hashes.windows(2).any(|pair| pair[0] != pair[1]) {
             self.violation("agree", || format!("states of {source}, which is gone, differ: {hashes:x?}"));
         }
     }

@@ -47,6 +47,8 @@ pub struct Plan {
     pub work: TimeDelta,
     /// What it issues.
     pub script: Script,
+    /// Bytes that its snapshots have beside what is in them.
+    pub bulk: usize,
 }
 
 /// What a seat issues, once it is [told to](Senate::speak).
@@ -357,7 +359,7 @@ impl Senate {
         while let Some(request) = server.mirror.poll_request(local) {
             match request {
                 Request::Snapshot { of } => {
-                    let bytes = server.parts.get(&of).map(Part::save).unwrap_or_default();
+                    let bytes = server.parts.get(&of).map(|part| part.save(plan.bulk)).unwrap_or_default();
                     server.mirror.handle_snapshot(local, of, &bytes);
                 }
                 Request::Install { of, mut bytes } => {

@@ -1,6 +1,7 @@
 //! What is broken on purpose, at the first seat, to see that it is seen.
 
 use coplay::mirror::Delivery;
+use coplay::time::TimeDelta;
 use coplay::wire::{Happening, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, Run};
 
 /// What is broken.
@@ -18,10 +19,14 @@ pub enum Sabotage {
     Twice,
     /// It sometimes takes in no event where it should.
     Miss,
+    /// It says that the group's time is another.
+    Clock,
 }
 
 /// Every so many events something is wrong.
 const SOMETIMES: u32 = 20;
+/// By so much a time is wrong.
+const WRONG: TimeDelta = TimeDelta::from_millis(150);
 
 impl Sabotage {
     /// Changes a datagram to the first seat.
@@ -46,6 +51,10 @@ impl Sabotage {
     /// Changes a datagram from the first seat.
     pub(super) fn spoil_outward(self, bytes: &[u8]) -> Box<[u8]> {
         match self {
+            Self::Clock => rewrite(bytes, |item| match item {
+                MirrorItem::Time(ahead) => Some(MirrorItem::Time(ahead.map(|ahead| ahead + WRONG))),
+                other => Some(other),
+            }),
             Self::Mute => rewrite(bytes, |item| (!matches!(item, MirrorItem::Ask { .. })).then_some(item)),
             _ => bytes.into(),
         }
@@ -62,7 +71,7 @@ impl Sabotage {
 
     /// Changes a snapshot that the first seat takes over.
     pub(super) fn spoil_state(self, bytes: &mut [u8]) {
-        if let (Self::Snapshot, Some(byte)) = (self, bytes.get_mut(17)) {
+        if let (Self::Snapshot, Some(byte)) = (self, bytes.get_mut(25)) {
             *byte ^= 1;
         }
     }

@@ -1,5 +1,6 @@
 //! Random servers with faults: what can go wrong, and when it heals.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use coplay::mirror::{Config, Curve, Measure, Order, Policy, Source, THRESHOLD};
@@ -18,9 +19,11 @@ const BEGIN: i64 = 1_500;
 const FAULTS_END: i64 = 6_000;
 /// Then so long until everything must have got everywhere.
 const RECOVERY: TimeDelta = TimeDelta::from_secs(8);
+/// Somebody may go on for so long after that.
+const TALK_ON: TimeDelta = TimeDelta::from_secs(5);
 
 /// What can be in a scenario.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 19] = [
     "loss",
     "bursts",
     "jitter",
@@ -32,6 +35,8 @@ pub const KINDS: [&str; 17] = [
     "restart",
     "leave",
     "late join",
+    "long snapshots",
+    "one talks on",
     "total order",
     "off",
     "on-off",
@@ -53,6 +58,8 @@ pub struct Scenario {
     pub faults: Vec<(Instant, Fault)>,
     /// Seats at which nobody is at the beginning: the last ones, so many.
     pub late: usize,
+    /// Who goes on when all others are silent.
+    pub talker: Option<usize>,
     /// Something that is broken on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -81,17 +88,21 @@ impl Scenario {
         let policy = draw_policy(&mut luck);
         let mixed = luck.chance(0.4);
         let busy = luck.chance(0.3);
+        let mut more = Random::stream(seed, "senate, more");
+        let bulk = if more.chance(0.2) { more.range(70_000..=200_000) as usize } else { 0 };
+        let talker = more.chance(0.3).then(|| more.below(seats as u64) as usize);
         let plans = (0..seats)
             .map(|_| Plan {
                 clock: draw_clock(&mut luck),
                 config: Config { policy: if mixed { draw_policy(&mut luck) } else { policy }, ..base.clone() },
                 work: TimeDelta::from_micros(if busy { luck.range(100..=2_000) } else { 0 }),
                 script: draw_script(&mut luck, seats),
+                bulk,
             })
             .collect();
         let late = if luck.chance(0.3) { luck.below(seats as u64 - 1) as usize } else { 0 };
         let link = draw_link(&mut luck);
-        let mut scenario = Self { seed, plans, link, faults: Vec::new(), late, sabotage: None };
+        let mut scenario = Self { seed, plans, link, faults: Vec::new(), late, talker, sabotage: None };
         scenario.draw_faults(&mut luck);
         scenario
     }
@@ -135,12 +146,15 @@ impl Scenario {
         (0..self.plans.len() - self.late).for_each(|seat| senate.speak(seat));
         for (at, fault) in &self.faults {
             senate.run(*at, |seat, seen| judge.on_seen(seat, seen));
+            judge.judge_all_drops(&senate);
             self.happen(&mut senate, *fault, &mut judge);
         }
         let calm = Instant::ZERO + TimeDelta::from_millis(FAULTS_END);
         senate.run(calm, |seat, seen| judge.on_seen(seat, seen));
         judge.judge_memory(&senate);
         self.calm_down(&mut senate);
+        senate.run(calm + TALK_ON, |seat, seen| judge.on_seen(seat, seen));
+        self.talker.into_iter().for_each(|seat| senate.hush(seat));
         senate.run(calm + RECOVERY, |seat, seen| judge.on_seen(seat, seen));
         judge.judge_memory(&senate);
         judge.on_end(&senate);
@@ -173,24 +187,34 @@ impl Scenario {
         }
     }
 
-    /// From now on nothing is lost, and nothing is said.
+    /// From now on nothing is lost, and nothing is said but by who talks on.
     fn calm_down(&self, senate: &mut Senate) {
         let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, ..self.link.clone() };
         for (from, to) in pairs(self.plans.len()) {
             senate.link_mut(from, to).set_cut(false);
             senate.link_mut(from, to).set_config(calm.clone());
         }
-        (0..self.plans.len()).for_each(|seat| senate.hush(seat));
+        (0..self.plans.len()).filter(|seat| Some(*seat) != self.talker).for_each(|seat| senate.hush(seat));
     }
 
-    /// Whether events may be given up that are not obsolete.
-    pub(super) fn gives_up(&self) -> bool {
-        self.plans.iter().any(|plan| matches!(plan.config.policy, Policy::TwoCurve { .. }))
+    /// The seats at which events may be given up that are not obsolete.
+    pub(super) fn give_up(&self) -> BTreeSet<usize> {
+        let gives_up = |plan: &Plan| matches!(plan.config.policy, Policy::TwoCurve { .. });
+        (0..self.plans.len()).filter(|seat| gives_up(&self.plans[*seat])).collect()
     }
 
     /// Whether nothing at all goes wrong.
     pub(super) fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.late == 0 && self.link.loss == Loss::None
+    }
+
+    /// How much longer one packet may be under way than another, for the most part.
+    pub(super) fn unevenness(&self) -> TimeDelta {
+        match self.link.jitter {
+            Jitter::None => TimeDelta::ZERO,
+            Jitter::Uniform(most) => most / 2,
+            Jitter::Exponential { mean } => mean,
+        }
     }
 
     pub(super) fn order(&self) -> Order {
@@ -214,6 +238,8 @@ impl Scenario {
             entered > self.late,
             has(|fault| matches!(fault, Fault::Leave(_))),
             self.late > 0,
+            self.plans.iter().any(|plan| plan.bulk > 0),
+            self.talker.is_some(),
             self.order() == Order::Total,
             is(|policy| matches!(policy, Policy::Off)),
             is(|policy| matches!(policy, Policy::OnOff { .. })),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use coplay::mirror::{Curve, Policy, THRESHOLD};
 use coplay_net::impair::Impairment;
+use coplay_net::iroh::Relay;
 use coplay_net::ticket::Ticket;
 
 /// Servers of a shared world
@@ -46,6 +47,12 @@ pub struct Serve {
     /// Where players reach this server, if that is not where it listens
     #[arg(long, value_name = "HOST:PORT", value_parser = public_address)]
     pub public: Option<SocketAddr>,
+    /// Let players come by iroh, too: through most routers, with a ticket that is shown and is good until this server ends
+    #[arg(long)]
+    pub iroh: bool,
+    /// What helps those who find no way by iroh: `none`, `default`, or the address of a relay
+    #[arg(long, value_name = "WHICH", requires = "iroh")]
+    pub relay: Option<Relay>,
     /// The maze; the same on all servers [default: follows from the secret]
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,

@@ -1,6 +1,6 @@
 //! Servers of a shared world, and software players to try them with.
 //!
-//! - [`serve`]: one server: players over UDP, the other servers over zenoh.
+//! - [`serve`]: one server: players over UDP and iroh, the other servers over zenoh.
 //! - [`load`]: many software players, and a table of what it was like for them.
 //! - [`mod@bench`]: how many of them three servers carry.
 
@@ -10,6 +10,7 @@ pub mod door;
 pub mod load;
 pub mod metrics;
 pub mod mirrors;
+pub mod players;
 pub mod seal;
 pub mod serve;
 mod stop;

@@ -152,10 +152,10 @@ impl Mirrors {
         self.known.contains_key(&source)
     }
 
-    /// Where players find the others that take any.
-    pub fn places(&self, now: Instant) -> Vec<String> {
-        let takes = |(heard, greeting): &&(Instant, Greeting)| now - *heard < FORGET && !greeting.drains;
-        self.known.values().filter(takes).map(|(_, greeting)| greeting.place.clone()).collect()
+    /// Where players find the others that take any, on all ways.
+    pub fn places(&self, now: Instant) -> impl Iterator<Item = &String> {
+        let takes = move |(heard, greeting): &&(Instant, Greeting)| now - *heard < FORGET && !greeting.drains;
+        self.known.values().filter(takes).flat_map(|(_, greeting)| &greeting.places)
     }
 
     /// Lets the last words get out, and closes.

@@ -1,28 +1,26 @@
 //! `serve`: one server of a world, in real time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TrySendError, sync_channel};
 
-use coplay::bucket::EntityId;
 use coplay::mirror::{Config, Notice as Happened, Source};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Terms;
-use coplay_net::impair::Impaired;
-use coplay_net::key::{Identity, Secret, random};
+use coplay_net::key::{Secret, random};
 use coplay_net::ticket;
-use coplay_net::udp::Udp;
-use coplay_net::{Incoming, PeerKey, Transport, clock};
-use coplay_world::{Greeting, Server, entity_of};
+use coplay_net::{Incoming, clock};
+use coplay_world::{Greeting, Server};
 use tracing::{error, info, warn};
 
 use crate::cli::{LogStyle, Serve};
 use crate::door::{self, Notice};
 use crate::metrics::{Numbers, usage};
 use crate::mirrors::{Mirrors, Network, Said};
+use crate::players::{Players, Way};
 use crate::stop;
 use crate::trouble::Trouble;
 
@@ -40,12 +38,10 @@ const DRAIN: TimeDelta = TimeDelta::from_secs(8);
 const MOST_WARNED: usize = 64;
 /// Mazes that nobody chose have numbers below this: short enough to be told to somebody.
 const SEEDS: u64 = 10_000;
-/// Keys of players who were here that are remembered.
-const MAX_KEYS: usize = 65_536;
 
 /// Something that comes in.
 enum Input {
-    Player(Incoming),
+    Player(Way, Incoming),
     Mirror(Said),
 }
 
@@ -95,16 +91,14 @@ fn secret(args: &Serve) -> Result<String, Trouble> {
 struct Process {
     server: Server,
     greeting: Greeting,
-    transport: Arc<dyn Transport>,
+    players: Players,
     mirrors: Mirrors,
     inputs: Receiver<Input>,
-    keys: BTreeMap<EntityId, PeerKey>,
-    places: Vec<String>,
+    /// Where players find the other servers, by UDP and by iroh.
+    places: [Vec<String>; 2],
     notice: Notice,
     next_numbers: Instant,
     next_log: Instant,
-    sent: (u64, u64),
-    received: (u64, u64),
     /// Whether servers have a secret of their own.
     has_own_secret: bool,
     /// Servers of which it was said that they have another world.
@@ -119,9 +113,9 @@ impl Process {
         let servers_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
         let source = Source(u32::from_le_bytes(random()).max(1));
         let (queue, inputs) = sync_channel(QUEUE);
-        let udp = listen(args, &key, &queue)?;
-        let here = udp.local_addr().unwrap_or(args.listen);
-        let transport = impaired(udp, args)?;
+        let to_world = queue.clone();
+        let hear = move |way, incoming| to_world.send(Input::Player(way, incoming)).is_ok();
+        let (players, here) = Players::open(args, &key, hear)?;
         let network = Network { listen: format!("tcp/{here}"), peers: &args.peer, config: args.zenoh.as_deref() };
         let hear = move |said| match queue.try_send(Input::Mirror(said)) {
             // What finds no room is asked for again.
@@ -134,37 +128,36 @@ impl Process {
         let now = clock::now();
         let server = Server::new(now, config, terms, args.ninjas)
             .map_err(|error| Trouble::misuse(format!("there can be no such server: {error}"), "see --help"))?;
-        let place = args.public.map_or_else(|| place(&*transport, here), |public| public.to_string());
         let notice = Notice::default();
         if let Some(addr) = args.http {
             let here = door::open(addr, Arc::clone(&notice))?;
             info!(%here, "numbers by HTTP");
         }
-        let greeting = Greeting { terms, ninjas: args.ninjas, drains: false, place };
+        let greeting = Greeting { terms, ninjas: args.ninjas, drains: false, places: players.places() };
         Ok(Self {
             server,
             greeting,
-            transport,
+            players,
             mirrors,
             inputs,
-            keys: BTreeMap::new(),
-            places: Vec::new(),
+            places: [vec![], vec![]],
             notice,
             next_numbers: now,
             next_log: now + LOG_EVERY,
-            sent: (0, 0),
-            received: (0, 0),
             has_own_secret: args.server_secret.is_some(),
             warned: BTreeSet::new(),
         })
     }
 
     fn announce(&self, secret: &str) {
-        let world = format!("udp://{}#{secret}", self.greeting.place);
-        info!(source = %self.server.source(), place = self.greeting.place, "a server of a world");
-        println!("players come with:        coplay maze join --world '{world}'");
+        let Greeting { terms: Terms { seed, side, .. }, ninjas, places, .. } = &self.greeting;
+        let place = &places[0];
+        info!(source = %self.server.source(), place, "a server of a world");
+        println!("players come with:        coplay maze join --world 'udp://{place}#{secret}'");
+        if let Some(ticket) = self.players.ticket() {
+            println!("through most routers:     coplay maze join --world '{ticket}'");
+        }
         let servers = if self.has_own_secret { " --server-secret …" } else { "" };
-        let Greeting { terms: Terms { seed, side, .. }, ninjas, place, .. } = &self.greeting;
         let maze = format!("--seed {seed} --side {side} --ninjas {ninjas}");
         let another = format!("coplay world serve --peer {place} --secret '{secret}'{servers} {maze}");
         println!("another server, with:     {another}");
@@ -187,8 +180,13 @@ impl Process {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Player(Incoming::Datagram { at, from, bytes }) => self.take_player(at, from, &bytes),
-            Input::Player(_) => {}
+            Input::Player(way, Incoming::Datagram { at, from, bytes }) => {
+                let entity = self.players.on_datagram(way, from, &bytes);
+                if let Some(answer) = self.server.handle_player(at, entity, &bytes) {
+                    self.players.send(entity, &answer);
+                }
+            }
+            Input::Player(..) => {}
             // Who has another maze, or has not said which, is not listened to.
             Input::Mirror(Said::Datagram { at, from, bytes }) if self.mirrors.knows(from) => {
                 self.server.handle_mirror(at, from, &bytes);
@@ -198,39 +196,21 @@ impl Process {
         }
     }
 
-    fn take_player(&mut self, at: Instant, from: PeerKey, bytes: &[u8]) {
-        self.received.0 += 1;
-        self.received.1 += bytes.len() as u64;
-        let entity = entity_of(&from.0);
-        if self.keys.len() >= MAX_KEYS && !self.keys.contains_key(&entity) {
-            self.keys.clear();
-        }
-        self.keys.insert(entity, from);
-        if let Some(answer) = self.server.handle_player(at, entity, bytes) {
-            self.send(&from, &answer);
-        }
-    }
-
     fn meet(&mut self, from: Source, greeting: Greeting) {
         let now = clock::now();
         if (greeting.terms, greeting.ninjas) != (self.greeting.terms, self.greeting.ninjas) {
             if self.warned.len() < MOST_WARNED && self.warned.insert(from) {
-                error!(%from, place = greeting.place, "another server has another maze: --seed, --side and --ninjas must be the same on all");
+                error!(%from, place = greeting.places.first(), "another server has another maze: --seed, --side and --ninjas must be the same on all");
             }
             return;
         }
-        let place = greeting.place.clone();
+        let place = greeting.places.first().cloned();
         if self.mirrors.on_greeting(now, from, greeting) {
             info!(%from, place, "another server");
             self.server.add_peer(now, from);
         }
-        self.places = self.mirrors.places(now);
-    }
-
-    fn send(&mut self, to: &PeerKey, bytes: &[u8]) {
-        if self.transport.send(to, bytes) {
-            self.sent.0 += 1;
-            self.sent.1 += bytes.len() as u64;
+        for (way, places) in [Way::Udp, Way::Iroh].into_iter().zip(&mut self.places) {
+            *places = self.mirrors.places(now).filter(|place| Way::to(place) == way).cloned().collect();
         }
     }
 
@@ -241,10 +221,9 @@ impl Process {
         while let Some(transmit) = self.server.poll_mirror(now, &mut buf) {
             self.mirrors.send(transmit.to, &buf[..transmit.len]);
         }
-        for (entity, bytes) in self.server.poll_players(now, &self.places) {
-            if let Some(key) = self.keys.get(&entity).copied() {
-                self.send(&key, &bytes);
-            }
+        let places = |entity| &*self.places[self.players.way_of(entity) as usize];
+        for (entity, bytes) in self.server.poll_players(now, places) {
+            self.players.send(entity, &bytes);
         }
         while let Some(happened) = self.server.poll_notice() {
             match happened {
@@ -263,6 +242,7 @@ impl Process {
             return;
         }
         self.next_numbers = now + NUMBERS_EVERY;
+        self.greeting.places = self.players.places();
         let numbers = self.numbers(now);
         if now >= self.next_log {
             self.next_log = now + LOG_EVERY;
@@ -295,9 +275,9 @@ impl Process {
             mirrors: self.server.mirror().present().count(),
             digest: realm.register().digest(realm.rules()),
             stats: *self.server.stats(),
-            players_sent: self.sent,
-            players_received: self.received,
-            refused: self.transport.refused().total(),
+            players_sent: self.players.sent,
+            players_received: self.players.received,
+            refused: self.players.refused(),
             cpu_seconds,
             memory,
         }
@@ -328,34 +308,4 @@ impl Process {
 fn usual_seed(secret: &Secret) -> u64 {
     let [low, high, ..] = secret.derive("world maze");
     u64::from(u16::from_le_bytes([low, high])) % SEEDS
-}
-
-/// The way to players as it is, or worse.
-fn impaired(udp: Arc<Udp>, args: &Serve) -> Result<Arc<dyn Transport>, Trouble> {
-    let Some(impairment) = args.impair.clone() else { return Ok(udp) };
-    let impaired = Impaired::new(udp, impairment);
-    let failed = |error| Trouble::failure(format!("the way out cannot be made worse: {error}"), "leave --impair out");
-    Ok(Arc::new(impaired.map_err(failed)?))
-}
-
-/// Where players reach us: an address that others can use, if there is one.
-fn place(transport: &dyn Transport, here: std::net::SocketAddr) -> String {
-    transport.own_places().first().map_or_else(|| here.to_string(), |place| place.0.clone())
-}
-
-fn listen(args: &Serve, secret: &Secret, queue: &SyncSender<Input>) -> Result<Arc<Udp>, Trouble> {
-    let (players, incoming) = sync_channel(QUEUE);
-    let opened = Udp::listen(args.listen, Identity::random(), secret.clone(), players);
-    let udp = opened.map_err(|error| {
-        Trouble::failure(
-            format!("nothing can listen at {}: {error}", args.listen),
-            "choose another address with --listen",
-        )
-    })?;
-    let queue = queue.clone();
-    let forward = move || incoming.into_iter().all(|incoming| queue.send(Input::Player(incoming)).is_ok());
-    let started = std::thread::Builder::new().name("players".into()).spawn(move || _ = forward());
-    started
-        .map_err(|error| Trouble::failure(format!("no thread can be started: {error}"), "is the system overloaded?"))?;
-    Ok(Arc::new(udp))
 }

@@ -113,18 +113,25 @@ pub fn read_ticket(text: &str) -> Result<Ticket, Trouble> {
 pub fn call(ticket: &Ticket, identity: Identity, relay: Option<Relay>) -> Result<Line, Trouble> {
     match ticket {
         Ticket::Udp { host, port, secret } => {
-            let places = resolve(host, *port)?;
-            let mut line = open_udp(free_port(&places), identity, secret)?;
-            line.places = places.iter().map(|addr| Place(addr.to_string())).collect();
+            let mut line = open_udp(free_port(&resolve(host, *port)?), identity, secret)?;
+            line.places = places(ticket)?;
             Ok(line)
         }
         Ticket::Iroh { home, token } => {
             let relay = relay.or_else(|| home.relay.clone().map(Relay::Url)).unwrap_or_default();
             let (mut line, _) = open_iroh(&identity, token.clone(), relay)?;
-            (line.places, line.expect) = (vec![home.to_place()], Some(home.key));
+            (line.places, line.expect) = (places(ticket)?, Some(home.key));
             Ok(line)
         }
     }
+}
+
+/// Where whoever gave this ticket may be.
+pub fn places(ticket: &Ticket) -> Result<Vec<Place>, Trouble> {
+    Ok(match ticket {
+        Ticket::Udp { host, port, .. } => resolve(host, *port)?.iter().map(|addr| Place(addr.to_string())).collect(),
+        Ticket::Iroh { home, .. } => vec![home.to_place()],
+    })
 }
 
 /// The address to listen at: a port alone stands for all addresses of this computer.

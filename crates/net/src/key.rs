@@ -143,6 +143,12 @@ impl Token {
         Self(random())
     }
 
+    /// One that all who know a secret have, for one purpose.
+    pub fn from_secret(secret: &Secret, purpose: &str) -> Self {
+        let derived = secret.derive(purpose);
+        Self(std::array::from_fn(|at| derived[at]))
+    }
+
     pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }

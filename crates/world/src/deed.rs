@@ -130,6 +130,12 @@ pub(crate) fn put_avatar(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
     bytes.extend_from_slice(&state[..len]);
 }
 
+/// Adds up to 255 bytes, and before them how many they are.
+pub(crate) fn put_short(bytes: &mut Vec<u8>, short: &[u8]) {
+    bytes.push(short.len() as u8);
+    bytes.extend_from_slice(short);
+}
+
 /// Bytes that are read from the front.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 

@@ -2,10 +2,13 @@
 
 use coplay_maze::Terms;
 
-use crate::deed::Reader;
+use crate::deed::{Reader, put_short};
 
 /// The layout is this.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The most ways to one server, and the longest name of one.
+const MAX_PLACES: usize = 4;
+const MAX_PLACE: usize = 200;
 
 /// A server says that it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +19,8 @@ pub struct Greeting {
     pub ninjas: u8,
     /// Whether it wants no more players.
     pub drains: bool,
-    /// Where players reach it.
-    pub place: String,
+    /// Where players reach it, on each of its ways.
+    pub places: Vec<String>,
 }
 
 impl Greeting {
@@ -26,7 +29,7 @@ impl Greeting {
         let terms = self.terms.to_bytes();
         let mut bytes = vec![VERSION, self.ninjas, self.drains.into(), terms.len() as u8];
         bytes.extend_from_slice(&terms);
-        bytes.extend_from_slice(self.place.as_bytes());
+        self.places.iter().for_each(|place| put_short(&mut bytes, place.as_bytes()));
         bytes
     }
 
@@ -35,8 +38,13 @@ impl Greeting {
         let mut reader = Reader(bytes);
         let [VERSION, ninjas, drains @ (0 | 1)] = reader.take()? else { return None };
         let terms = Terms::from_bytes(reader.short()?)?;
-        let place = str::from_utf8(reader.rest()).ok().filter(|place| place.len() <= 128)?.into();
-        Some(Self { terms, ninjas, drains: drains == 1, place })
+        let mut places = Vec::new();
+        while !reader.rest().is_empty() {
+            let place = str::from_utf8(reader.short()?).ok()?;
+            places.push(place.to_owned());
+        }
+        let sound = places.len() <= MAX_PLACES && places.iter().all(|place| place.len() <= MAX_PLACE);
+        sound.then_some(Self { terms, ninjas, drains: drains == 1, places })
     }
 }
 
@@ -46,10 +54,15 @@ mod tests {
 
     #[test]
     fn it_comes_back() {
-        let greeting = Greeting { terms: Terms::default(), ninjas: 3, drains: true, place: "192.0.2.1:7700".into() };
+        let greeting = Greeting {
+            terms: Terms::default(),
+            ninjas: 3,
+            drains: true,
+            places: vec!["192.0.2.1:7700".into(), "iroh:x".into()],
+        };
         let bytes = greeting.to_bytes();
         assert_eq!(Greeting::from_bytes(&bytes), Some(greeting));
-        assert_eq!(Greeting::from_bytes(&[2; 40]), None);
+        assert_eq!(Greeting::from_bytes(&[3; 40]), None);
         assert_eq!(Greeting::from_bytes(&bytes[..9]), None);
     }
 }

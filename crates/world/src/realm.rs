@@ -16,7 +16,7 @@ use crate::field::Field;
 use crate::hall::{Hall, Happening, Mind};
 use crate::player::Player;
 use crate::register::Register;
-use crate::talk::{Page, View, Wish};
+use crate::talk::{MAX_TALK, Page, View, Wish};
 
 /// Who is silent for so long has left.
 const SILENT: TimeDelta = TimeDelta::from_secs(5);
@@ -33,6 +33,8 @@ const MOST_SEEN: usize = 48;
 const ADD_UP: TimeDelta = TimeDelta::from_millis(200);
 /// So many lines of the table are on a page.
 const LINES: usize = 24;
+/// The most places of other servers on it.
+const MOST_MIRRORS: usize = 8;
 /// Ninjas have this index, and players any other.
 const NINJA: u8 = u8::MAX;
 
@@ -386,8 +388,8 @@ impl Realm {
         &self.scores
     }
 
-    /// What players are to be shown now. `mirrors` is where the other servers are.
-    pub fn talk(&mut self, now: Instant, mirrors: &[String]) -> Vec<(EntityId, Vec<u8>)> {
+    /// What players are to be shown now. `mirrors` is where a player finds the other servers.
+    pub fn talk<'a>(&mut self, now: Instant, mirrors: impl Fn(EntityId) -> &'a [String]) -> Vec<(EntityId, Vec<u8>)> {
         let Some(tick) = self.tick else { return vec![] };
         self.scores(now);
         let mut said = Vec::new();
@@ -395,7 +397,7 @@ impl Realm {
         for (entity, player) in &mut self.players {
             if player.wants_page(now) {
                 let table = table.get_or_insert_with(|| table_of(&self.register, &self.scores));
-                said.push((*entity, page(player, self.terms, mirrors, table).to_bytes()));
+                said.push((*entity, page(player, self.terms, mirrors(*entity), table).to_bytes()));
             }
             if player.wants_view(now)
                 && let Some(avatar) = self.field.get(*entity)
@@ -456,10 +458,21 @@ fn table_of(register: &Register, scores: &Scores) -> Vec<(EntityId, String, Scor
     table
 }
 
+/// As many places as leave room for other things.
+fn some_of(mirrors: &[String]) -> Vec<String> {
+    let mut room = MAX_TALK / 2;
+    let fits = |place: &&String| {
+        let fits = place.len() < room;
+        room -= if fits { place.len() + 1 } else { 0 };
+        fits
+    };
+    mirrors.iter().take(MOST_MIRRORS).filter(fits).cloned().collect()
+}
+
 fn page(player: &mut Player, terms: Terms, mirrors: &[String], table: &[(EntityId, String, Score)]) -> Page {
     let from = if player.line < table.len() { player.line } else { 0 };
     let lines = table[from..].iter().take(LINES).cloned().collect::<Vec<_>>();
-    let page = Page { terms, mirrors: mirrors.iter().take(8).cloned().collect(), lines };
+    let page = Page { terms, mirrors: some_of(mirrors), lines };
     player.line = from + page.fitting();
     page
 }

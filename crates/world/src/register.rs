@@ -8,7 +8,7 @@ use coplay::mirror::Source;
 use coplay_maze::{Rules, Scores};
 
 use crate::being::{Being, MAX_FALLS, Stand, Term};
-use crate::deed::{Deed, Fact, Reader, name, put_avatar, put_entity};
+use crate::deed::{Deed, Fact, Reader, name, put_avatar, put_entity, put_short};
 
 /// The most objects of a world; who claims more is mistaken.
 pub const MAX_BEINGS: usize = 16_384;
@@ -124,11 +124,6 @@ impl Register {
         }
         news
     }
-}
-
-fn put_short(bytes: &mut Vec<u8>, short: &[u8]) {
-    bytes.push(short.len() as u8);
-    bytes.extend_from_slice(short);
 }
 
 fn put_term(bytes: &mut Vec<u8>, term: Term) {

@@ -170,8 +170,12 @@ impl Server {
         notice
     }
 
-    /// Datagrams for players. `mirrors` is where the other servers are.
-    pub fn poll_players(&mut self, now: Instant, mirrors: &[String]) -> Vec<(EntityId, Vec<u8>)> {
+    /// Datagrams for players. `mirrors` is where a player finds the other servers.
+    pub fn poll_players<'a>(
+        &mut self,
+        now: Instant,
+        mirrors: impl Fn(EntityId) -> &'a [String],
+    ) -> Vec<(EntityId, Vec<u8>)> {
         self.realm.talk(now, mirrors)
     }
 

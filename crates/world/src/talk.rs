@@ -15,7 +15,7 @@ use coplay::bucket::{EntityId, Reckoner};
 use coplay::time::Instant;
 use coplay_maze::{Avatar, Controls, Rules, Score, Terms};
 
-use crate::deed::{Reader, name, put_avatar, put_entity};
+use crate::deed::{Reader, name, put_avatar, put_entity, put_short};
 
 /// The first byte of what a player says, and of what a server says.
 const PLAYER: u8 = 0x51;
@@ -259,11 +259,6 @@ impl Word {
             _ => None,
         }
     }
-}
-
-fn put_short(bytes: &mut Vec<u8>, short: &[u8]) {
-    bytes.push(short.len() as u8);
-    bytes.extend_from_slice(short);
 }
 
 fn put_stamp(bytes: &mut Vec<u8>, stamp: Instant) {

@@ -62,7 +62,7 @@ impl Pair {
             let (_, bytes) = self.up.pop_front().unwrap();
             assert!(self.realm.hear(there, entity, &Wish::from_bytes(&bytes).unwrap()));
         }
-        for (_, bytes) in self.realm.talk(there, &[]) {
+        for (_, bytes) in self.realm.talk(there, |_| &[]) {
             if !self.is_lost() {
                 self.down.push_back((now + self.delay, bytes));
             }

@@ -174,7 +174,7 @@ impl World {
                 }
             }
         }
-        for (entity, bytes) in server.poll_players(now, &[]) {
+        for (entity, bytes) in server.poll_players(now, |_| &[]) {
             let number = self.guests.iter().position(|guest| guest.entity == entity).expect("a guest");
             let to = self.servers.len() + number;
             self.send(place, to, server.source(), &bytes);

@@ -60,8 +60,8 @@ pub struct Host {
 pub struct Join {
     /// The ticket that somebody in the maze shows; without one, the mazes of the local network are listed
     pub ticket: Option<String>,
-    /// Play on a world of servers in place of a maze without one: udp://HOST:PORT#SECRET of any of them; may be given several times
-    #[arg(long, value_name = "URL", conflicts_with_all = ["ticket", "relay", "ninjas", "rate", "reckon", "trace", "stats"])]
+    /// Play on a world of servers in place of a maze without one: udp://HOST:PORT#SECRET of any of them, or the ticket (coplay:…) that it shows; may be given several times
+    #[arg(long, value_name = "URL", conflicts_with_all = ["ticket", "ninjas", "rate", "reckon", "trace", "stats"])]
     pub world: Vec<String>,
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]

@@ -1,18 +1,19 @@
 //! The way to the servers of a world: all of them are called, one of them is played on.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::impair::Impairment;
+use coplay_net::iroh::Home;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerKey, Place, Transport, clock};
 use coplay_world::{Client, Voyage, Word};
 
 use crate::maze::board::in_words;
-use crate::meet::Line;
+use crate::meet::{self, Line};
 use crate::net::{PATIENCE, impaired};
 use crate::summary::Summary;
 use crate::trouble::Trouble;
@@ -32,6 +33,8 @@ pub(super) struct Link {
     voyage: Voyage<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
+    /// Whether a place is one that our transport leads to.
+    leads_to: fn(&str) -> bool,
     /// Where servers are, and who answered there last.
     places: BTreeMap<String, Option<PeerKey>>,
     next_calls: Instant,
@@ -51,18 +54,20 @@ impl Link {
         let transport = impaired(line.transport, impairment)?;
         let (client, voyage) = (Client::new(now, &name), Voyage::new(now));
         let (places, incoming) = (BTreeMap::new(), line.incoming);
-        let mut link =
-            Self { client, voyage, transport, incoming, places, next_calls: now, began: now, refused: false };
+        let by_iroh = line.places.iter().any(|place| is_home(&place.0));
+        let leads_to = if by_iroh { is_home } else { is_address };
+        let (next_calls, began, refused) = (now, now, false);
+        let mut link = Self { client, voyage, transport, incoming, leads_to, places, next_calls, began, refused };
         link.learn(line.places.into_iter().map(|place| place.0));
         for ticket in others {
-            link.learn([resolved(ticket)?.to_string()]);
+            link.learn(meet::places(ticket)?.into_iter().map(|place| place.0));
         }
         Ok(link)
     }
 
     /// There are servers at these places.
     fn learn(&mut self, places: impl IntoIterator<Item = String>) {
-        for place in places.into_iter().filter(|place| place.parse::<SocketAddr>().is_ok()) {
+        for place in places.into_iter().filter(|place| (self.leads_to)(place)) {
             if self.places.len() < MOST_PLACES && !self.places.contains_key(&place) {
                 self.transport.call(&Place(place.clone()), None);
                 self.places.insert(place, None);
@@ -188,13 +193,12 @@ impl Link {
     }
 }
 
-/// The address of a server.
-fn resolved(ticket: &Ticket) -> Result<SocketAddr, Trouble> {
-    let Ticket::Udp { host, port, .. } = ticket else {
-        return Err(Trouble::misuse("this is no world").hint("a world is udp://HOST:PORT#SECRET"));
-    };
-    let found = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
-    found.ok_or_else(|| {
-        Trouble::failure(format!("there is no computer called {host}")).hint("is the world's address right?")
-    })
+/// Whether UDP leads to a place.
+fn is_address(place: &str) -> bool {
+    place.parse::<SocketAddr>().is_ok()
+}
+
+/// Whether iroh does.
+fn is_home(place: &str) -> bool {
+    Home::from_place(&Place(place.into())).is_some()
 }

@@ -29,7 +29,7 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
     let tickets = tickets(&args.world)?;
     crate::stop::listen();
     let seat = Seat::choose(None, &tickets[0].group())?;
-    let line = meet::call(&tickets[0], seat.identity.clone(), None)?;
+    let line = meet::call(&tickets[0], seat.identity.clone(), args.relay.clone())?;
     let mut link = Link::new(line, &tickets[1..], name(part.name.as_deref()), part.impair.as_ref())?;
     if !link.enter()? {
         return Ok(Summary::default());
@@ -46,14 +46,9 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
 /// All of them lead to servers of one world.
 fn tickets(texts: &[String]) -> Result<Vec<Ticket>, Trouble> {
     let tickets: Vec<Ticket> = texts.iter().map(|text| meet::read_ticket(text)).collect::<Result<_, _>>()?;
-    let secret = |ticket: &Ticket| match ticket {
-        Ticket::Udp { secret, .. } => Some(secret.clone()),
-        Ticket::Iroh { .. } => None,
-    };
-    let first = tickets.first().and_then(secret);
-    if first.is_none() || tickets.iter().any(|ticket| secret(ticket) != first) {
-        return Err(Trouble::misuse("this is no world").hint(
-            "a world is what coplay world serve shows: udp://HOST:PORT#SECRET, with one secret for all its servers",
+    if tickets.windows(2).any(|pair| pair[0].group() != pair[1].group()) {
+        return Err(Trouble::misuse("these are no servers of one world").hint(
+            "give what coplay world serve shows: either all of them as udp://HOST:PORT#SECRET, with one secret, or all as coplay:…",
         ));
     }
     Ok(tickets)

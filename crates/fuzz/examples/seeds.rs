@@ -34,6 +34,9 @@ fn main() -> io::Result<()> {
     for (name, bytes) in movies() {
         fs::write(corpus.join("movie").join(name), bytes)?;
     }
+    for (name, bytes) in worlds() {
+        fs::write(corpus.join("worlds").join(name), bytes)?;
+    }
     Ok(())
 }
 
@@ -104,6 +107,23 @@ fn feeds() -> Vec<(String, Vec<u8>)> {
         ("junk", scene(0, 0, &[&play, &junk, &play])),
     ];
     named.into_iter().map(|(name, bytes)| (name.into(), bytes)).collect()
+}
+
+/// Scripts for worlds: time, bytes for somebody, and what was said last once more with a change in it.
+fn worlds() -> Vec<(String, Vec<u8>)> {
+    let wait = [0, 60, 0, 60];
+    let again = |whom: u8| -> Vec<u8> {
+        (0..60).flat_map(|at| [2, whom, at, 1 << (at % 8), 2, whom, at, 0xff, 0, 1]).collect()
+    };
+    let junk = |whom: u8| -> Vec<u8> { (0..32).flat_map(|byte| [1, whom, 3, byte, whom, 0xff, 0, 1]).collect() };
+    let named = [("site", 0), ("player", 1), ("view", 2), ("mirror", 3)];
+    let script = |(name, whom): (&str, u8)| {
+        [
+            (format!("{name}-again"), [&wait[..], &again(whom)].concat()),
+            (format!("{name}-junk"), [&wait[..], &junk(whom)].concat()),
+        ]
+    };
+    named.into_iter().flat_map(script).collect()
 }
 
 /// Recordings as blocks, each with its kind, place, frames and length in front, behind a byte that says what the header is.

@@ -36,3 +36,8 @@ fn feed() {
 fn movie() {
     replay("movie", coplay_fuzz::movie);
 }
+
+#[test]
+fn worlds() {
+    replay("worlds", coplay_fuzz::worlds);
+}

@@ -68,7 +68,7 @@ pub struct Serve {
     /// Tell how the server does by HTTP: /health, /metrics (Prometheus) and /state
     #[arg(long, value_name = "ADDR", value_parser = http_address)]
     pub http: Option<SocketAddr>,
-    /// A configuration of zenoh, for routers and TLS; --listen and --peer are added to it
+    /// A configuration of zenoh, for routers and TLS; --peer is added to it, and so is --listen unless it says where to listen
     #[arg(long, value_name = "FILE")]
     pub zenoh: Option<PathBuf>,
     /// As if the ways out to players were worse: see `coplay host --help`

@@ -23,6 +23,8 @@ use crate::trouble::Trouble;
 /// Greetings are said this often, and whoever did not for so long is not sent players any more.
 const GREET_EVERY: TimeDelta = TimeDelta::from_millis(500);
 const FORGET: TimeDelta = TimeDelta::from_secs(3);
+/// Where zenoh listens, in its configuration.
+const LISTEN: &str = "listen/endpoints";
 /// Servers that are sent something to alone, at the most.
 const MAX_PUBLISHERS: usize = 256;
 
@@ -189,6 +191,7 @@ fn config(network: &Network<'_>) -> Result<zenoh::Config, Trouble> {
             Trouble::misuse(format!("{} is no configuration of zenoh: {error}", path.display()), hint)
         })?,
     };
+    let listens = config.get_json(LISTEN).ok() != zenoh::Config::default().get_json(LISTEN).ok();
     let mut set = |key: &str, value: String| {
         config.insert_json5(key, &value).map_err(|error| {
             Trouble::misuse(format!("zenoh does not take {value} for {key}: {error}"), "an address is HOST:PORT")
@@ -199,7 +202,10 @@ fn config(network: &Network<'_>) -> Result<zenoh::Config, Trouble> {
         // Others are found by name: what is meant for one network must not turn up in another.
         set("scouting/multicast/enabled", "false".into())?;
     }
-    set("listen/endpoints", format!("[{}]", quoted(&network.listen)))?;
+    // Who says where to listen in its configuration wants it so, for TLS perhaps, and not in the clear besides.
+    if !listens {
+        set(LISTEN, format!("[{}]", quoted(&network.listen)))?;
+    }
     if !network.peers.is_empty() {
         let peers: Vec<String> = network.peers.iter().map(|peer| quoted(&endpoint(peer))).collect();
         set("connect/endpoints", format!("[{}]", peers.join(",")))?;
@@ -214,4 +220,30 @@ fn endpoint(peer: &str) -> String {
 
 fn quoted(text: &str) -> String {
     format!("{text:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listens(file: Option<&str>) -> String {
+        let path = std::env::temp_dir().join(format!("coplay-zenoh-{}.json5", std::process::id()));
+        file.iter().for_each(|text| std::fs::write(&path, text).expect("there is room"));
+        let peers = ["a.example:1".into(), "tls/b.example:2".into()];
+        let network =
+            Network { listen: "tcp/127.0.0.1:7700".into(), peers: &peers, config: file.map(|_| path.as_path()) };
+        let config = config(&network).expect("it is sound");
+        let connects = config.get_json("connect/endpoints").expect("it can be asked");
+        assert!(connects.contains("tcp/a.example:1") && connects.contains("tls/b.example:2"), "{connects}");
+        config.get_json(LISTEN).expect("it can be asked")
+    }
+
+    /// Whoever configures TLS must not find the same port open in the clear.
+    #[test]
+    fn where_to_listen_is_the_configurations_to_say() {
+        assert_eq!(listens(None), r#"["tcp/127.0.0.1:7700"]"#);
+        let tls = listens(Some(r#"{ listen: { endpoints: ["tls/127.0.0.1:7447"] } }"#));
+        assert_eq!(tls, r#"["tls/127.0.0.1:7447"]"#);
+        assert_eq!(listens(Some(r#"{ mode: "peer" }"#)), r#"["tcp/127.0.0.1:7700"]"#);
+    }
 }

@@ -99,6 +99,8 @@ struct Process {
     notice: Notice,
     next_numbers: Instant,
     next_log: Instant,
+    /// Whether there should be others.
+    has_peers: bool,
     /// Whether servers have a secret of their own.
     has_own_secret: bool,
     /// Servers of which it was said that they have another world.
@@ -144,6 +146,7 @@ impl Process {
             notice,
             next_numbers: now,
             next_log: now + LOG_EVERY,
+            has_peers: !args.peer.is_empty(),
             has_own_secret: args.server_secret.is_some(),
             warned: BTreeSet::new(),
         })
@@ -257,6 +260,9 @@ impl Process {
                 delay_p99_ms = delay(990),
                 "how it goes"
             );
+            if self.has_peers && numbers.mirrors == 0 {
+                warn!("no other server is heard: are --peer and the secrets right, and do they run?");
+            }
         }
         *self.notice.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = numbers;
     }

@@ -109,6 +109,8 @@ pub struct Mirror {
     requests: VecDeque<Wanted>,
     notices: VecDeque<Notice>,
     leaving: bool,
+    /// We said goodbye: whatever came after that would look as if we were back.
+    is_gone: bool,
     stats: Stats,
 }
 
@@ -190,6 +192,7 @@ impl Mirror {
             requests: VecDeque::new(),
             notices: VecDeque::new(),
             leaving: false,
+            is_gone: false,
             stats: Stats::default(),
         })
     }
@@ -282,7 +285,7 @@ impl Mirror {
         Ok(seq)
     }
 
-    /// Says goodbye with the next datagrams.
+    /// Says goodbye with the next datagrams, and nothing after that.
     pub fn leave(&mut self) {
         self.leaving = true;
     }

@@ -57,6 +57,9 @@ impl Mirror {
     /// The next datagram to be sent, if there is one. The buffer should have room for [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         self.now = self.now.max(now);
+        if self.is_gone {
+            return None;
+        }
         self.tidy();
         let room = buf.len().min(MAX_DATAGRAM);
         let transmit = self.next_datagram(&mut buf[..room])?;
@@ -69,7 +72,8 @@ impl Mirror {
         if let Some(len) = self.news(buf) {
             return Some(Transmit { to: To::All, len });
         }
-        if core::mem::take(&mut self.leaving) {
+        if self.leaving {
+            self.is_gone = true;
             let mut datagram = MirrorDatagram::new(buf).ok()?;
             datagram.put(&MirrorItem::Bye).ok()?;
             return Some(Transmit { to: To::All, len: datagram.len() });
@@ -276,6 +280,9 @@ impl Mirror {
 
     /// When to come back at the latest, if nothing comes.
     pub fn poll_timeout(&self) -> Instant {
+        if self.is_gone {
+            return Instant::FAR_FUTURE;
+        }
         let ask = self.askable().map(|(_, missing)| missing.next).min();
         let download = self.next_want();
         let soonest = [ask, download, self.next_hold()].into_iter().flatten().min();

@@ -1,6 +1,7 @@
 //! Mirrors and a fake wire in virtual time.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
@@ -343,4 +344,15 @@ fn what_cannot_be_issued_is_refused() {
     for bad in [Config { run: 0, ..Config::new(Source(1)) }, Config { history: (9, 8), ..Config::new(Source(1)) }] {
         assert!(Mirror::new(Instant::ZERO, bad).is_err());
     }
+}
+
+#[test]
+fn who_said_goodbye_is_not_back_a_moment_later() {
+    let mut net = Net::new(2, |_| {});
+    net.issue(1, did(1, 7));
+    net.server(1).mirror.leave();
+    net.run(500);
+    assert_eq!(net.server(0).objects.get(&(source(1), 1)), Some(&vec![7]), "last words count");
+    let notices: Vec<Notice> = core::iter::from_fn(|| net.server(0).mirror.poll_notice()).collect();
+    assert_eq!(notices.last(), Some(&Notice::Left(source(1))), "{notices:?}");
 }

@@ -36,7 +36,7 @@ pub struct Serve {
     #[arg(long, value_name = "ADDR", default_value = "7700", value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Another server of this world; may be given several times
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = peer)]
     pub peer: Vec<String>,
     /// What all servers and players must know [default: a random one]
     #[arg(long, value_name = "WORD")]
@@ -169,6 +169,15 @@ impl PolicyName {
 /// An address to listen at: a port alone stands for all addresses of this computer.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address(text, Ipv4Addr::UNSPECIFIED)
+}
+
+/// Another server: a name or an address and a port, or as zenoh says it.
+fn peer(text: &str) -> Result<String, String> {
+    let is_sound = text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    match is_sound || text.contains('/') {
+        true => Ok(text.into()),
+        false => Err("say a name or an address, and a port, such as play.example.org:7700".into()),
+    }
 }
 
 /// An address that others use: names are looked up once, here.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::metrics::Numbers;
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, in_words};
 
 /// Who says nothing for so long is not listened to.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,7 +19,8 @@ pub type Notice = Arc<Mutex<Numbers>>;
 /// Opens the door. One at a time is answered: whoever asks gets a short answer, or is shut out soon.
 pub fn open(addr: SocketAddr, notice: Notice) -> Result<SocketAddr, Trouble> {
     let listener = TcpListener::bind(addr).map_err(|error| {
-        Trouble::failure(format!("nobody can be told by HTTP at {addr}: {error}"), "choose another address with --http")
+        let what = format!("nobody can be told by HTTP at {addr}: {}", in_words(&error));
+        Trouble::failure(what, "choose another address with --http")
     })?;
     let here = listener.local_addr().unwrap_or(addr);
     let answer = move || {

@@ -84,7 +84,7 @@ impl Mirrors {
         let session = zenoh::open(config(network)?).wait().map_err(|error| {
             let hint =
                 "is the port free, and are the other servers' names right? A port of its own is chosen with --listen";
-            Trouble::failure(format!("there is no way to other servers: {error}"), hint)
+            Trouble::failure(format!("there is no way to other servers: {}", in_short(&*error)), hint)
         })?;
         let prefix = prefix(secret);
         let opener = Arc::new(Mutex::new(Opener::new(secret)));
@@ -180,7 +180,13 @@ fn publisher(session: &zenoh::Session, key: String) -> Result<Publisher<'static>
 }
 
 fn broken(error: &(dyn std::error::Error + Send + Sync)) -> Trouble {
-    Trouble::failure(format!("zenoh does not work: {error}"), "is its configuration sound?")
+    Trouble::failure(format!("zenoh does not work: {}", in_short(error)), "is its configuration sound?")
+}
+
+/// What zenoh says, without where in its own code it says so.
+fn in_short(error: &(dyn std::error::Error + Send + Sync)) -> String {
+    let text = error.to_string();
+    text.split(" at /").next().unwrap_or(&text).to_owned()
 }
 
 fn config(network: &Network<'_>) -> Result<zenoh::Config, Trouble> {
@@ -188,13 +194,16 @@ fn config(network: &Network<'_>) -> Result<zenoh::Config, Trouble> {
         None => zenoh::Config::default(),
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
             let hint = "zenoh's own documentation says what can be in it";
-            Trouble::misuse(format!("{} is no configuration of zenoh: {error}", path.display()), hint)
+            Trouble::misuse(format!("{} is no configuration of zenoh: {}", path.display(), in_short(&*error)), hint)
         })?,
     };
     let listens = config.get_json(LISTEN).ok() != zenoh::Config::default().get_json(LISTEN).ok();
     let mut set = |key: &str, value: String| {
         config.insert_json5(key, &value).map_err(|error| {
-            Trouble::misuse(format!("zenoh does not take {value} for {key}: {error}"), "an address is HOST:PORT")
+            Trouble::misuse(
+                format!("zenoh does not take {value} for {key}: {}", in_short(&*error)),
+                "an address is HOST:PORT",
+            )
         })
     };
     if network.config.is_none() {

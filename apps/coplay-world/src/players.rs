@@ -16,7 +16,7 @@ use coplay_net::{Incoming, PeerKey, Place, Transport};
 use coplay_world::entity_of;
 
 use crate::cli::Serve;
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, in_words};
 
 /// What may wait on a way for the world's thread.
 const QUEUE: usize = 16_384;
@@ -65,7 +65,7 @@ impl Players {
         let udp = Udp::listen(args.listen, Identity::random(), secret.clone(), queue(Way::Udp, hear.clone())?);
         let udp = udp.map_err(|error| {
             let hint = "choose another address with --listen";
-            Trouble::failure(format!("nothing can listen at {}: {error}", args.listen), hint)
+            Trouble::failure(format!("nothing can listen at {}: {}", args.listen, in_words(&error)), hint)
         })?;
         let here = udp.local_addr().unwrap_or(args.listen);
         let known = udp.own_places().first().map_or_else(|| here.to_string(), |place| place.0.clone());

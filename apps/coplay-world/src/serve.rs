@@ -32,6 +32,9 @@ const MOST_AT_ONCE: usize = 4_096;
 const NUMBERS_EVERY: TimeDelta = TimeDelta::from_millis(500);
 /// How a server does is logged this often.
 const LOG_EVERY: TimeDelta = TimeDelta::from_secs(10);
+/// A server that should not be alone gets so long, and then says so this often.
+const FIRST_WARNING: TimeDelta = TimeDelta::from_secs(4);
+const WARN_EVERY: TimeDelta = TimeDelta::from_secs(30);
 /// Players get so long to find another server when this one is to stop, and what it told gets so long to arrive.
 const DRAIN: TimeDelta = TimeDelta::from_secs(8);
 /// Of so many servers it is said that they have another world.
@@ -63,7 +66,7 @@ pub fn run(args: &Serve) -> Result<ExitCode, Trouble> {
 fn start_log(style: LogStyle) {
     use tracing_subscriber::EnvFilter;
     let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,coplay_world_app=info,zenoh=error"));
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,coplay_world_app=info,zenoh=off"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // There is a log already where a test began one.
     let _ = match style {
@@ -99,6 +102,7 @@ struct Process {
     notice: Notice,
     next_numbers: Instant,
     next_log: Instant,
+    next_warning: Instant,
     /// Whether there should be others.
     has_peers: bool,
     /// Whether servers have a secret of their own.
@@ -146,6 +150,7 @@ impl Process {
             notice,
             next_numbers: now,
             next_log: now + LOG_EVERY,
+            next_warning: now + FIRST_WARNING,
             has_peers: !args.peer.is_empty(),
             has_own_secret: args.server_secret.is_some(),
             warned: BTreeSet::new(),
@@ -160,10 +165,11 @@ impl Process {
         if let Some(ticket) = self.players.ticket() {
             println!("through most routers:     coplay maze join --world '{ticket}'");
         }
-        let servers = if self.has_own_secret { " --server-secret …" } else { "" };
+        let servers = if self.has_own_secret { " --server-secret WORD" } else { "" };
         let maze = format!("--seed {seed} --side {side} --ninjas {ninjas}");
         let another = format!("coplay world serve --peer {place} --secret '{secret}'{servers} {maze}");
         println!("another server, with:     {another}");
+        println!("                          (on this computer also with another port: --listen)");
     }
 
     /// Takes what comes until the next tick, and does what is due.
@@ -212,6 +218,11 @@ impl Process {
             info!(%from, place, "another server");
             self.server.add_peer(now, from);
         }
+        self.find_places(now);
+    }
+
+    /// Where players find the others: who was not heard for a while is not among them.
+    fn find_places(&mut self, now: Instant) {
         for (way, places) in [Way::Udp, Way::Iroh].into_iter().zip(&mut self.places) {
             *places = self.mirrors.places(now).filter(|place| Way::to(place) == way).cloned().collect();
         }
@@ -247,6 +258,11 @@ impl Process {
         self.next_numbers = now + NUMBERS_EVERY;
         self.greeting.places = self.players.places();
         let numbers = self.numbers(now);
+        self.find_places(now);
+        if self.has_peers && numbers.mirrors == 0 && now >= self.next_warning {
+            self.next_warning = now + WARN_EVERY;
+            warn!("no other server is heard: do those at --peer run, and are the secrets the same?");
+        }
         if now >= self.next_log {
             self.next_log = now + LOG_EVERY;
             let delay = |part| numbers.stats.gtd_quantile(part).unwrap_or_default().as_millis_f64();
@@ -260,9 +276,6 @@ impl Process {
                 delay_p99_ms = delay(990),
                 "how it goes"
             );
-            if self.has_peers && numbers.mirrors == 0 {
-                warn!("no other server is heard: are --peer and the secrets right, and do they run?");
-            }
         }
         *self.notice.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = numbers;
     }

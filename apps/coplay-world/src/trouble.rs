@@ -34,3 +34,13 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
+
+/// What the system says about an address to listen at.
+pub fn in_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "the port is taken by another program".into(),
+        std::io::ErrorKind::AddrNotAvailable => "it is no address of this computer".into(),
+        std::io::ErrorKind::PermissionDenied => "that is not permitted".into(),
+        _ => error.to_string(),
+    }
+}

@@ -127,6 +127,16 @@ pub struct Overlay {
     pub foot: String,
 }
 
+/// So much of a ticket fits into a line, also in a small terminal.
+pub const WIDE: usize = 58;
+
+/// A text in lines that fit, the first of which has a name.
+pub fn in_lines(name: &str, text: &str) -> Vec<(String, String)> {
+    let signs: Vec<char> = text.chars().collect();
+    let names = std::iter::once(name).chain(std::iter::repeat(""));
+    names.zip(signs.chunks(WIDE)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
+}
+
 /// What a person wants, apart from playing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {

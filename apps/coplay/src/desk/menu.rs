@@ -13,6 +13,7 @@ enum Row {
     Load,
     Slot,
     Volume,
+    Invite,
     Reset,
     Keys,
     Quit,
@@ -47,6 +48,7 @@ impl Desk {
             Row::Slot => self.choose_slot(now, 1),
             Row::Volume => self.mute(now),
             Row::Keys => self.over = Over::Help,
+            Row::Invite => self.over = Over::Invitation,
             Row::Quit => self.quit = true,
             Row::Continue | Row::Save | Row::Load | Row::Reset => {
                 self.over = Over::Nothing;
@@ -69,6 +71,9 @@ impl Desk {
         if !self.can.silent {
             rows.push(Row::Volume);
         }
+        if self.invitation.is_some() {
+            rows.push(Row::Invite);
+        }
         if self.can.reset {
             rows.push(Row::Reset);
         }
@@ -84,6 +89,7 @@ impl Desk {
             Row::Slot => ("Slot", format!("‹ {} ›", self.slot)),
             Row::Volume if self.muted => ("Sound", "‹ off ›".into()),
             Row::Volume => ("Sound", format!("‹ {} % ›", self.volume)),
+            Row::Invite => ("Ask others in", String::new()),
             Row::Reset => ("Switch off and on", String::new()),
             Row::Keys => ("Keys", String::new()),
             Row::Quit => ("End", String::new()),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use coplay_machines::pad::Pad;
 
 use crate::config::Config;
-use crate::scene::{Command, Overlay, Scene};
+use crate::scene::{Command, Overlay, Scene, in_lines};
 use crate::slots::SLOTS;
 
 /// How long a word stays.
@@ -60,11 +60,37 @@ pub enum Wish {
     },
 }
 
+/// How others come in.
+#[derive(Clone, Debug)]
+pub struct Invitation {
+    /// The ticket.
+    pub ticket: String,
+    /// What a friend types in front of it.
+    pub command: &'static str,
+    /// Whether it is shown at once: nobody else is there yet.
+    pub at_once: bool,
+}
+
+impl Invitation {
+    fn overlay(&self) -> Overlay {
+        let mut rows = in_lines("Ticket", &self.ticket);
+        let ticket = if rows.len() == 1 { &self.ticket } else { "TICKET" };
+        rows.push(("To join".into(), format!("{} '{ticket}'", self.command)));
+        Overlay {
+            title: "Others can come in".into(),
+            rows,
+            chosen: None,
+            foot: "Enter play   Esc shows it again".into(),
+        }
+    }
+}
+
 /// What lies over the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     Nothing,
     Help,
+    Invitation,
     /// The menu, with this row chosen.
     Menu(usize),
 }
@@ -85,6 +111,7 @@ pub struct Desk {
     /// Why the machine stands still.
     failure: Option<String>,
     help: Overlay,
+    invitation: Option<Invitation>,
 }
 
 impl Desk {
@@ -103,7 +130,16 @@ impl Desk {
             toast: None,
             failure: None,
             help: help::help(config, can, pads),
+            invitation: None,
         }
+    }
+
+    /// Others can come in like this.
+    pub fn invite(&mut self, invitation: Invitation) {
+        if invitation.at_once {
+            self.over = Over::Invitation;
+        }
+        self.invitation = Some(invitation);
     }
 
     /// Takes a command; says what the game itself has to do.
@@ -194,10 +230,14 @@ impl Desk {
     /// Draws what is of the desk into a scene.
     pub fn draw(&self, now: Instant, scene: &mut Scene) {
         scene.toast = self.toast.as_ref().filter(|(_, until)| now < *until).map(|(text, _)| text.clone());
+        if let Some(invitation) = self.invitation.as_ref() {
+            scene.copy = (self.over == Over::Invitation).then(|| invitation.ticket.clone());
+        }
         scene.overlay = match self.over {
             Over::Nothing if self.paused => Some(Overlay { title: "Pause".into(), ..Overlay::default() }),
             Over::Nothing => self.failure.as_deref().map(stands_still),
             Over::Help => Some(self.help.clone()),
+            Over::Invitation => self.invitation.as_ref().map(Invitation::overlay),
             Over::Menu(chosen) => Some(self.menu(chosen)),
         };
     }
@@ -238,6 +278,27 @@ mod tests {
         let mut scene = Scene::default();
         desk.draw(now, &mut scene);
         scene.overlay.unwrap_or_default()
+    }
+
+    #[test]
+    fn who_opened_a_maze_sees_the_ticket_and_finds_it_again() {
+        let mut desk = Desk::new(&Config::default(), Can::default(), &[]);
+        let ticket = "udp://192.0.2.1:7000#word".to_owned();
+        desk.invite(Invitation { ticket: ticket.clone(), command: "coplay maze join", at_once: true });
+        let (now, mut scene) = (Instant::now(), Scene::default());
+        let shown = |desk: &Desk, scene: &mut Scene| {
+            desk.draw(now, scene);
+            let rows = scene.overlay.as_ref().map_or(vec![], |overlay| overlay.rows.clone());
+            rows.iter().any(|(_, right)| *right == format!("coplay maze join '{ticket}'"))
+        };
+        assert!(shown(&desk, &mut scene) && scene.copy.as_deref() == Some(ticket.as_str()));
+        desk.handle(now, Command::Move(Move::Enter));
+        assert!(!shown(&desk, &mut scene) && scene.copy.is_none());
+        desk.handle(now, Command::Menu);
+        desk.handle(now, Command::Move(Move::Down));
+        desk.handle(now, Command::Move(Move::Down));
+        desk.handle(now, Command::Move(Move::Enter));
+        assert!(shown(&desk, &mut scene));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Game;
 use coplay_net::clock;
 
+use crate::desk::Invitation;
 use crate::trouble::Trouble;
 
 /// What carries a maze's datagrams. It also owns the time, because who waits for datagrams waits for deadlines, too.
@@ -25,6 +26,11 @@ pub trait MazeNet {
 
     /// So much time passed in which the game stood still. Only asked of those who can.
     fn pause(&mut self, _span: Duration) {}
+
+    /// How others come in, if they can.
+    fn invitation(&self) -> Option<Invitation> {
+        None
+    }
 
     /// A word for the status line: whom one plays with, and how.
     fn status(&self) -> String;

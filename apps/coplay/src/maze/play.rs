@@ -50,6 +50,7 @@ pub fn play(
     let note = Gamepads::new(config, &pads, stage.hands().clone()).start();
     let begun = net.now();
     desk.say(Instant::now(), keys(config));
+    net.invitation().into_iter().for_each(|invitation| desk.invite(invitation));
     let eyes = Eyes::new(Instant::now());
     let mut player = Player { stage, desk, game, net, eyes, board: Board::new(true), pressed: 0, next_draw: begun };
     let end = seconds.map(|seconds| begun + TimeDelta::from_secs(seconds.into()));

@@ -10,7 +10,7 @@ use coplay_net::drive::{GIVE_UP, Status};
 use coplay_net::party::{Member, Party};
 
 use crate::meet::TicketHere;
-use crate::scene::Overlay;
+use crate::scene::{Overlay, in_lines};
 
 /// How we take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,18 +318,9 @@ impl Company {
     }
 }
 
-/// So much of a ticket fits into a line, also in a small terminal.
-const WIDE: usize = 58;
 const LEAVE: &str = "F10 leave";
 /// Who was silent for so long may not come back by itself.
 const LONG: TimeDelta = TimeDelta::from_secs(3);
-
-/// A text in lines that fit, the first of which has a name.
-fn in_lines(name: &str, text: &str) -> Vec<(String, String)> {
-    let signs: Vec<char> = text.chars().collect();
-    let names = std::iter::once(name).chain(std::iter::repeat(""));
-    names.zip(signs.chunks(WIDE)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
-}
 
 /// What a friend types.
 pub(super) fn join_command(ticket: &str) -> String {
@@ -431,7 +422,7 @@ mod tests {
         let at_the_door = company.overlay(Instant::ZERO, false, None, "").unwrap();
         company.on_party(&party(false));
         for overlay in [at_the_door, company.overlay(Instant::ZERO, false, None, "").unwrap()] {
-            assert!(overlay.rows.iter().all(|(_, right)| right.len() <= WIDE), "{}", text(&overlay));
+            assert!(overlay.rows.iter().all(|(_, right)| right.len() <= crate::scene::WIDE), "{}", text(&overlay));
             let parts = overlay.rows.iter().map(|row| row.1.as_str()).filter(|part| part.contains("a7"));
             assert_eq!(parts.collect::<String>(), ticket);
         }

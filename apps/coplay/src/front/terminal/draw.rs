@@ -8,6 +8,8 @@ use crate::scene::{Dial, Entry, Graph, Label, Overlay, Scene, Screen};
 
 /// Rows of a graph.
 const GRAPH_ROWS: usize = 5;
+/// Columns and rows without which nothing can be read.
+const SMALLEST: (usize, usize) = (40, 12);
 /// Eighths of a cell, from the bottom.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -31,6 +33,10 @@ pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
     }
     draw_table(&scene.table, grid, top);
     draw_status(scene, grid);
+    if grid.columns < SMALLEST.0 || grid.rows < SMALLEST.1 {
+        draw_toast("make the terminal larger", grid, grid.rows);
+        return;
+    }
     if let Some(toast) = &scene.toast {
         draw_toast(toast, grid, top);
     }

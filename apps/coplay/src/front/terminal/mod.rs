@@ -51,6 +51,9 @@ pub fn restore() {
         out,
         DisableFocusChange,
         terminal::EndSynchronizedUpdate,
+        // Where the size changed meanwhile, some terminals keep a part of what was there.
+        terminal::Clear(terminal::ClearType::All),
+        cursor::MoveTo(0, 0),
         cursor::Show,
         terminal::LeaveAlternateScreen
     );

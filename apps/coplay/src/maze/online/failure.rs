@@ -21,7 +21,7 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
         Failure::Refused(Refusal::OtherKind | Refusal::NotMe { .. } | Refusal::Private) => {
             trouble.hint("`coplay join` with the same ticket leads in")
         }
-        Failure::Ignored => trouble.hint("try the same command again"),
+        Failure::Ignored => trouble.hint("try again; and if it is a server of a world that gave the ticket, with --world in front of it"),
         Failure::Multicast(_) => trouble.hint("say --multicast auto, and everybody is reached one by one where it does not work"),
     }
 }

@@ -10,6 +10,7 @@ use coplay_net::group::{Dest, Event, Group, MAX_BYTES, Member, Why};
 
 use super::report::{Peer, Report};
 use super::trace::TraceFile;
+use crate::desk::Invitation;
 use crate::maze::net::MazeNet;
 use crate::trouble::Trouble;
 
@@ -27,6 +28,7 @@ pub(super) struct Link {
     group: Group,
     small: bool,
     trace: Option<TraceFile>,
+    invitation: Invitation,
     /// Nobody sees who comes and goes, so it is said.
     aloud: bool,
     peers: BTreeMap<Site, Peer>,
@@ -35,9 +37,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(group: Group, terms: &Terms, trace: Option<TraceFile>, aloud: bool) -> Self {
+    pub(super) fn new(
+        group: Group,
+        terms: &Terms,
+        trace: Option<TraceFile>,
+        invitation: Invitation,
+        aloud: bool,
+    ) -> Self {
         let (small, began) = (terms.side <= SMALL, clock::now());
-        Self { group, small, trace, aloud, peers: BTreeMap::new(), began, next_look: began }
+        Self { group, small, trace, invitation, aloud, peers: BTreeMap::new(), began, next_look: began }
     }
 
     /// Sends all that there is, at once.
@@ -152,6 +160,10 @@ impl MazeNet for Link {
         }
         self.look_around(game);
         self.write(game)
+    }
+
+    fn invitation(&self) -> Option<Invitation> {
+        Some(self.invitation.clone())
     }
 
     fn status(&self) -> String {

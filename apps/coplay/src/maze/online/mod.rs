@@ -20,6 +20,7 @@ use super::{advance_until, any_seed, look, play};
 use crate::cli::maze_online::{Host, Join, Multicast, Part};
 use crate::cli::net::Lan;
 use crate::config::Config;
+use crate::desk::Invitation;
 use crate::front::{self, Front};
 use crate::meet::{self, Line};
 use crate::net::{PATIENCE, announce, impaired, lan, name, way};
@@ -31,6 +32,8 @@ use link::Link;
 use still::{QUIET, Stillness};
 use trace::TraceFile;
 
+/// What a friend types to join.
+const JOIN: &str = "coplay maze join";
 /// What is offered to others, where that has a name.
 const OFFERED: &str = "Maze";
 /// Ninjas of others that do not stop are waited for no longer than this when our time is up.
@@ -55,7 +58,7 @@ pub(super) fn host(args: &Host) -> Result<Summary, Trouble> {
     let _sign = lan::tell(Kind::Maze, args.lan.unwrap_or(usual), (OFFERED, &manner.name), &ticket);
     let ticket = ticket.to_string();
     announce::announce(&ticket, &[("to join, a friend types:", join_command(&ticket))]);
-    visit.go_in(group, true)
+    visit.go_in(group, ticket, true)
 }
 
 /// `coplay maze join`.
@@ -69,12 +72,13 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
     let manner = visit.manner(args.multicast);
     let group = Group::join(wire(line, &args.part)?, &approach, &manner, || !crate::stop::is_asked());
     let Some(group) = group.map_err(|failure| failure::trouble(&failure))? else { return Ok(Summary::default()) };
-    eprintln!("we are in; others can also come in by us:   {}", join_command(&own().to_string()));
-    visit.go_in(group, false)
+    let own = own().to_string();
+    eprintln!("we are in; others can also come in by us:   {}", join_command(&own));
+    visit.go_in(group, own, false)
 }
 
 fn join_command(ticket: &str) -> String {
-    format!("coplay maze join '{ticket}'")
+    format!("{JOIN} '{ticket}'")
 }
 
 fn wire(line: Line, part: &Part) -> Result<Wire, Trouble> {
@@ -105,7 +109,7 @@ impl<'a> Visit<'a> {
     }
 
     /// Plays until it is over, and says what it came to.
-    fn go_in(self, group: Group, founder: bool) -> Result<Summary, Trouble> {
+    fn go_in(self, group: Group, ticket: String, founder: bool) -> Result<Summary, Trouble> {
         let Some(terms) = Terms::from_bytes(group.terms()) else {
             group.leave();
             return Err(failure::other_terms());
@@ -118,7 +122,8 @@ impl<'a> Visit<'a> {
         if self.trace.is_some() {
             game.keep_trace(clock::now());
         }
-        let mut link = Link::new(group, &terms, self.trace, self.front.is_none());
+        let invitation = Invitation { ticket, command: JOIN, at_once: founder };
+        let mut link = Link::new(group, &terms, self.trace, invitation, self.front.is_none());
         let played = match self.front {
             None => watch_ninjas(&mut game, &mut link, self.part.seconds).map(|()| vec![]),
             Some(front) => front::show(front, &look(), &self.config, |stage| {

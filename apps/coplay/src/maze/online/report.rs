@@ -9,6 +9,7 @@ use coplay::time::TimeDelta;
 use coplay_maze::{Game, Score};
 use coplay_net::group::{Counts, Traffic};
 
+use crate::maze::board::in_words;
 use crate::net::report::unwritable;
 use crate::summary::Summary;
 use crate::trouble::Trouble;
@@ -62,7 +63,7 @@ impl Report {
             summary.row("peer", peer.name.clone(), &peer.in_words());
         }
         for (at, (_, name, score)) in self.scores.iter().enumerate() {
-            let value = format!("{} hits, {} falls", score.hits, score.falls);
+            let value = in_words(*score);
             summary.row(if at == 0 { "score" } else { "" }, value, name);
         }
         summary

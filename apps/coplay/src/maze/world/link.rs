@@ -18,8 +18,11 @@ use crate::net::{PATIENCE, impaired};
 use crate::summary::Summary;
 use crate::trouble::Trouble;
 
-/// Without a word from any server for so long it is over.
-const ALONE: TimeDelta = TimeDelta::from_secs(15);
+/// Without a word from any server for so long it is said, and for so long it is over.
+const SILENT: TimeDelta = TimeDelta::from_millis(1_500);
+const ALONE: TimeDelta = TimeDelta::from_secs(30);
+/// Who is not known at one server is soon told so: it will hardly be known at another.
+const REFUSED: TimeDelta = TimeDelta::from_secs(3);
 /// Servers that do not answer are called again this often.
 const CALL_EVERY: TimeDelta = TimeDelta::from_secs(2);
 /// The most places at which servers may be.
@@ -95,7 +98,7 @@ impl Link {
                 return Ok(false);
             }
             let now = clock::now();
-            if now - self.began >= PATIENCE {
+            if now - self.began >= if self.refused { REFUSED } else { PATIENCE } {
                 return Err(self.nobody());
             }
             self.exchange(now + TimeDelta::from_millis(20))?;
@@ -109,7 +112,7 @@ impl Link {
                 Trouble::failure("a server answers, but does not know us").hint("is the secret after # the world's?")
             }
             false => Trouble::failure("no server of this world answers")
-                .hint("does coplay world serve run there, and is the address right?"),
+                .hint("does coplay world serve run there, and is the address right? A maze without servers is joined without --world"),
         }
     }
 
@@ -121,7 +124,7 @@ impl Link {
             self.speak(now);
             if now - self.client.heard() >= ALONE && self.client.avatar().is_some() {
                 return Err(Trouble::failure("no server of this world is heard any more")
-                    .hint("what was scored is kept by them: join again when they are back"));
+                    .hint("the same command joins again; as long as one of them runs, what was scored is kept"));
             }
             late += usize::from(now >= until);
             if late > MOST_LATE {
@@ -177,9 +180,20 @@ impl Link {
 
     /// A word for the status line.
     pub(super) fn status(&self) -> String {
-        let servers = self.client.mirrors().len() + 1;
+        if let Some(silence) = self.silence() {
+            return format!("no server is heard for {:.0} s", silence.as_secs_f64());
+        }
         let trip = self.client.rtt().map_or_else(String::new, |rtt| format!(", {:.0} ms away", rtt.as_millis_f64()));
-        format!("on one of {servers} server{}{trip}", if servers == 1 { "" } else { "s" })
+        match self.client.mirrors().len() {
+            0 => format!("on the only server{trip}"),
+            others => format!("on one of {} servers{trip}", others + 1),
+        }
+    }
+
+    /// For how long no server was heard, where that is long.
+    pub(super) fn silence(&self) -> Option<TimeDelta> {
+        let silence = clock::now() - self.client.heard();
+        (silence >= SILENT).then_some(silence)
     }
 
     /// What it came to.

@@ -34,13 +34,20 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
     if !link.enter()? {
         return Ok(Summary::default());
     }
-    let notes = match front {
-        None => software(&mut link, part.seconds).map(|()| vec![])?,
+    let played = match front {
+        None => software(&mut link, part.seconds).map(|()| vec![]),
         Some(front) => {
-            front::show(front, &look(), &config, |stage| play::play(stage, &config, &mut link, part.seconds))?
+            front::show(front, &look(), &config, |stage| play::play(stage, &config, &mut link, part.seconds))
         }
     };
-    Ok(link.summary().with_notes(notes))
+    match played {
+        Ok(notes) => Ok(link.summary().with_notes(notes)),
+        // However it ended, what it came to is said.
+        Err(trouble) => {
+            crate::out(&link.summary().to_string());
+            Err(trouble)
+        }
+    }
 }
 
 /// All of them lead to servers of one world.

@@ -15,6 +15,7 @@ use crate::desk::{Can, Desk};
 use crate::gamepad::Gamepads;
 use crate::maze::controls::{controls, keys, pad};
 use crate::maze::stage::{Eyes, Shown, Sight, fallen_since};
+use crate::scene::Overlay;
 use crate::stage::Stage;
 use crate::trouble::Trouble;
 
@@ -49,6 +50,17 @@ pub(super) fn play(
         player.go_on(clock::now())?;
     }
     Ok(note.into_iter().collect())
+}
+
+/// What is shown while no server is heard.
+fn waiting(silence: TimeDelta) -> Overlay {
+    let rows = vec![("no server is heard".into(), format!("for {:.0} s", silence.as_secs_f64()))];
+    Overlay {
+        title: "Waiting for a server".into(),
+        rows,
+        chosen: None,
+        foot: "it goes on when one is back   F10 leave".into(),
+    }
 }
 
 impl Player<'_> {
@@ -93,6 +105,7 @@ impl Player<'_> {
         });
         stage.show(|scene| {
             desk.draw(Instant::now(), scene);
+            scene.overlay = scene.overlay.take().or_else(|| link.silence().map(waiting));
             scene.table = table(client);
             eyes.draw_sight(sight.as_ref(), (rules, &status), scene);
         });

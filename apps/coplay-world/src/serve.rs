@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 
 use coplay::bucket::EntityId;
 use coplay::mirror::{Config, Notice as Happened, Source};
-use coplay::time::{Instant, TimeDelta};
+use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Terms;
 use coplay_net::impair::Impaired;
@@ -30,6 +30,8 @@ use crate::trouble::Trouble;
 const QUEUE: usize = 16_384;
 /// However much there is, the world goes on after so much of it.
 const MOST_AT_ONCE: usize = 4_096;
+/// What players send waits for so long at the most. It has its effect in a tick, but who asks how far away we are wants to know soon.
+const LOOK: TimeDelta = TimeDelta::from_millis(3);
 /// Whoever looks at the numbers sees them as of so long ago at the most.
 const NUMBERS_EVERY: TimeDelta = TimeDelta::from_millis(500);
 /// How a server does is logged this often.
@@ -42,12 +44,6 @@ const MOST_WARNED: usize = 64;
 const SEEDS: u64 = 10_000;
 /// Keys of players who were here that are remembered.
 const MAX_KEYS: usize = 65_536;
-
-/// Something that comes in.
-enum Input {
-    Player(Incoming),
-    Mirror(Said),
-}
 
 /// Runs a server until it is told to stop.
 pub fn run(args: &Serve) -> Result<ExitCode, Trouble> {
@@ -97,7 +93,9 @@ struct Process {
     greeting: Greeting,
     transport: Arc<dyn Transport>,
     mirrors: Mirrors,
-    inputs: Receiver<Input>,
+    /// What players send, and what other servers say.
+    players: Receiver<Incoming>,
+    said: Receiver<Said>,
     keys: BTreeMap<EntityId, PeerKey>,
     places: Vec<String>,
     notice: Notice,
@@ -118,12 +116,12 @@ impl Process {
         let both = args.server_secret.as_ref().map(|servers| format!("{secret} {servers}"));
         let servers_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
         let source = Source(u32::from_le_bytes(random()).max(1));
-        let (queue, inputs) = sync_channel(QUEUE);
-        let udp = listen(args, &key, &queue)?;
+        let (udp, players) = listen(args, &key)?;
+        let (queue, said) = sync_channel(QUEUE);
         let here = udp.local_addr().unwrap_or(args.listen);
         let transport = impaired(udp, args)?;
         let network = Network { listen: format!("tcp/{here}"), peers: &args.peer, config: args.zenoh.as_deref() };
-        let hear = move |said| match queue.try_send(Input::Mirror(said)) {
+        let hear = move |said| match queue.try_send(said) {
             // What finds no room is asked for again.
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         };
@@ -146,7 +144,8 @@ impl Process {
             greeting,
             transport,
             mirrors,
-            inputs,
+            players,
+            said,
             keys: BTreeMap::new(),
             places: Vec::new(),
             notice,
@@ -170,31 +169,52 @@ impl Process {
         println!("another server, with:     {another}");
     }
 
-    /// Takes what comes until the next tick, and does what is due.
+    /// Takes what comes until the next tick, or until another server says something, and does what is due. Of what players send only note is
+    /// taken before that, many at a time: to be woken for each would cost more than all that is done for it.
     fn turn(&mut self) {
-        let mut until = self.server.poll_timeout(clock::now());
-        for _ in 0..MOST_AT_ONCE {
-            let left = (until - clock::now()).to_duration();
-            match self.inputs.recv_timeout(left) {
-                Ok(input) => self.take(input),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        let until = self.server.poll_timeout(clock::now());
+        loop {
+            let left = (until - clock::now()).min(LOOK);
+            let said = self.said.recv_timeout(left.to_duration()).ok();
+            self.take_players();
+            if let Some(said) = said {
+                self.take_said(said);
+                break;
             }
-            // More may have come by now; but nothing is waited for any more.
-            until = until.min(clock::now());
+            if clock::now() >= until {
+                break;
+            }
         }
         self.advance();
     }
 
-    fn take(&mut self, input: Input) {
-        match input {
-            Input::Player(Incoming::Datagram { at, from, bytes }) => self.take_player(at, from, &bytes),
-            Input::Player(_) => {}
+    fn take_players(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            match self.players.try_recv() {
+                Ok(Incoming::Datagram { at, from, bytes }) => self.take_player(at, from, &bytes),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Takes what another server says, and what others said by now.
+    fn take_said(&mut self, first: Said) {
+        self.hear(first);
+        for _ in 0..MOST_AT_ONCE {
+            let Ok(said) = self.said.try_recv() else { break };
+            self.hear(said);
+        }
+    }
+
+    fn hear(&mut self, said: Said) {
+        match said {
             // Who has another maze, or has not said which, is not listened to.
-            Input::Mirror(Said::Datagram { at, from, bytes }) if self.mirrors.knows(from) => {
+            Said::Datagram { at, from, bytes } if self.mirrors.knows(from) => {
                 self.server.handle_mirror(at, from, &bytes);
             }
-            Input::Mirror(Said::Datagram { .. }) => {}
-            Input::Mirror(Said::Hello { from, greeting }) => self.meet(from, greeting),
+            Said::Datagram { .. } => {}
+            Said::Hello { from, greeting } => self.meet(from, greeting),
         }
     }
 
@@ -294,6 +314,8 @@ impl Process {
             beings: realm.register().len(),
             mirrors: self.server.mirror().present().count(),
             digest: realm.register().digest(realm.rules()),
+            commands: realm.commands(),
+            time_ahead_ms: self.server.mirror().group_time(now).map_or(0.0, |time| ahead_ms(now, time)),
             stats: *self.server.stats(),
             players_sent: self.sent,
             players_received: self.received,
@@ -324,6 +346,11 @@ impl Process {
     }
 }
 
+/// By how much the time that all servers share is ahead of our clock.
+fn ahead_ms(now: Instant, time: GroupInstant) -> f64 {
+    TimeDelta::from_nanos(time.as_nanos() - now.as_nanos()).as_millis_f64()
+}
+
 /// The maze of a world for which none was chosen: the same on all its servers.
 fn usual_seed(secret: &Secret) -> u64 {
     let [low, high, ..] = secret.derive("world maze");
@@ -343,19 +370,14 @@ fn place(transport: &dyn Transport, here: std::net::SocketAddr) -> String {
     transport.own_places().first().map_or_else(|| here.to_string(), |place| place.0.clone())
 }
 
-fn listen(args: &Serve, secret: &Secret, queue: &SyncSender<Input>) -> Result<Arc<Udp>, Trouble> {
-    let (players, incoming) = sync_channel(QUEUE);
-    let opened = Udp::listen(args.listen, Identity::random(), secret.clone(), players);
-    let udp = opened.map_err(|error| {
+/// Listens for players: what they send comes out of the queue.
+fn listen(args: &Serve, secret: &Secret) -> Result<(Arc<Udp>, Receiver<Incoming>), Trouble> {
+    let (queue, players) = sync_channel(QUEUE);
+    let udp = Udp::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
         Trouble::failure(
             format!("nothing can listen at {}: {error}", args.listen),
             "choose another address with --listen",
         )
     })?;
-    let queue = queue.clone();
-    let forward = move || incoming.into_iter().all(|incoming| queue.send(Input::Player(incoming)).is_ok());
-    let started = std::thread::Builder::new().name("players".into()).spawn(move || _ = forward());
-    started
-        .map_err(|error| Trouble::failure(format!("no thread can be started: {error}"), "is the system overloaded?"))?;
-    Ok(Arc::new(udp))
+    Ok((Arc::new(udp), players))
 }

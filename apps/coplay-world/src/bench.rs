@@ -1,210 +1,151 @@
 //! `bench`: how many players three servers carry on this computer.
 //!
-//! For each number of players and each policy three servers are started, software players press other buttons 25 times a second for a while, and the
-//! servers are asked how long events took and what it cost. It ends when the 99th percentile is over the threshold with every policy.
+//! For each number of players and each policy three servers are started in processes of their own, and software players in this one press
+//! other buttons 25 times a second: each time such that the servers have to tell each other. Once everybody is in, and a little later, it is
+//! measured for a while: what servers and players count is taken before and after, so the rush at the beginning decides nothing. A number is
+//! *carried* if everybody is in, 95 % of the commands were heard, and 99 % of the events that servers told each other were delivered within
+//! 150 ms of being issued. If the players did not press as often as they should it says so: that is not the servers' limit.
+//!
+//! All clocks are one and the same here; how far the servers disagree on the time that they share, which delays are measured by, is told at the end.
+//!
+//! Players and servers share the processors, as there is no other computer to put them on. So that it is the servers that are short of time
+//! first, and not those who measure, the servers run with `nice`: players get what they need, and servers the rest. What the players took is in the
+//! table; on a computer of their own the servers would have that, too.
 
-use std::net::{TcpListener, UdpSocket};
-use std::process::{Child, Command, ExitCode, Stdio};
+mod row;
+mod search;
+mod servers;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use coplay::mirror::THRESHOLD;
-use coplay_net::key::Secret;
-
 use crate::cli::{Bench, PolicyName};
-use crate::load::ask;
 use crate::stop;
 use crate::trouble::Trouble;
+use row::{HEAD, Row, Verdict, measure};
+use search::Search;
 
-/// How many servers there are.
-const SERVERS: usize = 3;
-/// A server needs no longer to start.
-const START: Duration = Duration::from_secs(20);
-/// Policies that are compared, number by number.
-const POLICIES: [PolicyName; 3] = [PolicyName::Ila, PolicyName::Off, PolicyName::Adaptive];
+/// What was found out so far.
+struct Findings<'a> {
+    args: &'a Bench,
+    policies: Vec<(PolicyName, Search)>,
+    rows: Vec<Row>,
+    until: Instant,
+}
 
 /// Measures, and prints a table as it grows.
 pub fn run(args: &Bench) -> Result<ExitCode, Trouble> {
     stop::listen();
-    println!(
-        "players  policy    p50 ms  p99 ms   late %  dropped %  cpu % of a server  bytes/s out, in of a player  all in"
-    );
-    for players in &args.players {
-        let mut carried = false;
-        for policy in POLICIES {
-            let row = measure(*players, policy, args.seconds)?;
-            println!("{row}");
-            carried |= row.is_carried();
-            if stop::is_asked() {
-                return Ok(ExitCode::SUCCESS);
-            }
-        }
-        if !carried {
-            break;
-        }
+    let mut findings = Findings {
+        args,
+        policies: args.policy.iter().map(|policy| (*policy, Search::default())).collect(),
+        rows: Vec::new(),
+        until: Instant::now() + Duration::from_secs(60) * args.minutes,
+    };
+    if let Some(load) = load_average() {
+        println!("load average before: {load}");
     }
+    println!("{HEAD}");
+    if args.players.is_empty() {
+        findings.search()?;
+    } else {
+        findings.try_all(&args.players)?;
+    }
+    findings.conclude();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Servers in processes of their own; they end when this does.
-struct Servers {
-    children: Vec<Child>,
-    ports: Vec<u16>,
-    doors: Vec<String>,
-    secret: String,
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Servers {
-    fn start(policy: PolicyName) -> Result<Self, Trouble> {
-        let mut servers = Self { children: vec![], ports: vec![], doors: vec![], secret: Secret::random_text() };
-        for _ in 0..SERVERS {
-            let (port, http) = (free_port()?, free_port()?);
-            let mut command = own_program()?;
-            command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--secret", &servers.secret]);
-            command.args(["--ninjas", "0", "--side", "64", "--policy", policy.name(), "--http", &http.to_string()]);
-            servers.ports.iter().for_each(|peer| _ = command.args(["--peer", &format!("127.0.0.1:{peer}")]));
-            let child =
-                command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| not_started(&error))?;
-            servers.children.push(child);
-            servers.ports.push(port);
-            servers.doors.push(format!("127.0.0.1:{http}"));
-            servers.wait_for_last()?;
-        }
-        Ok(servers)
-    }
-
-    fn wait_for_last(&self) -> Result<(), Trouble> {
-        let (until, others) = (Instant::now() + START, self.doors.len() - 1);
-        while Instant::now() < until {
-            let state = self.doors.last().and_then(|door| ask(door).ok()).unwrap_or_default();
-            if number(&state, "mirrors") == others as f64 && state.contains("\"open\":true") {
-                return Ok(());
+impl Findings<'_> {
+    /// Looks for the limit of each policy: all in turn, so that what else the computer does is the same for all.
+    fn search(&mut self) -> Result<(), Trouble> {
+        while !self.is_over() && self.policies.iter().any(|(_, search)| search.next().is_some()) {
+            for at in 0..self.policies.len() {
+                if let Some(players) = self.policies[at].1.next() {
+                    self.try_one(at, players)?;
+                }
             }
-            std::thread::sleep(Duration::from_millis(100));
         }
-        Err(Trouble::failure("a server does not start", "try coplay world serve, and see what it says"))
+        Ok(())
     }
 
-    fn states(&self) -> Vec<String> {
-        self.doors.iter().map(|door| ask(door).unwrap_or_default()).collect()
-    }
-}
-
-/// What it was like with so many players.
-struct Row {
-    players: u32,
-    policy: PolicyName,
-    states: Vec<String>,
-    seconds: f64,
-    cpu_seconds: f64,
-    load: String,
-}
-
-fn measure(players: u32, policy: PolicyName, seconds: u32) -> Result<Row, Trouble> {
-    let servers = Servers::start(policy)?;
-    let cpu = |states: &[String]| states.iter().map(|state| number(state, "cpu_seconds")).sum::<f64>();
-    let before = cpu(&servers.states());
-    let began = Instant::now();
-    let mut command = own_program()?;
-    command.arg("load").args(servers.ports.iter().map(|port| format!("udp://127.0.0.1:{port}#{}", servers.secret)));
-    command.args([
-        "--players",
-        &players.to_string(),
-        "--seconds",
-        &seconds.to_string(),
-        "--rate",
-        "200",
-        "--commands",
-        "25",
-    ]);
-    let output = command.stderr(Stdio::null()).output().map_err(|error| not_started(&error))?;
-    // The last numbers are told a moment later.
-    std::thread::sleep(Duration::from_millis(600));
-    let states = servers.states();
-    let cpu_seconds = cpu(&states) - before;
-    let load = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Row { players, policy, states, seconds: began.elapsed().as_secs_f64(), cpu_seconds, load })
-}
-
-impl Row {
-    fn sum(&self, name: &str) -> f64 {
-        self.states.iter().map(|state| number(state, name)).sum()
+    /// Tries these numbers, until one is too many for all.
+    fn try_all(&mut self, numbers: &[u32]) -> Result<(), Trouble> {
+        for players in numbers {
+            let before = self.rows.len();
+            for at in 0..self.policies.len() {
+                self.try_one(at, *players)?;
+            }
+            if !self.rows[before..].iter().any(Row::is_carried) {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    fn worst(&self, name: &str) -> f64 {
-        self.states.iter().map(|state| number(state, name)).fold(0.0, f64::max)
+    /// Tries a number. What is not carried is tried once more: something else may have been in the way.
+    fn try_one(&mut self, at: usize, players: u32) -> Result<(), Trouble> {
+        let mut is_carried = self.measure(self.policies[at].0, players)?;
+        if is_carried == Some(false) {
+            is_carried = self.measure(self.policies[at].0, players)?.or(is_carried);
+        }
+        if let Some(is_carried) = is_carried {
+            self.policies[at].1.learn(players, is_carried);
+        }
+        Ok(())
     }
 
-    /// Whether nearly all events came in time.
-    fn is_carried(&self) -> bool {
-        self.worst("delay_p99_ms") <= THRESHOLD.as_millis_f64()
+    /// Adds a row to the table. Whether it is carried; nothing if it is over before.
+    fn measure(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, Trouble> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        let tell = |what: &str| progress(&format!("{players} players, {}: {what}", policy.name()));
+        let Some(row) = measure(players, policy, self.args.seconds, tell)? else { return Ok(None) };
+        progress("");
+        println!("{row}");
+        let is_carried = row.is_carried();
+        self.rows.push(row);
+        Ok(Some(is_carried))
     }
 
-    /// A line of what the software players tell.
-    fn told(&self, what: &str) -> &str {
-        self.load.lines().find_map(|line| line.strip_prefix(what)).map_or("", str::trim)
+    fn is_over(&self) -> bool {
+        stop::is_asked() || Instant::now() >= self.until
     }
-}
 
-impl std::fmt::Display for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let delivered = self.sum("delivered").max(1.0);
-        let percent = |name: &str| 100.0 * self.sum(name) / delivered;
-        let cpu = 100.0 * self.cpu_seconds / self.seconds / SERVERS as f64;
-        let bytes = self.told("bytes a second").replace(", for each player", "");
-        write!(
-            f,
-            "{:7}  {:8}  {:6.0}  {:6.0}  {:7.2}  {:9.2}  {cpu:17.1}  {bytes:27}  {}",
-            self.players,
-            self.policy.name(),
-            self.worst("delay_p50_ms"),
-            self.worst("delay_p99_ms"),
-            percent("late"),
-            percent("dropped"),
-            self.told("players").split(" in the").next().unwrap_or_default(),
-        )
+    fn conclude(&self) {
+        progress("");
+        for (policy, search) in &self.policies {
+            let is_it = |row: &&Row| row.policy == *policy && Some(row.players) == search.refused;
+            let beyond = match self.rows.iter().rfind(is_it) {
+                Some(Row { verdict: Verdict::NotOffered, players, .. }) => {
+                    format!("; with {players} the players cannot keep up on this computer as it is now")
+                }
+                Some(row) => format!("; not {}: {}, p99 {} ms", row.players, row.verdict, row.p99),
+                None => "; more were not tried".into(),
+            };
+            println!("{} carries {} players{beyond}", policy.name(), search.carried);
+        }
+        let apart = self.rows.iter().map(|row| row.clocks_apart).fold(0.0, f64::max);
+        println!("the servers disagreed on the time by {apart:.2} ms at most; delays are in steps of 1 ms");
+        if let Some(load) = load_average() {
+            println!("load average after: {load}");
+        }
     }
 }
 
-/// A number of what a server says of itself; 0 if it does not say.
-fn number(state: &str, name: &str) -> f64 {
-    let rest = state.split_once(&format!("\"{name}\":")).map_or("", |(_, rest)| rest);
-    rest.split([',', '}']).next().and_then(|value| value.parse().ok()).unwrap_or_default()
+/// How busy the computer was, in all, for one, five and fifteen minutes, where the system tells.
+fn load_average() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let numbers: Vec<&str> = text.split_whitespace().take(3).collect();
+    Some(numbers.join(" "))
 }
 
-fn own_program() -> Result<Command, Trouble> {
-    std::env::current_exe().map(Command::new).map_err(|error| not_started(&error))
-}
-
-fn not_started(error: &std::io::Error) -> Trouble {
-    Trouble::failure(format!("servers cannot be started: {error}"), "is the system overloaded?")
-}
-
-/// A port at which nobody listens, neither by UDP nor by TCP.
-fn free_port() -> Result<u16, Trouble> {
-    let free = (0..100).find_map(|_| {
-        let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
-        let port = tcp.local_addr().ok()?.port();
-        UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
-    });
-    free.ok_or_else(|| Trouble::failure("there is no free port", "is the system overloaded?"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_found_in_what_servers_say() {
-        let state = "{\"source\":\"0a\",\"late\":12,\"cpu_seconds\":3.50}";
-        assert_eq!((number(state, "late"), number(state, "cpu_seconds"), number(state, "other")), (12.0, 3.5, 0.0));
+/// Tells whoever looks what is being done, in a line that the next one replaces.
+fn progress(what: &str) {
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        let _ = write!(terminal, "\r\x1b[2K{what}");
+        let _ = terminal.flush();
     }
 }

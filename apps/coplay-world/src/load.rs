@@ -1,12 +1,15 @@
 //! `load`: many software players on a world, each with a key and a socket of its own, and a table of what it was like for them.
+//!
+//! A player does all that one at a screen does to play: it proves who it is, seals, keeps its server's clock, moves its avatar at once, is put
+//! right, and goes elsewhere when its server is silent. Who thinks as a ninja looks at everybody whom it sees; who presses a given number of
+//! commands a second looks at nobody, which is cheaper, so that it is the servers that are tried and not the players.
 
+mod crowd;
 mod player;
 mod report;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use coplay_net::key::Secret;
@@ -15,9 +18,8 @@ use coplay_net::ticket::Ticket;
 use crate::cli::Load;
 use crate::stop;
 use crate::trouble::Trouble;
-use player::{Manner, Player, Seen};
-use report::Report;
 
+pub(crate) use crowd::{Crowd, Orders, Sum};
 pub use report::ask;
 
 /// How it goes is told this often.
@@ -27,32 +29,21 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 pub fn run(args: &Load) -> Result<ExitCode, Trouble> {
     stop::listen();
     let (servers, secret) = servers(&args.world)?;
-    let over = Arc::new(AtomicBool::new(false));
-    let seen: Vec<Arc<Mutex<Seen>>> = (0..args.players).map(|_| Arc::default()).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Trouble::failure(format!("nobody can play: {error}"), "is the system overloaded?"))?;
-    let report = runtime.block_on(async {
-        let began = Instant::now();
-        for (number, seen) in seen.iter().enumerate() {
-            let manner = Manner {
-                number,
-                seed: args.seed,
-                commands: args.commands,
-                impairment: args.impair.clone(),
-                comes: began + Duration::from_secs_f64(number as f64 / f64::from(args.rate)),
-            };
-            let player = Player::new(servers.clone(), secret.clone(), manner, Arc::clone(seen));
-            tokio::spawn(player.play(Arc::clone(&over)));
-        }
-        let all_sent = Duration::from_secs_f64(f64::from(args.players) / f64::from(args.rate));
-        watch(&seen, began, all_sent, args.seconds).await;
-        let report = Report::of(&seen, began.elapsed());
-        over.store(true, Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        report
-    });
+    let orders = Orders {
+        servers,
+        secret,
+        players: args.players,
+        rate: args.rate,
+        commands: args.commands,
+        impairment: args.impair.clone(),
+        seed: args.seed,
+    };
+    let crowd = Crowd::send(&orders)?;
+    let all_sent = Duration::from_secs_f64(f64::from(args.players) / f64::from(args.rate));
+    watch(&crowd, all_sent + Duration::from_secs(args.seconds.into()));
+    let report = crowd.report();
+    crowd.check()?;
+    drop(crowd);
     print!("{report}");
     for http in &args.http {
         println!("{http}  {}", ask(http).unwrap_or_else(|error| format!("does not answer: {error}")));
@@ -61,14 +52,14 @@ pub fn run(args: &Load) -> Result<ExitCode, Trouble> {
 }
 
 /// Waits until all have played for long enough, and says how it goes.
-async fn watch(seen: &[Arc<Mutex<Seen>>], began: Instant, all_sent: Duration, seconds: u32) {
-    let end = began + all_sent + Duration::from_secs(seconds.into());
+fn watch(crowd: &Crowd, time: Duration) {
+    let end = Instant::now() + time;
     let mut next = Instant::now() + TELL_EVERY;
     while Instant::now() < end && !stop::is_asked() {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        std::thread::sleep(Duration::from_millis(100));
         if Instant::now() >= next {
             next += TELL_EVERY;
-            eprintln!("{}", Report::of(seen, began.elapsed()).brief());
+            eprintln!("{}", crowd.report().brief());
         }
     }
 }

@@ -25,6 +25,10 @@ pub struct Numbers {
     pub mirrors: usize,
     /// A number that is the same where the same is known.
     pub digest: u64,
+    /// Times that players pressed other buttons.
+    pub commands: u64,
+    /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. On one computer all say the same.
+    pub time_ahead_ms: f64,
     /// What passed between the servers.
     pub stats: Stats,
     /// Datagrams and bytes to and from players.
@@ -53,6 +57,7 @@ impl Numbers {
         gauge("tick", "The tick that it is in the world", f64::from(self.tick));
         gauge("memory_bytes", "Memory that is used", self.memory as f64);
         let mut counter = |name: &str, help: &str, value: f64| put(&mut text, name, "counter", help, value);
+        counter("commands_total", "Times that players pressed other buttons", self.commands as f64);
         counter("cpu_seconds_total", "Processor time that was used", self.cpu_seconds);
         counter("events_issued_total", "Events that were issued here", stats.issued as f64);
         counter("events_delivered_total", "Events that were delivered", stats.delivered as f64);
@@ -79,12 +84,20 @@ impl Numbers {
         for (step, count) in self.stats.gtd.iter().enumerate() {
             sum += u64::from(*count);
             let until = (STEP * (step as i64 + 1)).as_secs_f64();
-            if step + 1 < self.stats.gtd.len() && (step + 1) % 5 == 0 {
+            if step + 1 < self.stats.gtd.len() && (step + 1) % 25 == 0 {
                 let _ = writeln!(text, "{name}_bucket{{le=\"{until}\"}} {sum}");
             }
         }
         let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}");
         let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.stats.gtd_sum.as_secs_f64());
+    }
+
+    /// How many events of other servers took how many milliseconds: less than one, less than two, and so on.
+    fn delays(&self) -> String {
+        let counts = &self.stats.gtd;
+        let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        let counts: Vec<String> = counts[..used].iter().map(u32::to_string).collect();
+        format!("[{}]", counts.join(","))
     }
 
     /// For people and scripts.
@@ -103,6 +116,8 @@ impl Numbers {
             ("objects", self.beings.to_string()),
             ("mirrors", self.mirrors.to_string()),
             ("digest", format!("\"{:016x}\"", self.digest)),
+            ("commands", self.commands.to_string()),
+            ("time_ahead_ms", format!("{:.3}", self.time_ahead_ms)),
             ("issued", stats.issued.to_string()),
             ("delivered", stats.foreign().to_string()),
             ("late", stats.over.to_string()),
@@ -110,6 +125,7 @@ impl Numbers {
             ("asked", stats.asked.to_string()),
             ("delay_p50_ms", quantile(500)),
             ("delay_p99_ms", quantile(990)),
+            ("delays", self.delays()),
             ("mirror_sent_bytes", stats.sent.1.to_string()),
             ("player_sent_bytes", self.players_sent.1.to_string()),
             ("player_received_bytes", self.players_received.1.to_string()),
@@ -146,7 +162,7 @@ mod tests {
     fn prometheus_can_read_it() {
         let mut numbers = Numbers { players: 3, ..Numbers::default() };
         numbers.stats.gtd[2] = 7;
-        numbers.stats.gtd[99] = 1;
+        numbers.stats.gtd[499] = 1;
         let text = numbers.prometheus();
         assert!(text.contains("# TYPE coplay_world_players gauge\ncoplay_world_players 3\n"));
         assert!(text.contains("coplay_world_event_delay_seconds_bucket{le=\"0.025\"} 7\n"));

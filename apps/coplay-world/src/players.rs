@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use coplay::bucket::EntityId;
+use coplay::time::Instant;
 use coplay_net::impair::{Impaired, Impairment};
 use coplay_net::iroh::{Home, Iroh};
 use coplay_net::key::{Identity, Secret, Token};
@@ -41,10 +42,16 @@ impl Way {
     }
 }
 
+/// One way to players, and what comes on it.
+struct Line {
+    transport: Arc<dyn Transport>,
+    incoming: Receiver<Incoming>,
+}
+
 /// All players, on all ways.
 pub struct Players {
-    udp: Arc<dyn Transport>,
-    iroh: Option<(Arc<dyn Transport>, Arc<Iroh>)>,
+    udp: Line,
+    iroh: Option<(Line, Arc<Iroh>)>,
     /// Where UDP leads to us.
     public: String,
     /// Who plays, and on which way it came last.
@@ -56,32 +63,35 @@ pub struct Players {
 }
 
 impl Players {
-    /// Opens all ways that were asked for. What comes is handed to `hear`, from other threads, as long as that returns `true`. Also says where we listen.
-    pub fn open(
-        args: &Serve,
-        secret: &Secret,
-        hear: impl Fn(Way, Incoming) -> bool + Clone + Send + 'static,
-    ) -> Result<(Self, SocketAddr), Trouble> {
-        let udp = Udp::listen(args.listen, Identity::random(), secret.clone(), queue(Way::Udp, hear.clone())?);
-        let udp = udp.map_err(|error| {
+    /// Opens all ways that were asked for; also says where we listen.
+    pub fn open(args: &Serve, secret: &Secret) -> Result<(Self, SocketAddr), Trouble> {
+        let (queue, incoming) = sync_channel(QUEUE);
+        let udp = Udp::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
             let hint = "choose another address with --listen";
             Trouble::failure(format!("nothing can listen at {}: {}", args.listen, in_words(&error)), hint)
         })?;
         let here = udp.local_addr().unwrap_or(args.listen);
         let known = udp.own_places().first().map_or_else(|| here.to_string(), |place| place.0.clone());
         let public = args.public.map_or(known, |public| public.to_string());
-        let iroh = match &args.iroh {
-            true => Some(open_iroh(args, secret, queue(Way::Iroh, hear)?)?),
-            false => None,
-        };
-        let (udp, sent, received) = (impaired(Arc::new(udp), args.impair.as_ref())?, (0, 0), (0, 0));
-        Ok((Self { udp, iroh, public, keys: BTreeMap::new(), sent, received }, here))
+        let iroh = if args.iroh { Some(open_iroh(args, secret)?) } else { None };
+        let udp = Line { transport: impaired(Arc::new(udp), args.impair.as_ref())?, incoming };
+        Ok((Self { udp, iroh, public, keys: BTreeMap::new(), sent: (0, 0), received: (0, 0) }, here))
     }
 
-    /// A player speaks: who it is.
-    pub fn on_datagram(&mut self, way: Way, from: PeerKey, bytes: &[u8]) -> EntityId {
+    /// The next that a player said: when it came, and who said it.
+    pub fn poll(&mut self) -> Option<(Instant, EntityId, Vec<u8>)> {
+        loop {
+            let by_iroh = || Some((Way::Iroh, self.iroh.as_ref()?.0.incoming.try_recv().ok()?));
+            let by_udp = self.udp.incoming.try_recv().ok().map(|incoming| (Way::Udp, incoming));
+            if let (way, Incoming::Datagram { at, from, bytes }) = by_udp.or_else(by_iroh)? {
+                return Some((at, self.on_datagram(way, from, bytes.len()), bytes));
+            }
+        }
+    }
+
+    fn on_datagram(&mut self, way: Way, from: PeerKey, len: usize) -> EntityId {
         self.received.0 += 1;
-        self.received.1 += bytes.len() as u64;
+        self.received.1 += len as u64;
         let entity = entity_of(&from.0);
         if self.keys.len() >= MAX_KEYS && !self.keys.contains_key(&entity) {
             self.keys.clear();
@@ -98,11 +108,11 @@ impl Players {
     /// Says something to a player.
     pub fn send(&mut self, entity: EntityId, bytes: &[u8]) {
         let Some((way, key)) = self.keys.get(&entity) else { return };
-        let transport = match (way, &self.iroh) {
+        let line = match (way, &self.iroh) {
             (Way::Iroh, Some((iroh, _))) => iroh,
             _ => &self.udp,
         };
-        if transport.send(key, bytes) {
+        if line.transport.send(key, bytes) {
             self.sent.0 += 1;
             self.sent.1 += bytes.len() as u64;
         }
@@ -121,8 +131,8 @@ impl Players {
 
     /// Datagrams that were not taken.
     pub fn refused(&self) -> u64 {
-        let iroh = self.iroh.as_ref().map(|(iroh, _)| iroh.refused().total());
-        self.udp.refused().total() + iroh.unwrap_or_default()
+        let iroh = self.iroh.as_ref().map(|(line, _)| line.transport.refused().total());
+        self.udp.transport.refused().total() + iroh.unwrap_or_default()
     }
 }
 
@@ -131,11 +141,8 @@ fn token(secret: &Secret) -> Token {
     Token::from_secret(secret, "world iroh")
 }
 
-fn open_iroh(
-    args: &Serve,
-    secret: &Secret,
-    queue: SyncSender<Incoming>,
-) -> Result<(Arc<dyn Transport>, Arc<Iroh>), Trouble> {
+fn open_iroh(args: &Serve, secret: &Secret) -> Result<(Line, Arc<Iroh>), Trouble> {
+    let (queue, incoming) = sync_channel(QUEUE);
     let anywhere = SocketAddr::new(args.listen.ip(), 0);
     let relay = args.relay.clone().unwrap_or_default();
     let opened = Iroh::listen(anywhere, &Identity::random(), token(secret), relay, queue);
@@ -143,7 +150,7 @@ fn open_iroh(
         Trouble::failure(format!("there is no way into the network: {error}"), "leave --iroh out to do without")
     })?);
     iroh.wait_for_relay(FOR_RELAY);
-    Ok((impaired(iroh.clone(), args.impair.as_ref())?, iroh))
+    Ok((Line { transport: impaired(iroh.clone(), args.impair.as_ref())?, incoming }, iroh))
 }
 
 /// A way as it is, or worse.
@@ -151,14 +158,4 @@ fn impaired(way: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<
     let Some(impairment) = impairment.cloned() else { return Ok(way) };
     let failed = |error| Trouble::failure(format!("the way out cannot be made worse: {error}"), "leave --impair out");
     Ok(Arc::new(Impaired::new(way, impairment).map_err(failed)?))
-}
-
-/// A queue that a thread of its own empties.
-fn queue(way: Way, hear: impl Fn(Way, Incoming) -> bool + Send + 'static) -> Result<SyncSender<Incoming>, Trouble> {
-    let (queue, incoming) = sync_channel(QUEUE);
-    let forward = move || incoming.into_iter().all(|incoming| hear(way, incoming));
-    let started = std::thread::Builder::new().name("players".into()).spawn(move || _ = forward());
-    started
-        .map_err(|error| Trouble::failure(format!("no thread can be started: {error}"), "is the system overloaded?"))?;
-    Ok(queue)
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 
 use coplay::mirror::{Config, Notice as Happened, Source};
-use coplay::time::{Instant, TimeDelta};
+use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Terms;
+use coplay_net::clock;
 use coplay_net::key::{Secret, random};
 use coplay_net::ticket;
-use coplay_net::{Incoming, clock};
 use coplay_world::{Greeting, Server};
 use tracing::{error, info, warn};
 
@@ -28,6 +28,8 @@ use crate::trouble::Trouble;
 const QUEUE: usize = 16_384;
 /// However much there is, the world goes on after so much of it.
 const MOST_AT_ONCE: usize = 4_096;
+/// What players send waits for so long at the most. It has its effect in a tick, but who asks how far away we are wants to know soon.
+const LOOK: TimeDelta = TimeDelta::from_millis(3);
 /// Whoever looks at the numbers sees them as of so long ago at the most.
 const NUMBERS_EVERY: TimeDelta = TimeDelta::from_millis(500);
 /// How a server does is logged this often.
@@ -41,12 +43,6 @@ const DRAIN: TimeDelta = TimeDelta::from_secs(8);
 const MOST_WARNED: usize = 64;
 /// Mazes that nobody chose have numbers below this: short enough to be told to somebody.
 const SEEDS: u64 = 10_000;
-
-/// Something that comes in.
-enum Input {
-    Player(Way, Incoming),
-    Mirror(Said),
-}
 
 /// Runs a server until it is told to stop.
 pub fn run(args: &Serve) -> Result<ExitCode, Trouble> {
@@ -96,7 +92,8 @@ struct Process {
     greeting: Greeting,
     players: Players,
     mirrors: Mirrors,
-    inputs: Receiver<Input>,
+    /// What other servers say.
+    said: Receiver<Said>,
     /// Where players find the other servers, by UDP and by iroh.
     places: [Vec<String>; 2],
     notice: Notice,
@@ -118,12 +115,10 @@ impl Process {
         let both = args.server_secret.as_ref().map(|servers| format!("{secret} {servers}"));
         let servers_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
         let source = Source(u32::from_le_bytes(random()).max(1));
-        let (queue, inputs) = sync_channel(QUEUE);
-        let to_world = queue.clone();
-        let hear = move |way, incoming| to_world.send(Input::Player(way, incoming)).is_ok();
-        let (players, here) = Players::open(args, &key, hear)?;
+        let (players, here) = Players::open(args, &key)?;
+        let (queue, said) = sync_channel(QUEUE);
         let network = Network { listen: format!("tcp/{here}"), peers: &args.peer, config: args.zenoh.as_deref() };
-        let hear = move |said| match queue.try_send(Input::Mirror(said)) {
+        let hear = move |said| match queue.try_send(said) {
             // What finds no room is asked for again.
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         };
@@ -145,7 +140,7 @@ impl Process {
             greeting,
             players,
             mirrors,
-            inputs,
+            said,
             places: [vec![], vec![]],
             notice,
             next_numbers: now,
@@ -172,36 +167,51 @@ impl Process {
         println!("                          (on this computer also with another port: --listen)");
     }
 
-    /// Takes what comes until the next tick, and does what is due.
+    /// Takes what comes until the next tick, or until another server says something, and does what is due. Of what players send only note is
+    /// taken before that, many at a time: to be woken for each would cost more than all that is done for it.
     fn turn(&mut self) {
-        let mut until = self.server.poll_timeout(clock::now());
-        for _ in 0..MOST_AT_ONCE {
-            let left = (until - clock::now()).to_duration();
-            match self.inputs.recv_timeout(left) {
-                Ok(input) => self.take(input),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        let until = self.server.poll_timeout(clock::now());
+        loop {
+            let left = (until - clock::now()).min(LOOK);
+            let said = self.said.recv_timeout(left.to_duration()).ok();
+            self.take_players();
+            if let Some(said) = said {
+                self.take_said(said);
+                break;
             }
-            // More may have come by now; but nothing is waited for any more.
-            until = until.min(clock::now());
+            if clock::now() >= until {
+                break;
+            }
         }
         self.advance();
     }
 
-    fn take(&mut self, input: Input) {
-        match input {
-            Input::Player(way, Incoming::Datagram { at, from, bytes }) => {
-                let entity = self.players.on_datagram(way, from, &bytes);
-                if let Some(answer) = self.server.handle_player(at, entity, &bytes) {
-                    self.players.send(entity, &answer);
-                }
+    fn take_players(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            let Some((at, entity, bytes)) = self.players.poll() else { break };
+            if let Some(answer) = self.server.handle_player(at, entity, &bytes) {
+                self.players.send(entity, &answer);
             }
-            Input::Player(..) => {}
+        }
+    }
+
+    /// Takes what another server says, and what others said by now.
+    fn take_said(&mut self, first: Said) {
+        self.hear(first);
+        for _ in 0..MOST_AT_ONCE {
+            let Ok(said) = self.said.try_recv() else { break };
+            self.hear(said);
+        }
+    }
+
+    fn hear(&mut self, said: Said) {
+        match said {
             // Who has another maze, or has not said which, is not listened to.
-            Input::Mirror(Said::Datagram { at, from, bytes }) if self.mirrors.knows(from) => {
+            Said::Datagram { at, from, bytes } if self.mirrors.knows(from) => {
                 self.server.handle_mirror(at, from, &bytes);
             }
-            Input::Mirror(Said::Datagram { .. }) => {}
-            Input::Mirror(Said::Hello { from, greeting }) => self.meet(from, greeting),
+            Said::Datagram { .. } => {}
+            Said::Hello { from, greeting } => self.meet(from, greeting),
         }
     }
 
@@ -293,6 +303,8 @@ impl Process {
             beings: realm.register().len(),
             mirrors: self.server.mirror().present().count(),
             digest: realm.register().digest(realm.rules()),
+            commands: realm.commands(),
+            time_ahead_ms: self.server.mirror().group_time(now).map_or(0.0, |time| ahead_ms(now, time)),
             stats: *self.server.stats(),
             players_sent: self.players.sent,
             players_received: self.players.received,
@@ -321,6 +333,11 @@ impl Process {
         info!("gone");
         self.mirrors.close();
     }
+}
+
+/// By how much the time that all servers share is ahead of our clock.
+fn ahead_ms(now: Instant, time: GroupInstant) -> f64 {
+    TimeDelta::from_nanos(time.as_nanos() - now.as_nanos()).as_millis_f64()
 }
 
 /// The maze of a world for which none was chosen: the same on all its servers.

@@ -76,6 +76,37 @@ fn a_server_that_is_told_to_stop_says_goodbye() {
     assert!(ended.is_some_and(|status| status.success()));
 }
 
+#[test]
+fn a_bench_tells_what_was_carried() {
+    let output = Command::new(PROGRAM)
+        .args(["bench", "6", "--seconds", "3", "--policy", "off"])
+        .stderr(Stdio::piped())
+        .output()
+        .expect("the program runs");
+    let (table, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{table}\n{log}");
+    let row = table.lines().find(|line| line.trim_start().starts_with("6  off")).expect("a row of the table");
+    let numbers: Vec<f64> = row.split_whitespace().skip(2).map_while(|word| word.parse().ok()).collect();
+    let [_p50, _p99, _late, _dropped, heard, issued, ..] = numbers[..] else { panic!("{row}") };
+    // How many depends on what else the computer does.
+    assert!(heard > 1.0 && heard < 40.0 && issued > 1.0, "{table}");
+    assert!(table.contains("\noff carries "), "{table}");
+    let (_, apart) = table.split_once("disagreed on the time by ").expect("a word on clocks");
+    let apart: f64 = apart.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+    assert!(apart < 50.0, "{table}");
+}
+
+#[test]
+#[cfg(unix)]
+fn players_without_a_socket_are_told_of() {
+    let command =
+        format!("ulimit -n 100; exec {PROGRAM} load udp://127.0.0.1:1#x --players 300 --rate 1000 --seconds 1");
+    let output = Command::new("sh").args(["-c", &command]).output().expect("there is a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("of 300 players have no socket") && told.contains("ulimit -n 500"), "{told}");
+}
+
 /// What the program says to what cannot be.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(PROGRAM).args(args).stdout(Stdio::null()).output().expect("the program runs");

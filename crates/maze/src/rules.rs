@@ -108,16 +108,16 @@ impl Rules {
 
     /// Whether a shot meets an avatar at this place in the course of this tick. On its way from the tick before nothing is jumped over.
     pub fn hits(&self, shot: &Shot, tick: u32, target: Position) -> bool {
-        let (Some(before), Some(after)) = (tick.checked_sub(1).and_then(|last| flown(shot, last)), flown(shot, tick))
-        else {
-            return false;
-        };
         // Most shots are far from most avatars, and walls need not be asked for those.
-        if !passes(shot, before, after, target) {
-            return false;
+        let near = Stretch::of(shot, tick).filter(|stretch| stretch.is_near(target));
+        near.is_some_and(|stretch| stretch.meets(shot, self.range(shot), target))
+    }
+
+    /// A tick passes for an avatar whose player changes nothing, as far as others know.
+    pub fn go_on(&self, avatar: &mut Avatar) {
+        if avatar.is_alive() && (avatar.speed, avatar.turn) != (0, 0) {
+            self.walk(avatar);
         }
-        let range = self.range(shot);
-        before < range && passes(shot, before, after.min(range), target)
     }
 
     /// Moves an avatar as its speed and turn say, as far as walls let it.
@@ -200,11 +200,51 @@ impl Rules {
     }
 
     /// How far a shot gets, in parts of a unit.
-    fn range(&self, shot: &Shot) -> i32 {
+    pub(crate) fn range(&self, shot: &Shot) -> i32 {
         let farthest = SHOT_SPEED * SHOT_TICKS as i32 + 1;
         let way = (cosine(shot.heading).into(), sine(shot.heading).into());
         let wall = self.maze.cast(shot.from, way, ONE.into(), farthest.into());
         wall.map_or(farthest, |wall| wall.reach as i32)
+    }
+}
+
+/// What a shot flies in the course of one tick.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    before: i32,
+    after: i32,
+    /// Whoever it meets is between these two corners.
+    low: Position,
+    high: Position,
+}
+
+impl Stretch {
+    /// What a shot flies in this tick; nothing if that is over, or has not begun.
+    pub(crate) fn of(shot: &Shot, tick: u32) -> Option<Self> {
+        let (before, after) = (flown(shot, tick.checked_sub(1)?)?, flown(shot, tick)?);
+        let [one, other] = [before, after].map(|length| shot.from.along(shot.heading, length));
+        // A unit more, for what is rounded.
+        let reach = (SHOT_MEETS + 1) * FINE;
+        let low = Position { x: one.x.min(other.x) - reach, y: one.y.min(other.y) - reach };
+        let high = Position { x: one.x.max(other.x) + reach, y: one.y.max(other.y) + reach };
+        Some(Self { before, after, low, high })
+    }
+
+    /// Whether it is worth a closer look.
+    #[inline]
+    pub(crate) fn is_near(&self, target: Position) -> bool {
+        (self.low.x..=self.high.x).contains(&target.x) && (self.low.y..=self.high.y).contains(&target.y)
+    }
+
+    /// Whether the shot gets so far, given its range.
+    pub(crate) fn is_within(&self, range: i32) -> bool {
+        self.before < range
+    }
+
+    /// Whether it meets somebody there, and no wall before.
+    pub(crate) fn meets(&self, shot: &Shot, range: i32, target: Position) -> bool {
+        let Self { before, after, .. } = *self;
+        passes(shot, before, after, target) && before < range && passes(shot, before, after.min(range), target)
     }
 }
 
@@ -228,4 +268,30 @@ fn passes(shot: &Shot, before: i32, after: i32, target: Position) -> bool {
     let along = (east * i64::from(cosine(shot.heading)) + south * i64::from(sine(shot.heading))) / i64::from(ONE);
     let nearest = shot.from.along(shot.heading, along.clamp(before.into(), after.into()) as i32);
     nearest.square(target) <= (SHOT_MEETS as u64 * FINE as u64).pow(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_who_is_met_is_overlooked_as_far_away() {
+        let mut luck = Luck::new(3);
+        let (mut met, mut far) = (0, 0);
+        for _ in 0..200_000 {
+            let from = Position::of_units(luck.below(2_000) as i32, luck.below(2_000) as i32);
+            let shot = Shot { tick: 10, from, heading: luck.bits() as u16, number: 1 };
+            let stretch = Stretch::of(&shot, 11 + luck.below(40)).expect("it flies");
+            let around = from.along(shot.heading, stretch.after);
+            let target = Position {
+                x: around.x + luck.below(160 * FINE as u32) as i32 - 80 * FINE,
+                y: around.y + luck.below(160 * FINE as u32) as i32 - 80 * FINE,
+            };
+            let passes = passes(&shot, stretch.before, stretch.after, target);
+            assert!(stretch.is_near(target) || !passes, "{shot:?} {stretch:?} {target:?}");
+            met += u32::from(passes);
+            far += u32::from(!stretch.is_near(target));
+        }
+        assert!(met > 10_000 && far > 10_000, "{met} met, {far} far");
+    }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use coplay::bucket::EntityId;
 
+use crate::rules::Stretch;
 use crate::{Avatar, Position, Rules, SHOT_KEPT, Shot};
 
 /// The most shots that are followed at a time.
@@ -23,6 +24,8 @@ pub struct Watch {
 struct Watched {
     shot: Shot,
     until: u32,
+    /// How far it gets, as soon as somebody asked.
+    range: Option<i32>,
 }
 
 /// Somebody who can be hit, as it is now.
@@ -46,7 +49,7 @@ impl Watch {
         let lately = tick.saturating_sub(SHOT_KEPT)..=tick;
         for shot in avatar.shots.iter().filter(|shot| lately.contains(&shot.tick)) {
             if self.shots.len() < MOST_WATCHED {
-                let watched = Watched { shot: *shot, until: shot.tick };
+                let watched = Watched { shot: *shot, until: shot.tick, range: None };
                 self.shots.entry((by, shot.number)).or_insert(watched);
             }
         }
@@ -58,18 +61,23 @@ impl Watch {
         &mut self,
         rules: &Rules,
         tick: u32,
-        targets: impl Iterator<Item = Target<'a>> + Clone,
+        targets: impl Iterator<Item = Target<'a>>,
         past: impl Fn(&Target<'a>, u32) -> Option<Position>,
     ) -> Vec<(EntityId, EntityId)> {
         let mut hits = Vec::new();
+        let living = targets.filter(|target| target.avatar.is_alive());
+        let living: Vec<(Position, Target<'a>)> = living.map(|target| (target.avatar.position, target)).collect();
         for ((by, _), watched) in &mut self.shots {
-            let living = || targets.clone().filter(|target| target.entity != *by && target.avatar.is_alive());
+            let shot = &watched.shot;
+            let range = *watched.range.get_or_insert_with(|| rules.range(shot));
             for at in watched.until.max(tick.saturating_sub(SHOT_KEPT)) + 1..=tick {
-                let then =
-                    |target: &Target<'a>| if at == tick { Some(target.avatar.position) } else { past(target, at) };
-                let is_hit =
-                    |target: &Target<'a>| then(target).is_some_and(|place| rules.hits(&watched.shot, at, place));
-                hits.extend(living().filter(is_hit).map(|target| (target.entity, *by)));
+                let Some(stretch) = Stretch::of(shot, at).filter(|stretch| stretch.is_within(range)) else { continue };
+                let then = |now: Position, target: &Target<'a>| if at == tick { Some(now) } else { past(target, at) };
+                let is_hit = |(now, target): &&(Position, Target<'a>)| {
+                    let place = then(*now, target).filter(|_| target.entity != *by);
+                    place.is_some_and(|place| stretch.is_near(place) && stretch.meets(shot, range, place))
+                };
+                hits.extend(living.iter().filter(is_hit).map(|(_, target)| (target.entity, *by)));
             }
             watched.until = tick;
         }

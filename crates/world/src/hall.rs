@@ -237,7 +237,7 @@ impl Own {
 
     /// Whether others must be told. If so they are, and know it as it is.
     fn must_tell(&mut self, rules: &Rules, tick: u32, avatar: &Avatar) -> bool {
-        self.told = rules.ahead(&self.told, 1);
+        rules.go_on(&mut self.told);
         let must = rules.apart(&self.told, avatar) > TOLERANCE || tick.saturating_sub(self.told_at) >= TELL_EVERY;
         if must {
             (self.told, self.told_at) = (avatar.clone(), tick);

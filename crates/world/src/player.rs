@@ -56,18 +56,21 @@ impl Player {
         }
     }
 
-    /// It says something. What it said before is known already.
-    pub(crate) fn hear(&mut self, now: Instant, wish: &Wish) {
+    /// It says something. What it said before is known already. How many of its presses are new.
+    pub(crate) fn hear(&mut self, now: Instant, wish: &Wish) -> u64 {
         self.heard = now;
         if wish.stamp > self.stamp.0 {
             self.stamp = (wish.stamp, now);
         }
+        let mut news = 0;
         for press in &wish.presses {
             let newest = self.waiting.back().map_or(self.pressed.0, |waiting| waiting.number);
             if press.number > newest && self.waiting.len() < MOST_WAITING {
                 self.waiting.push_back(*press);
+                news += 1;
             }
         }
+        news
     }
 
     /// The next press whose turn it is in this tick: when the buttons before were held for as long as the player held them.
@@ -131,15 +134,15 @@ mod tests {
     fn buttons_are_held_for_as_long_as_the_player_held_them() {
         let now = Instant::from_nanos(1_000);
         let mut player = Player::new(now, 100, &wish(1, &[(4, 0)]));
-        player.hear(now, &wish(1, &[(4, 0)]));
+        assert_eq!(player.hear(now, &wish(1, &[(4, 0)])), 1);
         assert_eq!(due(&mut player, 100), Some((4, 0)));
-        player.hear(now, &wish(2, &[(4, 0), (5, 20), (6, 10)]));
+        assert_eq!(player.hear(now, &wish(2, &[(4, 0), (5, 20), (6, 10)])), 2);
         assert_eq!(due(&mut player, 110), None, "5 is too early");
         assert_eq!(due(&mut player, 128), Some((5, 8)), "5 is late by 8");
         assert_eq!(player.pressed(130), (5, 2));
         assert_eq!(due(&mut player, 137), None);
         assert_eq!(due(&mut player, 138), Some((6, 0)));
-        player.hear(now, &wish(3, &[(5, 20), (6, 10)]));
+        assert_eq!(player.hear(now, &wish(3, &[(5, 20), (6, 10)])), 0);
         assert_eq!(due(&mut player, 900), None, "what is known is not done again");
         player.hear(now, &wish(3, &[(8, 1)]));
         assert_eq!(due(&mut player, 910), Some((8, 0)), "7 was never heard of");

@@ -50,9 +50,13 @@ pub struct Realm {
     hall: Hall,
     field: Field,
     players: BTreeMap<EntityId, Player>,
+    /// Presses of players that were heard here.
+    commands: u64,
     /// Players whom another server took, and when.
     lost: BTreeMap<EntityId, Instant>,
     tick: Option<u32>,
+    /// The last tick of which players were told.
+    talked: Option<u32>,
     deeds: Vec<Deed>,
     /// Falls that we counted and that no other server may know of yet, by when they were told.
     uncertain: VecDeque<Uncertain>,
@@ -96,8 +100,10 @@ impl Realm {
             hall: Hall::new(Rules::new(Maze::new(terms.seed, terms.side))),
             field: Field::default(),
             players: BTreeMap::new(),
+            commands: 0,
             lost: BTreeMap::new(),
             tick: None,
+            talked: None,
             deeds: Vec::new(),
             uncertain: VecDeque::new(),
             scores: Scores::default(),
@@ -131,6 +137,11 @@ impl Realm {
     /// The players who are here.
     pub fn players(&self) -> impl Iterator<Item = EntityId> {
         self.players.keys().copied()
+    }
+
+    /// How often players pressed other buttons, as far as it was heard here.
+    pub fn commands(&self) -> u64 {
+        self.commands
     }
 
     /// How many objects are ours.
@@ -177,6 +188,9 @@ impl Realm {
 
     /// Everybody makes their ticks up to this one.
     pub fn advance(&mut self, now: Instant, tick: u32) {
+        if self.tick.is_some_and(|last| tick <= last) {
+            return;
+        }
         let last = self.tick.unwrap_or(tick.saturating_sub(1));
         for tick in last.max(tick.saturating_sub(MOST_CATCH_UP)) + 1..=tick {
             self.press(tick);
@@ -184,7 +198,7 @@ impl Realm {
                 self.on_happening(tick, happening);
             }
         }
-        self.tick = Some(tick.max(last));
+        self.tick = Some(tick);
         self.dismiss_silent(now);
         self.lost.retain(|_, since| now - *since < LOST);
     }
@@ -266,14 +280,14 @@ impl Realm {
     pub fn hear(&mut self, now: Instant, entity: EntityId, wish: &Wish) -> bool {
         let Some(tick) = self.tick else { return false };
         if let Some(player) = self.players.get_mut(&entity) {
-            player.hear(now, wish);
+            self.commands += player.hear(now, wish);
             return true;
         }
         if self.drains || self.lost.contains_key(&entity) || !self.register.has_room_for(entity) {
             return false;
         }
         let mut player = Player::new(now, tick, wish);
-        player.hear(now, wish);
+        self.commands += player.hear(now, wish);
         self.take(tick, entity, &player.name.clone(), Mind::Player(Controls::default()));
         self.players.insert(entity, player);
         true
@@ -388,9 +402,10 @@ impl Realm {
         &self.scores
     }
 
-    /// What players are to be shown now. `mirrors` is where a player finds the other servers.
+    /// What players are to be shown now: nothing more until the next tick. `mirrors` is where a player finds the other servers.
     pub fn talk<'a>(&mut self, now: Instant, mirrors: impl Fn(EntityId) -> &'a [String]) -> Vec<(EntityId, Vec<u8>)> {
-        let Some(tick) = self.tick else { return vec![] };
+        let Some(tick) = self.tick.filter(|tick| self.talked != Some(*tick)) else { return vec![] };
+        self.talked = Some(tick);
         self.scores(now);
         let mut said = Vec::new();
         let mut table = None;

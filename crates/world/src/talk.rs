@@ -11,7 +11,7 @@
 //!
 //! Numbers begin with their low byte.
 
-use coplay::bucket::{EntityId, Reckoner};
+use coplay::bucket::{EntityId, MAX_STATE, Reckoner};
 use coplay::time::Instant;
 use coplay_maze::{Avatar, Controls, Rules, Score, Terms};
 
@@ -151,7 +151,8 @@ impl Wish {
 impl View {
     /// As bytes: as many avatars as there is room for.
     pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
-        let mut bytes = vec![SERVER, VIEW];
+        let mut bytes = Vec::with_capacity(MAX_TALK + 6 + MAX_STATE);
+        bytes.extend_from_slice(&[SERVER, VIEW]);
         self.echo.iter().for_each(|stamp| put_stamp(&mut bytes, *stamp));
         for number in [self.tick, self.pressed.0] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -161,13 +162,13 @@ impl View {
         put_score(&mut bytes, self.score);
         bytes.push(self.drains.into());
         for (entity, avatar) in &self.avatars {
-            let mut state = Vec::new();
-            put_avatar(&mut state, rules, avatar);
-            if bytes.len() + 6 + state.len() > MAX_TALK {
+            let before = bytes.len();
+            put_entity(&mut bytes, *entity);
+            put_state(&mut bytes, rules, avatar);
+            if bytes.len() > MAX_TALK {
+                bytes.truncate(before);
                 break;
             }
-            put_entity(&mut bytes, *entity);
-            put_short(&mut bytes, &state);
         }
         bytes
     }
@@ -259,6 +260,14 @@ impl Word {
             _ => None,
         }
     }
+}
+
+/// An avatar, after its length.
+fn put_state(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
+    let at = bytes.len();
+    bytes.push(0);
+    put_avatar(bytes, rules, avatar);
+    bytes[at] = (bytes.len() - at - 1) as u8;
 }
 
 fn put_stamp(bytes: &mut Vec<u8>, stamp: Instant) {

@@ -149,3 +149,24 @@ fn what_is_seen_never_jumps() {
     pair.run(2_000);
     assert!(pair.apart() <= 4, "{} units apart", pair.apart());
 }
+
+#[test]
+fn who_is_woken_late_presses_as_often_as_it_wants_to() {
+    let began = Instant::from_nanos(5_000_000_000);
+    let mut client = Client::new(began, "Ada");
+    let (mut wanted, mut pressed) = (0, 0);
+    // It looks every three milliseconds, and wants something else 25 times a second.
+    for millis in (0..10_000).step_by(3) {
+        let now = began + MILLI * millis;
+        if millis >= 40 * wanted {
+            wanted += 1;
+            client.press(now, if wanted % 2 == 0 { LEFT } else { FORWARD });
+        }
+        if let Some(wish) = client.poll_wish(now) {
+            let wish = Wish::from_bytes(&wish).expect("a server understands it");
+            pressed = wish.presses.last().map_or(pressed, |press| press.number);
+        }
+    }
+    assert_eq!(wanted, 250);
+    assert!((248..=250).contains(&pressed), "{pressed} of {wanted}");
+}

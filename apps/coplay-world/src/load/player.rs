@@ -5,7 +5,6 @@ use std::collections::btree_map::Entry;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant as Real;
 
 use coplay::bucket::EntityId;
 use coplay::time::{Instant, TimeDelta};
@@ -23,6 +22,8 @@ const LOOK: TimeDelta = TimeDelta::from_millis(50);
 const CALL_EVERY: TimeDelta = TimeDelta::from_secs(2);
 /// Software decides this often.
 const DECIDE_EVERY: TimeDelta = TimeDelta::from_millis(40);
+/// Of those who press other buttons whatever happens, one command in so many is a shot.
+const SHOT_EVERY: u64 = 50;
 
 /// How somebody plays.
 pub(super) struct Manner {
@@ -31,7 +32,6 @@ pub(super) struct Manner {
     /// Changes of buttons in a second; with 0 as a ninja plays.
     pub(super) commands: u32,
     pub(super) impairment: Option<Impairment>,
-    pub(super) comes: Real,
 }
 
 /// What it was like for somebody.
@@ -52,6 +52,10 @@ pub(super) struct Seen {
     pub(super) ahead_ms: (f64, u64),
     pub(super) sent: (u64, u64),
     pub(super) received: (u64, u64),
+    /// How often it pressed other buttons, whether a server hears it or not.
+    pub(super) commands: u64,
+    /// Why it has no socket.
+    pub(super) no_socket: Option<String>,
 }
 
 /// A software player.
@@ -63,6 +67,8 @@ pub(super) struct Player {
     voyage: Voyage<PeerKey>,
     /// Where servers are, and who answered there last.
     places: BTreeMap<SocketAddr, Option<PeerKey>>,
+    /// What the server said last of where others are.
+    mirrors: Vec<String>,
     next_calls: Instant,
     ninja: Ninja,
     outbox: Option<Outbox>,
@@ -86,6 +92,7 @@ impl Player {
             client: Client::new(now, &format!("player {}", manner.number + 1)),
             voyage: Voyage::new(now),
             places: BTreeMap::new(),
+            mirrors: Vec::new(),
             next_calls: now,
             ninja: Ninja::new(manner.seed ^ manner.number as u64),
             outbox: impairment.map(|impairment| Outbox::new(now, impairment)),
@@ -101,17 +108,17 @@ impl Player {
 
     /// Plays until all is over.
     pub(super) async fn play(mut self, over: Arc<AtomicBool>) {
-        tokio::time::sleep_until(self.manner.comes.into()).await;
         let any = match self.servers.first() {
             Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
             _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         };
-        // Without a socket there is nobody; the table shows it.
-        let Ok(socket) = UdpSocket::bind(any).await else { return };
-        let now = clock::now();
-        self.voyage = Voyage::new(now);
-        self.client = Client::new(now, &format!("player {}", self.manner.number + 1));
-        self.heard = now;
+        let socket = match UdpSocket::bind(any).await {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.seen.no_socket = Some(error.to_string());
+                return self.share();
+            }
+        };
         self.learn(self.servers.clone());
         while !over.load(Ordering::Relaxed) {
             let due = self.work(&socket);
@@ -165,9 +172,16 @@ impl Player {
             }
             self.heard = now;
             self.note();
-            let mirrors: Vec<SocketAddr> =
-                self.client.mirrors().iter().filter_map(|place| place.parse().ok()).collect();
-            self.learn(mirrors);
+            self.learn_mirrors();
+        }
+    }
+
+    /// There may be other servers than before.
+    fn learn_mirrors(&mut self) {
+        if self.client.mirrors() != self.mirrors {
+            self.mirrors = self.client.mirrors().to_vec();
+            let places: Vec<SocketAddr> = self.mirrors.iter().filter_map(|place| place.parse().ok()).collect();
+            self.learn(places);
         }
     }
 
@@ -202,8 +216,7 @@ impl Player {
             self.count_and_send(socket, &bytes, to);
         }
         self.call_again(now);
-        self.decide(now);
-        self.client.advance(now);
+        self.play_on(now);
         if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
             self.client.on_other_server(now);
         }
@@ -211,34 +224,53 @@ impl Player {
         self.speak(now);
         self.flush(now, socket);
         self.seen.is_in = self.client.avatar().is_some() && now - self.heard < TimeDelta::from_secs(1);
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.seen);
+        self.share();
         let outbox = self.outbox.as_ref().and_then(Outbox::poll_timeout);
-        let due =
-            [Some(self.client.poll_timeout()), Some(self.voyage.poll_timeout()), self.endpoint.poll_timeout(), outbox];
-        due.into_iter().flatten().fold(now + LOOK, Instant::min)
+        let due = [Some(self.voyage.poll_timeout()), self.endpoint.poll_timeout(), outbox];
+        let soonest = self.client.poll_timeout().min(self.next_decision).min(now + LOOK);
+        due.into_iter().flatten().fold(soonest, Instant::min)
     }
 
-    fn decide(&mut self, now: Instant) {
-        let often = match self.manner.commands {
-            0 => DECIDE_EVERY,
-            commands => TimeDelta::from_micros(1_000_000 / i64::from(commands)),
-        };
-        if now < self.next_decision {
+    /// Tells whoever looks how it is.
+    fn share(&self) {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.seen);
+    }
+
+    /// Decides if it is time to, and moves. Who does not look at others does not draw them up to now either.
+    fn play_on(&mut self, now: Instant) {
+        let is_time = now >= self.next_decision;
+        if self.manner.commands > 0 {
+            if is_time {
+                let often = TimeDelta::from_micros(1_000_000 / i64::from(self.manner.commands));
+                self.next_decision = (self.next_decision + often).max(now);
+                self.client.advance_own(now);
+                self.press_others(now);
+            }
             return;
         }
-        self.next_decision = (self.next_decision + often).max(now);
+        if is_time {
+            self.next_decision = (self.next_decision + DECIDE_EVERY).max(now);
+            self.think(now);
+        }
+        self.client.advance(now);
+    }
+
+    /// Presses other buttons than before: such that the servers have to tell each other every time, because the avatar goes another way. Also
+    /// before it has one, so that what is pressed tells how well the player keeps up, and not its server.
+    fn press_others(&mut self, now: Instant) {
+        self.seen.commands += 1;
+        let (forward, fire) = (self.seen.commands % 2 == 1, self.seen.commands.is_multiple_of(SHOT_EVERY));
+        self.client.press(now, Controls { forward, back: !forward, left: forward, fire, ..Controls::default() });
+    }
+
+    fn think(&mut self, now: Instant) {
         let (Some(rules), Some(me), Some(tick)) = (self.client.rules(), self.client.avatar(), self.client.tick(now))
         else {
             return;
         };
         let others: Vec<(EntityId, Avatar)> =
             self.client.others().map(|(entity, avatar)| (entity, avatar.clone())).collect();
-        let mut controls = self.ninja.think(tick, rules, me, &others);
-        if self.manner.commands > 0 {
-            // Every decision is another one, so that the server hears as many.
-            let odd = now.as_nanos() / often.as_nanos() % 2 == 1;
-            controls = Controls { left: odd, right: !odd, ..controls };
-        }
+        let controls = self.ninja.think(tick, rules, me, &others);
         self.client.press(now, controls);
     }
 

@@ -10,7 +10,7 @@ use super::player::Seen;
 
 /// All players at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Report {
+pub(crate) struct Report {
     seen: Vec<Seen>,
     took: Duration,
 }

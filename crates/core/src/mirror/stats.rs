@@ -3,9 +3,9 @@
 use crate::time::TimeDelta;
 
 /// The histogram has so many steps of this length; the last holds all that took longer.
-pub const STEPS: usize = 100;
+pub const STEPS: usize = 500;
 /// The length of a step.
-pub const STEP: TimeDelta = TimeDelta::from_millis(5);
+pub const STEP: TimeDelta = TimeDelta::from_millis(1);
 
 /// A mirror in numbers, since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ mod tests {
         }
         stats.on_gtd(TimeDelta::from_secs(9), TimeDelta::from_millis(90));
         assert_eq!((stats.foreign(), stats.over), (101, 11));
-        assert_eq!(stats.gtd_quantile(500), Some(TimeDelta::from_millis(55)));
+        assert_eq!(stats.gtd_quantile(500), Some(TimeDelta::from_millis(52)));
         assert_eq!(stats.gtd_quantile(1_000), Some(TimeDelta::from_millis(500)));
         assert_eq!((stats.gtd_min, stats.gtd_max), (TimeDelta::from_millis(1), TimeDelta::from_secs(9)));
     }

@@ -1,0 +1,99 @@
+//! Three servers and a crowd of players in virtual time, for profilers: nothing in it depends on the machine, so instructions can be compared.
+//!
+//! `valgrind --tool=callgrind target/release/examples/crowd 300 5` has 300 players press other buttons 25 times a second, for 5 seconds.
+
+use coplay::bucket::{EntityId, Site};
+use coplay::mirror::{Config, Source, To};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_maze::{Controls, Terms};
+use coplay_world::{Client, Server};
+
+const SERVERS: usize = 3;
+const STEP: TimeDelta = TimeDelta::from_millis(10);
+/// The steps between two commands of a player.
+const COMMAND_EVERY: usize = 4;
+/// One command in so many is a shot.
+const SHOT_EVERY: usize = 50;
+
+struct Player {
+    entity: EntityId,
+    client: Client,
+}
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("numbers are to be given"));
+    let (players, seconds) = (numbers.next().unwrap_or(300), numbers.next().unwrap_or(5));
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let terms = Terms { side: 64, seed: 7, ..Terms::default() };
+    let mut servers: Vec<Server> = (1..=SERVERS as u32)
+        .map(|source| {
+            let config = Config { founder: source == 1, ..Config::new(Source(source)) };
+            Server::new(now, config, terms, 0).expect("a server can be like that")
+        })
+        .collect();
+    for server in &mut servers {
+        (1..=SERVERS as u32).for_each(|source| server.add_peer(now, Source(source)));
+    }
+    let player = |number: usize| Player {
+        entity: EntityId { site: Site(number as u32), index: 0 },
+        client: Client::new(now, &format!("player {number}")),
+    };
+    let mut crowd: Vec<Player> = (0..players).map(player).collect();
+    // They come after the servers have met.
+    for step in 0..200 + seconds * 100 {
+        now += STEP;
+        talk_to_each_other(now, &mut servers);
+        if step >= 200 {
+            crowd.iter_mut().enumerate().for_each(|(number, player)| {
+                play(now, step + number, player, &mut servers[number % SERVERS]);
+            });
+        }
+        for (at, server) in servers.iter_mut().enumerate() {
+            server.advance(now);
+            for (entity, bytes) in server.poll_players(now, |_| &[]) {
+                let player = &mut crowd[entity.site.0 as usize];
+                assert_eq!(player.entity.site.0 as usize % SERVERS, at);
+                player.client.handle_datagram(now, &bytes);
+            }
+        }
+    }
+    tell(&servers);
+}
+
+#[expect(clippy::disallowed_macros, reason = "this is a program: there is nobody else to talk")]
+fn tell(servers: &[Server]) {
+    for server in servers {
+        let (stats, realm) = (server.stats(), server.realm());
+        println!("{} players, {} events issued, {} delivered", realm.players().count(), stats.issued, stats.delivered);
+    }
+}
+
+fn talk_to_each_other(now: Instant, servers: &mut [Server]) {
+    let mut buf = [0; MAX_DATAGRAM];
+    for from in 0..servers.len() {
+        let source = servers[from].source();
+        while let Some(transmit) = servers[from].poll_mirror(now, &mut buf) {
+            for other in servers.iter_mut().filter(|other| other.source() != source) {
+                if transmit.to == To::All || transmit.to == To::One(other.source()) {
+                    other.handle_mirror(now, source, &buf[..transmit.len]);
+                }
+            }
+        }
+    }
+}
+
+fn play(now: Instant, step: usize, player: &mut Player, server: &mut Server) {
+    if !step.is_multiple_of(COMMAND_EVERY) {
+        return;
+    }
+    let number = step / COMMAND_EVERY;
+    let odd = number % 2 == 1;
+    player.client.advance(now);
+    let controls =
+        Controls { forward: odd, back: !odd, left: odd, right: !odd, fire: number.is_multiple_of(SHOT_EVERY) };
+    player.client.press(now, controls);
+    if let Some(wish) = player.client.poll_wish(now) {
+        server.handle_player(now, player.entity, &wish);
+    }
+}

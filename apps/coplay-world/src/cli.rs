@@ -108,8 +108,8 @@ pub struct Load {
     #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
     /// Ask servers how they did, by HTTP, at the end; may be given several times
-    #[arg(long, value_name = "HOST:PORT")]
-    pub http: Vec<String>,
+    #[arg(long, value_name = "ADDR", value_parser = http_address)]
+    pub http: Vec<SocketAddr>,
     /// The luck of the players
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,

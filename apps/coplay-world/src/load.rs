@@ -44,9 +44,15 @@ pub fn run(args: &Load) -> Result<ExitCode, Trouble> {
     let report = crowd.report();
     crowd.check()?;
     drop(crowd);
+    if !report.was_anybody_in() {
+        return Err(Trouble::failure(
+            "no server of this world let anybody in",
+            "does coplay world serve run there, is the address right, and is the secret after # the world's?",
+        ));
+    }
     print!("{report}");
     for http in &args.http {
-        println!("{http}  {}", ask(http).unwrap_or_else(|error| format!("does not answer: {error}")));
+        println!("{http}  {}", ask(&http.to_string()).unwrap_or_else(|error| format!("does not answer: {error}")));
     }
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -34,6 +34,11 @@ impl Report {
         (self.sum(|seen| seen.avatars_lost.into()), self.sum(|seen| seen.scores_lost.into()))
     }
 
+    /// Whether any server ever showed anybody anything.
+    pub(super) fn was_anybody_in(&self) -> bool {
+        self.seen.iter().any(|seen| seen.rtt_ms.is_some())
+    }
+
     /// Whether everybody is in, and nobody lost anything.
     pub(super) fn is_good(&self) -> bool {
         self.is_in() == self.seen.len() && self.lost() == (0, 0)

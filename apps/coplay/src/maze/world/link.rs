@@ -9,7 +9,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_net::impair::Impairment;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerKey, Place, Transport, clock};
-use coplay_world::{Client, Voyage, Word};
+use coplay_world::{Client, TOLERANCE, Tally, Voyage, Word};
 
 use crate::maze::board::in_words;
 use crate::meet::Line;
@@ -29,6 +29,7 @@ const MOST_LATE: usize = 64;
 /// A player, and the servers.
 pub(super) struct Link {
     pub(super) client: Client,
+    consistency: Tally,
     voyage: Voyage<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
@@ -50,9 +51,17 @@ impl Link {
         let now = clock::now();
         let transport = impaired(line.transport, impairment)?;
         let (client, voyage) = (Client::new(now, &name), Voyage::new(now));
-        let (places, incoming) = (BTreeMap::new(), line.incoming);
-        let mut link =
-            Self { client, voyage, transport, incoming, places, next_calls: now, began: now, refused: false };
+        let mut link = Self {
+            client,
+            consistency: Tally::default(),
+            voyage,
+            transport,
+            incoming: line.incoming,
+            places: BTreeMap::new(),
+            next_calls: now,
+            began: now,
+            refused: false,
+        };
         link.learn(line.places.into_iter().map(|place| place.0));
         for ticket in others {
             link.learn([resolved(ticket)?.to_string()]);
@@ -134,6 +143,7 @@ impl Link {
     fn speak(&mut self, now: Instant) {
         self.call_again(now);
         self.client.advance(now);
+        self.consistency.look(now, &self.client);
         if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
             self.client.on_other_server(now);
         }
@@ -183,6 +193,15 @@ impl Link {
         let played = (clock::now() - self.began).as_secs_f64();
         summary.row("played", format!("{played:.0} s"), &self.status());
         summary.row("score", in_words(self.client.score()), "as the servers acknowledged it");
+        if let (Some(own), Some(all), Some(tolerated)) =
+            (self.consistency.own(), self.consistency.average(), self.consistency.tolerated())
+        {
+            let value = format!("D {own:.1}, {all:.1}");
+            let share = tolerated * 100.0;
+            let meaning =
+                format!("of you and of all you saw, in unit·s over two seconds; {share:.0} % below {TOLERANCE:.0}");
+            summary.row("consistency", value, &meaning);
+        }
         summary.row("moves", self.voyage.moves().to_string(), "to another server");
         summary
     }

@@ -1,6 +1,6 @@
 //! Random courts with faults keep every promise, and what is broken on purpose is found out.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use coplay_sim::court::{Sabotage, Scenario};
 
@@ -17,11 +17,16 @@ fn the_first_seeds_keep_every_promise() {
     assert!(commands > 5_000, "only {commands} commands: too few to prove anything");
 }
 
-/// The promises that are broken in the first seeds by something broken, the first of each seed only.
-fn broken_promises(sabotage: Sabotage) -> BTreeSet<String> {
-    let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();
-    let first = |seed: u64| play(seed).violations.into_iter().next();
-    (0..12).filter_map(first).map(|violation| violation.split(':').next().unwrap_or_default().to_owned()).collect()
+/// The promise that something broken breaks first in most of the first seeds in which it breaks any.
+fn broken_promise(sabotage: Sabotage) -> Option<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for seed in 0..16 {
+        let played = Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();
+        if let Some(violation) = played.violations.first() {
+            *counts.entry(violation.split(':').next().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(promise, _)| promise)
 }
 
 #[test]
@@ -33,8 +38,12 @@ fn what_is_broken_is_seen() {
         (Sabotage::Legs, "way"),
         (Sabotage::Since, "discrepancy"),
         (Sabotage::Hurry, "pace"),
+        (Sabotage::Unheeded, "heard"),
+        (Sabotage::Stale, "heard"),
+        (Sabotage::Lingering, "gone"),
+        (Sabotage::Usurped, "overruled"),
     ] {
-        assert_eq!(broken_promises(sabotage), BTreeSet::from([promise.to_owned()]), "{sabotage:?}");
+        assert_eq!(broken_promise(sabotage).as_deref(), Some(promise), "{sabotage:?}");
     }
 }
 

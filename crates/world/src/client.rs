@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use coplay::bucket::{EntityId, Reckoner};
 use coplay::clock::{Clock, RoundTrip};
-use coplay::motion::{Pace, Timer};
+use coplay::motion::{Consistency, Pace, Timer};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::angle::short_way;
 use coplay_maze::{Avatar, Controls, FINE, Maze, Position, Rules, Score, TURN, Terms};
 
 use crate::talk::{MAX_PRESSES, Page, Press, View, Wish, Word};
+use crate::trail::Trail;
 
 /// A tick of the world.
 pub const TICK: TimeDelta = TimeDelta::from_millis(10);
@@ -78,6 +79,7 @@ struct Own {
     places: VecDeque<Place>,
     /// By how much we are beside the server's word, in parts of a unit.
     beside: (i32, i32),
+    trail: Trail,
 }
 
 /// Where we were, so many ticks after a press.
@@ -89,12 +91,13 @@ struct Place {
 }
 
 /// Somebody else.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Other {
     /// As the server said, and of which tick.
     known: (u32, Avatar),
     heard: Instant,
     shown: Avatar,
+    trail: Trail,
 }
 
 impl Client {
@@ -185,6 +188,21 @@ impl Client {
         self.own.timer.off()
     }
 
+    /// How far what we see of an avatar was of late from where the server had it at the same time: D, over a [window](crate::WINDOW), against
+    /// [ξ](crate::TOLERANCE), in units times seconds. `None` as long as nothing is known of it.
+    pub fn consistency(&self, entity: EntityId) -> Option<Consistency> {
+        let other = || self.others.get(&entity).map(|other| &other.trail);
+        let trail = if self.me == Some(entity) { Some(&self.own.trail) } else { other() };
+        trail.and_then(Trail::consistency)
+    }
+
+    /// The same of all that we see, ourselves first.
+    pub fn consistencies(&self) -> impl Iterator<Item = (EntityId, Consistency)> {
+        let own = self.me.map(|me| (me, &self.own.trail));
+        let others = self.others.iter().map(|(entity, other)| (*entity, &other.trail));
+        own.into_iter().chain(others).filter_map(|(entity, trail)| Some((entity, trail.consistency()?)))
+    }
+
     /// The tick that it is in the world.
     pub fn tick(&self, now: Instant) -> Option<u32> {
         let (tick, at) = self.viewed?;
@@ -199,6 +217,7 @@ impl Client {
         self.viewed = None;
         self.others.clear();
         self.own.places.clear();
+        self.own.trail.forget();
         (self.heard, self.drains, self.next_wish) = (now, false, now);
         self.own.unheard.clear();
         self.own.begin_press(self.own.held, TimeDelta::ZERO);
@@ -256,12 +275,14 @@ impl Client {
         let Some((_, rules)) = &self.world else { return false };
         for (entity, avatar) in view.avatars {
             if entity == view.me {
+                self.own.measure(at, view.tick, &avatar);
                 self.own.compare(rules, avatar, view.pressed, now - at);
             } else if let Some(other) = self.others.get_mut(&entity) {
+                other.trail.on_told(at, view.tick, &avatar, is_same_life(&other.shown, &avatar));
                 (other.known, other.heard) = ((view.tick, avatar), now);
             } else {
-                let shown = avatar.clone();
-                self.others.insert(entity, Other { known: (view.tick, avatar), heard: now, shown });
+                let (shown, trail) = (avatar.clone(), Trail::default());
+                self.others.insert(entity, Other { known: (view.tick, avatar), heard: now, shown, trail });
             }
         }
         true
@@ -279,6 +300,19 @@ impl Client {
         let living = self.others.values().filter(|other| other.shown.is_alive());
         let in_the_way: Vec<Position> = living.map(|other| other.shown.position).collect();
         self.own.advance(rules, tick, by, &in_the_way);
+        if self.viewed.is_some() {
+            self.remember(tick);
+        }
+    }
+
+    /// Everybody is seen like this at a tick.
+    fn remember(&mut self, tick: u32) {
+        for other in self.others.values_mut() {
+            other.trail.on_shown(tick, &other.shown);
+        }
+        if let Some(avatar) = &self.own.avatar {
+            self.own.trail.on_shown(tick, avatar);
+        }
     }
 
     /// Moves only our own avatar up to now, as if nobody were in its way: for software that does not look at others. The server puts it right.
@@ -343,11 +377,16 @@ impl Own {
         self.timer = Timer::new(self.motion, delay + self.timer.off().max(TimeDelta::ZERO));
     }
 
+    /// How our avatar was at a tick, which was then on our clock.
+    fn measure(&mut self, at: Instant, tick: u32, told: &Avatar) {
+        let is_same = self.avatar.as_ref().is_some_and(|own| is_same_life(own, told));
+        self.trail.on_told(at, tick, told, is_same);
+    }
+
     /// The server's word on our avatar, that long ago.
     fn compare(&mut self, rules: &Rules, avatar: Avatar, (number, ticks): (u32, u16), age: TimeDelta) {
         self.unheard.retain(|press| press.number > number);
-        let same_life = self.avatar.as_ref().is_some_and(|own| own.lives == avatar.lives && own.life == avatar.life);
-        if !same_life {
+        if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
             self.avatar = Some(rules.ahead(&avatar, (age.as_nanos() / TICK.as_nanos()).clamp(0, 100) as u32));
             self.beside = (0, 0);
             self.places.clear();
@@ -416,9 +455,8 @@ impl Other {
     fn come_nearer(&mut self, rules: &Rules, tick: u32, ticks: u32) {
         let (then, known) = &self.known;
         let target = rules.ahead(known, tick.saturating_sub(*then));
-        let same_life = self.shown.lives == target.lives && self.shown.life == target.life;
         let off = self.shown.position.distance(target.position);
-        if !same_life || off > LEAP {
+        if !is_same_life(&self.shown, &target) || off > LEAP {
             self.shown = target;
             return;
         }
@@ -430,6 +468,11 @@ impl Other {
         let heading = self.shown.heading.wrapping_add_signed(turn.clamp(-TURN_GLIDE, TURN_GLIDE));
         self.shown = Avatar { position, heading, ..target };
     }
+}
+
+/// Whether two are the same avatar between two falls.
+fn is_same_life(one: &Avatar, other: &Avatar) -> bool {
+    one.lives == other.lives && one.life == other.life
 }
 
 /// As much of a way, in parts of a unit, as so many units are.

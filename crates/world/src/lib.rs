@@ -32,6 +32,8 @@ mod realm;
 mod register;
 mod server;
 mod talk;
+mod tally;
+mod trail;
 mod voyage;
 
 pub use being::{Being, Stand, Term};
@@ -44,4 +46,6 @@ pub use realm::{Realm, entity_of, ninja};
 pub use register::{MAX_BEINGS, Register};
 pub use server::Server;
 pub use talk::{MAX_PRESSES, MAX_TALK, Page, Pong, Press, View, Wish, Word, ping, read_ping};
+pub use tally::Tally;
+pub use trail::{TOLERANCE, WINDOW};
 pub use voyage::Voyage;

@@ -1,11 +1,12 @@
 //! A player and its server, with a way between them: the avatar obeys at once, both come into step, nothing is lost for good.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use coplay::bucket::EntityId;
 use coplay::mirror::Source;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Controls, Terms};
-use coplay_world::{Client, Realm, Wish, entity_of};
+use coplay_world::{Client, Realm, TOLERANCE, WINDOW, Wish, entity_of};
 
 const KEY: [u8; 32] = [7; 32];
 const MILLI: TimeDelta = TimeDelta::from_millis(1);
@@ -25,6 +26,11 @@ struct Pair {
 
 impl Pair {
     fn new(delay_ms: i64, lose: usize) -> Self {
+        Self::among(0, delay_ms, lose)
+    }
+
+    /// With so many ninjas of the server's around.
+    fn among(ninjas: u8, delay_ms: i64, lose: usize) -> Self {
         let now = Instant::from_nanos(5_000_000_000);
         Self {
             now,
@@ -32,7 +38,7 @@ impl Pair {
             lose,
             sent: 0,
             client: Client::new(now, "Ada"),
-            realm: Realm::new(Source(1), Terms { side: 8, ..Terms::default() }, 0),
+            realm: Realm::new(Source(1), Terms { side: 8, ..Terms::default() }, ninjas),
             up: VecDeque::new(),
             down: VecDeque::new(),
         }
@@ -58,6 +64,7 @@ impl Pair {
             self.up.push_back((now + self.delay, bytes));
         }
         self.realm.advance(there, (now.as_nanos() / 10_000_000) as u32);
+        self.realm.look_after(&BTreeSet::from([Source(1)]));
         while self.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, bytes) = self.up.pop_front().unwrap();
             assert!(self.realm.hear(there, entity, &Wish::from_bytes(&bytes).unwrap()));
@@ -169,4 +176,83 @@ fn who_is_woken_late_presses_as_often_as_it_wants_to() {
     }
     assert_eq!(wanted, 250);
     assert!((248..=250).contains(&pressed), "{pressed} of {wanted}");
+}
+
+/// How far apart what the player sees of each avatar and the server's are now, in units, where both live.
+fn apart_now(pair: &Pair) -> BTreeMap<EntityId, f64> {
+    let me = pair.client.me().zip(pair.client.avatar());
+    let shown = me.into_iter().chain(pair.client.others()).filter(|(_, shown)| shown.is_alive());
+    let there = |entity| pair.realm.field().get(entity).filter(|avatar| avatar.is_alive());
+    shown
+        .filter_map(|(entity, shown)| Some((entity, f64::from(shown.position.distance(there(entity)?.position)))))
+        .collect()
+}
+
+/// What D of each avatar was in the last window, in units times seconds; of those only that lived all the time.
+fn true_discrepancies(pair: &mut Pair) -> BTreeMap<EntityId, f64> {
+    let steps = WINDOW.as_micros() / 1_000;
+    let mut areas: BTreeMap<EntityId, (f64, i64)> = BTreeMap::new();
+    for step in 0..steps {
+        if step % 250 == 0 {
+            pair.press([FORWARD, LEFT][(step / 250 % 2) as usize]);
+        }
+        pair.step();
+        for (entity, apart) in apart_now(pair) {
+            let area = areas.entry(entity).or_default();
+            *area = (area.0 + apart / 1e3, area.1 + 1);
+        }
+    }
+    areas.into_iter().filter(|(_, (_, count))| *count == steps).map(|(entity, (area, _))| (entity, area)).collect()
+}
+
+#[test]
+fn how_consistent_it_was_is_known_of_everybody_who_is_seen() {
+    let mut worst = 0.0f64;
+    let mut compared = 0;
+    for delay_ms in [10, 40, 120] {
+        let mut pair = Pair::among(6, delay_ms, 0);
+        pair.run(3_000);
+        for _ in 0..4 {
+            for (entity, area) in true_discrepancies(&mut pair) {
+                let told = pair.client.consistency(entity).expect("it was seen all the time");
+                // A tick is walked in 8 units, and what happened last has not been told yet.
+                let most = area * 0.35 + 8.0 * WINDOW.as_secs_f64();
+                assert!((told.discrepancy - area).abs() <= most, "{entity:?}: {told:?}, and it was {area}");
+                assert_eq!(told.is_tolerated(), told.discrepancy < TOLERANCE);
+                worst = worst.max(told.discrepancy);
+                compared += 1;
+            }
+        }
+        let me = pair.client.me().unwrap();
+        let own = pair.client.consistencies().find(|(entity, _)| *entity == me).map(|(_, own)| own);
+        assert_eq!(own, pair.client.consistency(me));
+    }
+    assert!(compared > 12 && worst > 10.0, "{compared} were compared, the worst was {worst}");
+}
+
+#[test]
+fn a_longer_way_is_less_consistent_and_rest_is_perfect() {
+    let own = |delay_ms: i64, turns: bool| {
+        let mut pair = Pair::new(delay_ms, 0);
+        pair.run(2_000);
+        for turn in 0..10 {
+            pair.press(if turns { [FORWARD, LEFT][turn % 2] } else { STAND });
+            pair.run(300);
+        }
+        pair.client.consistency(pair.client.me().unwrap()).unwrap().discrepancy
+    };
+    assert_eq!(own(120, false), 0.0);
+    let (near, far) = (own(5, true), own(120, true));
+    assert!(far > near * 2.0, "{near} and {far}");
+}
+
+#[test]
+fn another_server_has_another_time() {
+    let mut pair = Pair::new(20, 0);
+    pair.run(2_000);
+    pair.client.on_other_server(pair.now);
+    pair.press(FORWARD);
+    pair.run(2_500);
+    let own = pair.client.consistency(pair.client.me().unwrap()).unwrap();
+    assert!(own.is_tolerated(), "{own:?}");
 }

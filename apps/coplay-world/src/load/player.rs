@@ -13,7 +13,7 @@ use coplay_net::impair::{Impairment, Outbox};
 use coplay_net::key::{Identity, Secret};
 use coplay_net::udp::{Endpoint, Event, MAX_SEALED, Received};
 use coplay_net::{PeerKey, clock};
-use coplay_world::{Client, Voyage, Word};
+use coplay_world::{Client, Tally, Voyage, Word};
 use tokio::net::UdpSocket;
 
 /// Longer than this nobody waits before it looks around.
@@ -50,6 +50,7 @@ pub(super) struct Seen {
     pub(super) rtt_ms: Option<f64>,
     /// By how much its own avatar was ahead of the server's or behind it: sum and count.
     pub(super) ahead_ms: (f64, u64),
+    pub(super) consistency: Tally,
     pub(super) sent: (u64, u64),
     pub(super) received: (u64, u64),
     /// How often it pressed other buttons, whether a server hears it or not.
@@ -198,6 +199,7 @@ impl Player {
         self.seen.rtt_ms = self.client.rtt().map(TimeDelta::as_millis_f64);
         self.seen.ahead_ms.0 += self.client.ahead().as_millis_f64().abs();
         self.seen.ahead_ms.1 += 1;
+        self.seen.consistency.look(self.heard, &self.client);
     }
 
     /// Does all that is due; says when something is again.

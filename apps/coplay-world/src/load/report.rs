@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coplay_world::{TOLERANCE, Tally};
+
 use super::player::Seen;
 
 /// All players at one moment.
@@ -27,6 +29,13 @@ impl Report {
 
     fn sum(&self, part: impl Fn(&Seen) -> u64) -> u64 {
         self.seen.iter().map(part).sum()
+    }
+
+    /// How far what all of them saw was from where the servers had it.
+    fn consistency(&self) -> Tally {
+        let mut all = Tally::default();
+        self.seen.iter().for_each(|seen| all.add(&seen.consistency));
+        all
     }
 
     /// Avatars, and acknowledged hits and falls, that were lost.
@@ -73,6 +82,14 @@ impl fmt::Display for Report {
         writeln!(f, "longest silence       {:.0} ms", worst(self.seen.iter().map(|seen| seen.silence_ms)))?;
         writeln!(f, "round trip            {:.1} ms in the middle", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
         writeln!(f, "own avatar            {:.1} ms from the server's on average", ahead.0 / ahead.1.max(1) as f64)?;
+        let consistency = self.consistency();
+        writeln!(
+            f,
+            "discrepancy           {:.1} unit·s on average, {:.1} of own avatars; {:.1} % of all that was seen below {TOLERANCE:.0}",
+            consistency.average().unwrap_or_default(),
+            consistency.own().unwrap_or_default(),
+            consistency.tolerated().unwrap_or_default() * 100.0,
+        )?;
         let (out, back) = (self.sum(|seen| seen.sent.1), self.sum(|seen| seen.received.1));
         writeln!(f, "bytes a second        {:.0} out, {:.0} in, for each player", each(out), each(back))?;
         let (out, back) = (self.sum(|seen| seen.sent.0), self.sum(|seen| seen.received.0));

@@ -11,7 +11,7 @@ use crate::scene::{Graph, Line};
 /// How many numbers are kept: half a minute.
 const SAMPLES: usize = 120;
 /// How often they are taken.
-const EVERY: TimeDelta = TimeDelta::from_millis(250);
+pub(super) const EVERY: TimeDelta = TimeDelta::from_millis(250);
 /// How many that are in a second.
 const PER_SECOND: f32 = 4.0;
 
@@ -69,14 +69,16 @@ impl History {
     }
 }
 
-fn push(values: &mut Vec<f32>, value: f32) {
+/// One more number; the oldest is forgotten.
+pub(super) fn push(values: &mut Vec<f32>, value: f32) {
     if values.len() == SAMPLES {
         values.remove(0);
     }
     values.push(value);
 }
 
-fn line(name: String, unit: &str, values: &[f32], least: f32) -> Line {
+/// A line of numbers that go up to `least` or more.
+pub(super) fn line(name: String, unit: &str, values: &[f32], least: f32) -> Line {
     let now = format!("{:.0} {unit}", values.last().copied().unwrap_or(0.0));
     let top = values.iter().copied().fold(least, f32::max);
     Line { name, now, top, values: values.to_vec(), span: SAMPLES }

@@ -2,12 +2,11 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::hand::Hand;
 use super::known::Progress;
 use super::peer::{Peer, Run};
 use super::replica::{Ear, News, Replica};
 use super::speak::put_motion;
-use super::{Config, ConfigError, Consistency, MAX_OBJECTS, Moment, ObjectId, Predictor};
+use super::{Config, ConfigError, Consistency, MAX_OBJECTS, Moment, Number, ObjectId, Predictor};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{Datagram, Item, Items};
 use crate::wire::{Error, Full, MAX_DATAGRAM};
@@ -35,9 +34,10 @@ type ReplicaOf<P> = Replica<<P as Predictor>::State, <P as Predictor>::Vector>;
 /// Something that happened at a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// The server told of an object for the first time, or for the first time since it was started anew.
+    /// The server told of an object for the first time, or for the first time since it was started anew; or of another one that is called the same, and
+    /// then commands that were given to the one before do not count.
     Appeared(ObjectId),
-    /// The server put one of our objects somewhere else: commands that were under way do not count, and may be given again.
+    /// The server decided about one of our objects: commands that were under way do not count, and may be given again.
     Overruled(ObjectId),
     /// There is no such object any more.
     Gone(ObjectId),
@@ -69,20 +69,21 @@ impl<P: Predictor> Client<P> {
 
     /// An object is ours to command, if the server thinks so, too. It is there when the server told of it.
     pub fn own(&mut self, object: ObjectId) {
-        let hand = Hand::new(self.now);
-        self.add(object, Some(hand));
+        let now = self.now;
+        self.want(object).into_iter().for_each(|replica| replica.take_over(now));
     }
 
-    /// An object of others is of interest.
+    /// An object of others is of interest. If it was ours, it is not any more.
     pub fn watch(&mut self, object: ObjectId) {
-        self.add(object, None);
+        self.want(object).into_iter().for_each(Replica::let_go);
     }
 
-    fn add(&mut self, object: ObjectId, hand: Option<Hand<P::Vector>>) {
-        if self.replicas.len() < MAX_OBJECTS {
-            self.ignored.remove(&object);
-            self.replicas.entry(object).or_insert_with(|| Replica::new(&self.config, hand));
+    fn want(&mut self, object: ObjectId) -> Option<&mut ReplicaOf<P>> {
+        if self.replicas.len() >= MAX_OBJECTS && !self.replicas.contains_key(&object) {
+            return None;
         }
+        self.ignored.remove(&object);
+        Some(self.replicas.entry(object).or_insert_with(|| Replica::new(self.now, &self.config)))
     }
 
     /// An object is of no interest any more.
@@ -156,7 +157,7 @@ impl<P: Predictor> Client<P> {
         &mut self,
         sent: Instant,
         item: Item<'_>,
-        start: &mut Option<(ObjectId, u32, P::State)>,
+        start: &mut Option<(ObjectId, Number, P::State)>,
     ) -> Result<(), Error> {
         let now = self.now;
         match item {
@@ -179,7 +180,7 @@ impl<P: Predictor> Client<P> {
                     replica.on_heard(number, sent);
                 }
             }
-            Item::Gone(object) => self.on_gone(object),
+            Item::Gone { object, epoch } => self.on_gone(object, epoch),
             Item::Echo { sent: ours, received } => {
                 if let Some(delay) = self.server.on_echo(now, ours, received, sent) {
                     let ear = (&self.predictor, &self.config);
@@ -204,7 +205,7 @@ impl<P: Predictor> Client<P> {
         &mut self,
         sent: Instant,
         object: ObjectId,
-        command: (u32, TimeDelta, P::Vector),
+        command: (Number, TimeDelta, P::Vector),
         start: Option<P::State>,
     ) {
         let Some((replica, ear)) = self.ear(sent, object) else {
@@ -220,7 +221,11 @@ impl<P: Predictor> Client<P> {
         }
     }
 
-    fn on_gone(&mut self, object: ObjectId) {
+    fn on_gone(&mut self, object: ObjectId, epoch: u32) {
+        if self.replicas.get(&object).is_some_and(|replica| replica.is_of(epoch)) {
+            // It was overtaken by word of another object that is called the same.
+            return;
+        }
         if self.replicas.remove(&object).is_some() {
             self.tell(ClientEvent::Gone(object));
         }
@@ -260,7 +265,7 @@ impl<P: Predictor> Client<P> {
                 datagram.put(Item::Heard { object: *object, number, sent })?;
                 replica.heard = None;
             }
-            if replica.is_unknown() && replica.asked.is_none_or(|asked| now - asked >= repeat_after) {
+            if replica.is_to_be_asked_for(now, repeat_after) {
                 datagram.put(Item::Watch(*object))?;
                 replica.asked = Some(now);
             }
@@ -276,6 +281,9 @@ impl<P: Predictor> Client<P> {
     fn put_commands(&mut self, datagram: &mut Datagram<'_>) -> Result<(), Full> {
         let (now, repeat_after) = (self.now, self.server.repeat_after());
         for (object, replica) in &mut self.replicas {
+            if replica.is_doubtful() {
+                continue;
+            }
             let (Some(hand), Some(simulator)) = (&mut replica.hand, &mut replica.simulator) else { continue };
             if hand.is_due(now, simulator.course.newest().number, repeat_after) {
                 let (timer, since) = (simulator.timer.value(), hand.age(now));

@@ -3,7 +3,7 @@
 use super::known::Progress;
 use super::peer::Peer;
 use super::simulator::Simulator;
-use super::{Config, Method, Predictor, Timer};
+use super::{Config, Method, Number, Predictor, Timer};
 use crate::time::{Instant, TimeDelta};
 
 /// What commands one's own object.
@@ -19,7 +19,7 @@ pub(super) struct Hand<V> {
     /// What the way was taken to be then.
     expected: TimeDelta,
     /// The newest command that the server has, and when the datagram left that brought it there if it is our newest, too.
-    acked: Option<u32>,
+    acked: Option<Number>,
     brought: Option<Instant>,
     /// The answer to the newest command was taken to heart (state C).
     is_answered: bool,
@@ -62,7 +62,7 @@ impl<V: Clone> Hand<V> {
             simulator.course.set_vector(both);
             return;
         }
-        simulator.turn(predictor, vector);
+        simulator.turn(predictor, simulator.course.newest().number.next(), vector);
         (self.open, self.given, self.is_answered) = (Some(now), now, false);
         (self.first_sent, self.last_sent, self.brought) = (None, None, None);
         if config.method == Method::Clocks {
@@ -95,7 +95,7 @@ impl<V: Clone> Hand<V> {
     }
 
     /// Whether the server is to be told now, when its newest command is this.
-    pub(super) fn is_due(&self, now: Instant, newest: u32, repeat_after: TimeDelta) -> bool {
+    pub(super) fn is_due(&self, now: Instant, newest: Number, repeat_after: TimeDelta) -> bool {
         let is_missing = self.acked.is_none_or(|acked| acked < newest);
         let is_time = self.last_sent.is_none_or(|last| now - last >= repeat_after);
         self.open.is_none() && is_missing && is_time
@@ -115,7 +115,7 @@ impl<V: Clone> Hand<V> {
     }
 
     /// The newest command that the server has.
-    pub(super) fn acked(&self) -> Option<u32> {
+    pub(super) fn acked(&self) -> Option<Number> {
         self.acked
     }
 
@@ -124,7 +124,7 @@ impl<V: Clone> Hand<V> {
         now - self.given
     }
 
-    pub(super) fn on_heard(&mut self, newest: u32, number: u32, sent: Instant) {
+    pub(super) fn on_heard(&mut self, newest: Number, number: Number, sent: Instant) {
         self.acked = Some(self.acked.map_or(number, |acked| acked.max(number)).min(newest));
         if number == newest {
             self.brought = Some(sent);
@@ -149,12 +149,12 @@ impl<V: Clone> Hand<V> {
     }
 
     /// The newest command is one that the server told us of.
-    pub(super) fn on_told(&mut self, number: u32) {
+    pub(super) fn on_told(&mut self, number: Number) {
         (self.open, self.acked, self.is_answered) = (None, Some(number), true);
     }
 
-    /// The server knows nothing.
-    pub(super) fn on_server_anew(&mut self) {
-        (self.acked, self.brought, self.last_sent) = (None, None, None);
+    /// The server was started anew, and has the object as it appeared there: it is to be told what was commanded before.
+    pub(super) fn on_server_anew(&mut self, number: Number) {
+        (self.acked, self.brought, self.last_sent) = (Some(number), None, None);
     }
 }

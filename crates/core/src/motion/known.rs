@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::course::Turn;
-use super::{Pace, Predictor};
+use super::{Number, Pace, Predictor};
 use crate::time::{Instant, TimeDelta};
 
 /// Legs that are remembered: what a discrepancy is measured against.
@@ -48,7 +48,7 @@ impl Told {
 
 #[derive(Clone, Debug)]
 struct Leg<S, V> {
-    number: u32,
+    number: Number,
     start: S,
     vector: V,
     told: Told,
@@ -87,7 +87,7 @@ impl<S: Clone, V: Clone> Known<S, V> {
     }
 
     /// What was told of a command last.
-    pub(super) fn told(&self, number: u32) -> Option<&Told> {
+    pub(super) fn told(&self, number: Number) -> Option<&Told> {
         self.legs.back().filter(|leg| leg.number == number).map(|leg| &leg.told)
     }
 

@@ -23,6 +23,7 @@ mod course;
 mod discrepancy;
 mod hand;
 mod known;
+mod number;
 mod peer;
 mod predictor;
 mod reference;
@@ -36,9 +37,12 @@ mod timer;
 
 use core::fmt;
 
+use crate::time::TimeDelta;
+
 pub use client::{Client, ClientEvent};
 pub use config::{Config, ConfigError, Method};
 pub use discrepancy::{Consistency, Discrepancy};
+pub use number::Number;
 pub use predictor::{Linear, MAX_STATE, MAX_VECTOR, Pair, Predictor};
 pub use server::{Server, ServerEvent};
 pub use simulator::Moment;
@@ -48,6 +52,9 @@ pub use timer::{Delay, Pace, Timer};
 pub const MAX_OBJECTS: usize = 4_096;
 /// The most clients of a server.
 pub const MAX_CLIENTS: usize = 1_024;
+
+/// Who watches an object is told so often how far it is, though nothing is new: clocks drift.
+const BEAT: TimeDelta = TimeDelta::from_secs(1);
 
 /// A moving object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

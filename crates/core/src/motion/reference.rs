@@ -4,7 +4,7 @@ use super::course::Heard;
 use super::known::Progress;
 use super::peer::Peer;
 use super::simulator::{Moment, Simulator};
-use super::{ClientId, Config, Predictor, Timer};
+use super::{ClientId, Config, Number, Predictor, Timer};
 use crate::time::{Instant, TimeDelta};
 
 /// The server's own simulator of an object.
@@ -23,8 +23,8 @@ pub(super) struct Reference<S, V> {
 }
 
 impl<S: Clone, V: Clone> Reference<S, V> {
-    pub(super) fn new(now: Instant, owner: Option<ClientId>, state: S, vector: V) -> Self {
-        let simulator = Simulator::new(now, 0, state, vector);
+    pub(super) fn new(now: Instant, owner: Option<ClientId>, epoch: u32, state: S, vector: V) -> Self {
+        let simulator = Simulator::new(now, Number::first_of(epoch), state, vector);
         Self { simulator, owner, turned: now, from: TimeDelta::ZERO, brought: now, is_fresh: false }
     }
 
@@ -32,8 +32,13 @@ impl<S: Clone, V: Clone> Reference<S, V> {
         &self.simulator
     }
 
-    pub(super) fn newest(&self) -> u32 {
+    pub(super) fn newest(&self) -> Number {
         self.simulator.course.newest().number
+    }
+
+    /// The first epoch of another object that is called the same.
+    pub(super) fn next_epoch(&self) -> u32 {
+        self.newest().epoch.saturating_add(1)
     }
 
     pub(super) fn advance<P: Predictor<State = S, Vector = V>>(
@@ -64,22 +69,43 @@ impl<S: Clone, V: Clone> Reference<S, V> {
         config: &Config,
     ) {
         self.advance(now, predictor, config);
-        self.simulator.turn(predictor, vector);
-        (self.turned, self.from) = (now, TimeDelta::ZERO);
+        // An owner may have given the next command just now.
+        let number = if self.owner.is_some() { self.newest().decided() } else { self.newest().next() };
+        self.simulator.turn(predictor, number, vector);
+        self.on_turned(now);
     }
 
     /// The server puts it somewhere else, whatever its owner wants.
     pub(super) fn place(&mut self, now: Instant, state: S, vector: V) {
-        let number = self.simulator.course.next_epoch();
-        self.simulator = Simulator::new(now, number, state, vector);
-        (self.turned, self.from) = (now, TimeDelta::ZERO);
+        self.simulator = Simulator::new(now, self.newest().decided(), state, vector);
+        self.on_turned(now);
+    }
+
+    /// Somebody else commands it from now on; until then it goes on as it does.
+    pub(super) fn give<P: Predictor<State = S, Vector = V>>(
+        &mut self,
+        now: Instant,
+        owner: Option<ClientId>,
+        predictor: &P,
+        config: &Config,
+    ) {
+        self.advance(now, predictor, config);
+        self.owner = owner;
+        let vector = self.simulator.course.newest().vector.clone();
+        self.simulator.turn(predictor, self.newest().given(), vector);
+        self.on_turned(now);
+    }
+
+    /// The server itself began a leg.
+    fn on_turned(&mut self, now: Instant) {
+        (self.turned, self.from, self.is_fresh) = (now, TimeDelta::ZERO, false);
     }
 
     /// Its owner commands it. Whether that is news.
     pub(super) fn hear<P: Predictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
-        command: (u32, TimeDelta, V),
+        command: (Number, TimeDelta, V),
         start: Option<S>,
         (predictor, config): (&P, &Config),
     ) -> Heard {

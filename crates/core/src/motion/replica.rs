@@ -5,8 +5,11 @@ use super::hand::Hand;
 use super::known::{Known, Progress, Told};
 use super::peer::Peer;
 use super::simulator::Simulator;
-use super::{Config, Consistency, Discrepancy, Method, Predictor, Timer};
+use super::{BEAT, Config, Consistency, Discrepancy, Method, Number, Predictor, Timer};
 use crate::time::{Instant, TimeDelta};
+
+/// Who has not heard of an object for so long asks for it again: the server may have forgotten that it is wanted.
+const SILENCE_BEATS: i64 = 3;
 
 /// An object at a client.
 #[derive(Debug)]
@@ -16,8 +19,10 @@ pub(super) struct Replica<S, V> {
     pub(super) hand: Option<Hand<V>>,
     known: Known<S, V>,
     discrepancy: Discrepancy<S>,
-    /// The server was started anew: whatever it says next counts.
-    is_anew: bool,
+    /// The server was started anew, or the object is not ours any more: whatever is said of it next counts, and our numbers say nothing.
+    is_doubtful: bool,
+    /// When the server last said something of it that we understood.
+    told: Instant,
     /// When the server was last asked to tell of it.
     pub(super) asked: Option<Instant>,
     /// The server is to be told what we have heard: when it left there.
@@ -59,13 +64,14 @@ pub(super) struct Ear<'a, P> {
 }
 
 impl<S: Clone, V: Clone> Replica<S, V> {
-    pub(super) fn new(config: &Config, hand: Option<Hand<V>>) -> Self {
+    pub(super) fn new(now: Instant, config: &Config) -> Self {
         Self {
             simulator: None,
-            hand,
+            hand: None,
             known: Known::default(),
             discrepancy: Discrepancy::new(config.window),
-            is_anew: false,
+            is_doubtful: false,
+            told: now,
             asked: None,
             heard: None,
             fresh: None,
@@ -73,9 +79,39 @@ impl<S: Clone, V: Clone> Replica<S, V> {
         }
     }
 
-    /// Whether the server is to be asked to tell of it.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.simulator.is_none() || (self.is_anew && self.hand.is_none())
+    /// It is ours from now on.
+    pub(super) fn take_over(&mut self, now: Instant) {
+        if self.hand.is_none() {
+            let mut hand = Hand::new(now);
+            self.simulator.iter().for_each(|simulator| hand.on_told(simulator.course.newest().number));
+            self.hand = Some(hand);
+        }
+    }
+
+    /// It is not ours, or not any more: then what the server has not heard of our commands does not count.
+    pub(super) fn let_go(&mut self) {
+        if self.hand.take().is_some() {
+            (self.is_doubtful, self.asked) = (true, None);
+        }
+    }
+
+    /// Whether what we know of it may be wrong altogether.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
+    /// Whether the server is to be asked to tell of it now: again after so long where we know nothing, and less often where it only was silent.
+    pub(super) fn is_to_be_asked_for(&self, now: Instant, repeat_after: TimeDelta) -> bool {
+        let is_unknown = self.simulator.is_none() || self.is_doubtful;
+        let is_silent = now - self.told > BEAT * SILENCE_BEATS;
+        let again_after = if is_unknown { repeat_after } else { BEAT };
+        (is_unknown || is_silent) && self.asked.is_none_or(|asked| now - asked >= again_after)
+    }
+
+    /// Whether we know of it by a command of this epoch or a later one.
+    pub(super) fn is_of(&self, epoch: u32) -> bool {
+        let newest = self.simulator.as_ref().map(|simulator| simulator.course.newest().number);
+        !self.is_doubtful && newest.is_some_and(|number| number.epoch >= epoch)
     }
 
     /// Goes on until now.
@@ -96,64 +132,92 @@ impl<S: Clone, V: Clone> Replica<S, V> {
 
     /// The server is another: it knows nothing of what we told the one before.
     pub(super) fn on_server_anew(&mut self) {
-        self.is_anew = true;
-        self.asked = None;
+        (self.is_doubtful, self.asked) = (true, None);
         self.known.forget();
-        if let Some(hand) = &mut self.hand {
-            hand.on_server_anew();
-        }
     }
 
     /// The server told of a command. Says what that is to who looks at the object.
     pub(super) fn on_command<P: Predictor<State = S, Vector = V>>(
         &mut self,
         ear: &Ear<'_, P>,
-        command: (u32, TimeDelta, V),
+        command: (Number, TimeDelta, V),
         start: Option<S>,
     ) -> Option<News> {
         let number = command.0;
         let Some(simulator) = &mut self.simulator else {
-            let start = start?;
-            self.simulator = Some(Simulator::new(ear.now, number, start, command.2));
-            self.hand.iter_mut().for_each(|hand| hand.on_told(number));
-            (self.fresh, self.is_anew, self.heard) = (Some(Fresh::Object), false, Some(ear.sent));
+            self.simulator = Some(Simulator::new(ear.now, number, start?, command.2));
+            self.on_news(ear, number, Fresh::Object);
             return Some(News::Appeared);
         };
         simulator.advance(ear.predictor, ear.now, ear.config);
+        if self.is_doubtful {
+            return self.on_doubt(ear, number, start?, command.2);
+        }
         // Of our own object we know better, but for commands that we did not give.
-        let heard = match start {
-            Some(start) if self.is_anew && self.hand.is_none() => {
-                simulator.replace(number, start, command.2);
-                self.fresh = Some(Fresh::Anew);
-                Heard::New
+        match simulator.hear(ear.predictor, command, start) {
+            Heard::Missing => None,
+            Heard::Known => {
+                self.on_word(ear);
+                None
             }
-            start => simulator.hear(ear.predictor, command, start),
-        };
-        if heard != Heard::Missing {
-            (self.is_anew, self.heard) = (false, Some(ear.sent));
-        }
-        if heard == Heard::New {
-            self.fresh.get_or_insert(Fresh::Leg);
-            if let Some(hand) = &mut self.hand {
-                hand.on_told(number);
-                return Some(News::Overruled);
+            Heard::New if number.is_first() => {
+                self.on_news(ear, number, Fresh::Object);
+                Some(News::Appeared)
+            }
+            Heard::New => {
+                self.on_news(ear, number, self.fresh.unwrap_or(Fresh::Leg));
+                self.hand.as_ref().map(|_| News::Overruled)
             }
         }
-        (self.fresh == Some(Fresh::Anew)).then_some(News::Appeared)
+    }
+
+    /// The server told of it, and we did not know whether what we know is right.
+    fn on_doubt<P: Predictor<State = S, Vector = V>>(
+        &mut self,
+        ear: &Ear<'_, P>,
+        number: Number,
+        start: S,
+        vector: V,
+    ) -> Option<News> {
+        let simulator = self.simulator.as_mut()?;
+        if let Some(hand) = self.hand.as_mut().filter(|_| number.is_first()) {
+            // Nobody has commanded it there: what we commanded before still counts, and the server is to hear of it.
+            simulator.course.renumber(number.next());
+            hand.on_server_anew(number);
+            self.on_word(ear);
+            return Some(News::Appeared);
+        }
+        simulator.replace(number, start, vector);
+        self.on_news(ear, number, Fresh::Anew);
+        Some(if self.hand.is_some() { News::Overruled } else { News::Appeared })
+    }
+
+    /// The server told of a command that we did not know.
+    fn on_news<P>(&mut self, ear: &Ear<'_, P>, number: Number, fresh: Fresh) {
+        self.on_word(ear);
+        self.fresh = Some(fresh);
+        self.hand.iter_mut().for_each(|hand| hand.on_told(number));
+    }
+
+    /// The server told of it, and we understood.
+    fn on_word<P>(&mut self, ear: &Ear<'_, P>) {
+        (self.is_doubtful, self.told, self.heard) = (false, ear.now, Some(ear.sent));
     }
 
     /// The server told how far it is on the leg of a command.
     pub(super) fn on_timer<P: Predictor<State = S, Vector = V>>(
         &mut self,
         ear: &mut Ear<'_, P>,
-        number: u32,
+        number: Number,
         progress: Progress,
     ) {
-        let Some(simulator) = &mut self.simulator else { return };
+        // A server that was started anew says nothing by numbers that we know from the one before.
+        let Some(simulator) = self.simulator.as_mut().filter(|_| !self.is_doubtful) else { return };
         let at = ear.server.to_local(ear.now, ear.sent);
         // Our own newer commands may be under way; what the server did until then counts for how far apart we were.
         if let Some(turn) = simulator.course.find(number) {
             self.known.on_told(turn, Told { at, progress });
+            self.told = ear.now;
         }
         if simulator.course.newest().number != number {
             return;
@@ -182,8 +246,8 @@ impl<S: Clone, V: Clone> Replica<S, V> {
     }
 
     /// The server has heard our commands up to here.
-    pub(super) fn on_heard(&mut self, number: u32, sent: Instant) {
-        if let (Some(hand), Some(simulator)) = (&mut self.hand, &self.simulator) {
+    pub(super) fn on_heard(&mut self, number: Number, sent: Instant) {
+        if let (Some(hand), Some(simulator), false) = (&mut self.hand, &self.simulator, self.is_doubtful) {
             hand.on_heard(simulator.course.newest().number, number, sent);
         }
     }

@@ -2,12 +2,13 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::course::Heard;
 use super::peer::{Peer, Run};
 use super::reference::Reference;
 use super::speak::{put_motion, put_timer};
-use super::{ClientId, Config, ConfigError, MAX_CLIENTS, MAX_OBJECTS, Moment, ObjectId, Predictor};
+use super::{BEAT, ClientId, Config, ConfigError, MAX_CLIENTS, MAX_OBJECTS, Moment, Number, ObjectId, Predictor};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{Datagram, Item, Items};
 use crate::wire::{Error, Full, MAX_DATAGRAM};
@@ -16,8 +17,6 @@ use crate::wire::{Error, Full, MAX_DATAGRAM};
 const MAX_EVENTS: usize = 1_024;
 /// Who is silent for so long is forgotten.
 const FORGET: TimeDelta = TimeDelta::from_secs(10);
-/// Who watches an object is told so often how far it is, though nothing is new: clocks drift.
-const BEAT: TimeDelta = TimeDelta::from_secs(1);
 
 /// The server of objects that move.
 #[derive(Debug)]
@@ -28,6 +27,8 @@ pub struct Server<P: Predictor> {
     /// When everything was last brought up to date.
     advanced: Instant,
     references: BTreeMap<ObjectId, ReferenceOf<P>>,
+    /// Objects appear in this epoch: no object that is gone got there, so none is taken for one that was called the same.
+    epoch: u32,
     guests: BTreeMap<ClientId, Guest>,
     /// Who may have something to be sent.
     due: BTreeSet<ClientId>,
@@ -61,13 +62,15 @@ struct Guest {
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     /// The newest command that it has.
-    acked: Option<u32>,
+    acked: Option<Number>,
     /// The newest command that was sent to it.
-    sent: Option<u32>,
+    sent: Option<Number>,
     /// When it was last told anything of it.
     at: Option<Instant>,
     /// Its command came, and is to be answered.
     is_answer_due: bool,
+    /// It is to believe that there is no such object.
+    is_hidden: bool,
 }
 
 /// What is to be said of an object.
@@ -80,7 +83,7 @@ enum Say {
 }
 
 impl Told {
-    fn what(&self, now: Instant, newest: Option<u32>, repeat_after: TimeDelta) -> Option<Say> {
+    fn what(&self, now: Instant, newest: Option<Number>, repeat_after: TimeDelta) -> Option<Say> {
         let passed = self.at.map_or(TimeDelta::MAX, |at| now - at);
         match newest {
             None => (passed >= repeat_after).then_some(Say::Gone),
@@ -103,6 +106,7 @@ impl<P: Predictor> Server<P> {
             now,
             advanced: now,
             references: BTreeMap::new(),
+            epoch: 0,
             guests: BTreeMap::new(),
             due: BTreeSet::new(),
             events: VecDeque::new(),
@@ -115,7 +119,7 @@ impl<P: Predictor> Server<P> {
         &self.config
     }
 
-    /// An object begins here. A client commands it, or the server itself. Whether there was room for it.
+    /// An object begins here. A client commands it, or the server itself. Whether there was room for it. One that was called the same is no more.
     pub fn spawn(
         &mut self,
         now: Instant,
@@ -125,30 +129,39 @@ impl<P: Predictor> Server<P> {
         vector: P::Vector,
     ) -> bool {
         self.advance(now);
+        self.remove(object);
         if self.references.len() >= MAX_OBJECTS {
             return false;
         }
-        self.references.insert(object, Reference::new(self.now, None, state, vector));
-        self.give(object, owner);
+        self.references.insert(object, Reference::new(self.now, owner, self.epoch, state, vector));
+        // What anybody was told is of another object.
+        self.guests
+            .values_mut()
+            .filter_map(|guest| guest.told.get_mut(&object))
+            .for_each(|told| *told = Told::default());
+        owner.into_iter().for_each(|owner| self.show(owner, object));
         true
     }
 
-    /// From now on this client commands an object, or the server itself.
+    /// From now on this client commands an object, or the server itself. Commands of who did before that are under way do not count.
     pub fn give(&mut self, object: ObjectId, owner: Option<ClientId>) {
         let Some(reference) = self.references.get_mut(&object) else { return };
-        reference.owner = owner;
-        if let Some(owner) = owner {
-            self.show(owner, object);
+        if reference.owner != owner {
+            reference.give(self.now, owner, &self.predictor, &self.config);
+            self.on_changed(object);
         }
+        owner.into_iter().for_each(|owner| self.show(owner, object));
     }
 
     /// There is no such object any more; who knows of it is told.
     pub fn remove(&mut self, object: ObjectId) {
-        self.references.remove(&object);
-        self.on_changed(object);
+        if let Some(reference) = self.references.remove(&object) {
+            self.epoch = self.epoch.max(reference.next_epoch());
+            self.on_changed(object);
+        }
     }
 
-    /// The server itself commands an object.
+    /// The server itself commands an object, whatever its owner wants; commands of the owner that are under way do not count.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) {
         self.advance(now);
         if let Some(reference) = self.references.get_mut(&object) {
@@ -169,15 +182,19 @@ impl<P: Predictor> Server<P> {
     /// A client is told of an object from now on, if both are known.
     pub fn show(&mut self, client: ClientId, object: ObjectId) {
         if let Some(guest) = self.guests.get_mut(&client).filter(|_| self.references.contains_key(&object)) {
-            guest.told.entry(object).or_default();
+            let told = guest.told.entry(object).or_default();
+            if told.is_hidden {
+                *told = Told::default();
+            }
             self.due.insert(client);
         }
     }
 
     /// A client is not told of an object any more: as if there were none.
     pub fn hide(&mut self, client: ClientId, object: ObjectId) {
-        if let Some(guest) = self.guests.get_mut(&client) {
-            guest.told.remove(&object);
+        if let Some(told) = self.guests.get_mut(&client).and_then(|guest| guest.told.get_mut(&object)) {
+            *told = Told { is_hidden: true, ..Told::default() };
+            self.due.insert(client);
         }
     }
 
@@ -260,7 +277,7 @@ impl<P: Predictor> Server<P> {
         client: ClientId,
         sent: Instant,
         item: Item<'_>,
-        start: &mut Option<(ObjectId, u32, P::State)>,
+        start: &mut Option<(ObjectId, Number, P::State)>,
     ) -> Result<(), Error> {
         let now = self.now;
         match item {
@@ -271,7 +288,7 @@ impl<P: Predictor> Server<P> {
             Item::Command { object, number, leg, vector } => {
                 let vector = self.predictor.decode_vector(vector).ok_or(Error::Malformed)?;
                 let start = start.take().filter(|start| (start.0, start.1) == (object, number)).map(|start| start.2);
-                self.on_command(client, object, (number, leg, vector), start);
+                self.on_command(client, object, (number, leg, vector), start)?;
             }
             Item::Timer { object, timer, since, .. } => {
                 let owner = self.guests.get(&client).map(|guest| &guest.peer);
@@ -287,7 +304,9 @@ impl<P: Predictor> Server<P> {
                 }
             }
             Item::Watch(object) => self.on_watch(client, object),
-            Item::Ignore(object) => self.hide(client, object),
+            Item::Ignore(object) => {
+                self.guests.get_mut(&client).into_iter().for_each(|guest| _ = guest.told.remove(&object));
+            }
             Item::Echo { sent: ours, received } => {
                 if let Some(guest) = self.guests.get_mut(&client) {
                     guest.peer.on_echo(now, ours, received, sent);
@@ -295,7 +314,7 @@ impl<P: Predictor> Server<P> {
             }
             Item::Probe => self.guests.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe()),
             Item::Bye => self.forget(client),
-            Item::Gone(_) => return Err(Error::Malformed),
+            Item::Gone { .. } => return Err(Error::Malformed),
         }
         Ok(())
     }
@@ -304,14 +323,22 @@ impl<P: Predictor> Server<P> {
         &mut self,
         client: ClientId,
         object: ObjectId,
-        command: (u32, TimeDelta, P::Vector),
+        command: (Number, TimeDelta, P::Vector),
         start: Option<P::State>,
-    ) {
+    ) -> Result<(), Error> {
         let number = command.0;
-        let Some(reference) = self.references.get_mut(&object).filter(|own| own.owner == Some(client)) else { return };
+        let own = self.references.get_mut(&object).filter(|reference| reference.owner == Some(client));
+        let Some(reference) = own else { return Ok(()) };
+        match number.epoch.cmp(&reference.newest().epoch) {
+            // It was under way when the server decided otherwise.
+            Ordering::Less => return Ok(()),
+            Ordering::Equal => {}
+            // Nobody but the server begins an epoch.
+            Ordering::Greater => return Err(Error::Malformed),
+        }
         let heard = reference.hear(self.now, command, start, (&self.predictor, &self.config));
         if heard == Heard::Missing {
-            return;
+            return Ok(());
         }
         if let Some(told) = self.guests.get_mut(&client).and_then(|guest| guest.told.get_mut(&object)) {
             told.acked = Some(number).max(told.acked);
@@ -321,6 +348,7 @@ impl<P: Predictor> Server<P> {
             self.on_changed(object);
             self.tell(ServerEvent::Commanded(object));
         }
+        Ok(())
     }
 
     /// Who asks again has not heard, whatever we believe.
@@ -328,7 +356,7 @@ impl<P: Predictor> Server<P> {
         let now = self.now;
         let Some(guest) = self.guests.get_mut(&client) else { return };
         let repeat_after = guest.peer.repeat_after();
-        if let Some(told) = guest.told.get_mut(&object) {
+        if let Some(told) = guest.told.get_mut(&object).filter(|told| !told.is_hidden) {
             if told.at.is_none_or(|at| now - at >= repeat_after) {
                 *told = Told::default();
             }
@@ -362,11 +390,13 @@ impl<P: Predictor> Server<P> {
         let begun = datagram.len();
         let repeat_after = guest.peer.repeat_after();
         for (object, told) in &mut guest.told {
-            let reference = self.references.get(object);
-            let newest = reference.map(Reference::newest);
+            let there = self.references.get(object);
+            let subject =
+                there.filter(|_| !told.is_hidden).ok_or_else(|| there.map_or(self.epoch, Reference::next_epoch));
+            let newest = subject.ok().map(Reference::newest);
             let Some(say) = told.what(self.now, newest, repeat_after) else { continue };
             // What has no room goes with the next one.
-            if put(&mut datagram, &self.predictor, (*object, reference), say, told, self.now).is_err() {
+            if put(&mut datagram, &self.predictor, (*object, subject), say, told, self.now).is_err() {
                 break;
             }
             (told.at, told.sent, told.is_answer_due) = (Some(self.now), newest, false);
@@ -442,20 +472,22 @@ impl<P: Predictor> Server<P> {
     }
 }
 
-/// Says something of an object.
+/// Says something of an object, or from which epoch on there could be one.
 fn put<P: Predictor>(
     datagram: &mut Datagram<'_>,
     predictor: &P,
-    (object, reference): (ObjectId, Option<&ReferenceOf<P>>),
+    (object, subject): (ObjectId, Result<&ReferenceOf<P>, u32>),
     say: Say,
     told: &Told,
     now: Instant,
 ) -> Result<(), Full> {
-    let Some(reference) = reference else { return datagram.put(Item::Gone(object)) };
+    let reference = match subject {
+        Ok(reference) => reference,
+        Err(epoch) => return datagram.put(Item::Gone { object, epoch }),
+    };
     let (number, progress) = (reference.newest(), reference.progress(now));
     match say {
-        Say::Gone => datagram.put(Item::Gone(object)),
-        Say::Motion => {
+        Say::Gone | Say::Motion => {
             put_motion(datagram, predictor, object, reference.simulator().course.since(told.acked), progress)
         }
         Say::Answer => {

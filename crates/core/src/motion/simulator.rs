@@ -1,14 +1,14 @@
 //! One copy of a moving object: its way, how far along it is, and what is seen of it.
 
 use super::course::{Course, Heard};
-use super::{Config, Predictor, Timer};
+use super::{Config, Number, Predictor, Timer};
 use crate::time::{Instant, TimeDelta};
 
 /// A copy of a moving object at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment<S> {
     /// The newest command that is known.
-    pub number: u32,
+    pub number: Number,
     /// For how long it has been on the leg of that command, in motion time.
     pub timer: Timer,
     /// Where it is.
@@ -28,7 +28,7 @@ pub(super) struct Simulator<S, V> {
 }
 
 impl<S: Clone, V: Clone> Simulator<S, V> {
-    pub(super) fn new(now: Instant, number: u32, state: S, vector: V) -> Self {
+    pub(super) fn new(now: Instant, number: Number, state: S, vector: V) -> Self {
         Self { course: Course::new(number, state.clone(), vector), timer: Timer::default(), at: now, shown: state }
     }
 
@@ -81,8 +81,8 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
     }
 
     /// A new leg begins now, at the end of the one before.
-    pub(super) fn turn<P: Predictor<State = S, Vector = V>>(&mut self, predictor: &P, vector: V) {
-        self.course.turn(predictor, self.timer.value(), vector);
+    pub(super) fn turn<P: Predictor<State = S, Vector = V>>(&mut self, predictor: &P, number: Number, vector: V) {
+        self.course.turn(predictor, number, self.timer.value(), vector);
         self.timer = Timer::default();
     }
 
@@ -90,7 +90,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
     pub(super) fn hear<P: Predictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
-        command: (u32, TimeDelta, V),
+        command: (Number, TimeDelta, V),
         start: Option<S>,
     ) -> Heard {
         let heard = self.course.hear(predictor, command, start);
@@ -107,7 +107,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
     }
 
     /// All of it is another, but what is seen of it: that comes nearer.
-    pub(super) fn replace(&mut self, number: u32, start: S, vector: V) {
+    pub(super) fn replace(&mut self, number: Number, start: S, vector: V) {
         self.course = Course::new(number, start, vector);
         self.timer = Timer::default();
     }

@@ -2,11 +2,11 @@
 
 use super::course::Turn;
 use super::known::Progress;
-use super::{MAX_STATE, MAX_VECTOR, ObjectId, Predictor};
+use super::{MAX_STATE, MAX_VECTOR, Number, ObjectId, Predictor};
 use crate::wire::Full;
 use crate::wire::motion::{Datagram, Item};
 
-/// Commands, where the first of them took effect, and the timer on the leg of the last. All of it, or nothing.
+/// Commands, where they took effect unless that follows from the one before, and the timer on the leg of the last. All of it, or nothing.
 pub(super) fn put_motion<'a, P: Predictor>(
     datagram: &mut Datagram<'_>,
     predictor: &P,
@@ -33,9 +33,10 @@ where
     P::State: 'a,
     P::Vector: 'a,
 {
-    let mut newest = None;
+    let mut newest: Option<Number> = None;
     for turn in turns {
-        if newest.is_none() {
+        // Who knows the command before knows where this one took effect.
+        if newest.is_none_or(|before| before.next() != turn.number) {
             let mut state = [0; MAX_STATE];
             let len = predictor.encode_state(&turn.start, &mut state).ok_or(Full)?;
             datagram.put(Item::Start { object, number: turn.number, state: state.get(..len).ok_or(Full)? })?;
@@ -53,7 +54,7 @@ where
 pub(super) fn put_timer(
     datagram: &mut Datagram<'_>,
     object: ObjectId,
-    number: u32,
+    number: Number,
     Progress { timer, owed, since, from }: Progress,
 ) -> Result<(), Full> {
     datagram.put(Item::Timer { object, number, timer, owed, since, from })

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::MAX_DATAGRAM;
+use crate::wire::motion::{Datagram, Item, Items};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -20,6 +21,11 @@ fn at(ms: i64) -> Instant {
     Instant::ZERO + millis(ms)
 }
 
+/// So many commands were given, and the server decided nothing.
+fn given(count: u32) -> Number {
+    Number { epoch: 0, count }
+}
+
 /// What is under way: when it arrives, whose it is, whether it goes to the server, and what it says.
 type Letter = (Instant, ClientId, bool, Vec<u8>);
 
@@ -32,6 +38,8 @@ struct Stand {
     /// Loses every so-many-th datagram.
     lose_every: usize,
     sent: usize,
+    /// Nothing gets anywhere.
+    is_cut: bool,
 }
 
 impl Stand {
@@ -42,7 +50,7 @@ impl Stand {
         let mut clients: Vec<_> = [A, B].map(|id| (id, Client::new(now, config, LINEAR).unwrap())).into();
         clients[0].1.own(AVATAR);
         clients[1].1.watch(AVATAR);
-        Self { now, server, clients, wire: Vec::new(), delay, lose_every: usize::MAX, sent: 0 }
+        Self { now, server, clients, wire: Vec::new(), delay, lose_every: usize::MAX, sent: 0, is_cut: false }
     }
 
     fn a(&mut self) -> &mut Client<Linear> {
@@ -56,7 +64,7 @@ impl Stand {
 
     fn send(&mut self, client: ClientId, up: bool, bytes: &[u8]) {
         self.sent += 1;
-        if !self.sent.is_multiple_of(self.lose_every) {
+        if !self.is_cut && !self.sent.is_multiple_of(self.lose_every) {
             self.wire.push((self.now + self.delay, client, up, bytes.to_vec()));
         }
     }
@@ -100,6 +108,20 @@ impl Stand {
         [of(0), self.server.at(self.now, AVATAR).unwrap(), of(1)]
     }
 
+    /// All three know of the same command and are at the same place.
+    fn assert_agreed(&self) {
+        let moments = self.timers();
+        let is_there = |moment: &Moment<Pair>| {
+            moment.number == moments[1].number && self.is_near(&moment.state, &moments[1].state)
+        };
+        assert!(moments.iter().all(is_there), "{moments:#?}");
+        assert!(self.apart().iter().all(|apart| *apart < 2.0), "{:?}", self.apart());
+    }
+
+    fn is_near(&self, one: &Pair, other: &Pair) -> bool {
+        LINEAR.distance(one, other) < 0.05
+    }
+
     /// How far apart A and the server, the server and B, A and B are, in milliseconds of motion; who has not begun the newest leg is at its beginning.
     fn apart(&self) -> [f64; 3] {
         let moments = self.timers();
@@ -113,7 +135,7 @@ impl Stand {
 fn settled(config: Config, delay_ms: i64) -> Stand {
     let mut stand = Stand::new(config, millis(delay_ms));
     stand.run(at(2_000));
-    assert!(stand.timers().iter().all(|moment| moment.number == 0));
+    assert!(stand.timers().iter().all(|moment| moment.number == given(0)));
     stand
 }
 
@@ -124,7 +146,7 @@ fn a_command_gets_to_everybody_and_all_converge() {
         stand.command(3, 4);
         stand.run(at(2_600));
         let moments = stand.timers();
-        assert!(moments.iter().all(|moment| moment.number == 1), "{moments:?}");
+        assert!(moments.iter().all(|moment| moment.number == given(1)), "{moments:?}");
         assert!(stand.apart().iter().all(|apart| *apart < 1.0), "{:?}", stand.apart());
         assert!(LINEAR.distance(&moments[0].state, &moments[2].state) < 0.01);
     }
@@ -153,11 +175,11 @@ fn commands_of_a_moment_are_one() {
     stand.command(0, 4);
     stand.run(at(2_500));
     let moments = stand.timers();
-    assert!(moments.iter().all(|moment| moment.number == 1));
+    assert!(moments.iter().all(|moment| moment.number == given(1)));
     assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(3, 4)));
     stand.command(1, 0);
     stand.run(at(3_000));
-    assert_eq!(stand.timers().map(|moment| moment.number), [2; 3]);
+    assert_eq!(stand.timers().map(|moment| moment.number), [given(2); 3]);
 }
 
 #[test]
@@ -171,25 +193,195 @@ fn what_is_lost_comes_later_and_all_walk_the_same_way() {
         }
         stand.run(at(8_000));
         let moments = stand.timers();
-        assert_eq!(moments.map(|moment| moment.number), [20; 3]);
+        assert_eq!(moments.map(|moment| moment.number), [given(20); 3]);
         let apart = LINEAR.distance(&moments[0].state, &moments[1].state)
             + LINEAR.distance(&moments[1].state, &moments[2].state);
         assert!(apart < 0.1, "{config:?}: {apart} {moments:?}");
     }
 }
 
+/// The server is started anew, and finds the object somewhere else than it was.
+fn restart(stand: &mut Stand) {
+    let config = Config { run: stand.server.config().run + 1, ..*stand.server.config() };
+    let mut server = Server::new(stand.now, config, LINEAR).unwrap();
+    server.spawn(stand.now, AVATAR, Some(A), Pair::units(50, 50), Pair::units(0, 3));
+    stand.server = server;
+}
+
 #[test]
 fn a_server_that_was_started_anew_learns_from_its_clients() {
+    for config in [Config::paper(1), Config::clocks(1)] {
+        for commands in [0, 1, 3] {
+            let mut stand = settled(config, 30);
+            for turn in 0..commands {
+                stand.command(2, turn);
+                stand.run(at(2_000 + 1_000 * (turn + 1)));
+            }
+            stand.run(at(6_000));
+            let before = stand.timers()[0].state;
+            restart(&mut stand);
+            stand.run(at(9_000));
+            stand.assert_agreed();
+            let vector = *stand.server.vector(AVATAR).unwrap();
+            let expected = if commands == 0 { Pair::default() } else { Pair::units(2, commands - 1) };
+            assert_eq!(vector, expected, "what was commanded still counts");
+            let way = LINEAR.advance(&before, &vector, millis(3_000));
+            assert!(LINEAR.distance(&way, &stand.timers()[1].state) < 1.0, "{way:?} {:?}", stand.timers());
+        }
+    }
+}
+
+#[test]
+fn what_a_server_decided_before_it_was_started_anew_says_nothing() {
     let mut stand = settled(Config::clocks(1), 30);
     stand.command(2, 0);
+    stand.run(at(3_000));
+    stand.server.place(stand.now, AVATAR, Pair::units(9, 9), Pair::default());
+    stand.run(at(4_000));
+    restart(&mut stand);
     stand.run(at(5_000));
-    let mut server = Server::new(stand.now, Config::clocks(2), LINEAR).unwrap();
-    server.spawn(stand.now, AVATAR, Some(A), Pair::units(50, 50), Pair::default());
-    stand.server = server;
-    stand.run(at(9_000));
-    let moments = stand.timers();
-    assert_eq!(moments.map(|moment| moment.number), [1; 3]);
-    assert!(stand.apart().iter().all(|apart| *apart < 2.0), "{:?}", stand.apart());
+    stand.command(0, 1);
+    stand.run(at(8_000));
+    stand.assert_agreed();
+    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 1)));
+    restart(&mut stand);
+    stand.server.place(stand.now, AVATAR, Pair::units(-9, 0), Pair::default());
+    stand.run(at(11_000));
+    stand.assert_agreed();
+    assert_eq!(stand.timers()[0].state, Pair::units(-9, 0), "what it decides counts");
+}
+
+#[test]
+fn who_was_silent_for_long_is_told_again_of_what_it_watches() {
+    for config in [Config::paper(1), Config::clocks(1)] {
+        let mut stand = settled(config, 30);
+        stand.command(1, 1);
+        stand.run(at(3_000));
+        stand.is_cut = true;
+        for turn in 0..5 {
+            stand.command(turn, 2);
+            stand.run(at(3_000 + 2_500 * (turn + 1)));
+        }
+        assert_eq!(stand.server.clients().count(), 0, "all were forgotten");
+        stand.is_cut = false;
+        stand.run(at(19_000));
+        stand.command(0, 3);
+        stand.run(at(21_000));
+        stand.assert_agreed();
+        assert_eq!(stand.timers()[2].number, given(7));
+    }
+}
+
+#[test]
+fn what_the_server_commands_is_not_taken_for_what_the_owner_does() {
+    let mut stand = settled(Config::clocks(1), 80);
+    stand.command(2, 0);
+    stand.run(at(2_060));
+    stand.server.command(stand.now, AVATAR, Pair::units(0, 5));
+    stand.run(at(4_000));
+    stand.assert_agreed();
+    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 5)));
+    stand.command(1, 0);
+    stand.run(at(6_000));
+    stand.assert_agreed();
+    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(1, 0)));
+}
+
+#[test]
+fn who_is_given_an_object_that_it_watches_commands_it() {
+    let mut stand = settled(Config::clocks(1), 80);
+    stand.command(1, 0);
+    stand.run(at(3_000));
+    stand.command(2, 0);
+    stand.run(at(3_060));
+    stand.server.give(AVATAR, Some(B));
+    stand.a().watch(AVATAR);
+    stand.clients[1].1.own(AVATAR);
+    stand.run(at(4_000));
+    stand.assert_agreed();
+    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(1, 0)), "what was under way does not count");
+    assert!(!stand.clients[0].1.command(stand.now, AVATAR, Pair::units(7, 7)), "it is not A's any more");
+    assert!(stand.clients[1].1.command(stand.now, AVATAR, Pair::units(0, 4)));
+    stand.run(at(6_000));
+    stand.assert_agreed();
+    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 4)));
+}
+
+/// What A sends, with other numbers of commands.
+fn renumbered(letter: &[u8], number: Number) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut datagram = Datagram::new(&mut buf, Items::new(letter).unwrap().head()).unwrap();
+    for item in Items::new(letter).unwrap() {
+        let item = match item.unwrap() {
+            Item::Start { object, state, .. } => Item::Start { object, number, state },
+            Item::Command { object, leg, vector, .. } => Item::Command { object, number, leg, vector },
+            item => item,
+        };
+        datagram.put(item).unwrap();
+    }
+    let len = datagram.len();
+    buf[..len].to_vec()
+}
+
+#[test]
+fn nobody_escapes_the_server_by_a_great_number() {
+    for (number, refused) in [(Number { epoch: u32::MAX, count: u32::MAX }, 1), (given(u32::MAX), 0)] {
+        let mut stand = settled(Config::clocks(1), 30);
+        stand.command(2, 0);
+        stand.run(at(2_055));
+        let of_a = stand.wire.iter_mut().filter(|(_, client, up, _)| *client == A && *up);
+        of_a.for_each(|(.., letter)| *letter = renumbered(letter, number));
+        stand.run(at(2_085));
+        assert_eq!(stand.server.refused(), refused);
+        stand.server.place(stand.now, AVATAR, Pair::units(9, 9), Pair::default());
+        stand.run(at(4_000));
+        assert!(stand.timers().iter().all(|moment| moment.state == Pair::units(9, 9)), "{:?}", stand.timers());
+        stand.command(0, 2);
+        stand.run(at(6_000));
+        stand.assert_agreed();
+        assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 2)));
+    }
+}
+
+#[test]
+fn an_object_that_is_called_like_one_before_is_another() {
+    let mut stand = settled(Config::clocks(1), 30);
+    (0..3).for_each(|turn| {
+        stand.command(1, turn);
+        stand.run(at(2_300 + 300 * turn));
+    });
+    stand.server.remove(AVATAR);
+    stand.server.spawn(stand.now, AVATAR, Some(A), Pair::units(-40, 7), Pair::default());
+    stand.run(at(4_000));
+    assert!(stand.timers().iter().all(|moment| moment.state == Pair::units(-40, 7)), "{:?}", stand.timers());
+    stand.command(0, 1);
+    stand.run(at(6_000));
+    stand.assert_agreed();
+    let epoch = stand.timers()[1].number.epoch;
+    assert!(epoch > 0);
+    // Word that the one before is no more comes late.
+    let head = crate::wire::motion::Head { run: 1, to: 1, sent: stand.now };
+    for (epoch, is_there) in [(epoch, true), (epoch + 1, false)] {
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut datagram = Datagram::new(&mut buf, head).unwrap();
+        datagram.put(Item::Gone { object: AVATAR, epoch }).unwrap();
+        let len = datagram.len();
+        stand.a().handle_datagram(at(6_000), &buf[..len]);
+        assert_eq!(stand.clients[0].1.at(stand.now, AVATAR).is_some(), is_there);
+    }
+}
+
+#[test]
+fn what_is_hidden_is_not_seen_and_can_be_shown_again() {
+    let mut stand = settled(Config::clocks(1), 30);
+    stand.server.hide(B, AVATAR);
+    stand.run(at(2_500));
+    assert!(stand.clients[1].1.at(stand.now, AVATAR).is_none());
+    stand.run(at(7_000));
+    assert!(stand.clients[1].1.at(stand.now, AVATAR).is_none(), "nobody asks for it");
+    stand.clients[1].1.watch(AVATAR);
+    stand.run(at(7_500));
+    stand.assert_agreed();
 }
 
 #[test]
@@ -203,7 +395,7 @@ fn a_client_that_was_started_anew_takes_over_where_its_object_is() {
     stand.command(0, 2);
     stand.run(at(6_000));
     let moments = stand.timers();
-    assert_eq!(moments.map(|moment| moment.number), [2; 3]);
+    assert_eq!(moments.map(|moment| moment.number), [given(2); 3]);
     assert!(moments[1].state.x > 1_900 && moments[1].state.y > 1_900, "{moments:?}");
     assert!(stand.apart().iter().all(|apart| *apart < 2.0), "{:?}", stand.apart());
 }

@@ -5,7 +5,7 @@
 //!
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
 //! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
-//! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds items: 0x31 [`Items`] of a world without a server, 0x32 [those of motion](motion)
+//! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds items: 0x31 [`Items`] of a world without a server, 0x34 [those of motion](motion)
 //! with a server, 0x33 [`MirrorItems`] of servers that mirror each other; otherwise it is a [`Hello`], which names its version.
 
 mod bucket;

@@ -4,11 +4,11 @@
 //! datagram is a probe of clocks; the answer is an [`Item::Echo`] in whatever goes back.
 
 use super::{Error, Full, Reader, Writer};
-use crate::motion::{MAX_STATE, MAX_VECTOR, ObjectId};
+use crate::motion::{MAX_STATE, MAX_VECTOR, Number, ObjectId};
 use crate::time::{Instant, TimeDelta};
 
 /// The first byte of every datagram.
-const FAMILY: u8 = 0x32;
+const FAMILY: u8 = 0x34;
 /// Bytes before the first item.
 const HEAD: usize = 17;
 
@@ -31,7 +31,7 @@ pub enum Item<'a> {
         /// Which object.
         object: ObjectId,
         /// The command that took effect there.
-        number: u32,
+        number: Number,
         /// As the game writes it.
         state: &'a [u8],
     },
@@ -39,8 +39,8 @@ pub enum Item<'a> {
     Command {
         /// Which object.
         object: ObjectId,
-        /// Its commands are numbered from one on.
-        number: u32,
+        /// Which of its commands.
+        number: Number,
         /// How long, in motion time, the leg before it lasted.
         leg: TimeDelta,
         /// As the game writes it.
@@ -51,7 +51,7 @@ pub enum Item<'a> {
         /// Which object.
         object: ObjectId,
         /// The newest command that the sender knows.
-        number: u32,
+        number: Number,
         /// The sender's motion timer.
         timer: TimeDelta,
         /// What the sender will make up for by being quicker for a while.
@@ -66,7 +66,7 @@ pub enum Item<'a> {
         /// Which object.
         object: ObjectId,
         /// The newest.
-        number: u32,
+        number: Number,
         /// When the datagram left that brought it, as it said.
         sent: Instant,
     },
@@ -75,7 +75,12 @@ pub enum Item<'a> {
     /// The sender does not want to be told of an object.
     Ignore(ObjectId),
     /// There is no such object any more.
-    Gone(ObjectId),
+    Gone {
+        /// Which object.
+        object: ObjectId,
+        /// Those of this epoch or later are others that are called the same.
+        epoch: u32,
+    },
     /// Something that came here: when it left there, and when it came.
     Echo {
         /// As it said.
@@ -128,25 +133,25 @@ impl<'a> Items<'a> {
         let reader = &mut self.reader;
         Ok(match reader.u8()? {
             START => {
-                let (object, number) = (object(reader)?, reader.varint()?);
+                let (object, number) = (object(reader)?, number(reader)?);
                 Item::Start { object, number, state: bounded(reader, MAX_STATE)? }
             }
             COMMAND => {
-                let (object, number, leg) = (object(reader)?, reader.varint()?, span(reader)?);
+                let (object, number, leg) = (object(reader)?, number(reader)?, span(reader)?);
                 Item::Command { object, number, leg, vector: bounded(reader, MAX_VECTOR)? }
             }
             TIMER => Item::Timer {
                 object: object(reader)?,
-                number: reader.varint()?,
+                number: number(reader)?,
                 timer: span(reader)?,
                 owed: span(reader)?,
                 since: span(reader)?,
                 from: span(reader)?,
             },
-            HEARD => Item::Heard { object: object(reader)?, number: reader.varint()?, sent: instant(reader)? },
+            HEARD => Item::Heard { object: object(reader)?, number: number(reader)?, sent: instant(reader)? },
             WATCH => Item::Watch(object(reader)?),
             IGNORE => Item::Ignore(object(reader)?),
-            GONE => Item::Gone(object(reader)?),
+            GONE => Item::Gone { object: object(reader)?, epoch: reader.varint()? },
             ECHO => Item::Echo { sent: instant(reader)?, received: instant(reader)? },
             PROBE => Item::Probe,
             BYE => Item::Bye,
@@ -172,6 +177,10 @@ impl<'a> Iterator for Items<'a> {
 
 fn object(reader: &mut Reader<'_>) -> Result<ObjectId, Error> {
     reader.varint().map(ObjectId)
+}
+
+fn number(reader: &mut Reader<'_>) -> Result<Number, Error> {
+    Ok(Number { epoch: reader.varint()?, count: reader.varint()? })
 }
 
 fn instant(reader: &mut Reader<'_>) -> Result<Instant, Error> {
@@ -231,28 +240,31 @@ impl<'a> Datagram<'a> {
         match item {
             Item::Start { object, number, state } => {
                 self.begin(START, object)?;
-                self.writer.varint(number)?;
+                self.number(number)?;
                 self.text(state)
             }
             Item::Command { object, number, leg, vector } => {
                 self.begin(COMMAND, object)?;
-                self.writer.varint(number)?;
+                self.number(number)?;
                 self.span(leg)?;
                 self.text(vector)
             }
             Item::Timer { object, number, timer, owed, since, from } => {
                 self.begin(TIMER, object)?;
-                self.writer.varint(number)?;
+                self.number(number)?;
                 [timer, owed, since, from].into_iter().try_for_each(|time| self.span(time))
             }
             Item::Heard { object, number, sent } => {
                 self.begin(HEARD, object)?;
-                self.writer.varint(number)?;
+                self.number(number)?;
                 self.instant(sent)
             }
             Item::Watch(object) => self.begin(WATCH, object),
             Item::Ignore(object) => self.begin(IGNORE, object),
-            Item::Gone(object) => self.begin(GONE, object),
+            Item::Gone { object, epoch } => {
+                self.begin(GONE, object)?;
+                self.writer.varint(epoch)
+            }
             Item::Echo { sent, received } => {
                 self.writer.u8(ECHO)?;
                 self.instant(sent)?;
@@ -266,6 +278,11 @@ impl<'a> Datagram<'a> {
     fn begin(&mut self, kind: u8, object: ObjectId) -> Result<(), Full> {
         self.writer.u8(kind)?;
         self.writer.varint(object.0)
+    }
+
+    fn number(&mut self, number: Number) -> Result<(), Full> {
+        self.writer.varint(number.epoch)?;
+        self.writer.varint(number.count)
     }
 
     fn instant(&mut self, at: Instant) -> Result<(), Full> {
@@ -292,14 +309,15 @@ mod tests {
     fn all_kinds() -> Vec<Item<'static>> {
         let (at, time) = (Instant::from_nanos, TimeDelta::from_nanos);
         let object = ObjectId(300);
+        let number = |count| Number { epoch: 130, count };
         alloc::vec![
-            Item::Start { object, number: 1, state: b"here" },
-            Item::Command { object, number: 2, leg: time(129), vector: b"up" },
-            Item::Timer { object, number: 2, timer: time(5), owed: time(0), since: time(128), from: time(2) },
-            Item::Heard { object, number: 2, sent: at(1) },
+            Item::Start { object, number: number(1), state: b"here" },
+            Item::Command { object, number: number(2), leg: time(129), vector: b"up" },
+            Item::Timer { object, number: number(2), timer: time(5), owed: time(0), since: time(128), from: time(2) },
+            Item::Heard { object, number: number(2), sent: at(1) },
             Item::Watch(object),
             Item::Ignore(ObjectId(0)),
-            Item::Gone(object),
+            Item::Gone { object, epoch: 131 },
             Item::Echo { sent: at(1), received: at(-1) },
             Item::Probe,
             Item::Bye,
@@ -327,14 +345,14 @@ mod tests {
     #[test]
     fn the_bytes_are_these() {
         let golden: &[u8] = &[
-            0x32, 1, 2, 3, 4, 5, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // head
-            1, 0xac, 2, 1, 4, b'h', b'e', b'r', b'e', // start
-            2, 0xac, 2, 2, 0x81, 1, 2, b'u', b'p', // command
-            3, 0xac, 2, 2, 5, 0, 0x80, 1, 2, // timer
-            4, 0xac, 2, 2, 1, 0, 0, 0, 0, 0, 0, 0, // heard
+            0x34, 1, 2, 3, 4, 5, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // head
+            1, 0xac, 2, 0x82, 1, 1, 4, b'h', b'e', b'r', b'e', // start
+            2, 0xac, 2, 0x82, 1, 2, 0x81, 1, 2, b'u', b'p', // command
+            3, 0xac, 2, 0x82, 1, 2, 5, 0, 0x80, 1, 2, // timer
+            4, 0xac, 2, 0x82, 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, // heard
             5, 0xac, 2, // watch
             6, 0, // ignore
-            7, 0xac, 2, // gone
+            7, 0xac, 2, 0x83, 1, // gone
             8, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // echo
             9, 10, // probe, bye
         ];
@@ -347,7 +365,10 @@ mod tests {
         let mut datagram = Datagram::new(&mut buf, HEAD_OF_TESTS).unwrap();
         datagram.put(Item::Probe).unwrap();
         let len = datagram.len();
-        assert_eq!(datagram.put(Item::Start { object: ObjectId(1), number: 1, state: &[0; 9] }), Err(Full));
+        assert_eq!(
+            datagram.put(Item::Start { object: ObjectId(1), number: Number::default(), state: &[0; 9] }),
+            Err(Full)
+        );
         assert_eq!(datagram.len(), len);
         assert_eq!(Items::new(&buf[..len]).unwrap().count(), 1);
     }
@@ -362,7 +383,7 @@ mod tests {
         assert!((0..HEAD).all(|cut| Items::new(&bytes[..cut]).unwrap_err() == Error::Truncated));
         assert_eq!(Items::new(&[0x31; 20]).unwrap_err(), Error::Malformed);
         let mut too_long = bytes[..HEAD].to_vec();
-        too_long.extend([START, 0, 0, 0xff, 0x7f]);
+        too_long.extend([START, 0, 0, 0, 0xff, 0x7f]);
         assert_eq!(Items::new(&too_long).unwrap().next(), Some(Err(Error::Malformed)));
     }
 }

@@ -140,7 +140,7 @@ impl Walk {
 }
 
 fn look(moments: &[Option<Moment<Pair>>; 3], at: f64, since: f64) -> Look {
-    let newest = moments.iter().flatten().map(|moment| moment.number).max().unwrap_or(0);
+    let newest = moments.iter().flatten().map(|moment| moment.number).max().unwrap_or_default();
     let timer = |moment: &Option<Moment<Pair>>| match moment {
         Some(moment) if moment.number == newest => moment.timer.value().as_millis_f64(),
         _ => 0.0,

@@ -37,7 +37,9 @@ Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage W
                    for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
                    clocks), ghosts (shows what was not delivered); with --motion: deaf (hears of no
                    commands), mute (its commands get lost), stamps, legs (takes legs for longer ones), since
-                   (takes the server to have turned earlier), hurry (its time runs too fast); with
+                   (takes the server to have turned earlier), hurry (its time runs too fast), unheeded
+                   (asks in vain for what the server forgot), stale (misses what the server decided),
+                   lingering (is not told what is gone), usurped (its object is commanded by nobody); with
                    --mirror: replace (takes all events for obsolete), unlink (does not know what comes
                    after what), mute (asks in vain), snapshot (takes over wrong ones), twice and miss
                    (takes in an event twice, or not)
@@ -88,13 +90,17 @@ const MIRROR_SABOTAGE: [(&str, senate::Sabotage); 6] = [
     ("miss", senate::Sabotage::Miss),
 ];
 
-const MOTION_SABOTAGE: [(&str, court::Sabotage); 6] = [
+const MOTION_SABOTAGE: [(&str, court::Sabotage); 10] = [
     ("deaf", court::Sabotage::Deaf),
     ("mute", court::Sabotage::Mute),
     ("stamps", court::Sabotage::Stamps),
     ("legs", court::Sabotage::Legs),
     ("since", court::Sabotage::Since),
     ("hurry", court::Sabotage::Hurry),
+    ("unheeded", court::Sabotage::Unheeded),
+    ("stale", court::Sabotage::Stale),
+    ("lingering", court::Sabotage::Lingering),
+    ("usurped", court::Sabotage::Usurped),
 ];
 
 impl What {

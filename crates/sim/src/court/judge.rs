@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coplay::motion::{ClientEvent, Method, Moment, ObjectId, Pair, Predictor};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::motion::{Datagram, Item, Items};
 
-use super::scenario::{Fault, MEASURED};
+use super::scenario::Fault;
 use super::{Court, End, LINEAR, Scenario};
 use crate::scenario::Played;
 use crate::toy::mix;
@@ -20,23 +19,6 @@ const ROUNDING: TimeDelta = TimeDelta::from_micros(2);
 /// Violations of one kind are told so often.
 const MOST: usize = 3;
 
-/// What is broken on purpose, on the way to or from the first seat, to see that it is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// It hears of no commands of others after a while.
-    Deaf,
-    /// Its own commands do not get to the server after a while.
-    Mute,
-    /// It gets wrong stamps for clocks.
-    Stamps,
-    /// It takes legs to be longer than they were.
-    Legs,
-    /// It takes the server to have turned earlier than it did.
-    Since,
-    /// Its own time runs too fast for a while.
-    Hurry,
-}
-
 /// What somebody commanded.
 #[derive(Clone, Copy, Debug)]
 struct Commanded {
@@ -45,6 +27,8 @@ struct Commanded {
     vector: Pair,
     /// Nothing happened since that could have undone it.
     counts: bool,
+    /// What the server decided is forgotten with it, until the owner has heard of it.
+    by: End,
 }
 
 /// The judge of one scenario.
@@ -54,7 +38,16 @@ pub(super) struct Judge {
     /// What each end showed of each object last, and when, on its own clock.
     before: BTreeMap<(usize, ObjectId), (Instant, Moment<Pair>)>,
     commanded: BTreeMap<ObjectId, Commanded>,
+    /// Who commands an object, where that is another than at first.
+    owners: BTreeMap<ObjectId, End>,
+    /// What the server decided about objects that clients command, by the epochs of those decisions.
+    decided: BTreeMap<(ObjectId, u32), Vec<Pair>>,
+    /// In which epoch an object came to its owner: until that has heard of it, it may hear of commands of the one before.
+    given: BTreeMap<ObjectId, u32>,
     removed: BTreeSet<ObjectId>,
+    /// Objects that were removed at any time.
+    vanished: BTreeSet<ObjectId>,
+    measured: Instant,
     /// How far what a seat showed was from the server's, over the last window before it is measured: D, the time, and the distance, last.
     area: BTreeMap<(usize, ObjectId), (f64, Instant, f64)>,
     violations: Vec<String>,
@@ -76,7 +69,12 @@ impl Judge {
             near: if config.method == Method::Paper { guessed } else { NEAR },
             before: BTreeMap::new(),
             commanded: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            given: BTreeMap::new(),
             removed: BTreeSet::new(),
+            vanished: BTreeSet::new(),
+            measured: scenario.measured(),
             area: BTreeMap::new(),
             violations: Vec::new(),
             frames: 0,
@@ -92,46 +90,94 @@ impl Judge {
         }
     }
 
-    /// Somebody is about to command an object. Whether it is there to be commanded.
-    pub(super) fn on_command(&mut self, court: &Court, by: End, object: ObjectId, vector: Pair) -> bool {
+    /// Who commands an object.
+    pub(super) fn owner(&self, object: ObjectId) -> End {
+        let at_first = if object.0 >= 1_000 { End::Server } else { End::Seat(object.0 as usize - 1) };
+        self.owners.get(&object).copied().unwrap_or(at_first)
+    }
+
+    /// Its owner is about to command an object. Whether it is there to be commanded.
+    pub(super) fn on_command(&mut self, court: &mut Court, object: ObjectId, vector: Pair) -> bool {
+        let by = self.owner(object);
+        self.hear(court, by);
         if court.moment(by, object).is_none() {
             return false;
         }
         self.commands += 1;
         let at = court.local(by);
-        let is_combined = |before: &&mut Commanded| by != End::Server && at - before.at < self.config.buffer;
+        let is_combined = |before: &&mut Commanded| {
+            by != End::Server && before.by == by && (TimeDelta::ZERO..self.config.buffer).contains(&(at - before.at))
+        };
         if let Some(before) = self.commanded.get_mut(&object).filter(is_combined) {
             before.vector = LINEAR.combine(&before.vector, &vector);
         } else {
-            self.commanded.insert(object, Commanded { at, vector, counts: true });
+            self.commanded.insert(object, Commanded { at, vector, counts: true, by });
         }
         true
     }
 
-    /// What the server's own objects do, or a client's does, before a crash, may be forgotten with it.
-    pub(super) fn on_crash(&mut self, end: End) {
+    /// What an end did before a crash may be forgotten with it.
+    pub(super) fn on_crash(&mut self, court: &mut Court, end: End) {
+        self.hear(court, end);
         match end {
             End::Server => {
-                let own = self.commanded.iter_mut().filter(|(object, _)| object.0 >= 1_000);
-                own.for_each(|(_, commanded)| commanded.counts = false);
+                let own = self.commanded.values_mut().filter(|commanded| commanded.by == End::Server);
+                own.for_each(|commanded| commanded.counts = false);
                 self.before.retain(|(of, _), _| *of != SERVER);
             }
             End::Seat(seat) => {
                 // Nothing is combined with what was given before.
-                self.commanded.remove(&Scenario::avatar(seat));
+                self.commanded.retain(|_, commanded| commanded.by != end);
                 self.before.retain(|(of, _), _| *of != seat);
             }
         }
     }
 
-    pub(super) fn on_placed(&mut self, object: ObjectId) {
-        // Nothing is combined with what was given before, either.
-        self.commanded.remove(&object);
+    /// The server has decided something about an object that a client commands: its owner may hear of it, and only of that.
+    pub(super) fn on_decided(&mut self, court: &Court, object: ObjectId) {
+        let does = court.server().and_then(|server| server.vector(object)).copied();
+        if let (Some(vector), Some(moment)) = (does, court.moment(End::Server, object)) {
+            self.decided.entry((object, moment.number.epoch)).or_default().push(vector);
+        }
+    }
+
+    /// Another client commands an object from now on: what the one before has under way does not count.
+    pub(super) fn on_given(&mut self, court: &mut Court, object: ObjectId, to: usize) {
+        let before = self.owners.insert(object, End::Seat(to));
+        let before = before.unwrap_or(End::Seat(object.0 as usize - 1));
+        if before == End::Seat(to) {
+            return;
+        }
+        if let End::Seat(seat) = before {
+            court.want(seat, object, false);
+        }
+        court.want(to, object, true);
+        self.given.extend(court.moment(End::Server, object).map(|moment| (object, moment.number.epoch)));
+        self.on_server_commanded(court, object);
+    }
+
+    fn on_server_commanded(&mut self, court: &Court, object: ObjectId) {
+        if let Some(vector) = court.server().and_then(|server| server.vector(object)).copied() {
+            let at = court.local(End::Server);
+            self.commanded.insert(object, Commanded { at, vector, counts: true, by: End::Server });
+        }
     }
 
     pub(super) fn on_removed(&mut self, object: ObjectId) {
         self.removed.insert(object);
-        self.commanded.remove(&object);
+        self.vanished.insert(object);
+        // What its owner commands counts for it until it hears of that.
+        self.commanded.retain(|of, commanded| *of != object || commanded.by != End::Server);
+    }
+
+    /// There is another object that is called the same.
+    pub(super) fn on_respawned(&mut self, court: &Court, object: ObjectId) {
+        self.removed.remove(&object);
+        self.before.remove(&(SERVER, object));
+        self.on_decided(court, object);
+        if self.owner(object) == End::Server {
+            self.on_server_commanded(court, object);
+        }
     }
 
     pub(super) fn is_removed(&self, object: ObjectId) -> bool {
@@ -143,16 +189,59 @@ impl Judge {
         court.run(until, |court, end| self.on_frame(court, end));
     }
 
-    fn on_frame(&mut self, court: &mut Court, end: End) {
-        self.frames += 1;
-        let number = if let End::Seat(seat) = end { seat } else { SERVER };
+    /// Takes in what happened at an end since it was last looked at.
+    fn hear(&mut self, court: &mut Court, end: End) {
+        let End::Seat(seat) = end else { return };
         for event in court.take_events(end) {
             match event {
-                ClientEvent::Appeared(object) => _ = self.before.remove(&(number, object)),
-                ClientEvent::Overruled(object) => self.on_placed(object),
-                ClientEvent::Gone(_) | ClientEvent::ServerAnew => {}
+                ClientEvent::Appeared(object) => {
+                    self.before.remove(&(seat, object));
+                    let does = court.client(seat).and_then(|client| client.vector(object));
+                    let own = self.commanded.get(&object).filter(|commanded| commanded.by == end);
+                    if own.is_some_and(|commanded| does != Some(&commanded.vector)) {
+                        self.on_overruled(court, seat, object);
+                    }
+                }
+                ClientEvent::Overruled(object) => self.on_overruled(court, seat, object),
+                ClientEvent::Gone(object) => self.on_gone(court, seat, object),
+                ClientEvent::ServerAnew => {}
             }
         }
+    }
+
+    /// What an owner commanded does not count, because the server decided otherwise; and only then.
+    fn on_overruled(&mut self, court: &Court, seat: usize, object: ObjectId) {
+        let end = End::Seat(seat);
+        let does = court.client(seat).and_then(|client| client.vector(object)).copied();
+        let (Some(vector), Some(moment)) = (does, court.moment(end, object)) else { return };
+        let decided = self.decided.get(&(object, moment.number.epoch));
+        let is_of_before = self.given.get(&object).is_some_and(|given| moment.number.epoch < *given);
+        if !is_of_before && !decided.is_some_and(|vectors| vectors.contains(&vector)) {
+            self.violation("overruled", || format!("seat {seat} lost commands of {object:?} for {vector:?}"));
+        }
+        if self.owner(object) == end {
+            // Nothing is combined with it.
+            let at = court.local(end) - self.config.buffer;
+            self.commanded.insert(object, Commanded { at, vector, counts: true, by: end });
+        }
+    }
+
+    /// A client was told that there is no such object. If there is one again, it wants to see that.
+    fn on_gone(&mut self, court: &mut Court, seat: usize, object: ObjectId) {
+        if !self.vanished.contains(&object) {
+            self.violation("gone", || format!("seat {seat} was told that {object:?} is no more"));
+        }
+        self.before.remove(&(seat, object));
+        self.commanded.retain(|of, commanded| *of != object || commanded.by != End::Seat(seat));
+        if !self.is_removed(object) {
+            court.want(seat, object, self.owner(object) == End::Seat(seat));
+        }
+    }
+
+    fn on_frame(&mut self, court: &mut Court, end: End) {
+        self.frames += 1;
+        self.hear(court, end);
+        let number = if let End::Seat(seat) = end { seat } else { SERVER };
         let (objects, memory): (Vec<ObjectId>, usize) = match end {
             End::Server => {
                 court.server().map_or((Vec::new(), 0), |server| (server.objects().collect(), server.memory()))
@@ -197,7 +286,8 @@ impl Judge {
         let seen = LINEAR.distance(&before.shown, &moment.shown);
         // What is too far off to be corrected gradually may have been put right more than once.
         let far = glide * self.config.leap.as_secs_f64();
-        let is_leap = seen > far - most || LINEAR.distance(&before.shown, &before.state) > far;
+        let is_twice = moment.number.count > before.number.count + 1 && seen > far / 2.0;
+        let is_leap = is_twice || seen > far - most || LINEAR.distance(&before.shown, &before.state) > far;
         if seen > most && !is_leap {
             self.violation("seen", || {
                 format!(
@@ -210,7 +300,7 @@ impl Judge {
     /// Adds up D in the window before it is measured.
     fn measure(&mut self, court: &Court, end: End, object: ObjectId, moment: &Moment<Pair>) {
         let End::Seat(seat) = end else { return };
-        if court.now() < Instant::ZERO + MEASURED - self.config.window {
+        if court.now() < self.measured - self.config.window {
             return;
         }
         let Some(server) = court.moment(End::Server, object) else { return };
@@ -228,7 +318,9 @@ impl Judge {
             let Some(told) = told else { continue };
             // Timers that are within what is called near may be so all the time; and what happens between frames nobody sees.
             let most = area * 0.15 + near * self.config.window.as_secs_f64() / 2.0 + 0.05;
-            if (told.discrepancy - area).abs() > most {
+            // Where so many commands were given that not all are remembered, less is known than there was.
+            let is_all = told.over > self.config.window.scale(0.9);
+            if told.discrepancy - area > most || (is_all && area - told.discrepancy > most) {
                 self.violation("discrepancy", || {
                     format!("seat {seat} says {:.3} of {object:?}, and it was {area:.3}", told.discrepancy)
                 });
@@ -249,7 +341,7 @@ impl Judge {
                 .filter_map(|seat| court.client(seat))
                 .map(coplay::motion::Client::refused)
                 .sum::<u64>();
-        if refused > 0 {
+        if refused > court.boasts() {
             self.violation("refused", || format!("{refused} datagrams were not understood"));
         }
     }
@@ -275,7 +367,7 @@ impl Judge {
         self.trace = mix(self.trace, here.state.x as u64);
         if here.number != there.number {
             self.violation("heard", || {
-                format!("seat {seat} knows {} commands of {object:?}, there were {}", here.number, there.number)
+                format!("seat {seat} knows {:?} of {object:?}, there is {:?}", here.number, there.number)
             });
             return;
         }
@@ -309,55 +401,3 @@ impl Judge {
         }
     }
 }
-
-impl Sabotage {
-    /// From when on something is broken, and until when somebody hurries.
-    const BROKEN: TimeDelta = TimeDelta::from_secs(6);
-    const HURRIES: TimeDelta = TimeDelta::from_secs(1);
-
-    /// By how much the first seat's time is ahead of its clock.
-    pub(super) fn hurry(self, seat: usize, now: Instant) -> TimeDelta {
-        let since = (now - Instant::ZERO - Self::BROKEN).max(TimeDelta::ZERO).min(Self::HURRIES);
-        if self == Self::Hurry && seat == 0 { since * 3 } else { TimeDelta::ZERO }
-    }
-
-    /// Changes what gets to or from a seat; `None` if it does not get there at all.
-    pub(super) fn spoil(self, now: Instant, seat: usize, up: bool, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
-        let is_late = now - Instant::ZERO > Self::BROKEN;
-        let is_concerned = match self {
-            Self::Mute => up && is_late,
-            Self::Deaf => !up && is_late,
-            Self::Hurry => false,
-            Self::Stamps | Self::Legs | Self::Since => !up,
-        };
-        if seat != 0 || !is_concerned {
-            return Some(bytes);
-        }
-        let items = Items::new(&bytes).ok()?;
-        let mut buf = [0; coplay::wire::MAX_DATAGRAM];
-        let mut datagram = Datagram::new(&mut buf, items.head()).ok()?;
-        for item in items.flatten() {
-            datagram.put(self.changed(item)?).ok()?;
-        }
-        let len = datagram.len();
-        Some(buf[..len].into())
-    }
-
-    /// An item as it is told, if it is.
-    fn changed(self, item: Item<'_>) -> Option<Item<'_>> {
-        match (self, item) {
-            (Self::Deaf | Self::Mute, Item::Command { .. }) => None,
-            (Self::Stamps, Item::Echo { sent, received }) => Some(Item::Echo { sent, received: received + OFF * 4 }),
-            (Self::Legs, Item::Command { object, number, leg, vector }) => {
-                Some(Item::Command { object, number, leg: leg + OFF, vector })
-            }
-            (Self::Since, Item::Timer { object, number, timer, owed, since, from }) => {
-                Some(Item::Timer { object, number, timer, owed, since: since + OFF * 10, from })
-            }
-            (_, item) => Some(item),
-        }
-    }
-}
-
-/// By how much what is broken is off.
-const OFF: TimeDelta = TimeDelta::from_millis(40);

@@ -1,13 +1,17 @@
 //! A server of moving objects and its clients in virtual time, each with a clock of its own, and a link each way between the server and each of them.
 
 mod judge;
+mod sabotage;
 mod scenario;
 
-use coplay::motion::{Client, ClientEvent, ClientId, Config, Linear, Moment, ObjectId, Pair, Server, ServerEvent};
+use coplay::motion::{
+    Client, ClientEvent, ClientId, Config, Linear, Moment, Number, ObjectId, Pair, Server, ServerEvent,
+};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
+use coplay::wire::motion::{Datagram, Item, Items};
 
-pub use judge::Sabotage;
+pub use sabotage::Sabotage;
 pub use scenario::{KINDS, Scenario};
 
 use crate::clock::NodeClock;
@@ -16,6 +20,9 @@ use crate::queue::Queue;
 
 /// How objects move here: no faster than ten units a second.
 pub const LINEAR: Linear = Linear { fastest: 10_000 };
+
+/// No command has a greater number.
+const GREATEST: Number = Number { epoch: u32::MAX, count: u32::MAX };
 
 /// A server and its clients.
 pub struct Court {
@@ -29,6 +36,8 @@ pub struct Court {
     queue: Queue<Happening>,
     /// The last run of anybody: later ones have greater numbers.
     run: u32,
+    /// Boasts that got to the server.
+    boasts: u64,
     sabotage: Option<Sabotage>,
 }
 
@@ -40,6 +49,8 @@ struct Seat {
     wake: Instant,
     up: Link,
     down: Link,
+    /// What it commands next it boasts of.
+    boasts: bool,
 }
 
 /// What a court is like.
@@ -80,6 +91,7 @@ impl Court {
             wake: Instant::ZERO,
             up: Link::new(plan.link.clone(), seed, &format!("{number} up")),
             down: Link::new(plan.link.clone(), seed, &format!("{number} down")),
+            boasts: false,
         };
         let mut court = Self {
             now: Instant::ZERO,
@@ -91,6 +103,7 @@ impl Court {
             seats: plan.clients.iter().enumerate().map(seat).collect(),
             queue: Queue::new(),
             run: 0,
+            boasts: 0,
             sabotage: None,
         };
         court.queue.push(Instant::ZERO, Happening::Wake(End::Server));
@@ -177,6 +190,28 @@ impl Court {
     /// How many seats there are.
     pub fn seats(&self) -> usize {
         self.seats.len()
+    }
+
+    /// How often anybody was started.
+    pub fn runs(&self) -> u32 {
+        self.run
+    }
+
+    /// A client wants to see an object, and to command it if it is its own.
+    pub fn want(&mut self, seat: usize, object: ObjectId, is_own: bool) {
+        if let Some(client) = &mut self.seats[seat].client {
+            if is_own { client.own(object) } else { client.watch(object) }
+        }
+    }
+
+    /// A client says once that its next command has the greatest number there is.
+    pub fn boast(&mut self, seat: usize) {
+        self.seats[seat].boasts = true;
+    }
+
+    /// How many boasts got to the server.
+    pub fn boasts(&self) -> u64 {
+        self.boasts
     }
 
     /// Somebody commands an object.
@@ -287,7 +322,15 @@ impl Court {
             Some(sabotage) => sabotage.spoil(self.now, seat, up, bytes),
             None => Some(bytes),
         };
-        let Some(bytes) = bytes else { return };
+        let Some(mut bytes) = bytes else { return };
+        if up
+            && self.seats[seat].boasts
+            && let Some(boast) = boasted(&bytes)
+        {
+            self.seats[seat].boasts = false;
+            self.boasts += u64::from(self.server.is_some());
+            bytes = boast;
+        }
         let end = if up { End::Server } else { End::Seat(seat) };
         let local = self.told(end);
         if up {
@@ -331,4 +374,25 @@ impl Court {
             }
         }
     }
+}
+
+/// A datagram whose commands have greater numbers than any that was given; `None` if there is none in it.
+fn boasted(bytes: &[u8]) -> Option<Box<[u8]>> {
+    let items: Vec<Item<'_>> = Items::new(bytes).ok()?.collect::<Result<_, _>>().ok()?;
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut datagram = Datagram::new(&mut buf, Items::new(bytes).ok()?.head()).ok()?;
+    let mut is_boast = false;
+    for item in items {
+        let item = match item {
+            Item::Start { object, state, .. } => Item::Start { object, number: GREATEST, state },
+            Item::Command { object, leg, vector, .. } => {
+                is_boast = true;
+                Item::Command { object, number: GREATEST, leg, vector }
+            }
+            item => item,
+        };
+        datagram.put(item).ok()?;
+    }
+    let len = datagram.len();
+    is_boast.then(|| buf[..len].into())
 }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use coplay::motion::{Config, Method, ObjectId, Pair};
+use coplay::motion::{ClientId, Config, Method, ObjectId, Pair};
 use coplay::time::{Instant, TimeDelta};
 
-use super::judge::{Judge, Sabotage};
+use super::judge::Judge;
+use super::sabotage::Sabotage;
 use super::{Court, End, Plan};
 use crate::clock::NodeClock;
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
@@ -15,18 +16,22 @@ use crate::scenario::Played;
 /// Faults come between these, and then all is well.
 const BEGIN: TimeDelta = TimeDelta::from_secs(2);
 const FAULTS_END: TimeDelta = TimeDelta::from_secs(9);
+/// Everything from there on is so much later where somebody is cut off for so long that the server forgets it.
+const LATER: TimeDelta = TimeDelta::from_secs(8);
+/// How long that is, in milliseconds: the server has patience for ten seconds.
+const FORGOTTEN_MS: std::ops::RangeInclusive<i64> = 10_100..=13_000;
 /// Nobody commands anything from the last fault on, and after this all simulators must be where the server's are.
 const RECOVERED: TimeDelta = TimeDelta::from_secs(14);
 /// Then everybody commands again until here, and at the end all that was told of it must be true.
 const LAST_COMMANDS: TimeDelta = TimeDelta::from_millis(16_200);
-pub(super) const MEASURED: TimeDelta = TimeDelta::from_secs(17);
+const MEASURED: TimeDelta = TimeDelta::from_secs(17);
 const END: TimeDelta = TimeDelta::from_millis(18_500);
 
 /// By how much delays differ at the most.
 const MOST_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
 /// What can be in a scenario.
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 19] = [
     "loss",
     "bursts",
     "jitter",
@@ -41,6 +46,11 @@ pub const KINDS: [&str; 14] = [
     "combined commands",
     "server's share",
     "paper's method",
+    "long partition",
+    "object commanded",
+    "object given away",
+    "object spawned again",
+    "boast",
 ];
 
 /// A court to be played, with everything that happens to it.
@@ -54,6 +64,8 @@ pub struct Scenario {
     pub autonomous: usize,
     /// The time between two commands of an object, on average.
     pub pause: TimeDelta,
+    /// By how much later than usual faults end.
+    pub later: TimeDelta,
     /// What happens, in order of time.
     pub faults: Vec<(Instant, Fault)>,
     /// Something that is broken on purpose.
@@ -73,8 +85,18 @@ pub enum Fault {
     Start(End),
     /// The server puts an object of a client somewhere else.
     Place(usize),
+    /// The server commands an object of a client itself.
+    Command(usize),
+    /// The server gives an object of a client to another.
+    Give(usize, usize),
     /// One of the server's own objects is no more.
     Remove,
+    /// Any object is no more for a while.
+    Vanish(ObjectId),
+    /// There is one again that is called the same.
+    Respawn(ObjectId),
+    /// A client claims to have given more commands than there are numbers.
+    Boast(usize),
 }
 
 impl Scenario {
@@ -94,7 +116,8 @@ impl Scenario {
         };
         let autonomous = luck.below(4) as usize;
         let pause = TimeDelta::from_millis(*luck.pick(&[150, 400, 400, 1_000, 2_500]));
-        let mut scenario = Self { seed, plan, autonomous, pause, faults: Vec::new(), sabotage: None };
+        let mut scenario =
+            Self { seed, plan, autonomous, pause, later: TimeDelta::ZERO, faults: Vec::new(), sabotage: None };
         scenario.draw_faults(&mut luck);
         scenario
     }
@@ -106,7 +129,12 @@ impl Scenario {
         let later = |luck: &mut Random, least: i64| TimeDelta::from_millis(luck.range(least..=LONGEST));
         for seat in 0..self.plan.clients.len() {
             let when = at(luck);
-            if luck.chance(0.25) {
+            if luck.chance(0.05) {
+                self.later = LATER;
+                let when = Instant::ZERO + BEGIN + TimeDelta::from_millis(luck.range(0..=1_000));
+                self.faults.push((when, Fault::Cut(seat)));
+                self.faults.push((when + TimeDelta::from_millis(luck.range(FORGOTTEN_MS)), Fault::Heal(seat)));
+            } else if luck.chance(0.25) {
                 self.faults.push((when, Fault::Cut(seat)));
                 self.faults.push((when + later(luck, 200), Fault::Heal(seat)));
             } else if luck.chance(0.2) {
@@ -119,13 +147,37 @@ impl Scenario {
             self.faults.push((when, Fault::Crash(End::Server)));
             self.faults.push((when + later(luck, 10), Fault::Start(End::Server)));
         }
-        if luck.chance(0.15) {
-            self.faults.push((at(luck), Fault::Place(luck.below(self.plan.clients.len() as u64) as usize)));
-        }
         if self.autonomous > 0 && luck.chance(0.15) {
             self.faults.push((at(luck), Fault::Remove));
         }
+        let seats = self.plan.clients.len() as u64;
+        for fault in [Fault::Place, Fault::Command, Fault::Boast] {
+            if luck.chance(0.15) {
+                self.faults.push((at(luck), fault(luck.below(seats) as usize)));
+            }
+        }
+        if luck.chance(0.15) {
+            let (seat, to) = (luck.below(seats) as usize, luck.below(seats) as usize);
+            self.faults.push((at(luck), Fault::Give(seat, to)));
+        }
+        if luck.chance(0.2) {
+            let all: Vec<ObjectId> = self.objects().map(|(object, _)| object).collect();
+            let (object, when) = (*luck.pick(&all), at(luck));
+            let gap = TimeDelta::from_millis(*luck.pick(&[0, 20, 200, 1_500]));
+            self.faults.push((when, Fault::Vanish(object)));
+            self.faults.push((when + gap, Fault::Respawn(object)));
+        }
         self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// A moment of a scenario in which faults end when they usually do.
+    fn at(&self, usually: TimeDelta) -> Instant {
+        Instant::ZERO + usually + self.later
+    }
+
+    /// When discrepancies are measured.
+    pub(super) fn measured(&self) -> Instant {
+        self.at(MEASURED)
     }
 
     /// The object of a client.
@@ -153,14 +205,14 @@ impl Scenario {
             script.run(&mut court, at, &mut judge);
             faults.next().into_iter().for_each(|(_, fault)| self.happen(&mut court, fault, &mut judge));
         }
-        script.run(&mut court, Instant::ZERO + FAULTS_END, &mut judge);
+        script.run(&mut court, self.at(FAULTS_END), &mut judge);
         self.calm_down(&mut court);
-        judge.rest(&mut court, Instant::ZERO + RECOVERED);
+        judge.rest(&mut court, self.at(RECOVERED));
         judge.on_settled(&court, self, false);
-        script.run(&mut court, Instant::ZERO + LAST_COMMANDS, &mut judge);
-        judge.rest(&mut court, Instant::ZERO + MEASURED);
+        script.run(&mut court, self.at(LAST_COMMANDS), &mut judge);
+        judge.rest(&mut court, self.measured());
         judge.on_measured(&court);
-        judge.rest(&mut court, Instant::ZERO + END);
+        judge.rest(&mut court, self.at(END));
         judge.on_settled(&court, self, true);
         judge.into_played(self, &court)
     }
@@ -170,41 +222,75 @@ impl Scenario {
             Fault::Cut(seat) => court.links_mut(seat).into_iter().for_each(|link| link.set_cut(true)),
             Fault::Heal(seat) => court.links_mut(seat).into_iter().for_each(|link| link.set_cut(false)),
             Fault::Crash(end) => {
-                judge.on_crash(end);
+                judge.on_crash(court, end);
                 court.crash(end);
             }
             Fault::Start(end) => self.start(court, end, judge),
-            Fault::Place(seat) => {
-                let local = court.local(End::Server);
-                if let Some(server) = court.server_mut() {
-                    server.place(local, Self::avatar(seat), Pair::units(100, 100), Pair::default());
-                }
-                judge.on_placed(Self::avatar(seat));
-            }
             Fault::Remove => {
                 let Some((object, _)) = self.objects().find(|(_, by)| *by == End::Server) else { return };
                 court.server_mut().into_iter().for_each(|server| server.remove(object));
                 judge.on_removed(object);
             }
+            Fault::Boast(seat) => court.boast(seat),
+            // The rest is up to the server, if it runs.
+            _ if court.server().is_none() => {}
+            Fault::Vanish(object) if !judge.is_removed(object) => {
+                court.server_mut().into_iter().for_each(|server| server.remove(object));
+                judge.on_removed(object);
+            }
+            Fault::Respawn(object) if judge.is_removed(object) => self.respawn(court, object, judge),
+            Fault::Place(seat) | Fault::Command(seat) | Fault::Give(seat, _) => {
+                let object = Self::avatar(seat);
+                if !judge.is_removed(object) {
+                    self.decide(court, fault, object, judge);
+                }
+            }
+            Fault::Vanish(_) | Fault::Respawn(_) => {}
+        }
+    }
+
+    /// The server decides something about an object that a client commands.
+    fn decide(&self, court: &mut Court, fault: Fault, object: ObjectId, judge: &mut Judge) {
+        let local = court.local(End::Server);
+        let Some(server) = court.server_mut() else { return };
+        match fault {
+            Fault::Command(_) => server.command(local, object, Pair { x: -1_500, y: 2_500 }),
+            Fault::Give(_, to) => {
+                server.give(object, Some(Court::id(to)));
+                judge.on_given(court, object, to);
+            }
+            _ => server.place(local, object, Pair::units(100, 100), Pair::default()),
+        }
+        judge.on_decided(court, object);
+        court.transmit(End::Server);
+    }
+
+    fn respawn(&self, court: &mut Court, object: ObjectId, judge: &mut Judge) {
+        let (local, owner) = (court.local(End::Server), judge.owner(object));
+        let Some(server) = court.server_mut() else { return };
+        server.spawn(local, object, client_of(owner), Pair::units(-50, object.0.into()), Pair { x: 700, y: 100 });
+        judge.on_respawned(court, object);
+        for seat in 0..court.seats() {
+            court.want(seat, object, owner == End::Seat(seat));
         }
     }
 
     fn start(&self, court: &mut Court, end: End, judge: &Judge) {
         let local = court.local(end);
-        let there = self.objects().filter(|(object, _)| !judge.is_removed(*object));
+        let there = self.objects().map(|(object, _)| object).filter(|object| !judge.is_removed(*object));
         match end {
             End::Server => {
+                // What a server finds when it is started is not where its clients saw it last.
+                let later = court.runs().into();
                 let server = court.start_server();
-                for (object, by) in there {
-                    let owner = if let End::Seat(seat) = by { Some(Court::id(seat)) } else { None };
-                    server.spawn(local, object, owner, Pair::units(object.0.into(), 0), Pair::default());
+                for object in there {
+                    let (place, vector) = (Pair::units(object.0.into(), later), Pair { x: 500, y: -250 });
+                    server.spawn(local, object, client_of(judge.owner(object)), place, vector);
                 }
             }
             End::Seat(seat) => {
-                let client = court.start_client(seat);
-                for (object, by) in there {
-                    if by == end { client.own(object) } else { client.watch(object) }
-                }
+                court.start_client(seat);
+                there.for_each(|object| court.want(seat, object, judge.owner(object) == end));
             }
         }
     }
@@ -239,6 +325,11 @@ impl Scenario {
             config.buffer > TimeDelta::ZERO && self.pause < TimeDelta::from_millis(500),
             config.share > 0.0,
             config.method == Method::Paper,
+            self.later > TimeDelta::ZERO,
+            has(|fault| matches!(fault, Fault::Command(_))),
+            has(|fault| matches!(fault, Fault::Give(..))),
+            has(|fault| matches!(fault, Fault::Respawn(_))),
+            has(|fault| matches!(fault, Fault::Boast(_))),
         ]
     }
 
@@ -256,16 +347,16 @@ impl Scenario {
 struct Script {
     luck: Random,
     pause: TimeDelta,
-    next: Vec<(Instant, ObjectId, End)>,
+    next: Vec<(Instant, ObjectId)>,
 }
 
 impl Script {
     fn new(scenario: &Scenario) -> Self {
         let luck = Random::stream(scenario.seed, "commands");
         let mut script = Self { luck, pause: scenario.pause, next: Vec::new() };
-        for (object, by) in scenario.objects() {
+        for (object, _) in scenario.objects() {
             let at = script.later(Instant::ZERO + BEGIN / 2);
-            script.next.push((at, object, by));
+            script.next.push((at, object));
         }
         script
     }
@@ -277,22 +368,30 @@ impl Script {
     /// Goes on until then, and lets objects be commanded meanwhile: each at least once.
     fn run(&mut self, court: &mut Court, until: Instant, judge: &mut Judge) {
         let (begin, middle) = (court.now(), court.now() + (until - court.now()) / 2);
-        for (at, ..) in &mut self.next {
+        for (at, _) in &mut self.next {
             *at = (*at).min(middle).max(begin);
         }
         while let Some(first) = (0..self.next.len()).min_by_key(|index| self.next[*index].0) {
-            let (at, object, by) = self.next[first];
+            let (at, object) = self.next[first];
             if at >= until {
                 break;
             }
             self.next[first].0 = self.later(at.max(court.now()));
             judge.rest(court, at);
             let vector = Pair { x: self.luck.range(-7_000..=7_000), y: self.luck.range(-7_000..=7_000) };
-            if judge.on_command(court, by, object, vector) {
-                court.command(by, object, vector);
+            if judge.on_command(court, object, vector) {
+                court.command(judge.owner(object), object, vector);
             }
         }
         judge.rest(court, until);
+    }
+}
+
+/// Who commands an object, as the server names it.
+fn client_of(owner: End) -> Option<ClientId> {
+    match owner {
+        End::Server => None,
+        End::Seat(seat) => Some(Court::id(seat)),
     }
 }
 

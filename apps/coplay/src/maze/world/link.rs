@@ -10,7 +10,7 @@ use coplay_net::impair::Impairment;
 use coplay_net::iroh::Home;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerKey, Place, Transport, clock};
-use coplay_world::{Client, Voyage, Word};
+use coplay_world::{Client, TOLERANCE, Tally, Voyage, Word};
 
 use crate::maze::board::in_words;
 use crate::meet::{self, Line};
@@ -33,6 +33,7 @@ const MOST_LATE: usize = 64;
 /// A player, and the servers.
 pub(super) struct Link {
     pub(super) client: Client,
+    consistency: Tally,
     voyage: Voyage<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
@@ -60,7 +61,9 @@ impl Link {
         let by_iroh = line.places.iter().any(|place| is_home(&place.0));
         let leads_to = if by_iroh { is_home } else { is_address };
         let (next_calls, began, refused) = (now, now, false);
-        let mut link = Self { client, voyage, transport, incoming, leads_to, places, next_calls, began, refused };
+        let consistency = Tally::default();
+        let mut link =
+            Self { client, consistency, voyage, transport, incoming, leads_to, places, next_calls, began, refused };
         link.learn(line.places.into_iter().map(|place| place.0));
         for ticket in others {
             link.learn(meet::places(ticket)?.into_iter().map(|place| place.0));
@@ -142,6 +145,7 @@ impl Link {
     fn speak(&mut self, now: Instant) {
         self.call_again(now);
         self.client.advance(now);
+        self.consistency.look(now, &self.client);
         if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
             self.client.on_other_server(now);
         }
@@ -202,6 +206,15 @@ impl Link {
         let played = (clock::now() - self.began).as_secs_f64();
         summary.row("played", format!("{played:.0} s"), &self.status());
         summary.row("score", in_words(self.client.score()), "as the servers acknowledged it");
+        if let (Some(own), Some(all), Some(tolerated)) =
+            (self.consistency.own(), self.consistency.average(), self.consistency.tolerated())
+        {
+            let value = format!("D {own:.1}, {all:.1}");
+            let share = tolerated * 100.0;
+            let meaning =
+                format!("of you and of all you saw, in unit·s over two seconds; {share:.0} % below {TOLERANCE:.0}");
+            summary.row("consistency", value, &meaning);
+        }
         summary.row("moves", self.voyage.moves().to_string(), "to another server");
         summary
     }

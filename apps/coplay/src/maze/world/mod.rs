@@ -1,5 +1,6 @@
 //! `coplay maze join --world`: a maze that several servers keep, and a player on the nearest of them.
 
+mod graph;
 mod link;
 mod play;
 mod table;

@@ -8,6 +8,7 @@ use coplay_maze::picture::Camera;
 use coplay_maze::{Avatar, Score};
 use coplay_net::clock;
 
+use super::graph::History;
 use super::link::Link;
 use super::table::{name, news, table};
 use crate::config::Config;
@@ -15,7 +16,7 @@ use crate::desk::{Can, Desk};
 use crate::gamepad::Gamepads;
 use crate::maze::controls::{controls, keys, pad};
 use crate::maze::stage::{Eyes, Shown, Sight, fallen_since};
-use crate::scene::Overlay;
+use crate::scene::{Command, Overlay};
 use crate::stage::Stage;
 use crate::trouble::Trouble;
 
@@ -28,6 +29,8 @@ struct Player<'a> {
     desk: Desk,
     link: &'a mut Link,
     eyes: Eyes,
+    history: History,
+    graph: bool,
     score: Score,
     pressed: Word,
 }
@@ -40,11 +43,12 @@ pub(super) fn play(
     seconds: Option<u32>,
 ) -> Result<Vec<String>, Trouble> {
     let pads = [pad()];
-    let mut desk = Desk::new(config, Can { silent: true, ..Can::default() }, &pads);
+    let mut desk = Desk::new(config, Can { graph: true, silent: true, ..Can::default() }, &pads);
     let note = Gamepads::new(config, &pads, stage.hands().clone()).start();
     desk.say(Instant::now(), keys(config));
     let score = link.client.score();
-    let mut player = Player { stage, desk, link, eyes: Eyes::new(Instant::now()), score, pressed: 0 };
+    let eyes = Eyes::new(Instant::now());
+    let mut player = Player { stage, desk, link, eyes, history: History::default(), graph: false, score, pressed: 0 };
     let end = seconds.map(|seconds| clock::now() + TimeDelta::from_secs(seconds.into()));
     while !player.is_over() && end.is_none_or(|end| clock::now() < end) {
         player.go_on(clock::now())?;
@@ -69,7 +73,10 @@ impl Player<'_> {
         while !self.desk.is_over()
             && let Some(command) = self.stage.poll_command()
         {
-            self.desk.handle(Instant::now(), command);
+            match command {
+                Command::Graph => self.graph = !self.graph,
+                command => _ = self.desk.handle(Instant::now(), command),
+            }
         }
         self.desk.is_over()
     }
@@ -82,12 +89,13 @@ impl Player<'_> {
         if let Some(words) = news(std::mem::replace(&mut self.score, score), score) {
             self.desk.say(Instant::now(), words);
         }
+        self.history.look(now, &self.link.client);
         self.draw(now);
         self.link.exchange(now + DRAW_EVERY)
     }
 
     fn draw(&mut self, now: Time) {
-        let Self { stage, desk, link, eyes, .. } = self;
+        let Self { stage, desk, link, eyes, history, graph, .. } = self;
         let client = &link.client;
         let Some(rules) = client.rules() else { return };
         let status = link.status();
@@ -107,6 +115,7 @@ impl Player<'_> {
             desk.draw(Instant::now(), scene);
             scene.overlay = scene.overlay.take().or_else(|| link.silence().map(waiting));
             scene.table = table(client);
+            scene.graph = graph.then(|| history.graph());
             eyes.draw_sight(sight.as_ref(), (rules, &status), scene);
         });
     }

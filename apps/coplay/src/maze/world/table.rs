@@ -1,6 +1,7 @@
 //! Who leads on a world, and what has just happened there.
 
 use coplay::bucket::EntityId;
+use coplay::motion::Consistency;
 use coplay_maze::Score;
 use coplay_maze::picture::colour_of;
 use coplay_world::Client;
@@ -30,11 +31,17 @@ pub(super) fn table(client: &Client) -> Vec<Entry> {
     }
     let entry = |(entity, score): (EntityId, Score)| Entry {
         name: name(client, entity),
-        value: format!("{} : {}", score.hits, score.falls),
+        value: value(score, client.consistency(entity)),
         ink: colour_of(entity),
         own: own(entity),
     };
     rows.into_iter().take(ROWS).map(entry).collect()
+}
+
+/// Hits and falls, and how far who is seen is from where the server has it.
+fn value(score: Score, seen: Option<Consistency>) -> String {
+    let seen = seen.map_or_else(String::new, |seen| format!(", D {:.0}", seen.discrepancy));
+    format!("{} : {}{seen}", score.hits, score.falls)
 }
 
 /// What a person wants to hear when its score went from one to another.
@@ -51,6 +58,14 @@ pub(super) fn news(before: Score, now: Score) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_who_is_seen_the_discrepancy_is_told() {
+        let (score, over) = (Score { hits: 3, falls: 4 }, coplay_world::WINDOW);
+        let seen = Consistency { discrepancy: 12.4, tolerance: coplay_world::TOLERANCE, over };
+        assert_eq!(value(score, None), "3 : 4");
+        assert_eq!(value(score, Some(seen)), "3 : 4, D 12");
+    }
 
     #[test]
     fn only_what_is_new_is_told() {

@@ -14,6 +14,8 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_maze::angle::short_way;
 use coplay_maze::{Avatar, Controls, FINE, Maze, Position, Rules, Score, TURN, Terms};
 
+use crate::player::PAGE_EVERY;
+use crate::realm::LINES;
 use crate::talk::{MAX_PRESSES, Page, Press, View, Wish, Word};
 use crate::trail::Trail;
 
@@ -52,13 +54,21 @@ pub struct Client {
     /// What the server said last of our score, and the best that any said.
     told: Score,
     acknowledged: Score,
-    table: BTreeMap<EntityId, (String, Score)>,
+    table: BTreeMap<EntityId, Line>,
     mirrors: Vec<String>,
     drains: bool,
     next_wish: Instant,
     /// When the server was last told of other buttons.
     pressed: Instant,
     advanced: Instant,
+}
+
+/// A line of the table.
+#[derive(Debug)]
+struct Line {
+    name: String,
+    score: Score,
+    heard: Instant,
 }
 
 /// Our own avatar, and what we press.
@@ -79,6 +89,8 @@ struct Own {
     places: VecDeque<Place>,
     /// By how much we are beside the server's word, in parts of a unit.
     beside: (i32, i32),
+    /// Where we were a tick ago, and which way we looked.
+    before: Option<(Position, u16)>,
     trail: Trail,
 }
 
@@ -143,6 +155,13 @@ impl Client {
         self.own.avatar.as_ref()
     }
 
+    /// Where we were a tick ago and are now, each with which way we looked, and how much of the tick is over: pictures come between ticks.
+    pub fn steps(&self) -> Option<([(Position, u16); 2], f64)> {
+        let now = self.own.avatar.as_ref().map(|avatar| (avatar.position, avatar.heading))?;
+        let part = self.own.motion.as_nanos() as f64 / TICK.as_nanos() as f64;
+        Some(([self.own.before.unwrap_or(now), now], part))
+    }
+
     /// Everybody else as we see them.
     pub fn others(&self) -> impl Iterator<Item = (EntityId, &Avatar)> {
         self.others.iter().map(|(entity, other)| (*entity, &other.shown))
@@ -160,7 +179,7 @@ impl Client {
 
     /// Names and scores of all.
     pub fn table(&self) -> impl Iterator<Item = (EntityId, &str, Score)> {
-        self.table.iter().map(|(entity, (name, score))| (*entity, name.as_str(), *score))
+        self.table.iter().map(|(entity, line)| (*entity, line.name.as_str(), line.score))
     }
 
     /// Where other servers of this world are.
@@ -235,7 +254,7 @@ impl Client {
     /// Takes in what the server says. Whether it was news.
     pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) -> bool {
         let is_news = match Word::from_bytes(bytes, self.world.as_ref().map(|(_, rules)| rules)) {
-            Some(Word::Page(page)) => self.on_page(page),
+            Some(Word::Page(page)) => self.on_page(now, page),
             Some(Word::View(view)) => self.on_view(now, view),
             Some(Word::Pong(_)) | None => false,
         };
@@ -245,16 +264,19 @@ impl Client {
         is_news
     }
 
-    fn on_page(&mut self, page: Page) -> bool {
+    fn on_page(&mut self, now: Instant, page: Page) -> bool {
         if self.world.as_ref().is_none_or(|(terms, _)| *terms != page.terms) {
             self.world = Some((page.terms, Rules::new(Maze::new(page.terms.seed, page.terms.side))));
         }
         self.mirrors = page.mirrors;
         for (entity, name, score) in page.lines {
             if self.table.len() < MAX_LINES || self.table.contains_key(&entity) {
-                self.table.insert(entity, (name, score));
+                self.table.insert(entity, Line { name, score, heard: now });
             }
         }
+        // Who was on none of several pages in turn is gone.
+        let turn = PAGE_EVERY * (self.table.len() / LINES + 1) as i64;
+        self.table.retain(|_, line| now - line.heard < turn * 4 + TimeDelta::from_secs(1));
         true
     }
 
@@ -390,6 +412,7 @@ impl Own {
             self.avatar = Some(rules.ahead(&avatar, (age.as_nanos() / TICK.as_nanos()).clamp(0, 100) as u32));
             self.beside = (0, 0);
             self.places.clear();
+            self.before = None;
             return;
         }
         if number == self.number {
@@ -427,6 +450,7 @@ impl Own {
         while self.motion >= TICK {
             self.motion -= TICK;
             self.ticks += 1;
+            self.before = self.avatar.as_ref().map(|avatar| (avatar.position, avatar.heading));
             self.come_nearer();
             let Some(avatar) = &mut self.avatar else { continue };
             // Who comes back, and where, is the server's word.

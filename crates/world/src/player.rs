@@ -8,7 +8,7 @@ use crate::talk::{Press, Wish};
 
 /// A player sees so often how things are, and gets a page of what else there is to know.
 const VIEW_EVERY: TimeDelta = TimeDelta::from_millis(40);
-const PAGE_EVERY: TimeDelta = TimeDelta::from_millis(500);
+pub(crate) const PAGE_EVERY: TimeDelta = TimeDelta::from_millis(500);
 /// Presses that wait for their turn; who presses more is not heard.
 const MOST_WAITING: usize = 32;
 /// The most ticks of a walk that are taken back because the player had let go by then.

@@ -32,7 +32,7 @@ const MOST_SEEN: usize = 48;
 /// Scores are added up again at most this often.
 const ADD_UP: TimeDelta = TimeDelta::from_millis(200);
 /// So many lines of the table are on a page.
-const LINES: usize = 24;
+pub(crate) const LINES: usize = 24;
 /// The most places of other servers on it.
 const MOST_MIRRORS: usize = 8;
 /// Ninjas have this index, and players any other.
@@ -464,11 +464,11 @@ fn seen(field: &Field, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avat
     [(entity, avatar.clone())].into_iter().chain(others).collect()
 }
 
-/// Everybody who is there or ever scored, the best first.
+/// Everybody who is there, the best first.
 fn table_of(register: &Register, scores: &Scores) -> Vec<(EntityId, String, Score)> {
     let line = |(entity, being): (EntityId, &Being)| (entity, being.name().to_owned(), scores.get(entity));
     let is_there = |(_, being): &(EntityId, &Being)| being.stand().is_some_and(|stand| stand.avatar.is_some());
-    let mut table: Vec<_> = register.iter().filter(|of| is_there(of) || of.1.falls().count() > 0).map(line).collect();
+    let mut table: Vec<_> = register.iter().filter(is_there).map(line).collect();
     table.sort_by_key(|(entity, _, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
     table
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use coplay::bucket::EntityId;
+use coplay::bucket::{EntityId, Site};
 use coplay::mirror::Source;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Controls, Terms};
-use coplay_world::{Client, Realm, TOLERANCE, WINDOW, Wish, entity_of};
+use coplay_maze::{Controls, Score, Terms};
+use coplay_world::{Client, Page, Realm, TOLERANCE, WINDOW, Wish, entity_of};
 
 const KEY: [u8; 32] = [7; 32];
 const MILLI: TimeDelta = TimeDelta::from_millis(1);
@@ -255,4 +255,38 @@ fn another_server_has_another_time() {
     pair.run(2_500);
     let own = pair.client.consistency(pair.client.me().unwrap()).unwrap();
     assert!(own.is_tolerated(), "{own:?}");
+}
+
+#[test]
+fn who_is_gone_is_not_in_the_table_for_long() {
+    let began = Instant::from_nanos(5_000_000_000);
+    let mut client = Client::new(began, "Ada");
+    let line = |index| (EntityId { site: Site(9), index }, format!("player {index}"), Score::default());
+    let mut page = |millis: i64, players: u8| {
+        let page = Page { terms: Terms::default(), mirrors: vec![], lines: (0..players).map(line).collect() };
+        assert!(client.handle_datagram(began + MILLI * millis, &page.to_bytes()));
+        client.table().count()
+    };
+    assert_eq!(page(0, 3), 3);
+    assert_eq!(page(500, 2), 3, "it may have been on another page");
+    assert_eq!((2..20).map(|at| page(500 * at, 2)).last(), Some(2));
+}
+
+#[test]
+fn pictures_between_ticks_are_between_places() {
+    let mut pair = Pair::new(20, 0);
+    (0..1_000).for_each(|_| pair.step());
+    // There may be a wall in one direction, but not in all of them.
+    let moved = (0..8).any(|_| {
+        pair.client.press(pair.now, LEFT);
+        (0..150).for_each(|_| pair.step());
+        pair.client.press(pair.now, FORWARD);
+        (0..100).for_each(|_| pair.step());
+        pair.client.steps().is_some_and(|([before, after], _)| before.0 != after.0)
+    });
+    assert!(moved);
+    let ([before, after], part) = pair.client.steps().expect("it is in");
+    assert_eq!(after, pair.client.avatar().map(|own| (own.position, own.heading)).unwrap());
+    assert!((0.0..1.0).contains(&part), "{part}");
+    assert!((1..=16).contains(&before.0.distance(after.0)), "{} units in a tick", before.0.distance(after.0));
 }

@@ -200,7 +200,7 @@ fn things(sight: &Sight<'_>) -> Vec<Thing> {
 }
 
 /// From one place (0) to another (1).
-fn between(before: Camera, after: Camera, part: f64) -> Camera {
+pub(super) fn between(before: Camera, after: Camera, part: f64) -> Camera {
     let part = part.clamp(0.0, 1.0);
     let along = |from: i32, to: i32| from + (f64::from(to.wrapping_sub(from)) * part) as i32;
     let turn = f64::from(short_way(before.heading, after.heading)) * part;

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::desk::{Can, Desk};
 use crate::gamepad::Gamepads;
 use crate::maze::controls::{controls, keys, pad};
-use crate::maze::stage::{Eyes, Shown, Sight, fallen_since};
+use crate::maze::stage::{Eyes, Shown, Sight, between, fallen_since};
 use crate::scene::{Command, Overlay};
 use crate::stage::Stage;
 use crate::trouble::Trouble;
@@ -100,12 +100,17 @@ impl Player<'_> {
         let Some(rules) = client.rules() else { return };
         let status = link.status();
         let name = |entity| name(client, entity);
-        let sight = client.me().zip(client.avatar()).zip(client.tick(now)).map(|((me, own), tick)| {
+        let camera = client.steps().map(|([before, after], part)| {
+            let at = |(position, heading)| Camera { position, heading };
+            between(at(before), at(after), part)
+        });
+        let own = client.me().zip(client.avatar()).zip(camera);
+        let sight = own.zip(client.tick(now)).map(|(((me, own), camera), tick)| {
             let shown = |(entity, avatar): (_, &Avatar)| Shown { entity, avatar: avatar.clone(), tick };
             Sight {
                 rules,
                 me,
-                camera: Camera { position: own.position, heading: own.heading },
+                camera,
                 shown: client.others().chain([(me, own)]).map(shown).collect(),
                 name: &name,
                 fallen: fallen_since(own).map(|since| ("you were hit", tick.saturating_sub(since))),

@@ -54,7 +54,7 @@ pub struct Serve {
     /// Let players come by iroh, too: through most routers, with a ticket that is shown and is good until this server ends
     #[arg(long)]
     pub iroh: bool,
-    /// What helps those who find no way by iroh: `none`, `default`, or the address of a relay
+    /// What helps those who find no way by iroh: `none`, the `default`, or the address of a relay
     #[arg(long, value_name = "WHICH", requires = "iroh")]
     pub relay: Option<Relay>,
     /// The maze; the same on all servers [default: follows from the secret]

@@ -27,7 +27,7 @@ pub struct Numbers {
     pub digest: u64,
     /// Times that players pressed other buttons.
     pub commands: u64,
-    /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. On one computer all say the same.
+    /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. Where all processes read the same clock, those of one computer say the same.
     pub time_ahead_ms: f64,
     /// What passed between the servers.
     pub stats: Stats,

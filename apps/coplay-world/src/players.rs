@@ -9,7 +9,7 @@ use std::time::Duration;
 use coplay::bucket::EntityId;
 use coplay::time::Instant;
 use coplay_net::impair::{Impaired, Impairment};
-use coplay_net::iroh::{Home, Iroh};
+use coplay_net::iroh::{Home, Iroh, Relay};
 use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::ticket::Ticket;
 use coplay_net::udp::Udp;
@@ -40,6 +40,13 @@ impl Way {
     pub fn to(place: &str) -> Self {
         if Home::from_place(&Place(place.into())).is_some() { Self::Iroh } else { Self::Udp }
     }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Udp => Self::Iroh,
+            Self::Iroh => Self::Udp,
+        }
+    }
 }
 
 /// One way to players, and what comes on it.
@@ -52,6 +59,8 @@ struct Line {
 pub struct Players {
     udp: Line,
     iroh: Option<(Line, Arc<Iroh>)>,
+    /// Who is listened to next.
+    next: Way,
     /// Where UDP leads to us.
     public: String,
     /// Who plays, and on which way it came last.
@@ -75,18 +84,27 @@ impl Players {
         let public = args.public.map_or(known, |public| public.to_string());
         let iroh = if args.iroh { Some(open_iroh(args, secret)?) } else { None };
         let udp = Line { transport: impaired(Arc::new(udp), args.impair.as_ref())?, incoming };
-        Ok((Self { udp, iroh, public, keys: BTreeMap::new(), sent: (0, 0), received: (0, 0) }, here))
+        Ok((Self { udp, iroh, next: Way::Udp, public, keys: BTreeMap::new(), sent: (0, 0), received: (0, 0) }, here))
     }
 
     /// The next that a player said: when it came, and who said it.
     pub fn poll(&mut self) -> Option<(Instant, EntityId, Vec<u8>)> {
         loop {
-            let by_iroh = || Some((Way::Iroh, self.iroh.as_ref()?.0.incoming.try_recv().ok()?));
-            let by_udp = self.udp.incoming.try_recv().ok().map(|incoming| (Way::Udp, incoming));
-            if let (way, Incoming::Datagram { at, from, bytes }) = by_udp.or_else(by_iroh)? {
+            // In turn, so that none is starved by the other.
+            self.next = self.next.other();
+            let came = self.try_recv(self.next).or_else(|| self.try_recv(self.next.other()));
+            if let (way, Incoming::Datagram { at, from, bytes }) = came? {
                 return Some((at, self.on_datagram(way, from, bytes.len()), bytes));
             }
         }
+    }
+
+    fn try_recv(&self, way: Way) -> Option<(Way, Incoming)> {
+        let line = match way {
+            Way::Udp => &self.udp,
+            Way::Iroh => &self.iroh.as_ref()?.0,
+        };
+        line.incoming.try_recv().ok().map(|incoming| (way, incoming))
     }
 
     fn on_datagram(&mut self, way: Way, from: PeerKey, len: usize) -> EntityId {
@@ -144,7 +162,7 @@ fn token(secret: &Secret) -> Token {
 fn open_iroh(args: &Serve, secret: &Secret) -> Result<(Line, Arc<Iroh>), Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
     let anywhere = SocketAddr::new(args.listen.ip(), 0);
-    let relay = args.relay.clone().unwrap_or_default();
+    let relay = args.relay.clone().unwrap_or(Relay::Default);
     let opened = Iroh::listen(anywhere, &Identity::random(), token(secret), relay, queue);
     let iroh = Arc::new(opened.map_err(|error| {
         Trouble::failure(format!("there is no way into the network: {error}"), "leave --iroh out to do without")

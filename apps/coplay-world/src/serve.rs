@@ -46,7 +46,7 @@ const SEEDS: u64 = 10_000;
 
 /// Runs a server until it is told to stop.
 pub fn run(args: &Serve) -> Result<ExitCode, Trouble> {
-    start_log(args.log);
+    start_log(args);
     stop::listen();
     let secret = secret(args)?;
     let mut hall = Process::open(args, &secret)?;
@@ -59,13 +59,15 @@ pub fn run(args: &Serve) -> Result<ExitCode, Trouble> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn start_log(style: LogStyle) {
+fn start_log(args: &Serve) {
     use tracing_subscriber::EnvFilter;
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,coplay_world_app=info,zenoh=off"));
+    // Who configures zenoh wants to know why it does not work; everybody else is told in other words.
+    let zenoh = if args.zenoh.is_some() { "error" } else { "off" };
+    let usual = || EnvFilter::new(format!("warn,coplay_world_app=info,zenoh={zenoh}"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // There is a log already where a test began one.
-    let _ = match style {
+    let _ = match args.log {
         LogStyle::Text => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogStyle::Json => log.json().try_init(),
     };
@@ -100,6 +102,8 @@ struct Process {
     next_numbers: Instant,
     next_log: Instant,
     next_warning: Instant,
+    /// Whether zenoh is configured: others may have to be reached in another way than players.
+    zenoh: bool,
     /// Whether there should be others.
     has_peers: bool,
     /// Whether servers have a secret of their own.
@@ -146,6 +150,7 @@ impl Process {
             next_numbers: now,
             next_log: now + LOG_EVERY,
             next_warning: now + FIRST_WARNING,
+            zenoh: args.zenoh.is_some(),
             has_peers: !args.peer.is_empty(),
             has_own_secret: args.server_secret.is_some(),
             warned: BTreeSet::new(),
@@ -162,7 +167,10 @@ impl Process {
         }
         let servers = if self.has_own_secret { " --server-secret WORD" } else { "" };
         let maze = format!("--seed {seed} --side {side} --ninjas {ninjas}");
-        let another = format!("coplay world serve --peer {place} --secret '{secret}'{servers} {maze}");
+        let peer = if self.zenoh { "ENDPOINT" } else { place };
+        let iroh = if self.players.ticket().is_some() { " --iroh" } else { "" };
+        let zenoh = if self.zenoh { " --zenoh FILE" } else { "" };
+        let another = format!("coplay world serve --peer {peer} --secret '{secret}'{servers} {maze}{iroh}{zenoh}");
         println!("another server, with:     {another}");
         println!("                          (on this computer also with another port: --listen)");
     }

@@ -208,8 +208,11 @@ impl Link {
 impl Outage {
     /// Whether there is one at this time, which is not before the last that was asked about.
     fn is_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
+        if part <= 0.0 {
+            return false;
+        }
         let mean = mean.as_nanos().max(1) as f64;
-        let between = mean * (1.0 - part) / part.clamp(f64::MIN_POSITIVE, 1.0);
+        let between = mean * (1.0 - part) / part;
         let mut lasts =
             |is_now: bool| TimeDelta::from_nanos(random.exponential(if is_now { mean } else { between }) as i64 + 1);
         let mut until = self.until.unwrap_or_else(|| Instant::ZERO + lasts(false));

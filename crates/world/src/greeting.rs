@@ -29,7 +29,8 @@ impl Greeting {
         let terms = self.terms.to_bytes();
         let mut bytes = vec![VERSION, self.ninjas, self.drains.into(), terms.len() as u8];
         bytes.extend_from_slice(&terms);
-        self.places.iter().for_each(|place| put_short(&mut bytes, place.as_bytes()));
+        let told = self.places.iter().filter(|place| place.len() <= MAX_PLACE);
+        told.for_each(|place| put_short(&mut bytes, place.as_bytes()));
         bytes
     }
 
@@ -43,8 +44,9 @@ impl Greeting {
             let place = str::from_utf8(reader.short()?).ok()?;
             places.push(place.to_owned());
         }
-        let sound = places.len() <= MAX_PLACES && places.iter().all(|place| place.len() <= MAX_PLACE);
-        sound.then_some(Self { terms, ninjas, drains: drains == 1, places })
+        // A way that cannot be told to players is no reason not to listen.
+        places.retain(|place| place.len() <= MAX_PLACE);
+        (places.len() <= MAX_PLACES).then_some(Self { terms, ninjas, drains: drains == 1, places })
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use coplay_machines::pad::Pad;
 
 use crate::config::Config;
-use crate::scene::{Command, Overlay, Scene, in_lines};
+use crate::scene::{Command, Overlay, Scene, WIDE, in_lines};
 use crate::slots::SLOTS;
 
 /// How long a word stays.
@@ -74,13 +74,14 @@ pub struct Invitation {
 impl Invitation {
     fn overlay(&self) -> Overlay {
         let mut rows = in_lines("Ticket", &self.ticket);
-        let ticket = if rows.len() == 1 { &self.ticket } else { "TICKET" };
-        rows.push(("To join".into(), format!("{} '{ticket}'", self.command)));
+        let whole = format!("{} '{}'", self.command, self.ticket);
+        let short = format!("{} 'TICKET'", self.command);
+        rows.push(("To join".into(), if whole.len() <= WIDE { whole } else { short }));
         Overlay {
             title: "Others can come in".into(),
             rows,
             chosen: None,
-            foot: "Enter play   Esc shows it again".into(),
+            foot: "Enter play   Esc and the menu show it again".into(),
         }
     }
 }

@@ -20,7 +20,8 @@ pub struct Config {
     pub run: usize,
     /// Who is silent for so long is not waited for any more.
     pub forget: TimeDelta,
-    /// Events of one source that are kept for those who lack them, at the least and at the most. Who lacks more needs a snapshot.
+    /// Events of one source that are kept for those who lack them, at the least and at the most. Who lacks more needs a snapshot; while
+    /// one is given, up to 16 times as many are kept as come after it.
     pub history: (usize, usize),
     /// The most bytes of a snapshot that are taken in.
     pub snapshot: usize,

@@ -228,7 +228,14 @@ impl Mirror {
 
     /// A mirror is no more: nobody waits for it.
     pub fn remove_peer(&mut self, source: Source) {
-        if self.peers.remove(&source).is_some_and(|peer| peer.is_here) {
+        let Some(peer) = self.peers.get_mut(&source) else { return };
+        let was_here = core::mem::replace(&mut peer.is_here, false);
+        peer.is_vouched_for = false;
+        // Who said goodbye is forgotten later: what it said before may still be under way.
+        if peer.left.is_none() {
+            self.peers.remove(&source);
+        }
+        if was_here {
             self.tell(Notice::Left(source));
         }
         self.control.retain(|(to, _)| *to != source);

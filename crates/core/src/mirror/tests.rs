@@ -351,7 +351,9 @@ fn who_said_goodbye_is_not_back_a_moment_later() {
     let mut net = Net::new(2, |_| {});
     net.issue(1, did(1, 7));
     net.server(1).mirror.leave();
-    net.run(500);
+    net.run(100);
+    net.server(0).mirror.remove_peer(source(1));
+    net.run(3_000);
     assert_eq!(net.server(0).objects.get(&(source(1), 1)), Some(&vec![7]), "last words count");
     let notices: Vec<Notice> = core::iter::from_fn(|| net.server(0).mirror.poll_notice()).collect();
     assert_eq!(notices.last(), Some(&Notice::Left(source(1))), "{notices:?}");

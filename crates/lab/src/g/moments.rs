@@ -110,7 +110,7 @@ fn claims(findings: &mut Findings, clean: &Outcome, lossy: &Outcome) {
         format!("{:.1} % of {} views; {:.1} units on average", bursts.under_50 * 100.0, bursts.count, bursts.mean),
         bursts.count > 100 && bursts.under_50 >= 0.9,
     );
-    let off = clean.clocks_off_ms.max(lossy.clocks_off_ms);
+    let off = clean.clocks.0.max(lossy.clocks.0);
     findings.claim(
         "clocks are known to 10 ms",
         "10 ms is what it needs",

@@ -30,8 +30,9 @@ pub(super) struct Outcome {
     pub(super) updates_per_second: f64,
     /// Bytes to one receiver in a second, all told.
     pub(super) bytes_per_second: f64,
-    /// How far clocks were from what they were taken to be, at the end, at worst, in milliseconds.
-    pub(super) clocks_off_ms: f64,
+    /// How far clocks were from what they were taken to be, at the end, at worst, in milliseconds; and the part of them that was known at all: who is not
+    /// heard for long is forgotten, clock and all.
+    pub(super) clocks: (f64, f64),
 }
 
 impl Match {
@@ -69,7 +70,7 @@ impl Match {
             pairs: drifts(&traces, 0),
             updates_per_second: (after.0 - before.0) as f64 / avatars / self.seconds as f64,
             bytes_per_second: (after.1 - before.1) as f64 / receivers / self.seconds as f64,
-            clocks_off_ms: clocks_off_ms(&arena),
+            clocks: clocks(&arena),
         }
     }
 
@@ -80,19 +81,20 @@ impl Match {
     }
 }
 
-fn clocks_off_ms(arena: &Arena) -> f64 {
-    let mut worst: f64 = 0.0;
+fn clocks(arena: &Arena) -> (f64, f64) {
+    let (mut worst, mut known, mut all): (f64, f64, f64) = (0.0, 0.0, 0.0);
     for place in arena.present() {
         for other in arena.present().into_iter().filter(|other| *other != place) {
             let (local, truth) = (arena.local(place), arena.local(other) - arena.local(place));
-            // Who is not heard for long is forgotten, clock and all.
             let stats = arena.game(place).and_then(|game| game.world().peer_stats(local, arena.site(other)));
+            all += 1.0;
             let Some(stats) = stats else { continue };
+            known += 1.0;
             let off = stats.offset.map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
             worst = worst.max(off.abs());
         }
     }
-    worst
+    (worst, known / all)
 }
 
 impl Outcome {

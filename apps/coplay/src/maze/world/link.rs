@@ -1,6 +1,6 @@
 //! The way to the servers of a world: all of them are called, one of them is played on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -43,8 +43,8 @@ pub(super) struct Link {
     places: BTreeMap<String, Option<PeerKey>>,
     next_calls: Instant,
     began: Instant,
-    /// Somebody answered, but did not take the secret.
-    refused: bool,
+    /// Where somebody answered, but did not take the secret.
+    refused: BTreeSet<String>,
 }
 
 impl Link {
@@ -60,7 +60,7 @@ impl Link {
         let (places, incoming) = (BTreeMap::new(), line.incoming);
         let by_iroh = line.places.iter().any(|place| is_home(&place.0));
         let leads_to = if by_iroh { is_home } else { is_address };
-        let (next_calls, began, refused) = (now, now, false);
+        let (next_calls, began, refused) = (now, now, BTreeSet::new());
         let consistency = Tally::default();
         let mut link =
             Self { client, consistency, voyage, transport, incoming, leads_to, places, next_calls, began, refused };
@@ -73,12 +73,25 @@ impl Link {
 
     /// There are servers at these places.
     fn learn(&mut self, places: impl IntoIterator<Item = String>) {
-        for place in places.into_iter().filter(|place| (self.leads_to)(place)) {
-            if self.places.len() < MOST_PLACES && !self.places.contains_key(&place) {
+        let leads_to = self.leads_to;
+        for place in places.into_iter().filter(|place| leads_to(place)) {
+            if !self.places.contains_key(&place) && self.has_room() {
                 self.transport.call(&Place(place.clone()), None);
                 self.places.insert(place, None);
             }
         }
+    }
+
+    /// Whether another place can be remembered: one where nobody is may have to go for it.
+    fn has_room(&mut self) -> bool {
+        let now = clock::now();
+        let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_there(now, key));
+        if self.places.len() >= MOST_PLACES
+            && let Some(place) = self.places.iter().find(|(_, key)| is_silent(key)).map(|(place, _)| place.clone())
+        {
+            self.places.remove(&place);
+        }
+        self.places.len() < MOST_PLACES
     }
 
     /// Calls again where nobody answers any more: a server that is started anew is another one.
@@ -88,9 +101,15 @@ impl Link {
         }
         self.next_calls = now + CALL_EVERY;
         self.voyage.forget_silent(now);
-        let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_there(now, key));
-        for (place, _) in self.places.iter().filter(|(_, key)| is_silent(key)) {
+        for (place, key) in &self.places {
+            if key.is_some_and(|key| self.voyage.is_there(now, key)) {
+                continue;
+            }
             self.transport.call(&Place(place.clone()), None);
+            // Where there still is a way nobody says again that there is one.
+            if let Some(key) = key.filter(|key| self.transport.place_of(key).is_some()) {
+                self.voyage.on_up(key);
+            }
         }
     }
 
@@ -101,7 +120,7 @@ impl Link {
                 return Ok(false);
             }
             let now = clock::now();
-            if now - self.began >= if self.refused { REFUSED } else { PATIENCE } {
+            if now - self.began >= if self.is_refused() { REFUSED } else { PATIENCE } {
                 return Err(self.nobody());
             }
             self.exchange(now + TimeDelta::from_millis(20))?;
@@ -109,8 +128,13 @@ impl Link {
         Ok(true)
     }
 
+    /// Whether nobody takes us.
+    fn is_refused(&self) -> bool {
+        self.places.keys().all(|place| self.refused.contains(place))
+    }
+
     fn nobody(&self) -> Trouble {
-        match self.refused {
+        match !self.refused.is_empty() {
             true => {
                 Trouble::failure("a server answers, but does not know us").hint("is the secret after # the world's?")
             }
@@ -161,7 +185,8 @@ impl Link {
         match incoming {
             Incoming::Datagram { at, from, bytes } => self.hear(at, from, &bytes),
             Incoming::Up { peer, called } => self.on_up(peer, called),
-            Incoming::Unanswered { refused, .. } => self.refused |= refused,
+            Incoming::Unanswered { place, refused: true } => _ = self.refused.insert(place.0),
+            Incoming::Unanswered { .. } => {}
             Incoming::Multicast { .. } | Incoming::Stranger { .. } => {}
         }
     }

@@ -14,8 +14,11 @@ const ENOUGH: u32 = 3;
 const PATIENCE: TimeDelta = TimeDelta::from_millis(400);
 /// Whoever is not farther than this is as near.
 const AS_NEAR: TimeDelta = TimeDelta::from_millis(5);
-/// Who is silent for so long is left.
+/// Who is silent for so long is left. Who has only just moved waits longer before the next time, up to this: where all servers have too much to do,
+/// moving makes it more.
 const SILENT: TimeDelta = TimeDelta::from_millis(900);
+const MOST_PATIENT: TimeDelta = TimeDelta::from_millis(3_600);
+const ONLY_JUST: TimeDelta = TimeDelta::from_secs(10);
 /// Who is silent for so long is forgotten.
 const FORGET: TimeDelta = TimeDelta::from_secs(10);
 /// Whoever answered so lately is there.
@@ -28,6 +31,7 @@ pub struct Voyage<K> {
     current: Option<K>,
     /// When the present server was chosen.
     since: Instant,
+    patience: TimeDelta,
     began: Instant,
     next_ping: Instant,
     moves: u32,
@@ -55,7 +59,15 @@ impl Known {
 impl<K: Ord + Copy> Voyage<K> {
     /// Nobody is known yet.
     pub fn new(now: Instant) -> Self {
-        Self { servers: BTreeMap::new(), current: None, since: now, began: now, next_ping: now, moves: 0 }
+        Self {
+            servers: BTreeMap::new(),
+            current: None,
+            since: now,
+            patience: SILENT,
+            began: now,
+            next_ping: now,
+            moves: 0,
+        }
     }
 
     /// There is a way to a server.
@@ -120,7 +132,7 @@ impl<K: Ord + Copy> Voyage<K> {
 
     /// Looks whether to go elsewhere, given when the present server was last heard and whether it wants us to go. The new server, if so.
     pub fn choose(&mut self, now: Instant, heard: Instant, drains: bool) -> Option<K> {
-        let is_silent = now - heard.max(self.since) >= SILENT;
+        let is_silent = now - heard.max(self.since) >= self.patience;
         if self.current.is_some() && !is_silent && !drains {
             return None;
         }
@@ -131,7 +143,11 @@ impl<K: Ord + Copy> Voyage<K> {
         if can_wait && (known.answers < ENOUGH || self.servers.values().any(|other| other.answers < ENOUGH)) {
             return None;
         }
-        self.moves += u32::from(self.current.is_some());
+        if self.current.is_some() {
+            self.moves += 1;
+            let is_hasty = is_silent && now - self.since < ONLY_JUST;
+            self.patience = if is_hasty { (self.patience * 2).min(MOST_PATIENT) } else { SILENT };
+        }
         (self.current, self.since) = (Some(nearest), now);
         Some(nearest)
     }
@@ -206,5 +222,19 @@ mod tests {
         [1, 2].into_iter().for_each(|server| voyage.on_up(server));
         ask(&mut voyage, 1_000, |_, _| true);
         assert_eq!(voyage.choose(at(1_000), at(1_000), true), Some(1));
+    }
+
+    /// Servers that answer, but have no time for players, are not made to take them over again and again.
+    #[test]
+    fn who_finds_all_servers_silent_becomes_patient() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        for millis in (0..20_000).step_by(10) {
+            for server in [1, 2] {
+                voyage.on_pong(at(millis), server, &Pong { stamp: at(millis - 10), drains: false, players: 0 });
+            }
+            voyage.choose(at(millis), at(0), false);
+        }
+        assert!((4..=8).contains(&voyage.moves()), "{} moves", voyage.moves());
     }
 }

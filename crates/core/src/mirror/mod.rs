@@ -109,6 +109,7 @@ pub struct Mirror {
     requests: VecDeque<Wanted>,
     notices: VecDeque<Notice>,
     leaving: bool,
+    holds: adapt::Holds,
     /// We said goodbye: whatever came after that would look as if we were back.
     is_gone: bool,
     stats: Stats,
@@ -192,6 +193,7 @@ impl Mirror {
             requests: VecDeque::new(),
             notices: VecDeque::new(),
             leaving: false,
+            holds: adapt::Holds::default(),
             is_gone: false,
             stats: Stats::default(),
         })

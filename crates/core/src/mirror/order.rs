@@ -13,6 +13,9 @@ impl Mirror {
         let stream = self.streams.get_mut(&source)?;
         let (at, key) = stream.event(seq).map(|event| (event.at, event.key))?;
         stream.set_fate(seq, Fate::Delivered);
+        if self.config.order == Order::Total {
+            self.holds.on_change();
+        }
         let (own, late) = (source == self.config.source, self.is_late(at, source, seq));
         let gtd = self.age(at);
         self.stats.delivered += 1;
@@ -95,15 +98,14 @@ impl Mirror {
             self.release(source);
         } else {
             stream.wait(seq);
+            self.holds.on_change();
         }
     }
 
     /// Something of a source is settled: whose turn is it now?
     pub(super) fn release(&mut self, source: Source) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
-        while let Some(seq) = stream.release() {
-            self.ready.push_back((source, seq));
-        }
+        self.ready.extend(stream.release().into_iter().map(|seq| (source, seq)));
     }
 
     /// An event took so long: the policy decides.
@@ -162,6 +164,7 @@ impl Mirror {
             self.stats.skipped += 1;
         }
         stream.drop(seq);
+        self.holds.on_change();
         self.release(source);
     }
 

@@ -19,6 +19,7 @@ impl Mirror {
         if from == self.config.source || !self.hear(from) {
             return;
         }
+        self.holds.on_change();
         if self.read(from, bytes).is_err() {
             self.stats.malformed += 1;
         }

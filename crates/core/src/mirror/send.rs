@@ -62,7 +62,10 @@ impl Mirror {
         }
         self.tidy();
         let room = buf.len().min(MAX_DATAGRAM);
-        let transmit = self.next_datagram(&mut buf[..room])?;
+        let Some(transmit) = self.next_datagram(&mut buf[..room]) else {
+            self.look_ahead();
+            return None;
+        };
         self.stats.sent.0 += 1;
         self.stats.sent.1 += transmit.len as u64;
         Some(transmit)
@@ -176,6 +179,7 @@ impl Mirror {
         }
         let target = target.filter(|_| !datagram.is_empty())?;
         self.stats.asked += count;
+        self.holds.on_change();
         Some((target, datagram.len()))
     }
 

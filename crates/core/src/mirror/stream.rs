@@ -239,15 +239,24 @@ impl Stream {
         }
     }
 
-    /// Takes out the first that waits no more, and makes it its turn.
-    pub(super) fn release(&mut self) -> Option<u32> {
-        let found = self.waiting.iter().position(|seq| self.fate(*seq) != Fate::Open || self.is_deliverable(*seq))?;
-        let seq = self.waiting.remove(found);
-        if self.fate(seq) != Fate::Open {
-            return self.release();
+    /// Takes out all that wait no more, in their order, and makes it their turn. What one waits for comes before it, so one look is enough.
+    pub(super) fn release(&mut self) -> Vec<u32> {
+        let mut released = Vec::new();
+        if self.waiting.is_empty() {
+            return released;
         }
-        self.set_fate(seq, Fate::Queued);
-        Some(seq)
+        let mut waiting = core::mem::take(&mut self.waiting);
+        waiting.retain(|seq| {
+            let is_open = self.fate(*seq) == Fate::Open;
+            let is_released = is_open && self.is_deliverable(*seq);
+            if is_released {
+                self.set_fate(*seq, Fate::Queued);
+                released.push(*seq);
+            }
+            is_open && !is_released
+        });
+        self.waiting = waiting;
+        released
     }
 
     pub(super) fn set_fate(&mut self, seq: u32, fate: Fate) {

@@ -77,12 +77,9 @@ impl Invitation {
         let whole = format!("{} '{}'", self.command, self.ticket);
         let short = format!("{} 'TICKET'", self.command);
         rows.push(("To join".into(), if whole.len() <= WIDE { whole } else { short }));
-        Overlay {
-            title: "Others can come in".into(),
-            rows,
-            chosen: None,
-            foot: "Enter play   Esc and the menu show it again".into(),
-        }
+        rows.push(("Play".into(), "it is also in the menu".into()));
+        let chosen = Some(rows.len() - 1);
+        Overlay { title: "Others can come in".into(), rows, chosen, foot: "Enter play   Esc menu".into() }
     }
 }
 

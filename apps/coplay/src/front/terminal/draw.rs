@@ -33,10 +33,6 @@ pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
     }
     draw_table(&scene.table, grid, top);
     draw_status(scene, grid);
-    if grid.columns < SMALLEST.0 || grid.rows < SMALLEST.1 {
-        draw_toast("make the terminal larger", grid, grid.rows);
-        return;
-    }
     if let Some(toast) = &scene.toast {
         draw_toast(toast, grid, top);
     }
@@ -45,6 +41,13 @@ pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
         draw_overlay(overlay, grid);
     }
     draw_chat(scene, grid, top);
+}
+
+/// Says so where there is too little room to read anything.
+pub(super) fn draw_lack_of_room(grid: &mut Grid) {
+    if grid.columns < SMALLEST.0 || grid.rows < SMALLEST.1 {
+        draw_toast("make the terminal larger", grid, grid.rows);
+    }
 }
 
 /// What was said, and below it what is being typed.

@@ -213,6 +213,7 @@ impl Front {
             self.grid = Grid::new(usize::from(columns), usize::from(rows));
         }
         draw::draw(self.view.scene(), &mut self.grid);
+        draw::draw_lack_of_room(&mut self.grid);
         self.out.clear();
         self.out.extend_from_slice(b"\x1b[?2026h");
         if self.shown.is_none() {

@@ -39,7 +39,7 @@ pub static LI: Paper = Paper {
 };
 
 /// All of them, in the order of the report.
-pub static ALL: [&Experiment; 23] = [
+pub static ALL: [&Experiment; 24] = [
     &z::pacing::EXPERIMENT,
     &z::players::EXPERIMENT,
     &z::loss::EXPERIMENT,
@@ -57,6 +57,7 @@ pub static ALL: [&Experiment; 23] = [
     &g::thinning::EXPERIMENT,
     &g::bursts::EXPERIMENT,
     &g::quiet::EXPERIMENT,
+    &g::regions::EXPERIMENT,
     &l::timers::EXPERIMENT,
     &l::share::EXPERIMENT,
     &p::threshold::EXPERIMENT,

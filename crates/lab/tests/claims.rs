@@ -42,7 +42,7 @@ macro_rules! hold {
     };
 }
 
-hold! { pacing players loss spectators latecomers buffer packets resync step overrun policies moments rate reckonable thinning bursts quiet timers share threshold delays drops choices }
+hold! { pacing players loss spectators latecomers buffer packets resync step overrun policies moments rate reckonable thinning bursts quiet regions timers share threshold delays drops choices }
 
 fn tables(entry: &Entry) -> Vec<(String, String)> {
     entry.findings.tables.iter().map(|table| (table.name.clone(), table.to_csv())).collect()

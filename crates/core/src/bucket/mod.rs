@@ -28,6 +28,7 @@ mod tests;
 mod time;
 mod track;
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -55,8 +56,12 @@ const MAX_ENTITIES: usize = 4_096;
 const FORGET: TimeDelta = TimeDelta::from_secs(10);
 /// Whose time is followed must have been heard so lately.
 const TRUSTED: TimeDelta = TimeDelta::from_secs(3);
+/// Who does not get to know the world's time for so long may have come to those who do not know it either.
+const PATIENCE: TimeDelta = TimeDelta::from_secs(5);
 /// Events that nobody asked for yet.
 const MAX_EVENTS: usize = 256;
+/// All others are looked at so often.
+const LOOK_AROUND: TimeDelta = TimeDelta::from_millis(30);
 /// What need not be looked at every time is looked at so often.
 const TIDY: TimeDelta = TimeDelta::from_millis(500);
 
@@ -65,9 +70,16 @@ const TIDY: TimeDelta = TimeDelta::from_millis(500);
 pub struct World<R: Reckoner> {
     config: Config,
     reckoner: R,
+    began: Instant,
     now: Instant,
+    /// When to look at all others again: what their time is, and whether they know where we are.
+    next_look: Instant,
+    /// When to ask the first of them for its clock.
+    next_ask: Instant,
     time: WorldTime,
     sources: BTreeMap<u8, Source<R::State>>,
+    /// Where our entities are: in order, each region once.
+    own_regions: Vec<Region>,
     tracks: BTreeMap<EntityId, Track<R::State>>,
     peers: BTreeMap<Site, Peer>,
     ledger: Ledger,
@@ -87,13 +99,10 @@ pub struct World<R: Reckoner> {
 #[derive(Debug)]
 struct Beacon {
     next: Instant,
-    last: Instant,
     /// The record was changed and nobody told yet.
     record: bool,
     /// When it was last told.
     recorded: Instant,
-    /// Where our entities were when it was last told.
-    regions: Vec<Region>,
     /// The site of which was reported last: they are reported of in turn.
     reported: Option<Site>,
 }
@@ -133,20 +142,17 @@ impl<R: Reckoner> World<R> {
         let time = if config.founder { WorldTime::begin(now) } else { WorldTime::default() };
         let rate = Rate::new(now, &config.sending);
         let long_ago = now - FORGET;
-        let beacon = Beacon {
-            next: now,
-            last: long_ago,
-            record: false,
-            recorded: long_ago,
-            regions: Vec::new(),
-            reported: None,
-        };
+        let beacon = Beacon { next: now, record: false, recorded: long_ago, reported: None };
         Ok(Self {
             config,
             reckoner,
+            began: now,
             now,
+            next_look: now,
+            next_ask: now,
             time,
             sources: BTreeMap::new(),
+            own_regions: Vec::new(),
             tracks: BTreeMap::new(),
             peers: BTreeMap::new(),
             ledger: Ledger::default(),
@@ -174,8 +180,12 @@ impl<R: Reckoner> World<R> {
 
     /// There is a way to a site: its clock is asked for. Whoever is heard of is known without this.
     pub fn add_peer(&mut self, now: Instant, site: Site) {
-        if site != self.config.site && self.peers.len() < MAX_SITES {
-            self.peers.entry(site).or_insert_with(|| Peer::new(now));
+        if site == self.config.site || self.peers.len() >= MAX_SITES {
+            return;
+        }
+        if let Entry::Vacant(vacant) = self.peers.entry(site) {
+            vacant.insert(Peer::new(now));
+            self.next_ask = now;
         }
     }
 
@@ -221,8 +231,12 @@ impl<R: Reckoner> World<R> {
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let now = self.now;
-        self.follow(now);
         self.ask_for_clocks(now);
+        if now >= self.next_look {
+            self.next_look = now + LOOK_AROUND;
+            self.follow(now);
+            self.tell_whereabouts();
+        }
         if now - self.tidied >= TIDY {
             self.tidied = now;
             self.tidy(now);
@@ -233,28 +247,56 @@ impl<R: Reckoner> World<R> {
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         let tick = self.tick(now).and_then(|tick| self.begin_of(tick + 1));
         let soon = now + self.config.tick;
-        // Right behind the beginning, so that rounding does not bring us here a moment too early, again and again.
-        tick.map_or(soon, |at| at + TimeDelta::from_micros(1))
-            .min(soon + self.config.tick)
-            .max(now + TimeDelta::from_micros(1))
+        // Right behind the beginning, so that rounding does not bring us here a moment too early, again and again. A world that is too old for
+        // another tick goes on without one.
+        tick.filter(|at| *at >= now).map_or(soon, |at| at + TimeDelta::from_micros(1)).min(soon + self.config.tick)
     }
 
-    /// Follows the time of the lowest site that knows it.
+    /// Follows the time of the lowest site that knows it. Where nobody does, the lowest that waited for long enough begins one.
     fn follow(&mut self, now: Instant) {
-        let trusted = TRUSTED.max(self.forget_after() / 3);
-        let tick = self.config.tick;
-        let told = |peer: &Peer| (now - peer.heard < trusted).then(|| peer.world_ahead_of_us(now)).flatten();
-        let known = |(site, peer): (&Site, &Peer)| {
-            told(peer).filter(|ahead| WorldTime::is_sane(now, *ahead, tick)).map(|ahead| (*site, ahead))
-        };
-        // Who slept is not followed, and follows the others when it wakes up, though it be the lowest.
-        let is_followed = |(site, ahead): &(Site, TimeDelta)| {
-            *site < self.config.site || self.time.ahead().is_none() || self.time.is_left_behind(*ahead)
-        };
-        let mut followed = self.peers.iter().filter_map(known).filter(is_followed);
-        if let Some((_, ahead)) = followed.find(|(_, ahead)| !self.time.is_far_ahead(*ahead)) {
-            self.time.steer(now, ahead);
+        match self.followed(now) {
+            Some(ahead) => self.time.steer(now, ahead),
+            None if self.time.ahead().is_none() && self.must_begin(now) => self.time = WorldTime::begin(now),
+            None => {}
         }
+    }
+
+    /// The time to follow: by how much it is ahead of our clock.
+    fn followed(&self, now: Instant) -> Option<TimeDelta> {
+        // Who slept is not followed, and follows the others when it wakes up, though it be the lowest. But no single site of several can say
+        // that all others slept: half of those whose time we know must be ahead.
+        let is_agreed = |is_with: &dyn Fn(TimeDelta) -> bool| {
+            let (with, all) = self
+                .told_times(now)
+                .fold((0, 0), |(with, all), (_, ahead)| (with + usize::from(is_with(ahead)), all + 1));
+            with > 0 && 2 * with >= all
+        };
+        if self.time.ahead().is_none() {
+            let is_common = |ahead: &TimeDelta| is_agreed(&|other| WorldTime::is_same(*ahead, other));
+            return self.told_times(now).map(|(_, ahead)| ahead).find(is_common);
+        }
+        if is_agreed(&|ahead| self.time.is_left_behind(ahead)) {
+            return self.told_times(now).map(|(_, ahead)| ahead).filter(|ahead| self.time.is_left_behind(*ahead)).min();
+        }
+        let lower = self.told_times(now).take_while(|(site, _)| *site < self.config.site);
+        lower
+            .map(|(_, ahead)| ahead)
+            .find(|ahead| self.time.ahead().is_some_and(|ours| WorldTime::is_same(ours, *ahead)))
+    }
+
+    /// What others who were heard of late take the world's time to be, the lowest site first: by how much it is ahead of our clock.
+    fn told_times(&self, now: Instant) -> impl Iterator<Item = (Site, TimeDelta)> {
+        let trusted = TRUSTED.max(self.forget_after() / 3);
+        let heard = self.peers.iter().filter(move |(_, peer)| now - peer.heard < trusted);
+        let told = heard.filter_map(move |(site, peer)| Some((*site, peer.world_ahead_of_us(now)?)));
+        told.filter(move |(_, ahead)| WorldTime::is_sane(now, *ahead, self.config.tick))
+    }
+
+    /// Whether the world's time died with those who knew it, and it is ours to begin one.
+    fn must_begin(&self, now: Instant) -> bool {
+        let here = || self.peers.iter().filter(|(_, peer)| peer.is_here);
+        now - self.began >= PATIENCE
+            && here().all(|(site, peer)| *site > self.config.site && peer.world_ahead.is_none())
     }
 
     fn tidy(&mut self, now: Instant) {
@@ -297,20 +339,25 @@ impl<R: Reckoner> World<R> {
             ticks_per_second: self.config.ticks_per_second(),
         };
         let kept = self.config.kept();
-        let source = match self.sources.entry(index) {
-            alloc::collections::btree_map::Entry::Vacant(vacant) => {
+        let region = self.reckoner.region(&state);
+        let (source, before) = match self.sources.entry(index) {
+            Entry::Vacant(vacant) => {
                 // Entities that begin together do not speak together.
-                let credit = (u32::from(index) * 37 + self.config.site.0) % conditions.ticks_per_second;
-                vacant.insert(Source::new(tick, state, credit))
+                let credit = (u32::from(index) * 37).wrapping_add(self.config.site.0) % conditions.ticks_per_second;
+                (vacant.insert(Source::new(tick, state, credit)), None)
             }
-            alloc::collections::btree_map::Entry::Occupied(occupied) => {
+            Entry::Occupied(occupied) => {
                 let source = occupied.into_mut();
+                let before = self.reckoner.region(source.newest().1);
                 source.record(tick, state, kept);
-                source
+                (source, Some(before))
             }
         };
         let decision = source.decide(&self.reckoner, &self.config.sending, conditions, tick);
         source.on_decided(decision, conditions.ticks_per_second);
+        if before != Some(region) {
+            self.find_own_regions();
+        }
         self.stats.updates_skipped += u64::from(decision == Decision::Skip);
         decision == Decision::Send
     }
@@ -347,13 +394,10 @@ impl<R: Reckoner> World<R> {
             source.at(tick).map(|state| Shown { entity, state: state.clone(), how: How::Own })
         }));
         let mut changed = Vec::new();
-        let own = self.own_regions();
+        let own: Vec<Region> = view.iter().map(|shown| self.reckoner.region(&shown.state)).collect();
         for (entity, track) in &mut self.tracks {
             // Of who is far away we are not told: what we could reckon of it would be of no use.
-            let is_near = |state: &R::State| {
-                let region = self.reckoner.region(state);
-                own.is_empty() || own.iter().any(|own| own.is_near(region))
-            };
+            let is_near = |state: &R::State| is_near(&own, self.reckoner.region(state));
             let state = track.at(&self.reckoner, tick, self.config.give_up).filter(|(state, _)| is_near(state));
             if track.shown != state.is_some() {
                 track.shown = state.is_some();
@@ -419,19 +463,21 @@ impl<R: Reckoner> World<R> {
             let near = |middle: u8| middle.saturating_sub(1)..=middle.saturating_add(1);
             near(at.x).flat_map(move |x| near(at.y).map(move |y| Region { x, y }))
         };
-        let mut wanted: Vec<Region> = self.own_regions().into_iter().flat_map(around).collect();
+        let mut wanted: Vec<Region> = self.own_regions.iter().copied().flat_map(around).collect();
         wanted.sort_unstable();
         wanted.dedup();
         wanted
     }
 
-    /// Where our entities are: in order, each region once.
-    fn own_regions(&self) -> Vec<Region> {
-        let mut regions: Vec<Region> =
-            self.sources.values().map(|source| self.reckoner.region(source.newest().1)).collect();
-        regions.sort_unstable();
-        regions.dedup();
-        regions
+    fn find_own_regions(&mut self) {
+        if self.own_regions.is_empty() {
+            // Until it is known where we are we are told of everything.
+            self.beacon.next = self.now;
+        }
+        self.own_regions.clear();
+        self.own_regions.extend(self.sources.values().map(|source| self.reckoner.region(source.newest().1)));
+        self.own_regions.sort_unstable();
+        self.own_regions.dedup();
     }
 
     /// Numbers.
@@ -458,4 +504,9 @@ impl<R: Reckoner> World<R> {
             self.control.capacity() * size_of::<(Site, Control)>() + self.events.capacity() * size_of::<Event>();
         tracks + sources + peers + queues + self.ledger.memory()
     }
+}
+
+/// Whether what happens in a region concerns one of ours. Who has no entities wants to see everything.
+fn is_near(own: &[Region], region: Region) -> bool {
+    own.is_empty() || own.iter().any(|own| own.is_near(region))
 }

@@ -6,7 +6,7 @@ use super::ledger::Lack;
 use super::send::Control;
 use super::time::nearest;
 use super::track::Track;
-use super::{EntityId, Event, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, Reckoner, Region, Site, World};
+use super::{EntityId, Event, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, Reckoner, Region, Site, World, is_near};
 use crate::clock::RoundTrip;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Error, Item, Items, Update};
@@ -68,9 +68,20 @@ impl<R: Reckoner> World<R> {
             }
         }
         if let Some(regions) = regions {
-            self.with_peer(from, |peer| peer.set_regions(&regions));
+            self.place_peer(from, |peer| peer.set_regions(&regions));
         }
         Ok(())
+    }
+
+    /// Something was learned of where a site's entities are. If they have just come near ours, it is told of those at once.
+    fn place_peer(&mut self, site: Site, learn: impl FnOnce(&mut super::Peer)) {
+        let Some(peer) = self.peers.get_mut(&site) else { return };
+        let wants = |peer: &super::Peer| self.own_regions.iter().filter(|own| peer.wants(**own)).count();
+        let before = wants(peer);
+        learn(peer);
+        if wants(peer) > before {
+            self.push_control(site, Control::States);
+        }
     }
 
     fn with_peer(&mut self, site: Site, change: impl FnOnce(&mut super::Peer)) {
@@ -97,14 +108,21 @@ impl<R: Reckoner> World<R> {
             return None;
         }
         let state = self.reckoner.decode(update.state)?;
+        let region = self.reckoner.region(&state);
         let late = self.viewed.is_some_and(|viewed| tick <= viewed);
         let entity = EntityId { site: from, index: update.index };
         if !self.tracks.contains_key(&entity) && !self.has_room(from) {
             return None;
         }
         let track = self.tracks.entry(entity).or_insert_with(Track::new);
+        let before = track.newest_state().map(|(tick, state)| (tick, self.reckoner.region(state)));
         if track.insert(tick, state) {
-            track.row.on_update(update.sequence, tick, late);
+            let is_followed = before.is_some_and(|(_, before)| is_near(&self.own_regions, before));
+            track.row.on_update(update.sequence, tick, late, is_followed && is_near(&self.own_regions, region));
+        }
+        // Who comes near tells us by that where it is, should its whereabouts have been lost.
+        if before.is_none_or(|(newest, _)| newest < tick) {
+            self.place_peer(from, |peer| peer.on_seen(region));
         }
         Some(late)
     }

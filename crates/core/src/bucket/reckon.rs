@@ -47,7 +47,12 @@ pub struct Region {
 impl Region {
     /// Whether what happens there is seen here.
     pub fn is_near(self, other: Self) -> bool {
-        self.x.abs_diff(other.x) <= 1 && self.y.abs_diff(other.y) <= 1
+        self.apart(other) <= 1
+    }
+
+    /// How many squares one has to cross to get there, at the least.
+    pub(super) fn apart(self, other: Self) -> u32 {
+        self.x.abs_diff(other.x).max(self.y.abs_diff(other.y)).into()
     }
 }
 

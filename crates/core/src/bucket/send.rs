@@ -1,6 +1,8 @@
 //! What goes to other sites.
 
-use super::{FORGET, MAX_STATE, Reckoner, Record, Region, Site, World};
+use alloc::vec::Vec;
+
+use super::{FORGET, MAX_STATE, Reckoner, Record, Region, Site, Source, World};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Datagram, Echo, Full, Item, MAX_DATAGRAM, Update};
 
@@ -15,9 +17,8 @@ const UNEVEN: TimeDelta = TimeDelta::from_millis(4);
 const PROBE_LATER: TimeDelta = TimeDelta::from_secs(1);
 /// With more sites than this everybody asks and tells less often, so that a site's part does not grow.
 const MANY: usize = 16;
-/// Everybody is told how we are so often, and at once where we are now, but not more often than that.
+/// Everybody is told how we are so often.
 const BEACON: TimeDelta = TimeDelta::from_secs(1);
-const BEACON_SOON: TimeDelta = TimeDelta::from_millis(50);
 /// Regions, reports and versions in one datagram.
 const MAX_HERE: usize = 64;
 const MAX_REPORTS: usize = 32;
@@ -49,9 +50,16 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
     Probe,
-    Echo { sent: Instant, received: Instant },
+    Echo {
+        sent: Instant,
+        received: Instant,
+    },
     Ask(Site),
     Record(Site),
+    /// Where our entities are.
+    Here,
+    /// How those of our entities are that it can see.
+    States,
 }
 
 impl<R: Reckoner> World<R> {
@@ -63,10 +71,15 @@ impl<R: Reckoner> World<R> {
 
     /// Asks for the clocks of others; often at first.
     pub(super) fn ask_for_clocks(&mut self, now: Instant) {
+        if now < self.next_ask {
+            return;
+        }
         let crowd = (self.peers.len() / MANY).max(1) as i64;
-        let mut due = alloc::vec::Vec::new();
-        for (site, peer) in &mut self.peers {
-            if now < peer.next_probe || peer.left.is_some() {
+        let mut due = Vec::new();
+        self.next_ask = Instant::FAR_FUTURE;
+        for (site, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.left.is_none()) {
+            if now < peer.next_probe {
+                self.next_ask = self.next_ask.min(peer.next_probe);
                 continue;
             }
             peer.probes += 1;
@@ -76,9 +89,21 @@ impl<R: Reckoner> World<R> {
                     _ if !peer.clock.is_ready() || peer.clock.jitter() > UNEVEN => PROBE_SOON * crowd,
                     _ => PROBE_LATER * crowd,
                 };
+            self.next_ask = self.next_ask.min(peer.next_probe);
             due.push(*site);
         }
         due.into_iter().for_each(|site| self.push_control(site, Control::Probe));
+    }
+
+    /// Sees to it that those whom our entities come near know where they are.
+    pub(super) fn tell_whereabouts(&mut self) {
+        let own = &self.own_regions;
+        let mut due = Vec::new();
+        for (site, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.is_here && peer.must_be_told(own)) {
+            peer.on_told(own);
+            due.push(*site);
+        }
+        due.into_iter().for_each(|site| self.push_control(site, Control::Here));
     }
 
     /// The next datagram to be sent, if there is one. The buffer should have room for [`MAX_DATAGRAM`] bytes.
@@ -102,8 +127,7 @@ impl<R: Reckoner> World<R> {
         } else if self.is_beacon_due(now) {
             (To::All, self.beacon(now, buf).ok()?)
         } else {
-            let region = self.moved_to(now)?;
-            (To::Near(region), self.whereabouts(now, region, buf).ok()?)
+            return None;
         };
         Some(Packet { to, len, tick })
     }
@@ -124,14 +148,10 @@ impl<R: Reckoner> World<R> {
         let region = self.reckoner.region(due.newest().1);
         let mut datagram = Datagram::new(buf).ok()?;
         for (index, source) in self.sources.iter_mut().filter(|(_, source)| source.due) {
-            let (tick, state) = source.newest();
-            if self.reckoner.region(state) != region {
+            if self.reckoner.region(source.newest().1) != region {
                 continue;
             }
-            let mut bytes = [0; MAX_STATE];
-            let len = self.reckoner.encode(state, &mut bytes).unwrap_or(0).min(MAX_STATE);
-            let update = Update { index: *index, sequence: source.sequence, tick: tick as u16, state: &bytes[..len] };
-            if datagram.put(Item::Update(update)).is_err() {
+            if put_update(&self.reckoner, *index, source, &mut datagram).is_err() {
                 break;
             }
             source.due = false;
@@ -150,7 +170,8 @@ impl<R: Reckoner> World<R> {
     fn control_for(&mut self, now: Instant, site: Site, buf: &mut [u8]) -> Result<usize, Full> {
         let mut datagram = Datagram::new(buf)?;
         let mut full = false;
-        let (ledger, time) = (&self.ledger, &self.time);
+        let (ledger, time, own) = (&self.ledger, &self.time, &self.own_regions);
+        let (peers, sources, reckoner) = (&self.peers, &self.sources, &self.reckoner);
         self.control.retain(|(to, control)| {
             if *to != site || full {
                 return true;
@@ -162,6 +183,16 @@ impl<R: Reckoner> World<R> {
                     .put(Item::Echo(Echo { sent, received, answered: now }))
                     .and_then(|()| datagram.put(Item::Time(time.ahead()))),
                 Control::Ask(of) => datagram.put(Item::Ask { of }),
+                Control::Here => put_regions(own, &mut datagram),
+                Control::States => {
+                    let wants = |source: &Source<R::State>| {
+                        peers.get(&site).is_some_and(|peer| peer.wants(reckoner.region(source.newest().1)))
+                    };
+                    let mut seen = sources.iter().filter(|(_, source)| wants(source));
+                    // What has no room comes with the next updates.
+                    _ = seen.try_for_each(|(index, source)| put_update(reckoner, *index, source, &mut datagram));
+                    Ok(())
+                }
                 Control::Record(of) => ledger.get(of).map_or(Ok(()), |record| {
                     datagram.put(Item::Record { of, version: record.version, bytes: &record.bytes })
                 }),
@@ -174,26 +205,6 @@ impl<R: Reckoner> World<R> {
 
     fn is_beacon_due(&self, now: Instant) -> bool {
         !self.peers.is_empty() && (now >= self.beacon.next || self.is_record_due(now))
-    }
-
-    /// A region where one of our entities is now, and where those who are near do not know yet that it is.
-    fn moved_to(&self, now: Instant) -> Option<Region> {
-        if self.peers.is_empty() || now - self.beacon.last < BEACON_SOON {
-            return None;
-        }
-        self.own_regions().into_iter().find(|region| self.beacon.regions.binary_search(region).is_err())
-    }
-
-    /// Where our entities are, for those who are near one of them. Who is near another is told of that one next.
-    fn whereabouts(&mut self, now: Instant, region: Region, buf: &mut [u8]) -> Result<usize, Full> {
-        let own = self.own_regions();
-        self.beacon.last = now;
-        self.beacon.regions.retain(|told| own.binary_search(told).is_ok());
-        let at = self.beacon.regions.partition_point(|told| *told < region);
-        self.beacon.regions.insert(at, region);
-        let mut datagram = Datagram::new(buf)?;
-        put_regions(&own, &mut datagram)?;
-        Ok(datagram.len())
     }
 
     /// Whether to tell everybody of our record: at once, but not again and again.
@@ -217,8 +228,7 @@ impl<R: Reckoner> World<R> {
         // Not all at once.
         let apart = TimeDelta::from_nanos(pause.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
         self.beacon.next = now + pause - apart;
-        self.beacon.last = now;
-        self.beacon.regions = self.own_regions();
+        self.peers.values_mut().for_each(|peer| peer.on_told(&self.own_regions));
         let mut datagram = Datagram::new(buf)?;
         let is_record_due = self.is_record_due(now);
         if let Some(Record { version, bytes }) = self.ledger.get(self.config.site) {
@@ -231,7 +241,7 @@ impl<R: Reckoner> World<R> {
             }
         }
         datagram.put(Item::Time(self.time.ahead()))?;
-        let here = put_regions(&self.beacon.regions, &mut datagram);
+        let here = put_regions(&self.own_regions, &mut datagram);
         let reports = here.and_then(|()| put_reports(&self.peers, &mut self.beacon.reported, &mut datagram));
         // What has no room is told another time.
         if reports.is_ok() {
@@ -244,6 +254,19 @@ impl<R: Reckoner> World<R> {
         }
         Ok(datagram.len())
     }
+}
+
+/// How an entity of ours is.
+fn put_update<R: Reckoner>(
+    reckoner: &R,
+    index: u8,
+    source: &Source<R::State>,
+    datagram: &mut Datagram<'_>,
+) -> Result<(), Full> {
+    let (tick, state) = source.newest();
+    let mut bytes = [0; MAX_STATE];
+    let len = reckoner.encode(state, &mut bytes).unwrap_or(0).min(MAX_STATE);
+    datagram.put(Item::Update(Update { index, sequence: source.sequence, tick: tick as u16, state: &bytes[..len] }))
 }
 
 /// Where entities are. Who is in more places than there is room for is told of everything.
@@ -262,7 +285,7 @@ fn put_reports(
     datagram: &mut Datagram<'_>,
 ) -> Result<(), Full> {
     let after = |site: &Site| last.is_none_or(|last| *site > last);
-    let mut sites: alloc::vec::Vec<(Site, u8, u8)> = peers
+    let mut sites: Vec<(Site, u8, u8)> = peers
         .iter()
         .filter(|(_, peer)| peer.is_here && peer.is_near)
         .map(|(site, peer)| (*site, peer.lost, peer.late))

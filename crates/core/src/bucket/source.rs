@@ -108,7 +108,7 @@ impl<S: Clone> Source<S> {
             self.repeats = repeats_for(conditions.lost);
             return Decision::Send;
         }
-        if self.repeats > 0 && ago >= REPEAT_AFTER {
+        if self.repeats > 0 && ago >= REPEAT_AFTER && has_credit {
             self.repeats -= 1;
             return Decision::Send;
         }

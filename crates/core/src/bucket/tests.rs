@@ -221,6 +221,56 @@ fn who_leaves_is_gone_at_once() {
 }
 
 #[test]
+fn one_of_many_cannot_say_that_all_others_slept() {
+    let mut net = Net::new(4, 20, Sending::default());
+    net.run(2_000);
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut datagram = crate::wire::Datagram::new(&mut buf).unwrap();
+    datagram.put(crate::wire::Item::Time(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
+    let len = datagram.len();
+    // The lowest site of all says so: it is followed in what is a matter of milliseconds only.
+    for _ in 0..30 {
+        for to in 0..3 {
+            let (now, liar) = (net.now(to), net.worlds[3].config.site);
+            net.worlds[to].handle_datagram(now, liar, &buf[..len]);
+        }
+        net.run(100);
+    }
+    for site in 0..3 {
+        let now = net.now(site);
+        assert!(net.worlds[site].tick(now).is_some_and(|tick| (490..510).contains(&tick)));
+    }
+}
+
+#[test]
+fn a_world_that_is_too_old_for_another_tick_does_not_keep_its_site_busy() {
+    let mut world = World::new(Instant::ZERO, Config::new(Site(1), true), Line::default()).unwrap();
+    let late = Instant::ZERO + TimeDelta::from_secs(86_400 * 400);
+    world.advance(late);
+    assert!(world.poll_timeout(late) >= late + world.config.tick);
+}
+
+#[test]
+fn a_world_whose_founder_is_gone_at_once_begins_all_the_same() {
+    let mut net = Net::new(3, 20, Sending::default());
+    net.open = |from, to| from != 0 && to != 0;
+    net.run(4_000);
+    let ticks = |net: &mut Net| [1, 2].map(|site| (site, net.now(site))).map(|(site, now)| net.worlds[site].tick(now));
+    assert_eq!(ticks(&mut net), [None, None], "somebody may still tell them");
+    net.run(4_000);
+    let [Some(one), Some(other)] = ticks(&mut net) else { panic!("there is no time") };
+    assert!(one.abs_diff(other) <= 1 && one > 200, "{one} {other}");
+    net.open = |_, _| true;
+    net.run(4_000);
+    let now = net.now(0);
+    let founder = net.worlds[0].tick(now).unwrap();
+    assert!(
+        ticks(&mut net).iter().all(|tick| tick.unwrap().abs_diff(founder) <= 1),
+        "and they are one world in the end"
+    );
+}
+
+#[test]
 fn nothing_that_arrives_does_harm_or_fills_the_memory() {
     let mut world = World::new(Instant::ZERO, Config::new(Site(1), true), Line::default()).unwrap();
     let mut random = 1u64;

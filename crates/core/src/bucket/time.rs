@@ -36,7 +36,7 @@ impl WorldTime {
         let most = (now - self.steered).min(STRETCH).scale(SLEW);
         self.steered = now;
         self.ahead = Some(match self.ahead {
-            Some(ahead) if (target - ahead).abs() < STEP => ahead + (target - ahead).max(-most).min(most),
+            Some(ahead) if Self::is_same(ahead, target) => ahead + (target - ahead).max(-most).min(most),
             Some(ahead) => ahead.max(target),
             None => target,
         });
@@ -47,9 +47,9 @@ impl WorldTime {
         self.ahead.is_some_and(|ahead| target - ahead >= STEP)
     }
 
-    /// Whether we are so far ahead of somebody that it must have slept.
-    pub(super) fn is_far_ahead(&self, target: TimeDelta) -> bool {
-        self.ahead.is_some_and(|ahead| ahead - target >= STEP)
+    /// Whether two who say this have the same time in mind.
+    pub(super) fn is_same(one: TimeDelta, other: TimeDelta) -> bool {
+        (one - other).abs() < STEP
     }
 
     /// Whether a world can have this time.

@@ -6,8 +6,6 @@ use super::Reckoner;
 
 /// The most states that are kept of an entity: one for every tick of the longest bucket and delay, and more.
 const MAX_SAMPLES: usize = 256;
-/// Updates whose ticks are further apart do not belong to one row: the sender began anew, or was too far away to be heard.
-const ANEW: u32 = 50;
 
 /// How the state in a view came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,16 +104,25 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// An update came for the first time; `late` if it was needed before.
-    pub(super) fn on_update(&mut self, sequence: u16, tick: u32, late: bool) {
-        let in_row = self.last.filter(|(_, last)| tick.abs_diff(*last) <= ANEW);
-        let step = in_row.map_or(1, |(last, _)| sequence.wrapping_sub(last) as i16);
+    /// An update came for the first time; `late` if it was needed before; `followed` if we were told of the entity all the time since the last.
+    pub(super) fn on_update(&mut self, sequence: u16, tick: u32, late: bool, followed: bool) {
         self.received += 1;
         self.late += u32::from(late);
-        if step > 0 {
-            self.expected += step as u32;
-            self.last = Some((sequence, tick));
+        let Some((last, last_tick)) = self.last else {
+            return self.go_on(1, sequence, tick);
+        };
+        if tick < last_tick {
+            return;
         }
+        // There is one in a tick at the most. More of them are missing only if the sender began anew.
+        let step = u32::from(sequence.wrapping_sub(last));
+        let is_row = followed && (1..=tick - last_tick).contains(&step);
+        self.go_on(if is_row { step } else { 1 }, sequence, tick);
+    }
+
+    fn go_on(&mut self, step: u32, sequence: u16, tick: u32) {
+        self.expected += step;
+        self.last = Some((sequence, tick));
     }
 
     /// What came since this was last asked: expected, lost and late. Whoever comes after a gap is counted with it.
@@ -195,12 +202,32 @@ mod tests {
     fn losses_are_counted_and_what_comes_in_another_order_is_not_lost() {
         let mut row = Row::default();
         for (sequence, tick) in [(65_534, 0), (65_535, 4), (1, 12), (0, 8), (2, 16), (5, 28)] {
-            row.on_update(sequence, tick, sequence == 0);
+            row.on_update(sequence, tick, sequence == 0, true);
         }
         assert_eq!(row.take(), Counts { expected: 8, lost: 2, late: 1 });
-        row.on_update(6, 32, false);
+        row.on_update(6, 32, false, true);
         assert_eq!(row.take(), Counts { expected: 1, lost: 0, late: 0 });
-        row.on_update(30, 132, false);
+        row.on_update(30, 132, false, false);
         assert_eq!(row.take().lost, 0, "who was far away has lost nothing");
+        row.on_update(2, 150, false, true);
+        assert_eq!(row.take(), Counts { expected: 1, lost: 0, late: 0 }, "who began anew neither");
+        row.on_update(3, 154, false, true);
+        assert_eq!(row.take(), Counts { expected: 1, lost: 0, late: 0 }, "and is counted from there");
+    }
+
+    /// However seldom somebody speaks, and however long nothing comes.
+    #[test]
+    fn the_part_that_is_lost_is_known_at_every_rate() {
+        for every in [1, 4, 25, 50, 100] {
+            for one_in in [2, 5, 20] {
+                let mut row = Row::default();
+                for number in (0..2_000u32).filter(|number| number % one_in == 0) {
+                    row.on_update(number as u16, number * every, false, true);
+                }
+                let Counts { expected, lost, .. } = row.take();
+                let part = f64::from(lost) / f64::from(expected);
+                assert!((part - 1.0 + 1.0 / f64::from(one_in)).abs() < 0.02, "{every} {one_in}: {part}");
+            }
+        }
     }
 }

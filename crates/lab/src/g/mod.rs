@@ -7,6 +7,7 @@ mod play;
 pub mod quiet;
 pub mod rate;
 pub mod reckonable;
+pub mod regions;
 pub mod thinning;
 
 use coplay::time::TimeDelta;

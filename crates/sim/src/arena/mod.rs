@@ -24,8 +24,10 @@ pub struct Arena {
     terms: Terms,
     places: Vec<Place>,
     by_site: BTreeMap<Site, usize>,
-    /// One direction each, by `from * places + to`.
-    links: Vec<Link>,
+    /// One direction each, from and to, as far as anything was sent there: in a large world most are never used.
+    links: BTreeMap<(usize, usize), Link>,
+    /// What links are like at first.
+    link: LinkConfig,
     queue: Queue<Happening>,
     /// What was delivered, for who wants to know.
     delivered: Vec<Delivery>,
@@ -86,13 +88,12 @@ impl Arena {
             wake: Instant::FAR_FUTURE,
         };
         let places: Vec<Place> = plans.iter().map(place).collect();
-        let count = places.len();
-        let link = |at: usize| Link::new(link.clone(), seed, &format!("{} to {}", at / count, at % count));
         Self {
             now: Instant::ZERO,
             seed,
             terms,
-            links: (0..count * count).map(link).collect(),
+            links: BTreeMap::new(),
+            link: link.clone(),
             by_site: places.iter().enumerate().map(|(number, place)| (place.site, number)).collect(),
             places,
             queue: Queue::new(),
@@ -149,13 +150,14 @@ impl Arena {
 
     /// One direction of the way between two places.
     pub fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
-        &mut self.links[from * self.places.len() + to]
+        let new = || Link::new(self.link.clone(), self.seed, &format!("{from} to {to}"));
+        self.links.entry((from, to)).or_insert_with(new)
     }
 
     /// What became of all packets.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
-        for stats in self.links.iter().map(Link::stats) {
+        for stats in self.links.values().map(Link::stats) {
             sum.sent += stats.sent;
             sum.bytes += stats.bytes;
             sum.lost += stats.lost;

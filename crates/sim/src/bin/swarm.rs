@@ -297,7 +297,8 @@ impl Total {
         };
         say!("{} {frames}, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
         say!("{} cuts, {} crashes", sum.cuts, sum.crashes);
-        say!("{} {seen}, {} on record", sum.seen, sum.recorded);
+        let recorded = if sum.recorded > 0 { format!(", {} on record", sum.recorded) } else { String::new() };
+        say!("{} {seen}{recorded}", sum.seen);
         let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
         let shares =
             kinds.iter().zip(&self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));

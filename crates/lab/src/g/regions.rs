@@ -1,0 +1,235 @@
+//! Beyond the paper: what a site pays for in a large world.
+
+use coplay::bucket::{EntityId, Region, Sending};
+use coplay::time::{Instant, TimeDelta};
+use coplay_maze::Terms;
+use coplay_sim::arena::{Arena, Plan};
+use coplay_sim::clock::NodeClock;
+use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
+
+use crate::bench::Bench;
+use crate::catalog::GAUTIER;
+use crate::experiment::Experiment;
+use crate::findings::Findings;
+use crate::plot::{Axis, Figure, Ink, Panel};
+use crate::table::{Table, number, whole};
+
+/// What is known of it.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "regions",
+    title: "A world of a thousand",
+    shows: "Updates go to those who are near. So a site pays for its neighbourhood, however many others there are beyond it, and still sees everybody who comes near.",
+    paper: &GAUTIER,
+    figures: "beyond the paper: it names groups by region as a next step",
+    seconds: 60.0,
+    run,
+    real: None,
+};
+
+/// Sites of the worlds that are compared, each with [`NINJAS`] avatars.
+const SITES: [usize; 4] = [4, 16, 64, 256];
+/// The same, for tests.
+const FEW_SITES: [usize; 3] = [4, 16, 64];
+const NINJAS: u8 = 4;
+/// Updates of an avatar in a second.
+const RATE: u32 = 10;
+/// Sites come one after the other, and then all is left to settle.
+const COMING: TimeDelta = TimeDelta::from_secs(4);
+const SETTLING: TimeDelta = TimeDelta::from_secs(2);
+/// Who came near less than so many ticks ago need not be seen yet: that takes a round trip.
+const LATELY: u32 = 10;
+
+/// A world, and what it was like for one of its sites.
+struct World {
+    sites: usize,
+    /// Datagrams and bytes that got to it in a second.
+    datagrams: f64,
+    bytes: f64,
+    /// Avatars that were near one of its own, for a tenth of a second or more.
+    near: f64,
+    /// The part of them that it showed.
+    shown: f64,
+}
+
+impl World {
+    fn avatars(&self) -> usize {
+        self.sites * usize::from(NINJAS)
+    }
+
+    /// Datagrams if everybody told everybody, one update in each.
+    fn without_regions(&self) -> f64 {
+        ((self.avatars() - usize::from(NINJAS)) * RATE as usize) as f64
+    }
+
+    fn play(seed: u64, sites: usize, seconds: i64) -> Self {
+        // One avatar for each region, on average.
+        let side = (4.0 * ((sites * usize::from(NINJAS)) as f64).sqrt()).round() as u8;
+        let plan = Plan { clock: NodeClock::TRUE, sending: Sending::fixed(RATE), ninjas: NINJAS };
+        let terms = Terms { seed, side, ..super::TERMS };
+        let mut arena = Arena::new(seed, terms, &vec![plan; sites], &link());
+        for place in 0..sites {
+            arena.run(Instant::ZERO + COMING * place as i64 / sites as i64, |_, _| ());
+            arena.enter(place);
+        }
+        let begin = Instant::ZERO + COMING + SETTLING;
+        arena.run(begin, |_, _| ());
+        let (before, mut seen) = (arena.traffic(), Seen::default());
+        arena.run(begin + TimeDelta::from_secs(seconds), |arena, place| seen.look(arena, place));
+        let after = arena.traffic();
+        let each = |count: u64| count as f64 / sites as f64 / seconds as f64;
+        Self {
+            sites,
+            datagrams: each(after.sent - before.sent),
+            bytes: each(after.bytes - before.bytes),
+            near: seen.near as f64 / seen.views.max(1) as f64,
+            shown: seen.shown as f64 / seen.near.max(1) as f64,
+        }
+    }
+}
+
+fn link() -> LinkConfig {
+    LinkConfig {
+        delay: Delay::Constant(TimeDelta::from_millis(40)),
+        jitter: Jitter::Exponential { mean: TimeDelta::from_millis(3) },
+        reorder: true,
+        loss: Loss::Independent(0.02),
+        ..LinkConfig::default()
+    }
+}
+
+/// What sites show, beside what they should.
+#[derive(Default)]
+struct Seen {
+    views: u64,
+    near: u64,
+    shown: u64,
+}
+
+impl Seen {
+    /// Looks at one view of each site in a second.
+    fn look(&mut self, arena: &Arena, place: usize) {
+        let Some(game) = arena.game(place) else { return };
+        let (tick, view) = game.view();
+        if tick % 100 >= u32::from(super::TERMS.bucket) {
+            return;
+        }
+        self.views += 1;
+        let before: Vec<EntityId> = near(arena, place, tick.saturating_sub(LATELY));
+        for entity in near(arena, place, tick).into_iter().filter(|entity| before.contains(entity)) {
+            self.near += 1;
+            self.shown += u64::from(view.iter().any(|shown| shown.entity == entity));
+        }
+    }
+}
+
+/// Whose avatars really were near those of a place.
+fn near(arena: &Arena, place: usize, tick: u32) -> Vec<EntityId> {
+    let own = whereabouts(arena, place, tick);
+    let others = (0..arena.places()).filter(|other| *other != place);
+    let all = others.flat_map(|other| whereabouts(arena, other, tick));
+    let is_near = |(_, region): &(EntityId, Region)| own.iter().any(|(_, own)| own.is_near(*region));
+    all.filter(is_near).map(|(entity, _)| entity).collect()
+}
+
+/// Where the avatars of a place really were.
+fn whereabouts(arena: &Arena, place: usize, tick: u32) -> Vec<(EntityId, Region)> {
+    use coplay::bucket::Reckoner as _;
+    let Some(game) = arena.game(place) else { return Vec::new() };
+    let at = |index: u8| {
+        let avatar = game.world().own_at(index, tick)?;
+        Some((EntityId { site: game.site(), index }, game.rules().region(avatar)))
+    };
+    (0..NINJAS).filter_map(at).collect()
+}
+
+fn run(bench: &mut Bench<'_>) -> Findings {
+    let sites: &[usize] = bench.either(&SITES, &FEW_SITES);
+    let (seed, seconds) = (bench.seed, bench.either(6, 4));
+    // The largest first: it takes the longest.
+    let jobs: Vec<usize> = sites.iter().rev().copied().collect();
+    let mut worlds = bench.spread(1.0, &jobs, |sites| World::play(seed, *sites, seconds));
+    worlds.reverse();
+    let mut findings = Findings::default();
+    findings.parameter(
+        "worlds",
+        format!("{} sites, four ninjas each, one for each region of 2,048 by 2,048 units", list(sites)),
+    );
+    findings.parameter(
+        "updates",
+        format!("{RATE} a second of each avatar, to those who have one in the same region or beside it"),
+    );
+    findings.parameter("links", "40 ms, 3 ms mean jitter, 2 % loss; no multicast: each datagram goes to one site");
+    findings.parameter("time", format!("{seconds} s, after 6 s in which sites come one after the other"));
+    findings.note("Sites tell each other where they are before they have come half of the way between them: who is near hears of every step into another region, who is far away seldom. What a site pays for that grows with the width of the world, not with its area.");
+    findings.tables.push(table(&worlds));
+    findings.figures.push(figure(&worlds));
+    claims(&mut findings, &worlds);
+    findings
+}
+
+fn list(sites: &[usize]) -> String {
+    sites.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn table(worlds: &[World]) -> Table {
+    let columns = [
+        "sites",
+        "avatars",
+        "near",
+        "shown_percent",
+        "datagrams_per_second",
+        "bytes_per_second",
+        "without_regions_per_second",
+    ];
+    let mut table = Table::new("regions", "What one site pays for, and what it sees", &columns);
+    for world in worlds {
+        table.row([
+            whole(world.sites as i64),
+            whole(world.avatars() as i64),
+            number(world.near, 1),
+            number(world.shown * 100.0, 2),
+            number(world.datagrams, 1),
+            number(world.bytes, 0),
+            number(world.without_regions(), 0),
+        ]);
+    }
+    table
+}
+
+fn figure(worlds: &[World]) -> Figure {
+    let x = || Axis::logarithmic("avatars in the world");
+    let points = |of: fn(&World) -> f64| worlds.iter().map(move |world| (world.avatars() as f64, of(world)));
+    let cost = Panel::new("Datagrams to a site", x(), Axis::logarithmic("a second"))
+        .line("everybody tells everybody", Ink::Paper, points(World::without_regions))
+        .line("by regions", Ink::First, points(|world| world.datagrams));
+    let seen = Panel::new("Avatars near a site's own", x(), Axis::new("").from(0.0))
+        .line("there", Ink::Paper, points(|world| world.near))
+        .line("shown", Ink::First, points(|world| world.near * world.shown));
+    let caption = "What gets to one site in a second, and whom it sees, in worlds of any size with as many avatars in the same space.";
+    Figure::new("regions", "A site pays for its neighbourhood", caption, vec![cost, seen]).columns(2)
+}
+
+fn claims(findings: &mut Findings, worlds: &[World]) {
+    let Some(large) = worlds.last() else { return };
+    let most = worlds.iter().map(|world| world.datagrams / (world.near * f64::from(RATE))).fold(0.0, f64::max);
+    findings.claim(
+        "a site pays for its neighbourhood, not for the world",
+        "named as a next step",
+        format!(
+            "{:.0} datagrams and {:.1} kB a second among {} avatars, {:.0} of them near; {:.0} if everybody told everybody; in no world more than {most:.1} for each update from nearby",
+            large.datagrams,
+            large.bytes / 1e3,
+            large.avatars(),
+            large.near,
+            large.without_regions()
+        ),
+        most < 2.2 && large.datagrams < large.without_regions() / 4.0,
+    );
+    let least = worlds.iter().map(|world| world.shown).fold(1.0, f64::min);
+    findings.claim(
+        "and sees everybody who comes near",
+        "named as a next step",
+        format!("{:.2} % of those who are near are shown, at the least", least * 100.0),
+        least > 0.99,
+    );
+}

@@ -39,6 +39,9 @@ pub struct Game {
     tally: Tally,
     /// What was counted before we were started anew, as far as others remember it.
     before: Tally,
+    /// What all records say together, as of this revision of them.
+    scores: Scores,
+    scored: u64,
     /// The newest view of its bucket.
     view: Vec<Shown<Avatar>>,
     viewed: u32,
@@ -95,6 +98,8 @@ impl Game {
             watch: Watch::default(),
             tally: Tally::new(person.unwrap_or_default()),
             before: Tally::default(),
+            scores: Scores::default(),
+            scored: 0,
             view: Vec::new(),
             viewed: 0,
             trace: None,
@@ -108,6 +113,7 @@ impl Game {
             game.add(Mind::Ninja(Box::new(Ninja::new(seed))));
         }
         game.post();
+        game.renew_scores();
         Ok(game)
     }
 
@@ -115,6 +121,7 @@ impl Game {
     pub fn set_name(&mut self, name: &str) {
         self.tally.set_name(name);
         self.post();
+        self.renew_scores();
     }
 
     fn add(&mut self, mind: Mind) {
@@ -225,6 +232,7 @@ impl Game {
                 self.tick = Some(tick);
             }
         }
+        self.renew_scores();
         self.renew_view(now)
     }
 
@@ -256,7 +264,7 @@ impl Game {
         let record =
             self.world.records().find(|(site, _)| *site == me).and_then(|(_, record)| Tally::from_bytes(&record.bytes));
         if let Some(before) = record {
-            self.before.learn(&before);
+            self.before.learn(before);
         }
         self.post();
     }
@@ -396,15 +404,24 @@ impl Game {
         self.world.config().delay + self.world.config().bucket
     }
 
-    /// Who hit whom, as far as we know.
-    pub fn scores(&self) -> Scores {
-        let tally = |(site, record): (Site, &Record)| Some((site, Tally::from_bytes(&record.bytes)?));
-        Scores::of(self.world.records().filter_map(tally))
+    /// Who hit whom, as far as we knew when this was last [advanced](Self::advance).
+    pub fn scores(&self) -> &Scores {
+        &self.scores
+    }
+
+    /// Adds up the score, if anything was put down since. Not by [`Event::Changed`]: events that nobody asks for go.
+    fn renew_scores(&mut self) {
+        let revision = self.world.records_changed();
+        if std::mem::replace(&mut self.scored, revision) != revision {
+            let tally = |(site, record): (Site, &Record)| Some((site, Tally::from_bytes(&record.bytes)?));
+            self.scores = Scores::of(self.world.records().filter_map(tally));
+        }
     }
 
     /// Writes the score into the trace.
     pub fn note_scores(&mut self, now: Instant) {
-        for (entity, score) in self.scores().table() {
+        self.renew_scores();
+        for (entity, score) in self.scores.table() {
             self.note(now, || What::Score { entity, hits: score.hits, falls: score.falls });
         }
     }
@@ -412,6 +429,13 @@ impl Game {
     /// Something to be told to a person.
     pub fn poll_news(&mut self) -> Option<News> {
         if self.news.is_empty() { None } else { Some(self.news.remove(0)) }
+    }
+
+    /// Bytes on the heap, roughly, but for the trace: it is bounded, whatever arrives.
+    pub fn memory(&self) -> usize {
+        let tallies = self.tally.memory() + self.before.memory() + self.scores.memory();
+        let lists = self.view.capacity() * size_of::<Shown<Avatar>>() + self.news.capacity() * size_of::<News>();
+        self.world.memory() + self.watch.memory() + tallies + lists
     }
 
     /// Numbers of the shared world.

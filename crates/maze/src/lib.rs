@@ -60,6 +60,6 @@ pub use ninja::Ninja;
 pub use place::{FINE, Position};
 pub use rules::{BACK, FIRE_EVERY, RADIUS, RESPAWN, Rules, TICKS_PER_SECOND, TURN, WALK};
 pub use shot::{MOST_SHOTS, SHOT_KEPT, Shot, Shots};
-pub use tally::{MAX_NAME, Score, Scores, Tally};
+pub use tally::{ANYBODY, MAX_NAME, OTHERS, Score, Scores, Tally};
 pub use terms::Terms;
 pub use watch::{Target, Watch};

@@ -192,7 +192,8 @@ fn compare(view: &View, own: &[View], missing: Option<&Vec<Gap>>, offset: Offset
     Some(Sample { at: view.at, tick: view.tick, units, missing: missing.map_or(0, |gap| gap.updates) })
 }
 
-/// Whether an avatar got further from one view to the next than it can walk in those ticks; or its site did not: ticks are missing, or took much longer.
+/// Whether an avatar got further from one view to the next than it can walk in those ticks; or its site slept: ticks are missing, or took
+/// much longer.
 fn jumped(before: &View, after: &View, way: f64) -> bool {
     let ticks = after.tick.saturating_sub(before.tick);
     // A little more, for what is rounded.

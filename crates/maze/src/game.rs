@@ -4,8 +4,13 @@
 //!
 //! A hit is decided by the site whose avatar is hit, and by no other: it knows exactly where its avatar was in every tick, and shots ride in
 //! states, so it hears of them even if packets are lost. As soon as a shot is known it is followed through the ticks that have passed, and
-//! from then on tick by tick, long before anybody sees it: the collision is seen coming. What was decided is counted in a
-//! [`Tally`], which gets to everybody.
+//! from then on tick by tick. What was decided is counted in a [`Tally`], which gets to everybody.
+//!
+//! Hits are seen coming, as the paper proposes (section II.B). In every tick a site reckons its own avatars, and the shots that it knows of,
+//! as far ahead as views lie behind. Where they meet, the state that is told says so ([`Doom`](crate::Doom)), and others show the fall in its
+//! tick even if the update that tells of it is late or lost. If anybody does something else before, the next state says otherwise, at
+//! once, and nobody fell. Avatars that run into each other are not seen coming: each stops in the tick before they would touch, which is
+//! told like any other change of course.
 
 use coplay::bucket::{
     Config, ConfigError, EntityId, Event, Packet, Record, Region, Sending, Shown, Site, Stats, To, World,
@@ -280,6 +285,7 @@ impl Game {
             self.move_avatar(tick, index, &others);
         }
         self.judge(tick);
+        self.foresee(tick);
         for index in 0..self.avatars.len() {
             let avatar = self.avatars[index].avatar.clone();
             let (entity, position) = (self.own(index), units(avatar.position));
@@ -331,6 +337,16 @@ impl Game {
         });
         for (whom, by) in hits {
             self.fall(tick, usize::from(whom.index), by);
+        }
+    }
+
+    /// Looks ahead whether anything that is known to fly will hit one of ours before others see what is now.
+    fn foresee(&mut self, tick: u32) {
+        let (site, behind) = (self.site(), self.behind().min(u8::MAX.into()) as u8);
+        let rules = self.world.reckoner();
+        for (index, own) in self.avatars.iter_mut().enumerate() {
+            let target = Target { entity: EntityId { site, index: index as u8 }, avatar: &own.avatar };
+            own.avatar.doom = self.watch.foresee(rules, tick, behind, target);
         }
     }
 

@@ -53,7 +53,7 @@ pub mod trace;
 mod watch;
 mod way;
 
-pub use avatar::{Avatar, Controls, Life};
+pub use avatar::{Avatar, Controls, Doom, Life};
 pub use game::{Game, MAX_AVATARS, News, units};
 pub use maze::{CELL, Direction, GRID, Maze};
 pub use ninja::Ninja;

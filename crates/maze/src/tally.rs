@@ -1,13 +1,13 @@
 //! Who hit whom. Whoever is hit counts it, nobody else; so every hit is decided once, and the score is what all tallies say together.
 //!
-//! A tally is as long as a record at the most, and loses no hit for it: where there is no room for all who shot, those of a site that hit least are
-//! counted together as its [`OTHERS`], and where there is no room for all sites, those that hit least as [`ANYBODY`]. So falls and hits are
-//! always as many.
+//! A tally is as long as a record at the most, and loses no hit for it: where there is no room for all who shot, those of a site that hit
+//! least are counted together as its [`OTHERS`], and where there is no room for all sites, those that hit least as [`ANYBODY`]. So falls
+//! and hits are always as many.
 //!
 //! ```text
 //! name    1 how long, then its letters
 //! falls   1 how many avatars were hit; then of each, in order: its number 1, how often
-//! hits    site by site, in order: the site 4 (low byte first), how many of it 1; then of each, in order: its number 1, how often
+//! hits    site by site, in order: the site 4 (low byte first), how many of it but one 1; then of each, in order: its number 1, how often
 //! ```
 //!
 //! How often is seven bits to a byte, the lowest first, and never 0. A tally has one encoding, and bytes that are none are refused.
@@ -150,7 +150,6 @@ impl Tally {
         self.falls.iter().for_each(|(index, times)| put_line(&mut bytes, *index, *times));
         for (site, lines) in by_site(&self.hits) {
             bytes.extend_from_slice(&site.0.to_le_bytes());
-            // Up to 256 of a site: one less is written.
             bytes.push((lines.len() - 1) as u8);
             lines.iter().for_each(|(index, times)| put_line(&mut bytes, *index, *times));
         }

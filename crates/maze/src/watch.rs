@@ -1,21 +1,25 @@
 //! Shots that are known to fly, and whom they hit.
 //!
 //! As soon as a shot is known it is followed through the ticks that have passed, and from then on tick by tick. Who is followed
-//! by a watch is decided by who keeps it: a site without a server for its own avatars, a server for those of its players.
+//! by a watch is decided by who keeps it: a site without a server for its own avatars, a server for those of its players. Where a shot and
+//! an avatar will meet if both go on as they do is [foreseen](Watch::foresee).
 
 use std::collections::BTreeMap;
 
 use coplay::bucket::EntityId;
 
 use crate::game::MAX_AVATARS;
-use crate::rules::Stretch;
-use crate::{Avatar, MOST_SHOTS, Position, Rules, SHOT_KEPT, Shot};
+use crate::rules::{Stretch, shot_reaches};
+use crate::{Avatar, Doom, MOST_SHOTS, Position, Rules, SHOT_KEPT, Shot};
 
 /// The most shots of a site that are followed at a time: as many as its avatars can have. So nobody, whatever it says it fired, takes the
 /// place of somebody else's.
 const MOST_OF_A_SITE: usize = MAX_AVATARS * MOST_SHOTS;
 /// The most of all: as many as the sites of a group can have.
 const MOST_WATCHED: usize = 64 * MOST_OF_A_SITE;
+
+/// Nothing is foreseen further ahead, in ticks.
+pub(crate) const FORESIGHT: u8 = 100;
 
 /// Shots, and up to which tick each was followed.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +70,27 @@ impl Watch {
         };
         let own = of(by.index, by.index);
         own < MOST_SHOTS && of(0, u8::MAX) < MOST_OF_A_SITE && self.shots.len() < MOST_WATCHED
+    }
+
+    /// When somebody will be hit within so many ticks after this one, if it goes on as it does.
+    pub fn foresee(&self, rules: &Rules, tick: u32, ticks: u8, target: Target<'_>) -> Option<Doom> {
+        let is_near = |shot: &Shot| shot_reaches(shot, tick, ticks.into(), target.avatar.position);
+        let others = self.shots.iter().filter(|((by, _), watched)| *by != target.entity && is_near(&watched.shot));
+        let near: Vec<&Watched> = others.map(|(_, watched)| watched).collect();
+        if near.is_empty() || !target.avatar.is_alive() {
+            return None;
+        }
+        let mut ahead = target.avatar.clone();
+        (1..=ticks.min(FORESIGHT)).find_map(|left| {
+            rules.go_on(&mut ahead);
+            let tick = tick + u32::from(left);
+            let hits = |watched: &&Watched| {
+                let stretch = Stretch::of(&watched.shot, tick).filter(|stretch| stretch.is_near(ahead.position));
+                let range = || watched.range.unwrap_or_else(|| rules.range(&watched.shot));
+                stretch.is_some_and(|stretch| stretch.meets(&watched.shot, range(), ahead.position))
+            };
+            near.iter().any(hits).then_some(Doom { tick, left })
+        })
     }
 
     /// Bytes on the heap, roughly.

@@ -4,9 +4,9 @@
 //! acknowledgement, and after the last change all who can hear each other, by whatever way, have the same ones. What is counted up in them
 //! can be added up over all sites: who was hit is known by who was hit.
 //!
-//! What somebody tells of another is hearsay, and may be made up. It is believed only as long as the other does not speak for itself, and only so far
-//! that the other can always put down something newer: who was slandered takes over what it is told, like anything from before it was started,
-//! and its next version is above that. Nor does hearsay take anybody's place: who is here always finds room.
+//! What somebody tells of another is hearsay, and may be made up. It is believed only as long as the other does not speak for itself, and
+//! only so far that the other can always put down something newer: who was slandered takes over what it is told, like anything from before
+//! it was started, and its next version is above that. Nor does hearsay take anybody's place: who is here always finds room.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

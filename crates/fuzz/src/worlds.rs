@@ -4,7 +4,7 @@ use coplay::bucket::{Config, Sending, Site, World};
 use coplay::mirror::{self, Source};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::{Avatar, Controls, Maze, Rules, Terms};
+use coplay_maze::{Avatar, Controls, Maze, Rules, Tally, Terms};
 use coplay_world::{Client, Greeting, Server, Wish, Word, entity_of};
 
 use crate::bytes::Bytes;
@@ -44,6 +44,9 @@ fn check_alone(data: &[u8]) {
     let rules = Rules::new(Maze::new(TERMS.seed, TERMS.side));
     if let Some(wish) = Wish::from_bytes(data) {
         assert_eq!(Wish::from_bytes(&wish.to_bytes()), Some(wish));
+    }
+    if let Some(tally) = Tally::from_bytes(data) {
+        assert_eq!(tally.to_bytes(), data, "one tally, one encoding");
     }
     if let Some(greeting) = Greeting::from_bytes(data) {
         assert_eq!(Greeting::from_bytes(&greeting.to_bytes()), Some(greeting));

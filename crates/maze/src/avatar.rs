@@ -20,6 +20,17 @@ pub struct Avatar {
     pub lives: u16,
     /// What it fired lately.
     pub shots: Shots,
+    /// A fall that is seen coming. It is decided when it happens; until then this is what others show.
+    pub doom: Option<Doom>,
+}
+
+/// When an avatar will fall, if its player and whoever shot at it change nothing before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doom {
+    /// The tick in which it falls.
+    pub tick: u32,
+    /// How many ticks that is from the tick that the state is of; none if the fall was reckoned and not told.
+    pub left: u8,
 }
 
 /// Whether an avatar lives.

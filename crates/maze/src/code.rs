@@ -10,15 +10,17 @@
 //! dead since  4   only if dead
 //! fired       2   the number of the newest shot; the others have those before it
 //! shots           the newest first: tick 4, x 2, y 2 (whole units), heading 2; of those before it the ticks from one to the next, 1
+//! doom        5   only if it will fall: in how many ticks 1, the tick 4
 //! ```
 //!
 //! Numbers begin with their low byte. A state has one encoding, and bytes that are none are refused.
 
-use crate::avatar::{Avatar, Life};
+use crate::avatar::{Avatar, Doom, Life};
 use crate::maze::GRID;
 use crate::place::{FINE, Position};
 use crate::rules::{BACK, FIRE_EVERY, TURN, WALK};
 use crate::shot::{MOST_SHOTS, SHOT_KEPT, Shot, Shots};
+use crate::watch::FORESIGHT;
 
 /// What stands for a speed; of the usual ones nothing more is written.
 const SPEEDS: [i16; 3] = [0, WALK, BACK];
@@ -43,6 +45,10 @@ pub(crate) fn encode(avatar: &Avatar, buf: &mut [u8]) -> Option<usize> {
         out.put(&since.to_le_bytes())?;
     }
     out.shots(&avatar.shots)?;
+    if let Some(Doom { tick, left }) = avatar.doom {
+        out.put(&[left])?;
+        out.put(&tick.to_le_bytes())?;
+    }
     Some(out.len)
 }
 
@@ -57,9 +63,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Avatar> {
     let lives = reader.u16()?;
     let life = if is_dead { Life::Dead { since: reader.u32()? } } else { Life::Alive };
     let shots = reader.shots(shots.into())?;
-    let lies_still = !is_dead || (speed, turn) == (0, 0);
-    let avatar = Avatar { position, heading, speed, turn, life, lives, shots };
-    (reader.bytes.is_empty() && lies_still).then_some(avatar)
+    let doom = reader.doom()?;
+    let lies_still = !is_dead || (speed, turn, doom) == (0, 0, None);
+    let avatar = Avatar { position, heading, speed, turn, life, lives, shots, doom };
+    lies_still.then_some(avatar)
 }
 
 /// Which of the usual values it is.
@@ -161,6 +168,15 @@ impl Reader<'_> {
         Some(shots)
     }
 
+    /// What is left: nothing, or when it will fall.
+    fn doom(&mut self) -> Option<Option<Doom>> {
+        if self.bytes.is_empty() {
+            return Some(None);
+        }
+        let ([left], tick) = (self.take()?, self.u32()?);
+        (self.bytes.is_empty() && (1..=FORESIGHT).contains(&left)).then_some(Some(Doom { tick, left }))
+    }
+
     /// Nobody shoots faster than the rules allow.
     fn shot_tick(&mut self, newer: Option<u32>) -> Option<u32> {
         let Some(newer) = newer else { return self.u32() };
@@ -197,6 +213,9 @@ mod tests {
                 rules.kill(tick, &mut avatar);
             }
             rules.step(tick, &mut avatar, controls, &[], 1);
+            let left = 1 + luck.below(FORESIGHT.into()) as u8;
+            let is_doomed = avatar.is_alive() && luck.one_in(10);
+            avatar.doom = is_doomed.then_some(Doom { tick: tick + u32::from(left), left });
             visit(&avatar);
         }
     }
@@ -214,8 +233,8 @@ mod tests {
             assert_eq!(rules.decode(&buf[..len - 1]), None, "cut off");
             assert_eq!(rules.decode(&buf[..len + 1]), None, "something behind it");
             let shots = avatar.shots.iter().len();
-            let expected = 13 + if shots == 0 { 0 } else { 3 + 7 * shots } + if avatar.is_alive() { 0 } else { 4 };
-            assert_eq!(len, expected);
+            let fate = if avatar.is_alive() { 0 } else { 4 } + if avatar.doom.is_some() { 5 } else { 0 };
+            assert_eq!(len, 13 + if shots == 0 { 0 } else { 3 + 7 * shots } + fate);
             seen[shots] += 1;
             dead += u32::from(!avatar.is_alive());
         });

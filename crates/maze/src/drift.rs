@@ -8,6 +8,12 @@ use std::collections::BTreeMap;
 use coplay::bucket::{EntityId, Site};
 
 use crate::trace::{Line, What};
+use crate::{FINE, TICKS_PER_SECOND, Terms, WALK};
+
+/// A tick, in nanoseconds.
+const TICK: i64 = 1_000_000_000 / TICKS_PER_SECOND as i64;
+/// A view that is later than this is one of a site that slept.
+const LATE: i64 = 500_000_000;
 
 /// What one site wrote.
 #[derive(Clone, Debug, Default)]
@@ -174,10 +180,9 @@ fn compare(view: &View, own: &[View], missing: Option<&Vec<Gap>>, offset: Offset
     let theirs = offset.theirs(view.at);
     let after = own.partition_point(|own| (own.at as f64) <= theirs);
     let (before, after) = (own.get(after.checked_sub(1)?)?, own.get(after)?);
-    // Between two of its own views the owner's avatar is on its way; unless it jumped.
+    // Between two of its own views the owner's avatar is on its way; unless it jumped, or it stood still.
     let (way_x, way_y) = (after.position.0 - before.position.0, after.position.1 - before.position.1);
-    let jumped = way_x.hypot(way_y) > 200.0 || after.at.saturating_sub(before.at) > 1_000_000_000;
-    if !view.alive || !before.alive || !after.alive || jumped {
+    if !view.alive || !before.alive || !after.alive || jumped(before, after, way_x.hypot(way_y)) {
         return None;
     }
     let part = (theirs - before.at as f64) / after.at.saturating_sub(before.at).max(1) as f64;
@@ -185,6 +190,16 @@ fn compare(view: &View, own: &[View], missing: Option<&Vec<Gap>>, offset: Offset
     let units = (view.position.0 - x).hypot(view.position.1 - y);
     let missing = missing.and_then(|gaps| gaps.iter().find(|gap| gap.from < view.tick && view.tick < gap.to));
     Some(Sample { at: view.at, tick: view.tick, units, missing: missing.map_or(0, |gap| gap.updates) })
+}
+
+/// Whether an avatar got further from one view to the next than it can walk in those ticks; or its site slept: ticks are missing, or took
+/// much longer.
+fn jumped(before: &View, after: &View, way: f64) -> bool {
+    let ticks = after.tick.saturating_sub(before.tick);
+    // A little more, for what is rounded.
+    let walked = f64::from(WALK) / f64::from(FINE) * f64::from(ticks) * 1.01 + 1.0;
+    let elapsed = after.at.saturating_sub(before.at);
+    way > walked || ticks > Terms::MOST_TICKS.into() || elapsed > i64::from(ticks) * TICK + LATE
 }
 
 /// Updates that were missing in a row, between two ticks that were heard of.
@@ -236,16 +251,22 @@ mod tests {
 
     /// A walks 32 units in 40 ms; B sees it `off` units behind, and measures clocks with some noise.
     fn traces(off: f64, lost: &[u32]) -> [Trace; 2] {
+        traces_of_buckets(4, off, lost)
+    }
+
+    /// The same in buckets of so many ticks.
+    fn traces_of_buckets(bucket: u32, off: f64, lost: &[u32]) -> [Trace; 2] {
         let mut a = Trace { site: Some(A), lines: vec![line(0, What::Site(A))] };
         let mut b = Trace { site: Some(B), lines: vec![line(AHEAD, What::Site(B))] };
         for n in 0..200u32 {
-            let at = i64::from(n) * 40_000_000;
+            let tick = n * bucket;
+            let at = i64::from(tick) * TICK;
             let at_b = at + AHEAD + at / 1_000;
-            let x = f64::from(n) * 32.0;
-            a.lines.push(line(at, view(n * 4, x)));
-            b.lines.push(line(at_b, view(n * 4, x - off)));
+            let x = f64::from(tick) * 8.0;
+            a.lines.push(line(at, view(tick, x)));
+            b.lines.push(line(at_b, view(tick, x - off)));
             if !lost.contains(&n) {
-                b.lines.push(line(at_b, What::Heard { entity: AVATAR, sequence: n as u16, tick: n * 4 }));
+                b.lines.push(line(at_b, What::Heard { entity: AVATAR, sequence: n as u16, tick }));
             }
             let noise = i64::from(n % 3) * 1_000_000 - 1_000_000;
             b.lines.push(line(at_b, What::Offset { peer: A, ahead: at - at_b + noise }));
@@ -264,6 +285,31 @@ mod tests {
             assert!(summary.count > 190 && (summary.mean - off).abs() < 0.5, "{summary:?}");
             assert!((pairs[0].offset.1 + 1_000_000.0).abs() < 50_000.0, "{:?}", pairs[0].offset);
         }
+    }
+
+    #[test]
+    fn who_walks_is_compared_however_long_a_bucket_is() {
+        for bucket in [1, 4, 25, 26, 99, Terms::MOST_TICKS.into()] {
+            let pairs = drifts(&traces_of_buckets(bucket, 12.0, &[]), 0);
+            let summary = Summary::of(pairs[0].samples.iter().map(|sample| sample.units));
+            assert!(summary.count > 190 && (summary.mean - 12.0).abs() < 0.5, "{bucket}: {summary:?}");
+        }
+    }
+
+    #[test]
+    fn a_site_that_slept_is_not_compared_meanwhile() {
+        let whole = drifts(&traces(0.0, &[]), 0)[0].samples.len();
+        let mut slept = traces(0.0, &[]);
+        let is_seen_later = |line: &Line| matches!(line.what, What::Seen { tick, .. } if (200..500).contains(&tick));
+        slept[0].lines.retain(|line| !is_seen_later(line));
+        let left_out = whole - drifts(&slept, 0)[0].samples.len();
+        assert!((74..=77).contains(&left_out), "{left_out}");
+        let view = |at, tick| View { at, tick, position: (0.0, 0.0), alive: true };
+        let jumped_in = |ms: i64| jumped(&view(0, 0), &view(ms * 1_000_000, 4), 32.0);
+        assert!(
+            !jumped_in(40) && !jumped_in(400) && jumped_in(600),
+            "a view of 40 ms can be late, but not by any time"
+        );
     }
 
     #[test]

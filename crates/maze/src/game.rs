@@ -4,8 +4,13 @@
 //!
 //! A hit is decided by the site whose avatar is hit, and by no other: it knows exactly where its avatar was in every tick, and shots ride in
 //! states, so it hears of them even if packets are lost. As soon as a shot is known it is followed through the ticks that have passed, and
-//! from then on tick by tick, long before anybody sees it: the collision is seen coming. What was decided is counted in a
-//! [`Tally`], which gets to everybody.
+//! from then on tick by tick. What was decided is counted in a [`Tally`], which gets to everybody.
+//!
+//! Hits are seen coming, as the paper proposes (section II.B). In every tick a site reckons its own avatars, and the shots that it knows of,
+//! as far ahead as views lie behind. Where they meet, the state that is told says so ([`Doom`](crate::Doom)), and others show the fall in its
+//! tick even if the update that tells of it is late or lost. If anybody does something else before, the next state says otherwise, at
+//! once, and nobody fell. Avatars that run into each other are not seen coming: each stops in the tick before they would touch, which is
+//! told like any other change of course.
 
 use coplay::bucket::{
     Config, ConfigError, EntityId, Event, Packet, Record, Region, Sending, Shown, Site, Stats, To, World,
@@ -39,6 +44,9 @@ pub struct Game {
     tally: Tally,
     /// What was counted before we were started anew, as far as others remember it.
     before: Tally,
+    /// What all records say together, as of this revision of them.
+    scores: Scores,
+    scored: u64,
     /// The newest view of its bucket.
     view: Vec<Shown<Avatar>>,
     viewed: u32,
@@ -95,6 +103,8 @@ impl Game {
             watch: Watch::default(),
             tally: Tally::new(person.unwrap_or_default()),
             before: Tally::default(),
+            scores: Scores::default(),
+            scored: 0,
             view: Vec::new(),
             viewed: 0,
             trace: None,
@@ -108,6 +118,7 @@ impl Game {
             game.add(Mind::Ninja(Box::new(Ninja::new(seed))));
         }
         game.post();
+        game.renew_scores();
         Ok(game)
     }
 
@@ -115,6 +126,7 @@ impl Game {
     pub fn set_name(&mut self, name: &str) {
         self.tally.set_name(name);
         self.post();
+        self.renew_scores();
     }
 
     fn add(&mut self, mind: Mind) {
@@ -225,6 +237,7 @@ impl Game {
                 self.tick = Some(tick);
             }
         }
+        self.renew_scores();
         self.renew_view(now)
     }
 
@@ -256,7 +269,7 @@ impl Game {
         let record =
             self.world.records().find(|(site, _)| *site == me).and_then(|(_, record)| Tally::from_bytes(&record.bytes));
         if let Some(before) = record {
-            self.before.learn(&before);
+            self.before.learn(before);
         }
         self.post();
     }
@@ -272,6 +285,7 @@ impl Game {
             self.move_avatar(tick, index, &others);
         }
         self.judge(tick);
+        self.foresee(tick);
         for index in 0..self.avatars.len() {
             let avatar = self.avatars[index].avatar.clone();
             let (entity, position) = (self.own(index), units(avatar.position));
@@ -323,6 +337,16 @@ impl Game {
         });
         for (whom, by) in hits {
             self.fall(tick, usize::from(whom.index), by);
+        }
+    }
+
+    /// Looks ahead whether anything that is known to fly will hit one of ours before others see what is now.
+    fn foresee(&mut self, tick: u32) {
+        let (site, behind) = (self.site(), self.behind().min(u8::MAX.into()) as u8);
+        let rules = self.world.reckoner();
+        for (index, own) in self.avatars.iter_mut().enumerate() {
+            let target = Target { entity: EntityId { site, index: index as u8 }, avatar: &own.avatar };
+            own.avatar.doom = self.watch.foresee(rules, tick, behind, target);
         }
     }
 
@@ -396,15 +420,24 @@ impl Game {
         self.world.config().delay + self.world.config().bucket
     }
 
-    /// Who hit whom, as far as we know.
-    pub fn scores(&self) -> Scores {
-        let tally = |(site, record): (Site, &Record)| Some((site, Tally::from_bytes(&record.bytes)?));
-        Scores::of(self.world.records().filter_map(tally))
+    /// Who hit whom, as far as we knew when this was last [advanced](Self::advance).
+    pub fn scores(&self) -> &Scores {
+        &self.scores
+    }
+
+    /// Adds up the score, if anything was put down since. Not by [`Event::Changed`]: events that nobody asks for go.
+    fn renew_scores(&mut self) {
+        let revision = self.world.records_changed();
+        if std::mem::replace(&mut self.scored, revision) != revision {
+            let tally = |(site, record): (Site, &Record)| Some((site, Tally::from_bytes(&record.bytes)?));
+            self.scores = Scores::of(self.world.records().filter_map(tally));
+        }
     }
 
     /// Writes the score into the trace.
     pub fn note_scores(&mut self, now: Instant) {
-        for (entity, score) in self.scores().table() {
+        self.renew_scores();
+        for (entity, score) in self.scores.table() {
             self.note(now, || What::Score { entity, hits: score.hits, falls: score.falls });
         }
     }
@@ -412,6 +445,13 @@ impl Game {
     /// Something to be told to a person.
     pub fn poll_news(&mut self) -> Option<News> {
         if self.news.is_empty() { None } else { Some(self.news.remove(0)) }
+    }
+
+    /// Bytes on the heap, roughly, but for the trace: it is bounded, whatever arrives.
+    pub fn memory(&self) -> usize {
+        let tallies = self.tally.memory() + self.before.memory() + self.scores.memory();
+        let lists = self.view.capacity() * size_of::<Shown<Avatar>>() + self.news.capacity() * size_of::<News>();
+        self.world.memory() + self.watch.memory() + tallies + lists
     }
 
     /// Numbers of the shared world.

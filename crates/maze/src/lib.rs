@@ -53,13 +53,13 @@ pub mod trace;
 mod watch;
 mod way;
 
-pub use avatar::{Avatar, Controls, Life};
+pub use avatar::{Avatar, Controls, Doom, Life};
 pub use game::{Game, MAX_AVATARS, News, units};
 pub use maze::{CELL, Direction, GRID, Maze};
 pub use ninja::Ninja;
 pub use place::{FINE, Position};
 pub use rules::{BACK, FIRE_EVERY, RADIUS, RESPAWN, Rules, TICKS_PER_SECOND, TURN, WALK};
 pub use shot::{MOST_SHOTS, SHOT_KEPT, Shot, Shots};
-pub use tally::{MAX_NAME, Score, Scores, Tally};
+pub use tally::{ANYBODY, MAX_NAME, OTHERS, Score, Scores, Tally};
 pub use terms::Terms;
 pub use watch::{Target, Watch};

@@ -3,7 +3,7 @@
 use coplay::bucket::{FAR, Reckoner, Region};
 
 use crate::angle::{degrees, short_way};
-use crate::avatar::Avatar;
+use crate::avatar::{Avatar, Doom, Life};
 use crate::code;
 use crate::maze::GRID;
 use crate::place::{FINE, Position};
@@ -18,28 +18,34 @@ const JUMP: u32 = 1_000;
 /// Who looks another way than reckoned by more than this is seen to.
 const ASKANCE: u16 = degrees(30);
 
+/// Falls that are seen coming so many ticks apart are the same.
+const SAME_DOOM: u32 = 4;
+
 /// Units of a region, each way.
 const REGION: i32 = 2_048;
 
 impl Reckoner for Rules {
     type State = Avatar;
 
-    /// With the same speed and turn, as walls let it. What the player does not change is exact.
+    /// With the same speed and turn, as walls let it, until it falls. What the player does not change is exact.
     fn ahead(&self, state: &Avatar, ticks: u32) -> Avatar {
         let mut ahead = state.clone();
+        let ticks = state.doom.map_or(ticks, |doom| ticks.min(doom.left.into()));
         if state.is_alive() && (state.speed, state.turn) != (0, 0) {
             (0..ticks.min(FURTHEST)).for_each(|_| self.walk(&mut ahead));
         }
+        meet_doom(&mut ahead, ticks);
         ahead
     }
 
-    /// The earlier one goes on as it does, and is bent more and more towards the later one, so that it gets there.
+    /// The earlier one goes on as it does, and is bent more and more towards the later one, so that it gets there. If that lives it did not
+    /// fall in between, though it was seen coming.
     fn between(&self, earlier: &Avatar, later: &Avatar, part: u32, whole: u32) -> Avatar {
-        let mut state = self.ahead(earlier, part);
         if !is_one_walk(earlier, later) {
-            return state;
+            return self.ahead(earlier, part);
         }
-        let end = self.ahead(earlier, whole);
+        let earlier = Avatar { doom: None, ..earlier.clone() };
+        let (mut state, end) = (self.ahead(&earlier, part), self.ahead(&earlier, whole));
         let share = |error: i32| (i64::from(error) * i64::from(part) / i64::from(whole.max(1))) as i32;
         state.position.x += share(later.position.x - end.position.x);
         state.position.y += share(later.position.y - end.position.y);
@@ -49,10 +55,11 @@ impl Reckoner for Rules {
         state
     }
 
-    /// The distance in units. Deaths, comings back and shots must be told at once; another speed or turn shows as a distance
-    /// soon enough.
+    /// The distance in units. Deaths, those that are seen coming and those that do not come after all, comings back and shots must be
+    /// told at once; another speed or turn shows as a distance soon enough.
     fn apart(&self, one: &Avatar, other: &Avatar) -> u32 {
-        if one.life != other.life || one.lives != other.lives || one.shots.fired() != other.shots.fired() {
+        let is_same_life = one.life == other.life && one.lives == other.lives;
+        if !is_same_life || one.shots.fired() != other.shots.fired() || is_another_doom(one.doom, other.doom) {
             return FAR;
         }
         let distance = one.position.distance(other.position);
@@ -73,6 +80,26 @@ impl Reckoner for Rules {
     fn decode(&self, bytes: &[u8]) -> Option<Avatar> {
         let avatar = code::decode(bytes)?;
         self.maze.is_free(avatar.position, RADIUS).then_some(avatar)
+    }
+}
+
+/// So many ticks pass for a fall that is seen coming: when it is there the avatar falls, as far as others know.
+fn meet_doom(avatar: &mut Avatar, ticks: u32) {
+    let Some(doom) = &mut avatar.doom else { return };
+    doom.left = doom.left.saturating_sub(ticks.min(u8::MAX.into()) as u8);
+    if doom.left == 0 {
+        avatar.life = Life::Dead { since: doom.tick };
+        (avatar.speed, avatar.turn) = (0, 0);
+    }
+}
+
+/// Whether others must be told of another doom. A bucket earlier or later is not worth the trouble; and the fall itself, which has none any
+/// more, is told also where it was seen coming: what told of that may be lost.
+fn is_another_doom(one: Option<Doom>, other: Option<Doom>) -> bool {
+    match (one, other) {
+        (None, None) => false,
+        (Some(one), Some(other)) => one.tick.abs_diff(other.tick) > SAME_DOOM,
+        _ => true,
     }
 }
 
@@ -170,6 +197,38 @@ mod tests {
         let mut jumped = alive.clone();
         jumped.position.x += 1_100 * FINE;
         assert_eq!(rules.between(&alive, &jumped, 2, 4), alive);
+    }
+
+    #[test]
+    fn who_is_doomed_walks_on_and_falls_in_that_tick() {
+        let rules = rules();
+        let mut avatar = rules.newcomer(&[], 1);
+        (avatar.speed, avatar.turn, avatar.doom) = (WALK, TURN, Some(Doom { tick: 107, left: 7 }));
+        let mut truth = Avatar { doom: None, ..avatar.clone() };
+        for ticks in 1..=9 {
+            if ticks <= 7 {
+                rules.go_on(&mut truth);
+            }
+            if ticks == 7 {
+                rules.kill(107, &mut truth);
+            }
+            let reckoned = rules.ahead(&avatar, ticks);
+            assert_eq!((reckoned.position, reckoned.life), (truth.position, truth.life), "after {ticks} ticks");
+            assert_eq!(rules.ahead(&rules.ahead(&avatar, 3), ticks), rules.ahead(&avatar, ticks + 3), "in any steps");
+        }
+        assert_eq!(rules.apart(&rules.ahead(&avatar, 7), &truth), FAR, "the fall itself is told, too");
+        let later = rules.ahead(&Avatar { doom: None, ..avatar.clone() }, 12);
+        assert!(rules.between(&avatar, &later, 9, 12).is_alive(), "it did not fall after all");
+        assert!(!rules.between(&avatar, &truth, 9, 12).is_alive());
+    }
+
+    #[test]
+    fn a_doom_that_comes_goes_or_moves_is_told_at_once() {
+        let rules = rules();
+        let at = |tick| Avatar { doom: Some(Doom { tick, left: 9 }), ..rules.newcomer(&[], 1) };
+        let none = rules.newcomer(&[], 1);
+        assert_eq!((rules.apart(&none, &at(50)), rules.apart(&at(50), &none)), (FAR, FAR));
+        assert_eq!((rules.apart(&at(50), &at(54)), rules.apart(&at(50), &at(45))), (0, FAR));
     }
 
     #[test]

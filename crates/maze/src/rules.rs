@@ -74,6 +74,7 @@ impl Rules {
             life: Life::Dead { since: 0 },
             lives: 0,
             shots: Shots::default(),
+            doom: None,
         };
         self.revive(&mut avatar, others, luck);
         avatar
@@ -96,7 +97,7 @@ impl Rules {
     pub fn kill(&self, tick: u32, avatar: &mut Avatar) {
         if avatar.is_alive() {
             avatar.life = Life::Dead { since: tick };
-            (avatar.speed, avatar.turn) = (0, 0);
+            (avatar.speed, avatar.turn, avatar.doom) = (0, 0, None);
         }
     }
 
@@ -260,6 +261,13 @@ fn fire(tick: u32, avatar: &mut Avatar) {
 fn flown(shot: &Shot, tick: u32) -> Option<i32> {
     let age = tick.checked_sub(shot.tick)?;
     (age <= SHOT_TICKS).then_some(age as i32 * SHOT_SPEED)
+}
+
+/// Whether a shot and somebody there can meet within so many ticks after this one, as fast as both are.
+pub(crate) fn shot_reaches(shot: &Shot, tick: u32, ticks: u32, target: Position) -> bool {
+    let Some(flown) = flown(shot, tick) else { return false };
+    let reach = (SHOT_SPEED + i32::from(WALK)) as u32 * ticks / FINE as u32 + SHOT_MEETS as u32 + 1;
+    shot.from.along(shot.heading, flown).distance(target) <= reach
 }
 
 /// Whether the part of a shot's way between two lengths comes near enough to a place.

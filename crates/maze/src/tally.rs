@@ -1,20 +1,46 @@
 //! Who hit whom. Whoever is hit counts it, nobody else; so every hit is decided once, and the score is what all tallies say together.
+//!
+//! A tally is as long as a record at the most, and loses no hit for it: where there is no room for all who shot, those of a site that hit
+//! least are counted together as its [`OTHERS`], and where there is no room for all sites, those that hit least as [`ANYBODY`]. So falls
+//! and hits are always as many.
+//!
+//! ```text
+//! name    1 how long, then its letters
+//! falls   1 how many avatars were hit; then of each, in order: its number 1, how often
+//! hits    site by site, in order: the site 4 (low byte first), how many of it but one 1; then of each, in order: its number 1, how often
+//! ```
+//!
+//! How often is seven bits to a byte, the lowest first, and never 0. A tally has one encoding, and bytes that are none are refused.
 
 use std::collections::BTreeMap;
 
 use coplay::bucket::{EntityId, MAX_RECORD, Site};
 
+use crate::game::MAX_AVATARS;
+
 /// The most letters of a name, in bytes.
 pub const MAX_NAME: usize = 24;
-/// The most avatars of a site, and of others by which a site is hit, that are counted: so many fit into a record.
-const MAX_FALLS: usize = 64;
-const MAX_HITS: usize = 80;
+/// The number of all avatars of a site that have no line of their own.
+pub const OTHERS: u8 = u8::MAX;
+/// All avatars of sites that have no line of their own.
+pub const ANYBODY: EntityId = EntityId { site: Site(u32::MAX), index: OTHERS };
+/// More hits are not counted: nobody ever gets there.
+const MOST_HITS: u32 = 1 << 24;
+/// So many sites always have a line of their own: a group has no more.
+const SITES: usize = 64;
+/// The most bytes of how often somebody was hit.
+const MAX_TIMES: usize = 4;
+
+const _: () = assert!(
+    1 + MAX_NAME + 1 + MAX_AVATARS * (1 + MAX_TIMES) + SITES * (4 + 1 + 1 + MAX_TIMES) <= MAX_RECORD
+        && MOST_HITS < 1 << (7 * MAX_TIMES)
+);
 
 /// What one site counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// What this site is called, which is what its person is called.
-    pub name: String,
+    name: String,
     /// How often each of its avatars was hit.
     falls: BTreeMap<u8, u32>,
     /// By whom they were hit, and how often.
@@ -41,66 +67,191 @@ impl Tally {
     /// From now on the site is called this.
     pub fn set_name(&mut self, name: &str) {
         self.name = shortened(name).into();
+        self.fit();
+    }
+
+    /// How often avatars of the site were hit in all.
+    pub fn total(&self) -> u32 {
+        sum(&self.falls).min(u32::MAX.into()) as u32
     }
 
     /// One of ours was hit by somebody.
     pub fn on_hit(&mut self, index: u8, by: EntityId) {
-        if self.falls.contains_key(&index) || self.falls.len() < MAX_FALLS {
+        if usize::from(index) < MAX_AVATARS && self.total() < MOST_HITS {
             count(&mut self.falls, index, 1);
-        }
-        if self.hits.contains_key(&by) || self.hits.len() < MAX_HITS {
             count(&mut self.hits, by, 1);
+            self.fit();
         }
     }
 
-    /// With what was counted before we were started anew.
+    /// With what was counted before we were started anew. Where that is more than can be, nobody counted it.
     pub fn and(&self, before: &Self) -> Self {
         let mut sum = self.clone();
-        before.falls.iter().for_each(|(index, times)| count(&mut sum.falls, *index, *times));
-        before.hits.iter().for_each(|(by, times)| count(&mut sum.hits, *by, *times));
+        if self.total() + before.total() <= MOST_HITS {
+            before.falls.iter().for_each(|(index, times)| count(&mut sum.falls, *index, *times));
+            before.hits.iter().for_each(|(by, times)| count(&mut sum.hits, *by, *times));
+            sum.fit();
+        }
         sum
     }
 
-    /// Takes over what somebody else remembers of the same row of hits, if it remembers more.
-    pub fn learn(&mut self, other: &Self) {
-        let more = |ours: &mut u32, theirs: u32| *ours = (*ours).max(theirs);
-        other.falls.iter().for_each(|(index, times)| more(self.falls.entry(*index).or_default(), *times));
-        other.hits.iter().for_each(|(by, times)| more(self.hits.entry(*by).or_default(), *times));
+    /// Takes over what somebody else remembers of the same row of hits, if it remembers more. As a whole, since who shot may have
+    /// been counted with others there, and must not be counted twice; so it stays as short as a record.
+    pub fn learn(&mut self, other: Self) {
+        if other.total() > self.total() {
+            *self = other;
+        }
+    }
+
+    /// Puts together who hit least until it is short enough for a record.
+    fn fit(&mut self) {
+        while self.len() > MAX_RECORD {
+            let whole = self.crowded_site().map(|site| (site, self.least_of(site)));
+            let (from, to) = match whole {
+                Some((site, least)) => (least, EntityId { site, index: OTHERS }),
+                None => (self.least(), ANYBODY),
+            };
+            let times = self.hits.remove(&from).unwrap_or_default();
+            count(&mut self.hits, to, times);
+        }
+    }
+
+    /// The site with the most lines, if one has more than one.
+    fn crowded_site(&self) -> Option<Site> {
+        let sites = by_site(&self.hits).map(|(site, lines)| (lines.len(), site));
+        sites.max().filter(|(lines, _)| *lines > 1).map(|(_, site)| site)
+    }
+
+    /// Who of a site hit least, and still has a line of its own.
+    fn least_of(&self, site: Site) -> EntityId {
+        let (first, last) = (EntityId { site, index: 0 }, EntityId { site, index: OTHERS });
+        let own = self.hits.range(first..last).map(|(by, times)| (*times, *by));
+        own.min().map_or(first, |(_, by)| by)
+    }
+
+    /// Who hit least of all.
+    fn least(&self) -> EntityId {
+        let own = self.hits.iter().filter(|(by, _)| **by != ANYBODY).map(|(by, times)| (*times, *by));
+        own.min().map_or(ANYBODY, |(_, by)| by)
+    }
+
+    /// The length of its bytes.
+    fn len(&self) -> usize {
+        let lines = |counts: &mut dyn Iterator<Item = &u32>| counts.map(|times| 1 + length(*times)).sum::<usize>();
+        let sites = by_site(&self.hits).count();
+        1 + self.name.len() + 1 + lines(&mut self.falls.values()) + sites * 5 + lines(&mut self.hits.values())
     }
 
     /// As it is put down for all to know.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.name.len() as u8];
         bytes.extend_from_slice(self.name.as_bytes());
-        bytes.push(self.falls.len().min(MAX_FALLS) as u8);
-        for (index, count) in self.falls.iter().take(MAX_FALLS) {
-            bytes.push(*index);
-            bytes.extend_from_slice(&count.to_le_bytes());
-        }
-        for (by, count) in self.hits.iter().take(MAX_HITS) {
-            bytes.extend_from_slice(&by.site.0.to_le_bytes());
-            bytes.push(by.index);
-            bytes.extend_from_slice(&count.to_le_bytes()[..3]);
+        bytes.push(self.falls.len() as u8);
+        self.falls.iter().for_each(|(index, times)| put_line(&mut bytes, *index, *times));
+        for (site, lines) in by_site(&self.hits) {
+            bytes.extend_from_slice(&site.0.to_le_bytes());
+            bytes.push((lines.len() - 1) as u8);
+            lines.iter().for_each(|(index, times)| put_line(&mut bytes, *index, *times));
         }
         bytes
     }
 
     /// What somebody put down; `None` if nobody would.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (len, rest) = bytes.split_first()?;
-        let (name, rest) = rest.split_at_checked((*len).into())?;
-        let name =
-            str::from_utf8(name).ok().filter(|name| name.len() <= MAX_NAME && !name.contains(char::is_control))?;
-        let (count, rest) = rest.split_first()?;
-        let (falls, hits) = rest.split_at_checked(usize::from(*count) * 5)?;
-        let falls = falls.as_chunks::<5>().0.iter().map(|[index, count @ ..]| (*index, u32::from_le_bytes(*count)));
-        let (hits, []) = hits.as_chunks::<8>() else { return None };
-        let hits = hits.iter().map(|[a, b, c, d, index, count @ ..]| {
-            let site = Site(u32::from_le_bytes([*a, *b, *c, *d]));
-            (EntityId { site, index: *index }, u32::from_le_bytes([count[0], count[1], count[2], 0]))
-        });
-        Some(Self { name: name.into(), falls: falls.collect(), hits: hits.collect() })
+        let mut reader = Reader { bytes };
+        let name = reader.name()?;
+        let count = reader.byte()?.into();
+        let falls = reader.lines(count)?;
+        let mut hits = BTreeMap::new();
+        let mut last = None;
+        while !reader.bytes.is_empty() {
+            let site = reader.site().filter(|site| last < Some(*site))?;
+            let count = usize::from(reader.byte()?) + 1;
+            hits.extend(reader.lines(count)?.into_iter().map(|(index, times)| (EntityId { site, index }, times)));
+            last = Some(site);
+        }
+        let is_ours = falls.keys().all(|index| usize::from(*index) < MAX_AVATARS) && bytes.len() <= MAX_RECORD;
+        let is_sound = sum(&falls) == sum(&hits) && sum(&falls) <= MOST_HITS.into();
+        (is_ours && is_sound).then_some(Self { name, falls, hits })
     }
+
+    /// Bytes on the heap, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        self.name.capacity() + (self.falls.len() + self.hits.len()) * size_of::<(EntityId, u32)>()
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        Some(*byte)
+    }
+
+    fn site(&mut self) -> Option<Site> {
+        let (site, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(Site(u32::from_le_bytes(*site)))
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let len = self.byte()?;
+        let (name, rest) = self.bytes.split_at_checked(len.into())?;
+        self.bytes = rest;
+        let name = str::from_utf8(name).ok()?;
+        (name.len() <= MAX_NAME && !name.contains(char::is_control)).then(|| name.into())
+    }
+
+    /// So many lines, in order.
+    fn lines(&mut self, count: usize) -> Option<BTreeMap<u8, u32>> {
+        let mut lines = BTreeMap::new();
+        for _ in 0..count {
+            let index = self.byte().filter(|index| lines.last_key_value().is_none_or(|(last, _)| last < index))?;
+            lines.insert(index, self.times()?);
+        }
+        Some(lines)
+    }
+
+    fn times(&mut self) -> Option<u32> {
+        let mut times = 0;
+        for at in 0..MAX_TIMES {
+            let byte = self.byte()?;
+            times |= u32::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                // A last byte of nothing could be left out.
+                return (byte != 0).then_some(times);
+            }
+        }
+        None
+    }
+}
+
+fn put_line(bytes: &mut Vec<u8>, index: u8, mut times: u32) {
+    bytes.push(index);
+    while times >= 0x80 {
+        bytes.push(times as u8 | 0x80);
+        times >>= 7;
+    }
+    bytes.push(times as u8);
+}
+
+/// The bytes of how often.
+fn length(times: u32) -> usize {
+    (u32::BITS - times.leading_zeros()).div_ceil(7).max(1) as usize
+}
+
+/// Lines that belong to one site after the other.
+fn by_site(hits: &BTreeMap<EntityId, u32>) -> impl Iterator<Item = (Site, Vec<(u8, u32)>)> {
+    let mut rest = hits.iter().peekable();
+    std::iter::from_fn(move || {
+        let site = rest.peek()?.0.site;
+        let lines = std::iter::from_fn(|| rest.next_if(|(by, _)| by.site == site));
+        Some((site, lines.map(|(by, times)| (by.index, *times)).collect()))
+    })
 }
 
 fn count<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, times: u32) {
@@ -108,7 +259,9 @@ fn count<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, times: u32) {
     *counted = counted.saturating_add(times);
 }
 
-const _: () = assert!(1 + MAX_NAME + 1 + MAX_FALLS * 5 + MAX_HITS * 8 <= MAX_RECORD);
+fn sum<K>(counts: &BTreeMap<K, u32>) -> u64 {
+    counts.values().copied().map(u64::from).sum()
+}
 
 /// A name that is not too long, without what is no letter.
 fn shortened(name: &str) -> &str {
@@ -125,21 +278,29 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Adds up what all sites counted.
+    /// Adds up what all sites counted. Who is of a site that counts nothing itself may be made up, and is [`ANYBODY`].
     pub fn of(tallies: impl Iterator<Item = (Site, Tally)>) -> Self {
         let mut scores = Self::default();
+        let tallies: Vec<(Site, Tally)> = tallies.collect();
+        scores.names.extend(tallies.iter().map(|(site, tally)| (*site, tally.name.clone())));
         for (site, tally) in tallies {
-            scores.names.insert(site, tally.name);
             for (index, count) in &tally.falls {
                 let falls = &mut scores.by_entity.entry(EntityId { site, index: *index }).or_default().falls;
                 *falls = falls.saturating_add(*count);
             }
             for (by, count) in &tally.hits {
-                let hits = &mut scores.by_entity.entry(*by).or_default().hits;
+                let by = if scores.names.contains_key(&by.site) { *by } else { ANYBODY };
+                let hits = &mut scores.by_entity.entry(by).or_default().hits;
                 *hits = hits.saturating_add(*count);
             }
         }
         scores
+    }
+
+    /// Bytes on the heap, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        let names: usize = self.names.values().map(|name| name.capacity() + size_of::<(Site, String)>()).sum();
+        names + self.by_entity.len() * size_of::<(EntityId, Score)>()
     }
 
     /// What a site is called.
@@ -172,7 +333,12 @@ impl Scores {
     pub fn name(&self, entity: EntityId) -> String {
         let name = self.names.get(&entity.site).map_or("", String::as_str);
         let name = if name.is_empty() { "somebody" } else { name };
-        if entity.index == 0 { name.into() } else { format!("{name}'s ninja {}", entity.index) }
+        match entity.index {
+            0 => name.into(),
+            _ if entity == ANYBODY => "others".into(),
+            OTHERS => format!("{name}'s others"),
+            index => format!("{name}'s ninja {index}"),
+        }
     }
 
     /// All who hit somebody or were hit, the best first.
@@ -197,21 +363,162 @@ mod tests {
         EntityId { site: Site(site), index }
     }
 
+    /// Of a site's tally, how often each site hit.
+    fn by_sites(tally: &Tally) -> BTreeMap<Site, u32> {
+        let mut sites = BTreeMap::new();
+        tally.hits.iter().for_each(|(by, times)| count(&mut sites, by.site, *times));
+        sites
+    }
+
+    /// What is put down fits, and comes back as it was; how many hits that is.
+    fn comes_back(tally: &Tally) -> u32 {
+        let bytes = tally.to_bytes();
+        assert_eq!(bytes.len(), tally.len());
+        assert!(bytes.len() <= MAX_RECORD, "{} bytes", bytes.len());
+        assert_eq!(Tally::from_bytes(&bytes).as_ref(), Some(tally));
+        assert_eq!(sum(&tally.hits), sum(&tally.falls), "whoever fell was hit by somebody");
+        tally.total()
+    }
+
     #[test]
     fn what_is_put_down_comes_back() {
         let mut tally = Tally::new("Ada\u{7}Lovelace");
         assert_eq!(tally.name, "Ada");
-        for n in 0..300u32 {
-            tally.on_hit((n % 70) as u8, entity(n % 90, 1));
+        for n in 0..9_000u32 {
+            tally.on_hit((n % 64) as u8, entity(n % 90, 1));
         }
+        assert_eq!(comes_back(&tally), 9_000);
+        let expected = (0..90).map(|site| (entity(site, 1), 100)).collect();
+        assert_eq!(tally.hits, expected, "each of 90 has its own line");
+    }
+
+    #[test]
+    fn in_the_largest_group_every_site_has_its_hits() {
+        let mut tally = Tally::new(&"n".repeat(MAX_NAME));
+        let mut expected = BTreeMap::new();
+        for n in 0..12_000u32 {
+            let by = entity(0xff00_0000 + n % 63, (n / 63 % 32) as u8);
+            tally.on_hit((n % 61 % 32) as u8, by);
+            count(&mut expected, by.site, 1);
+            if n % 1_000 == 0 {
+                comes_back(&tally);
+            }
+        }
+        assert_eq!(comes_back(&tally), 12_000);
+        assert_eq!(by_sites(&tally), expected);
+        assert!(tally.hits.len() > 90, "{} lines: no more are put together than must be", tally.hits.len());
+    }
+
+    #[test]
+    fn who_hit_most_keeps_a_line_of_its_own() {
+        let mut tally = Tally::default();
+        for n in 0..64 * 31 * 2u32 {
+            tally.on_hit(0, entity(n % 64, 0));
+            tally.on_hit(0, entity(n % 64, 1 + (n / 64 % 31) as u8));
+        }
+        assert!((0..64).all(|site| tally.hits[&entity(site, 0)] == 62));
+        comes_back(&tally);
+    }
+
+    #[test]
+    fn no_number_of_shooters_is_too_much() {
+        let mut tally = Tally::default();
+        for n in 0..5_000u32 {
+            tally.on_hit(0, entity(n, n as u8));
+        }
+        assert_eq!(comes_back(&tally), 5_000);
+        assert!(tally.hits[&ANYBODY] > 4_000 && tally.hits.len() > SITES);
+    }
+
+    #[test]
+    fn nothing_is_lost_or_counted_twice_by_starting_anew() {
+        let (mut told, mut before) = (Tally::default(), Tally::default());
+        let mut expected = BTreeMap::new();
+        for life in 1..=6u32 {
+            let mut tally = Tally::new("again");
+            for n in 0..1_000u32 {
+                let by = entity(n % 60, (life * 5 + n / 60) as u8);
+                tally.on_hit((n % 7) as u8, by);
+                count(&mut expected, by.site, 1);
+                // Others remember what was told at any time, and not in order.
+                before.learn(Tally::from_bytes(&told.to_bytes()).unwrap());
+                before.learn(Tally::new("nothing"));
+                if n % 100 == 99 {
+                    comes_back(&tally.and(&before));
+                }
+            }
+            told = tally.and(&before);
+            assert_eq!(comes_back(&told), life * 1_000);
+            assert_eq!(by_sites(&told), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_learned_stays_as_long_as_a_record() {
+        let mut before = Tally::default();
+        for round in 1..40u32 {
+            let mut other = Tally::default();
+            (0..round * 20).for_each(|n| other.on_hit(0, entity(round * 1_000 + n % 100, 0)));
+            before.learn(other);
+            assert!(before.len() <= MAX_RECORD);
+        }
+        let mut absurd = before.clone();
+        absurd.falls.insert(0, MOST_HITS);
+        absurd.hits = BTreeMap::from([(entity(1, 1), MOST_HITS)]);
+        before.learn(absurd);
+        let mut own = Tally::new("own");
+        own.on_hit(0, entity(2, 0));
+        assert_eq!(own.and(&before), own, "more than can be is no more than nothing");
+    }
+
+    #[test]
+    fn what_nobody_would_put_down_is_refused() {
+        let refused = |bytes: &[u8]| assert_eq!(Tally::from_bytes(bytes), None, "{bytes:?}");
+        assert!(Tally::from_bytes(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 2]).is_some());
+        refused(&[]);
+        refused(&[1, 7, 0]);
+        refused(&[0, 1, 5, 2]);
+        refused(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 3]);
+        refused(&[0, 1, 5, 0, 9, 0, 0, 0, 0, 7, 0]);
+        refused(&[0, 1, 64, 2, 9, 0, 0, 0, 0, 7, 2]);
+        refused(&[0, 1, 5, 0x82, 0, 9, 0, 0, 0, 0, 7, 2]);
+        refused(&[0, 1, 5, 2, 9, 0, 0, 0, 1, 7, 1, 7, 1]);
+        refused(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 1, 8, 0, 0, 0, 0, 7, 1]);
+        refused(&[0, 2, 5, 1, 4, 1, 9, 0, 0, 0, 0, 7, 2]);
+    }
+
+    #[test]
+    fn whatever_is_understood_could_have_been_put_down() {
+        let mut tally = Tally::new("Ada");
+        (0..400u32).for_each(|n| tally.on_hit((n % 3) as u8, entity(n % 7, (n % 5) as u8)));
         let bytes = tally.to_bytes();
-        assert!(bytes.len() <= MAX_RECORD);
-        assert_eq!(Tally::from_bytes(&bytes), Some(tally));
-        for cut in 0..bytes.len() {
-            _ = Tally::from_bytes(&bytes[..cut]);
+        let mut luck = crate::luck::Luck::new(8);
+        let mut understood = 0;
+        for _ in 0..200_000 {
+            let mut bytes = bytes.clone();
+            for _ in 0..=luck.below(2) {
+                let at = luck.below(bytes.len() as u32) as usize;
+                bytes[at] ^= 1 << luck.below(8);
+            }
+            bytes.truncate(bytes.len() - luck.below(2) as usize);
+            if let Some(tally) = Tally::from_bytes(&bytes) {
+                assert_eq!(tally.to_bytes(), bytes, "one tally, one encoding");
+                understood += 1;
+            }
         }
-        assert_eq!(Tally::from_bytes(&[]), None);
-        assert_eq!(Tally::from_bytes(&[1, 7, 0]), None, "no letter");
+        assert!(understood > 100, "{understood} were understood");
+    }
+
+    #[test]
+    fn who_may_be_made_up_has_no_line_and_its_hits_count() {
+        let mut tally = Tally::new("one");
+        tally.on_hit(0, entity(2, 0));
+        tally.on_hit(0, entity(77, 3));
+        let scores = Scores::of([(Site(1), tally), (Site(2), Tally::new("two"))].into_iter());
+        let lines: Vec<EntityId> = scores.table().into_iter().map(|(entity, _)| entity).collect();
+        assert_eq!(lines, [entity(2, 0), ANYBODY, entity(1, 0)]);
+        assert_eq!((scores.hits(), scores.name(ANYBODY)), (2, "others".into()));
+        assert_eq!(scores.name(entity(2, OTHERS)), "two's others");
     }
 
     #[test]
@@ -223,8 +530,8 @@ mod tests {
         let mut before = Tally::new("one");
         before.on_hit(0, entity(2, 0));
         let mut base = Tally::default();
-        base.learn(&before);
-        base.learn(&before);
+        base.learn(before.clone());
+        base.learn(before);
         let scores = Scores::of([(Site(1), one.and(&base)), (Site(2), two)].into_iter());
         assert_eq!(scores.get(entity(1, 0)), Score { hits: 1, falls: 3 });
         assert_eq!(scores.get(entity(2, 0)), Score { hits: 2, falls: 0 });

@@ -1,5 +1,7 @@
 //! What all sites of a maze agree on.
 
+use crate::Maze;
+
 /// The maze, and how it is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -13,8 +15,8 @@ pub struct Terms {
     pub delay: u16,
 }
 
-/// The rules and the layout of states are these.
-const VERSION: u8 = 1;
+/// The rules and the layout of states and tallies are these.
+const VERSION: u8 = 2;
 
 impl Default for Terms {
     /// The paper's bucket and delay, and a maze for a handful of people.
@@ -24,6 +26,15 @@ impl Default for Terms {
 }
 
 impl Terms {
+    /// The longest bucket, and the longest delay, in ticks.
+    pub const MOST_TICKS: u16 = 100;
+
+    /// Whether there can be such a maze.
+    pub fn are_sane(&self) -> bool {
+        let sane = |ticks| (1..=Self::MOST_TICKS).contains(&ticks);
+        Maze::SIDES.contains(&self.side) && sane(self.bucket) && sane(self.delay)
+    }
+
     /// As they are told.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, self.side];
@@ -42,8 +53,7 @@ impl Terms {
             bucket: u16::from_le_bytes([*a, *b]),
             delay: u16::from_le_bytes([*c, *d]),
         };
-        let sane = (4..=128).contains(side) && (1..=100).contains(&terms.bucket) && (1..=100).contains(&terms.delay);
-        sane.then_some(terms)
+        terms.are_sane().then_some(terms)
     }
 }
 
@@ -58,6 +68,20 @@ mod tests {
         assert_eq!(Terms::from_bytes(&bytes), Some(terms));
         assert_eq!(Terms::from_bytes(&bytes[..13]), None);
         assert_eq!(Terms::from_bytes(&Terms { side: 3, ..terms }.to_bytes()), None);
-        assert_eq!(Terms::from_bytes(&[&[2][..], &bytes[1..]].concat()), None);
+        assert_eq!(Terms::from_bytes(&[&[VERSION + 1][..], &bytes[1..]].concat()), None);
+    }
+
+    #[test]
+    fn what_is_sane_makes_a_game_and_nothing_else_does() {
+        use crate::Game;
+        use coplay::bucket::{Sending, Site};
+        use coplay::time::Instant;
+        for ticks in [0, 1, Terms::MOST_TICKS, Terms::MOST_TICKS + 1] {
+            for terms in [Terms { bucket: ticks, ..Terms::default() }, Terms { delay: ticks, ..Terms::default() }] {
+                let game = Game::new(Instant::ZERO, Site(1), true, &terms, Sending::default(), (None, 1));
+                assert_eq!(game.is_ok(), terms.are_sane(), "{terms:?}");
+                assert_eq!(Terms::from_bytes(&terms.to_bytes()).is_some(), terms.are_sane());
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use coplay::bucket::Sending;
+use coplay_maze::Terms;
 use coplay_net::group::Multicast as Way;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
@@ -16,7 +17,7 @@ use super::net::{Lan, View};
 /// A tick of a maze, in milliseconds: nothing happens in between.
 const TICK_MS: u16 = 10;
 /// The longest bucket and the longest delay, in milliseconds.
-const LONGEST_MS: u16 = 10_000;
+const LONGEST_MS: u16 = Terms::MOST_TICKS * TICK_MS;
 /// Ticks of a second.
 const TICKS_PER_SECOND: u32 = 1_000 / TICK_MS as u32;
 
@@ -200,9 +201,10 @@ mod tests {
 
     #[test]
     fn spans_are_whole_ticks() {
-        assert_eq!((ticks("10"), ticks("150"), ticks("10000")), (Ok(1), Ok(15), Ok(1_000)));
-        for wrong in ["", "0", "15", "10010", "-10", "1.5"] {
-            assert!(ticks(wrong).unwrap_err().contains("whole ticks"), "{wrong}");
+        assert_eq!((ticks("10"), ticks("150"), ticks("1000")), (Ok(1), Ok(15), Ok(Terms::MOST_TICKS)));
+        for wrong in ["", "0", "15", "1010", "10000", "-10", "1.5"] {
+            let told = ticks(wrong).unwrap_err();
+            assert!(told.contains("whole ticks") && told.ends_with("to 1000"), "{wrong}: {told}");
         }
         assert_eq!((rate("1"), rate("25"), rate("100")), (Ok(1), Ok(25), Ok(100)));
         for wrong in ["", "0", "30", "101", "200", "many"] {

@@ -79,7 +79,7 @@ impl Invitation {
         rows.push(("To join".into(), if whole.len() <= WIDE { whole } else { short }));
         rows.push(("Play".into(), "it is also in the menu".into()));
         let chosen = Some(rows.len() - 1);
-        Overlay { title: "Others can come in".into(), rows, chosen, foot: "Enter play   Esc menu".into() }
+        Overlay { title: "Others can come in".into(), rows, chosen, foot: "Enter or Esc play".into() }
     }
 }
 
@@ -297,6 +297,9 @@ mod tests {
         desk.handle(now, Command::Move(Move::Down));
         desk.handle(now, Command::Move(Move::Enter));
         assert!(shown(&desk, &mut scene));
+        assert_eq!(overlay(&desk, now).foot, "Enter or Esc play");
+        desk.handle(now, Command::Menu);
+        assert!(!desk.is_open(), "one plays");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use coplay::bucket::EntityId;
 use coplay_maze::picture::colour_of;
-use coplay_maze::{Game, News, Score, Scores};
+use coplay_maze::{Game, News, OTHERS, Score, Scores};
 
 use crate::scene::Entry;
 
@@ -42,7 +42,7 @@ impl Board {
     /// What an avatar is called here.
     pub fn name(&self, game: &Game, entity: EntityId) -> String {
         match (entity.site == game.site(), self.person, entity.index) {
-            (false, ..) => game.scores().name(entity),
+            (false, ..) | (.., OTHERS) => game.scores().name(entity),
             (true, true, 0) => "you".into(),
             (true, true, index) => format!("ninja {index}"),
             (true, false, index) => format!("ninja {}", index + 1),
@@ -106,6 +106,9 @@ impl Board {
     fn on_own_hit(&mut self, game: &Game) -> Option<String> {
         let own = EntityId { site: game.site(), index: 0 };
         let scores = game.scores();
+        if self.before == *scores {
+            return None;
+        }
         let before = std::mem::replace(&mut self.before, scores.clone());
         if !self.person || scores.get(own).hits <= before.get(own).hits {
             return None;

@@ -112,8 +112,10 @@ impl Comparison {
         Self { rows: rows.collect(), all, missing, scores }
     }
 
-    fn scores_are_equal(&self) -> bool {
-        self.scores.windows(2).all(|pair| pair[0] == pair[1])
+    /// Nobody knows where one of them wrote no score: it was killed, or nobody was hit.
+    fn scores_are_equal(&self) -> Option<bool> {
+        let all_known = self.scores.iter().all(|scores| !scores.is_empty());
+        all_known.then(|| self.scores.windows(2).all(|pair| pair[0] == pair[1]))
     }
 
     fn to_text(&self) -> String {
@@ -128,10 +130,10 @@ impl Comparison {
         }
         let all = format!("{:<20} {}   {}", "all", in_columns(&self.all), in_columns(&self.missing));
         _ = writeln!(text, "{}\n", all.trim_end());
-        for (entity, hits, falls) in self.scores.first().into_iter().flatten() {
+        for (entity, hits, falls) in self.scores.iter().find(|scores| !scores.is_empty()).into_iter().flatten() {
             _ = writeln!(text, "{:<20} {hits:>8} hits  {falls} falls", format!("{entity:?}"));
         }
-        let equal = if self.scores_are_equal() { "yes" } else { "no" };
+        let equal = self.scores_are_equal().map_or("unknown", |equal| if equal { "yes" } else { "no" });
         _ = writeln!(text, "scores equal {equal}");
         text
     }
@@ -153,7 +155,7 @@ impl Comparison {
             "{{\"drift\":{},\"missing_3_to_5\":{},\"scores_equal\":{},\"pairs\":[{}]}}\n",
             in_json(&self.all),
             in_json(&self.missing),
-            self.scores_are_equal(),
+            self.scores_are_equal().map_or("null", |equal| if equal { "true" } else { "false" }),
             rows.join(",")
         )
     }
@@ -216,13 +218,19 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_equal_if_all_say_the_same() {
+    fn scores_are_equal_if_all_say_the_same_and_unknown_if_one_says_nothing() {
         let with = |site, hits| {
             let entity = EntityId { site: Site(7), index: 0 };
             Trace { site: Some(Site(site)), lines: vec![Line { at: 0, what: What::Score { entity, hits, falls: 0 } }] }
         };
-        assert!(Comparison::of(&[with(1, 3), with(2, 3)]).scores_are_equal());
-        assert!(!Comparison::of(&[with(1, 3), with(2, 4)]).scores_are_equal());
-        assert!(!Comparison::of(&[with(1, 3), Trace { site: Some(Site(2)), lines: vec![] }]).scores_are_equal());
+        let equal = |traces: &[Trace]| Comparison::of(traces).scores_are_equal();
+        assert_eq!(equal(&[with(1, 3), with(2, 3)]), Some(true));
+        assert_eq!(equal(&[with(1, 3), with(2, 4)]), Some(false));
+        let killed = || Trace { site: Some(Site(2)), lines: vec![] };
+        assert_eq!(equal(&[with(1, 3), killed()]), None);
+        let unknown = Comparison::of(&[killed(), with(1, 3)]);
+        assert!(
+            unknown.to_text().contains("scores equal unknown") && unknown.to_json().contains("\"scores_equal\":null")
+        );
     }
 }

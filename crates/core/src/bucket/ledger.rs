@@ -3,6 +3,10 @@
 //! A record has a version, and the newest counts; everybody passes on what others do not have. So records need no order and no
 //! acknowledgement, and after the last change all who can hear each other, by whatever way, have the same ones. What is counted up in them
 //! can be added up over all sites: who was hit is known by who was hit.
+//!
+//! What somebody tells of another is hearsay, and may be made up. It is believed only as long as the other does not speak for itself, and
+//! only so far that the other can always put down something newer: who was slandered takes over what it is told, like anything from before
+//! it was started, and its next version is above that. Nor does hearsay take anybody's place: who is here always finds room.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,14 +16,30 @@ use crate::hash::xxh64;
 
 /// The most bytes of a record: it fits in one datagram.
 pub const MAX_RECORD: usize = 1_000;
-/// The most sites of which a record is kept.
+/// The most sites of which a record is kept, besides ours.
 const MAX_RECORDS: usize = 1_024;
 
 /// The lowest bits of a version are a mark of what it says: who was started anew may have put down something else as often as before.
 const MARK_BITS: u32 = 12;
+const MARK: u32 = (1 << MARK_BITS) - 1;
+/// More changes are not counted.
+const MOST_CHANGES: u32 = u32::MAX >> MARK_BITS;
+/// Hearsay is believed up to so many changes: whoever it is about has as many left.
+const MOST_HEARSAY: u32 = MOST_CHANGES / 2;
+/// And where a record is known, up to so many more: nobody changes so much out of our sight. At five changes in a second that takes hours.
+const MOST_LEAP: u32 = 1 << 16;
 
 fn mark(bytes: &[u8]) -> u32 {
-    xxh64(0, bytes) as u32 & ((1 << MARK_BITS) - 1)
+    xxh64(0, bytes) as u32 & MARK
+}
+
+/// The version of what was changed so often, and says this.
+pub(super) fn version(changes: u32, bytes: &[u8]) -> u32 {
+    changes.min(MOST_CHANGES) << MARK_BITS | mark(bytes)
+}
+
+fn changes(version: u32) -> u32 {
+    version >> MARK_BITS
 }
 
 /// What a site has put down.
@@ -41,47 +61,125 @@ pub(super) enum Lack {
     Nobodys,
 }
 
+/// A version of a record that somebody has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) of: Site,
+    pub(super) version: u32,
+    pub(super) by: Teller,
+}
+
+/// Who tells of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Teller {
+    /// The site whose record it is.
+    Itself,
+    /// Somebody else.
+    Another,
+    /// Somebody else, and the record is ours, from before we were started.
+    Reminder,
+}
+
+impl Told {
+    /// Whether somebody could have got to this version, if that one was last known to have made so many changes.
+    fn is_credible(self, known: Option<u32>) -> bool {
+        let changes = changes(self.version);
+        match self.by {
+            Teller::Itself => true,
+            Teller::Another if known.is_some_and(|known| changes > known.saturating_add(MOST_LEAP)) => false,
+            Teller::Another | Teller::Reminder => changes <= MOST_HEARSAY,
+        }
+    }
+}
+
+/// A record, and how we know.
+#[derive(Debug)]
+struct Entry {
+    record: Record,
+    /// Whether the site was ever heard itself.
+    heard: bool,
+}
+
 /// All records that we know of.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    records: BTreeMap<Site, Record>,
+    entries: BTreeMap<Site, Entry>,
     /// The site whose version was told last: they are told in turn.
     told: Option<Site>,
+    /// How often anything in here was changed.
+    revision: u64,
 }
 
 impl Ledger {
     pub(super) fn get(&self, site: Site) -> Option<&Record> {
-        self.records.get(&site)
+        self.entries.get(&site).map(|entry| &entry.record)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Site, &Record)> {
-        self.records.iter().map(|(site, record)| (*site, record))
+        self.entries.iter().map(|(site, entry)| (*site, &entry.record))
+    }
+
+    /// How often anything in here was changed.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Puts down something new of ourselves. What is too long is cut off.
     pub(super) fn post(&mut self, me: Site, bytes: &[u8]) {
         let bytes = bytes[..bytes.len().min(MAX_RECORD)].to_vec();
-        let changes = self.records.get(&me).map_or(0, |record| record.version >> MARK_BITS);
-        let version = (changes.saturating_add(1) << MARK_BITS) | mark(&bytes);
-        self.records.insert(me, Record { version, bytes });
+        let version = version(changes(self.version(me)) + 1, &bytes);
+        self.put(me, Entry { record: Record { version, bytes }, heard: true });
     }
 
-    /// Takes over a record if it is newer. Whether it was.
-    pub(super) fn learn(&mut self, of: Site, version: u32, bytes: &[u8]) -> bool {
-        let is_new = match self.records.get(&of) {
-            Some(known) => known.version < version,
-            None => self.records.len() < MAX_RECORDS,
-        };
-        if is_new {
-            self.records.insert(of, Record { version, bytes: bytes.to_vec() });
+    fn put(&mut self, of: Site, entry: Entry) {
+        self.entries.insert(of, entry);
+        self.revision += 1;
+    }
+
+    /// Takes over a record if it is [wanted](Self::wants) and its version is its own. Whether it was.
+    pub(super) fn learn(&mut self, told: Told, bytes: &[u8], is_here: impl Fn(Site) -> bool) -> bool {
+        let Told { of, version, by } = told;
+        if mark(bytes) != version & MARK || !self.wants(told, &is_here) {
+            return false;
         }
-        is_new
+        if !self.entries.contains_key(&of) && self.is_full() {
+            self.forget_one(is_here);
+        }
+        let heard = by == Teller::Itself || self.entries.get(&of).is_some_and(|known| known.heard);
+        self.put(of, Entry { record: Record { version, bytes: bytes.to_vec() }, heard });
+        true
+    }
+
+    /// Whether a version is newer than ours, can be believed, and finds room: also in place of others, if its site is here.
+    pub(super) fn wants(&self, told: Told, is_here: impl Fn(Site) -> bool) -> bool {
+        let known = self.get(told.of).map(|record| record.version);
+        if known.is_some_and(|known| known >= told.version) || !told.is_credible(known.map(changes)) {
+            return false;
+        }
+        let takes_a_place = || is_here(told.of) && self.entries.keys().any(|site| !is_here(*site));
+        known.is_some() || !self.is_full() || takes_a_place()
+    }
+
+    fn is_full(&self) -> bool {
+        self.entries.len() >= MAX_RECORDS
+    }
+
+    /// Lets go of a record of somebody who is not here: rather of one who was never heard.
+    fn forget_one(&mut self, is_here: impl Fn(Site) -> bool) {
+        let gone = self.entries.iter().filter(|(site, _)| !is_here(**site));
+        if let Some((site, _)) = gone.min_by_key(|(_, entry)| entry.heard) {
+            let site = *site;
+            self.entries.remove(&site);
+        }
+    }
+
+    fn version(&self, of: Site) -> u32 {
+        self.get(of).map_or(0, |record| record.version)
     }
 
     /// Who lacks something, if somebody has this version of a record.
     pub(super) fn compare(&self, of: Site, version: u32) -> Lack {
-        let ours = self.records.get(&of).map_or(0, |record| record.version);
-        match ours.cmp(&version) {
+        match self.version(of).cmp(&version) {
             core::cmp::Ordering::Greater => Lack::Theirs,
             core::cmp::Ordering::Less => Lack::Ours,
             core::cmp::Ordering::Equal => Lack::Nobodys,
@@ -91,19 +189,19 @@ impl Ledger {
     /// The next version to be told, in turn.
     pub(super) fn next_digest(&mut self) -> Option<(Site, u32)> {
         use core::ops::Bound::{Excluded, Unbounded};
-        let after = self.told.and_then(|told| self.records.range((Excluded(told), Unbounded)).next());
-        let (site, record) = after.or_else(|| self.records.iter().next())?;
+        let after = self.told.and_then(|told| self.entries.range((Excluded(told), Unbounded)).next());
+        let (site, entry) = after.or_else(|| self.entries.iter().next())?;
         self.told = Some(*site);
-        Some((*site, record.version))
+        Some((*site, entry.record.version))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.records.len()
+        self.entries.len()
     }
 
     /// Bytes on the heap, roughly.
     pub(super) fn memory(&self) -> usize {
-        self.records.values().map(|record| record.bytes.capacity() + size_of::<(Site, Record)>()).sum()
+        self.entries.values().map(|entry| entry.record.bytes.capacity() + size_of::<(Site, Entry)>()).sum()
     }
 }
 
@@ -114,22 +212,72 @@ mod tests {
     const ME: Site = Site(1);
     const OTHER: Site = Site(2);
 
+    fn told(of: Site, changes: u32, by: Teller, bytes: &[u8]) -> Told {
+        Told { of, version: version(changes, bytes), by }
+    }
+
+    /// Somebody tells of a record that was changed so often, while nobody is here.
+    fn learn(ledger: &mut Ledger, of: Site, changes: u32, by: Teller) -> bool {
+        ledger.learn(told(of, changes, by, b"said"), b"said", |_| false)
+    }
+
     #[test]
     fn the_newest_version_counts_whoever_tells_it() {
         let mut ledger = Ledger::default();
         ledger.post(ME, b"one");
         ledger.post(ME, b"two");
-        assert_eq!(ledger.get(ME).unwrap().version >> MARK_BITS, 2);
+        assert_eq!(changes(ledger.get(ME).unwrap().version), 2);
         let mut anew = Ledger::default();
         anew.post(ME, b"one");
         anew.post(ME, b"three");
         assert_ne!(ledger.compare(ME, anew.get(ME).unwrap().version), Lack::Nobodys);
-        assert!(ledger.learn(OTHER, 5, b"five") && !ledger.learn(OTHER, 4, b"four"));
-        assert_eq!(ledger.get(OTHER).unwrap().bytes, b"five");
-        assert_eq!(ledger.compare(OTHER, 6), Lack::Ours);
-        assert_eq!(ledger.compare(OTHER, 5), Lack::Nobodys);
+        assert!(learn(&mut ledger, OTHER, 5, Teller::Another) && !learn(&mut ledger, OTHER, 4, Teller::Itself));
+        assert_eq!(ledger.get(OTHER).unwrap().bytes, b"said");
+        assert_eq!(ledger.compare(OTHER, version(6, b"")), Lack::Ours);
+        assert_eq!(ledger.compare(OTHER, version(5, b"said")), Lack::Nobodys);
         assert_eq!(ledger.compare(OTHER, 0), Lack::Theirs);
         assert_eq!(ledger.compare(Site(3), 1), Lack::Ours);
+    }
+
+    #[test]
+    fn a_version_without_its_mark_is_refused() {
+        let mut ledger = Ledger::default();
+        let forged = Told { version: u32::MAX, ..told(OTHER, 1, Teller::Itself, b"x") };
+        assert!(mark(b"x") != MARK && !ledger.learn(forged, b"x", |_| true));
+        assert!(ledger.learn(told(OTHER, 1, Teller::Itself, b"x"), b"x", |_| true));
+    }
+
+    #[test]
+    fn no_slander_lasts() {
+        let mut ledger = Ledger::default();
+        assert!(!learn(&mut ledger, OTHER, MOST_CHANGES, Teller::Another), "nobody could say anything newer");
+        assert!(learn(&mut ledger, OTHER, MOST_HEARSAY, Teller::Another));
+        let mut slandered = Ledger::default();
+        slandered.post(OTHER, b"true");
+        assert!(!learn(&mut slandered, OTHER, MOST_CHANGES, Teller::Reminder));
+        assert!(learn(&mut slandered, OTHER, MOST_HEARSAY, Teller::Reminder));
+        slandered.post(OTHER, b"true");
+        let Record { version, bytes } = slandered.get(OTHER).unwrap();
+        let own = Told { of: OTHER, version: *version, by: Teller::Itself };
+        assert!(ledger.learn(own, bytes, |_| true), "its next version is above that");
+        assert!(!learn(&mut ledger, OTHER, MOST_HEARSAY, Teller::Another), "and hearsay does not get there again");
+    }
+
+    #[test]
+    fn who_is_known_does_not_leap() {
+        let mut ledger = Ledger::default();
+        assert!(learn(&mut ledger, OTHER, 7, Teller::Itself));
+        assert!(!learn(&mut ledger, OTHER, 8 + MOST_LEAP, Teller::Another));
+        assert!(learn(&mut ledger, OTHER, 7 + MOST_LEAP, Teller::Another));
+        assert!(learn(&mut ledger, OTHER, MOST_CHANGES, Teller::Itself), "unless it says so itself");
+    }
+
+    #[test]
+    fn changes_are_counted_up_to_the_last_and_not_from_the_beginning_again() {
+        let mut ledger = Ledger::default();
+        learn(&mut ledger, ME, MOST_CHANGES, Teller::Itself);
+        ledger.post(ME, b"one more");
+        assert_eq!(changes(ledger.get(ME).unwrap().version), MOST_CHANGES);
     }
 
     #[test]
@@ -137,20 +285,40 @@ mod tests {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.next_digest(), None);
         for site in [7, 3, 5] {
-            ledger.learn(Site(site), site, b"");
+            learn(&mut ledger, Site(site), site, Teller::Itself);
         }
-        let told: Vec<u32> = (0..4).map(|_| ledger.next_digest().unwrap().1).collect();
+        let told: Vec<u32> = (0..4).map(|_| changes(ledger.next_digest().unwrap().1)).collect();
         assert_eq!(told, [3, 5, 7, 3]);
     }
 
     #[test]
     fn no_number_of_sites_fills_the_memory() {
         let mut ledger = Ledger::default();
+        let long = [0; MAX_RECORD];
         for site in 0..5_000 {
-            ledger.learn(Site(site), 1, &[0; MAX_RECORD]);
+            ledger.learn(told(Site(site), 1, Teller::Another, &long), &long, |_| false);
         }
         assert_eq!(ledger.len(), MAX_RECORDS);
         ledger.post(Site(9_999), &[0; 5_000]);
         assert_eq!(ledger.get(Site(9_999)).unwrap().bytes.len(), MAX_RECORD);
+        assert!(ledger.len() <= MAX_RECORDS + 1);
+    }
+
+    #[test]
+    fn who_is_here_finds_room_and_made_up_sites_go_first() {
+        let mut ledger = Ledger::default();
+        ledger.post(ME, b"us");
+        assert!(learn(&mut ledger, OTHER, 1, Teller::Itself), "it was here, and left");
+        (10_000..20_000).for_each(|site| _ = learn(&mut ledger, Site(site), 1, Teller::Another));
+        let late = |site: u32| told(Site(site), 1, Teller::Itself, b"late");
+        let is_here = |site: Site| site == ME || (100..2_000).contains(&site.0);
+        assert!(!learn(&mut ledger, Site(99), 1, Teller::Another), "hearsay takes nobody's place");
+        for site in 100..1_122 {
+            assert!(ledger.learn(late(site), b"late", is_here), "{site}");
+            assert!(ledger.get(OTHER).is_some(), "made-up sites go before who was heard");
+        }
+        assert!(ledger.learn(late(1_122), b"late", is_here) && ledger.get(OTHER).is_none());
+        assert!(!ledger.learn(late(1_123), b"late", is_here), "all others are here");
+        assert!(ledger.len() == MAX_RECORDS && ledger.get(ME).is_some());
     }
 }

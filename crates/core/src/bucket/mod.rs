@@ -362,11 +362,6 @@ impl<R: Reckoner> World<R> {
         decision == Decision::Send
     }
 
-    /// One of our entities is no more.
-    pub fn retire(&mut self, index: u8) {
-        self.sources.remove(&index);
-    }
-
     /// One of our own entities, as it was at a tick.
     pub fn own_at(&self, index: u8, tick: u32) -> Option<&R::State> {
         self.sources.get(&index).and_then(|source| source.at(tick))

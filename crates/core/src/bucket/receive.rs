@@ -1,12 +1,13 @@
 //! What comes from other sites.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::ledger::Lack;
+use super::ledger::{Lack, Teller, Told};
 use super::send::Control;
 use super::time::nearest;
 use super::track::Track;
-use super::{EntityId, Event, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, Reckoner, Region, Site, World, is_near};
+use super::{EntityId, Event, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, Peer, Reckoner, Region, Site, World, is_near};
 use crate::clock::RoundTrip;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Error, Item, Items, Update};
@@ -74,9 +75,9 @@ impl<R: Reckoner> World<R> {
     }
 
     /// Something was learned of where a site's entities are. If they have just come near ours, it is told of those at once.
-    fn place_peer(&mut self, site: Site, learn: impl FnOnce(&mut super::Peer)) {
+    fn place_peer(&mut self, site: Site, learn: impl FnOnce(&mut Peer)) {
         let Some(peer) = self.peers.get_mut(&site) else { return };
-        let wants = |peer: &super::Peer| self.own_regions.iter().filter(|own| peer.wants(**own)).count();
+        let wants = |peer: &Peer| self.own_regions.iter().filter(|own| peer.wants(**own)).count();
         let before = wants(peer);
         learn(peer);
         if wants(peer) > before {
@@ -84,7 +85,7 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    fn with_peer(&mut self, site: Site, change: impl FnOnce(&mut super::Peer)) {
+    fn with_peer(&mut self, site: Site, change: impl FnOnce(&mut Peer)) {
         if let Some(peer) = self.peers.get_mut(&site) {
             change(peer);
         }
@@ -141,21 +142,46 @@ impl<R: Reckoner> World<R> {
 
     /// Somebody has this version of a record. Whoever is here tells its own; we care for those of others that are gone, or not known at all.
     fn on_digest(&mut self, from: Site, of: Site, version: u32) {
-        let tells_itself = of != from && self.peers.get(&of).is_some_and(|peer| peer.is_here);
-        let is_known = self.ledger.get(of).is_some();
-        match self.ledger.compare(of, version) {
-            Lack::Theirs if !tells_itself => self.push_control(from, Control::Record(of)),
-            Lack::Ours if !tells_itself || !is_known => self.push_control(from, Control::Ask(of)),
-            _ => {}
-        }
+        let tells_itself = of != from && self.is_peer_here(of);
+        let told = self.told(from, of, version);
+        let is_wanted = || self.ledger.wants(told, here(self.config.site, &self.peers));
+        let control = match self.ledger.compare(of, version) {
+            Lack::Theirs if !tells_itself => Control::Record(of),
+            Lack::Ours if !self.speaks_for_itself(of, from) && is_wanted() => Control::Ask(of),
+            _ => return,
+        };
+        self.push_control(from, control);
     }
 
     /// Who is here speaks for itself; of who is not, and of ourselves before we came, others may.
     fn on_record(&mut self, from: Site, of: Site, version: u32, bytes: &[u8]) {
-        let speaks_itself = self.peers.get(&of).is_some_and(|peer| peer.is_here) && self.ledger.get(of).is_some();
-        if (of == from || !speaks_itself) && self.ledger.learn(of, version, bytes) {
-            self.tell(if of == self.config.site { Event::Remembered } else { Event::Changed(of) });
+        let (me, told) = (self.config.site, self.told(from, of, version));
+        if !self.speaks_for_itself(of, from) && self.ledger.learn(told, bytes, here(me, &self.peers)) {
+            self.tell(if of == me { Event::Remembered } else { Event::Changed(of) });
         }
+    }
+
+    fn told(&self, from: Site, of: Site, version: u32) -> Told {
+        let by = match of {
+            _ if of == from => Teller::Itself,
+            _ if of == self.config.site => Teller::Reminder,
+            _ => Teller::Another,
+        };
+        Told { of, version, by }
+    }
+
+    /// Whether somebody need not be told of by another: it is here, and we know its record.
+    fn speaks_for_itself(&self, of: Site, from: Site) -> bool {
+        of != from && self.is_peer_here(of) && self.ledger.get(of).is_some()
+    }
+
+    fn is_peer_here(&self, site: Site) -> bool {
+        self.peers.get(&site).is_some_and(|peer| peer.is_here)
+    }
+
+    /// How often any record was changed: for who keeps something that follows from them.
+    pub fn records_changed(&self) -> u64 {
+        self.ledger.revision()
     }
 
     fn on_bye(&mut self, from: Site) {
@@ -167,5 +193,104 @@ impl<R: Reckoner> World<R> {
         });
         self.forget_tracks(|entity, _| entity.site == from);
         self.tell(Event::Left(from));
+    }
+}
+
+/// Whether a site is here: we are, and whoever was heard and has not left.
+fn here(me: Site, peers: &BTreeMap<Site, Peer>) -> impl Fn(Site) -> bool {
+    move |site| site == me || peers.get(&site).is_some_and(|peer| peer.is_here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::Line;
+    use super::super::{Config, ledger};
+    use super::*;
+    use crate::wire::{Datagram, MAX_DATAGRAM};
+
+    const ME: Site = Site(1);
+    const LIAR: Site = Site(2);
+    const ADA: Site = Site(3);
+
+    fn world() -> World<Line> {
+        let mut world = World::new(Instant::ZERO, Config::new(ME, true), Line::default()).unwrap();
+        world.post(b"ours");
+        world
+    }
+
+    fn say(world: &mut World<Line>, from: Site, item: Item<'_>) {
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut datagram = Datagram::new(&mut buf).unwrap();
+        datagram.put(item).unwrap();
+        let len = datagram.len();
+        world.handle_datagram(Instant::ZERO, from, &buf[..len]);
+    }
+
+    fn record(of: Site, changes: u32, bytes: &[u8]) -> Item<'_> {
+        Item::Record { of, version: ledger::version(changes, bytes), bytes }
+    }
+
+    fn bytes(world: &World<Line>, of: Site) -> Option<&[u8]> {
+        world.ledger.get(of).map(|record| &record.bytes[..])
+    }
+
+    #[test]
+    fn who_was_slandered_before_it_came_is_believed_in_the_end() {
+        let mut world = world();
+        say(&mut world, LIAR, Item::Record { of: ADA, version: u32::MAX, bytes: b"nonsense" });
+        assert_eq!(bytes(&world, ADA), None, "that is not what the version stands for");
+        say(&mut world, LIAR, record(ADA, u32::MAX >> 12, b"the last word"));
+        assert_eq!(bytes(&world, ADA), None, "nothing could follow");
+        say(&mut world, LIAR, record(ADA, 400_000, b"slander"));
+        assert_eq!(bytes(&world, ADA), Some(&b"slander"[..]));
+        world.control.clear();
+        say(&mut world, ADA, Item::Digest { of: ADA, version: ledger::version(1, b"true") });
+        assert_eq!(world.control.front(), Some(&(ADA, Control::Record(ADA))), "Ada is told");
+        say(&mut world, ADA, record(ADA, 400_001, b"true"));
+        say(&mut world, LIAR, record(ADA, 400_002, b"slander"));
+        assert_eq!(bytes(&world, ADA), Some(&b"true"[..]), "who is here speaks for itself");
+    }
+
+    #[test]
+    fn what_is_told_of_ourselves_leaves_room_for_what_we_say_next() {
+        let mut world = world();
+        say(&mut world, LIAR, record(ME, u32::MAX >> 12, b"the last word"));
+        assert_eq!(bytes(&world, ME), Some(&b"ours"[..]));
+        say(&mut world, LIAR, record(ME, 300_000, b"from before"));
+        assert!(core::iter::from_fn(|| world.poll_event()).any(|event| event == Event::Remembered));
+        world.post(b"ours");
+        assert_eq!(world.ledger.get(ME).unwrap().version, ledger::version(300_001, b"ours"));
+    }
+
+    #[test]
+    fn made_up_sites_keep_nobody_out_and_are_not_asked_for() {
+        let mut world = world();
+        (1_000..3_000).for_each(|site| say(&mut world, LIAR, record(Site(site), 1, b"made up")));
+        world.control.clear();
+        say(&mut world, LIAR, Item::Digest { of: Site(5_000), version: ledger::version(1, b"made up") });
+        assert!(world.control.is_empty(), "there is no room for it");
+        say(&mut world, ADA, record(ADA, 1, b"true"));
+        assert_eq!(bytes(&world, ADA), Some(&b"true"[..]));
+        assert_eq!(bytes(&world, ME), Some(&b"ours"[..]));
+    }
+
+    #[test]
+    fn what_cannot_be_believed_is_not_asked_for() {
+        let mut world = world();
+        say(&mut world, LIAR, record(ADA, 5, b"true"));
+        world.control.clear();
+        say(&mut world, LIAR, Item::Digest { of: ADA, version: u32::MAX });
+        assert!(world.control.is_empty());
+        say(&mut world, LIAR, Item::Digest { of: ADA, version: ledger::version(6, b"") });
+        assert_eq!(world.control.front(), Some(&(LIAR, Control::Ask(ADA))));
+    }
+
+    #[test]
+    fn every_change_of_a_record_is_counted() {
+        let mut world = world();
+        let before = world.records_changed();
+        say(&mut world, ADA, record(ADA, 1, b"one"));
+        say(&mut world, ADA, record(ADA, 1, b"one"));
+        assert_eq!(world.records_changed(), before + 1);
     }
 }

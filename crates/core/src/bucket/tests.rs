@@ -296,7 +296,10 @@ fn nothing_that_arrives_does_harm_or_fills_the_memory() {
             _ = match next() % 6 {
                 0 => datagram.put(crate::wire::Item::Update(update)),
                 1 => datagram.put(crate::wire::Item::Probe(Instant::from_nanos(i64::from(next()) << 31))),
-                2 => datagram.put(crate::wire::Item::Record { of: Site(next()), version: next(), bytes: &record }),
+                2 => {
+                    let (of, version) = (Site(next()), ledger::version(next() >> 12, &record));
+                    datagram.put(crate::wire::Item::Record { of, version, bytes: &record })
+                }
                 3 => datagram.put(crate::wire::Item::Digest { of: Site(next()), version: next() }),
                 4 => datagram.put(crate::wire::Item::Time(Some(TimeDelta::from_nanos(i64::from(next()) << 30)))),
                 _ => datagram.put(crate::wire::Item::Here(Region { x: next() as u8, y: 0 })),
@@ -316,5 +319,6 @@ fn nothing_that_arrives_does_harm_or_fills_the_memory() {
         most = most.max(world.memory());
     }
     assert!(world.peers.len() <= MAX_SITES && world.tracks.len() <= MAX_ENTITIES);
+    assert!((1_000..=1_025).contains(&world.ledger.len()), "{} records", world.ledger.len());
     assert!(most < 24 << 20, "{most} bytes");
 }

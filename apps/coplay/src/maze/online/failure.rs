@@ -1,5 +1,6 @@
 //! Why a maze with others could not be, as a person is told.
 
+use coplay_maze::{Maze, Terms};
 use coplay_net::group::Failure;
 use coplay_net::party::Refusal;
 
@@ -29,6 +30,15 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
 /// What is agreed on there says nothing to us.
 pub(super) fn other_terms() -> Trouble {
     Trouble::failure("their maze follows rules that we do not know").hint("everybody needs the same version of coplay")
+}
+
+/// What we would agree on is no maze.
+pub(super) fn no_terms() -> Trouble {
+    let (least, most) = (Maze::SIDES.start(), Maze::SIDES.end());
+    Trouble::misuse("there can be no such maze").hint(format!(
+        "it has {least} to {most} cells each way, and a delay and a bucket of 1 to {} ticks",
+        Terms::MOST_TICKS
+    ))
 }
 
 #[cfg(test)]

@@ -43,9 +43,8 @@ const LOOK: TimeDelta = TimeDelta::from_millis(100);
 
 /// `coplay maze host`.
 pub(super) fn host(args: &Host) -> Result<Summary, Trouble> {
+    let terms = terms(args)?;
     let visit = Visit::prepare(&args.part)?;
-    let terms =
-        Terms { seed: args.seed.unwrap_or_else(any_seed), side: args.side, bucket: args.bucket, delay: args.delay };
     let way = way(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
     let seat = Seat::choose(None, &way.group())?;
     let line = way.open(seat.identity.clone())?;
@@ -59,6 +58,13 @@ pub(super) fn host(args: &Host) -> Result<Summary, Trouble> {
     let ticket = ticket.to_string();
     announce::announce(&ticket, &[("to join, a friend types:", join_command(&ticket))]);
     visit.go_in(group, ticket, true)
+}
+
+/// What all who come agree on. Nobody is asked into a maze that cannot be.
+fn terms(args: &Host) -> Result<Terms, Trouble> {
+    let seed = args.seed.unwrap_or_else(any_seed);
+    let terms = Terms { seed, side: args.side, bucket: args.bucket, delay: args.delay };
+    if terms.are_sane() { Ok(terms) } else { Err(failure::no_terms()) }
 }
 
 /// `coplay maze join`.

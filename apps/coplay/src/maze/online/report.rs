@@ -6,7 +6,7 @@ use std::path::Path;
 
 use coplay::bucket::{EntityId, PeerStats, Site, Stats};
 use coplay::time::TimeDelta;
-use coplay_maze::{Game, Score};
+use coplay_maze::{Game, OTHERS, Score};
 use coplay_net::group::{Counts, Traffic};
 
 use crate::maze::board::in_words;
@@ -45,6 +45,9 @@ impl Report {
         let name = |entity: EntityId| {
             let other = peers.get(&entity.site).map_or("somebody", |peer| &peer.name);
             let owner = if entity.site == game.site() { &own } else { other };
+            if entity.index == OTHERS {
+                return format!("{owner}, others");
+            }
             format!("{owner}, avatar {}", entity.index + 1)
         };
         let scores = game.scores().table().into_iter().map(|(entity, score)| (entity, name(entity), score)).collect();

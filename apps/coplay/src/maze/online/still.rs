@@ -28,16 +28,16 @@ impl Stillness {
             game.avatar(index).map(|avatar| (entity, avatar.position))
         });
         let others = game.world().newest().map(|(entity, _, avatar)| (entity, avatar.position));
-        let (places, scores) = (own.chain(others).collect(), game.scores());
-        self.note(now, places, scores);
+        self.note(now, own.chain(others).collect(), game.scores());
     }
 
-    fn note(&mut self, now: Instant, places: BTreeMap<EntityId, Position>, scores: Scores) {
+    fn note(&mut self, now: Instant, places: BTreeMap<EntityId, Position>, scores: &Scores) {
         let moved = places.iter().any(|(entity, place)| self.places.get(entity) != Some(place));
-        if moved || scores != self.scores {
+        if moved || *scores != self.scores {
             self.since = now;
+            self.scores.clone_from(scores);
         }
-        (self.places, self.scores) = (places, scores);
+        self.places = places;
     }
 
     /// Whether all has been quiet for long enough.
@@ -58,11 +58,11 @@ mod tests {
         let place = |x| Position { x, y: 0 };
         let both = |x| BTreeMap::from([(entity(1), place(x)), (entity(2), place(9))]);
         let mut stillness = Stillness::new(at(0));
-        stillness.note(at(1), both(1), Scores::default());
+        stillness.note(at(1), both(1), &Scores::default());
         assert!(!stillness.is_quiet(at(3)) && stillness.is_quiet(at(4)));
-        stillness.note(at(3), both(2), Scores::default());
+        stillness.note(at(3), both(2), &Scores::default());
         assert!(!stillness.is_quiet(at(5)));
-        stillness.note(at(5), BTreeMap::from([(entity(1), place(2))]), Scores::default());
+        stillness.note(at(5), BTreeMap::from([(entity(1), place(2))]), &Scores::default());
         assert!(stillness.is_quiet(at(6)));
     }
 }

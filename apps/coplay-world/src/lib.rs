@@ -4,6 +4,7 @@
 //! - [`load`]: many software players, and a table of what it was like for them.
 //! - [`mod@bench`]: how many of them three servers carry.
 
+pub mod acquaintances;
 pub mod bench;
 pub mod cli;
 pub mod door;

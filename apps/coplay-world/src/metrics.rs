@@ -3,6 +3,11 @@
 use std::fmt::Write as _;
 
 use coplay::mirror::{STEP, Stats};
+use coplay::time::{Instant, TimeDelta};
+use coplay_world::TICK;
+
+/// A world that has not made a tick for so long stands still.
+const STILL: TimeDelta = TimeDelta::from_secs(3);
 
 /// What is told of a server.
 #[derive(Clone, Debug, Default)]
@@ -13,18 +18,24 @@ pub struct Numbers {
     pub open: bool,
     /// Whether it is about to go.
     pub drains: bool,
+    /// Whether there is no room for players who were never here.
+    pub full: bool,
     /// The tick that it is in the world.
     pub tick: u32,
+    /// When that tick was made, on the clock of this computer.
+    pub ticked: Option<Instant>,
     /// Players who are here.
     pub players: usize,
     /// Objects that are simulated here.
     pub owned: usize,
     /// Objects in the world.
+    pub objects: usize,
+    /// Objects of which anything is known: also those that have left, for their scores.
     pub beings: usize,
     /// Other servers that are here.
     pub mirrors: usize,
-    /// A number that is the same where the same is known.
-    pub digest: u64,
+    /// A number that is the same where the same is known; worked out only for who asks.
+    pub digest: Option<u64>,
     /// Times that players pressed other buttons.
     pub commands: u64,
     /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. Where all processes read the same clock, those of one computer say the same.
@@ -43,25 +54,46 @@ pub struct Numbers {
     pub memory: u64,
 }
 
+/// For how long the ticks of a world last, which are counted in 32 bits: 497 days in all.
+pub fn time_left(tick: u32) -> TimeDelta {
+    TICK * i64::from(u32::MAX - tick)
+}
+
 impl Numbers {
+    /// How long ago the last tick was made; nothing before the first.
+    fn tick_age(&self, now: Instant) -> Option<TimeDelta> {
+        self.ticked.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
+    }
+
+    /// Whether the world does not go on, as who tells these numbers may not even notice.
+    pub fn stands_still(&self, now: Instant) -> bool {
+        self.tick_age(now).is_some_and(|age| age >= STILL)
+    }
+
     /// For Prometheus.
-    pub fn prometheus(&self) -> String {
+    pub fn prometheus(&self, now: Instant) -> String {
         let stats = &self.stats;
         let mut text = String::new();
         let mut gauge = |name: &str, help: &str, value: f64| put(&mut text, name, "gauge", help, value);
         gauge("players", "Players who are here", self.players as f64);
         gauge("owned_objects", "Objects that are simulated here", self.owned as f64);
-        gauge("objects", "Objects in the world", self.beings as f64);
+        gauge("objects", "Objects in the world", self.objects as f64);
+        gauge("known_objects", "Objects of which anything is known, those that have left included", self.beings as f64);
         gauge("mirrors", "Other servers that are here", self.mirrors as f64);
         gauge("open", "Whether players are let in", f64::from(u8::from(self.open)));
+        gauge("full", "Whether there is no room for players who were never here", f64::from(u8::from(self.full)));
         gauge("tick", "The tick that it is in the world", f64::from(self.tick));
+        let age = self.tick_age(now).map_or(f64::NAN, TimeDelta::as_secs_f64);
+        gauge("tick_age_seconds", "How long ago that tick was made", age);
+        gauge("seconds_left", "For how long the ticks of the world last", time_left(self.tick).as_secs_f64());
         gauge("memory_bytes", "Memory that is used", self.memory as f64);
         let mut counter = |name: &str, help: &str, value: f64| put(&mut text, name, "counter", help, value);
         counter("commands_total", "Times that players pressed other buttons", self.commands as f64);
         counter("cpu_seconds_total", "Processor time that was used", self.cpu_seconds);
         counter("events_issued_total", "Events that were issued here", stats.issued as f64);
-        counter("events_delivered_total", "Events that were delivered", stats.delivered as f64);
-        counter("events_late_total", "Events that took longer than the threshold", stats.over as f64);
+        let (delivered, late) = (stats.foreign() as f64, stats.over as f64);
+        counter("events_delivered_total", "Events of other servers that were delivered", delivered);
+        counter("events_late_total", "Those of them that took longer than the threshold", late);
         counter("events_dropped_total", "Obsolete events that were here and not delivered", stats.dropped as f64);
         counter("events_skipped_total", "Obsolete events that were missing and not waited for", stats.skipped as f64);
         counter("events_asked_total", "Events that were asked for again", stats.asked as f64);
@@ -82,21 +114,21 @@ impl Numbers {
         let _ = writeln!(text, "# HELP {name} How long events of other servers took\n# TYPE {name} histogram");
         let mut sum = 0;
         for (step, count) in self.stats.gtd.iter().enumerate() {
-            sum += u64::from(*count);
+            sum += *count;
             let until = (STEP * (step as i64 + 1)).as_secs_f64();
             if step + 1 < self.stats.gtd.len() && (step + 1) % 25 == 0 {
                 let _ = writeln!(text, "{name}_bucket{{le=\"{until}\"}} {sum}");
             }
         }
         let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}");
-        let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.stats.gtd_sum.as_secs_f64());
+        let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.stats.gtd_sum_s());
     }
 
     /// How many events of other servers took how many milliseconds: less than one, less than two, and so on.
     fn delays(&self) -> String {
         let counts = &self.stats.gtd;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
-        let counts: Vec<String> = counts[..used].iter().map(u32::to_string).collect();
+        let counts: Vec<String> = counts[..used].iter().map(u64::to_string).collect();
         format!("[{}]", counts.join(","))
     }
 
@@ -110,12 +142,14 @@ impl Numbers {
             ("source", format!("\"{}\"", self.source)),
             ("open", self.open.to_string()),
             ("drains", self.drains.to_string()),
+            ("full", self.full.to_string()),
             ("tick", self.tick.to_string()),
             ("players", self.players.to_string()),
             ("owned", self.owned.to_string()),
-            ("objects", self.beings.to_string()),
+            ("objects", self.objects.to_string()),
+            ("known_objects", self.beings.to_string()),
             ("mirrors", self.mirrors.to_string()),
-            ("digest", format!("\"{:016x}\"", self.digest)),
+            ("digest", self.digest.map_or_else(|| "null".into(), |digest| format!("\"{digest:016x}\""))),
             ("commands", self.commands.to_string()),
             ("time_ahead_ms", format!("{:.3}", self.time_ahead_ms)),
             ("issued", stats.issued.to_string()),
@@ -151,27 +185,109 @@ pub fn usage() -> (f64, u64) {
     // What comes after the name, which may hold anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
-    ((field(11) + field(12)) as f64 / ticks_per_second, field(21) * 4_096)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ((field(11) + field(12)) as f64 / ticks_per_second, resident(&status))
+}
+
+/// Memory in bytes, as the system puts it: in kilobytes, whatever a page is.
+fn resident(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1_024
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
+    const NOW: Instant = Instant::from_nanos(100_000_000_000);
+
+    fn some() -> Numbers {
+        let ticked = Some(NOW - TimeDelta::from_millis(20));
+        let mut numbers = Numbers { players: 3, objects: 5, beings: 9, ticked, ..Numbers::default() };
+        numbers.stats.gtd[2] = 7;
+        numbers.stats.gtd[160] = 2;
+        numbers.stats.gtd[499] = 1;
+        (numbers.stats.delivered, numbers.stats.over) = (5_000, 3);
+        numbers
+    }
+
+    /// The text format, version 0.0.4: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
     #[test]
     fn prometheus_can_read_it() {
-        let mut numbers = Numbers { players: 3, ..Numbers::default() };
-        numbers.stats.gtd[2] = 7;
-        numbers.stats.gtd[499] = 1;
-        let text = numbers.prometheus();
-        assert!(text.contains("# TYPE coplay_world_players gauge\ncoplay_world_players 3\n"));
-        assert!(text.contains("coplay_world_event_delay_seconds_bucket{le=\"0.025\"} 7\n"));
-        assert!(text.contains("coplay_world_event_delay_seconds_bucket{le=\"+Inf\"} 8\n"));
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let (_, value) = line.rsplit_once(' ').expect("a name and a value");
+        let text = some().prometheus(NOW);
+        assert!(text.ends_with('\n'));
+        let (mut kinds, mut samples) = (BTreeMap::new(), Vec::new());
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, _) = help.split_once(' ').expect("a name and some words");
+                let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE "));
+                let (of, kind) = kind.and_then(|line| line.split_once(' ')).expect("a type follows");
+                assert!(of == name && kinds.insert(name, kind).is_none(), "{name} is told of once");
+                continue;
+            }
+            let (sample, value) = line.rsplit_once(' ').expect("a name and a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
+            let name = sample.split('{').next().unwrap_or_default();
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
+            samples.push((sample, value));
         }
-        assert!(numbers.json().starts_with("{\"source\":\"\",") && numbers.json().ends_with("}\n"));
+        for (name, kind) in &kinds {
+            assert_eq!(*kind == "counter", name.ends_with("_total"), "{name}");
+        }
+        let is_told = |(sample, _): &&(&str, &str)| {
+            let name = sample.split('{').next().unwrap_or_default();
+            let of = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            kinds.contains_key(name) || of.is_some_and(|of| kinds.get(of) == Some(&"histogram"))
+        };
+        assert_eq!(samples.iter().filter(is_told).count(), samples.len());
+    }
+
+    #[test]
+    fn a_histogram_counts_all_up_to_each_limit() {
+        let text = some().prometheus(NOW);
+        let (mut limit, mut count) = (0.0, 0);
+        let buckets =
+            text.lines().filter_map(|line| line.strip_prefix("coplay_world_event_delay_seconds_bucket{le=\""));
+        for (le, value) in buckets.filter_map(|bucket| bucket.split_once("\"} ")) {
+            let (le, value): (f64, u64) = (le.parse().expect("a number"), value.parse().expect("a count"));
+            assert!(le > limit && value >= count, "{le} {value}");
+            (limit, count) = (le, value);
+        }
+        assert_eq!((limit, count), (f64::INFINITY, 10));
+        for line in ["bucket{le=\"0.025\"} 7", "bucket{le=\"0.175\"} 9", "count 10", "sum 0"] {
+            assert!(text.contains(&format!("\ncoplay_world_event_delay_seconds_{line}\n")), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_number_is_what_it_says() {
+        let (text, json) = (some().prometheus(NOW), some().json());
+        // Of events that took long it is known which part of all they are.
+        for line in ["events_delivered_total 10", "events_late_total 3", "objects 5", "known_objects 9", "players 3"] {
+            assert!(text.contains(&format!("\ncoplay_world_{line}\n")), "{line}: {text}");
+        }
+        assert!(text.contains("\ncoplay_world_tick_age_seconds 0.02\n"), "{text}");
+        for field in ["\"delivered\":10,", "\"late\":3,", "\"objects\":5,", "\"known_objects\":9,", "\"digest\":null,"]
+        {
+            assert!(json.contains(field), "{field}: {json}");
+        }
+        assert!(json.starts_with("{\"source\":\"\",") && json.ends_with("}\n"));
+    }
+
+    #[test]
+    fn a_world_lasts_for_497_days_and_the_end_is_told() {
+        let day = TimeDelta::from_secs(86_400);
+        assert!(time_left(0) > day * 497 && time_left(0) < day * 498);
+        assert_eq!(time_left(u32::MAX), TimeDelta::ZERO);
+    }
+
+    #[test]
+    fn memory_is_told_in_kilobytes() {
+        assert_eq!(resident("VmPeak:\t   10 kB\nVmRSS:\t    5736 kB\n"), 5_736 * 1_024);
+        assert_eq!(resident(""), 0);
     }
 
     #[test]

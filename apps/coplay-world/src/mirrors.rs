@@ -5,30 +5,32 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coplay::mirror::{Source, To};
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::clock;
 use coplay_net::key::Secret;
-use coplay_world::Greeting;
+use coplay_world::{Greeting, Hello};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 
-use crate::seal::{Opener, Sealer};
+use crate::acquaintances::{Acquaintances, Standing};
+use crate::seal::{Opened, Opener, Sealer, Topic};
 use crate::trouble::Trouble;
 
-/// Greetings are said this often, and whoever did not for so long is not sent players any more.
+/// Greetings are said this often, and this soon when somebody waits for one; whoever said none for so long is not sent players any more.
 const GREET_EVERY: TimeDelta = TimeDelta::from_millis(500);
+const GREET_SOON: TimeDelta = TimeDelta::from_millis(50);
 const FORGET: TimeDelta = TimeDelta::from_secs(3);
 /// Where zenoh listens, in its configuration.
 const LISTEN: &str = "listen/endpoints";
 /// Servers that are sent something to alone, at the most.
 const MAX_PUBLISHERS: usize = 256;
 
-/// Something that another server says.
+/// Something that another server says. But for [`Said::Stranger`] it is no recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// A datagram for the mirror.
@@ -47,6 +49,8 @@ pub enum Said {
         /// What it says of itself.
         greeting: Greeting,
     },
+    /// Somebody says that it is there, and is to be greeted before more is said of it.
+    Stranger,
 }
 
 /// The way to the other servers.
@@ -58,7 +62,8 @@ pub struct Mirrors {
     to_all: Publisher<'static>,
     hello: Publisher<'static>,
     to_one: BTreeMap<Source, Publisher<'static>>,
-    next_greeting: Instant,
+    acquaintances: Arc<Mutex<Acquaintances>>,
+    greeted: Option<Instant>,
     known: BTreeMap<Source, (Instant, Greeting)>,
 }
 
@@ -87,19 +92,20 @@ impl Mirrors {
             Trouble::failure(format!("there is no way to other servers: {}", in_short(&*error)), hint)
         })?;
         let prefix = prefix(secret);
-        let opener = Arc::new(Mutex::new(Opener::new(secret)));
-        let hear = Arc::new(hear);
-        for (part, is_hello) in [("hello/*".into(), true), ("all/*".into(), false), (format!("one/{source}/*"), false)]
-        {
-            let (opener, hear) = (Arc::clone(&opener), Arc::clone(&hear));
+        let acquaintances = Arc::new(Mutex::new(Acquaintances::default()));
+        let (opener, hear) = (Arc::new(Opener::new(secret)), Arc::new(hear));
+        let parts = [
+            ("hello/*".into(), Topic::Hello),
+            ("all/*".into(), Topic::All),
+            (format!("one/{source}/*"), Topic::One(source)),
+        ];
+        for (part, topic) in parts {
+            let (opener, hear, acquaintances) = (Arc::clone(&opener), Arc::clone(&hear), Arc::clone(&acquaintances));
             let listen = move |sample: zenoh::sample::Sample| {
                 let at = clock::now();
-                let opened = opener.lock().unwrap_or_else(PoisonError::into_inner).open(&sample.payload().to_bytes());
-                let said = opened.filter(|(from, _)| *from != source).and_then(|(from, bytes)| match is_hello {
-                    true => Greeting::from_bytes(&bytes).map(|greeting| Said::Hello { from, greeting }),
-                    false => Some(Said::Datagram { at, from, bytes }),
-                });
-                said.into_iter().for_each(&*hear);
+                let opened = opener.open(topic, &sample.payload().to_bytes());
+                let Some(opened) = opened.filter(|opened| opened.from.source != source) else { return };
+                said(at, topic, opened, &mut lock(&acquaintances)).into_iter().for_each(&*hear);
             };
             let subscribed =
                 session.declare_subscriber(format!("{prefix}/{part}")).callback(listen).background().wait();
@@ -109,12 +115,16 @@ impl Mirrors {
         let (to_all, hello) = (publisher(format!("all/{source}"))?, publisher(format!("hello/{source}"))?);
         let sealer = Sealer::new(secret, source);
         let (to_one, known) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { session, prefix, source, sealer, to_all, hello, to_one, next_greeting: clock::now(), known })
+        Ok(Self { session, prefix, source, sealer, to_all, hello, to_one, acquaintances, greeted: None, known })
     }
 
     /// Sends a datagram. What cannot be sent now is lost, and will be asked for.
     pub fn send(&mut self, to: To, bytes: &[u8]) {
-        let sealed = self.sealer.seal(bytes);
+        let topic = match to {
+            To::All => Topic::All,
+            To::One(other) => Topic::One(other),
+        };
+        let sealed = self.sealer.seal(topic, bytes);
         let publisher = match to {
             To::All => &self.to_all,
             To::One(other) => {
@@ -136,11 +146,17 @@ impl Mirrors {
 
     /// Says that we are there, if it is time to.
     pub fn greet(&mut self, now: Instant, greeting: &Greeting) {
-        if now >= self.next_greeting {
-            self.next_greeting = now + GREET_EVERY;
-            let sealed = self.sealer.seal(&greeting.to_bytes());
-            let _ = self.hello.put(ZBytes::from(sealed)).wait();
+        let mut acquaintances = lock(&self.acquaintances);
+        let every = if acquaintances.is_awaited() { GREET_SOON } else { GREET_EVERY };
+        if self.greeted.is_some_and(|greeted| now - greeted < every) {
+            return;
         }
+        self.greeted = Some(now);
+        let (nonce, heard) = acquaintances.numbers();
+        drop(acquaintances);
+        let hello = Hello { nonce, heard, greeting: greeting.clone() };
+        let sealed = self.sealer.seal(Topic::Hello, &hello.to_bytes());
+        let _ = self.hello.put(ZBytes::from(sealed)).wait();
     }
 
     /// Another server says that it is there. Whether it is new.
@@ -164,6 +180,23 @@ impl Mirrors {
     pub fn close(self) {
         let _ = self.session.close().wait();
     }
+}
+
+fn lock(acquaintances: &Mutex<Acquaintances>) -> MutexGuard<'_, Acquaintances> {
+    acquaintances.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a message is to us: nothing if it may be a recording.
+fn said(at: Instant, topic: Topic, opened: Opened, acquaintances: &mut Acquaintances) -> Option<Said> {
+    let Opened { from, number, content } = opened;
+    if topic != Topic::Hello {
+        return acquaintances.takes(from, number).then_some(Said::Datagram { at, from: from.source, bytes: content });
+    }
+    let hello = Hello::from_bytes(&content)?;
+    Some(match acquaintances.on_hello(from, number, &hello)? {
+        Standing::Known => Said::Hello { from: from.source, greeting: hello.greeting },
+        Standing::New => Said::Stranger,
+    })
 }
 
 /// What tells this world's messages from others'.

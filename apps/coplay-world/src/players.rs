@@ -21,7 +21,7 @@ use crate::trouble::{Trouble, in_words};
 
 /// What may wait on a way for the world's thread.
 const QUEUE: usize = 16_384;
-/// Keys of players who were here that are remembered.
+/// Beyond so many keys those are forgotten that do not belong to who plays.
 const MAX_KEYS: usize = 65_536;
 /// So long a ticket waits for a relay to be in it.
 const FOR_RELAY: Duration = Duration::from_millis(700);
@@ -55,6 +55,22 @@ struct Line {
     incoming: Receiver<Incoming>,
 }
 
+/// Who was heard, and on which way last.
+#[derive(Debug, Default)]
+struct Keys(BTreeMap<EntityId, (Way, PeerKey)>);
+
+impl Keys {
+    fn is_full(&self) -> bool {
+        self.0.len() >= MAX_KEYS
+    }
+
+    /// Forgets everybody who does not play: who only shook hands is heard again if it wants anything.
+    fn keep(&mut self, players: impl Iterator<Item = EntityId>) {
+        let mut all = std::mem::take(&mut self.0);
+        self.0 = players.filter_map(|player| all.remove_entry(&player)).collect();
+    }
+}
+
 /// All players, on all ways.
 pub struct Players {
     udp: Line,
@@ -63,8 +79,7 @@ pub struct Players {
     next: Way,
     /// Where UDP leads to us.
     public: String,
-    /// Who plays, and on which way it came last.
-    keys: BTreeMap<EntityId, (Way, PeerKey)>,
+    keys: Keys,
     /// Datagrams and bytes.
     pub sent: (u64, u64),
     /// The same, that came.
@@ -84,7 +99,7 @@ impl Players {
         let public = args.public.map_or(known, |public| public.to_string());
         let iroh = if args.iroh { Some(open_iroh(args, secret)?) } else { None };
         let udp = Line { transport: impaired(Arc::new(udp), args.impair.as_ref())?, incoming };
-        Ok((Self { udp, iroh, next: Way::Udp, public, keys: BTreeMap::new(), sent: (0, 0), received: (0, 0) }, here))
+        Ok((Self { udp, iroh, next: Way::Udp, public, keys: Keys::default(), sent: (0, 0), received: (0, 0) }, here))
     }
 
     /// The next that a player said: when it came, and who said it.
@@ -111,21 +126,25 @@ impl Players {
         self.received.0 += 1;
         self.received.1 += len as u64;
         let entity = entity_of(&from.0);
-        if self.keys.len() >= MAX_KEYS && !self.keys.contains_key(&entity) {
-            self.keys.clear();
-        }
-        self.keys.insert(entity, (way, from));
+        self.keys.0.insert(entity, (way, from));
         entity
+    }
+
+    /// Makes room if there are too many keys, but not at the cost of who plays. To be called so often that no great number comes in between.
+    pub fn make_room(&mut self, players: impl Iterator<Item = EntityId>) {
+        if self.keys.is_full() {
+            self.keys.keep(players);
+        }
     }
 
     /// The way of a player.
     pub fn way_of(&self, entity: EntityId) -> Way {
-        self.keys.get(&entity).map_or(Way::Udp, |(way, _)| *way)
+        self.keys.0.get(&entity).map_or(Way::Udp, |(way, _)| *way)
     }
 
     /// Says something to a player.
     pub fn send(&mut self, entity: EntityId, bytes: &[u8]) {
-        let Some((way, key)) = self.keys.get(&entity) else { return };
+        let Some((way, key)) = self.keys.0.get(&entity) else { return };
         let line = match (way, &self.iroh) {
             (Way::Iroh, Some((iroh, _))) => iroh,
             _ => &self.udp,
@@ -176,4 +195,25 @@ fn impaired(way: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<
     let Some(impairment) = impairment.cloned() else { return Ok(way) };
     let failed = |error| Trouble::failure(format!("the way out cannot be made worse: {error}"), "leave --impair out");
     Ok(Arc::new(Impaired::new(way, impairment).map_err(failed)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::bucket::Site;
+
+    #[test]
+    fn many_handshakes_do_not_cut_off_who_plays() {
+        let entity = |number: u32| EntityId { site: Site(number), index: 0 };
+        let mut keys = Keys::default();
+        for number in 0..MAX_KEYS as u32 {
+            assert!(!keys.is_full());
+            keys.0.insert(entity(number), (Way::Udp, PeerKey([number as u8; 32])));
+        }
+        assert!(keys.is_full());
+        keys.keep([5, 70_000, 9].map(entity).into_iter());
+        let kept: Vec<_> = keys.0.into_iter().collect();
+        let of = |number: u32| (entity(number), (Way::Udp, PeerKey([number as u8; 32])));
+        assert_eq!(kept, [of(5), of(9)]);
+    }
 }

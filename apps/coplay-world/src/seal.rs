@@ -4,12 +4,10 @@
 //! source   4    who it is from
 //! run     16    a number that this run of the server drew
 //! number   8    of this message in the run
-//! content       sealed by XChaCha20-Poly1305; all before it is authenticated with it
+//! content       sealed by XChaCha20-Poly1305; all before it, and what it is for, is authenticated with it
 //! ```
 //!
-//! A message is taken once: numbers of a run only grow.
-
-use std::collections::BTreeMap;
+//! Whether a message is no recording is for [`Acquaintances`](crate::acquaintances::Acquaintances) to say.
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -17,8 +15,51 @@ use coplay::mirror::Source;
 use coplay_net::key::{Secret, random};
 
 const HEAD: usize = 4 + 16 + 8;
-/// Runs that are remembered; a world has far fewer.
-const MAX_RUNS: usize = 1_024;
+
+/// A run of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Speaker {
+    /// Who it is.
+    pub source: Source,
+    run: [u8; 16],
+}
+
+/// What a message is for. It cannot be taken for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// So that others know of us.
+    Hello,
+    /// For the mirrors of all.
+    All,
+    /// For the mirror of one.
+    One(Source),
+}
+
+impl Topic {
+    /// What is authenticated with a message.
+    fn with(self, source: [u8; 4]) -> [u8; 9] {
+        let (kind, target) = match self {
+            Self::Hello => (0, 0),
+            Self::All => (1, 0),
+            Self::One(target) => (2, target.0),
+        };
+        let mut bytes = [kind; 9];
+        bytes[1..5].copy_from_slice(&source);
+        bytes[5..].copy_from_slice(&target.to_le_bytes());
+        bytes
+    }
+}
+
+/// A message that only a server of this world can have sealed, now or at any time before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Who said it.
+    pub from: Speaker,
+    /// The how manieth of that run it is.
+    pub number: u64,
+    /// What it says.
+    pub content: Vec<u8>,
+}
 
 /// Seals what we say.
 pub struct Sealer {
@@ -31,7 +72,6 @@ pub struct Sealer {
 /// Opens what others say.
 pub struct Opener {
     cipher: XChaCha20Poly1305,
-    newest: BTreeMap<(Source, [u8; 16]), u64>,
 }
 
 fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
@@ -48,13 +88,14 @@ impl Sealer {
     ///
     /// # Panics
     /// Never: nothing is too long to be sealed.
-    pub fn seal(&mut self, content: &[u8]) -> Vec<u8> {
+    pub fn seal(&mut self, topic: Topic, content: &[u8]) -> Vec<u8> {
         self.number += 1;
+        let source = self.source.0.to_le_bytes();
         let mut message = Vec::with_capacity(HEAD + content.len() + 16);
-        message.extend_from_slice(&self.source.0.to_le_bytes());
+        message.extend_from_slice(&source);
         message.extend_from_slice(&self.run);
         message.extend_from_slice(&self.number.to_le_bytes());
-        let payload = Payload { msg: content, aad: &message[..4] };
+        let payload = Payload { msg: content, aad: &topic.with(source) };
         let sealed = self.cipher.encrypt(XNonce::from_slice(&message[4..HEAD]), payload).expect("it is short");
         message.extend_from_slice(&sealed);
         message
@@ -64,25 +105,17 @@ impl Sealer {
 impl Opener {
     /// For a server of the world with this secret.
     pub fn new(secret: &Secret) -> Self {
-        Self { cipher: cipher(secret), newest: BTreeMap::new() }
+        Self { cipher: cipher(secret) }
     }
 
-    /// Who said what; `None` if it is not from a server of this world, or was taken before.
-    pub fn open(&mut self, message: &[u8]) -> Option<(Source, Vec<u8>)> {
+    /// Who said what; `None` if it is not from a server of this world, or for something else.
+    pub fn open(&self, topic: Topic, message: &[u8]) -> Option<Opened> {
         let (head, sealed) = message.split_at_checked(HEAD)?;
-        let source = Source(u32::from_le_bytes(*head.first_chunk()?));
+        let source = *head.first_chunk()?;
         let (run, number) = (*head[4..].first_chunk()?, u64::from_le_bytes(*head[20..].first_chunk()?));
-        let payload = Payload { msg: sealed, aad: &head[..4] };
+        let payload = Payload { msg: sealed, aad: &topic.with(source) };
         let content = self.cipher.decrypt(XNonce::from_slice(&head[4..]), payload).ok()?;
-        if self.newest.len() >= MAX_RUNS && !self.newest.contains_key(&(source, run)) {
-            self.newest.clear();
-        }
-        let newest = self.newest.entry((source, run)).or_default();
-        if number <= *newest {
-            return None;
-        }
-        *newest = number;
-        Some((source, content))
+        Some(Opened { from: Speaker { source: Source(u32::from_le_bytes(source)), run }, number, content })
     }
 }
 
@@ -91,20 +124,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_knows_the_secret_is_heard_and_only_once() {
+    fn only_who_knows_the_secret_is_understood_and_only_where_it_was_meant() {
         let (secret, other) = (Secret::from_text("one"), Secret::from_text("other"));
         let mut sealer = Sealer::new(&secret, Source(7));
-        let mut opener = Opener::new(&secret);
-        let [first, second] = [b"first", b"secnd"].map(|content| sealer.seal(content));
-        assert_eq!(opener.open(&first), Some((Source(7), b"first".to_vec())));
-        assert_eq!(opener.open(&first), None, "once");
-        assert_eq!(Opener::new(&other).open(&second), None, "a stranger");
+        let opener = Opener::new(&secret);
+        let [first, second] = [b"first", b"secnd"].map(|content| sealer.seal(Topic::One(Source(3)), content));
+        let open = |message: &[u8]| opener.open(Topic::One(Source(3)), message);
+        let opened = open(&first).expect("it is ours");
+        assert_eq!((opened.from.source, opened.number, &opened.content[..]), (Source(7), 1, &b"first"[..]));
+        assert_eq!(open(&second).map(|second| (second.from, second.number)), Some((opened.from, 2)));
+        for elsewhere in [Topic::Hello, Topic::All, Topic::One(Source(4))] {
+            assert_eq!(opener.open(elsewhere, &second), None, "{elsewhere:?}");
+        }
+        assert_eq!(Opener::new(&other).open(Topic::One(Source(3)), &second), None, "a stranger");
         for at in 0..second.len() {
             let mut forged = second.clone();
             forged[at] ^= 1;
-            assert_eq!(opener.open(&forged), None, "byte {at}");
+            assert_eq!(open(&forged), None, "byte {at}");
         }
-        assert_eq!(opener.open(&second[..20]), None);
-        assert_eq!(opener.open(&second), Some((Source(7), b"secnd".to_vec())));
+        assert_eq!(open(&second[..20]), None);
     }
 }

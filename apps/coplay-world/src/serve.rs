@@ -6,19 +6,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 
-use coplay::mirror::{Config, Notice as Happened, Source};
+use coplay::mirror::{Config, Notice as Happened, Source, Stats};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Terms;
 use coplay_net::clock;
 use coplay_net::key::{Secret, random};
 use coplay_net::ticket;
-use coplay_world::{Greeting, Server};
+use coplay_world::{Greeting, MAX_BEINGS, Server};
 use tracing::{error, info, warn};
 
 use crate::cli::{LogStyle, Serve};
 use crate::door::{self, Notice};
-use crate::metrics::{Numbers, usage};
+use crate::metrics::{Numbers, time_left, usage};
 use crate::mirrors::{Mirrors, Network, Said};
 use crate::players::{Players, Way};
 use crate::stop;
@@ -34,6 +34,9 @@ const LOOK: TimeDelta = TimeDelta::from_millis(3);
 const NUMBERS_EVERY: TimeDelta = TimeDelta::from_millis(500);
 /// How a server does is logged this often.
 const LOG_EVERY: TimeDelta = TimeDelta::from_secs(10);
+/// When the ticks of the world last for no longer than this, it is said this often.
+const ENDS_SOON: TimeDelta = TimeDelta::from_secs(30 * 86_400);
+const WARN_OF_END_EVERY: TimeDelta = TimeDelta::from_secs(3_600);
 /// A server that should not be alone gets so long, and then says so this often.
 const FIRST_WARNING: TimeDelta = TimeDelta::from_secs(4);
 const WARN_EVERY: TimeDelta = TimeDelta::from_secs(30);
@@ -74,11 +77,13 @@ fn start_log(args: &Serve) {
 }
 
 fn secret(args: &Serve) -> Result<String, Trouble> {
-    match &args.secret {
-        Some(secret) if !ticket::is_secret(secret) => Err(Trouble::misuse(
-            "the secret is empty, too long, or has a space in it",
+    if [&args.secret, &args.server_secret].into_iter().flatten().any(|secret| !ticket::is_secret(secret)) {
+        return Err(Trouble::misuse(
+            "a secret is empty, too long, or has a space in it",
             "a secret is one word, such as 16 letters and digits that nobody can guess",
-        )),
+        ));
+    }
+    match &args.secret {
         Some(secret) => Ok(secret.clone()),
         None if args.peer.is_empty() => Ok(Secret::random_text()),
         None => Err(Trouble::misuse(
@@ -99,9 +104,14 @@ struct Process {
     /// Where players find the other servers, by UDP and by iroh.
     places: [Vec<String>; 2],
     notice: Notice,
+    /// The last tick, and when it was made.
+    tick: Option<(u32, Instant)>,
     next_numbers: Instant,
     next_log: Instant,
+    /// What had passed between the servers when that was last logged.
+    logged: Stats,
     next_warning: Instant,
+    next_warning_of_end: Instant,
     /// Whether zenoh is configured: others may have to be reached in another way than players.
     zenoh: bool,
     /// Whether there should be others.
@@ -147,9 +157,12 @@ impl Process {
             said,
             places: [vec![], vec![]],
             notice,
+            tick: None,
             next_numbers: now,
             next_log: now + LOG_EVERY,
+            logged: Stats::default(),
             next_warning: now + FIRST_WARNING,
+            next_warning_of_end: now,
             zenoh: args.zenoh.is_some(),
             has_peers: !args.peer.is_empty(),
             has_own_secret: args.server_secret.is_some(),
@@ -195,6 +208,7 @@ impl Process {
     }
 
     fn take_players(&mut self) {
+        self.players.make_room(self.server.realm().players());
         for _ in 0..MOST_AT_ONCE {
             let Some((at, entity, bytes)) = self.players.poll() else { break };
             if let Some(answer) = self.server.handle_player(at, entity, &bytes) {
@@ -214,12 +228,14 @@ impl Process {
 
     fn hear(&mut self, said: Said) {
         match said {
-            // Who has another maze, or has not said which, is not listened to.
+            // Who has another maze is not listened to.
             Said::Datagram { at, from, bytes } if self.mirrors.knows(from) => {
                 self.server.handle_mirror(at, from, &bytes);
             }
             Said::Datagram { .. } => {}
             Said::Hello { from, greeting } => self.meet(from, greeting),
+            // It is greeted with the next turn.
+            Said::Stranger => {}
         }
     }
 
@@ -249,6 +265,9 @@ impl Process {
     fn advance(&mut self) {
         let now = clock::now();
         self.server.advance(now);
+        if let Some(tick) = self.server.realm().tick().filter(|tick| self.tick.is_none_or(|(last, _)| last != *tick)) {
+            self.tick = Some((tick, now));
+        }
         let mut buf = [0; MAX_DATAGRAM];
         while let Some(transmit) = self.server.poll_mirror(now, &mut buf) {
             self.mirrors.send(transmit.to, &buf[..transmit.len]);
@@ -258,44 +277,67 @@ impl Process {
             self.players.send(entity, &bytes);
         }
         while let Some(happened) = self.server.poll_notice() {
-            match happened {
-                Happened::Came(source) => info!(%source, "a server is here"),
-                Happened::Left(source) => warn!(%source, "a server is gone"),
-                Happened::GaveUp { source, seq } => warn!(%source, seq, "an event was given up"),
-                Happened::Forgot(source) => info!(%source, "a server that was gone is forgotten"),
-            }
+            log_notice(happened);
         }
         self.mirrors.greet(now, &self.greeting);
         self.tell_numbers(now);
     }
 
     fn tell_numbers(&mut self, now: Instant) {
-        if now < self.next_numbers {
+        let is_asked = self.notice.is_asked();
+        if now < self.next_numbers && !is_asked {
             return;
         }
         self.next_numbers = now + NUMBERS_EVERY;
         self.greeting.places = self.players.places();
-        let numbers = self.numbers(now);
         self.find_places(now);
+        let mut numbers = self.numbers(now);
+        self.warn(now, &numbers);
+        if now >= self.next_log {
+            self.next_log = now + LOG_EVERY;
+            self.log(&numbers);
+        }
+        if is_asked {
+            let realm = self.server.realm();
+            numbers.digest = Some(realm.register().digest(realm.rules()));
+        }
+        self.notice.put(numbers);
+    }
+
+    /// Says what somebody should do something about.
+    fn warn(&mut self, now: Instant, numbers: &Numbers) {
         if self.has_peers && numbers.mirrors == 0 && now >= self.next_warning {
             self.next_warning = now + WARN_EVERY;
             warn!("no other server is heard: do those at --peer run, and are the secrets the same?");
         }
-        if now >= self.next_log {
-            self.next_log = now + LOG_EVERY;
-            let delay = |part| numbers.stats.gtd_quantile(part).unwrap_or_default().as_millis_f64();
-            info!(
-                players = numbers.players,
-                objects = numbers.beings,
-                mirrors = numbers.mirrors,
-                issued = numbers.stats.issued,
-                delivered = numbers.stats.delivered,
-                delay_p50_ms = delay(500),
-                delay_p99_ms = delay(990),
-                "how it goes"
+        let left = time_left(numbers.tick);
+        if left <= ENDS_SOON && now >= self.next_warning_of_end {
+            self.next_warning_of_end = now + WARN_OF_END_EVERY;
+            let hours_left = left.as_secs_f64() / 3_600.0;
+            warn!(
+                hours_left,
+                "the ticks of this world run out, and then it stands still: stop all its servers before, and start them anew"
             );
         }
-        *self.notice.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = numbers;
+    }
+
+    /// Says how it went since that was last said.
+    fn log(&mut self, numbers: &Numbers) {
+        let before = std::mem::replace(&mut self.logged, numbers.stats);
+        let mut stats = numbers.stats;
+        stats.gtd.iter_mut().zip(before.gtd).for_each(|(count, before)| *count -= before);
+        let delay = |part| stats.gtd_quantile(part).unwrap_or_default().as_millis_f64();
+        info!(
+            players = numbers.players,
+            objects = numbers.objects,
+            mirrors = numbers.mirrors,
+            issued = stats.issued - before.issued,
+            delivered = stats.foreign(),
+            late = stats.over - before.over,
+            delay_p50_ms = delay(500),
+            delay_p99_ms = delay(990),
+            "how it went for ten seconds"
+        );
     }
 
     fn numbers(&self, now: Instant) -> Numbers {
@@ -305,12 +347,15 @@ impl Process {
             source: self.server.source().to_string(),
             open: self.server.is_open(now),
             drains: realm.drains(),
-            tick: realm.tick().unwrap_or_default(),
+            full: realm.register().len() >= MAX_BEINGS,
+            tick: self.tick.map_or(0, |(tick, _)| tick),
+            ticked: self.tick.map(|(_, at)| at),
             players: realm.players().count(),
             owned: realm.owned(),
+            objects: realm.field().len(),
             beings: realm.register().len(),
             mirrors: self.server.mirror().present().count(),
-            digest: realm.register().digest(realm.rules()),
+            digest: None,
             commands: realm.commands(),
             time_ahead_ms: self.server.mirror().group_time(now).map_or(0.0, |time| ahead_ms(now, time)),
             stats: *self.server.stats(),
@@ -340,6 +385,21 @@ impl Process {
         }
         info!("gone");
         self.mirrors.close();
+    }
+}
+
+fn log_notice(happened: Happened) {
+    match happened {
+        Happened::Came(source) => info!(%source, "a server is here"),
+        Happened::Left(source) => warn!(%source, "a server is gone"),
+        Happened::GaveUp { source, seq } => warn!(%source, seq, "an event was given up"),
+        Happened::Forgot(source) => info!(%source, "a server that was gone is forgotten"),
+        Happened::TooLong { of, len } => {
+            error!(%of, len, "what is known by the word of this server is too long to be told to one that comes late: that one will lack it");
+        }
+        Happened::NoSnapshot { of, from } => {
+            warn!(%of, %from, "what is known by the word of a server was asked for in vain; it is asked for again");
+        }
     }
 }
 

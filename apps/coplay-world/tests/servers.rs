@@ -52,12 +52,12 @@ fn a_server_dies_and_comes_back_and_nobody_loses_anything() {
 
     let all = [&first, &again, &third];
     wait_for("that all know the same", || {
-        let digests: Vec<Option<String>> = all.iter().map(|server| field(server.http, "digest")).collect();
         let quiet = all.iter().all(|server| field(server.http, "players").as_deref() == Some("0"));
+        let digests: Vec<Option<String>> = all.iter().map(|server| field(server.http, "digest")).collect();
         quiet && digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0])
     });
     assert!(
-        field(again.http, "objects").is_some_and(|objects| objects.parse::<u32>().is_ok_and(|objects| objects >= 12))
+        field(again.http, "known_objects").is_some_and(|known| known.parse::<u32>().is_ok_and(|known| known >= 12))
     );
 }
 
@@ -119,6 +119,7 @@ fn what_cannot_be_is_told_in_a_sentence_with_a_hint() {
     for (args, code, says) in [
         (&["serve", "--peer", "127.0.0.1:1"][..], 2, "without the secret"),
         (&["serve", "--secret", "two words"], 2, "one word"),
+        (&["serve", "--server-secret", ""], 2, "one word"),
         (&["serve", "--listen", &taken], 1, "choose another address with --listen"),
         (&["serve", "--zenoh", "/nowhere/at.all"], 2, "is no configuration of zenoh"),
         (&["load", "udp://127.0.0.1:1#a", "udp://127.0.0.1:1#b"], 2, "one secret"),

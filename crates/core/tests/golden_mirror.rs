@@ -7,7 +7,7 @@ use coplay::wire::{Echo, Happening, Have, MAX_DATAGRAM, MirrorDatagram, MirrorIt
 /// An item field by field, in hexadecimal.
 type Golden = &'static [&'static str];
 
-const FAMILY: &str = "33";
+const FAMILY: &str = "35";
 const OF: Source = Source(0x0403_0201);
 
 fn bytes(golden: Golden) -> Vec<u8> {
@@ -90,6 +90,8 @@ fn how_far_a_mirror_is() {
     let have = Have { of: OF, base: 1, settled: 299, newest: 300 };
     assert_golden(&["03", "01020304", "01", "ab02", "ac02"], &MirrorItem::Have(have));
     assert_golden(&["04", "01020304", "ac02", "10"], &MirrorItem::Ask { of: OF, first: 300, count: 16 });
+    let late = Have { of: OF, base: 1 << 32, settled: (1 << 48) - 2, newest: (1 << 48) - 1 };
+    assert_golden(&["03", "01020304", "8080808010", "feffffffffff3f", "ffffffffffff3f"], &MirrorItem::Have(late));
     assert_golden(&["0b"], &MirrorItem::Bye);
 }
 

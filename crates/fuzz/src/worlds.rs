@@ -5,7 +5,7 @@ use coplay::mirror::{self, Source};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, Maze, Rules, Tally, Terms};
-use coplay_world::{Client, Greeting, Server, Wish, Word, entity_of};
+use coplay_world::{Client, Greeting, Hello, Server, Wish, Word, entity_of};
 
 use crate::bytes::Bytes;
 
@@ -50,6 +50,9 @@ fn check_alone(data: &[u8]) {
     }
     if let Some(greeting) = Greeting::from_bytes(data) {
         assert_eq!(Greeting::from_bytes(&greeting.to_bytes()), Some(greeting));
+    }
+    if let Some(hello) = Hello::from_bytes(data) {
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
     }
     if let Some(Word::View(view)) = Word::from_bytes(data, Some(&rules)) {
         assert!(Word::from_bytes(&view.to_bytes(&rules), Some(&rules)).is_some());

@@ -10,6 +10,46 @@ const VERSION: u8 = 2;
 const MAX_PLACES: usize = 4;
 const MAX_PLACE: usize = 200;
 
+/// The most numbers of others that are said back at a time.
+pub const MAX_HEARD: usize = 64;
+
+/// A number that a run of a server draws. Who says it back has heard that run: what was recorded before cannot.
+pub type Nonce = [u8; 16];
+
+/// A greeting, and the proof that it is no recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// What others are to say back.
+    pub nonce: Nonce,
+    /// What others drew, as far as they were heard: at most [`MAX_HEARD`].
+    pub heard: Vec<Nonce>,
+    /// What the server says of itself.
+    pub greeting: Greeting,
+}
+
+impl Hello {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let heard = &self.heard[..self.heard.len().min(MAX_HEARD)];
+        let mut bytes = self.nonce.to_vec();
+        bytes.push(heard.len() as u8);
+        heard.iter().for_each(|nonce| bytes.extend_from_slice(nonce));
+        bytes.extend(self.greeting.to_bytes());
+        bytes
+    }
+
+    /// What somebody said; `None` if it is of another version, or no greeting.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (nonce, [count]) = (reader.take()?, reader.take()?);
+        if usize::from(count) > MAX_HEARD {
+            return None;
+        }
+        let heard = (0..count).map(|_| reader.take()).collect::<Option<_>>()?;
+        Some(Self { nonce, heard, greeting: Greeting::from_bytes(reader.rest())? })
+    }
+}
+
 /// A server says that it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
@@ -63,6 +103,14 @@ mod tests {
             places: vec!["192.0.2.1:7700".into(), "iroh:x".into()],
         };
         let bytes = greeting.to_bytes();
+        let hello = Hello { nonce: [7; 16], heard: vec![[8; 16], [9; 16]], greeting: greeting.clone() };
+        let said = hello.to_bytes();
+        assert_eq!(Hello::from_bytes(&said), Some(hello));
+        assert_eq!(Hello::from_bytes(&[&[7; 16][..], &[MAX_HEARD as u8 + 1], &[0; 4_000]].concat()), None);
+        assert!(
+            (0..49 + bytes.len() - 1)
+                .all(|cut| Hello::from_bytes(&said[..cut]).is_none_or(|cut| cut.greeting != greeting))
+        );
         assert_eq!(Greeting::from_bytes(&bytes), Some(greeting));
         assert_eq!(Greeting::from_bytes(&[3; 40]), None);
         assert_eq!(Greeting::from_bytes(&bytes[..9]), None);

@@ -40,7 +40,7 @@ pub use being::{Being, Stand, Term};
 pub use client::{Client, TICK};
 pub use deed::{Deed, Fact, MAX_DEED};
 pub use field::{Field, Placed};
-pub use greeting::Greeting;
+pub use greeting::{Greeting, Hello, MAX_HEARD, Nonce};
 pub use hall::{Hall, Happening, Mind};
 pub use realm::{Realm, entity_of, ninja};
 pub use register::{MAX_BEINGS, Register};

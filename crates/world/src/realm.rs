@@ -73,7 +73,7 @@ pub struct Realm {
 #[derive(Clone, Copy, Debug)]
 struct Uncertain {
     /// The number of the event by which the others are told, as soon as it has one.
-    seq: Option<u32>,
+    seq: Option<u64>,
     whom: EntityId,
     by: EntityId,
 }
@@ -170,7 +170,7 @@ impl Realm {
     }
 
     /// The others are told of a deed with the event of this number.
-    pub fn on_told(&mut self, deed: &Deed, seq: u32) {
+    pub fn on_told(&mut self, deed: &Deed, seq: u64) {
         if let Fact::Fell { by, .. } = deed.fact {
             let is_it = |fall: &&mut Uncertain| fall.seq.is_none() && (fall.whom, fall.by) == (deed.entity, by);
             self.uncertain.iter_mut().find(is_it).into_iter().for_each(|fall| fall.seq = Some(seq));
@@ -178,7 +178,7 @@ impl Realm {
     }
 
     /// Another server has all our events up to this one, or there is none to have them.
-    pub fn on_known_elsewhere(&mut self, seq: u32) {
+    pub fn on_known_elsewhere(&mut self, seq: u64) {
         let before = self.uncertain.len();
         self.uncertain.retain(|fall| fall.seq.is_none_or(|told| told > seq));
         if self.uncertain.len() != before {

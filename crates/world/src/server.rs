@@ -110,7 +110,7 @@ impl Server {
             self.realm.look_after(&live);
         }
         self.tell(now);
-        self.realm.on_known_elsewhere(self.mirror.known_elsewhere().unwrap_or(u32::MAX));
+        self.realm.on_known_elsewhere(self.mirror.known_elsewhere().unwrap_or(u64::MAX));
     }
 
     /// The tick that it is in the world, if that is known.

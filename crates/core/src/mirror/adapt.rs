@@ -15,7 +15,7 @@ const LONGEST_PAUSE: TimeDelta = TimeDelta::from_millis(10);
 /// An obsolete event that is missing, and when it must not be waited for any more.
 struct Hold {
     source: Source,
-    seq: u32,
+    seq: u64,
     until: Instant,
 }
 
@@ -79,7 +79,7 @@ impl Mirror {
         matches!(self.config.policy, Policy::Adaptive { .. }).then_some(next.max(self.holds.pause))
     }
 
-    fn is_hole(&self, source: Source, seq: u32) -> bool {
+    fn is_hole(&self, source: Source, seq: u64) -> bool {
         self.streams.get(&source).is_some_and(|stream| stream.event(seq).is_none() && stream.is_obsolete(seq))
     }
 
@@ -107,14 +107,14 @@ impl Mirror {
     fn holds_of(&self, source: Source, stream: &Stream, threshold: TimeDelta) -> impl Iterator<Item = Hold> {
         let waiting = stream.waiting().iter().filter_map(|seq| stream.event(*seq).map(|event| (*seq, event)));
         waiting.flat_map(move |(seq, event)| {
-            let is_hole = |member: &u32| stream.event(*member).is_none() && stream.is_obsolete(*member);
+            let is_hole = |member: &u64| stream.event(*member).is_none() && stream.is_obsolete(*member);
             let late = event.at + threshold;
             event.run(seq).filter(is_hole).filter_map(move |member| self.hold(source, member, late))
         })
     }
 
     /// How long to wait for an event so that what is behind it is there at `late`: not at all if it cannot come by then.
-    fn hold(&self, source: Source, seq: u32, late: GroupInstant) -> Option<Hold> {
+    fn hold(&self, source: Source, seq: u64, late: GroupInstant) -> Option<Hold> {
         let until = self.time.local(late)? - MARGIN;
         let missing = self.streams.get(&source)?.missing();
         let found = missing.binary_search_by_key(&seq, |missing| missing.seq).ok()?;

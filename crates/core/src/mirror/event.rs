@@ -76,7 +76,7 @@ pub struct Delivery<'a> {
     /// Who issued it.
     pub source: Source,
     /// Its number among all of that source, from 1 on.
-    pub seq: u32,
+    pub seq: u64,
     /// When it was issued.
     pub at: GroupInstant,
     /// The object that it is about.
@@ -96,7 +96,7 @@ pub struct Delivery<'a> {
 pub(super) struct Event {
     pub(super) at: GroupInstant,
     pub(super) key: u64,
-    pub(super) after: u32,
+    pub(super) after: u64,
     pub(super) barrier: bool,
     pub(super) replaces: bool,
     run_len: u16,
@@ -114,7 +114,7 @@ impl Event {
     }
 
     /// The events of its key since `after`, if its own number is this.
-    pub(super) fn run(&self, seq: u32) -> Run<'_> {
+    pub(super) fn run(&self, seq: u64) -> Run<'_> {
         Run::written(seq, &self.body[..usize::from(self.run_len)])
     }
 
@@ -123,7 +123,7 @@ impl Event {
     }
 
     /// As it goes over the wire.
-    pub(super) fn happening(&self, source: Source, seq: u32) -> Happening<'_> {
+    pub(super) fn happening(&self, source: Source, seq: u64) -> Happening<'_> {
         let Self { at, key, after, barrier, replaces, .. } = *self;
         Happening { source, seq, at, key, after, barrier, replaces, run: self.run(seq), payload: self.payload() }
     }

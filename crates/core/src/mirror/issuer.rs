@@ -12,27 +12,27 @@ const MAX_KEYS: usize = 16_384;
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     /// The last event that cannot be replaced.
-    after: u32,
+    after: u64,
     /// Whether `after` may be about something else, and all up to it count.
     barrier: bool,
     /// The events since then, oldest first.
-    run: [u32; MAX_RUN],
+    run: [u64; MAX_RUN],
     len: u8,
 }
 
 /// What an event has to do with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Links {
-    pub(super) after: u32,
+    pub(super) after: u64,
     pub(super) barrier: bool,
-    run: [u32; MAX_RUN],
+    run: [u64; MAX_RUN],
     len: u8,
 }
 
 impl Links {
     const NONE: Self = Self { after: 0, barrier: false, run: [0; MAX_RUN], len: 0 };
 
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = u64> + '_ {
         self.run[..usize::from(self.len)].iter().rev().copied()
     }
 }
@@ -42,13 +42,13 @@ impl Links {
 pub(super) struct Issuer {
     tails: BTreeMap<u64, Tail>,
     /// No event about an object that is not remembered is newer.
-    forgotten: u32,
+    forgotten: u64,
 }
 
 impl Issuer {
     /// A new event of this number. Where `longest` in a row are replaceable, the next is not, whatever the game says: so the run is known whole to
     /// everybody who has one event of it.
-    pub(super) fn link(&mut self, seq: u32, key: u64, replaceable: bool, longest: usize) -> Links {
+    pub(super) fn link(&mut self, seq: u64, key: u64, replaceable: bool, longest: usize) -> Links {
         if key == 0 {
             return Links::NONE;
         }
@@ -69,7 +69,7 @@ impl Issuer {
     }
 
     fn forget_half(&mut self) {
-        let mut newest: Vec<u32> = self.tails.values().map(Tail::newest).collect();
+        let mut newest: Vec<u64> = self.tails.values().map(Tail::newest).collect();
         newest.sort_unstable();
         let limit = newest[newest.len() / 2];
         self.forgotten = self.forgotten.max(limit);
@@ -82,7 +82,7 @@ impl Issuer {
 }
 
 impl Tail {
-    fn newest(&self) -> u32 {
+    fn newest(&self) -> u64 {
         self.run[..usize::from(self.len)].last().copied().unwrap_or(self.after)
     }
 }
@@ -91,7 +91,7 @@ impl Tail {
 mod tests {
     use super::*;
 
-    fn run(links: &Links) -> Vec<u32> {
+    fn run(links: &Links) -> Vec<u64> {
         links.newest_first().collect()
     }
 
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn objects_that_are_forgotten_come_after_all_that_was() {
         let mut issuer = Issuer::default();
-        for seq in 1..=MAX_KEYS as u32 + 1 {
-            issuer.link(seq, seq.into(), true, 16);
+        for seq in 1..=MAX_KEYS as u64 + 1 {
+            issuer.link(seq, seq, true, 16);
         }
         assert!(issuer.tails.len() <= MAX_KEYS);
         let links = issuer.link(90_000, 1, true, 16);

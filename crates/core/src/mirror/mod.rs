@@ -73,7 +73,7 @@ use peer::Peer;
 use policy::Dropper;
 use send::Control;
 use snapshot::{Download, Given};
-use stream::{Fate, MAX_SEQ, Stream, WINDOW};
+use stream::{Fate, LONGEST_STEP, MAX_SEQ, Stream, WINDOW};
 use time::GroupTime;
 
 /// The most sources whose events are known, the gone ones included.
@@ -95,17 +95,19 @@ pub struct Mirror {
     peers: BTreeMap<Source, Peer>,
     dropper: Dropper,
     /// Events whose turn it is, but in total order.
-    ready: VecDeque<(Source, u32)>,
+    ready: VecDeque<(Source, u64)>,
     /// The furthest that was delivered in total order.
-    reached: Option<(GroupInstant, Source, u32)>,
+    reached: Option<(GroupInstant, Source, u64)>,
     /// Our events up to this one were sent.
-    sent: u32,
+    sent: u64,
     control: VecDeque<(Source, Control)>,
     next_beacon: Instant,
     /// The source of which was told last: they are told of in turn.
     told: Option<Source>,
     given: BTreeMap<Source, Given>,
     downloads: BTreeMap<Source, Download>,
+    /// Sources whose part of the state is too long for a snapshot, and since when that is known.
+    too_long: BTreeMap<Source, Instant>,
     requests: VecDeque<Wanted>,
     notices: VecDeque<Notice>,
     leaving: bool,
@@ -160,10 +162,24 @@ pub enum Notice {
         /// Whose.
         source: Source,
         /// Which.
-        seq: u32,
+        seq: u64,
     },
     /// There were too many sources; of this one, which has long been gone, nothing is known any more.
     Forgot(Source),
+    /// Somebody lacks a part of the state that is longer than a snapshot may be ([`Config::snapshot`]), and does not get it from us.
+    TooLong {
+        /// Whose objects.
+        of: Source,
+        /// How long it is, in bytes.
+        len: usize,
+    },
+    /// We lack a part of the state and did not get it from who has it. It is asked for again.
+    NoSnapshot {
+        /// Whose objects.
+        of: Source,
+        /// Who was asked.
+        from: Source,
+    },
 }
 
 impl Mirror {
@@ -190,6 +206,7 @@ impl Mirror {
             told: None,
             given: BTreeMap::new(),
             downloads: BTreeMap::new(),
+            too_long: BTreeMap::new(),
             requests: VecDeque::new(),
             notices: VecDeque::new(),
             leaving: false,
@@ -258,7 +275,7 @@ impl Mirror {
     }
 
     /// Issues an event; it is delivered here as everywhere, at its turn. Its number.
-    pub fn issue(&mut self, now: Instant, issue: Issue<'_>) -> Result<u32, IssueError> {
+    pub fn issue(&mut self, now: Instant, issue: Issue<'_>) -> Result<u64, IssueError> {
         self.now = self.now.max(now);
         let (me, now) = (self.config.source, self.now);
         let at = self.time.at(now).ok_or(IssueError::NoTime)?.max(self.last_at);
@@ -272,7 +289,7 @@ impl Mirror {
         }
         self.last_at = at;
         let links = self.issuer.link(seq, issue.key, issue.replaceable, self.config.run);
-        let mut buf = [0; MAX_RUN * 5];
+        let mut buf = [0; MAX_RUN * LONGEST_STEP];
         let mut writer = crate::wire::Writer::new(&mut buf);
         let run = Run::write(seq, links.newest_first(), &mut writer);
         assert!(run.is_ok(), "a run has at most {MAX_RUN} numbers");
@@ -312,18 +329,18 @@ impl Mirror {
     }
 
     /// All events of a source up to this number are settled here: delivered, or dropped.
-    pub fn settled(&self, source: Source) -> u32 {
+    pub fn settled(&self, source: Source) -> u64 {
         self.streams.get(&source).map_or(0, Stream::settled)
     }
 
     /// The newest of our events up to which some other mirror that is here has all; nothing if none is here.
-    pub fn known_elsewhere(&self) -> Option<u32> {
+    pub fn known_elsewhere(&self) -> Option<u64> {
         let here = self.peers.values().filter(|peer| peer.is_here);
         here.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled)).max()
     }
 
     /// Whether an event was dropped here. Only of those is it known that are still kept for others.
-    pub fn is_dropped(&self, source: Source, seq: u32) -> bool {
+    pub fn is_dropped(&self, source: Source, seq: u64) -> bool {
         self.streams.get(&source).is_some_and(|stream| stream.fate(seq) == Fate::Dropped)
     }
 
@@ -359,7 +376,7 @@ impl Mirror {
             + self.given.values().map(Given::memory).sum::<usize>()
             + self.downloads.values().map(Download::memory).sum::<usize>()
             + self.control.capacity() * size_of::<(Source, Control)>()
-            + self.ready.capacity() * size_of::<(Source, u32)>()
+            + self.ready.capacity() * size_of::<(Source, u64)>()
             + self.issuer.memory()
     }
 

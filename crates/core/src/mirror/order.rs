@@ -30,7 +30,7 @@ impl Mirror {
         Some(Delivery { source, seq, at, key, payload, gtd, own, late })
     }
 
-    fn next_turn(&mut self) -> Option<(Source, u32)> {
+    fn next_turn(&mut self) -> Option<(Source, u64)> {
         loop {
             let (source, seq) = match self.config.order {
                 Order::Total => self.first_in_time()?,
@@ -48,14 +48,14 @@ impl Mirror {
     }
 
     /// Ours: whether it is not worth being delivered any more.
-    fn is_too_late(&self, source: Source, seq: u32) -> bool {
+    fn is_too_late(&self, source: Source, seq: u64) -> bool {
         let Policy::Adaptive { threshold } = self.config.policy else { return false };
         let Some(stream) = self.streams.get(&source) else { return false };
         stream.is_obsolete(seq) && stream.event(seq).is_some_and(|event| self.age(event.at) > threshold)
     }
 
     /// Notes how far we are in the total order, and says whether this event should have come before.
-    fn is_late(&mut self, at: GroupInstant, source: Source, seq: u32) -> bool {
+    fn is_late(&mut self, at: GroupInstant, source: Source, seq: u64) -> bool {
         if self.config.order != Order::Total {
             return false;
         }
@@ -68,7 +68,7 @@ impl Mirror {
     }
 
     /// The first in total order, if nobody who is here can still say something that comes before it.
-    fn first_in_time(&self) -> Option<(Source, u32)> {
+    fn first_in_time(&self) -> Option<(Source, u64)> {
         // Of who is gone something may be missing for ever: what has nothing to do with it does not wait for that.
         let heads = self.streams.iter().filter_map(|(source, stream)| {
             let head = if self.is_here(*source) { stream.head() } else { stream.head_of_its_key() };
@@ -84,7 +84,7 @@ impl Mirror {
     }
 
     /// A new event is here: is it its turn?
-    pub(super) fn enqueue(&mut self, source: Source, seq: u32) {
+    pub(super) fn enqueue(&mut self, source: Source, seq: u64) {
         if self.config.order == Order::Total {
             return;
         }
@@ -129,7 +129,7 @@ impl Mirror {
     }
 
     /// The oldest event that may be dropped, by its own time or by the time of what is before it.
-    fn first_droppable(&self) -> Option<(Source, u32)> {
+    fn first_droppable(&self) -> Option<(Source, u64)> {
         let first = |(source, stream): (&Source, &Stream)| {
             let seq = stream.droppable_from(0)?;
             let at = stream.event(seq).map_or(stream.floor(), |event| Some(event.at));
@@ -147,7 +147,7 @@ impl Mirror {
         }
     }
 
-    fn next_droppable(&self, last: Option<(Source, u32)>) -> Option<(Source, u32)> {
+    fn next_droppable(&self, last: Option<(Source, u64)>) -> Option<(Source, u64)> {
         let (first, from) = last.unwrap_or((Source(0), 0));
         self.streams.range(first..).filter(|(_, stream)| stream.has_droppable()).find_map(|(source, stream)| {
             let from = if *source == first { from } else { 0 };
@@ -156,7 +156,7 @@ impl Mirror {
     }
 
     /// Drops an event that is obsolete.
-    pub(super) fn drop_event(&mut self, source: Source, seq: u32) {
+    pub(super) fn drop_event(&mut self, source: Source, seq: u64) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         if stream.event(seq).is_some() {
             self.stats.dropped += 1;
@@ -169,7 +169,7 @@ impl Mirror {
     }
 
     /// What holds up the others the longest, of those that are not ours.
-    fn first_hindrance(&self) -> Option<(Source, u32)> {
+    fn first_hindrance(&self) -> Option<(Source, u64)> {
         let first = |(source, stream): (&Source, &Stream)| {
             let seq = stream.first_open().filter(|_| *source != self.config.source && stream.is_told())?;
             let at = stream.event(seq).map_or(stream.floor(), |event| Some(event.at));
@@ -178,7 +178,7 @@ impl Mirror {
         self.streams.iter().filter_map(first).min().map(|(_, source, seq)| (source, seq))
     }
 
-    fn give_up(&mut self, source: Source, seq: u32) {
+    fn give_up(&mut self, source: Source, seq: u64) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         if stream.is_obsolete(seq) {
             return self.drop_event(source, seq);

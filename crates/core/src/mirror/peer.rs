@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{MAX_SOURCES, Source};
+use super::Source;
 use crate::clock::Clock;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::Have;
@@ -24,6 +24,7 @@ pub(super) struct Peer {
     pub(super) group_ahead: Option<TimeDelta>,
     pub(super) next_probe: Instant,
     pub(super) probes: u32,
+    /// Of sources that we know, and no others.
     haves: BTreeMap<Source, Have>,
 }
 
@@ -49,9 +50,12 @@ impl Peer {
     }
 
     pub(super) fn on_have(&mut self, have: Have) {
-        if self.haves.len() < MAX_SOURCES || self.haves.contains_key(&have.of) {
-            self.haves.insert(have.of, have);
-        }
+        self.haves.insert(have.of, have);
+    }
+
+    /// We know nothing of this source any more.
+    pub(super) fn on_forgotten(&mut self, source: Source) {
+        self.haves.remove(&source);
     }
 
     pub(super) fn have(&self, of: Source) -> Option<&Have> {
@@ -59,7 +63,7 @@ impl Peer {
     }
 
     /// Whether it could be asked for an event.
-    pub(super) fn can_give(&self, of: Source, seq: u32) -> bool {
+    pub(super) fn can_give(&self, of: Source, seq: u64) -> bool {
         self.have(of).is_some_and(|have| have.base <= seq && seq <= have.newest)
     }
 

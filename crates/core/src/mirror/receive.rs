@@ -61,6 +61,7 @@ impl Mirror {
         if let Some(source) = oldest {
             self.streams.remove(&source);
             self.downloads.remove(&source);
+            self.peers.values_mut().for_each(|peer| peer.on_forgotten(source));
             self.tell(Notice::Forgot(source));
         }
     }
@@ -122,7 +123,7 @@ impl Mirror {
         }
     }
 
-    fn on_alive(&mut self, from: Source, at: GroupInstant, last: u32) {
+    fn on_alive(&mut self, from: Source, at: GroupInstant, last: u64) {
         let now = self.now;
         if let Some(stream) = self.learn_of(from) {
             stream.on_alive(now, last, at);
@@ -132,19 +133,19 @@ impl Mirror {
     /// Who is here tells how far it is itself; of who is not, others do.
     fn on_have(&mut self, from: Source, have: Have) {
         let (now, of) = (self.now, have.of);
-        self.with_peer(from, |peer| peer.on_have(have));
-        if of == self.config.source || (self.is_here(of) && of != from) {
-            return;
-        }
-        if let Some(stream) = self.learn_of(of) {
+        let is_others_to_tell = of == self.config.source || (self.is_here(of) && of != from);
+        if !is_others_to_tell && let Some(stream) = self.learn_of(of) {
             stream.expect(now, have.newest);
+        }
+        if self.streams.contains_key(&of) {
+            self.with_peer(from, |peer| peer.on_have(have));
         }
     }
 
-    fn on_ask(&mut self, from: Source, of: Source, first: u32, count: u8) {
+    fn on_ask(&mut self, from: Source, of: Source, first: u64, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let wanted = first..first.saturating_add(count.into());
-        let here: alloc::vec::Vec<u32> = wanted.filter(|seq| stream.event(*seq).is_some()).collect();
+        let here: alloc::vec::Vec<u64> = wanted.filter(|seq| stream.event(*seq).is_some()).collect();
         if first < stream.base() {
             self.push_control(from, Control::Beacon);
         }

@@ -41,7 +41,7 @@ pub(super) enum Control {
         sent: Instant,
         received: Instant,
     },
-    Event(Source, u32),
+    Event(Source, u64),
     Piece(Source, u32),
     /// How far we are, at once.
     Beacon,
@@ -87,9 +87,10 @@ impl Mirror {
         if let Some((to, len)) = self.ask_for_snapshot(buf) {
             return Some(Transmit { to: To::One(to), len });
         }
-        if let Some((to, _)) = self.control.front() {
-            let to = *to;
-            return Some(Transmit { to: To::One(to), len: self.control_for(to, buf).ok()? });
+        while let Some((to, _)) = self.control.front().copied() {
+            if let Some(len) = self.control_for(to, buf).ok()? {
+                return Some(Transmit { to: To::One(to), len });
+            }
         }
         if self.now >= self.next_beacon && !self.peers.is_empty() {
             self.next_beacon = self.now + BEACON;
@@ -151,14 +152,14 @@ impl Mirror {
         let first = self.streams.get(&of)?.missing().iter().find(|missing| missing.next <= now).copied()?;
         let target = self.who_gives(of, first.seq, first.times);
         let takes = target.and_then(|target| self.peers.get(&target)).map_or(SELDOM, super::Peer::answer_time) + SLACK;
-        let mut asked: Option<(u32, u8)> = None;
+        let mut asked: Option<(u64, u8)> = None;
         let mut count = 0;
         for missing in self.streams.get_mut(&of)?.missing_mut().iter_mut().take(MAX_ASKED) {
             if missing.next > now {
                 continue;
             }
             match &mut asked {
-                Some((first, count)) if missing.seq == *first + u32::from(*count) && *count < u8::MAX => *count += 1,
+                Some((first, count)) if missing.seq == *first + u64::from(*count) && *count < u8::MAX => *count += 1,
                 _ => {
                     let before = asked.replace((missing.seq, 1));
                     if before.is_some_and(|(first, count)| datagram.put(&MirrorItem::Ask { of, first, count }).is_err())
@@ -184,7 +185,7 @@ impl Mirror {
     }
 
     /// Who is asked for an event: its source if that is here, and sometimes, or if it is not, somebody else who has it.
-    fn who_gives(&self, of: Source, seq: u32, times: u32) -> Option<Source> {
+    fn who_gives(&self, of: Source, seq: u64, times: u32) -> Option<Source> {
         let others =
             || self.peers.iter().filter(|(source, peer)| peer.is_here && **source != of && peer.can_give(of, seq));
         let is_here = self.is_here(of);
@@ -195,8 +196,8 @@ impl Mirror {
         others().nth(times as usize % count).map(|(source, _)| *source).or(is_here.then_some(of))
     }
 
-    /// All that one mirror is to be told, as far as it fits.
-    fn control_for(&mut self, to: Source, buf: &mut [u8]) -> Result<usize, Full> {
+    /// All that one mirror is to be told, as far as it fits; nothing if there is nothing to say any more.
+    fn control_for(&mut self, to: Source, buf: &mut [u8]) -> Result<Option<usize>, Full> {
         let mut datagram = MirrorDatagram::new(buf)?;
         let mut at = 0;
         while let Some((for_whom, control)) = self.control.get(at).copied() {
@@ -207,16 +208,13 @@ impl Mirror {
                 }
                 continue;
             }
-            if self.put_control(control, &mut datagram).is_err() {
+            // What does not even fit alone never will.
+            if self.put_control(control, &mut datagram).is_err() && !datagram.is_empty() {
                 break;
             }
             self.control.remove(at);
         }
-        // What does not even fit alone never will.
-        if datagram.is_empty() {
-            self.control.pop_front();
-        }
-        Ok(datagram.len())
+        Ok((!datagram.is_empty()).then(|| datagram.len()))
     }
 
     fn put_control(&mut self, control: Control, datagram: &mut MirrorDatagram<'_>) -> Result<(), Full> {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::send::Control;
-use super::{MAX_SEQ, Mirror, Request, Source, Wanted};
+use super::{MAX_SEQ, Mirror, Notice, Request, Source, Wanted};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Full, MAX_PIECE, MirrorDatagram, MirrorItem, Reader};
 
@@ -13,6 +13,8 @@ const KEPT: TimeDelta = TimeDelta::from_secs(3);
 const MAX_DOWNLOADS: usize = 4;
 /// Snapshots that are given at a time.
 const MAX_GIVEN: usize = 16;
+/// What was too long for a snapshot is not asked for again for so long: it costs much, and becomes no shorter soon.
+const TOO_LONG: TimeDelta = TimeDelta::from_secs(30);
 /// Pieces that are asked for at a time.
 const AT_ONCE: u8 = 32;
 /// So often in vain, and somebody else is asked.
@@ -23,7 +25,7 @@ const HOPELESS: u32 = 6;
 /// What is known of a part of the state.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    settled: u32,
+    settled: u64,
     floor: Option<GroupInstant>,
     done: Vec<u8>,
 }
@@ -32,14 +34,14 @@ pub(super) struct Head {
 #[derive(Debug)]
 pub(super) struct Given {
     version: u32,
-    settled: u32,
+    settled: u64,
     bytes: Vec<u8>,
     asked: Instant,
 }
 
 impl Given {
     /// How far it goes.
-    pub(super) fn settled(&self) -> u32 {
+    pub(super) fn settled(&self) -> u64 {
         self.settled
     }
 
@@ -112,7 +114,7 @@ impl Head {
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let (settled, floor) = (reader.u32().ok()?, reader.u64().ok()? as i64);
+        let (settled, floor) = (reader.u64().ok()?, reader.u64().ok()? as i64);
         let len = usize::from(reader.u16().ok()?);
         let done = reader.take(len).ok()?.to_vec();
         let sane = settled <= MAX_SEQ - super::WINDOW && len <= super::WINDOW as usize / 8;
@@ -146,7 +148,11 @@ impl Mirror {
         let mut bytes = Vec::with_capacity(state.len() + head.done.len() + 16);
         head.write(&mut bytes);
         bytes.extend_from_slice(state);
-        if bytes.len() > self.config.snapshot || (self.given.len() >= MAX_GIVEN && !self.given.contains_key(&of)) {
+        if bytes.len() > self.config.snapshot {
+            self.too_long.insert(of, self.now);
+            return self.tell(Notice::TooLong { of, len: bytes.len() });
+        }
+        if self.given.len() >= MAX_GIVEN && !self.given.contains_key(&of) {
             return;
         }
         let next = self.given.get(&of).map_or(1, |given| given.version.wrapping_add(1));
@@ -163,7 +169,8 @@ impl Mirror {
         let is_good = |given: &Given| given.settled + 1 >= stream.base();
         let Some(given) = self.given.get_mut(&of).filter(|given| is_good(given)) else {
             let is_asked = |wanted: &Wanted| matches!(wanted, Wanted::Snapshot(other) if *other == of);
-            if !self.requests.iter().any(is_asked) && self.requests.len() < MAX_GIVEN {
+            let is_vain = self.too_long.contains_key(&of);
+            if !is_vain && !self.requests.iter().any(is_asked) && self.requests.len() < MAX_GIVEN {
                 self.requests.push_back(Wanted::Snapshot(of));
             }
             return;
@@ -218,7 +225,7 @@ impl Mirror {
             return false;
         };
         stream.restart(now, head.settled, &head.done, head.floor);
-        let open: Vec<u32> = stream.open().collect();
+        let open: Vec<u64> = stream.open().collect();
         self.ready.retain(|(source, _)| *source != of);
         open.into_iter().for_each(|seq| self.enqueue(of, seq));
         self.stats.snapshots.1 += 1;
@@ -240,9 +247,18 @@ impl Mirror {
                 self.downloads.insert(of, Download::new(now, from));
             }
         }
-        let patience = |download: &Download| download.times < PATIENCE;
-        self.downloads.retain(|_, download| patience(download));
+        self.give_up_downloads();
         self.given.retain(|_, given| now - given.asked < KEPT);
+        self.too_long.retain(|_, since| now - *since < TOO_LONG);
+    }
+
+    fn give_up_downloads(&mut self) {
+        let vain = self.downloads.iter().filter(|(_, download)| download.times >= PATIENCE);
+        let vain: Vec<(Source, Source)> = vain.map(|(of, download)| (*of, download.from)).collect();
+        for (of, from) in vain {
+            self.downloads.remove(&of);
+            self.tell(Notice::NoSnapshot { of, from });
+        }
     }
 
     fn is_installing(&self, of: Source) -> bool {

@@ -40,14 +40,14 @@ pub struct Stats {
     pub received: (u64, u64),
     /// Datagrams that were no message.
     pub malformed: u64,
-    /// How long events of others took, all together.
-    pub gtd_sum: TimeDelta,
+    /// How long events of others took, all together, in nanoseconds: more than a [`TimeDelta`] holds.
+    gtd_sum_ns: u128,
     /// How long the quickest took.
     pub gtd_min: TimeDelta,
     /// How long the slowest took.
     pub gtd_max: TimeDelta,
     /// How many took how long, in steps of [`STEP`]; events of others only.
-    pub gtd: [u32; STEPS],
+    pub gtd: [u64; STEPS],
 }
 
 impl Default for Stats {
@@ -68,7 +68,7 @@ impl Default for Stats {
             sent: (0, 0),
             received: (0, 0),
             malformed: 0,
-            gtd_sum: TimeDelta::ZERO,
+            gtd_sum_ns: 0,
             gtd_min: TimeDelta::MAX,
             gtd_max: TimeDelta::ZERO,
             gtd: [0; STEPS],
@@ -80,7 +80,7 @@ impl Stats {
     /// An event of somebody else took so long.
     pub(super) fn on_gtd(&mut self, gtd: TimeDelta, threshold: TimeDelta) {
         self.over += u64::from(gtd > threshold);
-        self.gtd_sum += gtd;
+        self.gtd_sum_ns += gtd.as_nanos().max(0) as u128;
         self.gtd_min = self.gtd_min.min(gtd);
         self.gtd_max = self.gtd_max.max(gtd);
         let step = (gtd.as_nanos().max(0) / STEP.as_nanos()) as usize;
@@ -89,13 +89,18 @@ impl Stats {
 
     /// Events of others that were delivered.
     pub fn foreign(&self) -> u64 {
-        self.gtd.iter().map(|count| u64::from(*count)).sum()
+        self.gtd.iter().sum()
     }
 
     /// How long events of others took on average.
     pub fn gtd_mean(&self) -> Option<TimeDelta> {
-        let count = self.foreign() as i64;
-        (count > 0).then(|| self.gtd_sum / count)
+        let mean = self.gtd_sum_ns.checked_div(self.foreign().into())?;
+        Some(TimeDelta::from_nanos(mean as i64))
+    }
+
+    /// How long they took all together, in seconds.
+    pub fn gtd_sum_s(&self) -> f64 {
+        self.gtd_sum_ns as f64 / 1e9
     }
 
     /// This part of all events of others, in thousandths, took no longer; to the next step.
@@ -103,7 +108,7 @@ impl Stats {
         let wanted = (self.foreign() * u64::from(thousandths)).div_ceil(1_000).max(1);
         let mut sum = 0;
         let step = self.gtd.iter().position(|count| {
-            sum += u64::from(*count);
+            sum += *count;
             sum >= wanted
         })?;
         Some(STEP * (step as i64 + 1))
@@ -124,7 +129,7 @@ pub struct PeerStats {
     /// Its events that are missing.
     pub missing: usize,
     /// All its events up to this one are settled here.
-    pub settled: u32,
+    pub settled: u64,
 }
 
 #[cfg(test)]
@@ -142,6 +147,18 @@ mod tests {
         assert_eq!((stats.foreign(), stats.over), (101, 11));
         assert_eq!(stats.gtd_quantile(500), Some(TimeDelta::from_millis(52)));
         assert_eq!(stats.gtd_quantile(1_000), Some(TimeDelta::from_millis(500)));
+        assert_eq!(stats.gtd_mean(), Some(TimeDelta::from_nanos(14_050_000_000 / 101)));
+        assert!((stats.gtd_sum_s() - 14.05).abs() < 1e-9);
         assert_eq!((stats.gtd_min, stats.gtd_max), (TimeDelta::from_millis(1), TimeDelta::from_secs(9)));
+    }
+
+    /// At 15,000 events a second this is what three and a half days, and half a year, come to.
+    #[test]
+    fn it_counts_for_as_long_as_a_server_runs() {
+        let mut stats = Stats { gtd_sum_ns: i64::MAX as u128, ..Stats::default() };
+        stats.gtd[50] = u32::MAX.into();
+        stats.on_gtd(TimeDelta::from_millis(50), TimeDelta::from_millis(90));
+        assert_eq!(stats.foreign(), 1 << 32);
+        assert!(stats.gtd_sum_s() > TimeDelta::MAX.as_secs_f64());
     }
 }

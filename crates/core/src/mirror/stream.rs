@@ -8,11 +8,13 @@ use crate::time::{GroupInstant, Instant};
 use crate::wire::Happening;
 
 /// Events of a source beyond the last that is settled that are taken in.
-pub(super) const WINDOW: u32 = 4_096;
+pub(super) const WINDOW: u64 = 4_096;
 /// So many times more events are kept, at the most, while somebody fetches a snapshot.
 const WHILE_GIVEN: usize = 16;
-/// No event has a higher number.
-pub(super) const MAX_SEQ: u32 = u32::MAX - 4 * WINDOW;
+/// No event has a higher number. At a million events a second they last for nine years.
+pub(super) const MAX_SEQ: u64 = (1 << 48) - 1;
+/// The most bytes that tell how far apart two of them are: so the longest run and the longest payload fit in one datagram.
+pub(super) const LONGEST_STEP: usize = 7;
 
 /// What has become of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ impl Slot {
 /// An event that did not come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
-    pub(super) seq: u32,
+    pub(super) seq: u64,
     /// When to ask for it next.
     pub(super) next: Instant,
     /// When it was asked for last.
@@ -71,22 +73,22 @@ pub(super) enum Taken {
 #[derive(Debug)]
 pub(super) struct Stream {
     /// The number of the first slot.
-    base: u32,
+    base: u64,
     /// All up to this one are delivered or dropped.
-    settled: u32,
+    settled: u64,
     slots: VecDeque<Slot>,
     /// In order of their numbers.
     missing: Vec<Missing>,
     /// Events that are here and wait for others, in order of their numbers. Not used in total order.
-    waiting: Vec<u32>,
+    waiting: Vec<u64>,
     /// The newest that is here.
-    newest: u32,
+    newest: u64,
     droppable: usize,
     bytes: usize,
     /// What is not settled is not older.
     floor: Option<GroupInstant>,
     /// What the source said last: nothing after this event is older.
-    told: Option<(u32, GroupInstant)>,
+    told: Option<(u64, GroupInstant)>,
 }
 
 impl Stream {
@@ -105,36 +107,36 @@ impl Stream {
         }
     }
 
-    pub(super) fn base(&self) -> u32 {
+    pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    pub(super) fn settled(&self) -> u32 {
+    pub(super) fn settled(&self) -> u64 {
         self.settled
     }
 
-    pub(super) fn newest(&self) -> u32 {
+    pub(super) fn newest(&self) -> u64 {
         self.newest.max(self.settled)
     }
 
     /// The number behind the last slot.
-    fn end(&self) -> u32 {
-        self.base + self.slots.len() as u32
+    fn end(&self) -> u64 {
+        self.base + self.slots.len() as u64
     }
 
-    fn slot(&self, seq: u32) -> Option<&Slot> {
+    fn slot(&self, seq: u64) -> Option<&Slot> {
         self.slots.get(seq.checked_sub(self.base)? as usize)
     }
 
-    fn slot_mut(&mut self, seq: u32) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, seq: u64) -> Option<&mut Slot> {
         self.slots.get_mut(seq.checked_sub(self.base)? as usize)
     }
 
-    pub(super) fn event(&self, seq: u32) -> Option<&Event> {
+    pub(super) fn event(&self, seq: u64) -> Option<&Event> {
         self.slot(seq)?.event.as_ref()
     }
 
-    pub(super) fn fate(&self, seq: u32) -> Fate {
+    pub(super) fn fate(&self, seq: u64) -> Fate {
         self.slot(seq).map_or(if seq <= self.settled { Fate::Delivered } else { Fate::Open }, |slot| slot.fate)
     }
 
@@ -170,7 +172,7 @@ impl Stream {
         Taken::New
     }
 
-    fn mark_obsolete(&mut self, seq: u32) {
+    fn mark_obsolete(&mut self, seq: u64) {
         let Some(slot) = self.slot_mut(seq) else { return };
         if !slot.obsolete {
             slot.obsolete = true;
@@ -179,7 +181,7 @@ impl Stream {
     }
 
     /// There are events up to this number: those that are not here are missing.
-    pub(super) fn expect(&mut self, now: Instant, last: u32) {
+    pub(super) fn expect(&mut self, now: Instant, last: u64) {
         let last = last.min(self.settled.saturating_add(WINDOW)).min(MAX_SEQ);
         while self.end() <= last {
             self.missing.push(Missing { seq: self.end(), next: now, asked: None, times: 0 });
@@ -188,7 +190,7 @@ impl Stream {
     }
 
     /// The source says that nothing after the event of this number is older than this.
-    pub(super) fn on_alive(&mut self, now: Instant, last: u32, at: GroupInstant) {
+    pub(super) fn on_alive(&mut self, now: Instant, last: u64, at: GroupInstant) {
         self.expect(now, last);
         if self.told.is_none_or(|(_, told)| told < at) {
             self.told = Some((last, at));
@@ -207,13 +209,13 @@ impl Stream {
     }
 
     /// The next in the order of numbers, if it is here.
-    pub(super) fn head(&self) -> Option<(u32, &Event)> {
+    pub(super) fn head(&self) -> Option<(u64, &Event)> {
         let seq = self.settled + 1;
         self.event(seq).map(|event| (seq, event))
     }
 
     /// The first that may be delivered though others before it are missing.
-    pub(super) fn head_of_its_key(&self) -> Option<(u32, &Event)> {
+    pub(super) fn head_of_its_key(&self) -> Option<(u64, &Event)> {
         let seq = self.open().find(|seq| self.is_deliverable(*seq))?;
         self.event(seq).map(|event| (seq, event))
     }
@@ -226,21 +228,21 @@ impl Stream {
     }
 
     /// Whether all events of its key that come before it are settled, or their turn comes before.
-    pub(super) fn is_deliverable(&self, seq: u32) -> bool {
+    pub(super) fn is_deliverable(&self, seq: u64) -> bool {
         let Some(event) = self.event(seq) else { return false };
-        let is_passed = |seq: u32| seq <= self.settled || self.fate(seq) != Fate::Open;
+        let is_passed = |seq: u64| seq <= self.settled || self.fate(seq) != Fate::Open;
         let is_behind = if event.barrier { event.after <= self.settled } else { is_passed(event.after) };
         is_behind && event.run(seq).all(is_passed)
     }
 
-    pub(super) fn wait(&mut self, seq: u32) {
+    pub(super) fn wait(&mut self, seq: u64) {
         if let Err(place) = self.waiting.binary_search(&seq) {
             self.waiting.insert(place, seq);
         }
     }
 
     /// Takes out all that wait no more, in their order, and makes it their turn. What one waits for comes before it, so one look is enough.
-    pub(super) fn release(&mut self) -> Vec<u32> {
+    pub(super) fn release(&mut self) -> Vec<u64> {
         let mut released = Vec::new();
         if self.waiting.is_empty() {
             return released;
@@ -259,7 +261,7 @@ impl Stream {
         released
     }
 
-    pub(super) fn set_fate(&mut self, seq: u32, fate: Fate) {
+    pub(super) fn set_fate(&mut self, seq: u64, fate: Fate) {
         let Some(slot) = self.slot_mut(seq) else { return };
         let was_droppable = slot.is_droppable();
         slot.fate = fate;
@@ -276,7 +278,7 @@ impl Stream {
     }
 
     /// Drops an event, whether it is here or not.
-    pub(super) fn drop(&mut self, seq: u32) {
+    pub(super) fn drop(&mut self, seq: u64) {
         if let Ok(found) = self.missing.binary_search_by_key(&seq, |missing| missing.seq) {
             self.missing.remove(found);
         }
@@ -288,22 +290,22 @@ impl Stream {
         self.droppable > 0
     }
 
-    pub(super) fn is_obsolete(&self, seq: u32) -> bool {
+    pub(super) fn is_obsolete(&self, seq: u64) -> bool {
         self.slot(seq).is_some_and(Slot::is_droppable)
     }
 
     /// The first that could be dropped from this number on.
-    pub(super) fn droppable_from(&self, seq: u32) -> Option<u32> {
+    pub(super) fn droppable_from(&self, seq: u64) -> Option<u64> {
         if self.droppable == 0 {
             return None;
         }
         let from = seq.max(self.settled + 1) - self.base;
         let found = self.slots.range((from as usize).min(self.slots.len())..).position(Slot::is_droppable)?;
-        Some(self.base + from + found as u32)
+        Some(self.base + from + found as u64)
     }
 
     /// The first that is not done, obsolete or not.
-    pub(super) fn first_open(&self) -> Option<u32> {
+    pub(super) fn first_open(&self) -> Option<u64> {
         (self.settled + 1 < self.end()).then_some(self.settled + 1)
     }
 
@@ -315,7 +317,7 @@ impl Stream {
         &mut self.missing
     }
 
-    pub(super) fn waiting(&self) -> &[u32] {
+    pub(super) fn waiting(&self) -> &[u64] {
         &self.waiting
     }
 
@@ -327,7 +329,7 @@ impl Stream {
     /// Lets go of what everybody has, but for the newest `least`, and of everything beyond the newest `most`.
     ///
     /// Who fetches a snapshot needs all that came after it, so more is kept from there on while one is given.
-    pub(super) fn forget(&mut self, stable: u32, (least, most): (usize, usize), given: Option<u32>) {
+    pub(super) fn forget(&mut self, stable: u64, (least, most): (usize, usize), given: Option<u64>) {
         while self.base <= self.settled {
             let kept = (self.settled + 1 - self.base) as usize;
             let is_wanted = given.is_some_and(|given| self.base > given) && kept <= most * WHILE_GIVEN;
@@ -352,7 +354,7 @@ impl Stream {
     }
 
     /// What is settled, as somebody else says whose state we have taken over. What we had delivered beyond that is to be delivered again.
-    pub(super) fn restart(&mut self, now: Instant, settled: u32, done: &[u8], floor: Option<GroupInstant>) {
+    pub(super) fn restart(&mut self, now: Instant, settled: u64, done: &[u8], floor: Option<GroupInstant>) {
         while self.base <= settled && !self.slots.is_empty() {
             let gone = self.slots.pop_front();
             self.bytes -= gone.and_then(|slot| slot.event).map_or(0, |event| event.memory());
@@ -364,7 +366,7 @@ impl Stream {
         self.waiting.clear();
         self.missing.retain(|missing| missing.seq > settled);
         let is_done = |at: usize| done.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0);
-        self.expect(now, settled.saturating_add(done.len() as u32 * 8));
+        self.expect(now, settled.saturating_add(done.len() as u64 * 8));
         for (at, slot) in self.slots.iter_mut().enumerate() {
             slot.fate = match slot.fate {
                 _ if is_done(at) => Fate::Delivered,
@@ -383,7 +385,7 @@ impl Stream {
     /// What is open and not here is missing, whatever was thought of it before.
     fn note_missing(&mut self, now: Instant) {
         for (at, slot) in self.slots.iter().enumerate() {
-            let seq = self.base + at as u32;
+            let seq = self.base + at as u64;
             if slot.event.is_none()
                 && slot.fate == Fate::Open
                 && let Err(place) = self.missing.binary_search_by_key(&seq, |missing| missing.seq)
@@ -394,9 +396,9 @@ impl Stream {
     }
 
     /// The numbers that are here and open.
-    pub(super) fn open(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn open(&self) -> impl Iterator<Item = u64> + '_ {
         let is_open = |slot: &Slot| slot.fate == Fate::Open && slot.event.is_some();
-        self.slots.iter().enumerate().filter(move |(_, slot)| is_open(slot)).map(|(at, _)| self.base + at as u32)
+        self.slots.iter().enumerate().filter(move |(_, slot)| is_open(slot)).map(|(at, _)| self.base + at as u64)
     }
 
     /// Bytes on the heap.
@@ -404,6 +406,6 @@ impl Stream {
         self.bytes
             + self.slots.capacity() * size_of::<Slot>()
             + self.missing.capacity() * size_of::<Missing>()
-            + self.waiting.capacity() * size_of::<u32>()
+            + self.waiting.capacity() * size_of::<u64>()
     }
 }

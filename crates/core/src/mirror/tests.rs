@@ -15,7 +15,7 @@ type Objects = BTreeMap<(Source, u64), Vec<u8>>;
 struct Server {
     mirror: Mirror,
     objects: Objects,
-    order: Vec<(Source, u32)>,
+    order: Vec<(Source, u64)>,
 }
 
 struct Net {
@@ -254,7 +254,7 @@ fn who_comes_late_gets_history_or_a_snapshot() {
         let wanted = net.server(0).objects.clone();
         assert_eq!(net.server(2).objects, wanted);
         assert_eq!(net.server(2).mirror.stats().snapshots.1, snapshots);
-        assert_eq!(net.server(2).mirror.settled(source(0)), count as u32 + 1);
+        assert_eq!(net.server(2).mirror.settled(source(0)), count + 1);
     }
 }
 
@@ -320,7 +320,7 @@ fn no_bytes_do_harm_and_memory_is_bounded() {
             noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             *byte = (noise >> 60) as u8;
         }
-        buf[0] = 0x33;
+        buf[0] = 0x35;
         let now = net.now;
         net.server(0).mirror.handle_datagram(now, Source((noise >> 40) as u32 % 400), &buf);
         net.now += TimeDelta::from_micros(100);
@@ -357,4 +357,109 @@ fn who_said_goodbye_is_not_back_a_moment_later() {
     assert_eq!(net.server(0).objects.get(&(source(1), 1)), Some(&vec![7]), "last words count");
     let notices: Vec<Notice> = core::iter::from_fn(|| net.server(0).mirror.poll_notice()).collect();
     assert_eq!(notices.last(), Some(&Notice::Left(source(1))), "{notices:?}");
+}
+
+#[test]
+fn numbers_go_on_for_as_long_as_a_server_does() {
+    let mut net = Net::new(2, |_| ());
+    net.issue(0, moved(9, 1));
+    net.run(100);
+    // As after ten days.
+    let (now, before) = (net.now, u64::from(u32::MAX) - 20);
+    let mirror = &mut net.server(0).mirror;
+    mirror.streams.get_mut(&source(0)).unwrap().restart(now, before, &[], None);
+    mirror.sent = before;
+    net.run(1_000);
+    assert_eq!(net.server(1).mirror.settled(source(0)), before, "a snapshot goes that far");
+    net.lost = |_, _, item| matches!(item, MirrorItem::Event(event) if event.seq % 7 == 3);
+    for step in 0..100 {
+        net.issue(0, moved(step % 3 + 1, step as u8));
+        net.run(5);
+    }
+    net.lost = |_, _, _| false;
+    net.issue(0, moved(9, 2));
+    net.run(1_000);
+    assert_eq!(net.server(1).mirror.settled(source(0)), before + 101);
+    assert_all_equal(&net, &[(0, 1, &[99]), (0, 2, &[97]), (0, 3, &[98]), (0, 9, &[2])]);
+}
+
+#[test]
+fn the_longest_event_fits_in_a_datagram() {
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut run = [0; MAX_RUN * LONGEST_STEP];
+    let mut writer = crate::wire::Writer::new(&mut run);
+    let members = (1..=MAX_RUN as u64).map(|back| MAX_SEQ - back * (MAX_SEQ / (MAX_RUN as u64 + 1)));
+    Run::write(MAX_SEQ, members, &mut writer).unwrap();
+    assert_eq!(writer.len(), MAX_RUN * LONGEST_STEP);
+    let event = Happening {
+        source: source(0),
+        seq: MAX_SEQ,
+        at: GroupInstant::from_nanos(1),
+        key: 7,
+        after: 1,
+        barrier: false,
+        replaces: true,
+        run: Run::written(MAX_SEQ, &run),
+        payload: &[7; MAX_PAYLOAD],
+    };
+    crate::wire::MirrorDatagram::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
+}
+
+/// What somebody tells, as a datagram.
+fn said(item: &MirrorItem<'_>) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut datagram = crate::wire::MirrorDatagram::new(&mut buf).unwrap();
+    datagram.put(item).unwrap();
+    let len = datagram.len();
+    buf[..len].to_vec()
+}
+
+#[test]
+fn of_those_who_came_and_went_no_more_is_kept_than_of_sources() {
+    let mut net = Net::new(2, |_| ());
+    let now = net.now;
+    let mirror = &mut net.server(0).mirror;
+    for number in 0..2 * MAX_SOURCES as u32 {
+        let of = Source(1_000 + number);
+        mirror.handle_datagram(now, of, &said(&MirrorItem::Alive { at: GroupInstant::from_nanos(1), last: 0 }));
+        let have = crate::wire::Have { of, base: 1, settled: 5, newest: 5 };
+        mirror.handle_datagram(now, source(1), &said(&MirrorItem::Have(have)));
+        let peer = &mirror.peers[&source(1)];
+        assert_eq!(peer.have(of), Some(&have), "source {number}");
+        mirror.remove_peer(of);
+    }
+    let have = |of: &Source| mirror.peers[&source(1)].have(*of).is_some();
+    assert!((1_000..1_512).map(Source).filter(have).count() <= MAX_SOURCES);
+}
+
+#[test]
+fn what_there_is_no_more_to_say_of_costs_nobody_else_a_word() {
+    let mut net = Net::new(3, |_| ());
+    let now = net.now;
+    let mirror = &mut net.server(0).mirror;
+    let mut buf = [0; MAX_DATAGRAM];
+    while mirror.poll_transmit(now, &mut buf).is_some() {}
+    mirror.push_control(source(1), Control::Event(source(1), 77));
+    mirror.push_control(source(2), Control::Probe);
+    let Some(Transmit { to, len }) = mirror.poll_transmit(now, &mut buf) else { panic!("there is a probe to send") };
+    assert_eq!((to, &buf[..len]), (To::One(source(2)), &said(&MirrorItem::Probe(now))[..]));
+    assert_eq!(mirror.poll_transmit(now, &mut buf), None);
+}
+
+#[test]
+fn a_state_that_is_too_long_for_a_snapshot_is_told_of_at_both_ends() {
+    let mut net = Net::new(2, |config| (config.history, config.snapshot) = ((0, 64), 50));
+    for step in 0..200 {
+        net.issue(0, did(1 + step % 20, 101));
+        net.run(2);
+    }
+    net.enter(2, &|config| (config.history, config.snapshot) = ((0, 64), 50));
+    net.run(5_000);
+    let notices =
+        |server: &mut Server| -> Vec<Notice> { core::iter::from_fn(|| server.mirror.poll_notice()).collect() };
+    let told = notices(net.server(0));
+    let too_long = told.iter().filter(|notice| matches!(notice, Notice::TooLong { of, .. } if *of == source(0)));
+    assert_eq!(too_long.count(), 1, "once, and not with every question: {told:?}");
+    let told = notices(net.server(2));
+    assert!(told.contains(&Notice::NoSnapshot { of: source(0), from: source(0) }), "{told:?}");
 }

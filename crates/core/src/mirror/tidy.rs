@@ -44,7 +44,7 @@ impl Mirror {
             if now < peer.next_probe || peer.left.is_some() {
                 continue;
             }
-            peer.probes += 1;
+            peer.probes = peer.probes.saturating_add(1);
             peer.next_probe = now
                 + match peer.probes {
                     ..FIRST_PROBES => PROBE_AT_ONCE,
@@ -96,7 +96,7 @@ impl Mirror {
             let here = self.peers.iter().filter(|(source, peer)| peer.is_here && *source != of);
             let stable = here.map(|(_, peer)| peer.have(*of).map_or(0, |have| have.settled)).min();
             let given = self.given.get(of).map(Given::settled);
-            stream.forget(stable.unwrap_or(u32::MAX), self.config.history, given);
+            stream.forget(stable.unwrap_or(u64::MAX), self.config.history, given);
         }
     }
 
@@ -104,10 +104,10 @@ impl Mirror {
     fn pass_over_lost(&mut self) {
         let lost = |stream: &Stream| {
             let in_vain = stream.missing().iter().filter(|missing| missing.times >= IN_VAIN);
-            in_vain.map(|missing| missing.seq).filter(|seq| stream.is_obsolete(*seq)).collect::<Vec<u32>>()
+            in_vain.map(|missing| missing.seq).filter(|seq| stream.is_obsolete(*seq)).collect::<Vec<u64>>()
         };
         let gone = self.streams.iter().filter(|(source, stream)| !self.is_here(**source) && stream.has_droppable());
-        let lost: Vec<(Source, Vec<u32>)> = gone.map(|(source, stream)| (*source, lost(stream))).collect();
+        let lost: Vec<(Source, Vec<u64>)> = gone.map(|(source, stream)| (*source, lost(stream))).collect();
         for (source, seqs) in lost {
             seqs.into_iter().for_each(|seq| self.drop_event(source, seq));
         }

@@ -15,6 +15,8 @@ use crate::wire::{Error, Full, MAX_DATAGRAM};
 
 /// Events that nobody asked for yet.
 const MAX_EVENTS: usize = 1_024;
+/// So often is said at the most that there is no such object: who has not heard it asks again.
+const MOST_GONE: u8 = 8;
 /// Who is silent for so long is forgotten.
 const FORGET: TimeDelta = TimeDelta::from_secs(10);
 
@@ -71,6 +73,8 @@ struct Told {
     is_answer_due: bool,
     /// It is to believe that there is no such object.
     is_hidden: bool,
+    /// How often it was told that there is none.
+    gone: u8,
 }
 
 /// What is to be said of an object.
@@ -83,6 +87,10 @@ enum Say {
 }
 
 impl Told {
+    /// It asked for what is not there: that is answered once, or who asks for much would make us say much.
+    const IN_VAIN: Self =
+        Self { acked: None, sent: None, at: None, is_answer_due: false, is_hidden: false, gone: MOST_GONE - 1 };
+
     fn what(&self, now: Instant, newest: Option<Number>, repeat_after: TimeDelta) -> Option<Say> {
         let passed = self.at.map_or(TimeDelta::MAX, |at| now - at);
         match newest {
@@ -356,15 +364,15 @@ impl<P: Predictor> Server<P> {
         let now = self.now;
         let Some(guest) = self.guests.get_mut(&client) else { return };
         let repeat_after = guest.peer.repeat_after();
+        let is_there = self.references.contains_key(&object);
         if let Some(told) = guest.told.get_mut(&object).filter(|told| !told.is_hidden) {
             if told.at.is_none_or(|at| now - at >= repeat_after) {
-                *told = Told::default();
+                *told = if is_there { Told::default() } else { Told::IN_VAIN };
             }
-        } else if self.references.contains_key(&object) {
+        } else if is_there {
             self.tell(ServerEvent::Wanted(client, object));
         } else if guest.told.len() < MAX_OBJECTS {
-            // It is told that there is no such object.
-            guest.told.insert(object, Told::default());
+            guest.told.insert(object, Told::IN_VAIN);
         }
     }
 
@@ -400,7 +408,9 @@ impl<P: Predictor> Server<P> {
                 break;
             }
             (told.at, told.sent, told.is_answer_due) = (Some(self.now), newest, false);
+            told.gone += u8::from(say == Say::Gone);
         }
+        guest.told.retain(|_, told| told.gone < MOST_GONE);
         if datagram.len() > begun || (is_wanted && !datagram.is_empty()) {
             return Some(datagram.len());
         }

@@ -415,6 +415,40 @@ fn the_server_has_the_last_word() {
     assert!(stand.clients.iter().all(|(_, client)| client.at(stand.now, AVATAR).is_none()));
 }
 
+/// How often the server says to B that there is no such object, in ten seconds in which B says no more than that it is there.
+fn said_gone(stand: &mut Stand) -> usize {
+    let mut count = 0;
+    for _ in 0..2_000 {
+        stand.now += FRAME;
+        let head = crate::wire::motion::Head { run: 1, to: 1, sent: stand.now };
+        let mut buf = [0; MAX_DATAGRAM];
+        let len = Datagram::new(&mut buf, head).unwrap().len();
+        stand.server.handle_datagram(stand.now, B, &buf[..len]);
+        while let Some((client, len)) = stand.server.poll_transmit(stand.now, &mut buf) {
+            let items = Items::new(&buf[..len]).unwrap().map(Result::unwrap);
+            count += items.filter(|item| client == B && matches!(item, Item::Gone { .. })).count();
+        }
+    }
+    count
+}
+
+#[test]
+fn who_asks_for_what_is_not_there_is_told_so_once() {
+    let mut stand = settled(Config::clocks(1), 30);
+    let head = crate::wire::motion::Head { run: 1, to: 1, sent: stand.now };
+    for object in 1_000..1_300 {
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut datagram = Datagram::new(&mut buf, head).unwrap();
+        datagram.put(Item::Watch(ObjectId(object))).unwrap();
+        let len = datagram.len();
+        stand.server.handle_datagram(stand.now, B, &buf[..len]);
+    }
+    assert_eq!(said_gone(&mut stand), 300);
+    stand.server.remove(AVATAR);
+    let repeated = said_gone(&mut stand);
+    assert!((2..=8).contains(&repeated), "what B knew is repeated, {repeated} times");
+}
+
 #[test]
 fn what_is_seen_never_jumps() {
     let mut stand = settled(Config::clocks(1), 80);

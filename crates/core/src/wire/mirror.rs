@@ -5,7 +5,7 @@ use crate::mirror::{MAX_PAYLOAD, MAX_RUN, Source};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 /// The first byte of every datagram: the family, and the version of this layout in it.
-const FAMILY: u8 = 0x33;
+const FAMILY: u8 = 0x35;
 /// The most bytes of a piece of a snapshot.
 pub(crate) const MAX_PIECE: usize = 1_000;
 
@@ -19,7 +19,7 @@ pub enum MirrorItem<'a> {
         /// The time.
         at: GroupInstant,
         /// The number of the last event; 0 if there is none.
-        last: u32,
+        last: u64,
     },
     /// What the sender has of a source.
     Have(Have),
@@ -28,7 +28,7 @@ pub enum MirrorItem<'a> {
         /// Whose.
         of: Source,
         /// The first of them.
-        first: u32,
+        first: u64,
         /// How many in a row.
         count: u8,
     },
@@ -72,11 +72,11 @@ pub struct Have {
     /// Whose events.
     pub of: Source,
     /// The oldest that can still be asked for; the next one if there is none.
-    pub base: u32,
+    pub base: u64,
     /// All up to this one are settled.
-    pub settled: u32,
+    pub settled: u64,
     /// The newest that it can be asked for.
-    pub newest: u32,
+    pub newest: u64,
 }
 
 /// An event on its way.
@@ -85,13 +85,13 @@ pub struct Happening<'a> {
     /// Who issued it.
     pub source: Source,
     /// The number among all of that source, from 1 on.
-    pub seq: u32,
+    pub seq: u64,
     /// When.
     pub at: GroupInstant,
     /// What it is about; 0 if its place among others does not matter.
     pub key: u64,
     /// The last event of the key before the run, which nothing makes obsolete; 0 if there is none.
-    pub after: u32,
+    pub after: u64,
     /// All events up to `after` come before this one, whatever they are about.
     pub barrier: bool,
     /// Whether it makes all of the run obsolete.
@@ -105,13 +105,13 @@ pub struct Happening<'a> {
 /// Numbers of events before another one, newest first; as they are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Run<'a> {
-    seq: u32,
+    seq: u64,
     bytes: &'a [u8],
 }
 
 impl<'a> Run<'a> {
     /// What was written by [`write`](Self::write) for an event.
-    pub(crate) fn written(seq: u32, bytes: &'a [u8]) -> Self {
+    pub(crate) fn written(seq: u64, bytes: &'a [u8]) -> Self {
         Self { seq, bytes }
     }
 
@@ -122,24 +122,24 @@ impl<'a> Run<'a> {
 
     /// Writes the numbers, newest first, before the event of a number.
     pub(crate) fn write(
-        seq: u32,
-        newest_first: impl Iterator<Item = u32>,
+        seq: u64,
+        newest_first: impl Iterator<Item = u64>,
         writer: &mut Writer<'_>,
     ) -> Result<(), Full> {
         let mut before = seq;
         for member in newest_first {
-            writer.varint(before - member)?;
+            writer.varint64(before - member)?;
             before = member;
         }
         Ok(())
     }
 
     /// Checks that there are so many numbers, all above `after`.
-    fn read(reader: &mut Reader<'a>, seq: u32, after: u32, count: usize) -> Result<Self, Error> {
+    fn read(reader: &mut Reader<'a>, seq: u64, after: u64, count: usize) -> Result<Self, Error> {
         let all = reader.rest();
         let mut before = seq;
         for _ in 0..count {
-            let step = reader.varint()?;
+            let step = reader.varint64()?;
             before = before.checked_sub(step).filter(|member| step > 0 && *member > after).ok_or(Error::Malformed)?;
         }
         let len = all.len() - reader.rest().len();
@@ -148,12 +148,12 @@ impl<'a> Run<'a> {
 }
 
 impl Iterator for Run<'_> {
-    type Item = u32;
+    type Item = u64;
 
     #[inline]
-    fn next(&mut self) -> Option<u32> {
+    fn next(&mut self) -> Option<u64> {
         let mut reader = Reader::new(self.bytes);
-        let step = reader.varint().ok()?;
+        let step = reader.varint64().ok()?;
         self.bytes = reader.rest();
         self.seq = self.seq.checked_sub(step)?;
         Some(self.seq)
@@ -196,7 +196,7 @@ impl<'a> MirrorItems<'a> {
         let reader = &mut self.reader;
         Ok(match reader.u8()? {
             EVENT => MirrorItem::Event(read_event(reader)?),
-            ALIVE => MirrorItem::Alive { at: group_instant(reader)?, last: reader.varint()? },
+            ALIVE => MirrorItem::Alive { at: group_instant(reader)?, last: reader.varint64()? },
             HAVE => MirrorItem::Have(read_have(reader)?),
             ASK => MirrorItem::Ask { of: source(reader)?, first: number(reader)?, count: reader.u8()? },
             TIME => MirrorItem::Time(Some(TimeDelta::from_nanos(reader.u64()? as i64))),
@@ -238,7 +238,7 @@ impl<'a> Iterator for MirrorItems<'a> {
 
 fn read_event<'a>(reader: &mut Reader<'a>) -> Result<Happening<'a>, Error> {
     let (source, seq, at) = (source(reader)?, number(reader)?, group_instant(reader)?);
-    let (key, flags, back) = (reader.u64()?, reader.u8()?, reader.varint()?);
+    let (key, flags, back) = (reader.u64()?, reader.u8()?, reader.varint64()?);
     let count = usize::from(reader.u8()?);
     if flags & !(REPLACES | BARRIER) != 0 || count > MAX_RUN || back > seq {
         return Err(Error::Malformed);
@@ -252,8 +252,9 @@ fn read_event<'a>(reader: &mut Reader<'a>) -> Result<Happening<'a>, Error> {
 }
 
 fn read_have(reader: &mut Reader<'_>) -> Result<Have, Error> {
-    let have = Have { of: source(reader)?, base: number(reader)?, settled: reader.varint()?, newest: reader.varint()? };
-    if have.base - 1 <= have.settled && have.settled < u32::MAX { Ok(have) } else { Err(Error::Malformed) }
+    let have =
+        Have { of: source(reader)?, base: number(reader)?, settled: reader.varint64()?, newest: reader.varint64()? };
+    if have.base - 1 <= have.settled && have.settled < u64::MAX { Ok(have) } else { Err(Error::Malformed) }
 }
 
 fn source(reader: &mut Reader<'_>) -> Result<Source, Error> {
@@ -261,8 +262,8 @@ fn source(reader: &mut Reader<'_>) -> Result<Source, Error> {
 }
 
 /// The number of an event, which is never 0.
-fn number(reader: &mut Reader<'_>) -> Result<u32, Error> {
-    reader.varint().and_then(|number| if number == 0 { Err(Error::Malformed) } else { Ok(number) })
+fn number(reader: &mut Reader<'_>) -> Result<u64, Error> {
+    reader.varint64().and_then(|number| if number == 0 { Err(Error::Malformed) } else { Ok(number) })
 }
 
 fn instant(reader: &mut Reader<'_>) -> Result<Instant, Error> {
@@ -315,15 +316,15 @@ impl<'a> MirrorDatagram<'a> {
             MirrorItem::Alive { at, last } => {
                 writer.u8(ALIVE)?;
                 writer.put(&at.as_nanos().to_le_bytes())?;
-                writer.varint(*last)
+                writer.varint64(*last)
             }
             MirrorItem::Have(Have { of, base, settled, newest }) => {
                 put_source(writer, HAVE, *of)?;
-                [base, settled, newest].into_iter().try_for_each(|number| writer.varint(*number))
+                [base, settled, newest].into_iter().try_for_each(|number| writer.varint64(*number))
             }
             MirrorItem::Ask { of, first, count } => {
                 put_source(writer, ASK, *of)?;
-                writer.varint(*first)?;
+                writer.varint64(*first)?;
                 writer.u8(*count)
             }
             MirrorItem::Time(Some(ahead)) => {
@@ -358,11 +359,11 @@ impl<'a> MirrorDatagram<'a> {
 
 fn write_event(writer: &mut Writer<'_>, event: &Happening<'_>) -> Result<(), Full> {
     put_source(writer, EVENT, event.source)?;
-    writer.varint(event.seq)?;
+    writer.varint64(event.seq)?;
     writer.put(&event.at.as_nanos().to_le_bytes())?;
     writer.put(&event.key.to_le_bytes())?;
     writer.u8(if event.replaces { REPLACES } else { 0 } | if event.barrier { BARRIER } else { 0 })?;
-    writer.varint(if event.after == 0 { 0 } else { event.seq - event.after })?;
+    writer.varint64(if event.after == 0 { 0 } else { event.seq - event.after })?;
     writer.u8(event.run.count() as u8)?;
     writer.put(event.run.bytes())?;
     writer.varint(event.payload.len() as u32)?;
@@ -394,7 +395,7 @@ mod tests {
                 payload: b"here",
             }),
             MirrorItem::Alive { at: group(5), last: 0 },
-            MirrorItem::Have(Have { of: Source(1), base: 2, settled: 400, newest: 1 << 30 }),
+            MirrorItem::Have(Have { of: Source(1), base: 2, settled: 400, newest: 1 << 40 }),
             MirrorItem::Ask { of: Source(u32::MAX), first: 1, count: 255 },
             MirrorItem::Time(Some(TimeDelta::from_nanos(-5))),
             MirrorItem::Time(None),
@@ -451,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_not_before_its_event_is_refused() {
-        let event = |seq: u32, after: u32, run: &'static [u8]| {
+        let event = |seq: u64, after: u64, run: &'static [u8]| {
             let mut buf = [0; 64];
             let mut datagram = MirrorDatagram::new(&mut buf).unwrap();
             let MirrorItem::Event(good) = all_kinds().remove(0) else { panic!("the first is an event") };

@@ -6,7 +6,7 @@
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
 //! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
 //! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds items: 0x31 [`Items`] of a world without a server, 0x34 [those of motion](motion)
-//! with a server, 0x33 [`MirrorItems`] of servers that mirror each other; otherwise it is a [`Hello`], which names its version.
+//! with a server, 0x35 [`MirrorItems`] of servers that mirror each other; otherwise it is a [`Hello`], which names its version.
 
 mod bucket;
 mod extra;
@@ -151,15 +151,25 @@ impl<'a> Reader<'a> {
         if byte < 0x80 {
             return Ok(u32::from(byte));
         }
-        self.long_varint(byte)
+        self.long_varint(byte, u32::BITS).map(|value| value as u32)
     }
 
-    fn long_varint(&mut self, first: u8) -> Result<u32, Error> {
-        let mut value = u32::from(first & 0x7f);
-        for shift in [7, 14, 21, 28] {
+    #[inline]
+    pub(crate) fn varint64(&mut self) -> Result<u64, Error> {
+        let byte = self.u8()?;
+        if byte < 0x80 {
+            return Ok(u64::from(byte));
+        }
+        self.long_varint(byte, u64::BITS)
+    }
+
+    /// The rest of a number that has at most so many bits.
+    fn long_varint(&mut self, first: u8, most: u32) -> Result<u64, Error> {
+        let mut value = u64::from(first & 0x7f);
+        for shift in (7..most).step_by(7) {
             let byte = self.u8()?;
-            let bits = u32::from(byte & 0x7f);
-            if bits << shift >> shift != bits || byte == 0 {
+            let bits = u64::from(byte & 0x7f);
+            if bits > u64::MAX >> (u64::BITS - most) >> shift || byte == 0 {
                 return Err(Error::Malformed);
             }
             value |= bits << shift;
@@ -227,7 +237,12 @@ impl<'a> Writer<'a> {
     }
 
     #[inline]
-    pub(crate) fn varint(&mut self, mut value: u32) -> Result<(), Full> {
+    pub(crate) fn varint(&mut self, value: u32) -> Result<(), Full> {
+        self.varint64(value.into())
+    }
+
+    #[inline]
+    pub(crate) fn varint64(&mut self, mut value: u64) -> Result<(), Full> {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80)?;
             value >>= 7;
@@ -260,6 +275,15 @@ mod tests {
             assert_eq!(reader.signed(), Ok(value as i32));
             assert!(reader.is_empty());
         }
+        for value in [0, 127, 128, 1 << 32, (1 << 48) - 1, u64::MAX] {
+            let mut writer = Writer::new(&mut buf);
+            writer.varint64(value).unwrap();
+            let len = writer.len();
+            assert_eq!(Reader::new(&buf[..len]).varint64(), Ok(value));
+        }
+        assert_eq!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x10]).varint(), Err(Error::Malformed));
+        assert_eq!(Reader::new(&[0xff; 10]).varint64(), Err(Error::Malformed));
+        assert_eq!(Reader::new(&[0x80, 0]).varint64(), Err(Error::Malformed));
         assert_eq!(Reader::new(&[0x80, 0]).varint(), Err(Error::Malformed));
         assert_eq!(Reader::new(&[0xff; 5]).varint(), Err(Error::Malformed));
         assert_eq!(Reader::new(&[0x80]).varint(), Err(Error::Truncated));

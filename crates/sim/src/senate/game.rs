@@ -83,7 +83,7 @@ pub struct Object {
     /// Where it is since then.
     place: u64,
     /// The last event that was folded in.
-    last: u32,
+    last: u64,
 }
 
 /// The objects of one source, and what is about none.
@@ -91,7 +91,7 @@ pub struct Object {
 pub struct Part {
     objects: BTreeMap<u64, Object>,
     /// Events without an object; their order does not matter.
-    loose: BTreeSet<(u32, u64)>,
+    loose: BTreeSet<(u64, u64)>,
 }
 
 impl Object {
@@ -113,7 +113,7 @@ impl Object {
 
 impl Part {
     /// Folds in an event. Whether it came in its order, and for the first time.
-    pub fn fold(&mut self, seq: u32, issued: &Issued) -> bool {
+    pub fn fold(&mut self, seq: u64, issued: &Issued) -> bool {
         if issued.key == 0 {
             return self.loose.insert((seq, issued.value));
         }
@@ -125,12 +125,12 @@ impl Part {
     }
 
     /// Folds in an event as it comes from the engine.
-    pub fn take(&mut self, seq: u32, key: u64, payload: &[u8]) -> bool {
+    pub fn take(&mut self, seq: u64, key: u64, payload: &[u8]) -> bool {
         self.fold(seq, &Issued::read(key, payload))
     }
 
     /// The last event of each object that was folded in.
-    pub fn last(&self, key: u64) -> u32 {
+    pub fn last(&self, key: u64) -> u64 {
         self.objects.get(&key).map_or(0, |object| object.last)
     }
 
@@ -140,7 +140,7 @@ impl Part {
     }
 
     /// Events without an object.
-    pub fn loose(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn loose(&self) -> impl Iterator<Item = u64> + '_ {
         self.loose.iter().map(|(seq, _)| *seq)
     }
 
@@ -150,12 +150,10 @@ impl Part {
         bytes.extend((0..bulk).map(filling));
         bytes.extend_from_slice(&(self.objects.len() as u64).to_le_bytes());
         for (key, Object { done, place, last }) in &self.objects {
-            [*key, *done, *place, u64::from(*last)]
-                .iter()
-                .for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            [*key, *done, *place, *last].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
         for (seq, value) in &self.loose {
-            [u64::from(*seq), *value].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            [*seq, *value].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
         bytes
     }
@@ -173,10 +171,10 @@ impl Part {
         let words: Vec<u64> = bytes.chunks_exact(8).map(word).collect();
         let Some((count, words)) = words.split_first() else { return Self::default() };
         let (objects, loose) = words.split_at((*count as usize * 4).min(words.len()));
-        let object = |of: &[u64]| (of[0], Object { done: of[1], place: of[2], last: of[3] as u32 });
+        let object = |of: &[u64]| (of[0], Object { done: of[1], place: of[2], last: of[3] });
         Self {
             objects: objects.chunks_exact(4).map(object).collect(),
-            loose: loose.chunks_exact(2).map(|pair| (pair[0] as u32, pair[1])).collect(),
+            loose: loose.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
         }
     }
 
@@ -184,7 +182,7 @@ impl Part {
     pub fn hash(&self) -> u64 {
         let objects =
             self.objects.iter().fold(0, |hash, (key, object)| mix(mix(mix(hash, *key), object.done), object.place));
-        self.loose.iter().fold(objects, |hash, (seq, value)| mix(mix(hash, u64::from(*seq)), *value))
+        self.loose.iter().fold(objects, |hash, (seq, value)| mix(mix(hash, *seq), *value))
     }
 }
 
@@ -212,7 +210,7 @@ mod tests {
         let fold = |kinds: &[(Kind, u64)]| {
             let mut part = Part::default();
             for (at, (kind, value)) in kinds.iter().enumerate() {
-                assert!(part.fold(at as u32 + 1, &Issued { key: 1, kind: *kind, value: *value }));
+                assert!(part.fold(at as u64 + 1, &Issued { key: 1, kind: *kind, value: *value }));
             }
             part.hash()
         };

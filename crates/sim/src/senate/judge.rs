@@ -27,7 +27,7 @@ pub(super) struct Judge {
     give_up: BTreeSet<usize>,
     took_over: BTreeSet<usize>,
     /// How far each seat is in the total order.
-    reached: BTreeMap<usize, (GroupInstant, Source, u32)>,
+    reached: BTreeMap<usize, (GroupInstant, Source, u64)>,
     gave_up: u64,
     /// Events that each seat said it gave up.
     named: BTreeMap<usize, u64>,
@@ -80,7 +80,7 @@ impl Judge {
         match seen {
             Seen::Delivered { source, seq, at, in_order, late, .. } => {
                 self.delivered += 1;
-                self.trace = mix(self.trace, mix(seat as u64, u64::from(source.0) << 32 | u64::from(seq)));
+                self.trace = mix(self.trace, mix(seat as u64, u64::from(source.0) << 32 | seq));
                 if !in_order {
                     self.violation("order", || format!("seat {seat} takes in {source} {seq} too late or twice"));
                 }
@@ -104,7 +104,7 @@ impl Judge {
     }
 
     /// What is not said to be late is in its order; and nothing is late where nothing goes wrong.
-    fn judge_total(&mut self, seat: usize, place: (GroupInstant, Source, u32), late: bool) {
+    fn judge_total(&mut self, seat: usize, place: (GroupInstant, Source, u64), late: bool) {
         let reached = self.reached.get(&seat).copied();
         if late != reached.is_some_and(|reached| place < reached) {
             self.violation("total", || format!("seat {seat} takes in {place:?} after {reached:?}, late: {late}"));
@@ -197,7 +197,7 @@ impl Judge {
     }
 
     fn judge_drops(&mut self, server: &Server, seat: usize, source: Source, journal: &[Issued]) {
-        for seq in 1..=journal.len() as u32 {
+        for seq in 1..=journal.len() as u64 {
             if server.mirror.is_dropped(source, seq) && !is_obsolete(journal, seq) {
                 self.violation("drops", || format!("seat {seat} dropped {source} {seq}, which is not obsolete"));
             }
@@ -239,7 +239,7 @@ fn drops(server: &Server) -> u64 {
 }
 
 /// The game of a source without any drop, from those of its events that count.
-fn fold(journal: &[Issued], counts: impl Fn(u32, &Issued) -> bool) -> Part {
+fn fold(journal: &[Issued], counts: impl Fn(u64, &Issued) -> bool) -> Part {
     let mut part = Part::default();
     for (seq, issued) in (1..).zip(journal).filter(|(seq, issued)| counts(*seq, issued)) {
         part.fold(seq, issued);
@@ -248,12 +248,12 @@ fn fold(journal: &[Issued], counts: impl Fn(u32, &Issued) -> bool) -> Part {
 }
 
 /// Whether an event is one of those up to which a part of the game has got.
-fn is_in(part: &Part, seq: u32, issued: &Issued) -> bool {
+fn is_in(part: &Part, seq: u64, issued: &Issued) -> bool {
     if issued.key == 0 { part.loose().any(|known| known == seq) } else { seq <= part.last(issued.key) }
 }
 
 /// Whether a later event of its key replaces it, with nothing in between that cannot be replaced.
-fn is_obsolete(journal: &[Issued], seq: u32) -> bool {
+fn is_obsolete(journal: &[Issued], seq: u64) -> bool {
     let issued = &journal[seq as usize - 1];
     let mut later = journal[seq as usize..].iter().filter(|later| later.key == issued.key);
     let end = later.find(|later| later.kind.replaces() || !later.kind.is_replaceable());

@@ -103,7 +103,7 @@ pub enum Seen {
         /// Whose.
         source: Source,
         /// Which.
-        seq: u32,
+        seq: u64,
         /// When it was issued.
         at: GroupInstant,
         /// How long it took, as the engine measures it.

@@ -24,7 +24,7 @@ pub enum Sabotage {
 }
 
 /// Every so many events something is wrong.
-const SOMETIMES: u32 = 20;
+const SOMETIMES: u64 = 20;
 /// By so much a time is wrong.
 const WRONG: TimeDelta = TimeDelta::from_millis(150);
 

@@ -26,17 +26,15 @@ impl History {
     }
 
     fn take(&mut self, client: &Client) {
-        let (mut own, mut others, mut count, mut tolerated) = (0.0, 0.0, 0, 0);
-        for (entity, consistency) in client.consistencies() {
-            *(if client.me() == Some(entity) { &mut own } else { &mut others }) += consistency.discrepancy;
-            count += 1;
-            tolerated += usize::from(consistency.is_tolerated());
-        }
-        let average = |sum: f64, count: usize| sum / count.max(1) as f64;
+        let [own, others] = [true, false].map(|is_own| {
+            let of = client.consistencies().filter(|(entity, _)| (client.me() == Some(*entity)) == is_own);
+            average(of.map(|(_, consistency)| consistency.discrepancy))
+        });
+        let tolerated = client.consistencies().map(|(_, known)| if known.is_tolerated() { 100.0 } else { 0.0 });
         push(&mut self.trips, client.rtt().map_or(0.0, |rtt| rtt.as_millis_f64() as f32));
-        push(&mut self.own, own as f32);
-        push(&mut self.others, average(others, client.others().count()) as f32);
-        push(&mut self.tolerated, if count == 0 { 100.0 } else { average(tolerated as f64 * 100.0, count) as f32 });
+        push(&mut self.own, own.unwrap_or(0.0));
+        push(&mut self.others, others.unwrap_or(0.0));
+        push(&mut self.tolerated, average(tolerated).unwrap_or(100.0));
     }
 
     /// All of them. D is what it is called in the table, too.
@@ -53,10 +51,22 @@ impl History {
     }
 }
 
+/// Of what is known, and of nothing else.
+fn average(known: impl Iterator<Item = f64>) -> Option<f32> {
+    let (sum, count) = known.fold((0.0, 0u32), |(sum, count), one| (sum + one, count + 1));
+    (count > 0).then(|| (sum / f64::from(count)) as f32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use coplay::time::TimeDelta;
+
+    #[test]
+    fn of_whom_nothing_is_known_does_not_count() {
+        assert_eq!(average([30.0, 10.0].into_iter()), Some(20.0));
+        assert_eq!(average([].into_iter()), None);
+    }
 
     #[test]
     fn numbers_are_taken_when_it_is_time() {

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use coplay::bucket::EntityId;
 
 use crate::rules::Stretch;
-use crate::{Avatar, Position, Rules, SHOT_KEPT, Shot};
+use crate::{Avatar, MOST_SHOTS, Position, Rules, SHOT_KEPT, Shot};
 
-/// The most shots that are followed at a time.
-const MOST_WATCHED: usize = 1_024;
+/// The most shots that are followed at a time: all of as many shooters as a world has.
+const MOST_WATCHED: usize = 16_384 * MOST_SHOTS;
 
 /// Shots, and up to which tick each was followed.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,7 @@ use coplay::bucket::{EntityId, Reckoner};
 use coplay_maze::{Avatar, Controls, Ninja, Position, Rules, Target, Watch};
 
 use crate::field::{Field, Placed};
+use crate::realm::number;
 
 /// Others are told when they would be wrong by more than this, in units, and this often anyway, in ticks.
 const TOLERANCE: u32 = 8;
@@ -84,7 +85,7 @@ impl Hall {
 
     /// An avatar is ours from now on.
     pub fn add(&mut self, tick: u32, entity: EntityId, avatar: Avatar, mind: Mind, field: &mut Field) {
-        let luck = u64::from(entity.site.0) << 8 | u64::from(entity.index);
+        let luck = number(entity);
         self.own.insert(entity, Own { mind, luck, told: avatar.clone(), told_at: tick, past: VecDeque::new() });
         field.put(entity, avatar);
     }

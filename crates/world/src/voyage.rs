@@ -58,6 +58,7 @@ struct Known {
     /// When it was first looked whether it is silent.
     looked_at: Option<Instant>,
     drains: bool,
+    full: bool,
     players: u16,
 }
 
@@ -106,12 +107,19 @@ impl<K: Ord + Copy> Voyage<K> {
         let Some(known) = self.servers.get_mut(&server) else { return };
         known.trips[known.answers as usize % TRIPS] = Some((now - pong.stamp).max(TimeDelta::ZERO));
         known.answers = known.answers.saturating_add(1);
-        (known.heard, known.drains, known.players) = (Some(now), pong.drains, pong.players);
+        (known.heard, known.players) = (Some(now), pong.players);
+        (known.drains, known.full) = (pong.drains, pong.full);
     }
 
     /// Whether a server was heard of late.
     pub fn is_there(&self, now: Instant, server: K) -> bool {
         self.servers.get(&server).is_some_and(|known| known.is_there(now))
+    }
+
+    /// Whether we are nowhere because all servers that answer have no room for us.
+    pub fn is_full(&self, now: Instant) -> bool {
+        let mut there = self.servers.values().filter(|known| known.is_there(now) && !known.drains).peekable();
+        self.current.is_none() && there.peek().is_some() && there.all(|known| known.full)
     }
 
     /// Forgets servers that were silent for long: whoever is started anew is another one.
@@ -153,7 +161,7 @@ impl<K: Ord + Copy> Voyage<K> {
         let is_silent = now - heard.max(self.since) >= self.patience;
         let must_go = self.current.is_none() || is_silent || drains;
         let others = self.servers.iter().filter(|(server, _)| self.current != Some(**server));
-        let there = others.filter(|(_, known)| known.is_there(now) && !known.drains);
+        let there = others.filter(|(_, known)| known.is_there(now) && !known.drains && !known.full);
         let (nearest, known) = there.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
         if !must_go && !self.is_worth(now, &known) {
             return None;
@@ -195,7 +203,7 @@ mod tests {
     }
 
     fn pong(sent: i64) -> Pong {
-        Pong { stamp: at(sent), drains: false, players: 0 }
+        Pong { stamp: at(sent), drains: false, full: false, players: 0 }
     }
 
     /// Servers 1 and 2 answer after 30 and 10 ms, as long as they do.
@@ -311,6 +319,20 @@ mod tests {
         let changing = |millis: i64| if millis / 20_000 % 2 == 0 { [20, 90] } else { [90, 20] };
         let moves = travel(&mut both(), 0, 600_000, changing).len();
         assert!((3..=12).contains(&moves), "{moves} moves in ten minutes");
+    }
+
+    #[test]
+    fn nobody_goes_where_there_is_no_room() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        for millis in (0..3_000).step_by(20) {
+            voyage.on_pong(at(millis), 2, &Pong { full: true, ..pong(millis - 10) });
+            assert_eq!(voyage.choose(at(millis), at(0), false), None);
+        }
+        assert!(voyage.is_full(at(3_000)) && !voyage.is_full(at(9_000)), "only as long as it is known");
+        voyage.on_pong(at(3_000), 1, &pong(2_900));
+        assert!(!voyage.is_full(at(3_000)));
+        assert_eq!(voyage.choose(at(3_000), at(0), false), Some(1));
     }
 
     /// Servers that answer, but have no time for players, are not made to take them over again and again.

@@ -37,7 +37,7 @@ fn main() {
     }
     let player = |number: usize| Player {
         entity: EntityId { site: Site(number as u32), index: 0 },
-        client: Client::new(now, &format!("player {number}")),
+        client: Client::new(now, &format!("player {number}"), 1),
     };
     let mut crowd: Vec<Player> = (0..players).map(player).collect();
     // They come after the servers have met.

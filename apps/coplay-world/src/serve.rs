@@ -13,7 +13,7 @@ use coplay_maze::Terms;
 use coplay_net::clock;
 use coplay_net::key::{Secret, random};
 use coplay_net::ticket;
-use coplay_world::{Greeting, MAX_BEINGS, Server};
+use coplay_world::{Greeting, Server};
 use tracing::{error, info, warn};
 
 use crate::cli::{LogStyle, Serve};
@@ -347,7 +347,7 @@ impl Process {
             source: self.server.source().to_string(),
             open: self.server.is_open(now),
             drains: realm.drains(),
-            full: realm.register().len() >= MAX_BEINGS,
+            full: realm.is_full(),
             tick: self.tick.map_or(0, |(tick, _)| tick),
             ticked: self.tick.map(|(_, at)| at),
             players: realm.players().count(),

@@ -44,7 +44,7 @@ impl Player {
         let mut player = Self {
             iroh,
             incoming,
-            client: Client::new(now, "Ada"),
+            client: Client::new(now, "Ada", 1),
             voyage: Voyage::new(now),
             called: vec![],
             up: BTreeSet::new(),

@@ -95,7 +95,7 @@ impl Stage {
             site,
             avatar,
             server,
-            player: Client::new(now, "Ada"),
+            player: Client::new(now, "Ada", 1),
             said: Default::default(),
             is_deceived: false,
         }

@@ -15,8 +15,8 @@ use crate::{Avatar, Doom, MOST_SHOTS, Position, Rules, SHOT_KEPT, Shot};
 /// The most shots of a site that are followed at a time: as many as its avatars can have. So nobody, whatever it says it fired, takes the
 /// place of somebody else's.
 const MOST_OF_A_SITE: usize = MAX_AVATARS * MOST_SHOTS;
-/// The most of all: as many as the sites of a group can have.
-const MOST_WATCHED: usize = 64 * MOST_OF_A_SITE;
+/// The most of all: those of as many shooters as a world has.
+const MOST_WATCHED: usize = 16_384 * MOST_SHOTS;
 
 /// Nothing is foreseen further ahead, in ticks.
 pub(crate) const FORESIGHT: u8 = 100;

@@ -1,17 +1,16 @@
 //! What is known of an object: who owns it, where it stands, how often it fell.
 //!
-//! Every event about an object is a fact that holds by itself: "it stands there", "it fell by that one's shots so often". Of facts
+//! Every event about an object is a fact that holds by itself: "it stands there", "it hit and fell so often, as we counted". Of facts
 //! that contradict each other one is newer, and says so. So a being is the same in whatever order facts are learned and however often, two
 //! mirrors that were apart put together what they know, and nothing has to be undone.
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::EntityId;
 use coplay::mirror::Source;
-use coplay_maze::Avatar;
+use coplay_maze::{Avatar, Score};
 
-/// The most that is remembered of who hit one object, by whose count.
-pub(crate) const MAX_FALLS: usize = 4_096;
+/// The most servers whose counts of one object are kept: the greatest counts, whatever the order in which they were learned.
+pub(crate) const MAX_COUNTS: usize = 256;
 
 /// Who owns an object, and for the how manieth time it changed hands. The higher one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,14 +32,28 @@ pub struct Stand {
     pub avatar: Option<Avatar>,
 }
 
+impl Stand {
+    /// The later one counts. Who leaves in the tick in which it was still told of has left.
+    fn age(&self) -> (Term, u32, bool) {
+        (self.term, self.tick, self.avatar.is_none())
+    }
+}
+
+/// How much a count is worth: those that are worth least go first where there are too many.
+pub(crate) fn weight(count: Score) -> u64 {
+    u64::from(count.hits) + u64::from(count.falls)
+}
+
 /// What is known of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Being {
     /// What it is called, by whose word.
     name: Option<(Term, String)>,
     stand: Option<Stand>,
-    /// How often it fell by whom, as each server counted while it owned the object.
-    falls: BTreeMap<(Source, EntityId), u32>,
+    /// How often it hit and fell, as each server counted.
+    counts: BTreeMap<Source, Score>,
+    /// What these come to: hits and falls.
+    total: [u64; 2],
 }
 
 impl Being {
@@ -75,54 +88,86 @@ impl Being {
 
     /// Learns where it stands. Whether that was news.
     pub fn stands(&mut self, stand: Stand) -> bool {
-        let is_news = self.stand.as_ref().is_none_or(|known| (known.term, known.tick) < (stand.term, stand.tick));
+        let is_news = self.stand.as_ref().is_none_or(|known| known.age() < stand.age());
         if is_news {
             self.stand = Some(stand);
         }
         is_news
     }
 
-    /// Learns how often it fell by somebody's shots, as one server counts. Whether that was news.
-    pub fn fell(&mut self, counted_by: Source, by: EntityId, times: u32) -> bool {
-        if self.falls.len() >= MAX_FALLS && !self.falls.contains_key(&(counted_by, by)) {
+    /// Learns how often it hit and fell, as one server counts. Whether that was news.
+    pub fn counts(&mut self, counted_by: Source, count: Score) -> bool {
+        let known = self.counted(counted_by);
+        let most = Score { hits: known.hits.max(count.hits), falls: known.falls.max(count.falls) };
+        if most == known {
             return false;
         }
-        let known = self.falls.entry((counted_by, by)).or_default();
-        let is_news = *known < times;
-        *known = (*known).max(times);
-        is_news
+        self.counts.insert(counted_by, most);
+        self.total[0] += u64::from(most.hits - known.hits);
+        self.total[1] += u64::from(most.falls - known.falls);
+        if self.counts.len() > MAX_COUNTS
+            && let Some((_, least)) = self.counts.iter().map(|(source, count)| (weight(*count), *source)).min()
+        {
+            self.forget_count(least);
+        }
+        true
     }
 
-    /// How often it fell by whom, as one server counts.
-    pub fn counted(&self, counted_by: Source, by: EntityId) -> u32 {
-        self.falls.get(&(counted_by, by)).copied().unwrap_or_default()
+    /// How often it hit and fell, as one server counts.
+    pub fn counted(&self, counted_by: Source) -> Score {
+        self.counts.get(&counted_by).copied().unwrap_or_default()
     }
 
-    /// How often it fell, by whom, and who counted it.
-    pub fn falls(&self) -> impl Iterator<Item = (Source, EntityId, u32)> {
-        self.falls.iter().map(|((counted_by, by), times)| (*counted_by, *by, *times))
+    /// How often it hit and fell, and who counted it.
+    pub fn all_counts(&self) -> impl ExactSizeIterator<Item = (Source, Score)> {
+        self.counts.iter().map(|(counted_by, count)| (*counted_by, *count))
+    }
+
+    /// How often it hit and fell in all.
+    pub fn score(&self) -> Score {
+        let [hits, falls] = self.total.map(|sum| sum.min(u32::MAX.into()) as u32);
+        Score { hits, falls }
+    }
+
+    /// Forgets what one server counted.
+    pub(crate) fn forget_count(&mut self, counted_by: Source) {
+        let Score { hits, falls } = self.counts.remove(&counted_by).unwrap_or_default();
+        self.total = [self.total[0] - u64::from(hits), self.total[1] - u64::from(falls)];
+    }
+
+    /// Forgets where it stood before a tick, and with that what it was called; its score stays. Whether it had stood anywhere.
+    pub(crate) fn forget_before(&mut self, tick: u32) -> bool {
+        let stood = self.stand.take_if(|stand| stand.tick < tick).is_some();
+        if self.stand.is_none() {
+            // No epoch is lower than the tick in which it began.
+            self.name.take_if(|(term, _)| term.epoch < tick);
+        }
+        stood
+    }
+
+    /// Whether only its score is known.
+    pub(crate) fn is_past(&self) -> bool {
+        self.stand.is_none() && self.name.is_none()
     }
 
     /// What is known of it by the word of one server.
     pub fn said_by(&self, source: Source) -> Self {
-        Self {
+        let mut said = Self {
             name: self.name.clone().filter(|(term, _)| term.owner == source),
             stand: self.stand.clone().filter(|stand| stand.term.owner == source),
-            falls: self
-                .falls
-                .iter()
-                .filter(|((counted_by, _), _)| *counted_by == source)
-                .map(|(of, times)| (*of, *times))
-                .collect(),
-        }
+            ..Self::default()
+        };
+        said.counts(source, self.counted(source));
+        said
     }
 
     /// Learns all that somebody else knows of it. Whether anything of that was news.
     pub fn merge(&mut self, other: Self) -> bool {
-        let mut is_news = other.stand.is_some_and(|stand| self.stands(stand));
-        for ((counted_by, by), times) in other.falls {
-            is_news |= self.fell(counted_by, by, times);
+        let mut is_news = false;
+        for (counted_by, count) in other.all_counts() {
+            is_news |= self.counts(counted_by, count);
         }
+        is_news |= other.stand.is_some_and(|stand| self.stands(stand));
         is_news | other.name.is_some_and(|(term, name)| self.is_called(term, name))
     }
 }
@@ -130,12 +175,14 @@ impl Being {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
-
-    const BY: EntityId = EntityId { site: Site(9), index: 1 };
+    use coplay_maze::{Maze, Rules};
 
     fn stand(epoch: u32, owner: u32, tick: u32) -> Stand {
         Stand { term: Term { epoch, owner: Source(owner) }, tick, avatar: None }
+    }
+
+    fn count(hits: u32, falls: u32) -> Score {
+        Score { hits, falls }
     }
 
     /// Something that can be learned.
@@ -143,14 +190,15 @@ mod tests {
 
     /// Everything that can be learned of a being in a little war between two servers.
     fn facts() -> Vec<Lesson> {
+        let avatar = Some(Rules::new(Maze::new(7, 8)).newcomer(&[], 1));
         let stands = [stand(1, 5, 100), stand(1, 5, 140), stand(2, 4, 120), stand(2, 6, 110), stand(1, 5, 900)];
-        let falls = [(5, 1), (5, 2), (4, 1), (6, 3)];
+        let counts = [(5, 1, 0), (5, 2, 2), (4, 1, 1), (6, 0, 3)];
         let mut facts: Vec<Lesson> = Vec::new();
-        for stand in stands {
+        for stand in stands.into_iter().chain([Stand { avatar, ..stand(2, 6, 110) }]) {
             facts.push(Box::new(move |being| _ = being.stands(stand.clone())));
         }
-        for (source, times) in falls {
-            facts.push(Box::new(move |being| _ = being.fell(Source(source), BY, times)));
+        for (source, hits, falls) in counts {
+            facts.push(Box::new(move |being| _ = being.counts(Source(source), count(hits, falls))));
         }
         for (epoch, owner, name) in [(1, 5, "Ada"), (2, 4, "Bob"), (2, 6, "Eve")] {
             let term = Term { epoch, owner: Source(owner) };
@@ -168,9 +216,13 @@ mod tests {
             being
         };
         let all = learned(&mut (0..facts.len()));
-        assert_eq!(all.stand(), Some(&stand(2, 6, 110)), "the higher term counts, whatever the tick");
+        assert_eq!(
+            all.stand(),
+            Some(&stand(2, 6, 110)),
+            "the higher term counts, whatever the tick, and then who left"
+        );
         assert_eq!(all.name(), "Eve");
-        assert_eq!(all.falls().map(|(.., times)| times).sum::<u32>(), 6);
+        assert_eq!(all.score(), count(3, 6));
         for first in 0..facts.len() {
             let turned = |at: usize| (at * 7 + first) % facts.len();
             assert_eq!(learned(&mut (0..facts.len()).map(turned)), all);
@@ -180,5 +232,43 @@ mod tests {
             assert_eq!(one, all, "apart and put together");
             assert!(!one.merge(all.clone()));
         }
+    }
+
+    /// Counts of more servers than are remembered, some of them again and again, and in any order.
+    #[test]
+    fn of_too_many_counts_the_greatest_are_kept_by_all_and_the_score_is_their_sum() {
+        let sources = MAX_COUNTS as u32 + 60;
+        let counts = |turn: u32| {
+            (0..3 * sources).map(move |at| {
+                let mixed = at.wrapping_mul(7_919).wrapping_add(turn * 31) % (3 * sources);
+                let (source, step) = (mixed % sources, mixed / sources);
+                (Source(source), count(source * 37 % 101 + step, source % 5 + 2 * step))
+            })
+        };
+        let learned = |turn: u32| {
+            let (mut one, mut other) = (Being::default(), Being::default());
+            for (at, (source, count)) in counts(turn).enumerate() {
+                if at % 3 == 0 { &mut one } else { &mut other }.counts(source, count);
+            }
+            one.merge(other);
+            one
+        };
+        let all = learned(0);
+        assert_eq!(all.all_counts().len(), MAX_COUNTS);
+        for turn in 0..40 {
+            let being = learned(turn);
+            assert_eq!(being, all, "the order makes no difference");
+            let sum = being
+                .all_counts()
+                .fold(Score::default(), |sum, (_, one)| count(sum.hits + one.hits, sum.falls + one.falls));
+            assert_eq!(being.score(), sum);
+        }
+    }
+
+    #[test]
+    fn lies_do_not_overflow() {
+        let mut being = Being::default();
+        (0..3).for_each(|source| _ = being.counts(Source(source), count(u32::MAX, u32::MAX)));
+        assert_eq!(being.score(), count(u32::MAX, u32::MAX));
     }
 }

@@ -16,7 +16,7 @@ use coplay_maze::{Avatar, Controls, FINE, Maze, Position, Rules, Score, TURN, Te
 
 use crate::player::PAGE_EVERY;
 use crate::realm::LINES;
-use crate::talk::{MAX_PRESSES, Page, Press, View, Wish, Word};
+use crate::talk::{MAX_PRESSES, Page, Press, View, Wish, Word, goodbye};
 use crate::trail::Trail;
 
 /// A tick of the world.
@@ -42,6 +42,8 @@ const MAX_LINES: usize = 4_096;
 
 /// A player of a world.
 pub struct Client {
+    /// Drawn when we began: a server that knows us from before does not take our presses for those of then.
+    run: u32,
     name: String,
     world: Option<(Terms, Rules)>,
     clock: Clock,
@@ -50,6 +52,8 @@ pub struct Client {
     others: BTreeMap<EntityId, Other>,
     /// The newest view: which tick, and when it was shown, on our clock.
     viewed: Option<(u32, Instant)>,
+    /// Since when we are with the server, as it says. If that changes it had forgotten us meanwhile.
+    came: Option<u32>,
     heard: Instant,
     /// What the server said last of our score, and the best that any said.
     told: Score,
@@ -113,9 +117,10 @@ struct Other {
 }
 
 impl Client {
-    /// A player who is nowhere yet.
-    pub fn new(now: Instant, name: &str) -> Self {
+    /// A player who is nowhere yet. `run` is a random number, another one whenever the same player begins anew.
+    pub fn new(now: Instant, name: &str, run: u32) -> Self {
         Self {
+            run,
             name: name.into(),
             world: None,
             clock: Clock::of_crystals(),
@@ -123,6 +128,7 @@ impl Client {
             own: Own::default(),
             others: BTreeMap::new(),
             viewed: None,
+            came: None,
             heard: now,
             told: Score::default(),
             acknowledged: Score::default(),
@@ -192,7 +198,7 @@ impl Client {
         self.drains
     }
 
-    /// When the server was last heard.
+    /// When we were last shown anything, by whichever server.
     pub fn heard(&self) -> Instant {
         self.heard
     }
@@ -235,11 +241,8 @@ impl Client {
         // Its time may be another one, too.
         self.viewed = None;
         self.others.clear();
-        self.own.places.clear();
-        self.own.trail.forget();
-        (self.heard, self.drains, self.next_wish) = (now, false, now);
-        self.own.unheard.clear();
-        self.own.begin_press(self.own.held, TimeDelta::ZERO);
+        (self.came, self.drains, self.next_wish) = (None, false, now);
+        self.own.begin_anew(TimeDelta::ZERO);
     }
 
     /// What the player presses from now on. It takes effect with the next wish, which is now unless there was one just before.
@@ -281,6 +284,10 @@ impl Client {
     }
 
     fn on_view(&mut self, now: Instant, view: View) -> bool {
+        // Who was here before us has another clock, and pressed other buttons.
+        if view.run != self.run {
+            return false;
+        }
         let [sent, received, answered] = view.echo;
         self.clock.on_round_trip(RoundTrip { sent, received, answered, returned: now });
         // When it was shown; without a clock yet, just now.
@@ -289,6 +296,9 @@ impl Client {
             return false;
         }
         self.viewed = Some((view.tick, at));
+        if self.came.replace(view.came).is_some_and(|before| before != view.came) {
+            self.own.begin_anew(self.clock.rtt_min().unwrap_or_default() / 2);
+        }
         (self.me, self.drains) = (Some(view.me), view.drains);
         // What is acknowledged is never taken back, whichever server says so.
         self.told = view.score;
@@ -365,7 +375,12 @@ impl Client {
             self.pressed = now;
         }
         let presses = self.own.unheard.iter().copied().collect();
-        Some(Wish { stamp: now, name: self.name.clone(), presses }.to_bytes())
+        Some(Wish { stamp: now, run: self.run, name: self.name.clone(), presses }.to_bytes())
+    }
+
+    /// What to tell the server when we leave, a few times: each may be lost.
+    pub fn goodbye(&self) -> Vec<u8> {
+        goodbye(self.run)
     }
 
     /// When there is something to send.
@@ -388,8 +403,8 @@ impl Own {
 
     /// The server will hear of it after so long.
     fn begin_press(&mut self, controls: Controls, delay: TimeDelta) {
-        let lasted = self.ticks.min(u16::MAX.into()) as u16;
-        self.number += 1;
+        let lasted = self.ticks;
+        self.number = self.number.saturating_add(1);
         if self.unheard.len() == MAX_PRESSES {
             self.unheard.pop_front();
         }
@@ -405,8 +420,17 @@ impl Own {
         self.trail.on_told(at, tick, told, is_same);
     }
 
+    /// The server does not know what we pressed before, nor for how long.
+    fn begin_anew(&mut self, delay: TimeDelta) {
+        self.unheard.clear();
+        self.places.clear();
+        self.trail.forget();
+        (self.ticks, self.timer) = (0, Timer::default());
+        self.begin_press(self.held, delay);
+    }
+
     /// The server's word on our avatar, that long ago.
-    fn compare(&mut self, rules: &Rules, avatar: Avatar, (number, ticks): (u32, u16), age: TimeDelta) {
+    fn compare(&mut self, rules: &Rules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
         self.unheard.retain(|press| press.number > number);
         if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
             self.avatar = Some(rules.ahead(&avatar, (age.as_nanos() / TICK.as_nanos()).clamp(0, 100) as u32));
@@ -420,7 +444,7 @@ impl Own {
             self.timer.set_off(self.timer.value() - there);
             self.avatar.iter_mut().for_each(|own| own.shots = avatar.shots.clone());
         }
-        let then = self.places.iter().find(|place| (place.press, place.ticks) == (number, ticks.into()));
+        let then = self.places.iter().find(|place| (place.press, place.ticks) == (number, ticks));
         if let Some(then) = then.copied() {
             self.correct(then.position, avatar.position);
         }

@@ -1,21 +1,21 @@
 //! Events of a world as bytes: a fact about an object.
 //!
 //! ```text
-//! kind    1   1 named, 2 stands, 3 gone, 4 fell
+//! kind    1   1 named, 2 stands, 3 gone, 5 counted
 //! object  5   site 4, index 1
 //! named       epoch 4, the name
 //! stands      epoch 4, tick 4, the avatar
 //! gone        epoch 4, tick 4
-//! fell        by whom 5, how often 4
+//! counted     hits 4, falls 4
 //! ```
 
 use coplay::bucket::{EntityId, MAX_STATE, Reckoner, Site};
-use coplay_maze::{Avatar, MAX_NAME, Rules};
+use coplay_maze::{Avatar, MAX_NAME, Rules, Score};
 
 const NAMED: u8 = 1;
 const STANDS: u8 = 2;
 const GONE: u8 = 3;
-const FELL: u8 = 4;
+const COUNTED: u8 = 5;
 
 /// The longest deed.
 pub const MAX_DEED: usize = 1 + 5 + 8 + MAX_STATE;
@@ -48,31 +48,26 @@ pub enum Fact {
         /// What it is like; `None` if it has left.
         avatar: Option<Avatar>,
     },
-    /// How often it fell by somebody's shots while the one who says so owned it.
-    Fell {
-        /// By whose shots.
-        by: EntityId,
-        /// How often by now.
-        times: u32,
-    },
+    /// How often it hit and fell by now, as the one who says so counted.
+    Counted(Score),
 }
 
 impl Fact {
-    /// Whether a newer one of its kind makes it useless: where something stood before is of no interest.
-    pub fn is_replaceable(&self) -> bool {
-        matches!(self, Self::Stands { .. })
+    /// Facts of one kind about one object replace each other: the newest says all that those before it said.
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Self::Named { .. } => NAMED,
+            Self::Stands { .. } => STANDS,
+            Self::Counted(_) => COUNTED,
+        }
     }
 }
 
 impl Deed {
     /// As bytes.
     pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
-        let mut bytes = vec![match &self.fact {
-            Fact::Named { .. } => NAMED,
-            Fact::Stands { avatar: Some(_), .. } => STANDS,
-            Fact::Stands { avatar: None, .. } => GONE,
-            Fact::Fell { .. } => FELL,
-        }];
+        let is_gone = matches!(self.fact, Fact::Stands { avatar: None, .. });
+        let mut bytes = vec![if is_gone { GONE } else { self.fact.kind() }];
         put_entity(&mut bytes, self.entity);
         match &self.fact {
             Fact::Named { epoch, name } => {
@@ -84,10 +79,7 @@ impl Deed {
                 bytes.extend_from_slice(&tick.to_le_bytes());
                 avatar.iter().for_each(|avatar| put_avatar(&mut bytes, rules, avatar));
             }
-            Fact::Fell { by, times } => {
-                put_entity(&mut bytes, *by);
-                bytes.extend_from_slice(&times.to_le_bytes());
-            }
+            Fact::Counted(score) => put_score(&mut bytes, *score),
         }
         bytes
     }
@@ -103,9 +95,9 @@ impl Deed {
                 let avatar = if kind == GONE { None } else { Some(rules.decode(rest)?) };
                 (kind == STANDS || rest.is_empty()).then_some(Fact::Stands { epoch, tick, avatar })?
             }
-            FELL => {
-                let (by, times) = (reader.entity()?, reader.number()?);
-                reader.rest().is_empty().then_some(Fact::Fell { by, times })?
+            COUNTED => {
+                let score = reader.score()?;
+                reader.rest().is_empty().then_some(Fact::Counted(score))?
             }
             _ => return None,
         };
@@ -128,6 +120,11 @@ pub(crate) fn put_avatar(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
     let mut state = [0; MAX_STATE];
     let len = rules.encode(avatar, &mut state).unwrap_or_default();
     bytes.extend_from_slice(&state[..len]);
+}
+
+pub(crate) fn put_score(bytes: &mut Vec<u8>, score: Score) {
+    bytes.extend_from_slice(&score.hits.to_le_bytes());
+    bytes.extend_from_slice(&score.falls.to_le_bytes());
 }
 
 /// Adds up to 255 bytes, and before them how many they are.
@@ -155,6 +152,10 @@ impl<'a> Reader<'a> {
         Some(EntityId { site: Site(u32::from_le_bytes([a, b, c, d])), index })
     }
 
+    pub(crate) fn score(&mut self) -> Option<Score> {
+        Some(Score { hits: self.number()?, falls: self.number()? })
+    }
+
     /// As many bytes as the next one says.
     pub(crate) fn short(&mut self) -> Option<&'a [u8]> {
         let [len] = self.take()?;
@@ -177,13 +178,12 @@ mod tests {
     fn they_come_back_and_others_are_refused() {
         let rules = Rules::new(Maze::new(7, 8));
         let entity = EntityId { site: Site(0x0102_0304), index: 5 };
-        let by = EntityId { site: Site(7), index: 0 };
         let avatar = rules.newcomer(&[], 3);
         let facts = [
             Fact::Named { epoch: 2, name: "Ada".into() },
             Fact::Stands { epoch: 3, tick: 70_000, avatar: Some(avatar) },
             Fact::Stands { epoch: 4, tick: 70_001, avatar: None },
-            Fact::Fell { by, times: 12 },
+            Fact::Counted(Score { hits: 12, falls: 3 }),
         ];
         for fact in facts {
             let deed = Deed { entity, fact };

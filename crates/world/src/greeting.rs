@@ -5,7 +5,7 @@ use coplay_maze::Terms;
 use crate::deed::{Reader, put_short};
 
 /// The layout is this.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The most ways to one server, and the longest name of one.
 const MAX_PLACES: usize = 4;
 const MAX_PLACE: usize = 200;

@@ -9,6 +9,7 @@ use coplay::bucket::{EntityId, Reckoner};
 use coplay_maze::{Avatar, Controls, Ninja, Position, Rules, Target, Watch};
 
 use crate::field::{Field, Placed};
+use crate::realm::number;
 
 /// Others are told when they would be wrong by more than this, in units, and this often anyway, in ticks.
 const TOLERANCE: u32 = 8;
@@ -84,7 +85,7 @@ impl Hall {
 
     /// An avatar is ours from now on.
     pub fn add(&mut self, tick: u32, entity: EntityId, avatar: Avatar, mind: Mind, field: &mut Field) {
-        let luck = u64::from(entity.site.0) << 8 | u64::from(entity.index);
+        let luck = number(entity);
         self.own.insert(entity, Own { mind, luck, told: avatar.clone(), told_at: tick, past: VecDeque::new() });
         field.put(entity, avatar);
     }
@@ -301,24 +302,49 @@ mod tests {
         assert!(told < 6 * 3_000 / 8, "told {told} times");
     }
 
-    #[test]
-    fn a_shot_that_is_heard_of_late_hits_where_its_target_was() {
-        let (mut hall, mut field) = hall();
-        // Somebody with room behind for somebody else, who looks the same way and is on another server.
+    /// Somebody with room behind for somebody else, who looks the same way and fires from there at a tick.
+    fn target_and_shooter(hall: &Hall, tick: u32) -> (Avatar, Avatar) {
         let behind = |avatar: &Avatar| avatar.position.along(avatar.heading, -200 * FINE);
         let newcomers = (1..).map(|luck| hall.rules().newcomer(&[], luck));
         let is_free = |avatar: &Avatar| hall.rules().maze.is_free(behind(avatar), RADIUS);
         let target = newcomers.take(1_000).find(is_free).expect("there is room somewhere");
-        hall.add(0, entity(1), target.clone(), Mind::Player(Controls::default()), &mut field);
+        let mut shooter = Avatar { position: behind(&target), ..target.clone() };
+        let from = behind(&target).along(target.heading, 52 * FINE);
+        shooter.shots.push(Shot { tick, from, heading: target.heading, number: 0 });
+        (target, shooter)
+    }
+
+    #[test]
+    fn a_shot_that_is_heard_of_late_hits_where_its_target_was() {
+        let (mut hall, mut field) = hall();
+        let (target, shooter) = target_and_shooter(&hall, 5);
+        hall.add(0, entity(1), target, Mind::Player(Controls::default()), &mut field);
         (1..=20).for_each(|tick| _ = hall.step(tick, &mut field));
-        let (mut shooter, from) = (target.clone(), behind(&target).along(target.heading, 52 * FINE));
-        shooter.position = behind(&target);
-        shooter.shots.push(Shot { tick: 5, from, heading: target.heading, number: 0 });
         field.put(entity(2), shooter);
         let happened = hall.step(21, &mut field);
         assert!(happened.contains(&Happening::Fell { whom: entity(1), by: entity(2) }), "{happened:?}");
         assert_eq!(field.get(entity(1)).unwrap().life, Life::Dead { since: 21 });
         (22..=21 + RESPAWN).for_each(|tick| _ = hall.step(tick, &mut field));
         assert!(field.get(entity(1)).unwrap().is_alive());
+    }
+
+    #[test]
+    fn however_many_shoot_every_shot_counts() {
+        let (mut hall, mut field) = hall();
+        let (target, shooter) = target_and_shooter(&hall, 1);
+        hall.add(0, entity(1), target.clone(), Mind::Player(Controls::default()), &mut field);
+        // Others shoot away from it, as often as anybody can, and all of them are noticed earlier.
+        for number in 2..1_002 {
+            let mut other = target.clone();
+            for tick in 1..=4 {
+                let (from, heading) = (Position::default(), 0);
+                other.shots.push(Shot { tick, from, heading, number: 0 });
+            }
+            other.life = Life::Dead { since: 1 };
+            field.put(entity(number), other);
+        }
+        field.put(entity(5_000), shooter);
+        let fell = Happening::Fell { whom: entity(1), by: entity(5_000) };
+        assert!((2..40).any(|tick| hall.step(tick, &mut field).contains(&fell)));
     }
 }

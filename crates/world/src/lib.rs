@@ -9,9 +9,9 @@
 //! # Facts
 //!
 //! Everything that a server says of an object is a fact that holds by itself ([`Fact`]): where it stands, by the word of who owns it for the
-//! how manieth time; how often it fell by whose shots, as one server counted. Of two facts that contradict each other one is newer and
-//! says so. So it makes no difference in which order, by which way or how often facts are learned; what is known ([`Register`]) can only grow; and
-//! a server that comes back, or a partition that heals, needs nothing but the facts that it lacks. That is more than
+//! how manieth time; how often it hit and fell, as one server counted. Of two facts that contradict each other one is newer and
+//! says so. So it makes no difference in which order, by which way or how often facts are learned; what is known ([`Register`]) only grows,
+//! until it is old; and a server that comes back, or a partition that heals, needs nothing but the facts that it lacks. That is more than
 //! the theorem of [`coplay::mirror`] asks for, so dropping obsolete events changes nothing.
 //!
 //! # Rooms
@@ -24,6 +24,7 @@
 mod being;
 mod client;
 mod deed;
+mod doubt;
 mod field;
 mod greeting;
 mod hall;
@@ -43,7 +44,7 @@ pub use field::{Field, Placed};
 pub use greeting::{Greeting, Hello, MAX_HEARD, Nonce};
 pub use hall::{Hall, Happening, Mind};
 pub use realm::{Realm, entity_of, ninja};
-pub use register::{MAX_BEINGS, Register};
+pub use register::{KEPT, MAX_BEINGS, Register};
 pub use server::Server;
 pub use talk::{MAX_PRESSES, MAX_TALK, Page, Pong, Press, View, Wish, Word, ping, read_ping};
 pub use tally::Tally;

@@ -17,6 +17,10 @@ const MOST_BACK: u32 = 30;
 /// A player on this server.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
+    /// Which run of the player's this is: who begins anew begins to count anew.
+    pub(crate) run: u32,
+    /// The tick in which it came.
+    pub(crate) came: u32,
     /// What it wants to be called.
     pub(crate) name: String,
     /// When something came from it last.
@@ -41,14 +45,17 @@ pub(crate) struct Due {
 }
 
 impl Player {
-    /// It comes with the presses that it made elsewhere, which do not count any more.
+    /// It comes with the presses that it made elsewhere. Only the newest counts, and at once: the buttons before it were held elsewhere.
     pub(crate) fn new(now: Instant, tick: u32, wish: &Wish) -> Self {
-        let before = wish.presses.last().map_or(0, |press| press.number.saturating_sub(1));
+        let newest = wish.presses.last();
+        let (before, lasted) = newest.map_or((0, 0), |press| (press.number.saturating_sub(1), press.lasted));
         Self {
+            run: wish.run,
+            came: tick,
             name: wish.name.clone(),
             heard: now,
             stamp: (wish.stamp, now),
-            pressed: (before, tick),
+            pressed: (before, tick.saturating_sub(lasted)),
             waiting: VecDeque::new(),
             next_view: now,
             next_page: now,
@@ -79,7 +86,7 @@ impl Player {
         let (number, since) = self.pressed;
         let held = tick.saturating_sub(since);
         // Of presses that were never heard of it is not known how long they were held.
-        let lasted = if press.number == number + 1 { u32::from(press.lasted) } else { held };
+        let lasted = if press.number == number + 1 { press.lasted } else { held };
         // Who is in arrears does not get further behind.
         if held < lasted && self.waiting.len() < MOST_WAITING / 2 {
             return None;
@@ -90,9 +97,9 @@ impl Player {
     }
 
     /// The newest press that took effect, and for how many ticks by now.
-    pub(crate) fn pressed(&self, tick: u32) -> (u32, u16) {
+    pub(crate) fn pressed(&self, tick: u32) -> (u32, u32) {
         let (number, since) = self.pressed;
-        (number, tick.saturating_sub(since).min(u16::MAX.into()) as u16)
+        (number, tick.saturating_sub(since))
     }
 
     /// Whether it is to be shown how things are.
@@ -120,10 +127,11 @@ mod tests {
     use super::*;
     use coplay_maze::Controls;
 
-    fn wish(stamp: i64, presses: &[(u32, u16)]) -> Wish {
+    fn wish(stamp: i64, presses: &[(u32, u32)]) -> Wish {
         let press =
-            |(number, lasted): &(u32, u16)| Press { number: *number, lasted: *lasted, controls: Controls::default() };
-        Wish { stamp: Instant::from_nanos(stamp), name: "Ada".into(), presses: presses.iter().map(press).collect() }
+            |(number, lasted): &(u32, u32)| Press { number: *number, lasted: *lasted, controls: Controls::default() };
+        let (stamp, presses) = (Instant::from_nanos(stamp), presses.iter().map(press).collect());
+        Wish { run: 7, stamp, name: "Ada".into(), presses }
     }
 
     fn due(player: &mut Player, tick: u32) -> Option<(u32, u32)> {
@@ -148,5 +156,15 @@ mod tests {
         assert_eq!(due(&mut player, 910), Some((8, 0)), "7 was never heard of");
         player.hear(now, &wish(4, &[(9, 5)]));
         assert_eq!(due(&mut player, 10_000), Some((9, MOST_BACK)), "nobody goes back for long");
+        assert_eq!(player.pressed(10_000 + 70_000), (9, 70_000), "however long it is");
+    }
+
+    #[test]
+    fn who_comes_from_elsewhere_does_not_wait_for_what_it_did_there() {
+        let now = Instant::from_nanos(1_000);
+        let first = wish(1, &[(4, 900)]);
+        let mut player = Player::new(now, 5_000, &first);
+        assert_eq!(player.hear(now, &first), 1);
+        assert_eq!(due(&mut player, 5_001), Some((4, 1)));
     }
 }

@@ -2,20 +2,21 @@
 //!
 //! Pure: the time and what others say go in; [deeds](Deed) for the other servers and datagrams for the players come out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use coplay::bucket::{EntityId, Reckoner, Site};
 use coplay::hash::xxh64;
 use coplay::mirror::Source;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Avatar, Controls, Maze, Ninja, Position, Rules, Score, Scores, Terms};
+use coplay_maze::{Avatar, Controls, Maze, Ninja, Position, Rules, Score, Terms};
 
 use crate::being::Being;
 use crate::deed::{Deed, Fact};
+use crate::doubt::Doubts;
 use crate::field::Field;
 use crate::hall::{Hall, Happening, Mind};
 use crate::player::Player;
-use crate::register::Register;
+use crate::register::{KEPT, Register};
 use crate::talk::{MAX_TALK, Page, View, Wish};
 
 /// Who is silent for so long has left.
@@ -29,8 +30,12 @@ const MOST_CATCH_UP: u32 = 50;
 /// A player sees others up to so many cells away, and so many at the most.
 const REACH: i32 = 4;
 const MOST_SEEN: usize = 48;
-/// Scores are added up again at most this often.
-const ADD_UP: TimeDelta = TimeDelta::from_millis(200);
+/// The table is made anew at most this often.
+const TABLE_EVERY: TimeDelta = TimeDelta::from_millis(200);
+/// What nobody needs to know any more is looked for this often, in ticks.
+const FORGET_EVERY: u32 = 100;
+/// Who was not there for so long was asleep, and heard nobody meanwhile.
+const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 /// So many lines of the table are on a page.
 pub(crate) const LINES: usize = 24;
 /// The most places of other servers on it.
@@ -52,30 +57,20 @@ pub struct Realm {
     players: BTreeMap<EntityId, Player>,
     /// Presses of players that were heard here.
     commands: u64,
-    /// Players whom another server took, and when.
-    lost: BTreeMap<EntityId, Instant>,
+    /// Players whom another server took or who said goodbye, in which run of theirs, and when.
+    lost: BTreeMap<EntityId, (u32, Instant)>,
     tick: Option<u32>,
+    advanced: Option<Instant>,
     /// The last tick of which players were told.
     talked: Option<u32>,
     deeds: Vec<Deed>,
-    /// Falls that we counted and that no other server may know of yet, by when they were told.
-    uncertain: VecDeque<Uncertain>,
-    scores: Scores,
-    /// When scores were added up, and whether anything has changed since.
-    added_up: Option<Instant>,
-    scored: bool,
+    doubts: Doubts,
+    /// Everybody who is there, the best first, and when that was put down.
+    table: Vec<(EntityId, String, Score)>,
+    tabled: Option<Instant>,
     /// Servers that are gone, and since which tick.
     gone: BTreeMap<Source, u32>,
     drains: bool,
-}
-
-/// A fall of which only we may know.
-#[derive(Clone, Copy, Debug)]
-struct Uncertain {
-    /// The number of the event by which the others are told, as soon as it has one.
-    seq: Option<u64>,
-    whom: EntityId,
-    by: EntityId,
 }
 
 /// The object that belongs to a player's key.
@@ -103,12 +98,12 @@ impl Realm {
             commands: 0,
             lost: BTreeMap::new(),
             tick: None,
+            advanced: None,
             talked: None,
             deeds: Vec::new(),
-            uncertain: VecDeque::new(),
-            scores: Scores::default(),
-            added_up: None,
-            scored: false,
+            doubts: Doubts::default(),
+            table: Vec::new(),
+            tabled: None,
             gone: BTreeMap::new(),
             drains: false,
         }
@@ -171,19 +166,15 @@ impl Realm {
 
     /// The others are told of a deed with the event of this number.
     pub fn on_told(&mut self, deed: &Deed, seq: u64) {
-        if let Fact::Fell { by, .. } = deed.fact {
-            let is_it = |fall: &&mut Uncertain| fall.seq.is_none() && (fall.whom, fall.by) == (deed.entity, by);
-            self.uncertain.iter_mut().find(is_it).into_iter().for_each(|fall| fall.seq = Some(seq));
+        if let Fact::Counted(count) = deed.fact {
+            self.doubts.on_told(deed.entity, count, seq);
         }
     }
 
     /// Another server has all our events up to this one, or there is none to have them.
     pub fn on_known_elsewhere(&mut self, seq: u64) {
-        let before = self.uncertain.len();
-        self.uncertain.retain(|fall| fall.seq.is_none_or(|told| told > seq));
-        if self.uncertain.len() != before {
-            self.scored = true;
-        }
+        let (register, me) = (&self.register, self.me);
+        self.doubts.on_known(seq, |entity| register.counted(entity, me));
     }
 
     /// Everybody makes their ticks up to this one.
@@ -191,6 +182,7 @@ impl Realm {
         if self.tick.is_some_and(|last| tick <= last) {
             return;
         }
+        self.wake(now);
         let last = self.tick.unwrap_or(tick.saturating_sub(1));
         for tick in last.max(tick.saturating_sub(MOST_CATCH_UP)) + 1..=tick {
             self.press(tick);
@@ -200,7 +192,18 @@ impl Realm {
         }
         self.tick = Some(tick);
         self.dismiss_silent(now);
-        self.lost.retain(|_, since| now - *since < LOST);
+        self.lost.retain(|_, (_, since)| now - *since < LOST);
+        if last / FORGET_EVERY != tick / FORGET_EVERY {
+            self.register.forget(tick).into_iter().for_each(|entity| self.field.remove(entity));
+        }
+    }
+
+    /// Whoever was asleep does not blame others for silence.
+    fn wake(&mut self, now: Instant) {
+        let gap = now - self.advanced.replace(now).unwrap_or(now);
+        if gap >= ASLEEP {
+            self.players.values_mut().for_each(|player| player.heard = (player.heard + gap).min(now));
+        }
     }
 
     fn press(&mut self, tick: u32) {
@@ -215,12 +218,25 @@ impl Realm {
         match happening {
             Happening::Moved(entity) => self.tell_stand(tick, entity),
             Happening::Fell { whom, by } => {
-                let times = self.register.get(whom).map_or(0, |being| being.counted(self.me, by)).saturating_add(1);
-                self.uncertain.push_back(Uncertain { seq: None, whom, by });
-                self.tell(Deed { entity: whom, fact: Fact::Fell { by, times } });
-                self.scored = true;
+                self.count(whom, Score { hits: 0, falls: 1 });
+                self.count(by, Score { hits: 1, falls: 0 });
             }
         }
+    }
+
+    fn count(&mut self, entity: EntityId, more: Score) {
+        let before = self.register.counted(entity, self.me);
+        self.doubts.on_more(entity, before);
+        let (hits, falls) = (before.hits.saturating_add(more.hits), before.falls.saturating_add(more.falls));
+        self.tell(Deed { entity, fact: Fact::Counted(Score { hits, falls }) });
+    }
+
+    /// Hits and falls that will not be forgotten, whichever server dies.
+    pub fn score(&self, entity: EntityId) -> Score {
+        let (all, ours) = (self.register.score(entity), self.register.counted(entity, self.me));
+        let sure = self.doubts.sure(entity, ours);
+        let of = |all: u32, ours: u32, sure: u32| all.saturating_sub(ours.saturating_sub(sure));
+        Score { hits: of(all.hits, ours.hits, sure.hits), falls: of(all.falls, ours.falls, sure.falls) }
     }
 
     /// Tells everybody, ourselves first.
@@ -230,17 +246,22 @@ impl Realm {
     }
 
     fn tell_stand(&mut self, tick: u32, entity: EntityId) {
-        let epoch = self.register.get(entity).and_then(Being::term).map_or(0, |term| term.epoch);
+        let epoch = self.register.get(entity).and_then(Being::term).map_or(tick, |term| term.epoch);
         let avatar = self.field.get(entity).cloned();
         self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar } });
     }
 
+    /// The epoch of an object in which we have it next. Those that nobody remembers are earlier, too.
+    fn next_epoch(&self, tick: u32, entity: EntityId) -> u32 {
+        let term = self.register.get(entity).and_then(Being::term);
+        term.map_or(tick, |term| term.epoch.saturating_add(1).max(tick))
+    }
+
     /// An object is ours from now on, whoever had it before.
     fn take(&mut self, tick: u32, entity: EntityId, name: &str, mind: Mind) {
-        let being = self.register.get(entity);
-        let epoch = being.and_then(Being::term).map_or(0, |term| term.epoch).saturating_add(1);
-        let renamed = being.is_none_or(|being| being.name() != name);
-        let avatar = self.field.get(entity).cloned().unwrap_or_else(|| self.newcomer(entity));
+        let epoch = self.next_epoch(tick, entity);
+        let renamed = self.register.get(entity).is_none_or(|being| being.name() != name);
+        let avatar = self.field.get(entity).cloned().unwrap_or_else(|| self.newcomer(tick, entity));
         self.hall.add(tick, entity, avatar.clone(), mind, &mut self.field);
         if renamed {
             self.tell(Deed { entity, fact: Fact::Named { epoch, name: name.into() } });
@@ -248,16 +269,20 @@ impl Realm {
         self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar: Some(avatar) } });
     }
 
-    fn newcomer(&self, entity: EntityId) -> Avatar {
+    /// Its lives are counted from the tick on: nobody takes it for the avatar that it had before.
+    fn newcomer(&self, tick: u32, entity: EntityId) -> Avatar {
         let others: Vec<Position> = self.field.iter().map(|(_, avatar)| avatar.position).collect();
-        self.rules().newcomer(&others, u64::from(entity.site.0) << 8 | u64::from(entity.index))
+        let avatar = self.rules().newcomer(&others, number(entity));
+        Avatar { lives: avatar.lives.wrapping_add(tick as u16), ..avatar }
     }
 
     /// An object leaves the world; its score stays.
     fn dismiss(&mut self, tick: u32, entity: EntityId) {
-        let epoch = self.register.get(entity).and_then(Being::term).map_or(0, |term| term.epoch);
-        let epoch = if self.hall.remove(entity) { epoch } else { epoch.saturating_add(1) };
         self.field.remove(entity);
+        if self.hall.remove(entity) {
+            return self.tell_stand(tick, entity);
+        }
+        let epoch = self.next_epoch(tick, entity);
         self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar: None } });
     }
 
@@ -276,14 +301,23 @@ impl Realm {
         }
     }
 
-    /// A player says something, perhaps for the first time. Whether it is here now.
+    /// A player says goodbye, in this run of its. What still comes from that was under way.
+    pub fn part(&mut self, now: Instant, entity: EntityId, run: u32) {
+        if self.players.get(&entity).is_some_and(|player| player.run == run) {
+            self.lost.insert(entity, (run, now));
+            self.leave(entity);
+        }
+    }
+
+    /// A player says something, perhaps for the first time, or for the first time in this run of its. Whether it is here now.
     pub fn hear(&mut self, now: Instant, entity: EntityId, wish: &Wish) -> bool {
         let Some(tick) = self.tick else { return false };
-        if let Some(player) = self.players.get_mut(&entity) {
+        if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == wish.run) {
             self.commands += player.hear(now, wish);
             return true;
         }
-        if self.drains || self.lost.contains_key(&entity) || !self.register.has_room_for(entity) {
+        let is_lost = self.lost.get(&entity).is_some_and(|(run, _)| *run == wish.run);
+        if self.drains || is_lost || !self.register.has_room_for(entity) {
             return false;
         }
         let mut player = Player::new(now, tick, wish);
@@ -293,14 +327,15 @@ impl Realm {
         true
     }
 
+    /// Whether nobody new is let in.
+    pub fn is_full(&self) -> bool {
+        self.register.is_full()
+    }
+
     /// Another server says something.
     pub fn learn(&mut self, now: Instant, said_by: Source, bytes: &[u8]) -> bool {
         let Some(deed) = Deed::from_bytes(bytes, self.hall.rules()) else { return false };
-        let entity = deed.entity;
-        if !matches!(deed.fact, Fact::Stands { .. }) {
-            self.scored = true;
-        }
-        let is_stand = matches!(deed.fact, Fact::Stands { .. });
+        let (entity, is_stand) = (deed.entity, matches!(deed.fact, Fact::Stands { .. }));
         if self.register.learn(said_by, deed) && is_stand {
             self.follow(now, entity);
         }
@@ -316,7 +351,6 @@ impl Realm {
     pub fn learn_all(&mut self, now: Instant, said_by: Source, snapshot: &[u8]) -> bool {
         let Some(other) = Register::from_bytes(snapshot, self.hall.rules()) else { return false };
         let other = other.said_by(said_by);
-        self.scored = true;
         for entity in self.register.merge(other) {
             self.follow(now, entity);
         }
@@ -331,19 +365,19 @@ impl Realm {
         }
         // Who is here has not left, whatever a server thinks that did not hear of us: we go on with it.
         if stand.avatar.is_none() && self.players.contains_key(&entity) && self.hall.has(entity) {
-            let epoch = stand.term.epoch.saturating_add(1);
             let (tick, avatar) = (self.tick.unwrap_or_default(), self.field.get(entity).cloned());
+            let epoch = self.next_epoch(tick, entity);
             return self.tell(Deed { entity, fact: Fact::Stands { epoch, tick, avatar } });
         }
-        if self.hall.remove(entity) && self.players.remove(&entity).is_some() {
-            self.lost.insert(entity, now);
+        if self.hall.remove(entity)
+            && let Some(player) = self.players.remove(&entity)
+        {
+            self.lost.insert(entity, (player.run, now));
         }
+        let age = self.tick.unwrap_or_default().saturating_sub(stand.tick);
         match &stand.avatar {
-            Some(avatar) => {
-                let age = self.tick.unwrap_or_default().saturating_sub(stand.tick);
-                self.field.put(entity, self.hall.rules().ahead(avatar, age));
-            }
-            None => self.field.remove(entity),
+            Some(avatar) if age <= KEPT => self.field.put(entity, self.hall.rules().ahead(avatar, age)),
+            _ => self.field.remove(entity),
         }
     }
 
@@ -388,48 +422,51 @@ impl Realm {
         self.take(tick, ninja, &name, Mind::Ninja(Box::new(Ninja::new(seed))));
     }
 
-    /// Scores that will not be forgotten.
-    pub fn scores(&mut self, now: Instant) -> &Scores {
-        let is_due = self.added_up.is_none_or(|then| now - then >= ADD_UP);
-        if is_due && (self.scored || self.added_up.is_none()) {
-            let mut uncertain = BTreeMap::new();
-            for fall in &self.uncertain {
-                *uncertain.entry((fall.whom, fall.by)).or_default() += 1;
-            }
-            self.scores = self.register.scores(&uncertain);
-            (self.added_up, self.scored) = (Some(now), false);
+    /// Puts down who is there, the best first.
+    fn put_down(&mut self, now: Instant) {
+        if self.tabled.is_some_and(|then| now - then < TABLE_EVERY) {
+            return;
         }
-        &self.scores
+        self.tabled = Some(now);
+        let there = self.register.iter().filter(|(_, being)| owner(being).is_some());
+        let table = there.map(|(entity, being)| (entity, being.name().to_owned(), self.score(entity)));
+        self.table = table.collect();
+        self.table.sort_by_key(|(entity, _, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
     }
 
     /// What players are to be shown now: nothing more until the next tick. `mirrors` is where a player finds the other servers.
     pub fn talk<'a>(&mut self, now: Instant, mirrors: impl Fn(EntityId) -> &'a [String]) -> Vec<(EntityId, Vec<u8>)> {
         let Some(tick) = self.tick.filter(|tick| self.talked != Some(*tick)) else { return vec![] };
         self.talked = Some(tick);
-        self.scores(now);
+        self.put_down(now);
         let mut said = Vec::new();
-        let mut table = None;
+        let mut wanted = Vec::new();
         for (entity, player) in &mut self.players {
             if player.wants_page(now) {
-                let table = table.get_or_insert_with(|| table_of(&self.register, &self.scores));
-                said.push((*entity, page(player, self.terms, mirrors(*entity), table).to_bytes()));
+                said.push((*entity, page(player, self.terms, mirrors(*entity), &self.table).to_bytes()));
             }
-            if player.wants_view(now)
-                && let Some(avatar) = self.field.get(*entity)
-            {
-                let view = View {
-                    echo: [player.stamp.0, player.stamp.1, now],
-                    tick,
-                    pressed: player.pressed(tick),
-                    me: *entity,
-                    score: self.scores.get(*entity),
-                    drains: self.drains,
-                    avatars: seen(&self.field, *entity, avatar),
-                };
-                said.push((*entity, view.to_bytes(self.hall.rules())));
+            if player.wants_view(now) {
+                wanted.push(*entity);
             }
         }
+        said.extend(wanted.into_iter().filter_map(|entity| Some((entity, self.view(now, tick, entity)?))));
         said
+    }
+
+    fn view(&self, now: Instant, tick: u32, entity: EntityId) -> Option<Vec<u8>> {
+        let (player, avatar) = (self.players.get(&entity)?, self.field.get(entity)?);
+        let view = View {
+            echo: [player.stamp.0, player.stamp.1, now],
+            tick,
+            run: player.run,
+            came: player.came,
+            pressed: player.pressed(tick),
+            me: entity,
+            score: self.score(entity),
+            drains: self.drains,
+            avatars: seen(&self.field, entity, avatar),
+        };
+        Some(view.to_bytes(self.rules()))
     }
 }
 
@@ -438,12 +475,14 @@ fn owner(being: &Being) -> Option<Source> {
     being.stand().filter(|stand| stand.avatar.is_some()).map(|stand| stand.term.owner)
 }
 
+/// A number that belongs to an object alone.
+pub(crate) fn number(entity: EntityId) -> u64 {
+    u64::from(entity.site.0) << 8 | u64::from(entity.index)
+}
+
 /// Which of the servers looks after an object whose own is gone.
 fn guardian(entity: EntityId, me: Source, live: &BTreeSet<Source>) -> Source {
-    let rank = |source: &Source| {
-        let object = u64::from(entity.site.0) << 8 | u64::from(entity.index);
-        (xxh64(object, &source.0.to_le_bytes()), *source)
-    };
+    let rank = |source: &Source| (xxh64(number(entity), &source.0.to_le_bytes()), *source);
     live.iter().copied().chain([me]).max_by_key(rank).unwrap_or(me)
 }
 
@@ -462,15 +501,6 @@ fn seen(field: &Field, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avat
     near.sort_unstable();
     let others = near.into_iter().filter_map(|(_, other)| Some((other, field.get(other)?.clone())));
     [(entity, avatar.clone())].into_iter().chain(others).collect()
-}
-
-/// Everybody who is there, the best first.
-fn table_of(register: &Register, scores: &Scores) -> Vec<(EntityId, String, Score)> {
-    let line = |(entity, being): (EntityId, &Being)| (entity, being.name().to_owned(), scores.get(entity));
-    let is_there = |(_, being): &(EntityId, &Being)| being.stand().is_some_and(|stand| stand.avatar.is_some());
-    let mut table: Vec<_> = register.iter().filter(is_there).map(line).collect();
-    table.sort_by_key(|(entity, _, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
-    table
 }
 
 /// As many places as leave room for other things.

@@ -1,17 +1,32 @@
 //! Everything that is known of a world: what all events come to, in whatever order they were learned.
+//!
+//! # What is forgotten
+//!
+//! Who is in the world is told of several times a second. So of whom nothing was told for [long](KEPT) is not in it, whoever owned it and
+//! whether it said goodbye or not: where it stood and what it was called is forgotten by all servers as the world's time goes on, and only
+//! its score stays. Who takes an object over does so in an epoch that is no lower than the tick: so who comes back after that counts more than
+//! all that was said of it before, also where that is still known, and what is learned late, or from a server that was away, is older than
+//! [`KEPT`] and forgotten with the next look. Of scores of those who are gone the greatest are kept, each count by itself, which is the same in
+//! whatever order they are learned.
 
 use std::collections::BTreeMap;
 
 use coplay::bucket::{EntityId, Reckoner};
 use coplay::hash::xxh64;
 use coplay::mirror::Source;
-use coplay_maze::{Rules, Scores};
+use coplay_maze::{Rules, Score};
 
-use crate::being::{Being, MAX_FALLS, Stand, Term};
-use crate::deed::{Deed, Fact, Reader, name, put_avatar, put_entity, put_short};
+use crate::being::{Being, MAX_COUNTS, Stand, Term, weight};
+use crate::deed::{Deed, Fact, Reader, name, put_avatar, put_entity, put_score, put_short};
 
 /// The most objects of a world; who claims more is mistaken.
 pub const MAX_BEINGS: usize = 16_384;
+/// With so many objects nobody new is let in: those whom other servers let in at the same time have room, too.
+const FULL: usize = MAX_BEINGS - 1_024;
+/// Of those who are gone so many counts are kept.
+const MAX_PAST: usize = 8_192;
+/// Of whom nothing was told for so many ticks, five minutes, only the score is known.
+pub const KEPT: u32 = 30_000;
 
 /// All objects of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,32 +63,56 @@ impl Register {
             Fact::Stands { epoch, tick, avatar } => {
                 being.stands(Stand { term: Term { epoch, owner: said_by }, tick, avatar })
             }
-            Fact::Fell { by, times } => being.fell(said_by, by, times),
+            Fact::Counted(count) => being.counts(said_by, count),
         }
     }
 
-    /// Whether there is room for an object, or it is known already.
+    /// Whether nobody new is let in.
+    pub fn is_full(&self) -> bool {
+        self.beings.len() >= FULL
+    }
+
+    /// Whether an object may come, because there is room for it or it is known already.
     pub fn has_room_for(&self, entity: EntityId) -> bool {
-        self.beings.len() < MAX_BEINGS || self.beings.contains_key(&entity)
+        !self.is_full() || self.beings.contains_key(&entity)
     }
 
     fn being(&mut self, entity: EntityId) -> Option<&mut Being> {
-        self.has_room_for(entity).then(|| self.beings.entry(entity).or_default())
+        let has_room = self.beings.len() < MAX_BEINGS || self.beings.contains_key(&entity);
+        has_room.then(|| self.beings.entry(entity).or_default())
     }
 
-    /// Who hit whom. `uncertain` are falls that are not to be counted yet.
-    pub fn scores(&self, uncertain: &BTreeMap<(EntityId, EntityId), u32>) -> Scores {
-        let mut scores = Scores::default();
-        for (entity, being) in &self.beings {
-            scores.call(entity.site, being.name());
-            for (_, by, times) in being.falls() {
-                scores.add(*entity, by, times);
-            }
+    /// How often an object hit and fell.
+    pub fn score(&self, entity: EntityId) -> Score {
+        self.get(entity).map_or_else(Score::default, Being::score)
+    }
+
+    /// The same, as one server counted.
+    pub fn counted(&self, entity: EntityId, counted_by: Source) -> Score {
+        self.get(entity).map_or_else(Score::default, |being| being.counted(counted_by))
+    }
+
+    /// Forgets, given the tick, what was not told of for long, and of scores what is too much. Who does not stand anywhere any more.
+    pub fn forget(&mut self, tick: u32) -> Vec<EntityId> {
+        let oldest = tick.saturating_sub(KEPT);
+        let gone = self.beings.iter_mut().filter_map(|(entity, being)| being.forget_before(oldest).then_some(*entity));
+        let gone = gone.collect();
+        self.forget_counts();
+        self.beings.retain(|_, being| *being != Being::default());
+        gone
+    }
+
+    fn forget_counts(&mut self) {
+        let past = self.beings.iter().filter(|(_, being)| being.is_past());
+        let counts = past.flat_map(|(entity, being)| {
+            being.all_counts().map(|(counted_by, count)| (weight(count), *entity, counted_by))
+        });
+        let mut counts: Vec<_> = counts.collect();
+        let Some(most) = counts.len().checked_sub(MAX_PAST).filter(|most| *most > 0) else { return };
+        counts.select_nth_unstable(most);
+        for (_, entity, counted_by) in &counts[..most] {
+            self.beings.get_mut(entity).into_iter().for_each(|being| being.forget_count(*counted_by));
         }
-        for ((whom, by), times) in uncertain {
-            scores.take_back(*whom, *by, *times);
-        }
-        scores
     }
 
     /// A number that is the same wherever the same is known.
@@ -88,11 +127,10 @@ impl Register {
             put_entity(&mut bytes, *entity);
             put_name(&mut bytes, being.naming());
             put_stand(&mut bytes, rules, being.stand());
-            bytes.extend_from_slice(&(being.falls().count() as u32).to_le_bytes());
-            for (counted_by, by, times) in being.falls() {
+            bytes.extend_from_slice(&(being.all_counts().len() as u32).to_le_bytes());
+            for (counted_by, count) in being.all_counts() {
                 bytes.extend_from_slice(&counted_by.0.to_le_bytes());
-                put_entity(&mut bytes, by);
-                bytes.extend_from_slice(&times.to_le_bytes());
+                put_score(&mut bytes, count);
             }
         }
         bytes
@@ -165,9 +203,9 @@ fn read_being(reader: &mut Reader<'_>, rules: &Rules) -> Option<Being> {
         };
         being.stands(Stand { term, tick, avatar });
     }
-    for _ in 0..reader.number().filter(|falls| *falls as usize <= MAX_FALLS)? {
-        let (counted_by, by, times) = (reader.number()?, reader.entity()?, reader.number()?);
-        being.fell(Source(counted_by), by, times);
+    for _ in 0..reader.number().filter(|counts| *counts as usize <= MAX_COUNTS)? {
+        let (counted_by, count) = (Source(reader.number()?), reader.score()?);
+        being.counts(counted_by, count);
     }
     Some(being)
 }
@@ -176,7 +214,8 @@ fn read_being(reader: &mut Reader<'_>, rules: &Rules) -> Option<Being> {
 mod tests {
     use super::*;
     use coplay::bucket::Site;
-    use coplay_maze::Maze;
+    use coplay_maze::{Avatar, Maze};
+    use coplay_sim::random::Random;
 
     fn entity(number: u32) -> EntityId {
         EntityId { site: Site(number), index: 0 }
@@ -189,7 +228,7 @@ mod tests {
             let facts = [
                 Fact::Named { epoch, name: format!("player {number}") },
                 Fact::Stands { epoch, tick: 100 * source, avatar },
-                Fact::Fell { by: entity(number + 1), times: epoch },
+                Fact::Counted(Score { hits: source, falls: epoch }),
             ];
             for fact in facts {
                 assert!(register.learn(Source(source), Deed { entity: entity(number), fact }));
@@ -222,10 +261,122 @@ mod tests {
         }
         assert_eq!(whole, register);
         assert_eq!(whole.digest(&rules), register.digest(&rules));
-        let scores = register.scores(&BTreeMap::new());
-        assert_eq!((scores.get(entity(10)).falls, scores.get(entity(11)).hits), (3, 3));
-        assert_eq!(scores.name(entity(12)), "player 12");
-        let uncertain = BTreeMap::from([((entity(10), entity(11)), 2)]);
-        assert_eq!(register.scores(&uncertain).get(entity(11)).hits, 1);
+        assert_eq!(register.score(entity(10)), Score { hits: 3, falls: 3 });
+        assert_eq!(register.get(entity(12)).map(Being::name), Some("player 12"));
+    }
+
+    fn stands(entity: EntityId, epoch: u32, tick: u32, avatar: Option<Avatar>) -> Deed {
+        Deed { entity, fact: Fact::Stands { epoch, tick, avatar } }
+    }
+
+    fn gone(register: &mut Register, number: u32, tick: u32, score: u32) {
+        let (entity, source) = (entity(number), Source(1));
+        register.learn(source, Deed { entity, fact: Fact::Named { epoch: tick, name: "Ada".into() } });
+        register.learn(source, stands(entity, tick, tick, None));
+        register.learn(source, Deed { entity, fact: Fact::Counted(Score { hits: score, falls: 0 }) });
+    }
+
+    #[test]
+    fn a_world_does_not_fill_up_with_those_who_were_there() {
+        let mut register = Register::default();
+        let most = FULL as u32;
+        (0..most).for_each(|number| gone(&mut register, number, 100, 0));
+        assert!(register.is_full() && !register.has_room_for(entity(most)) && register.has_room_for(entity(0)));
+        assert_eq!(register.forget(100 + KEPT), []);
+        assert!(register.is_full());
+        assert_eq!(register.forget(101 + KEPT).len(), FULL);
+        assert!(register.is_empty());
+        // Also not if all of them have a score, of which the least go.
+        (0..most).for_each(|number| gone(&mut register, number, 100, 1 + number));
+        register.forget(101 + KEPT);
+        assert_eq!(register.len(), MAX_PAST);
+        assert_eq!(register.score(entity(0)), Score::default());
+        assert_eq!(register.score(entity(most - 1)).hits, most);
+        assert!(!register.is_full());
+    }
+
+    fn below(luck: &mut Random, most: u32) -> u32 {
+        luck.below(most.into()) as u32
+    }
+
+    /// What happens in a world whose players come and go: when it is told, by whom, and what.
+    fn history(luck: &mut Random, rules: &Rules) -> Vec<(u32, Source, Deed)> {
+        let (mut told, mut counts) = (Vec::new(), BTreeMap::new());
+        for number in 0..12 {
+            let (entity, mut tick) = (entity(number), below(luck, KEPT));
+            for _ in 0..1 + below(luck, 4) {
+                let (epoch, source) = (tick, Source(1 + below(luck, 3)));
+                told.push((tick, source, Deed { entity, fact: Fact::Named { epoch, name: format!("{epoch}") } }));
+                for _ in 0..1 + below(luck, 4) {
+                    let avatar = Some(rules.newcomer(&[], tick.into()));
+                    told.push((tick, source, stands(entity, epoch, tick, avatar)));
+                    tick += 25;
+                }
+                if below(luck, 3) == 0 {
+                    let count: &mut Score = counts.entry((number, source)).or_default();
+                    count.hits += 1;
+                    told.push((tick, source, Deed { entity, fact: Fact::Counted(*count) }));
+                }
+                // As often as not in the tick in which it was still told of.
+                tick -= 25 * below(luck, 2);
+                told.push((tick, source, stands(entity, epoch, tick, None)));
+                tick += 1 + below(luck, 3 * KEPT / 2);
+            }
+        }
+        told.sort_by_key(|(tick, ..)| *tick);
+        told
+    }
+
+    #[test]
+    fn who_was_forgotten_does_not_come_back_by_what_is_learned_late() {
+        let (mut luck, rules) = (Random::new(5), Rules::new(Maze::new(7, 8)));
+        for _ in 0..60 {
+            let told = history(&mut luck, &rules);
+            let end = told.last().map_or(0, |(tick, ..)| *tick);
+            let late = |luck: &mut Random, most: u32| {
+                let mut heard: Vec<_> = told.iter().map(|fact| (fact.0 + below(luck, most), fact.clone())).collect();
+                heard.sort_by_key(|(at, _)| *at);
+                heard
+            };
+            // At once, soon, after minutes, and from one that was away for longer than anything is kept.
+            let registers = [1, 100, KEPT, 4 * KEPT].map(|most| {
+                let (mut register, mut now) = (Register::default(), 0);
+                for (at, (tick, source, deed)) in late(&mut luck, most) {
+                    while now + 100 < at {
+                        now += 100;
+                        register.forget(now);
+                    }
+                    let entity = deed.entity;
+                    register.learn(source, deed);
+                    if tick + KEPT < at {
+                        register.forget(at);
+                        assert!(
+                            register.get(entity).and_then(Being::stand).is_none_or(|stand| stand.tick + KEPT >= at)
+                        );
+                    }
+                }
+                register.forget(end + KEPT);
+                register.forget(end + 4 * KEPT + 1);
+                register
+            });
+            assert!(registers[0].iter().all(|(_, being)| being.is_past()));
+            assert!(registers.iter().all(|register| *register == registers[0]), "{registers:#?}");
+        }
+    }
+
+    /// A server that was away still knows what all others forgot, also that somebody left who is back by now.
+    #[test]
+    fn who_is_back_is_believed_also_by_who_remembers_that_it_left() {
+        let rules = Rules::new(Maze::new(7, 8));
+        let (mut away, mut here) = (Register::default(), Register::default());
+        gone(&mut away, 1, 100, 0);
+        let back = stands(entity(1), 2 * KEPT, 2 * KEPT, Some(rules.newcomer(&[], 1)));
+        assert!(here.learn(Source(2), back));
+        for _ in 0..2 {
+            here.merge(away.clone());
+            away.merge(here.clone());
+        }
+        assert_eq!((away.forget(2 * KEPT), here.forget(2 * KEPT)), (vec![], vec![]));
+        assert!(away == here && here.get(entity(1)).and_then(Being::stand).is_some_and(|stand| stand.avatar.is_some()));
     }
 }

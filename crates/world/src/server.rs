@@ -12,14 +12,14 @@ use coplay_maze::Terms;
 
 use crate::client::TICK;
 use crate::deed::{Deed, Fact};
-use crate::realm::Realm;
-use crate::talk::{Pong, Wish, read_ping};
+use crate::realm::{Realm, number};
+use crate::talk::{Pong, Wish, read_goodbye, read_ping};
 
 /// Objects whose server is gone are looked after this often.
 const CARE_EVERY: TimeDelta = TimeDelta::from_millis(200);
 /// Who comes late to a world lets players in only after so long: by then it knows of them.
 const SETTLE: TimeDelta = TimeDelta::from_millis(1_000);
-/// Deeds that wait to be told. If there are more the oldest that can be replaced go.
+/// Deeds that wait to be told. If there are more, those go that a newer one makes useless: what is left is of three kinds, each once for an object.
 const MOST_WAITING: usize = 8_192;
 
 /// One of several servers of a world.
@@ -79,7 +79,12 @@ impl Server {
         if let Some(stamp) = read_ping(bytes) {
             let players = self.realm.players().count().min(u16::MAX.into()) as u16;
             let drains = self.realm.drains() || !self.is_open(now);
-            return Some(Pong { stamp, drains, players }.to_bytes());
+            let full = !self.realm.register().has_room_for(entity);
+            return Some(Pong { stamp, drains, full, players }.to_bytes());
+        }
+        if let Some(run) = read_goodbye(bytes) {
+            self.realm.part(now, entity, run);
+            return None;
         }
         let wish = Wish::from_bytes(bytes).filter(|_| self.is_open(now))?;
         self.realm.hear(now, entity, &wish);
@@ -89,6 +94,11 @@ impl Server {
     /// Whether players are let in.
     pub fn is_open(&self, now: Instant) -> bool {
         self.opens.is_some_and(|opens| now >= opens)
+    }
+
+    /// Whether the world has no room for anybody new.
+    pub fn is_full(&self) -> bool {
+        self.realm.is_full()
     }
 
     /// Whether all that we told has got to another server, or there is none.
@@ -149,7 +159,7 @@ impl Server {
             self.waiting.pop_front();
         }
         if self.waiting.len() > MOST_WAITING {
-            self.waiting.retain(|deed| !deed.fact.is_replaceable());
+            condense(&mut self.waiting);
         }
         // Our own come back to us, too.
         self.hear_mirrors(now);
@@ -194,11 +204,41 @@ impl Server {
     }
 }
 
+/// Keeps of what is said of an object only the newest of each kind.
+fn condense(waiting: &mut VecDeque<Deed>) {
+    let mut newer = BTreeSet::new();
+    waiting.make_contiguous().reverse();
+    waiting.retain(|deed| newer.insert((deed.entity, deed.fact.kind())));
+    waiting.make_contiguous().reverse();
+}
+
 /// Where something stands is made useless by the next; all else stands by itself.
 fn issue<'a>(deed: &Deed, payload: &'a [u8]) -> Issue<'a> {
-    let entity = deed.entity;
     match deed.fact {
-        Fact::Stands { .. } => Issue::state(1 + (u64::from(entity.site.0) << 8 | u64::from(entity.index)), payload),
-        Fact::Named { .. } | Fact::Fell { .. } => Issue::deed(0, payload),
+        Fact::Stands { .. } => Issue::state(1 + number(deed.entity), payload),
+        Fact::Named { .. } | Fact::Counted(_) => Issue::deed(0, payload),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::bucket::Site;
+    use coplay_maze::Score;
+
+    #[test]
+    fn however_long_nothing_can_be_told_the_newest_waits() {
+        let entity = |number| EntityId { site: Site(number), index: 0 };
+        let facts = |tick: u32| {
+            let counted = Fact::Counted(Score { hits: tick, falls: tick });
+            [Fact::Stands { epoch: 1, tick, avatar: None }, Fact::Named { epoch: tick, name: "Ada".into() }, counted]
+        };
+        let mut waiting: VecDeque<Deed> = VecDeque::new();
+        for at in 0..9_000 {
+            waiting.extend(facts(at).map(|fact| Deed { entity: entity(at % 10), fact }));
+        }
+        condense(&mut waiting);
+        let newest = (8_990..9_000).flat_map(|at| facts(at).map(|fact| Deed { entity: entity(at % 10), fact }));
+        assert_eq!(waiting, newest.collect::<VecDeque<Deed>>());
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! player to server                              server to player
-//!   family  1  0x51, 0x53 for a ping              family  1  0x52
+//!   family  1  0x55                               family  1  0x56
 //!   stamp   8  its clock, comes back              kind    1  1 view, 2 page, 3 pong
-//!   name       one byte of length, the name       view: see View
-//!   count   1                                     page: see Page
-//!   presses 7 each: number 4, lasted 2, buttons 1 pong: stamp 8, whether it drains 1, players 2
+//!   run     4                                     view: see View
+//!   name       one byte of length, the name       page: see Page
+//!   count   1                                     pong: stamp 8, whether it drains 1 and is full 1, players 2
+//!   presses 9 each: number 4, lasted 4, buttons 1
+//! or a ping: 0x57, stamp 8; or a goodbye: 0x58, run 4
 //! ```
 //!
 //! Numbers begin with their low byte.
@@ -15,12 +17,13 @@ use coplay::bucket::{EntityId, MAX_STATE, Reckoner};
 use coplay::time::Instant;
 use coplay_maze::{Avatar, Controls, Rules, Score, Terms};
 
-use crate::deed::{Reader, name, put_avatar, put_entity, put_short};
+use crate::deed::{Reader, name, put_avatar, put_entity, put_score, put_short};
 
 /// The first byte of what a player says, and of what a server says.
-const PLAYER: u8 = 0x51;
-const SERVER: u8 = 0x52;
-const PING: u8 = 0x53;
+const PLAYER: u8 = 0x55;
+const SERVER: u8 = 0x56;
+const PING: u8 = 0x57;
+const GOODBYE: u8 = 0x58;
 const VIEW: u8 = 1;
 const PAGE: u8 = 2;
 const PONG: u8 = 3;
@@ -35,7 +38,7 @@ pub struct Press {
     /// Which press of this player's, from 1 on.
     pub number: u32,
     /// For how many ticks the buttons before were held, as the player saw it.
-    pub lasted: u16,
+    pub lasted: u32,
     /// What is pressed now.
     pub controls: Controls,
 }
@@ -45,6 +48,8 @@ pub struct Press {
 pub struct Wish {
     /// The player's clock.
     pub stamp: Instant,
+    /// A number that the player drew when it began: presses are counted from then on.
+    pub run: u32,
     /// What it wants to be called.
     pub name: String,
     /// What it pressed, the oldest first, as far as it does not know that the server knows.
@@ -58,8 +63,12 @@ pub struct View {
     pub echo: [Instant; 3],
     /// Which tick of the world this is.
     pub tick: u32,
+    /// Which run of the player's this is for.
+    pub run: u32,
+    /// The tick since which it is on this server. What it pressed before the server does not know.
+    pub came: u32,
     /// The newest press that took effect, and for how many ticks by now.
-    pub pressed: (u32, u16),
+    pub pressed: (u32, u32),
     /// Who the player is.
     pub me: EntityId,
     /// Hits and falls of the player's that will not be forgotten, whichever server dies.
@@ -88,6 +97,8 @@ pub struct Pong {
     pub stamp: Instant,
     /// Whether the server is about to go, or does not let anybody in yet.
     pub drains: bool,
+    /// Whether the world has no room for who asks.
+    pub full: bool,
     /// How many players are there.
     pub players: u16,
 }
@@ -106,6 +117,20 @@ pub fn read_ping(bytes: &[u8]) -> Option<Instant> {
     reader.rest().is_empty().then_some(stamp)
 }
 
+/// What a player says when it leaves, in this run of its.
+pub(crate) fn goodbye(run: u32) -> Vec<u8> {
+    let mut bytes = vec![GOODBYE];
+    bytes.extend_from_slice(&run.to_le_bytes());
+    bytes
+}
+
+/// The run that a goodbye ends; `None` if it is none.
+pub(crate) fn read_goodbye(bytes: &[u8]) -> Option<u32> {
+    let mut reader = Reader(bytes);
+    let ([GOODBYE], run) = (reader.take()?, reader.number()?) else { return None };
+    reader.rest().is_empty().then_some(run)
+}
+
 /// What a server says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
@@ -122,6 +147,7 @@ impl Wish {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![PLAYER];
         put_stamp(&mut bytes, self.stamp);
+        bytes.extend_from_slice(&self.run.to_le_bytes());
         put_short(&mut bytes, self.name.as_bytes());
         let presses = &self.presses[self.presses.len().saturating_sub(MAX_PRESSES)..];
         bytes.push(presses.len() as u8);
@@ -137,14 +163,14 @@ impl Wish {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ([PLAYER], stamp) = (reader.take()?, stamp(&mut reader)?) else { return None };
-        let name = name(reader.short()?)?;
+        let (run, name) = (reader.number()?, name(reader.short()?)?);
         let [count] = reader.take()?;
         let mut presses = Vec::new();
         for _ in 0..usize::from(count).min(MAX_PRESSES) {
-            let (number, lasted, [held]) = (reader.number()?, u16::from_le_bytes(reader.take()?), reader.take()?);
+            let (number, lasted, [held]) = (reader.number()?, reader.number()?, reader.take()?);
             presses.push(Press { number, lasted, controls: controls(held)? });
         }
-        reader.rest().is_empty().then_some(Self { stamp, name, presses })
+        reader.rest().is_empty().then_some(Self { stamp, run, name, presses })
     }
 }
 
@@ -154,10 +180,9 @@ impl View {
         let mut bytes = Vec::with_capacity(MAX_TALK + 6 + MAX_STATE);
         bytes.extend_from_slice(&[SERVER, VIEW]);
         self.echo.iter().for_each(|stamp| put_stamp(&mut bytes, *stamp));
-        for number in [self.tick, self.pressed.0] {
+        for number in [self.tick, self.run, self.came, self.pressed.0, self.pressed.1] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.pressed.1.to_le_bytes());
         put_entity(&mut bytes, self.me);
         put_score(&mut bytes, self.score);
         bytes.push(self.drains.into());
@@ -175,14 +200,15 @@ impl View {
 
     fn from_reader(reader: &mut Reader<'_>, rules: &Rules) -> Option<Self> {
         let echo = [stamp(reader)?, stamp(reader)?, stamp(reader)?];
-        let (tick, number, ticks) = (reader.number()?, reader.number()?, u16::from_le_bytes(reader.take()?));
-        let (me, score, [drains]) = (reader.entity()?, score(reader)?, reader.take()?);
+        let (tick, run, came) = (reader.number()?, reader.number()?, reader.number()?);
+        let pressed = (reader.number()?, reader.number()?);
+        let (me, score, [drains]) = (reader.entity()?, reader.score()?, reader.take()?);
         let mut avatars = Vec::new();
         while !reader.rest().is_empty() {
             avatars.push((reader.entity()?, rules.decode(reader.short()?)?));
         }
         let drains = matches!(drains, 0 | 1).then_some(drains == 1)?;
-        Some(Self { echo, tick, pressed: (number, ticks), me, score, drains, avatars })
+        Some(Self { echo, tick, run, came, pressed, me, score, drains, avatars })
     }
 }
 
@@ -227,7 +253,7 @@ impl Page {
         }
         let mut lines = Vec::new();
         while !reader.rest().is_empty() {
-            lines.push((reader.entity()?, name(reader.short()?)?, score(reader)?));
+            lines.push((reader.entity()?, name(reader.short()?)?, reader.score()?));
         }
         Some(Self { terms, mirrors, lines })
     }
@@ -238,14 +264,14 @@ impl Pong {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![SERVER, PONG];
         put_stamp(&mut bytes, self.stamp);
-        bytes.push(self.drains.into());
+        bytes.extend_from_slice(&[self.drains.into(), self.full.into()]);
         bytes.extend_from_slice(&self.players.to_le_bytes());
         bytes
     }
 
     fn from_reader(reader: &mut Reader<'_>) -> Option<Self> {
-        let (stamp, [drains], players) = (stamp(reader)?, reader.take()?, u16::from_le_bytes(reader.take()?));
-        reader.rest().is_empty().then_some(Self { stamp, drains: drains != 0, players })
+        let (stamp, [drains, full], players) = (stamp(reader)?, reader.take()?, u16::from_le_bytes(reader.take()?));
+        reader.rest().is_empty().then_some(Self { stamp, drains: drains != 0, full: full != 0, players })
     }
 }
 
@@ -278,15 +304,6 @@ fn stamp(reader: &mut Reader<'_>) -> Option<Instant> {
     reader.take().map(|bytes| Instant::from_nanos(i64::from_le_bytes(bytes)))
 }
 
-fn put_score(bytes: &mut Vec<u8>, score: Score) {
-    bytes.extend_from_slice(&score.hits.to_le_bytes());
-    bytes.extend_from_slice(&score.falls.to_le_bytes());
-}
-
-fn score(reader: &mut Reader<'_>) -> Option<Score> {
-    Some(Score { hits: reader.number()?, falls: reader.number()? })
-}
-
 fn buttons(controls: Controls) -> u8 {
     let held = [controls.forward, controls.back, controls.left, controls.right, controls.fire];
     held.iter().enumerate().map(|(bit, held)| u8::from(*held) << bit).sum()
@@ -310,9 +327,9 @@ mod tests {
 
     #[test]
     fn wishes_come_back_and_others_are_refused() {
-        let press = |number| Press { number, lasted: number as u16 * 3, controls: controls(number as u8).unwrap() };
-        let mut wish =
-            Wish { stamp: Instant::from_nanos(-7), name: "Ada".into(), presses: (1..=8).map(press).collect() };
+        let press = |number| Press { number, lasted: number * 30_000, controls: controls(number as u8).unwrap() };
+        let (stamp, presses) = (Instant::from_nanos(-7), (1..=8).map(press).collect());
+        let mut wish = Wish { stamp, run: 0x0102_0304, name: "Ada".into(), presses };
         let bytes = wish.to_bytes();
         assert_eq!(Wish::from_bytes(&bytes), Some(wish.clone()));
         for cut in 0..bytes.len() {
@@ -329,8 +346,17 @@ mod tests {
         let stamp = Instant::from_nanos(77);
         assert_eq!(read_ping(&ping(stamp)), Some(stamp));
         assert_eq!(read_ping(&ping(stamp)[..8]), None);
-        let pong = Pong { stamp, drains: true, players: 300 };
-        assert_eq!(Word::from_bytes(&pong.to_bytes(), None), Some(Word::Pong(pong)));
+        for (drains, full) in [(true, false), (false, true)] {
+            let pong = Pong { stamp, drains, full, players: 300 };
+            assert_eq!(Word::from_bytes(&pong.to_bytes(), None), Some(Word::Pong(pong)));
+        }
+    }
+
+    #[test]
+    fn a_goodbye_is_nothing_else() {
+        assert_eq!(read_goodbye(&goodbye(77)), Some(77));
+        assert_eq!((read_goodbye(&goodbye(77)[..4]), read_goodbye(&ping(Instant::ZERO))), (None, None));
+        assert_eq!((read_ping(&goodbye(77)), Wish::from_bytes(&goodbye(77))), (None, None));
     }
 
     #[test]
@@ -341,7 +367,9 @@ mod tests {
         let view = View {
             echo: [1, 2, 3].map(Instant::from_nanos),
             tick: 9,
-            pressed: (7, 3),
+            run: 5,
+            came: 6,
+            pressed: (7, 70_000),
             me: entity(0),
             score: Score { hits: 3, falls: 4 },
             drains: true,

@@ -1,4 +1,5 @@
-//! Which server a player is on: the nearest that takes it, and another when that one is silent or about to go.
+//! Which server a player is on: the nearest that takes it, and another when that one is silent or about to go, or when another is clearly
+//! nearer.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,15 @@ const ENOUGH: u32 = 3;
 const PATIENCE: TimeDelta = TimeDelta::from_millis(400);
 /// Whoever is not farther than this is as near.
 const AS_NEAR: TimeDelta = TimeDelta::from_millis(5);
+/// How far a server is follows from so many last answers, of which the quickest counts.
+const TRIPS: usize = 8;
+/// Nobody moves to who is not nearer by this, and by one part in so many of the way.
+const NEARER: TimeDelta = TimeDelta::from_millis(10);
+const NEARER_PART: i64 = 4;
+/// Nor before it was so long where it is: longer with every move, up to this, unless it stays for long.
+const REST: TimeDelta = TimeDelta::from_secs(4);
+const MOST_REST: TimeDelta = TimeDelta::from_secs(128);
+const LONG: TimeDelta = TimeDelta::from_secs(300);
 /// Who is silent for so long is left. Who has only just moved waits longer before the next time, up to this: where all servers have too much to do,
 /// moving makes it more.
 const SILENT: TimeDelta = TimeDelta::from_millis(900);
@@ -32,26 +42,42 @@ pub struct Voyage<K> {
     /// When the present server was chosen.
     since: Instant,
     patience: TimeDelta,
+    /// For so long we do not look for a nearer one.
+    rest: TimeDelta,
     began: Instant,
     next_ping: Instant,
     moves: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    rtt: Option<TimeDelta>,
+    /// The last round trips, in a ring.
+    trips: [Option<TimeDelta>; TRIPS],
     answers: u32,
     heard: Option<Instant>,
     /// When it was first looked whether it is silent.
     looked_at: Option<Instant>,
     drains: bool,
+    full: bool,
     players: u16,
 }
 
 impl Known {
+    fn rtt(&self) -> Option<TimeDelta> {
+        self.trips.iter().flatten().min().copied()
+    }
+
+    fn is_well_known(&self) -> bool {
+        self.answers as usize >= TRIPS
+    }
+
+    fn is_there(&self, now: Instant) -> bool {
+        self.heard.is_some_and(|heard| now - heard < LATELY)
+    }
+
     /// The nearest is best; of those that are as near, the one with the fewest players.
     fn rank(&self) -> (i64, u16) {
-        let steps = self.rtt.map_or(i64::MAX, |rtt| rtt.as_nanos() / AS_NEAR.as_nanos());
+        let steps = self.rtt().map_or(i64::MAX, |rtt| rtt.as_nanos() / AS_NEAR.as_nanos());
         (steps, self.players)
     }
 }
@@ -64,6 +90,7 @@ impl<K: Ord + Copy> Voyage<K> {
             current: None,
             since: now,
             patience: SILENT,
+            rest: REST,
             began: now,
             next_ping: now,
             moves: 0,
@@ -72,28 +99,27 @@ impl<K: Ord + Copy> Voyage<K> {
 
     /// There is a way to a server.
     pub fn on_up(&mut self, server: K) {
-        self.servers.entry(server).or_insert(Known {
-            rtt: None,
-            answers: 0,
-            heard: None,
-            looked_at: None,
-            drains: false,
-            players: 0,
-        });
+        self.servers.entry(server).or_default();
     }
 
     /// A server answers.
     pub fn on_pong(&mut self, now: Instant, server: K, pong: &Pong) {
         let Some(known) = self.servers.get_mut(&server) else { return };
-        let rtt = (now - pong.stamp).max(TimeDelta::ZERO);
-        known.rtt = Some(known.rtt.map_or(rtt, |before| before.min(rtt)));
-        known.answers += 1;
-        (known.heard, known.drains, known.players) = (Some(now), pong.drains, pong.players);
+        known.trips[known.answers as usize % TRIPS] = Some((now - pong.stamp).max(TimeDelta::ZERO));
+        known.answers = known.answers.saturating_add(1);
+        (known.heard, known.players) = (Some(now), pong.players);
+        (known.drains, known.full) = (pong.drains, pong.full);
     }
 
     /// Whether a server was heard of late.
     pub fn is_there(&self, now: Instant, server: K) -> bool {
-        self.servers.get(&server).and_then(|known| known.heard).is_some_and(|heard| now - heard < LATELY)
+        self.servers.get(&server).is_some_and(|known| known.is_there(now))
+    }
+
+    /// Whether we are nowhere because all servers that answer have no room for us.
+    pub fn is_full(&self, now: Instant) -> bool {
+        let mut there = self.servers.values().filter(|known| known.is_there(now) && !known.drains).peekable();
+        self.current.is_none() && there.peek().is_some() && there.all(|known| known.full)
     }
 
     /// Forgets servers that were silent for long: whoever is started anew is another one.
@@ -133,23 +159,38 @@ impl<K: Ord + Copy> Voyage<K> {
     /// Looks whether to go elsewhere, given when the present server was last heard and whether it wants us to go. The new server, if so.
     pub fn choose(&mut self, now: Instant, heard: Instant, drains: bool) -> Option<K> {
         let is_silent = now - heard.max(self.since) >= self.patience;
-        if self.current.is_some() && !is_silent && !drains {
+        let must_go = self.current.is_none() || is_silent || drains;
+        let others = self.servers.iter().filter(|(server, _)| self.current != Some(**server));
+        let there = others.filter(|(_, known)| known.is_there(now) && !known.drains && !known.full);
+        let (nearest, known) = there.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
+        if !must_go && !self.is_worth(now, &known) {
             return None;
         }
-        let others = self.servers.iter().filter(|(server, _)| self.current != Some(**server));
-        let there = others.filter(|(_, known)| !known.drains && known.heard.is_some_and(|heard| now - heard < LATELY));
-        let (nearest, known) = there.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
         let can_wait = self.current.is_none() && now - self.began < PATIENCE;
         if can_wait && (known.answers < ENOUGH || self.servers.values().any(|other| other.answers < ENOUGH)) {
             return None;
         }
         if self.current.is_some() {
-            self.moves += 1;
-            let is_hasty = is_silent && now - self.since < ONLY_JUST;
-            self.patience = if is_hasty { (self.patience * 2).min(MOST_PATIENT) } else { SILENT };
+            self.on_move(now, is_silent);
         }
         (self.current, self.since) = (Some(nearest), now);
         Some(nearest)
+    }
+
+    /// Whether another server is so much nearer than ours, over several answers of both, that we go there though nothing is wrong here.
+    fn is_worth(&self, now: Instant, other: &Known) -> bool {
+        let Some(ours) = self.current.and_then(|server| self.servers.get(&server)) else { return false };
+        let (Some(here), Some(there)) = (ours.rtt(), other.rtt()) else { return false };
+        let are_known = ours.is_well_known() && other.is_well_known();
+        are_known && now - self.since >= self.rest && here - there >= NEARER.max(here / NEARER_PART)
+    }
+
+    fn on_move(&mut self, now: Instant, is_silent: bool) {
+        self.moves += 1;
+        let stayed = now - self.since;
+        let is_hasty = is_silent && stayed < ONLY_JUST;
+        self.patience = if is_hasty { (self.patience * 2).min(MOST_PATIENT) } else { SILENT };
+        self.rest = if stayed >= LONG { REST } else { (self.rest * 2).min(MOST_REST) };
     }
 }
 
@@ -159,6 +200,10 @@ mod tests {
 
     fn at(millis: i64) -> Instant {
         Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    fn pong(sent: i64) -> Pong {
+        Pong { stamp: at(sent), drains: false, full: false, players: 0 }
     }
 
     /// Servers 1 and 2 answer after 30 and 10 ms, as long as they do.
@@ -171,7 +216,7 @@ mod tests {
             }
             for (_, sent, server) in under_way.extract_if(.., |(due, ..)| *due <= millis) {
                 if answers(server, millis) {
-                    voyage.on_pong(at(millis), server, &Pong { stamp: at(sent), drains: false, players: 0 });
+                    voyage.on_pong(at(millis), server, &pong(sent));
                 }
             }
             if voyage.current().is_some_and(|server| answers(server, millis)) {
@@ -224,6 +269,72 @@ mod tests {
         assert_eq!(voyage.choose(at(1_000), at(1_000), true), Some(1));
     }
 
+    /// Asks for so long, when server 1 is one way and server 2 another, in milliseconds. When somebody moved, and where to.
+    fn travel(voyage: &mut Voyage<u8>, from: i64, until: i64, away: impl Fn(i64) -> [i64; 2]) -> Vec<(i64, u8)> {
+        let mut chosen = vec![];
+        for millis in from..until {
+            if let Some((servers, _)) = voyage.poll_pings(at(millis)) {
+                for server in servers {
+                    let trip = away(millis)[usize::from(server) - 1];
+                    voyage.on_pong(at(millis), server, &pong(millis - trip));
+                }
+            }
+            chosen.extend(voyage.choose(at(millis), at(millis), false).map(|server| (millis, server)));
+        }
+        chosen
+    }
+
+    #[test]
+    fn a_nearer_server_that_is_learned_of_later_is_gone_to_once() {
+        let mut voyage = Voyage::new(at(0));
+        voyage.on_up(1);
+        assert_eq!(travel(&mut voyage, 0, 1_000, |_| [80, 20]).len(), 1);
+        voyage.on_up(2);
+        let chosen = travel(&mut voyage, 1_000, 120_000, |_| [80, 20]);
+        assert!(matches!(chosen[..], [(at, 2)] if at < 8_000), "{chosen:?}");
+    }
+
+    #[test]
+    fn who_left_a_near_server_is_back_when_that_is() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        let chosen = ask(&mut voyage, 90_000, |server, millis| server == 1 || !(10_000..30_000).contains(&millis));
+        let servers: Vec<u8> = chosen.iter().map(|(_, server)| *server).collect();
+        assert_eq!(servers, [2, 1, 2], "{chosen:?}");
+        assert!((30_000..45_000).contains(&chosen[2].0), "{chosen:?}");
+    }
+
+    #[test]
+    fn nobody_flaps() {
+        let both = || {
+            let mut voyage = Voyage::new(at(0));
+            [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+            voyage
+        };
+        let alike =
+            travel(&mut both(), 0, 600_000, |millis| if millis / 20_000 % 2 == 0 { [40, 46] } else { [46, 40] });
+        assert_eq!(alike.len(), 1, "about as near is near enough: {alike:?}");
+        let jitter = travel(&mut both(), 0, 600_000, |millis| [40 + millis * 7_919 % 60, 40 + millis * 104_729 % 60]);
+        assert!(jitter.len() <= 3, "{jitter:?}");
+        let changing = |millis: i64| if millis / 20_000 % 2 == 0 { [20, 90] } else { [90, 20] };
+        let moves = travel(&mut both(), 0, 600_000, changing).len();
+        assert!((3..=12).contains(&moves), "{moves} moves in ten minutes");
+    }
+
+    #[test]
+    fn nobody_goes_where_there_is_no_room() {
+        let mut voyage = Voyage::new(at(0));
+        [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+        for millis in (0..3_000).step_by(20) {
+            voyage.on_pong(at(millis), 2, &Pong { full: true, ..pong(millis - 10) });
+            assert_eq!(voyage.choose(at(millis), at(0), false), None);
+        }
+        assert!(voyage.is_full(at(3_000)) && !voyage.is_full(at(9_000)), "only as long as it is known");
+        voyage.on_pong(at(3_000), 1, &pong(2_900));
+        assert!(!voyage.is_full(at(3_000)));
+        assert_eq!(voyage.choose(at(3_000), at(0), false), Some(1));
+    }
+
     /// Servers that answer, but have no time for players, are not made to take them over again and again.
     #[test]
     fn who_finds_all_servers_silent_becomes_patient() {
@@ -231,7 +342,7 @@ mod tests {
         [1, 2].into_iter().for_each(|server| voyage.on_up(server));
         for millis in (0..20_000).step_by(10) {
             for server in [1, 2] {
-                voyage.on_pong(at(millis), server, &Pong { stamp: at(millis - 10), drains: false, players: 0 });
+                voyage.on_pong(at(millis), server, &pong(millis - 10));
             }
             voyage.choose(at(millis), at(0), false);
         }

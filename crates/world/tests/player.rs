@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use coplay::bucket::{EntityId, Site};
 use coplay::mirror::Source;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Controls, Score, Terms};
-use coplay_world::{Client, Page, Realm, TOLERANCE, WINDOW, Wish, entity_of};
+use coplay_maze::{CELL, Controls, FINE, Position, Score, Terms};
+use coplay_world::{Client, Page, Pong, Realm, TOLERANCE, Voyage, WINDOW, Wish, entity_of};
 
 const KEY: [u8; 32] = [7; 32];
 const MILLI: TimeDelta = TimeDelta::from_millis(1);
@@ -15,8 +15,9 @@ const MILLI: TimeDelta = TimeDelta::from_millis(1);
 struct Pair {
     now: Instant,
     delay: TimeDelta,
-    /// Every so manieth datagram is lost, each way.
+    /// Every so manieth datagram is lost, each way; and all while the way is cut.
     lose: usize,
+    cut: bool,
     sent: usize,
     client: Client,
     realm: Realm,
@@ -36,8 +37,9 @@ impl Pair {
             now,
             delay: TimeDelta::from_millis(delay_ms),
             lose,
+            cut: false,
             sent: 0,
-            client: Client::new(now, "Ada"),
+            client: Client::new(now, "Ada", 1),
             realm: Realm::new(Source(1), Terms { side: 8, ..Terms::default() }, ninjas),
             up: VecDeque::new(),
             down: VecDeque::new(),
@@ -46,7 +48,7 @@ impl Pair {
 
     fn is_lost(&mut self) -> bool {
         self.sent += 1;
-        self.lose > 0 && self.sent.is_multiple_of(self.lose)
+        self.cut || self.lose > 0 && self.sent.is_multiple_of(self.lose)
     }
 
     /// The server's clock shows something else.
@@ -55,14 +57,20 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        self.now += MILLI;
-        let (now, there, entity) = (self.now, self.there(), entity_of(&KEY));
+        let now = self.now + MILLI;
         self.client.advance(now);
         if let Some(bytes) = self.client.poll_wish(now)
             && !self.is_lost()
         {
             self.up.push_back((now + self.delay, bytes));
         }
+        self.step_alone();
+    }
+
+    /// The player says nothing.
+    fn step_alone(&mut self) {
+        self.now += MILLI;
+        let (now, there, entity) = (self.now, self.there(), entity_of(&KEY));
         self.realm.advance(there, (now.as_nanos() / 10_000_000) as u32);
         self.realm.look_after(&BTreeSet::from([Source(1)]));
         while self.up.front().is_some_and(|(at, _)| *at <= now) {
@@ -137,6 +145,78 @@ fn what_is_lost_is_said_again() {
     assert!(pair.apart() <= 4, "{} units apart", pair.apart());
 }
 
+/// Obeys, and both agree on where that leads.
+fn assert_obeys(pair: &mut Pair) {
+    let place = |pair: &Pair| pair.realm.field().get(entity_of(&KEY)).expect("it is in").clone();
+    pair.press(STAND);
+    pair.run(500);
+    let before = place(pair);
+    pair.press(LEFT);
+    pair.run(700);
+    pair.press(STAND);
+    pair.run(1_500);
+    assert_ne!(place(pair).heading, before.heading, "the server's avatar turned");
+    assert!(pair.apart() <= 4, "{} units apart", pair.apart());
+}
+
+#[test]
+fn who_quits_and_comes_back_is_obeyed() {
+    for pause in [0, 30, 400, 3_000] {
+        let mut pair = Pair::new(60, 0);
+        pair.run(1_000);
+        for turn in 0..20 {
+            pair.press([FORWARD, LEFT, STAND][turn % 3]);
+            pair.run(100);
+        }
+        let before = pair.realm.field().get(entity_of(&KEY)).expect("it is in").lives;
+        // What was under way in both directions still comes.
+        pair.client = Client::new(pair.now + MILLI * pause, "Bob", 2);
+        (0..pause).for_each(|_| pair.step_alone());
+        pair.run(1_000);
+        assert_obeys(&mut pair);
+        assert_eq!(pair.realm.field().get(entity_of(&KEY)).map(|avatar| avatar.lives), Some(before), "it is the same");
+        assert_eq!(pair.realm.register().get(entity_of(&KEY)).map(|being| being.name()), Some("Bob"));
+    }
+}
+
+/// The only server thought that it had left, and gave it another avatar when it was heard again.
+#[test]
+fn who_was_cut_off_for_long_and_its_server_agree_again() {
+    for presses in [false, true] {
+        let mut pair = Pair::new(60, 0);
+        pair.run(1_000);
+        pair.press(LEFT);
+        pair.run(1_000);
+        let before = pair.realm.field().get(entity_of(&KEY)).expect("it is in").lives;
+        pair.cut = true;
+        pair.run(3_000);
+        if presses {
+            pair.press(FORWARD);
+        }
+        pair.run(3_000);
+        assert_eq!(pair.realm.players().count(), 0);
+        pair.cut = false;
+        pair.run(1_000);
+        let there = pair.realm.field().get(entity_of(&KEY)).expect("it is in");
+        assert_ne!(there.lives, before, "it is another one");
+        assert_eq!(there.turn == 0, presses, "the server knows what is pressed");
+        assert!(pair.apart() <= 16 * 8, "{} units apart", pair.apart());
+        assert_obeys(&mut pair);
+    }
+}
+
+#[test]
+fn buttons_may_be_held_for_long() {
+    let mut pair = Pair::new(20, 0);
+    pair.run(1_000);
+    pair.press(LEFT);
+    pair.run(680_000);
+    assert!(pair.client.ahead().abs() <= TimeDelta::from_millis(10), "{:?} ahead", pair.client.ahead());
+    pair.press(STAND);
+    pair.run(1_500);
+    assert!(pair.apart() <= 4, "{} units apart", pair.apart());
+}
+
 #[test]
 fn what_is_seen_never_jumps() {
     let mut pair = Pair::new(100, 4);
@@ -160,7 +240,7 @@ fn what_is_seen_never_jumps() {
 #[test]
 fn who_is_woken_late_presses_as_often_as_it_wants_to() {
     let began = Instant::from_nanos(5_000_000_000);
-    let mut client = Client::new(began, "Ada");
+    let mut client = Client::new(began, "Ada", 1);
     let (mut wanted, mut pressed) = (0, 0);
     // It looks every three milliseconds, and wants something else 25 times a second.
     for millis in (0..10_000).step_by(3) {
@@ -178,11 +258,15 @@ fn who_is_woken_late_presses_as_often_as_it_wants_to() {
     assert!((248..=250).contains(&pressed), "{pressed} of {wanted}");
 }
 
-/// How far apart what the player sees of each avatar and the server's are now, in units, where both live.
+/// How far apart what the player sees of each avatar and the server's are now, in units, where both live and the server tells of it: four
+/// cells each way.
 fn apart_now(pair: &Pair) -> BTreeMap<EntityId, f64> {
     let me = pair.client.me().zip(pair.client.avatar());
     let shown = me.into_iter().chain(pair.client.others()).filter(|(_, shown)| shown.is_alive());
-    let there = |entity| pair.realm.field().get(entity).filter(|avatar| avatar.is_alive());
+    let place = pair.realm.field().get(entity_of(&KEY)).expect("it is in").position;
+    let is_far = |one: i32, other: i32| (one - other).abs() >= 4 * CELL * FINE;
+    let is_told = |other: Position| !is_far(place.x, other.x) && !is_far(place.y, other.y);
+    let there = |entity| pair.realm.field().get(entity).filter(|avatar| avatar.is_alive() && is_told(avatar.position));
     shown
         .filter_map(|(entity, shown)| Some((entity, f64::from(shown.position.distance(there(entity)?.position)))))
         .collect()
@@ -257,10 +341,30 @@ fn another_server_has_another_time() {
     assert!(own.is_tolerated(), "{own:?}");
 }
 
+/// Servers that answer, but show nothing, are no company, however often one goes from one to the other.
+#[test]
+fn who_is_shown_nothing_knows_for_how_long() {
+    let mut pair = Pair::new(20, 0);
+    pair.run(2_000);
+    let (began, mut voyage) = (pair.now, Voyage::new(pair.now));
+    [1, 2].into_iter().for_each(|server| voyage.on_up(server));
+    for millis in (0..31_000).step_by(10) {
+        let now = began + MILLI * millis;
+        for server in [1, 2] {
+            voyage.on_pong(now, server, &Pong { stamp: now - MILLI * 10, drains: false, full: false, players: 0 });
+        }
+        if voyage.choose(now, pair.client.heard(), false).is_some() {
+            pair.client.on_other_server(now);
+        }
+    }
+    assert!(voyage.moves() > 2);
+    assert!(pair.client.heard() <= began, "nothing was shown since");
+}
+
 #[test]
 fn who_is_gone_is_not_in_the_table_for_long() {
     let began = Instant::from_nanos(5_000_000_000);
-    let mut client = Client::new(began, "Ada");
+    let mut client = Client::new(began, "Ada", 1);
     let line = |index| (EntityId { site: Site(9), index }, format!("player {index}"), Score::default());
     let mut page = |millis: i64, players: u8| {
         let page = Page { terms: Terms::default(), mirrors: vec![], lines: (0..players).map(line).collect() };

@@ -10,7 +10,7 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, Ninja, Score, Terms};
 use coplay_sim::link::{Jitter, Link, LinkConfig, Loss};
 use coplay_sim::queue::Queue;
-use coplay_world::{Client, Server, Voyage, Word, entity_of, ninja};
+use coplay_world::{Being, Client, Register, Server, Voyage, Word, entity_of, ninja};
 
 const MILLI: TimeDelta = TimeDelta::from_millis(1);
 
@@ -50,25 +50,13 @@ impl World {
             loss: Loss::Independent(0.02),
             ..LinkConfig::constant_rtt(TimeDelta::from_millis(40))
         };
-        let guest = |number: usize| {
-            let mut voyage = Voyage::new(now);
-            (0..servers).for_each(|server| voyage.on_up(server));
-            Guest {
-                entity: entity_of(&[number as u8; 32]),
-                client: Client::new(now, &format!("player {number}")),
-                voyage,
-                ninja: Ninja::new(seed ^ number as u64),
-                plays: true,
-                acknowledged: Score::default(),
-            }
-        };
         let mut world = Self {
             now,
             terms: Terms { side: 6, seed, ..Terms::default() },
             ninjas,
             policy: Policy::Adaptive { threshold: THRESHOLD },
             servers: (0..servers).map(|_| (0, None)).collect(),
-            guests: (0..guests).map(guest).collect(),
+            guests: vec![],
             links: BTreeMap::new(),
             queue: Queue::new(),
             link: lossy.clone(),
@@ -76,6 +64,22 @@ impl World {
             seed,
         };
         (0..servers).for_each(|place| world.start(place));
+        // Those who come at once find only the first one open.
+        world.run(2_000);
+        let now = world.now;
+        let guest = |number: usize| {
+            let mut voyage = Voyage::new(now);
+            (0..servers).for_each(|server| voyage.on_up(server));
+            Guest {
+                entity: entity_of(&[number as u8; 32]),
+                client: Client::new(now, &format!("player {number}"), number as u32),
+                voyage,
+                ninja: Ninja::new(seed ^ number as u64),
+                plays: true,
+                acknowledged: Score::default(),
+            }
+        };
+        world.guests = (0..guests).map(guest).collect();
         world
     }
 
@@ -203,27 +207,44 @@ impl World {
         }
     }
 
-    /// Everybody stops, and what is under way arrives.
+    /// Everybody stops, and what is under way arrives. Nobody is left in the world.
     fn calm_down(&mut self) {
         self.guests.iter_mut().for_each(|guest| guest.plays = false);
         self.run(9_000);
+        for server in self.servers.iter().filter_map(|(_, server)| server.as_ref()) {
+            for guest in &self.guests {
+                let stand = server.realm().register().get(guest.entity).and_then(Being::stand);
+                assert!(stand.is_some_and(|stand| stand.avatar.is_none()), "a ghost: {stand:?}");
+                assert!(server.realm().field().get(guest.entity).is_none());
+            }
+        }
     }
 
+    /// All servers know the same of all guests; and of ninjas, who go on, whose they are.
     fn assert_equal(&self) {
         let servers = || self.servers.iter().filter_map(|(_, server)| server.as_ref());
         let first = servers().next().expect("one runs");
+        let ninjas: Vec<EntityId> = (0..self.ninjas).map(ninja).collect();
         for other in servers() {
             let (ours, theirs) = (first.realm().register(), other.realm().register());
-            assert!(ours == theirs, "{ours:#?}\n\n{theirs:#?}");
+            let guests = |register: &Register| -> Vec<(EntityId, Being)> {
+                let guests = register.iter().filter(|(entity, _)| !ninjas.contains(entity));
+                guests.map(|(entity, being)| (entity, being.clone())).collect()
+            };
+            assert!(guests(ours) == guests(theirs), "{ours:#?}\n\n{theirs:#?}");
+            assert!(guests(ours).len() == self.guests.len() && ours.len() == theirs.len());
+            for ninja in &ninjas {
+                let term = |register: &Register| register.get(*ninja).and_then(Being::term);
+                assert_eq!(term(ours), term(theirs), "{ninja:?}");
+            }
         }
     }
 
     fn assert_nothing_lost(&self) {
         let servers = self.servers.iter().filter_map(|(_, server)| server.as_ref());
         for server in servers {
-            let scores = server.realm().register().scores(&BTreeMap::new());
             for guest in &self.guests {
-                let (known, told) = (scores.get(guest.entity), guest.acknowledged);
+                let (known, told) = (server.realm().register().score(guest.entity), guest.acknowledged);
                 assert!(
                     known.hits >= told.hits && known.falls >= told.falls,
                     "{:?}: {known:?}, but {told:?} was told",
@@ -271,6 +292,7 @@ fn a_server_that_dies_is_survived_and_one_that_comes_back_catches_up() {
     world.run(12_000);
     let before = world.hits();
     let moved: Vec<usize> = (0..9).filter(|number| world.guests[*number].voyage.current() == Some(1)).collect();
+    assert!(!moved.is_empty(), "somebody is on it");
     world.kill(1);
     world.run(4_000);
     for number in &moved {
@@ -295,8 +317,7 @@ fn a_partition_heals_into_one_world() {
         world.cut(one, other, true);
     }
     world.run(12_000);
-    let owners =
-        |place: usize| world.server(place).realm().register().get(ninja(0)).and_then(coplay_world::Being::term);
+    let owners = |place: usize| world.server(place).realm().register().get(ninja(0)).and_then(Being::term);
     assert_ne!(owners(0).map(|term| term.owner), owners(2).map(|term| term.owner), "both sides look after the ninjas");
     for (one, other) in [(0, 2), (1, 2)] {
         world.cut(one, other, false);
@@ -304,20 +325,62 @@ fn a_partition_heals_into_one_world() {
     world.run(5_000);
     let owned: usize = (0..3).filter(|place| owns(world.server(*place), ninja(0))).count();
     assert_eq!(owned, 1, "one of them yields");
-    world.guests.iter_mut().for_each(|guest| guest.plays = false);
-    world.run(9_000);
+    world.calm_down();
+    world.assert_equal();
     world.assert_nothing_lost();
-    let scores = |place: usize| world.server(place).realm().register().scores(&BTreeMap::new());
-    assert!(scores(0).hits() > 0);
+    assert!(world.server(0).realm().register().iter().any(|(_, being)| being.score().hits > 0));
 }
 
 fn owns(server: &Server, entity: EntityId) -> bool {
-    server
-        .realm()
-        .register()
-        .get(entity)
-        .and_then(coplay_world::Being::term)
-        .is_some_and(|term| term.owner == server.source())
+    let term = server.realm().register().get(entity).and_then(Being::term);
+    term.is_some_and(|term| term.owner == server.source())
+}
+
+/// Who knows one server by its address learns of others only there, and that they are nearer when it plays already.
+#[test]
+fn a_player_ends_on_the_nearest_server_and_its_avatar_comes_along() {
+    let mut world = World::new(5, 2, 1, 0);
+    for (server, rtt) in [(0, 160), (1, 20)] {
+        let way = LinkConfig { jitter: Jitter::Uniform(MILLI * 4), ..LinkConfig::constant_rtt(MILLI * rtt) };
+        for (from, to) in [(2, server), (server, 2)] {
+            world.links.insert((from, to), Link::new(way.clone(), 5, &format!("{from} to {to}")));
+        }
+    }
+    world.guests[0].voyage = Voyage::new(world.now);
+    world.guests[0].voyage.on_up(0);
+    world.run(3_000);
+    let entity = world.guests[0].entity;
+    let lives =
+        |world: &World, place: usize| world.server(place).realm().field().get(entity).map(|avatar| avatar.lives);
+    let before = lives(&world, 0).expect("it is in");
+    world.guests[0].voyage.on_up(1);
+    let mut last = world.guests[0].client.avatar().expect("it is in").position;
+    for _ in 0..3_000 {
+        world.run(10);
+        let place = world.guests[0].client.avatar().expect("it stays in").position;
+        assert!(place.distance(last) <= 40, "{} units at once", place.distance(last));
+        last = place;
+    }
+    let guest = &world.guests[0];
+    assert_eq!((guest.voyage.current(), guest.voyage.moves()), (Some(1), 1));
+    assert!(owns(world.server(1), entity) && world.server(0).realm().players().count() == 0);
+    assert_eq!((lives(&world, 0), lives(&world, 1)), (Some(before), Some(before)));
+    assert!(guest.client.rtt().is_some_and(|rtt| rtt < MILLI * 40));
+    world.calm_down();
+    world.assert_equal();
+}
+
+#[test]
+fn a_departure_is_seen_at_once() {
+    let mut world = World::new(6, 2, 2, 0);
+    world.run(5_000);
+    let (entity, place) = (world.guests[0].entity, world.guests[0].voyage.current().expect("it is on one"));
+    world.guests[0].plays = false;
+    let goodbye = world.guests[0].client.goodbye();
+    (0..3).for_each(|_| world.send(2, place, Source(0), &goodbye));
+    world.run(300);
+    assert!((0..2).all(|place| world.server(place).realm().field().get(entity).is_none()));
+    assert!((0..2).all(|place| world.server(place).realm().field().get(world.guests[1].entity).is_some()));
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use coplay::bucket::EntityId;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Avatar, Controls, Ninja, Score};
+use coplay_maze::{Avatar, Controls, Ninja, RESPAWN, Score};
 use coplay_net::impair::{Impairment, Outbox};
-use coplay_net::key::{Identity, Secret};
+use coplay_net::key::{Identity, Secret, random};
 use coplay_net::udp::{Endpoint, Event, MAX_SEALED, Received};
 use coplay_net::{PeerKey, clock};
 use coplay_world::{Client, Tally, Voyage, Word};
@@ -20,6 +20,9 @@ use tokio::net::UdpSocket;
 const LOOK: TimeDelta = TimeDelta::from_millis(50);
 /// Servers that do not answer are called again this often.
 const CALL_EVERY: TimeDelta = TimeDelta::from_secs(2);
+/// Who leaves says so this often, so far apart: each may be lost.
+const GOODBYES: u32 = 3;
+const GOODBYE_EVERY: TimeDelta = TimeDelta::from_millis(10);
 /// Software decides this often.
 const DECIDE_EVERY: TimeDelta = TimeDelta::from_millis(40);
 /// Of those who press other buttons whatever happens, one command in so many is a shot.
@@ -76,8 +79,8 @@ pub(super) struct Player {
     ready: Vec<(PeerKey, Vec<u8>)>,
     next_decision: Instant,
     heard: Instant,
-    /// How often our avatar came to life.
-    lives: Option<u16>,
+    /// How often our avatar came to life, and in which tick we saw that.
+    lives: Option<(u16, u32)>,
     seen: Seen,
     shared: Arc<Mutex<Seen>>,
 }
@@ -90,7 +93,7 @@ impl Player {
         Self {
             servers,
             endpoint: Endpoint::new(Identity::random(), secret),
-            client: Client::new(now, &format!("player {}", manner.number + 1)),
+            client: Client::new(now, &format!("player {}", manner.number + 1), u32::from_le_bytes(random())),
             voyage: Voyage::new(now),
             places: BTreeMap::new(),
             mirrors: Vec::new(),
@@ -127,6 +130,17 @@ impl Player {
             let _ = tokio::time::timeout_at(wait, socket.readable()).await;
             self.receive(&socket);
         }
+        self.leave(&socket).await;
+    }
+
+    async fn leave(&mut self, socket: &UdpSocket) {
+        let Some(server) = self.voyage.current() else { return };
+        for _ in 0..GOODBYES {
+            self.say(clock::now(), server, &self.client.goodbye());
+            self.flush(clock::now(), socket);
+            tokio::time::sleep(GOODBYE_EVERY.to_duration()).await;
+        }
+        self.flush(clock::now(), socket);
     }
 
     /// There are servers at these places.
@@ -191,9 +205,9 @@ impl Player {
         let (best, told) = (self.client.score(), self.client.told());
         self.seen.acknowledged = best;
         self.seen.scores_lost = best.hits.saturating_sub(told.hits) + best.falls.saturating_sub(told.falls);
-        let lives = self.client.avatar().map(|avatar| avatar.lives);
+        let lives = self.client.avatar().map(|avatar| avatar.lives).zip(self.client.tick(self.heard));
         if let (Some(before), Some(now)) = (self.lives, lives) {
-            self.seen.avatars_lost += u32::from(now.wrapping_sub(before) > u16::MAX / 2);
+            self.seen.avatars_lost += u32::from(is_another(before, now));
         }
         self.lives = lives.or(self.lives);
         self.seen.rtt_ms = self.client.rtt().map(TimeDelta::as_millis_f64);
@@ -311,5 +325,39 @@ impl Player {
         self.seen.sent.1 += bytes.len() as u64;
         // A datagram that cannot be sent is lost.
         let _ = socket.try_send_to(bytes, to);
+    }
+}
+
+/// Whether it is another avatar, given how often it had come to life in which tick: who falls takes a while to come back, and a newcomer's lives
+/// are counted from the tick in which it came.
+fn is_another((before, then): (u16, u32), (lives, now): (u16, u32)) -> bool {
+    let most = now.saturating_sub(then) / RESPAWN + 1;
+    u32::from(lives.wrapping_sub(before)) > most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::mirror::Source;
+    use coplay_maze::Terms;
+    use coplay_world::{Realm, Wish, entity_of};
+
+    #[test]
+    fn a_newcomer_is_another_avatar_and_who_fell_is_not() {
+        assert!(!is_another((7, 1_000), (7, 1_004)) && !is_another((7, 1_000), (8, 1_004)));
+        assert!(!is_another((u16::MAX, 1_000), (1, 1_000 + RESPAWN)), "it wraps");
+        assert!(is_another((7, 1_000), (6, 1_004)), "it does not go back");
+        let (mut realm, entity) = (Realm::new(Source(1), Terms::default(), 0), entity_of(&[7; 32]));
+        let at = |tick: u32| Instant::ZERO + coplay_world::TICK * i64::from(tick);
+        let come = |realm: &mut Realm, tick: u32| {
+            realm.advance(at(tick), tick);
+            realm.hear(at(tick), entity, &Wish { stamp: at(tick), run: 1, name: "Ada".into(), presses: vec![] });
+            (realm.field().get(entity).expect("it is in").lives, tick)
+        };
+        let (came, stayed) = (come(&mut realm, 1_000), come(&mut realm, 1_090));
+        assert!(!is_another(came, stayed));
+        (1_100..1_700).step_by(50).for_each(|tick| realm.advance(at(tick), tick));
+        assert!(realm.field().get(entity).is_none(), "it was silent for so long that it left");
+        assert!(is_another(stayed, come(&mut realm, 1_700)));
     }
 }

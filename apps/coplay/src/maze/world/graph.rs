@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn numbers_are_taken_when_it_is_time() {
-        let client = Client::new(Time::ZERO, "Ada");
+        let client = Client::new(Time::ZERO, "Ada", 1);
         let mut history = History::default();
         for at in [0, 100, 300] {
             history.look(Time::ZERO + TimeDelta::from_millis(at), &client);

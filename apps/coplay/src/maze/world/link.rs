@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Home;
+use coplay_net::key::random;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerKey, Place, Transport, clock};
 use coplay_world::{Client, TOLERANCE, Tally, Voyage, Word};
@@ -27,6 +28,9 @@ const REFUSED: TimeDelta = TimeDelta::from_secs(3);
 const CALL_EVERY: TimeDelta = TimeDelta::from_secs(2);
 /// The most places at which servers may be.
 const MOST_PLACES: usize = 64;
+/// Who leaves says so this often, so far apart: each may be lost.
+const GOODBYES: u32 = 3;
+const GOODBYE_EVERY: TimeDelta = TimeDelta::from_millis(15);
 /// However late we are, so much of what came is taken before the game goes on.
 const MOST_LATE: usize = 64;
 
@@ -56,7 +60,7 @@ impl Link {
     ) -> Result<Self, Trouble> {
         let now = clock::now();
         let transport = impaired(line.transport, impairment)?;
-        let (client, voyage) = (Client::new(now, &name), Voyage::new(now));
+        let (client, voyage) = (Client::new(now, &name, u32::from_le_bytes(random())), Voyage::new(now));
         let (places, incoming) = (BTreeMap::new(), line.incoming);
         let by_iroh = line.places.iter().any(|place| is_home(&place.0));
         let leads_to = if by_iroh { is_home } else { is_address };
@@ -120,7 +124,8 @@ impl Link {
                 return Ok(false);
             }
             let now = clock::now();
-            if now - self.began >= if self.is_refused() { REFUSED } else { PATIENCE } {
+            let is_hopeless = self.is_refused() || self.voyage.is_full(now);
+            if now - self.began >= if is_hopeless { REFUSED } else { PATIENCE } {
                 return Err(self.nobody());
             }
             self.exchange(now + TimeDelta::from_millis(20))?;
@@ -134,12 +139,25 @@ impl Link {
     }
 
     fn nobody(&self) -> Trouble {
+        if self.voyage.is_full(clock::now()) {
+            return Trouble::failure("this world is full")
+                .hint("who has left makes room after some minutes: the same command joins then");
+        }
         match !self.refused.is_empty() {
             true => {
                 Trouble::failure("a server answers, but does not know us").hint("is the secret after # the world's?")
             }
             false => Trouble::failure("no server of this world answers")
                 .hint("does coplay world serve run there, and is the address right? A maze without servers is joined without --world"),
+        }
+    }
+
+    /// Says goodbye: others see at once that we left.
+    pub(super) fn leave(&self) {
+        let Some(server) = self.voyage.current() else { return };
+        for _ in 0..GOODBYES {
+            self.transport.send(&server, &self.client.goodbye());
+            std::thread::sleep(GOODBYE_EVERY.to_duration());
         }
     }
 

@@ -41,6 +41,7 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
             front::show(front, &look(), &config, |stage| play::play(stage, &config, &mut link, part.seconds))
         }
     };
+    link.leave();
     match played {
         Ok(notes) => Ok(link.summary().with_notes(notes)),
         // However it ended, what it came to is said.

@@ -476,6 +476,25 @@ fn a_region_is_heard_by_those_who_listen_to_it() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(Order::Die));
 }
 
+/// Who has nobody in the world only looks on, and would miss everything if it listened to no region.
+#[test]
+fn who_names_no_region_hears_of_all() {
+    let multicast = meeting();
+    let Some([ann, bob, cid]) = three_by_multicast(&multicast) else { return };
+    bob.ask(Order::Listen(vec![Region { x: 3, y: 4 }]));
+    bob.ask(Order::Listen(vec![]));
+    let heard = |bytes: &[u8]| count(&bob.seen.lock().unwrap(), &ann, bytes) > 0;
+    let until = Instant::now() + PATIENCE;
+    for (x, y) in [(3, 4), (4, 4), (0, 0), (1, 255)] {
+        while !heard(&[x, y]) {
+            assert!(Instant::now() < until, "nothing of region {x} {y}");
+            ann.ask(Order::Region(Region { x, y }, vec![bob.site], vec![x, y]));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    [ann, bob, cid].into_iter().for_each(|site| site.end(Order::Die));
+}
+
 /// Of three, one has no multicast: only what is for that one goes one by one.
 #[test]
 fn who_does_not_hear_is_sent_it_alone() {

@@ -3,7 +3,7 @@
 use coplay::bucket::Sending;
 use coplay_sim::link::{LinkConfig, Loss};
 
-use super::path::{Path, record};
+use super::path::{Path, record, replay_all};
 use super::{FEW_RATES, RATES};
 use crate::bench::Bench;
 use crate::catalog::GAUTIER;
@@ -55,11 +55,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         (0..LOSSES.len()).flat_map(|which| rates.iter().map(move |rate| (which, *rate))).collect();
     let points: Vec<Point> = bench.spread(1.0, &jobs, |(which, rate)| {
         let (loss, burst, ..) = LOSSES[*which];
-        let told = paths
-            .iter()
-            .enumerate()
-            .map(|(number, path)| path.replay(seed ^ number as u64, Sending::fixed(*rate), &link(loss, burst)));
-        (*which, *rate, told.sum::<f64>() / paths.len().max(1) as f64)
+        (*which, *rate, replay_all(&paths, seed, Sending::fixed(*rate), &link(loss, burst)))
     });
     let mut findings = Findings::default();
     super::common(&mut findings);

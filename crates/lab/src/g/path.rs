@@ -40,6 +40,12 @@ pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfi
     paths.into_iter().enumerate().filter_map(path).collect()
 }
 
+/// Tells each of them to somebody, with luck of its own, and says how far apart the views were, on average over all.
+pub(super) fn replay_all(paths: &[Path], seed: u64, sending: Sending, link: &LinkConfig) -> f64 {
+    let told = paths.iter().enumerate().map(|(number, path)| path.replay(seed ^ number as u64, sending, link));
+    told.sum::<f64>() / paths.len().max(1) as f64
+}
+
 impl Path {
     /// The part of its updates at a rate that can be reckoned from the one before: that are on the same line or circle.
     pub(super) fn reckonable(&self, rate: u32) -> f64 {
@@ -56,7 +62,7 @@ impl Path {
     }
 
     /// Tells it to somebody over a link on which updates get lost, and says how far apart the views were, on average.
-    pub(super) fn replay(&self, seed: u64, sending: Sending, link: &LinkConfig) -> f64 {
+    fn replay(&self, seed: u64, sending: Sending, link: &LinkConfig) -> f64 {
         Replay::new(self, seed, sending, link).run()
     }
 }
@@ -146,5 +152,21 @@ impl<'a> Replay<'a> {
             let (here, there) = (units(seen.position), units(truth.position));
             self.units.push((here.0 - there.0).hypot(here.1 - there.1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_that_are_the_same_lose_different_updates() {
+        let lan = LinkConfig::lan();
+        let walk = record(1, 20, Sending::fixed(28), &lan).remove(0);
+        let mean = |walks: &[Path], link: &LinkConfig| replay_all(walks, 1, Sending::fixed(5), link);
+        let twice = [walk.clone(), walk.clone()];
+        assert_eq!(mean(&twice, &lan), mean(&twice[..1], &lan), "nothing is lost");
+        let lossy = LinkConfig { loss: Loss::Independent(0.3), ..lan };
+        assert_ne!(mean(&twice, &lossy), mean(&twice[..1], &lossy));
     }
 }

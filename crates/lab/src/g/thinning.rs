@@ -2,7 +2,7 @@
 
 use coplay::bucket::Sending;
 
-use super::path::record;
+use super::path::{record, replay_all};
 use super::play::Match;
 use super::{FEW_RATES, RATES, WAYS};
 use crate::bench::Bench;
@@ -40,8 +40,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     let paths = bench.spread(0.1, &ways, |way| record(seed, seconds, Sending::fixed(28), &WAYS[*way].link()));
     let points: Vec<Point> = bench.spread(0.9, &jobs, |(way, rate)| {
         let of_way = &paths[ways.iter().position(|of| of == way).unwrap_or(0)];
-        let told = of_way.iter().map(|path| path.replay(seed, Sending::fixed(*rate), &WAYS[*way].link()));
-        let thinned = told.sum::<f64>() / of_way.len().max(1) as f64;
+        let thinned = replay_all(of_way, seed, Sending::fixed(*rate), &WAYS[*way].link());
         let played =
             Match::new(seed + u64::from(*rate), Sending::fixed(*rate), WAYS[*way].link(), seconds).play().mean().0;
         (*way, *rate, thinned, played)

@@ -92,7 +92,7 @@ impl Door {
     fn read(&mut self, from: PeerKey, bytes: &[u8]) -> Result<(), Failure> {
         for word in self.post.take(from, bytes) {
             match word {
-                Word::Inside(Message::Welcome(welcome)) if welcome.you.run == self.run => {
+                Word::Inside(Message::Welcome(welcome)) if self.is_ours(&welcome) => {
                     self.opened = Some((from, welcome));
                 }
                 // Nobody of a group says that somebody else lets people in.
@@ -105,6 +105,11 @@ impl Door {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is us who are let in, now, and with a number that all others will believe.
+    fn is_ours(&self, Welcome { key, you, .. }: &Welcome) -> bool {
+        you.run == self.run && you.key == self.post.transport.key() && key.sites(&you.key).any(|site| site == you.site)
     }
 
     /// Ends the wait when patience does, or as soon as there is nothing to wait for.

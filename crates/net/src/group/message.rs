@@ -24,7 +24,7 @@ pub(super) type Run = [u8; 16];
 /// What all are told of one of them. Only itself and who lets it in make a new one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Account {
-    /// Of two accounts of one member the one with the higher stamp holds.
+    /// Of two accounts that others give of a member the one with the higher stamp holds. Its own needs none.
     pub(super) stamp: u32,
     pub(super) key: PeerKey,
     pub(super) site: u32,

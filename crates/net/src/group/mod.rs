@@ -15,6 +15,7 @@ mod door;
 mod event;
 mod failure;
 mod hearing;
+mod hearsay;
 mod list;
 mod message;
 mod multicast;
@@ -116,7 +117,6 @@ pub struct Group {
     next_round: Instant,
     /// Who was told of all when it was last somebody's turn.
     last_round: Option<PeerKey>,
-    next_assertion: Instant,
     next_places: Instant,
 }
 
@@ -160,7 +160,6 @@ impl Group {
             next_beacon: now,
             next_round: now,
             last_round: None,
-            next_assertion: now,
             next_places: now,
         }
     }
@@ -219,7 +218,8 @@ impl Group {
         Counts { unfit, crowded_out, refused: self.post.transport.refused(), ..self.counts }
     }
 
-    /// Listens to what is sent to these regions, beside what is for all. Who hears more than that must bear it: it may come one by one.
+    /// Listens to what is sent to these regions, beside what is for all; without any, to what is sent to any region. Who hears more than
+    /// that must bear it: it may come one by one.
     pub fn listen_to(&mut self, regions: &[Region]) {
         let listens = self.channels.as_mut().map_or(Ok(()), |channels| channels.listen_to(regions));
         if let Err(error) = listens {
@@ -323,7 +323,10 @@ impl Group {
     fn tell_events(&mut self) {
         while let Some(event) = self.list.poll_event() {
             match &event {
-                Event::Came { member, .. } => self.follow(&member.key),
+                Event::Came { member, .. } => {
+                    self.follow(&member.key);
+                    self.tell_fresh_of(&member.key);
+                }
                 Event::Went { site, .. } => self.hearing.forget(*site),
                 Event::Datagram { .. } | Event::NoMulticast(_) => {}
             }

@@ -96,6 +96,14 @@ pub(super) fn channel_of(region: Region) -> u8 {
     1 + region.x % 4 + 4 * (region.y % 4)
 }
 
+/// The channels of these regions, beside what concerns all. Who is nowhere looks at everything, and listens to all of them.
+fn channels_of(regions: &[Region]) -> BTreeSet<u8> {
+    match regions {
+        [] => (ALL..=REGIONS).collect(),
+        _ => regions.iter().map(|region| channel_of(*region)).chain([ALL]).collect(),
+    }
+}
+
 /// Whether all channels of a group are addresses for multicast.
 fn check(group: SocketAddrV4) -> Result<(), MulticastError> {
     let last = u32::from(*group.ip()).checked_add(u32::from(REGIONS)).map(Ipv4Addr::from);
@@ -177,7 +185,7 @@ impl Channels {
 
     /// Listens to these regions, beside what concerns all, and to no others.
     pub(super) fn listen_to(&mut self, regions: &[Region]) -> Result<(), MulticastError> {
-        let wanted: BTreeSet<u8> = regions.iter().map(|region| channel_of(*region)).chain([ALL]).collect();
+        let wanted = channels_of(regions);
         let before = std::mem::replace(&mut *lock(&self.shared.channels), wanted.clone());
         for channel in before.difference(&wanted) {
             // An interface that is gone has left by itself.
@@ -309,6 +317,15 @@ mod tests {
         }
         let all = (0..=255).flat_map(|x| (0..=255).map(move |y| channel_of(Region { x, y })));
         assert!(all.into_iter().all(|channel| (1..=REGIONS).contains(&channel)));
+    }
+
+    #[test]
+    fn who_is_nowhere_listens_to_everything() {
+        let (here, there) = (Region { x: 3, y: 4 }, Region { x: 7, y: 8 });
+        assert_eq!(channels_of(&[here]), BTreeSet::from([ALL, channel_of(here)]));
+        assert_eq!(channels_of(&[here, there]), channels_of(&[here]), "they share one");
+        let all = channels_of(&[]);
+        assert!(all.len() == 17 && all.contains(&ALL) && all.contains(&channel_of(here)));
     }
 
     #[test]

@@ -26,6 +26,8 @@ use super::message::Run;
 use crate::key::{PeerKey, random};
 use crate::udp::Seen;
 
+/// A member whose numbers are all others' already is not let in. They have 32 bits, so not even the second is ever needed by chance.
+const MOST_NUMBERS: u32 = 8;
 /// The first payload type that has no fixed meaning.
 const PAYLOAD_TYPE: u8 = 96;
 /// The RTP header, and what is in front of all content.
@@ -59,6 +61,11 @@ impl GroupKey {
     pub(super) fn site(&self, member: &PeerKey, attempt: u32) -> u32 {
         let bytes: [u8; 4] = self.digest(b"site", &[&member.0, &attempt.to_le_bytes()]);
         u32::from_le_bytes(bytes)
+    }
+
+    /// All numbers that a member can have, the first that nobody else has before others.
+    pub(super) fn sites(&self, member: &PeerKey) -> impl Iterator<Item = u32> {
+        (0..MOST_NUMBERS).map(move |attempt| self.site(member, attempt))
     }
 
     fn digest<const N: usize>(&self, purpose: &[u8], parts: &[&[u8]]) -> [u8; N] {

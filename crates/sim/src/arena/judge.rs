@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::bucket::{EntityId, How};
+use coplay::bucket::{EntityId, How, Reckoner};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Item, Items};
-use coplay_maze::{Avatar, News};
+use coplay_maze::{Avatar, FINE, News, WALK};
 
+use super::scenario::Fault;
 use super::{Arena, Delivery, Scenario};
 use crate::scenario::Played;
 use crate::toy::mix;
@@ -30,10 +31,23 @@ pub enum Sabotage {
     Shift,
     /// It is told of no records.
     Deaf,
+    /// Nor by who leaves, of whom it hears the goodbye.
+    Wordless,
     /// It gets wrong stamps for clocks.
     Stamps,
     /// What it is shown is not what was delivered to it.
     Ghosts,
+}
+
+/// How somebody is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// It crashed, or its goodbye got to nobody.
+    Unheard,
+    /// Somebody has its last words.
+    Heard,
+    /// It was started anew. A record of the life before may be forgotten over one of the life after: they are told apart only by how often they changed.
+    Anew,
 }
 
 /// The judge of one scenario.
@@ -45,8 +59,8 @@ pub(super) struct Judge {
     delivered: BTreeMap<(usize, EntityId), BTreeSet<u32>>,
     /// Hits as they were told where they happened: who, and by whom.
     hits: BTreeMap<(EntityId, EntityId), u32>,
-    /// Somebody was gone before it could tell everything.
-    crashed: bool,
+    /// The places where somebody went, and how.
+    gone: BTreeMap<usize, Gone>,
     violations: Vec<String>,
     views: u64,
     trace: u64,
@@ -59,7 +73,7 @@ impl Judge {
             clock: if scenario.is_lan() { CLOCK_LAN } else { CLOCK },
             delivered: BTreeMap::new(),
             hits: BTreeMap::new(),
-            crashed: false,
+            gone: BTreeMap::new(),
             violations: Vec::new(),
             views: 0,
             trace: scenario.seed,
@@ -75,11 +89,12 @@ impl Judge {
 
     pub(super) fn on_enter(&mut self, place: usize) {
         self.delivered.retain(|(to, _), _| *to != place);
+        self.gone.entry(place).and_modify(|gone| *gone = Gone::Anew);
     }
 
     pub(super) fn on_gone(&mut self, arena: &mut Arena, place: usize) {
         self.count_hits(arena, place);
-        self.crashed = true;
+        self.gone.insert(place, Gone::Unheard);
     }
 
     /// A place has a new view.
@@ -90,23 +105,31 @@ impl Judge {
         self.count_hits(arena, place);
         self.views += 1;
         let Some(game) = arena.game(place) else { return };
-        let (tick, shown) = game.view();
+        self.judge_view(arena, place);
         let memory = game.world().memory();
-        let mut late = Vec::new();
-        for shown in shown.iter().filter(|shown| shown.how != How::Own) {
-            let ticks = self.delivered.get(&(place, shown.entity));
-            let fresh = tick.saturating_sub(GIVE_UP)..=tick;
-            if ticks.is_none_or(|ticks| ticks.range(fresh).next().is_none()) {
-                late.push(shown.entity);
-            }
-        }
-        for entity in late {
-            self.violation("give up", || {
-                format!("place {place} shows {entity:?} at tick {tick}, long after it was heard of")
-            });
-        }
         if memory > MEMORY {
             self.violation("memory", || format!("place {place} takes {memory} bytes"));
+        }
+    }
+
+    /// Nobody is shown long after it was heard of, and what was told for the very tick is what its owner says.
+    fn judge_view(&mut self, arena: &Arena, place: usize) {
+        let Some((tick, shown)) = arena.game(place).map(coplay_maze::Game::view) else { return };
+        for shown in shown.iter().filter(|shown| shown.how != How::Own) {
+            let entity = shown.entity;
+            let ticks = self.delivered.get(&(place, entity));
+            let fresh = tick.saturating_sub(GIVE_UP)..=tick;
+            if ticks.is_none_or(|ticks| ticks.range(fresh).next().is_none()) {
+                self.violation("give up", || {
+                    format!("place {place} shows {entity:?} at tick {tick}, long after it was heard of")
+                });
+            }
+            let truth = own_account(arena, entity, tick).filter(|truth| **truth != shown.state);
+            if let Some(truth) = truth.filter(|_| shown.how == How::Told) {
+                self.violation("told", || {
+                    format!("place {place} shows {entity:?} at tick {tick} as {:?}, and it was {truth:?}", shown.state)
+                });
+            }
         }
     }
 
@@ -120,6 +143,9 @@ impl Judge {
         let Some(present) = arena.game(delivery.to).and_then(coplay_maze::Game::tick) else { return };
         let site = arena.site(delivery.from);
         for item in Items::new(&delivery.bytes).into_iter().flatten().flatten() {
+            if item == Item::Bye {
+                self.gone.entry(delivery.from).and_modify(Gone::hear);
+            }
             if let Item::Update(update) = item {
                 let tick = present.saturating_add_signed((update.tick.wrapping_sub(present as u16) as i16).into());
                 let entity = EntityId { site, index: update.index };
@@ -165,7 +191,7 @@ impl Judge {
         }
     }
 
-    /// What everybody makes of a tick for which everything has arrived.
+    /// What everybody makes of a tick for which everything has arrived: the same, and what follows from what was told.
     fn judge_old_views(&mut self, arena: &Arena) {
         let present = arena.present();
         let Some(now) = present.iter().filter_map(|place| arena.game(*place)?.tick()).min() else { return };
@@ -174,6 +200,7 @@ impl Judge {
         for place in present {
             let Some(game) = arena.game(place) else { continue };
             for (entity, avatar) in game.others_at(tick) {
+                self.judge_reckoning(arena, place, entity, (tick, &avatar));
                 known.entry(entity).or_default().push((place, avatar));
             }
         }
@@ -189,6 +216,41 @@ impl Judge {
                 });
             }
         }
+    }
+
+    /// What a place makes of an entity follows from what its owner did in those ticks of which it told this place, and is as near to what
+    /// it did in this one as anybody can have walked since.
+    fn judge_reckoning(&mut self, arena: &Arena, place: usize, entity: EntityId, (tick, shown): (u32, &Avatar)) {
+        let Some((earlier, expected)) = self.reckon(arena, place, entity, tick) else { return };
+        if *shown != expected {
+            self.violation("reckoning", || {
+                format!("place {place} makes of {entity:?} at tick {tick} {shown:?}, and what it was told {expected:?}")
+            });
+        }
+        let (before, then) = (own_account(arena, entity, earlier), own_account(arena, entity, tick));
+        let one_life = before.zip(then).filter(|(before, then)| (before.life, before.lives) == (then.life, then.lives));
+        let Some((_, then)) = one_life else { return };
+        // It walked as far as it could, they thought that it walked the other way, and what came next bent that by as much again.
+        let most = 4 * (tick - earlier) * u32::from(WALK.unsigned_abs()) / FINE as u32;
+        let off = then.position.distance(shown.position);
+        if off > most {
+            self.violation("reckoning", || format!("place {place} has {entity:?} off by {off} units at tick {tick}"));
+        }
+    }
+
+    /// What is to be made of a tick from the owner's own account of those ticks that got to a place; and the last of them before it. `None` if
+    /// the owner was started anew since.
+    fn reckon(&self, arena: &Arena, place: usize, entity: EntityId, tick: u32) -> Option<(u32, Avatar)> {
+        let ticks = self.delivered.get(&(place, entity))?;
+        let rules = arena.game(place)?.rules();
+        let before = *ticks.range(..=tick).next_back()?;
+        let earlier = own_account(arena, entity, before)?;
+        let state = match ticks.range(tick + 1..).next() {
+            _ if before == tick => earlier.clone(),
+            Some(after) => rules.between(earlier, own_account(arena, entity, *after)?, tick - before, after - before),
+            None => rules.ahead(earlier, tick - before),
+        };
+        Some((before, state))
     }
 
     fn judge_clocks(&mut self, arena: &mut Arena) {
@@ -230,31 +292,58 @@ impl Judge {
                 });
             }
         }
-        let counted: u32 = self.hits.values().sum();
+        let known: BTreeMap<EntityId, u32> = score.table().into_iter().map(|(of, score)| (of, score.falls)).collect();
+        let (hits, falls, counted) = (score.hits(), known.values().sum::<u32>(), self.hits.values().sum::<u32>());
         self.trace = mix(self.trace, counted.into());
-        // What was decided just before a crash nobody may know of; but nothing is ever known twice.
-        if score.hits() > counted || (!self.crashed && score.hits() < counted) {
-            self.violation("once", || format!("{counted} hits were decided, and {} are known", score.hits()));
+        self.judge_hits(arena, &known);
+        if hits != falls {
+            self.violation("once", || format!("{hits} times somebody hit, and {falls} times somebody was hit"));
+        }
+    }
+
+    /// Every hit is known once. What was decided just before a crash nobody may know of; but nothing is ever known twice, and who leaves takes nothing
+    /// with it.
+    fn judge_hits(&mut self, arena: &Arena, known: &BTreeMap<EntityId, u32>) {
+        let mut decided: BTreeMap<EntityId, u32> = known.keys().map(|entity| (*entity, 0)).collect();
+        self.hits.iter().for_each(|((whom, _), times)| *decided.entry(*whom).or_default() += times);
+        for (whom, decided) in decided {
+            let known = known.get(&whom).copied().unwrap_or(0);
+            let gone = arena.place_of(whom.site).and_then(|place| self.gone.get(&place));
+            let is_told = gone.is_none_or(|gone| *gone == Gone::Heard);
+            if known > decided || (is_told && known < decided) {
+                self.violation("once", || format!("{whom:?} was hit {decided} times, and {known} are known"));
+            }
         }
     }
 
     pub(super) fn into_played(self, scenario: &Scenario, arena: &Arena) -> Played {
         let traffic = arena.traffic();
-        let count = |kind: fn(&super::scenario::Fault) -> bool| {
-            scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64
-        };
+        let count = |kind: fn(&Fault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         Played {
             violations: self.violations,
             frames: self.views,
             packets: traffic.sent,
             losses: traffic.lost + traffic.overflowed + traffic.cut,
-            cuts: count(|fault| matches!(fault, super::scenario::Fault::Split(_))),
-            crashes: count(|fault| matches!(fault, super::scenario::Fault::Crash(_))),
+            cuts: count(|fault| matches!(fault, Fault::Split(_))),
+            crashes: count(|fault| matches!(fault, Fault::Crash(_))),
             seconds: (arena.now() - Instant::ZERO).as_secs_f64(),
             seen: u64::from(self.hits.values().sum::<u32>()),
             kinds: scenario.kinds(),
             trace: mix(self.trace, traffic.bytes),
             ..Played::default()
+        }
+    }
+}
+
+/// How an entity was at a tick, as its owner knows.
+fn own_account(arena: &Arena, entity: EntityId, tick: u32) -> Option<&Avatar> {
+    arena.game(arena.place_of(entity.site)?)?.world().own_at(entity.index, tick)
+}
+
+impl Gone {
+    fn hear(&mut self) {
+        if *self == Self::Unheard {
+            *self = Self::Heard;
         }
     }
 }
@@ -279,10 +368,15 @@ impl Sabotage {
                     }
                 }
             }
-            Self::Deaf => {
-                let is_record = |item| matches!(item, Ok(Item::Record { .. }));
-                if Items::new(&bytes).into_iter().flatten().any(is_record) {
-                    return None;
+            Self::Deaf | Self::Wordless => {
+                let has = |is: fn(&Item<'_>) -> bool| {
+                    Items::new(&bytes).into_iter().flatten().flatten().any(|item| is(&item))
+                };
+                let is_goodbye = self == Self::Wordless && has(|item| *item == Item::Bye);
+                match has(|item| matches!(item, Item::Record { .. })) {
+                    true if is_goodbye => bytes = [bytes[0], bytes[bytes.len() - 1]].into(),
+                    true => return None,
+                    false => {}
                 }
             }
             _ => {}

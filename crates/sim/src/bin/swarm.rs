@@ -35,7 +35,8 @@ Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage W
                    what it passes on for others), snapshot (lies to who comes late), alone (goes on
                    without the others where it would have to wait); with --maze: shift (takes updates
                    for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
-                   clocks), ghosts (shows what was not delivered); with --motion: deaf (hears of no
+                   clocks), ghosts (shows what was not delivered), wordless (deaf, also to the
+                   last words of who leaves); with --motion: deaf (hears of no
                    commands), mute (its commands get lost), stamps, legs (takes legs for longer ones), since
                    (takes the server to have turned earlier), hurry (its time runs too fast), unheeded
                    (asks in vain for what the server forgot), stale (misses what the server decided),
@@ -75,11 +76,12 @@ const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
     ("snapshot", site::Sabotage::WrongSnapshot),
     ("alone", site::Sabotage::GoOnAlone),
 ];
-const MAZE_SABOTAGE: [(&str, arena::Sabotage); 4] = [
+const MAZE_SABOTAGE: [(&str, arena::Sabotage); 5] = [
     ("shift", arena::Sabotage::Shift),
     ("deaf", arena::Sabotage::Deaf),
     ("stamps", arena::Sabotage::Stamps),
     ("ghosts", arena::Sabotage::Ghosts),
+    ("wordless", arena::Sabotage::Wordless),
 ];
 const MIRROR_SABOTAGE: [(&str, senate::Sabotage); 6] = [
     ("replace", senate::Sabotage::Replace),

@@ -131,6 +131,12 @@ impl Ledger {
         self.put(me, Entry { record: Record { version, bytes }, heard: true });
     }
 
+    /// Puts down something of ourselves that is to be [posted](Self::post) later: until then it counts as what we had.
+    pub(super) fn draft(&mut self, me: Site, bytes: &[u8]) {
+        let bytes = bytes[..bytes.len().min(MAX_RECORD)].to_vec();
+        self.put(me, Entry { record: Record { version: self.version(me), bytes }, heard: true });
+    }
+
     fn put(&mut self, of: Site, entry: Entry) {
         self.entries.insert(of, entry);
         self.revision += 1;

@@ -101,6 +101,9 @@ struct Beacon {
     next: Instant,
     /// The record was changed and nobody told yet.
     record: bool,
+    /// Until when nobody is told. Who was started anew is reminded first of what it had put down, by all who remember it: what it puts down on
+    /// top of less would take the place of more.
+    record_held: Option<Instant>,
     /// When it was last told.
     recorded: Instant,
     /// The site of which was reported last: they are reported of in turn.
@@ -142,7 +145,8 @@ impl<R: Reckoner> World<R> {
         let time = if config.founder { WorldTime::begin(now) } else { WorldTime::default() };
         let rate = Rate::new(now, &config.sending);
         let long_ago = now - FORGET;
-        let beacon = Beacon { next: now, record: false, recorded: long_ago, reported: None };
+        let record_held = (!config.founder).then_some(Instant::FAR_FUTURE);
+        let beacon = Beacon { next: now, record: false, record_held, recorded: long_ago, reported: None };
         Ok(Self {
             config,
             reckoner,
@@ -236,6 +240,9 @@ impl<R: Reckoner> World<R> {
             self.next_look = now + LOOK_AROUND;
             self.follow(now);
             self.tell_whereabouts();
+        }
+        if self.beacon.record_held.is_some_and(|until| now >= until) {
+            self.release_record();
         }
         if now - self.tidied >= TIDY {
             self.tidied = now;
@@ -405,7 +412,7 @@ impl<R: Reckoner> World<R> {
         &self.view
     }
 
-    /// Everybody else as they are at a tick that nobody has seen yet, reckoned from the newest that is known: to see what is coming.
+    /// Everybody else as they are at a tick that nobody has seen yet, reckoned from the newest that is known.
     pub fn reckoned(&self, tick: u32) -> impl Iterator<Item = (EntityId, R::State)> {
         self.tracks.iter().filter_map(move |(entity, track)| {
             track.at(&self.reckoner, tick, self.config.give_up).map(|(state, _)| (*entity, state))
@@ -421,8 +428,19 @@ impl<R: Reckoner> World<R> {
 
     /// Puts down what everybody must know in the end: at most [`MAX_RECORD`] bytes, in place of what was put down before.
     pub fn post(&mut self, bytes: &[u8]) {
-        self.ledger.post(self.config.site, bytes);
+        match self.beacon.record_held {
+            Some(_) => self.ledger.draft(self.config.site, bytes),
+            None => self.ledger.post(self.config.site, bytes),
+        }
         self.beacon.record = true;
+    }
+
+    /// From now on everybody is told of our record.
+    fn release_record(&mut self) {
+        self.beacon.record_held = None;
+        if let Some(draft) = self.ledger.get(self.config.site).map(|record| record.bytes.clone()) {
+            self.post(&draft);
+        }
     }
 
     /// What all sites have put down, also those that are gone.
@@ -432,6 +450,9 @@ impl<R: Reckoner> World<R> {
 
     /// Says goodbye with the next datagrams.
     pub fn leave(&mut self) {
+        if self.beacon.record_held.is_some() {
+            self.release_record();
+        }
         self.leaving = true;
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{FORGET, MAX_STATE, Reckoner, Record, Region, Site, Source, World};
+use super::{Beacon, FORGET, MAX_STATE, Reckoner, Record, Region, Site, Source, World};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Datagram, Echo, Full, Item, MAX_DATAGRAM, Update};
 
@@ -209,7 +209,8 @@ impl<R: Reckoner> World<R> {
 
     /// Whether to tell everybody of our record: at once, but not again and again.
     fn is_record_due(&self, now: Instant) -> bool {
-        self.beacon.record && now - self.beacon.recorded >= self.beacon_pause()
+        let Beacon { record, record_held, recorded, .. } = self.beacon;
+        record && record_held.is_none() && now - recorded >= self.beacon_pause()
     }
 
     /// The time between two beacons: the longer the more sites there are, so that all together do not grow.

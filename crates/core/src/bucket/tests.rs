@@ -164,7 +164,7 @@ fn who_falls_silent_vanishes_in_time_and_comes_back() {
 #[test]
 fn records_get_to_everybody_also_from_who_has_left() {
     let mut net = Net::new(4, 30, Sending::default());
-    net.run(1_000);
+    net.run(4_000);
     // What the last site says gets only to the first.
     net.open = |from, to| from != 3 || to == 0;
     net.worlds[3].post(b"hit twice");
@@ -187,6 +187,29 @@ fn who_was_started_anew_is_told_what_it_had_put_down() {
     assert_eq!(net.worlds[0].ledger.get(Site(20)).unwrap().bytes, b"long ago");
     assert!(core::iter::from_fn(|| net.worlds[0].poll_event()).any(|event| event == Event::Remembered));
     assert_eq!(net.views()[1].1.len(), 2, "and is seen again");
+}
+
+#[test]
+fn who_was_started_anew_goes_on_from_the_newest_that_anybody_remembers() {
+    let mut net = Net::new(3, 30, Sending::default());
+    net.run(4_000);
+    let me = net.worlds[2].config.site;
+    net.worlds[2].post(b"one");
+    net.run(3_000);
+    net.open = |from, to| from != 2 || to == 0;
+    net.worlds[2].post(b"two");
+    net.run(200);
+    let newest = net.worlds[0].ledger.get(me).unwrap().version;
+    assert!(net.worlds[1].ledger.get(me).unwrap().version < newest, "one of them missed the last");
+    // It is back before they could tell each other, and has something to say at once.
+    net.open = |_, _| true;
+    let config = net.worlds[2].config.clone();
+    net.worlds[2] = World::new(net.now(2), config, Line::default()).unwrap();
+    net.worlds[2].post(b"three");
+    net.run(4_000);
+    assert!(core::iter::from_fn(|| net.worlds[2].poll_event()).any(|event| event == Event::Remembered));
+    let versions = [0, 1, 2].map(|site| net.worlds[site].ledger.get(me).unwrap().version >> 12);
+    assert_eq!(versions, [(newest >> 12) + 1; 3]);
 }
 
 #[test]

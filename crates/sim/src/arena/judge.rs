@@ -46,8 +46,6 @@ enum Gone {
     Unheard,
     /// Somebody has its last words.
     Heard,
-    /// It was started anew. A record of the life before may be forgotten over one of the life after: they are told apart only by how often they changed.
-    Anew,
 }
 
 /// The judge of one scenario.
@@ -89,7 +87,6 @@ impl Judge {
 
     pub(super) fn on_enter(&mut self, place: usize) {
         self.delivered.retain(|(to, _), _| *to != place);
-        self.gone.entry(place).and_modify(|gone| *gone = Gone::Anew);
     }
 
     pub(super) fn on_gone(&mut self, arena: &mut Arena, place: usize) {

@@ -46,10 +46,9 @@ fn what_is_broken_is_seen() {
         assert_eq!(broken_promises(sabotage), BTreeSet::from([promise.to_owned()]), "{sabotage:?}");
     }
     let is_broken = |violations: &[String], promise: &str| violations.iter().any(|told| told.starts_with(promise));
-    for promise in ["told", "reckoning"] {
-        let shifted = broken_between_two(Sabotage::Shift, |scenario| scenario.faults.is_empty());
-        assert!(shifted.iter().all(|violations| is_broken(violations, promise)), "{promise}: {shifted:#?}");
-    }
+    let shifted = broken_between_two(Sabotage::Shift, |scenario| scenario.faults.is_empty());
+    assert!(shifted.iter().all(|violations| is_broken(violations, "told")), "{shifted:#?}");
+    assert!(shifted.iter().any(|violations| is_broken(violations, "reckoning")), "{shifted:#?}");
     // Who leaves says everything first; what nobody knows of it then is lost for no good reason.
     let kind = |scenario: &Scenario, name: &str| {
         KINDS.iter().position(|kind| *kind == name).is_some_and(|at| scenario.kinds()[at])

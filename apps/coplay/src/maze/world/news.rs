@@ -83,6 +83,9 @@ mod tests {
             client.advance(now);
             realm.advance(now, tick);
             realm.look_after(&BTreeSet::from([Source(1)]));
+            // Nobody else has to know for it to be sure.
+            realm.take_deeds().iter().for_each(|deed| realm.on_told(deed, 1));
+            realm.on_known_elsewhere(u64::MAX);
             if let Some(wish) = client.poll_wish(now) {
                 realm.hear(now, me, &Wish::from_bytes(&wish).expect("a wish"));
             }

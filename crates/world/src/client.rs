@@ -16,6 +16,7 @@ use coplay_maze::{Avatar, Controls, FINE, Maze, Position, Rules, Score, TURN, Te
 
 use crate::player::PAGE_EVERY;
 use crate::realm::LINES;
+use crate::standing::{Loss, Standing};
 use crate::talk::{MAX_PRESSES, Page, Press, View, Wish, Word, goodbye};
 use crate::trail::Trail;
 
@@ -55,9 +56,9 @@ pub struct Client {
     /// Since when we are with the server, as it says. If that changes it had forgotten us meanwhile.
     came: Option<u32>,
     heard: Instant,
-    /// What the server said last of our score, and the best that any said.
-    told: Score,
-    acknowledged: Score,
+    standing: Standing,
+    /// Who felled us last, as far as our server knows.
+    felled_by: Option<EntityId>,
     table: BTreeMap<EntityId, Line>,
     mirrors: Vec<String>,
     drains: bool,
@@ -130,8 +131,8 @@ impl Client {
             viewed: None,
             came: None,
             heard: now,
-            told: Score::default(),
-            acknowledged: Score::default(),
+            standing: Standing::default(),
+            felled_by: None,
             table: BTreeMap::new(),
             mirrors: Vec::new(),
             drains: false,
@@ -173,14 +174,25 @@ impl Client {
         self.others.iter().map(|(entity, other)| (*entity, &other.shown))
     }
 
-    /// Our hits and falls that will not be forgotten, as a server acknowledged them.
+    /// Our hits and falls as a server acknowledged them: they are not forgotten as long as one server goes on. What all of them have forgotten
+    /// is not in it any more, after a while.
     pub fn score(&self) -> Score {
-        self.acknowledged
+        self.standing.best()
     }
 
     /// The same, as the server that we are on says just now. One that has just begun may not have heard of all of it.
     pub fn told(&self) -> Score {
-        self.told
+        self.standing.told()
+    }
+
+    /// What the servers have forgotten of our score since the last time that this was asked.
+    pub fn poll_loss(&mut self) -> Option<Loss> {
+        self.standing.poll_loss()
+    }
+
+    /// Who felled us last, as far as the server that we are on knows.
+    pub fn felled_by(&self) -> Option<EntityId> {
+        self.felled_by
     }
 
     /// Names and scores of all.
@@ -242,6 +254,7 @@ impl Client {
         self.viewed = None;
         self.others.clear();
         (self.came, self.drains, self.next_wish) = (None, false, now);
+        self.felled_by = None;
         self.own.begin_anew(TimeDelta::ZERO);
     }
 
@@ -299,11 +312,8 @@ impl Client {
         if self.came.replace(view.came).is_some_and(|before| before != view.came) {
             self.own.begin_anew(self.clock.rtt_min().unwrap_or_default() / 2);
         }
-        (self.me, self.drains) = (Some(view.me), view.drains);
-        // What is acknowledged is never taken back, whichever server says so.
-        self.told = view.score;
-        self.acknowledged.hits = self.acknowledged.hits.max(view.score.hits);
-        self.acknowledged.falls = self.acknowledged.falls.max(view.score.falls);
+        (self.me, self.drains, self.felled_by) = (Some(view.me), view.drains, view.felled_by);
+        self.standing.on_told(now, view.tick, view.score);
         let Some((_, rules)) = &self.world else { return false };
         for (entity, avatar) in view.avatars {
             if entity == view.me {

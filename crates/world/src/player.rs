@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use coplay::bucket::EntityId;
 use coplay::time::{Instant, TimeDelta};
 
 use crate::talk::{Press, Wish};
@@ -32,6 +33,8 @@ pub(crate) struct Player {
     waiting: VecDeque<Press>,
     next_view: Instant,
     next_page: Instant,
+    /// Who felled it last.
+    pub(crate) felled_by: Option<EntityId>,
     /// Where in the table its next page begins.
     pub(crate) line: usize,
 }
@@ -59,6 +62,7 @@ impl Player {
             waiting: VecDeque::new(),
             next_view: now,
             next_page: now,
+            felled_by: None,
             line: 0,
         }
     }

@@ -218,6 +218,7 @@ impl Realm {
         match happening {
             Happening::Moved(entity) => self.tell_stand(tick, entity),
             Happening::Fell { whom, by } => {
+                self.players.get_mut(&whom).into_iter().for_each(|player| player.felled_by = Some(by));
                 self.count(whom, Score { hits: 0, falls: 1 });
                 self.count(by, Score { hits: 1, falls: 0 });
             }
@@ -464,6 +465,7 @@ impl Realm {
             me: entity,
             score: self.score(entity),
             drains: self.drains,
+            felled_by: player.felled_by,
             avatars: seen(&self.field, entity, avatar),
         };
         Some(view.to_bytes(self.rules()))

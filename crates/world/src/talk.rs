@@ -75,6 +75,8 @@ pub struct View {
     pub score: Score,
     /// Whether the server is about to go: the player had better be on another.
     pub drains: bool,
+    /// Who felled the player last on this server.
+    pub felled_by: Option<EntityId>,
     /// The player's avatar, and then others that are near, the nearest first.
     pub avatars: Vec<(EntityId, Avatar)>,
 }
@@ -185,7 +187,8 @@ impl View {
         }
         put_entity(&mut bytes, self.me);
         put_score(&mut bytes, self.score);
-        bytes.push(self.drains.into());
+        bytes.push(u8::from(self.drains) | u8::from(self.felled_by.is_some()) << 1);
+        self.felled_by.iter().for_each(|by| put_entity(&mut bytes, *by));
         for (entity, avatar) in &self.avatars {
             let before = bytes.len();
             put_entity(&mut bytes, *entity);
@@ -202,13 +205,14 @@ impl View {
         let echo = [stamp(reader)?, stamp(reader)?, stamp(reader)?];
         let (tick, run, came) = (reader.number()?, reader.number()?, reader.number()?);
         let pressed = (reader.number()?, reader.number()?);
-        let (me, score, [drains]) = (reader.entity()?, reader.score()?, reader.take()?);
+        let (me, score, [flags]) = (reader.entity()?, reader.score()?, reader.take()?);
+        let (drains, has_fallen) = (flags < 4).then_some((flags & 1 == 1, flags & 2 == 2))?;
+        let felled_by = if has_fallen { Some(reader.entity()?) } else { None };
         let mut avatars = Vec::new();
         while !reader.rest().is_empty() {
             avatars.push((reader.entity()?, rules.decode(reader.short()?)?));
         }
-        let drains = matches!(drains, 0 | 1).then_some(drains == 1)?;
-        Some(Self { echo, tick, run, came, pressed, me, score, drains, avatars })
+        Some(Self { echo, tick, run, came, pressed, me, score, drains, felled_by, avatars })
     }
 }
 
@@ -364,7 +368,7 @@ mod tests {
         let rules = Rules::new(Maze::new(7, 8));
         let avatars: Vec<(EntityId, Avatar)> =
             (0..200).map(|luck| (entity(luck), rules.newcomer(&[], luck.into()))).collect();
-        let view = View {
+        let mut view = View {
             echo: [1, 2, 3].map(Instant::from_nanos),
             tick: 9,
             run: 5,
@@ -373,14 +377,18 @@ mod tests {
             me: entity(0),
             score: Score { hits: 3, falls: 4 },
             drains: true,
+            felled_by: None,
             avatars,
         };
-        let bytes = view.to_bytes(&rules);
-        assert!(bytes.len() <= MAX_TALK);
-        let Some(Word::View(back)) = Word::from_bytes(&bytes, Some(&rules)) else { panic!("a view") };
-        assert!(back.avatars.len() > 40 && view.avatars.starts_with(&back.avatars));
-        assert_eq!(View { avatars: vec![], ..back }, View { avatars: vec![], ..view });
-        assert_eq!(Word::from_bytes(&bytes, None), None);
+        for (drains, felled_by) in [(true, None), (false, Some(entity(8))), (true, Some(entity(9)))] {
+            (view.drains, view.felled_by) = (drains, felled_by);
+            let bytes = view.to_bytes(&rules);
+            assert!(bytes.len() <= MAX_TALK);
+            let Some(Word::View(back)) = Word::from_bytes(&bytes, Some(&rules)) else { panic!("a view") };
+            assert!(back.avatars.len() > 40 && view.avatars.starts_with(&back.avatars));
+            assert_eq!(View { avatars: vec![], ..back }, View { avatars: vec![], ..view.clone() });
+            assert_eq!(Word::from_bytes(&bytes, None), None);
+        }
 
         let lines: Vec<_> = (0..90)
             .map(|number| (entity(number), format!("player {number}"), Score { hits: number, falls: 1 }))

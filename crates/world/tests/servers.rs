@@ -39,6 +39,8 @@ struct Guest {
     plays: bool,
     /// The best score that was acknowledged.
     acknowledged: Score,
+    /// What it was told that is gone.
+    loss: Option<coplay_world::Loss>,
 }
 
 impl World {
@@ -77,6 +79,7 @@ impl World {
                 ninja: Ninja::new(seed ^ number as u64),
                 plays: true,
                 acknowledged: Score::default(),
+                loss: None,
             }
         };
         world.guests = (0..guests).map(guest).collect();
@@ -192,7 +195,10 @@ impl World {
         guest.client.advance(now);
         guest.decide(now);
         let score = guest.client.score();
-        assert!(score.hits >= guest.acknowledged.hits && score.falls >= guest.acknowledged.falls);
+        guest.loss = guest.client.poll_loss().or(guest.loss);
+        assert!(
+            guest.loss.is_some() || score.hits >= guest.acknowledged.hits && score.falls >= guest.acknowledged.falls
+        );
         guest.acknowledged = score;
         let pings = guest.voyage.poll_pings(now);
         if guest.voyage.choose(now, guest.client.heard(), guest.client.drains()).is_some() {
@@ -241,6 +247,7 @@ impl World {
     }
 
     fn assert_nothing_lost(&self) {
+        assert!(self.guests.iter().all(|guest| guest.loss.is_none()));
         let servers = self.servers.iter().filter_map(|(_, server)| server.as_ref());
         for server in servers {
             for guest in &self.guests {
@@ -307,6 +314,25 @@ fn a_server_that_dies_is_survived_and_one_that_comes_back_catches_up() {
     world.calm_down();
     world.assert_equal();
     world.assert_nothing_lost();
+}
+
+#[test]
+fn who_sees_a_world_begin_anew_sees_the_scores_that_all_see() {
+    let mut world = World::new(2, 2, 1, 3);
+    world.run(30_000);
+    let (old, entity) = (world.guests[0].acknowledged, world.guests[0].entity);
+    assert!(old.hits + old.falls > 0, "{old:?}");
+    let other = 1 - world.guests[0].voyage.current().expect("it is somewhere");
+    (0..2).for_each(|place| world.kill(place));
+    world.run(1_000);
+    world.start(other);
+    world.run(15_000);
+    let guest = &world.guests[0];
+    assert_eq!((guest.voyage.current(), guest.loss), (Some(other), Some(coplay_world::Loss::World)));
+    let known = world.server(other).realm().score(entity);
+    assert!(known.hits + known.falls < old.hits + old.falls, "{known:?} after {old:?}");
+    let row = guest.client.table().find(|(row, ..)| *row == entity).map(|(.., score)| score);
+    assert_eq!((guest.client.score(), guest.client.told(), row), (known, known, Some(known)));
 }
 
 #[test]

@@ -62,6 +62,15 @@ pub(super) struct Seen {
     pub(super) no_socket: Option<String>,
 }
 
+impl Seen {
+    /// A server says what our score is. What any ever said is not to be less: the client believes servers that forget, we hold it against them.
+    fn on_told(&mut self, told: Score) {
+        let best = &mut self.acknowledged;
+        *best = Score { hits: best.hits.max(told.hits), falls: best.falls.max(told.falls) };
+        self.scores_lost = (best.hits - told.hits) + (best.falls - told.falls);
+    }
+}
+
 /// A software player.
 pub(super) struct Player {
     servers: Vec<SocketAddr>,
@@ -202,9 +211,7 @@ impl Player {
 
     /// Looks whether anything was taken from us.
     fn note(&mut self) {
-        let (best, told) = (self.client.score(), self.client.told());
-        self.seen.acknowledged = best;
-        self.seen.scores_lost = best.hits.saturating_sub(told.hits) + best.falls.saturating_sub(told.falls);
+        self.seen.on_told(self.client.told());
         let lives = self.client.avatar().map(|avatar| avatar.lives).zip(self.client.tick(self.heard));
         if let (Some(before), Some(now)) = (self.lives, lives) {
             self.seen.avatars_lost += u32::from(is_another(before, now));
@@ -341,6 +348,17 @@ mod tests {
     use coplay::mirror::Source;
     use coplay_maze::Terms;
     use coplay_world::{Realm, Wish, entity_of};
+
+    #[test]
+    fn what_servers_forget_is_lost_for_as_long_as_they_do_not_know_it_again() {
+        let mut seen = Seen::default();
+        let lost = [(5, 3), (4, 4), (0, 0), (1, 0), (5, 4), (6, 4)].map(|(hits, falls)| {
+            seen.on_told(Score { hits, falls });
+            seen.scores_lost
+        });
+        assert_eq!(lost, [0, 1, 9, 8, 0, 0]);
+        assert_eq!(seen.acknowledged, Score { hits: 6, falls: 4 });
+    }
 
     #[test]
     fn a_newcomer_is_another_avatar_and_who_fell_is_not() {

@@ -13,6 +13,7 @@ use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerKey, Place, Transport, clock};
 use coplay_world::{Client, TOLERANCE, Tally, Voyage, Word};
 
+use super::news::News;
 use crate::maze::board::in_words;
 use crate::meet::{self, Line};
 use crate::net::{PATIENCE, impaired};
@@ -38,6 +39,7 @@ const MOST_LATE: usize = 64;
 pub(super) struct Link {
     pub(super) client: Client,
     consistency: Tally,
+    news: News,
     voyage: Voyage<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
@@ -65,9 +67,20 @@ impl Link {
         let by_iroh = line.places.iter().any(|place| is_home(&place.0));
         let leads_to = if by_iroh { is_home } else { is_address };
         let (next_calls, began, refused) = (now, now, BTreeSet::new());
-        let consistency = Tally::default();
-        let mut link =
-            Self { client, consistency, voyage, transport, incoming, leads_to, places, next_calls, began, refused };
+        let (consistency, news) = (Tally::default(), News::new(&client, 0));
+        let mut link = Self {
+            client,
+            consistency,
+            news,
+            voyage,
+            transport,
+            incoming,
+            leads_to,
+            places,
+            next_calls,
+            began,
+            refused,
+        };
         link.learn(line.places.into_iter().map(|place| place.0));
         for ticket in others {
             link.learn(meet::places(ticket)?.into_iter().map(|place| place.0));
@@ -130,6 +143,8 @@ impl Link {
             }
             self.exchange(now + TimeDelta::from_millis(20))?;
         }
+        // What was scored before is no news.
+        self.news = News::new(&self.client, self.voyage.moves());
         Ok(true)
     }
 
@@ -223,6 +238,11 @@ impl Link {
             let mirrors = self.client.mirrors().to_vec();
             self.learn(mirrors);
         }
+    }
+
+    /// What happened since the last time that this was asked.
+    pub(super) fn news(&mut self) -> Vec<String> {
+        self.news.take(clock::now(), &mut self.client, self.voyage.moves())
     }
 
     /// A word for the status line.

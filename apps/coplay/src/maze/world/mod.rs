@@ -2,6 +2,7 @@
 
 mod graph;
 mod link;
+mod news;
 mod play;
 mod table;
 
@@ -63,10 +64,12 @@ fn tickets(texts: &[String]) -> Result<Vec<Ticket>, Trouble> {
     Ok(tickets)
 }
 
-/// Nobody looks, so software plays.
+/// Nobody looks, so software plays, and what happens is told in lines.
 fn software(link: &mut Link, seconds: Option<u32>) -> Result<(), Trouble> {
     let end = seconds.map(|seconds| clock::now() + coplay::time::TimeDelta::from_secs(seconds.into()));
     let mut ninja = Ninja::new(u64::from_le_bytes(coplay_net::key::random()));
+    let mut was_silent = false;
+    eprintln!("we are in: {}", link.status());
     while !crate::stop::is_asked() && end.is_none_or(|end| clock::now() < end) {
         let now = clock::now();
         let client = &mut link.client;
@@ -76,6 +79,12 @@ fn software(link: &mut Link, seconds: Option<u32>) -> Result<(), Trouble> {
             client.press(now, controls);
         }
         link.exchange(now + coplay::time::TimeDelta::from_millis(LOOK_MS))?;
+        let is_silent = link.silence().is_some();
+        if is_silent && !was_silent {
+            eprintln!("no server is heard");
+        }
+        was_silent = is_silent;
+        link.news().iter().for_each(|line| eprintln!("{line}"));
     }
     Ok(())
 }

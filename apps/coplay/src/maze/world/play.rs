@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use coplay::input::Word;
 use coplay::time::{Instant as Time, TimeDelta};
+use coplay_maze::Avatar;
 use coplay_maze::picture::Camera;
-use coplay_maze::{Avatar, Score};
 use coplay_net::clock;
 
 use super::graph::History;
 use super::link::Link;
-use super::table::{name, news, table};
+use super::news::fall;
+use super::table::{name, table};
 use crate::config::Config;
 use crate::desk::{Can, Desk};
 use crate::gamepad::Gamepads;
@@ -31,7 +32,6 @@ struct Player<'a> {
     eyes: Eyes,
     history: History,
     graph: bool,
-    score: Score,
     pressed: Word,
 }
 
@@ -46,9 +46,8 @@ pub(super) fn play(
     let mut desk = Desk::new(config, Can { graph: true, silent: true, ..Can::default() }, &pads);
     let note = Gamepads::new(config, &pads, stage.hands().clone()).start();
     desk.say(Instant::now(), keys(config));
-    let score = link.client.score();
     let eyes = Eyes::new(Instant::now());
-    let mut player = Player { stage, desk, link, eyes, history: History::default(), graph: false, score, pressed: 0 };
+    let mut player = Player { stage, desk, link, eyes, history: History::default(), graph: false, pressed: 0 };
     let end = seconds.map(|seconds| clock::now() + TimeDelta::from_secs(seconds.into()));
     while !player.is_over() && end.is_none_or(|end| clock::now() < end) {
         player.go_on(clock::now())?;
@@ -85,9 +84,9 @@ impl Player<'_> {
     fn go_on(&mut self, now: Time) -> Result<(), Trouble> {
         self.pressed = self.stage.hands().look()[0];
         self.link.client.press(now, controls(self.pressed));
-        let score = self.link.client.score();
-        if let Some(words) = news(std::mem::replace(&mut self.score, score), score) {
-            self.desk.say(Instant::now(), words);
+        let news = self.link.news();
+        if !news.is_empty() {
+            self.desk.say(Instant::now(), news.join("; "));
         }
         self.history.look(now, &self.link.client);
         self.draw(now);
@@ -104,6 +103,7 @@ impl Player<'_> {
             let at = |(position, heading)| Camera { position, heading };
             between(at(before), at(after), part)
         });
+        let fall = fall(client);
         let own = client.me().zip(client.avatar()).zip(camera);
         let sight = own.zip(client.tick(now)).map(|(((me, own), camera), tick)| {
             let shown = |(entity, avatar): (_, &Avatar)| Shown { entity, avatar: avatar.clone(), tick };
@@ -113,7 +113,7 @@ impl Player<'_> {
                 camera,
                 shown: client.others().chain([(me, own)]).map(shown).collect(),
                 name: &name,
-                fallen: fallen_since(own).map(|since| ("you were hit", tick.saturating_sub(since))),
+                fallen: fallen_since(own).map(|since| (fall.as_str(), tick.saturating_sub(since))),
             }
         });
         stage.show(|scene| {

@@ -1,4 +1,4 @@
-//! Who leads on a world, and what has just happened there.
+//! Who leads on a world.
 
 use coplay::bucket::EntityId;
 use coplay::motion::Consistency;
@@ -44,17 +44,6 @@ fn value(score: Score, seen: Option<Consistency>) -> String {
     format!("{} : {}{seen}", score.hits, score.falls)
 }
 
-/// What a person wants to hear when its score went from one to another.
-pub(super) fn news(before: Score, now: Score) -> Option<String> {
-    if now.hits > before.hits {
-        Some("you hit somebody".into())
-    } else if now.falls > before.falls {
-        Some("you were hit".into())
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,13 +54,5 @@ mod tests {
         let seen = Consistency { discrepancy: 12.4, tolerance: coplay_world::TOLERANCE, over };
         assert_eq!(value(score, None), "3 : 4");
         assert_eq!(value(score, Some(seen)), "3 : 4, D 12");
-    }
-
-    #[test]
-    fn only_what_is_new_is_told() {
-        let score = |hits, falls| Score { hits, falls };
-        assert_eq!(news(score(1, 1), score(1, 1)), None);
-        assert_eq!(news(score(1, 1), score(2, 2)).as_deref(), Some("you hit somebody"));
-        assert_eq!(news(score(1, 1), score(1, 2)).as_deref(), Some("you were hit"));
     }
 }

@@ -58,12 +58,12 @@ pub struct Serve {
     #[arg(long, value_name = "WHICH", requires = "iroh")]
     pub relay: Option<Relay>,
     /// The maze; the same on all servers [default: follows from the secret]
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = seed)]
     pub seed: Option<u64>,
-    /// Cells on each side of the maze; the same on all servers
+    /// Cells on each side of the maze, from 4 to 128; the same on all servers
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(4..=128))]
     pub side: u8,
-    /// Ninjas in the world; the same on all servers
+    /// Ninjas in the world, from 0 to 100; the same on all servers
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub ninjas: u8,
     /// Which obsolete events of other servers are given up on
@@ -98,7 +98,7 @@ pub struct Load {
     /// For how long, once all have been sent there
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,
-    /// So many are sent in a second
+    /// So many are sent in a second: from 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rate: u32,
     /// Change buttons so often in a second, whatever a player would do; 0 plays as ninjas do
@@ -111,7 +111,7 @@ pub struct Load {
     #[arg(long, value_name = "ADDR", value_parser = http_address)]
     pub http: Vec<SocketAddr>,
     /// The luck of the players
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed)]
     pub seed: u64,
 }
 
@@ -174,6 +174,11 @@ impl PolicyName {
             Self::Adaptive => Policy::Adaptive { threshold: THRESHOLD },
         }
     }
+}
+
+/// What a maze follows from, or the luck of players.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}, such as 42", u64::MAX))
 }
 
 /// An address to listen at: a port alone stands for all addresses of this computer.

@@ -40,6 +40,9 @@ const WARN_OF_END_EVERY: TimeDelta = TimeDelta::from_secs(3_600);
 /// A server that should not be alone gets so long, and then says so this often.
 const FIRST_WARNING: TimeDelta = TimeDelta::from_secs(4);
 const WARN_EVERY: TimeDelta = TimeDelta::from_secs(30);
+/// Who was asked to come to a world and finds another maze there waits for so long for a server with its own: the first that is heard may
+/// be the one that is wrong.
+const ASTRAY: TimeDelta = TimeDelta::from_secs(1);
 /// Players get so long to find another server when this one is to stop, and what it told gets so long to arrive.
 const DRAIN: TimeDelta = TimeDelta::from_secs(8);
 /// Of so many servers it is said that they have another world.
@@ -57,6 +60,10 @@ pub fn run(args: &Serve) -> Result<ExitCode, Trouble> {
     let end = args.seconds.map(|seconds| clock::now() + TimeDelta::from_secs(seconds.into()));
     while !stop::is_asked() && end.is_none_or(|end| clock::now() < end) {
         hall.turn();
+        if let Some(trouble) = hall.astray(clock::now()) {
+            hall.mirrors.close();
+            return Err(trouble);
+        }
     }
     hall.drain();
     Ok(ExitCode::SUCCESS)
@@ -120,6 +127,10 @@ struct Process {
     has_own_secret: bool,
     /// Servers of which it was said that they have another world.
     warned: BTreeSet<Source>,
+    /// When the first of them was heard, and what is wrong then if nobody has our world.
+    astray: Option<(Instant, Trouble)>,
+    /// Whether another server with our world was ever heard.
+    has_met: bool,
 }
 
 impl Process {
@@ -167,6 +178,8 @@ impl Process {
             has_peers: !args.peer.is_empty(),
             has_own_secret: args.server_secret.is_some(),
             warned: BTreeSet::new(),
+            astray: None,
+            has_met: false,
         })
     }
 
@@ -242,6 +255,9 @@ impl Process {
     fn meet(&mut self, from: Source, greeting: Greeting) {
         let now = clock::now();
         if (greeting.terms, greeting.ninjas) != (self.greeting.terms, self.greeting.ninjas) {
+            if self.astray.is_none() {
+                self.astray = Some((now, another_maze(&self.greeting, &greeting)));
+            }
             if self.warned.len() < MOST_WARNED && self.warned.insert(from) {
                 error!(%from, place = greeting.places.first(), "another server has another maze: --seed, --side and --ninjas must be the same on all");
             }
@@ -250,9 +266,16 @@ impl Process {
         let place = greeting.places.first().cloned();
         if self.mirrors.on_greeting(now, from, greeting) {
             info!(%from, place, "another server");
+            self.has_met = true;
             self.server.add_peer(now, from);
         }
         self.find_places(now);
+    }
+
+    /// Why this server is in no world that it could be a part of: it was to come to others, and there are only such with another maze.
+    fn astray(&mut self, now: Instant) -> Option<Trouble> {
+        let is_so = self.has_peers && !self.has_met;
+        self.astray.take_if(|(since, _)| is_so && now - *since >= ASTRAY).map(|(_, trouble)| trouble)
     }
 
     /// Where players find the others: who was not heard for a while is not among them.
@@ -306,7 +329,7 @@ impl Process {
 
     /// Says what somebody should do something about.
     fn warn(&mut self, now: Instant, numbers: &Numbers) {
-        if self.has_peers && numbers.mirrors == 0 && now >= self.next_warning {
+        if self.has_peers && numbers.mirrors == 0 && self.warned.is_empty() && now >= self.next_warning {
             self.next_warning = now + WARN_EVERY;
             warn!("no other server is heard: do those at --peer run, and are the secrets the same?");
         }
@@ -388,6 +411,20 @@ impl Process {
     }
 }
 
+/// What to tell who came to a world with another maze than it has.
+fn another_maze(ours: &Greeting, theirs: &Greeting) -> Trouble {
+    let place = theirs.places.first().map_or_else(String::new, |place| format!(" at {place}"));
+    let what = format!("the server{place} has another maze than this one");
+    let flags = |Greeting { terms: Terms { seed, side, .. }, ninjas, .. }: &Greeting| {
+        format!("--seed {seed} --side {side} --ninjas {ninjas}")
+    };
+    let hint = match flags(theirs) {
+        same if same == flags(ours) => "are all servers of the same version of coplay?".into(),
+        other => format!("all servers of a world have the same maze: start this one as before, but with {other}"),
+    };
+    Trouble::misuse(what, hint)
+}
+
 fn log_notice(happened: Happened) {
     match happened {
         Happened::Came(source) => info!(%source, "a server is here"),
@@ -412,4 +449,23 @@ fn ahead_ms(now: Instant, time: GroupInstant) -> f64 {
 fn usual_seed(secret: &Secret) -> u64 {
     let [low, high, ..] = secret.derive("world maze");
     u64::from(u16::from_le_bytes([low, high])) % SEEDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_another_maze_is_told_which_it_must_be() {
+        let greeting = |seed, bucket, ninjas| {
+            let terms = Terms { seed, side: 9, bucket, ..Terms::default() };
+            Greeting { terms, ninjas, drains: false, places: vec!["10.0.0.1:7700".into()] }
+        };
+        let told = another_maze(&greeting(1, 4, 2), &greeting(7, 4, 3));
+        assert_eq!(told.exit_code(), 2);
+        let told = told.to_string();
+        assert!(told.contains("10.0.0.1:7700") && told.ends_with("with --seed 7 --side 9 --ninjas 3"), "{told}");
+        let told = another_maze(&greeting(1, 4, 2), &greeting(1, 5, 2)).to_string();
+        assert!(told.contains("version") && !told.contains("--seed"), "{told}");
+    }
 }

@@ -76,6 +76,22 @@ fn a_server_that_is_told_to_stop_says_goodbye() {
     assert!(ended.is_some_and(|status| status.success()));
 }
 
+/// Who comes with another maze ends and is told which it must be; who is there already goes on.
+#[test]
+fn a_server_with_another_maze_is_told_which_it_must_be() {
+    let first = common::start(free_port(), free_port(), &[], &["--seed", "7"]);
+    wait_until_healthy(&first);
+    let peer = format!("127.0.0.1:{}", first.port);
+    let here = format!("127.0.0.1:{}", free_port());
+    let common = ["serve", "--listen", &here, "--peer", &peer, "--secret", SECRET, "--seconds", "30"];
+    let (code, told) = refused(&[&common[..], &["--seed", "8", "--side", "6", "--ninjas", "0"]].concat());
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("error: the server") && told.contains("has another maze"), "{told}");
+    assert!(told.trim_end().ends_with("with --seed 7 --side 6 --ninjas 0"), "{told}");
+    assert!(!told.contains("no other server is heard"), "{told}");
+    wait_until_healthy(&first);
+}
+
 #[test]
 fn a_bench_tells_what_was_carried() {
     let output = Command::new(PROGRAM)

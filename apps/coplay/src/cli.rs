@@ -5,6 +5,7 @@ pub mod maze;
 pub mod maze_online;
 pub mod net;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -14,6 +15,9 @@ use crate::config::{Config, MAX_SCALE};
 use crate::front::Asked;
 use crate::game::Wanted;
 use crate::trouble::Trouble;
+
+/// What is said of what should be one.
+const WHOLE_NUMBER: &str = "this must be a whole number";
 
 /// Play an old game, alone or with friends far away.
 #[derive(Debug, Parser)]
@@ -60,7 +64,7 @@ pub enum Command {
 pub struct World {
     /// What to do with servers
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub args: Vec<std::ffi::OsString>,
+    pub args: Vec<OsString>,
 }
 
 /// How to see it.
@@ -155,7 +159,7 @@ pub struct Play {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frames: Option<u32>,
     /// Let bots play; a seed always plays the same
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = seed)]
     pub bot: Option<u64>,
     /// How to see it.
     #[command(flatten)]
@@ -232,7 +236,7 @@ pub struct Demo {
     #[arg(long, value_name = "FRAMES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=20))]
     pub guess: u32,
     /// What chance is drawn from
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed)]
     pub seed: u64,
     /// End after so many frames
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -253,7 +257,7 @@ impl Show {
 }
 
 /// What the command line says; `Ok(Err(text))` is help, which is wanted and goes to stdout.
-pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Result<Cli, String>, Trouble> {
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, String>, Trouble> {
     let args: Vec<_> = args.into_iter().collect();
     let error = match Cli::try_parse_from(&args) {
         Ok(cli) => return Ok(Ok(cli)),
@@ -267,25 +271,35 @@ pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Resul
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let what = "it is not said what to do there";
-            Err(Trouble::misuse(what).hint(help(args.get(1).and_then(|word| word.to_str()))))
+            Err(Trouble::misuse(what).hint(help(&args)))
         }
-        _ => Err(in_a_sentence(&text, args.get(1).and_then(|word| word.to_str()))),
+        _ => Err(in_a_sentence(&text, &args)),
     }
 }
 
-/// Makes one sentence and a hint of what clap has to say about a command.
-fn in_a_sentence(text: &str, command: Option<&str>) -> Trouble {
+/// Makes one sentence and a hint of what clap has to say about a command line.
+fn in_a_sentence(text: &str, args: &[OsString]) -> Trouble {
     let said: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
     let said = said.join(" ");
-    let what = said.strip_prefix("error: ").unwrap_or(&said);
+    // What is said of a number is in the words of a programming language.
+    let what = said.strip_prefix("error: ").unwrap_or(&said).replace("invalid digit found in string", WHOLE_NUMBER);
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    Trouble::misuse(what).hint(tip.map_or_else(|| help(command), str::to_owned))
+    Trouble::misuse(what).hint(tip.map_or_else(|| help(args), str::to_owned))
 }
 
-/// Where a command is explained.
-fn help(command: Option<&str>) -> String {
-    let known = command.filter(|command| Cli::command().find_subcommand(command).is_some());
-    format!("`coplay {}{}--help` lists what there is", known.unwrap_or(""), known.map_or("", |_| " "))
+/// Where it is explained what was typed: at the innermost command of it.
+fn help(args: &[OsString]) -> String {
+    let (mut command, mut typed) = (&Cli::command(), String::new());
+    for word in args.iter().skip(1).map_while(|word| word.to_str()) {
+        let Some(inner) = command.find_subcommand(word) else { break };
+        (command, typed) = (inner, format!("{typed}{word} "));
+    }
+    format!("`coplay {typed}--help` lists what there is")
+}
+
+/// What chance is drawn from, or a maze follows from.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}, such as 42", u64::MAX))
 }
 
 #[cfg(test)]
@@ -311,6 +325,51 @@ mod tests {
         assert!(told.contains("--recrd") && told.contains("hint: a similar argument exists: '--record'"), "{told}");
         assert!(wrong(&["coplay"]).starts_with("error: a command is missing"));
         assert!(wrong(&["coplay", "play", "--window", "--terminal"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn the_hint_names_the_innermost_command() {
+        for (args, command) in [
+            (&["coplay", "maze", "host", "--side", "3"][..], "coplay maze host"),
+            (&["coplay", "maze", "join", "--rate", "3"], "coplay maze join"),
+            (&["coplay", "maze", "dance"], "coplay maze"),
+            (&["coplay", "lab", "run"], "coplay lab run"),
+            (&["coplay", "dance", "play"], "coplay"),
+        ] {
+            let told = wrong(args);
+            assert!(told.ends_with(&format!("hint: `{command} --help` lists what there is")), "{args:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_so() {
+        for args in [
+            ["play", "--bot"].as_slice(),
+            &["demo", "--seed"],
+            &["maze", "play", "--seed"],
+            &["maze", "host", "--seed"],
+        ] {
+            for value in ["abc", "1.5", "99999999999999999999"] {
+                let told = wrong(&[&["coplay"], args, &[value]].concat());
+                assert!(told.contains("a seed is a whole number"), "{told}");
+            }
+        }
+        let told = wrong(&["coplay", "maze", "play", "--seconds", "long"]);
+        assert!(told.contains(WHOLE_NUMBER) && !told.contains("digit"), "{told}");
+    }
+
+    #[test]
+    fn help_names_bounds() {
+        let help = |what: &str| parse(["coplay", "maze", what, "--help"].map(Into::into)).unwrap().unwrap_err();
+        let assert_says = |what, bounds: &[&str]| {
+            let help = help(what);
+            bounds.iter().for_each(|bounds| assert!(help.contains(bounds), "{bounds} is missing in\n{help}"));
+        };
+        let most = coplay_maze::MAX_AVATARS - 1;
+        let sides = format!("from {} to {}", maze::sides().start(), maze::sides().end());
+        assert_says("play", &[&format!("from 0 to {most}"), &sides]);
+        let ticks = format!("from 10 to {}0", coplay_maze::Terms::MOST_TICKS);
+        assert_says("host", &["from 0 to 31", &sides, &ticks, "1, 2, 4, 5, 10, 20, 25, 50 or 100"]);
     }
 
     #[test]

@@ -134,6 +134,21 @@ pub fn places(ticket: &Ticket) -> Result<Vec<Place>, Trouble> {
     })
 }
 
+/// Says whom we look for, as soon as that is begun: it may take a while until somebody answers, or nobody does.
+pub fn say_where(tickets: &[Ticket]) {
+    let places: Vec<String> = tickets.iter().map(brief).collect();
+    eprintln!("looking for {} ...", places.join(", "));
+}
+
+/// Where a ticket leads, as people say it. What must be known there is not in it.
+fn brief(ticket: &Ticket) -> String {
+    match ticket {
+        Ticket::Udp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+        Ticket::Udp { host, port, .. } => format!("{host}:{port}"),
+        Ticket::Iroh { home, .. } => home.to_place().brief(),
+    }
+}
+
 /// The address to listen at: a port alone stands for all addresses of this computer.
 fn listen_address(text: &str) -> Result<SocketAddr, Trouble> {
     let bare = text.strip_prefix(':').unwrap_or(text);
@@ -217,6 +232,13 @@ mod tests {
             assert_eq!(told.exit_code(), 2);
         }
         assert!(Way::udp("7000", Some("a b")).is_err() && Way::udp("7000", Some("")).is_err());
+    }
+
+    #[test]
+    fn where_a_ticket_leads_is_said_without_its_secret() {
+        let said = |text| brief(&read_ticket(text).unwrap());
+        assert_eq!(said("udp://127.0.0.1:7999#word"), "127.0.0.1:7999");
+        assert_eq!(said("udp://[::1]:7999#word"), "[::1]:7999");
     }
 
     #[test]

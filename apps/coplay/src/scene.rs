@@ -12,6 +12,8 @@ pub struct Scene {
     pub status: String,
     /// A small table in a corner of the pictures.
     pub table: Vec<Entry>,
+    /// What the values in it are, in a small line above them; nothing is written where that is clear.
+    pub table_head: &'static str,
     /// Numbers over time, under the pictures.
     pub graph: Option<Graph>,
     /// What can be turned while it runs.

@@ -36,6 +36,11 @@ impl Summary {
         self.rows.push((what, value, about.into()));
     }
 
+    /// Whether it came to nothing.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// With words about what was missing.
     pub fn with_notes(mut self, notes: Vec<String>) -> Self {
         self.notes = notes;

@@ -9,6 +9,8 @@ pub enum Kind {
     Misuse,
     /// It was given well and did not work: exit code 1.
     Failure,
+    /// Somebody outside ended it before it came to anything: exit code 130, as shells have it for Ctrl-C.
+    Stopped,
 }
 
 /// A sentence about what went wrong, and a hint.
@@ -30,6 +32,11 @@ impl Trouble {
         Self { kind: Kind::Failure, what: what.into(), hint: None }
     }
 
+    /// Somebody asked us to end before it came to anything.
+    pub fn stopped(what: impl Into<String>) -> Self {
+        Self { kind: Kind::Stopped, what: what.into(), hint: None }
+    }
+
     /// With what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -46,6 +53,7 @@ impl Trouble {
         match self.kind {
             Kind::Misuse => 2,
             Kind::Failure => 1,
+            Kind::Stopped => 130,
         }
     }
 }

@@ -3,6 +3,7 @@
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 mod common;
 
+use common::run::Run;
 use common::{Outcome, Place, arg};
 
 /// The exit codes.
@@ -34,7 +35,7 @@ fn assert_told(outcome: &Outcome, args: &[&str], code: i32, sentence: &str, hint
 #[test]
 fn misuse() {
     let place = Place::new("misuse");
-    let cases: [Case; 28] = [
+    let cases: [Case; 30] = [
         (&[], MISUSE, "a command is missing", "coplay play"),
         (&["dance"], MISUSE, "unrecognized subcommand 'dance'", "coplay --help"),
         (&["replya"], MISUSE, "unrecognized subcommand 'replya'", "'replay'"),
@@ -53,11 +54,18 @@ fn misuse() {
         (&["demo", "--loss", "101"], MISUSE, "invalid value '101' for '--loss <PERCENT>'", "coplay demo --help"),
         (&["demo", "--headless", "--screenshot", "x.png"], MISUSE, "no picture to keep", "--screenshot"),
         (&["maze"], MISUSE, "it is not said what to do there", "coplay maze --help"),
-        (&["maze", "play", "--ninjas", "1000"], MISUSE, "1000 is not in 0..=63", "coplay maze"),
-        (&["maze", "play", "--side", "3"], MISUSE, "3 is not in 4..=128", "coplay maze"),
-        (&["maze", "play", "--seconds", "0"], MISUSE, "invalid value '0' for '--seconds <N>'", "coplay maze"),
+        (&["maze", "play", "--ninjas", "1000"], MISUSE, "1000 is not in 0..=63", "coplay maze play --help"),
+        (&["maze", "play", "--side", "3"], MISUSE, "3 is not in 4..=128", "coplay maze play --help"),
+        (
+            &["maze", "play", "--seconds", "0"],
+            MISUSE,
+            "invalid value '0' for '--seconds <N>'",
+            "coplay maze play --help",
+        ),
+        (&["maze", "host", "--seed", "abc"], MISUSE, "a seed is a whole number", "coplay maze host --help"),
+        (&["maze", "join", "--headless", "--world", "nobody"], MISUSE, "this is no ticket", ""),
         (&["lab"], MISUSE, "it is not said what to do there", "coplay lab --help"),
-        (&["lab", "run"], MISUSE, "required arguments were not provided: <NAME>", "coplay lab --help"),
+        (&["lab", "run"], MISUSE, "required arguments were not provided: <NAME>", "coplay lab run --help"),
         (&["lab", "run", "pacing", "nothing"], MISUSE, "no experiment called \"nothing\"", "pacing, players"),
         (&["lab", "run", "loss", "--real"], MISUSE, "loss is done in virtual time only", "--real"),
         (&["lab", "feel"], MISUSE, "required arguments were not provided: --rtt <MS>", "--help"),
@@ -122,6 +130,23 @@ fn a_game_without_end() {
 fn players() {
     let place = Place::new("players");
     check(&place, (&["play", "--headless", "--players", "7"], MISUSE, "not for 7", "--players"));
+}
+
+/// Where nobody answers it is said at once who is looked for, and who does not want to wait has not been there.
+#[test]
+#[cfg(unix)]
+fn nobody_there() {
+    let place = Place::new("nobody");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    let ticket = format!("udp://{at}#word");
+    for way in [&["maze", "join", &ticket, "--headless"][..], &["maze", "join", "--world", &ticket, "--headless"]] {
+        let mut run = Run::start(&place, way);
+        run.wait_for(&format!("looking for {at} ...\n"));
+        run.signal("-INT");
+        assert_eq!(run.code(), Some(130), "{run}");
+        assert!(run.err().contains("error: it was ended before") && !run.err().contains("word"), "{run}");
+    }
 }
 
 #[test]

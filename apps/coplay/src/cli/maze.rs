@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use coplay_maze::{MAX_AVATARS, Maze as Walls};
 
-use super::{Show, maze_online};
+use super::{Show, maze_online, seed};
 
 /// As many avatars as a computer can have, but for the person's.
 const MOST_NINJAS: i64 = MAX_AVATARS as i64 - 1;
@@ -46,14 +46,14 @@ pub struct Play {
 /// A maze, and the ninjas that this computer puts into it.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Place {
-    /// How many ninjas there are: avatars that software plays
+    /// How many ninjas there are, from 0 to 63: avatars that software plays
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=MOST_NINJAS))]
     pub ninjas: u8,
-    /// How many cells the maze has each way
+    /// How many cells the maze has each way: from 4 to 128
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(sides()))]
     pub side: u8,
-    /// What the maze follows from; without it, another one each time
-    #[arg(long, value_name = "SEED")]
+    /// What the maze follows from, a whole number; without it, another one each time
+    #[arg(long, value_name = "SEED", value_parser = seed)]
     pub seed: Option<u64>,
 }
 

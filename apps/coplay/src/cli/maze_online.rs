@@ -10,9 +10,9 @@ use coplay_net::group::Multicast as Way;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
 
-use super::Show;
 use super::maze::sides;
 use super::net::{Lan, View};
+use super::{Show, seed};
 
 /// A tick of a maze, in milliseconds: nothing happens in between.
 const TICK_MS: u16 = 10;
@@ -24,16 +24,16 @@ const TICKS_PER_SECOND: u32 = 1_000 / TICK_MS as u32;
 /// How to open a maze to others.
 #[derive(Args, Clone, Debug)]
 pub struct Host {
-    /// How many cells the maze has each way
+    /// How many cells the maze has each way: from 4 to 128
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(sides()))]
     pub side: u8,
-    /// What the maze follows from; without it, another one each time
-    #[arg(long, value_name = "SEED")]
+    /// What the maze follows from, a whole number; without it, another one each time
+    #[arg(long, value_name = "SEED", value_parser = seed)]
     pub seed: Option<u64>,
-    /// Everybody sees what happened so many milliseconds ago, so that it has come from everywhere
+    /// Everybody sees what happened so many milliseconds ago, so that it has come from everywhere: from 10 to 1000, in steps of 10
     #[arg(long, value_name = "MS", default_value = "150", value_parser = ticks)]
     pub delay: u16,
-    /// What happens in so many milliseconds is seen together
+    /// What happens in so many milliseconds is seen together: from 10 to 1000, in steps of 10
     #[arg(long, value_name = "MS", default_value = "40", value_parser = ticks)]
     pub bucket: u16,
     /// Plain UDP, for a network that can be trusted to let it through: listen at this port, or address and port
@@ -78,10 +78,10 @@ pub struct Join {
 /// How to take part in a maze.
 #[derive(Args, Clone, Debug)]
 pub struct Part {
-    /// How many ninjas to bring along: avatars that software plays [default: 0; with --headless: 1]
+    /// How many ninjas to bring along, from 0 to 31: avatars that software plays [default: 0; with --headless: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=31))]
     pub ninjas: Option<u8>,
-    /// Tell of each avatar always so many times a second, as in the paper [default: as often as others need it and the network carries]
+    /// Tell of each avatar always so many times a second, as in the paper: 1, 2, 4, 5, 10, 20, 25, 50 or 100 [default: as often as others need it and the network carries]
     #[arg(long, value_name = "HZ", conflicts_with = "reckon", value_parser = rate)]
     pub rate: Option<u32>,
     /// Tell of an avatar when others would be wrong about it by more than so many units

@@ -10,6 +10,8 @@ use crate::scene::Entry;
 
 /// Rows of the table that are seen while one plays.
 const ROWS: usize = 8;
+/// What the table says of each.
+pub(super) const HEAD: &str = "hits : falls";
 
 /// The score, as one person sees it.
 #[derive(Clone, Debug)]

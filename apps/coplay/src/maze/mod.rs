@@ -19,7 +19,9 @@ use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::{Game, Terms};
 
 use crate::cli::maze as cli;
+use crate::cli::maze_online::Join;
 use crate::front::{self, Look};
+use crate::meet;
 use crate::run::{front_for, settings};
 use crate::summary::Summary;
 use crate::trouble::Trouble;
@@ -39,10 +41,27 @@ pub fn run(args: &cli::Maze) -> Result<Summary, Trouble> {
     match &args.what {
         cli::What::Play(args) => play_alone(args),
         cli::What::Host(args) => online::host(args),
-        cli::What::Join(args) if args.world.is_empty() => online::join(args),
-        cli::What::Join(args) => world::join(args),
+        cli::What::Join(args) => join(args),
         cli::What::Drift(args) => drift::run(args),
     }
+}
+
+/// Comes to others. Who ends it while nobody has answered yet has not been there.
+fn join(args: &Join) -> Result<Summary, Trouble> {
+    let summary = if args.world.is_empty() { online::join(args)? } else { join_world(args)? };
+    match summary.is_empty() && crate::stop::is_asked() {
+        true => Err(Trouble::stopped("it was ended before anybody let us in")),
+        false => Ok(summary),
+    }
+}
+
+fn join_world(args: &Join) -> Result<Summary, Trouble> {
+    // Whom we look for is only said if we do.
+    front_for(&args.part.show())?;
+    if let Ok(tickets) = args.world.iter().map(|text| meet::read_ticket(text)).collect::<Result<Vec<_>, _>>() {
+        meet::say_where(&tickets);
+    }
+    world::join(args)
 }
 
 fn play_alone(args: &cli::Play) -> Result<Summary, Trouble> {

@@ -11,7 +11,7 @@ use coplay_maze::angle::short_way;
 use coplay_maze::picture::{Camera, Canvas, Shape, Thing, colour_of, draw_map, draw_view, name_in_view};
 use coplay_maze::{Avatar, Game, Life, Position, RESPAWN, Rules, TICKS_PER_SECOND};
 
-use super::board::Board;
+use super::board::{Board, HEAD};
 use super::graph::History;
 use crate::meter::Meter;
 use crate::scene::{Label, Overlay, Scene, Screen};
@@ -118,6 +118,7 @@ impl Eyes {
     pub(super) fn draw_sight(&mut self, sight: Option<&Sight<'_>>, (rules, status): (&Rules, &str), scene: &mut Scene) {
         self.meter.tick(Instant::now());
         scene.status = self.status(rules, status);
+        scene.table_head = HEAD;
         let Some(sight) = sight else {
             scene.screens.clear();
             let overlay = || Overlay { title: "On the way into the maze".into(), ..Overlay::default() };
@@ -268,6 +269,7 @@ mod tests {
         let colours: std::collections::BTreeSet<_> = view.into_iter().collect();
         assert!(colours.len() > 100, "walls, floor and ceiling in their light: {}", colours.len());
         assert_eq!((scene.table.len(), scene.graph.is_none()), (4, true));
+        assert_eq!(scene.table_head, "hits : falls");
         assert!(scene.status.contains("alone") && scene.status.contains("5 × 5"), "{}", scene.status);
         eyes.toggle_graph();
         assert!(seen(&mut eyes, &mut game, &net).graph.is_some());

@@ -302,13 +302,19 @@ fn habits(part: &cli::Part, pads: u8) -> Habits {
 
 /// What to call somebody who does not say.
 pub(crate) fn name(said: Option<&str>) -> String {
-    let system = || ["USER", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let system = || login(|name| std::env::var(name).ok());
     let mut name = said.map(str::to_owned).or_else(system).unwrap_or_default();
     name.retain(|sign| !sign.is_control());
     while name.len() > MAX_NAME {
         name.pop();
     }
     if name.trim().is_empty() { "somebody".into() } else { name }
+}
+
+/// The name that somebody has at this computer, by what is set there; many are called root, who are none.
+fn login(set: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(set).map(|name| name.trim().to_owned());
+    names.into_iter().find(|name| !name.is_empty() && name != "root")
 }
 
 /// A transport as it is, or as if its way out were worse.
@@ -341,6 +347,18 @@ fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_says_no_name_is_called_as_at_this_computer() {
+        let called = |set: &[(&str, &str)]| {
+            login(|name| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(called(&[("USER", " ann "), ("LOGNAME", "ben")]).as_deref(), Some("ann"));
+        assert_eq!(called(&[("USER", " "), ("LOGNAME", "ben")]).as_deref(), Some("ben"));
+        assert_eq!(called(&[("USER", "root"), ("LOGNAME", "root")]), None);
+        assert_eq!((called(&[]), name(Some("")).as_str()), (None, "somebody"));
+        assert_eq!(name(Some("root")), "root", "who says so is called so");
+    }
 
     #[test]
     fn dials_turn_together_or_not_at_all() {

@@ -31,7 +31,7 @@ pub(super) fn draw(scene: &Scene, grid: &mut Grid) {
             draw_dials(&scene.dials, scene.chosen_dial, grid, y);
         }
     }
-    draw_table(&scene.table, grid, top);
+    draw_table(scene, grid, top);
     draw_status(scene, grid);
     if let Some(toast) = &scene.toast {
         draw_toast(toast, grid, top);
@@ -114,16 +114,24 @@ fn draw_label(label: &Label, grid: &mut Grid, (left, top): (usize, usize), (widt
 }
 
 /// In the upper left corner, where there is room for it beside what it lies on.
-fn draw_table(table: &[Entry], grid: &mut Grid, rows: usize) {
+fn draw_table(Scene { table, table_head: head, .. }: &Scene, grid: &mut Grid, rows: usize) {
     let widest = |part: fn(&Entry) -> &String| table.iter().map(|entry| part(entry).chars().count()).max().unwrap_or(0);
     let (names, values) = (widest(|entry| &entry.name), widest(|entry| &entry.value));
+    // The head may reach over the names: it shall not be what there is no room for.
+    let names = names.max(head.chars().count().saturating_sub(values + 2));
     if (names + values + 7) * 2 > grid.columns {
         return;
     }
-    for (at, entry) in table.iter().enumerate().take(rows.saturating_sub(2) / 2) {
+    let most = rows.saturating_sub(2) / 2;
+    let has_head = !head.is_empty() && !table.is_empty() && most > 0;
+    if has_head {
+        grid.write(1, 1, &format!("   {head:>0$} ", names + 2 + values), DIM, PANEL);
+    }
+    let top = 1 + usize::from(has_head);
+    for (at, entry) in table.iter().enumerate().take(most) {
         let text = format!("   {:<names$}  {:>values$} ", entry.name, entry.value);
-        grid.write(1, 1 + at, &text, if entry.own { ACCENT } else { INK }, PANEL);
-        grid.set(2, 1 + at, Cell { sign: '●', ink: entry.ink, paper: PANEL });
+        grid.write(1, top + at, &text, if entry.own { ACCENT } else { INK }, PANEL);
+        grid.set(2, top + at, Cell { sign: '●', ink: entry.ink, paper: PANEL });
     }
 }
 
@@ -272,6 +280,23 @@ mod tests {
         assert_eq!((grid.at(0, 9).sign, grid.at(4, 9).sign), ('a', ' '), "what is outside is cut off");
         assert_eq!((grid.at(2, 1).sign, grid.at(2, 1).ink), ('●', [4, 5, 6]));
         assert!(grid.text().contains("you  3"), "{}", grid.text());
+    }
+
+    #[test]
+    fn a_table_has_a_dim_head_that_ends_where_its_values_do() {
+        let mut grid = Grid::new(60, 21);
+        let entry = Entry { name: "you".into(), value: "0 : 3".into(), ..Entry::default() };
+        let screens = vec![screen(60, 40, |_, _| [9; 3])];
+        draw(&Scene { screens, table: vec![entry], table_head: "hits : falls", ..Scene::default() }, &mut grid);
+        let text = grid.text();
+        let line = |words: &str| text.lines().position(|line| line.contains(words)).expect(words);
+        assert_eq!((line("hits : falls"), line("0 : 3")), (1, 2), "{text}");
+        assert_eq!(grid.at(5, 1).ink, DIM);
+        let end = |y| (0..60).rev().find(|x| grid.at(*x, y).paper == PANEL && grid.at(*x, y).sign != ' ');
+        assert_eq!(end(1), end(2), "{text}");
+        let mut alone = Grid::new(60, 21);
+        draw(&Scene { table_head: "hits : falls", ..Scene::default() }, &mut alone);
+        assert!(!alone.text().contains("hits"), "there is nothing to be said of nobody");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use eframe::egui::{
 use super::{CAPTION, GAP, GRAPH, STATUS};
 use crate::fit::{Growth, columns, fit};
 use crate::palette::{ACCENT, DIM, EDGE, INK, LINES, PANEL, PAPER};
-use crate::scene::{Command, Dial, Entry, Graph, Label, Line, Overlay, Scene};
+use crate::scene::{Command, Dial, Graph, Label, Line, Overlay, Scene};
 
 const fn colour([red, green, blue]: [u8; 3]) -> Color32 {
     Color32::from_rgb(red, green, blue)
@@ -34,7 +34,7 @@ pub(super) fn paint(ui: &mut Ui, scene: &Scene, textures: &[TextureHandle], grow
     let below = STATUS + graph;
     let pictures = Rect::from_min_max(room.min, pos2(room.max.x, (room.max.y - below).max(room.min.y)));
     paint_screens(&painter, scene, textures, growth, pictures);
-    paint_table(&painter, &scene.table, pictures);
+    paint_table(&painter, scene, pictures);
     if let Some(graph) = &scene.graph {
         let area =
             Rect::from_min_max(pos2(room.min.x, pictures.max.y), pos2(room.max.x, room.max.y - STATUS)).shrink(GAP);
@@ -107,7 +107,7 @@ fn paint_label(painter: &Painter, label: &Label, picture: Rect) {
 }
 
 /// In the upper left corner.
-fn paint_table(painter: &Painter, table: &[Entry], room: Rect) {
+fn paint_table(painter: &Painter, Scene { table, table_head, .. }: &Scene, room: Rect) {
     let layout = |text: &str, ink: [u8; 3]| painter.layout_no_wrap(text.to_owned(), font(TABLE * 0.65), colour(ink));
     let rows: Vec<_> = table
         .iter()
@@ -118,14 +118,18 @@ fn paint_table(painter: &Painter, table: &[Entry], room: Rect) {
         .collect();
     let names = rows.iter().map(|(name, ..)| name.size().x).fold(0.0, f32::max);
     let values = rows.iter().map(|(_, value, _)| value.size().x).fold(0.0, f32::max);
-    let size = vec2(names + values + 62.0, TABLE * rows.len() as f32 + 12.0);
+    let head = painter.layout_no_wrap((*table_head).to_owned(), font(TABLE * 0.5), colour(DIM));
+    let above = if table_head.is_empty() { 0.0 } else { TABLE * 0.8 };
+    let width = (names + values + 62.0).max(head.size().x + 24.0);
+    let size = vec2(width, above + TABLE * rows.len() as f32 + 12.0);
     let place = Rect::from_min_size(room.min + vec2(GAP, GAP) * 2.0, size);
     if rows.is_empty() || !room.contains_rect(place) {
         return;
     }
     painter.rect_filled(place, ROUND, colour(PANEL).gamma_multiply(0.75));
+    painter.galley(pos2(place.max.x - 12.0 - head.size().x, place.min.y + 6.0), head, colour(DIM));
     for (at, (name, value, mark)) in rows.into_iter().enumerate() {
-        let y = place.min.y + 6.0 + TABLE * (at as f32 + 0.5);
+        let y = place.min.y + 6.0 + above + TABLE * (at as f32 + 0.5);
         painter.circle_filled(pos2(place.min.x + 16.0, y), 5.0, colour(mark));
         let up = name.size().y / 2.0;
         painter.galley(pos2(place.min.x + 30.0, y - up), name, colour(INK));

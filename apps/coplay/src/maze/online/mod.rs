@@ -72,6 +72,7 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
     let Some(ticket) = lan::ticket(Kind::Maze, args.ticket.as_deref())? else { return Ok(Summary::default()) };
     let visit = Visit::prepare(&args.part)?;
     let seat = Seat::choose(None, &ticket.group())?;
+    meet::say_where(std::slice::from_ref(&ticket));
     let line = meet::call(&ticket, seat.identity.clone(), args.relay.clone())?;
     let approach = Approach { places: line.places.clone(), expect: line.expect, patience: PATIENCE };
     let own = Arc::clone(&line.ticket);

@@ -55,7 +55,8 @@ fn who_is_there_is_known_soon_and_a_recording_is_never_believed() {
     wait_for("an acquaintance", || {
         [&first, &second].iter().all(|server| field(server.http, "mirrors").as_deref() == Some("1"))
     });
-    assert!(started.elapsed() < Duration::from_secs(3), "it took {:?}", started.elapsed());
+    // A fraction of a second; but other tests may keep the computer busy.
+    assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
     std::thread::sleep(Duration::from_secs(2));
     record.extend(stranger.hears.try_iter());
     drop((first, second, stranger));

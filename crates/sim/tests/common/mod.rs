@@ -163,7 +163,7 @@ pub(crate) enum Act {
 pub(crate) struct Game {
     pub(crate) world: World,
     pub(crate) ledger: Ledger,
-    configs: Vec<Config>,
+    pub(crate) configs: Vec<Config>,
     watched: Vec<bool>,
     /// When each frame was stepped, in true time, by site.
     pub(crate) steps: Vec<Vec<Instant>>,

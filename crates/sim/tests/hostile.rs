@@ -1,0 +1,215 @@
+//! A player who lies about the membership of the session changes nothing for the others: one player's word never evicts another, never
+//! takes over another player's seat and never schedules a command that only the coordinator may schedule.
+
+mod common;
+
+use common::{Game, Setup, at, id, ms, rtt, secs, set};
+use coplay::frame::Frame;
+use coplay::id::SiteSet;
+use coplay::session::{End, Event, State};
+use coplay::time::Instant;
+use coplay::wire::{Decision, Extra, Hello, MAX_DATAGRAM, Message, Order, Refusal, Tick, Vote, What};
+use coplay_sim::world::World;
+
+/// A running session of this many sites whose datagrams are recorded.
+fn running(sites: usize) -> Game {
+    let mut game = Setup::new(sites, rtt(60)).play();
+    game.world.listen(2_000);
+    game.run_until(at(secs(5)));
+    game
+}
+
+/// Every pair of different sites.
+fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..sites).flat_map(move |one| (0..sites).map(move |other| (one, other))).filter(|(one, other)| one != other)
+}
+
+/// The newest tick from one site to another, with an extra entry added.
+fn tick_with(game: &Game, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = extra.encode(&mut buf).expect("room for the entry");
+    let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
+    let Ok(Message::Tick(carrier)) = Message::decode(&carrier) else { panic!("not a tick") };
+    let is_tick = |bytes: &[u8]| matches!(Message::decode(bytes), Ok(Message::Tick(_)));
+    let sent = game.world.overheard().filter(|packet| (packet.from, packet.to) == (from, to) && is_tick(&packet.bytes));
+    let bytes = &sent.last().expect("a tick").bytes;
+    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { unreachable!("it was decoded before") };
+    let len = Tick { extras: carrier.extras, ..tick }.encode(&mut buf).expect("room for a tick");
+    buf[..len].to_vec()
+}
+
+/// The liar sends an entry to these sites, in a tick of its own.
+fn tell(game: &mut Game, liar: usize, to: impl IntoIterator<Item = usize>, extra: &Extra<'_>) {
+    for to in to.into_iter().filter(|to| *to != liar) {
+        let bytes = tick_with(game, liar, to, extra);
+        game.world.inject(to, World::address(liar, 0), &bytes);
+        game.world.wake(to);
+    }
+}
+
+/// A hello as the liar would send it.
+fn hello(game: &Game, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
+    let config = &game.configs[claims];
+    let hello = Hello {
+        session: config.session,
+        site: id(claims),
+        incarnation: config.incarnation,
+        yours: game.configs[to].incarnation,
+        agreed: SiteSet::first(game.configs.len()),
+        leaving: false,
+        joining: None,
+        refusal,
+        stamp_us: game.local(claims).as_micros() as u64 + 5_000_000,
+        echo: None,
+        start_ns: None,
+        settings: config.settings.clone(),
+    };
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = hello.encode(&mut buf).expect("room for a hello");
+    buf[..len].to_vec()
+}
+
+/// Nobody was dropped or ended, and every site plays at full speed.
+#[track_caller]
+fn assert_all_play(game: &Game, since: Instant, what: &str) {
+    for site in 0..game.configs.len() {
+        assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+        let gone = |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::Moved { .. });
+        let told = game.told(site).find(|told| gone(&told.event));
+        assert!(told.is_none(), "{what}: site {site} reports {told:?}");
+        let fps = game.fps(site, since, game.now());
+        assert!(fps > 58.0, "{what}: site {site} plays at {fps:.1} fps");
+    }
+    game.assert_sound();
+}
+
+fn dropping(victim: usize, last: Frame) -> Decision {
+    Decision { lasts: [last; 8], ..Decision::dropping(set([victim])) }
+}
+
+#[test]
+fn one_players_decision_evicts_nobody() {
+    for sites in 2..=4 {
+        // The lowest of two sites is a quorum by itself.
+        for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
+            let mut game = running(sites);
+            let since = game.now();
+            let last = game.stats(victim).frame;
+            tell(&mut game, liar, 0..sites, &Extra::Decided(0, dropping(victim, last), 0));
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} drops {victim}"));
+        }
+    }
+}
+
+#[test]
+fn one_players_refusal_evicts_nobody() {
+    for sites in 2..=4 {
+        for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
+            let mut game = running(sites);
+            let since = game.now();
+            let bytes = hello(&game, liar, victim, Some(Refusal::Dropped));
+            game.world.inject(victim, World::address(liar, 0), &bytes);
+            game.world.wake(victim);
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} refuses {victim}"));
+        }
+    }
+}
+
+/// A leaver that is silent for a moment only, because its packets are lost, has not left on one player's word.
+#[test]
+fn one_players_word_makes_nobody_leave() {
+    for sites in 3..=4 {
+        for (liar, victim) in pairs(sites) {
+            let mut game = running(sites);
+            let hearers: Vec<usize> = (0..sites).filter(|site| *site != liar && *site != victim).collect();
+            hearers.iter().for_each(|to| game.world.set_cut(victim, *to, true));
+            game.run_for(ms(300));
+            let last = game.stats(victim).frame + game.stats(victim).lag + 8;
+            tell(&mut game, liar, hearers.iter().copied(), &Extra::Left(id(victim), last));
+            hearers.iter().for_each(|to| game.world.set_cut(victim, *to, false));
+            game.run_for(secs(1));
+            let since = game.now();
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} says that {victim} left"));
+        }
+    }
+}
+
+#[test]
+fn only_the_coordinator_schedules_commands() {
+    for liar in 1..3 {
+        let mut game = running(3);
+        let (since, lag) = (game.now(), game.stats(0).lag);
+        let what = What::Dials { lag: lag + 1, window: 0, need: 9, site: id(2) };
+        let order = Order { by: id(liar), frame: game.stats(0).frame + 30, what };
+        tell(&mut game, liar, 0..3, &Extra::Order(order));
+        game.run_for(secs(3));
+        for site in 0..3 {
+            assert_eq!(game.stats(site).lag, lag, "site {site} follows site {liar}");
+        }
+        assert_all_play(&game, since, &format!("a command of site {liar}"));
+    }
+}
+
+/// The newest vote that one site sent to another.
+fn newest_vote(game: &Game, from: usize, to: usize) -> Option<Vote> {
+    let sent = game.world.overheard().filter(|packet| (packet.from, packet.to) == (from, to)).last()?;
+    let Ok(Message::Tick(tick)) = Message::decode(&sent.bytes) else { return None };
+    tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
+}
+
+/// During a ballot about a site that is gone, one player claims that an earlier ballot dropped another player.
+#[test]
+fn a_lie_in_a_ballot_evicts_nobody_who_is_heard() {
+    for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
+        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(1_000)));
+        game.world.listen(2_000);
+        game.run_until(at(secs(5)));
+        game.crash(3);
+        let accepted = Some((4, dropping(victim, game.stats(victim).frame)));
+        let mut lies = 0;
+        for _ in 0..500 {
+            game.run_for(ms(5));
+            if let Some(vote) = newest_vote(&game, 0, liar) {
+                tell(&mut game, liar, 0..3, &Extra::Vote(Vote { accepted, ..vote }));
+                lies += 1;
+            }
+        }
+        assert!(lies > 0, "there was no ballot");
+        game.run_for(secs(3));
+        let evicted = |event: &Event| matches!(event, Event::Dropped { site, .. } if *site == id(victim));
+        for site in (0..3).filter(|site| *site != liar) {
+            let told = game.told(site).find(|told| evicted(&told.event));
+            assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
+            assert_ne!(game.state(site), State::Ended(End::Dropped), "{liar} evicts {victim}");
+        }
+    }
+}
+
+/// A hello from the address of one player claims the site number of another.
+#[test]
+fn a_hello_takes_over_nobodys_seat() {
+    for (liar, victim) in pairs(3) {
+        let to = 3 - liar - victim;
+        for in_the_lobby in [true, false] {
+            let mut game = Setup::new(3, rtt(60)).play();
+            game.world.listen(2_000);
+            game.run_until(if in_the_lobby { at(ms(80)) } else { at(secs(5)) });
+            if !in_the_lobby {
+                // While a player is silent, its new address would be believed.
+                game.isolate(victim, true);
+                game.run_for(ms(1_200));
+            }
+            let bytes = hello(&game, victim, to, None);
+            game.world.inject(to, World::address(liar, 0), &bytes);
+            game.world.wake(to);
+            game.isolate(victim, false);
+            game.run_for(secs(4));
+            let since = game.now();
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{liar} takes the seat of {victim} at {to}"));
+        }
+    }
+}

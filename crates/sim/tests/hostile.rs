@@ -5,7 +5,7 @@ mod common;
 
 use common::{Game, Setup, at, id, ms, rtt, secs, set};
 use coplay::frame::Frame;
-use coplay::id::SiteSet;
+use coplay::id::{Addr, SiteSet};
 use coplay::session::{End, Event, State};
 use coplay::time::Instant;
 use coplay::wire::{Decision, Extra, Hello, MAX_DATAGRAM, Message, Order, Refusal, Tick, Vote, What};
@@ -185,6 +185,23 @@ fn a_lie_in_a_ballot_evicts_nobody_who_is_heard() {
             assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
             assert_ne!(game.state(site), State::Ended(End::Dropped), "{liar} evicts {victim}");
         }
+    }
+}
+
+/// Where the transport authenticates senders, nobody moves.
+#[test]
+fn an_authenticated_peer_never_moves() {
+    for authenticated in [false, true] {
+        let mut game = Setup::new(3, rtt(60)).play_with(|_, config| config.authenticated = authenticated);
+        game.run_until(at(secs(5)));
+        game.isolate(1, true);
+        game.run_for(ms(1_200));
+        let bytes = hello(&game, 1, 2, None);
+        game.world.inject(2, Addr(777), &bytes);
+        game.world.wake(2);
+        game.run_for(ms(100));
+        let moved = game.told(2).any(|told| matches!(told.event, Event::Moved { .. }));
+        assert_eq!(moved, !authenticated);
     }
 }
 

@@ -28,6 +28,10 @@ pub struct Config {
     /// Where the other sites are. A transport keeps a table from its own addresses to these numbers and gives a sender that it
     /// does not know a fresh one, so that a site that has moved can be found again.
     pub peers: Vec<(SiteId, Addr)>,
+    /// Whether the transport authenticates senders, so that the address of a datagram proves which peer sent it. Then a peer's address
+    /// never changes, and a datagram from any other address is refused, whatever it claims. If not, a peer that has moved is followed to
+    /// the address of its newest datagram.
+    pub authenticated: bool,
     /// What is played and how; the same at every site.
     pub settings: Settings,
     /// How lost inputs come back.
@@ -91,6 +95,7 @@ impl Config {
             session,
             site,
             peers,
+            authenticated: false,
             recovery: Recovery::default(),
             pacing: Pacing::default(),
             sending: Sending::default(),

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 
 use super::event::{End, Event, Request};
 use super::peer::Seat;
+use super::reports::Reports;
 use super::search::Inquiry;
 use super::settings::Absent;
 use super::{Phase, Session, SettingsError, Step};
@@ -185,7 +186,7 @@ impl Session {
         for extra in tick.extras.iter() {
             let crate::wire::Extra::Order(order) = extra else { continue };
             if let What::Join { site: joins, incarnation, members, .. } = order.what {
-                let sound = order.by == site && members.contains(site) && !members.contains(me);
+                let sound = order.by == site && members.iter().next() == Some(site) && !members.contains(me);
                 if (joins, incarnation) == (me, self.config.incarnation) && sound && order.frame >= self.frame {
                     self.prepare_seat(order);
                     return false;
@@ -202,6 +203,7 @@ impl Session {
         let own_width = self.layout.width();
         for peer in &mut self.peers {
             peer.seat = Seat::Free(Frame::ZERO);
+            peer.reports = Reports::default();
             if members.contains(peer.site) {
                 peer.sit_down(first, own_width, false);
                 (peer.seat, peer.joins) = (Seat::Playing, None);

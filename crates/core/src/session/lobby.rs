@@ -7,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::event::{End, Event};
+use super::event::Event;
 use super::peer::Peer;
 use super::settings::Difference;
 use super::{Phase, Session};
@@ -36,6 +36,11 @@ impl Session {
             self.stats.dropped.strangers += 1;
             return;
         };
+        if self.peers.iter().any(|peer| peer.addr == from && peer.site != hello.site) {
+            // A player cannot speak for another.
+            self.stats.dropped.strangers += 1;
+            return;
+        }
         let peer = &self.peers[index];
         let restarted = peer.newest_incarnation != 0 && hello.incarnation > peer.newest_incarnation;
         let stale = hello.incarnation < peer.newest_incarnation;
@@ -48,7 +53,7 @@ impl Session {
         self.note_hello(now, index, hello, news, bytes);
         self.learn_clock(now, index, hello);
         if let Some(reason) = hello.refusal {
-            self.refuse(hello, reason);
+            self.refuse(now, index, hello, reason);
         }
         self.compare_settings(index, hello);
         self.peers[index].lobby.agrees_with = hello.agreed;
@@ -158,20 +163,17 @@ impl Session {
     }
 
     /// A peer says that we cannot take part, or not any more. What was meant for an earlier start of ours does not count.
-    fn refuse(&mut self, hello: &Hello, reason: Refusal) {
+    fn refuse(&mut self, now: Instant, index: usize, hello: &Hello, reason: Refusal) {
         if hello.yours != self.config.incarnation {
             return;
-        }
-        if self.phase == Phase::Joining && reason == Refusal::Dropped && self.pacer.is_some() {
-            // The order that let us in came to nothing.
-            self.end(End::Dropped);
         }
         if self.phase == Phase::Lobby && !self.refused {
             self.refused = true;
             self.events.push(Event::Refused { site: hello.site, reason });
         }
-        if self.is_running() && reason == Refusal::Dropped {
-            self.end(End::Dropped);
+        // Once we were let in, also before we play: then the order that let us in came to nothing.
+        if self.pacer.is_some() && reason == Refusal::Dropped {
+            self.take_refusal(now, index);
         }
     }
 

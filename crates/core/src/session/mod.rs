@@ -28,6 +28,7 @@ mod peer;
 mod play;
 mod relay;
 mod report;
+mod reports;
 mod search;
 mod send;
 mod serve;

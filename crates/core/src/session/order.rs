@@ -28,6 +28,11 @@ impl Session {
         self.voters().iter().next() == Some(self.config.site)
     }
 
+    /// Whether a site can have given an order: no lower site plays. One who played and has left can have given orders before that.
+    pub(super) fn may_order(&self, by: SiteId) -> bool {
+        self.voters().iter().next().is_none_or(|lowest| by <= lowest)
+    }
+
     /// A site that not everybody may know of yet.
     pub(super) fn newcomer(&self) -> Option<SiteId> {
         match self.order?.what {
@@ -128,10 +133,11 @@ impl Session {
     fn expect(&mut self, site: SiteId, incarnation: u32, frame: Frame) {
         let own_width = self.layout.width();
         let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
-        let peer = &mut self.peers[index];
-        if peer.is_playing() {
+        if self.peers[index].is_playing() {
             return;
         }
+        self.forget_leave_reports(site);
+        let peer = &mut self.peers[index];
         let known = frame;
         peer.sit_down(frame, own_width, true);
         peer.heard = self.called;

@@ -5,7 +5,7 @@ use super::event::Event;
 use super::peer::{Peer, Seat, widen};
 use super::{Phase, Session, Step};
 use crate::frame::Frame;
-use crate::id::{Addr, MAX_SITES};
+use crate::id::{Addr, MAX_SITES, SiteSet};
 use crate::input::{Recovery, missing, sized};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{
@@ -112,12 +112,10 @@ impl Session {
         if (end - peer.inputs.end()).abs() <= FAR {
             peer.loss.on_packet(end);
         }
-        if !tick.extras.is_empty() {
-            self.take_extras(now, index, tick);
-        }
+        let in_order = tick.extras.is_empty() || self.take_extras(now, index, tick);
         let peer = &mut self.peers[index];
         let known = peer.known_end();
-        if !self.view.deaf_to.contains(peer.site) {
+        if in_order && !self.view.deaf_to.contains(peer.site) {
             self.stats.dropped.inputs += peer.take_inputs(now, end, tick);
         }
         self.stats.dropped.inputs +=
@@ -131,22 +129,27 @@ impl Session {
         }
     }
 
-    /// What few ticks carry. It comes before the inputs: an order must be known before what it is about.
+    /// What few ticks carry. It comes before the inputs: an order must be known before what it is about. Returns whether the inputs can
+    /// be taken: those of a site whose order was refused cannot, because whoever knows its inputs must know its orders.
     #[cold]
-    fn take_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) {
+    fn take_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) -> bool {
+        let mut refused = SiteSet::EMPTY;
         for extra in tick.extras.iter() {
             match extra {
                 Extra::Leave(last) => self.hear_leave(index, last),
-                Extra::Left(site, last) => self.take_left(now, site, last),
+                Extra::Left(site, last) => self.take_left(now, index, site, last),
+                Extra::Order(order) if !self.may_order(order.by) => refused.insert(order.by),
                 Extra::Order(order) => self.hear_order(index, order),
                 Extra::Vote(vote) => self.take_vote(now, index, vote),
-                Extra::Decided(view, decision, since) => self.take_decision(view, decision, since),
+                Extra::Decided(view, decision, since) => self.take_decision(now, index, view, decision, since),
                 Extra::Want(site, end) => self.take_want(index, site, end),
+                Extra::Relay(relay) if refused.contains(relay.site) => {}
                 Extra::Relay(relay) => self.take_relay(now, index, &relay),
                 Extra::Condition(condition) => self.take_condition(index, condition),
                 Extra::Hold(hold) => self.take_hold(now, hold),
             }
         }
+        !refused.contains(self.peers[index].site)
     }
 
     /// Whether a tick to this peer carries more than inputs.
@@ -253,7 +256,7 @@ impl Session {
         if peer.addr == from {
             return true;
         }
-        if !moved {
+        if !moved || self.config.authenticated {
             return false;
         }
         if let Some(joining) = &mut self.joining {

@@ -8,6 +8,7 @@ use super::compare::{Digests, Told};
 use super::guess::Guesses;
 use super::late::Lateness;
 use super::relay::Help;
+use super::reports::Reports;
 use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
@@ -77,6 +78,8 @@ pub(super) struct Peer {
     pub(super) vote: Option<Vote>,
     /// It does not know the newest view.
     pub(super) behind: bool,
+    /// What it says about the membership.
+    pub(super) reports: Reports,
     /// Who passes its inputs on.
     pub(super) help: Help,
     /// The view changed before it plays, with this frame: until it has an input of ours for it, it may not know.
@@ -180,6 +183,7 @@ impl Peer {
             withheld: false,
             vote: None,
             behind: false,
+            reports: Reports::default(),
             help: Help::new(now),
             uninformed: None,
             wants: [None; MAX_SITES],
@@ -355,6 +359,7 @@ impl Peer {
     pub(super) fn start_over(&mut self) {
         self.clock = Clock::default();
         self.probes.stamp = None;
+        self.reports = Reports::default();
         let Agreement { hello_due, playing, .. } = self.lobby;
         self.lobby = Agreement { hello_due, playing, ..Agreement::default() };
     }

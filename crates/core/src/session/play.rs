@@ -528,6 +528,7 @@ impl Session {
             self.watch_leaver(now, index);
         }
         self.watch_late(now);
+        self.watch_reports(now);
         self.watch_view(now);
         self.watch_order();
         self.watch_helpers(now);

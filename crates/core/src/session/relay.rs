@@ -71,7 +71,8 @@ impl Session {
     /// may have them. Else it is the one that brings them first.
     fn helps(&self, now: Instant, helper: &Peer, missed: &Peer) -> bool {
         let can = |peer: &Peer| peer.is_playing() && peer.site != missed.site && now - peer.heard < CUT;
-        let chosen = missed.help.chosen.filter(|_| !missed.dropped);
+        // That it has left is believed when enough of the others say so.
+        let chosen = missed.help.chosen.filter(|_| !missed.dropped && !self.is_reported_left(missed.site));
         can(helper) && chosen.is_none_or(|chosen| chosen == helper.site)
     }
 
@@ -134,14 +135,6 @@ impl Session {
     pub(super) fn take_want(&mut self, index: usize, site: SiteId, end: Frame) {
         self.peers[index].wants[site.index()] = Some(end);
         self.talk();
-    }
-
-    /// A peer passes on that a third site has left.
-    pub(super) fn take_left(&mut self, now: Instant, site: SiteId, last: Frame) {
-        let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
-        if !self.view.deaf_to.contains(site) && self.is_missed(now, &self.peers[index]) {
-            self.take_leave(index, last);
-        }
     }
 
     /// A peer passes on inputs of a third site.

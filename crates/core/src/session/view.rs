@@ -80,7 +80,7 @@ impl Session {
         self.is_quorum_of_voters(sites)
     }
 
-    fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
+    pub(super) fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
         let voters = self.voters();
         // While not everybody knows of a newcomer, both with and without it must be decided alike.
         let newcomer = self.newcomer().filter(|site| voters.contains(*site));
@@ -120,13 +120,17 @@ impl Session {
     fn consents(&self, now: Instant, vote: &Vote) -> bool {
         let lowest = self.voters().iter().next().map(SiteId::number);
         let authority = if lowest == Some(leader(vote.ballot)) { vote.unwanted } else { SiteSet::EMPTY };
-        let patience = self.config.drop_after.map_or(CONSENT, |limit| limit / 2);
         let missed = |peer: &Peer| {
-            let heard = peer.silence(now) < patience && !authority.contains(peer.site);
+            let heard = peer.silence(now) < self.patience() && !authority.contains(peer.site);
             peer.is_awaited() && heard && !peer.was_restarted()
         };
         let drop = vote.drop;
         !drop.contains(self.config.site) && !self.peers.iter().any(|peer| drop.contains(peer.site) && missed(peer))
+    }
+
+    /// A site that is silent for this long may be dropped if somebody else asks for it.
+    pub(super) fn patience(&self) -> TimeDelta {
+        self.config.drop_after.map_or(CONSENT, |limit| limit / 2)
     }
 
     /// Whether we have accepted an outcome that may count with our word alone missing. Until the view has ended we cannot go: who
@@ -248,8 +252,18 @@ impl Session {
         self.decide_if_possible();
     }
 
+    /// Whether a decision can have been made without a lie. Before a site is dropped all who stay take part in a ballot to drop it, so
+    /// nobody is dropped whom we hear and gave no vote about. The others may go on without us.
+    fn is_admissible(&self, decision: &Decision) -> bool {
+        let given_up = decision.drop.contains(self.config.site) || self.view.deaf_to.contains_all(decision.drop);
+        given_up && decision.order.is_none_or(|order| decision.drop.contains(order.by))
+    }
+
     /// Accepts the outcome of the ballot that we take part in, even if it is that the others go on without us.
     fn accept(&mut self, ballot: u32, decision: Decision) {
+        if !self.is_admissible(&decision) {
+            return;
+        }
         if let Some(ours) = self.view.vote.as_mut().filter(|ours| ours.ballot == ballot) {
             let news = ours.accepted.is_none_or(|(accepted, _)| accepted < ballot);
             if news {
@@ -275,11 +289,12 @@ impl Session {
             if enough {
                 let earlier = votes().filter_map(|(_, vote)| vote.accepted).max_by_key(|(ballot, _)| *ballot);
                 let decision = earlier.map_or_else(|| furthest(ours.drop, votes().map(|(_, vote)| vote)), |(_, d)| d);
+                // If the earlier outcome is a lie nothing comes of this ballot: to pass over one that counts would be worse.
                 self.accept(ours.ballot, decision);
             }
         }
         let Some((ballot, decision)) = self.view.vote.and_then(|vote| vote.accepted) else { return };
-        let accepted = |vote: &Vote| vote.accepted.is_some_and(|(at, _)| at == ballot);
+        let accepted = |vote: &Vote| vote.accepted == Some((ballot, decision));
         let agreeing: SiteSet = self.votes().filter(|(_, vote)| accepted(vote)).map(|(site, _)| site).collect();
         if self.is_quorum(agreeing) {
             self.carry_out(decision);
@@ -295,21 +310,8 @@ impl Session {
         peers.chain(ours).filter(move |(_, vote)| vote.view == number && vote.ballot > 0)
     }
 
-    /// Somebody tells how a view ended, and how many ended after that one without dropping anybody. Those who could not be heard may
-    /// have missed many of these, for which a quorum is enough; but not two that dropped somebody, because for that all are asked.
-    pub(super) fn take_decision(&mut self, view: u32, decision: Decision, since: u32) {
-        if view == self.view.number {
-            self.carry_out(decision);
-        }
-        let newest = view.saturating_add(since);
-        if (view.saturating_add(1)..=newest).contains(&self.view.number) && !self.is_over() {
-            self.view.number = newest;
-            self.carry_out(Decision::dropping(SiteSet::EMPTY));
-        }
-    }
-
     /// Ends the view: the sites are dropped.
-    fn carry_out(&mut self, decision: Decision) {
+    pub(super) fn carry_out(&mut self, decision: Decision) {
         if decision.drop.contains(self.config.site) {
             return self.end(End::Dropped);
         }

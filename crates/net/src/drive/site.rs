@@ -437,6 +437,8 @@ impl Drive {
             most_watchers: 4_096,
             ..FeedConfig::new(self.party.session, u64::from_le_bytes(random()), settings)
         });
+        // An address stands for a seat, and a seat belongs to a key.
+        config.authenticated = true;
         self.session_number = Some(self.party.session);
         self.incarnation = next_incarnation(self.incarnation, self.party.serial);
         (config.drop_after, config.late_after) = (self.manner.drop_after, self.manner.late_after);

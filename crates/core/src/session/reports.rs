@@ -54,10 +54,10 @@ impl Reports {
 }
 
 impl Session {
-    /// The players of which a report satisfies a condition.
+    /// The players of which a report satisfies a condition. A player who leaves may have decided before.
     fn reporters(&self, makes: impl Fn(&Reports) -> bool) -> SiteSet {
-        let playing = self.peers.iter().filter(|peer| peer.is_playing());
-        playing.filter(|peer| makes(&peer.reports)).map(|peer| peer.site).collect()
+        let players = self.peers.iter().filter(|peer| !peer.is_free() && !peer.dropped);
+        players.filter(|peer| makes(&peer.reports)).map(|peer| peer.site).collect()
     }
 
     /// Whether a report is believed by which some sites are gone.
@@ -68,13 +68,16 @@ impl Session {
             return false;
         }
         let mut voices = reporters;
-        if !gone.is_empty() && !without_us && !self.misses_any_of(now, gone) {
-            voices.insert(me);
+        if !gone.is_empty() {
+            voices = voices.union(self.votes_against(gone));
+            if !without_us && !self.misses_any_of(now, gone) {
+                voices.insert(me);
+            }
         }
         // Players who went on without this site send it no ticks, whatever else they send.
         let agrees = |peer: &Peer| reporters.contains(peer.site) && !without_us;
         let mut others = self.peers.iter().filter(|peer| peer.is_playing() && !gone.contains(peer.site));
-        self.is_quorum_of_voters(voices)
+        self.is_quorum_among(self.voters().union(reporters), voices)
             || !self.misses_any_of(now, gone) && others.all(|peer| agrees(peer) || now - peer.heard >= UNPLAYED)
     }
 

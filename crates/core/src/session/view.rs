@@ -80,8 +80,12 @@ impl Session {
         self.is_quorum_of_voters(sites)
     }
 
-    pub(super) fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
-        let voters = self.voters();
+    fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
+        self.is_quorum_among(self.voters(), sites)
+    }
+
+    /// Whether some of these voters can decide for all of them.
+    pub(super) fn is_quorum_among(&self, voters: SiteSet, sites: SiteSet) -> bool {
         // While not everybody knows of a newcomer, both with and without it must be decided alike.
         let newcomer = self.newcomer().filter(|site| voters.contains(*site));
         let mut before = voters;
@@ -299,6 +303,12 @@ impl Session {
         if self.is_quorum(agreeing) {
             self.carry_out(decision);
         }
+    }
+
+    /// The others who take part in a ballot by which all of these would be dropped.
+    pub(super) fn votes_against(&self, sites: SiteSet) -> SiteSet {
+        let others = self.votes().filter(|(site, _)| *site != self.config.site);
+        others.filter(|(_, vote)| vote.drop.contains_all(sites)).map(|(site, _)| site).collect()
     }
 
     /// All votes of this view, ours included.

@@ -127,6 +127,29 @@ fn one_after_the_other_dies() {
     game.assert_sound();
 }
 
+/// Site 1 dies, and site 2 alone has its last inputs. They are decided on together, and then site 2 dies before it has passed them on.
+#[test]
+fn inputs_of_a_dropped_site_that_nobody_has_any_more_do_not_count() {
+    for window in [0, 8] {
+        let mut game =
+            Setup { window, ..Setup::new(3, rtt(200)) }.play_with(|_, config| config.drop_after = Some(DROP_AFTER));
+        game.run_until(at(secs(8)));
+        game.world.set_cut(0, 1, true);
+        game.world.link(2, 0).set_cut(true);
+        game.run_for(ms(100));
+        game.crash(1);
+        game.run_for(ms(1_500));
+        game.world.link(2, 0).set_cut(false);
+        game.run_while(secs(4), |game| dropped(game, 0).is_empty());
+        game.crash(2);
+        game.run_for(secs(6));
+        assert_eq!(game.state(0), State::Running, "window {window}: {:?}", dropped(&game, 0));
+        let fps = game.fps(0, game.now() - secs(2), game.now());
+        assert!(fps > 59.0, "window {window}: {fps:.1} fps");
+        game.assert_sound();
+    }
+}
+
 #[test]
 fn of_two_the_lower_goes_on_and_the_other_waits() {
     for (gone, stays) in [(1, 0), (0, 1)] {

@@ -80,6 +80,49 @@ fn a_third_one_sits_down_in_the_middle_of_a_game() {
     }
 }
 
+/// A player who leaves may be far ahead of the coordinator: its inputs count in frames that the coordinator has not reached yet. Who
+/// joins does not have them.
+#[test]
+fn nobody_joins_before_the_last_input_of_a_player_who_left() {
+    for after in (1_500..2_500).step_by(50) {
+        let mut game = two_of_three(&Setup { window: 60, ..Setup::new(3, rtt(100)) }, |_| {});
+        game.run_until(at(COMES));
+        game.world.suspend(0, at(COMES + ms(1_500)));
+        game.come(2, |_| {});
+        // The coordinator stays behind: its machine is slower than the game.
+        game.world.sites[0].step_cost = ms(20);
+        game.run_for(ms(after));
+        game.leave(1);
+        game.run_for(secs(2));
+        game.world.sites[0].step_cost = TimeDelta::ZERO;
+        game.run_for(secs(8));
+        assert_play(&game, &format!("site 1 leaves after {after} ms"), [0, 2]);
+    }
+}
+
+/// On a long link a source needs more than a second to accept a watcher and to answer its first question. A newcomer that turned to
+/// another source every second would never get a frame.
+#[test]
+fn a_newcomer_gives_a_distant_source_time_to_answer() {
+    let mut game = open(&Setup { window: 40, ..Setup::new(4, rtt(600)) }, 3, dropping);
+    game.are_late([3]);
+    game.run_until(at(COMES));
+    game.come(3, |_| {});
+    let seated = |game: &Game| game.world.overheard().any(|packet| is_join_order(&packet.bytes));
+    game.world.listen(100);
+    game.run_while(secs(12), |game| !seated(game));
+    // Until this site is dropped, no source has the frames that the newcomer needs.
+    game.crash(2);
+    game.run_for(secs(20));
+    assert!(joined(&game, 3, 3).is_some(), "{:?} {:?}", game.state(3), ended(&game, 3));
+    assert_play(&game, "three of four", [0, 1, 3]);
+}
+
+fn is_join_order(bytes: &[u8]) -> bool {
+    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { return false };
+    tick.extras.iter().any(|extra| matches!(extra, Extra::Order(Order { what: What::Join { .. }, .. })))
+}
+
 #[test]
 fn one_plays_alone_until_a_second_comes() {
     let mut game = open(&Setup::new(2, lossy(100, 0.05)), 1, |_| {});

@@ -64,6 +64,9 @@ struct Life {
     /// The first frame for which the others, having dropped it, take none; and who did, in which of their lives.
     dropped: Option<usize>,
     dropped_by: Vec<(usize, usize)>,
+    /// Those of them who told an earlier frame later on, because the sites that had its last inputs are gone, too; and that frame.
+    shortened_by: Vec<(usize, usize)>,
+    shortened: Option<usize>,
     /// The same of an earlier time, of which nothing came because all who told it are dead.
     void_drop: Option<usize>,
     /// Its state is another from this frame on, which is known.
@@ -190,6 +193,16 @@ impl Ledger {
             life.void_drop = life.dropped.take();
             life.dropped_by.clear();
         }
+        if life.dropped_by.contains(&(teller, teller_life)) && life.dropped.is_some_and(|told| (frame as usize) < told)
+        {
+            life.shortened_by.push((teller, teller_life));
+            let told = *life.shortened.get_or_insert(frame as usize);
+            if told != frame as usize {
+                let what = format!("site {teller} shortened site {site} to frame {frame}, another one to {told}");
+                self.violate("agreement", what);
+            }
+            return;
+        }
         life.dropped_by.push((teller, teller_life));
         let told = *life.dropped.get_or_insert(frame as usize);
         if told != frame as usize {
@@ -235,7 +248,7 @@ impl Ledger {
 
     /// The first frame for which the others, having dropped a site, take none of its inputs.
     fn dropped(&self, life: &Life) -> Option<usize> {
-        life.dropped.filter(|_| !self.is_void(life))
+        life.shortened.or(life.dropped).filter(|_| !self.is_void(life))
     }
 
     /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that.
@@ -270,7 +283,9 @@ impl Ledger {
         }
         let others = self.lives.iter().enumerate().filter(|(other, _)| *other != site);
         let others = others.flat_map(|(other, lives)| lives.iter().map(move |life| (other, life)));
-        let dropped = others.filter_map(|(other, of_other)| match life.told.contains(&other) {
+        let number = self.lives[site].iter().position(|known| std::ptr::eq(known, life)).unwrap_or(0);
+        let without = |other: &Life| other.shortened.is_some() && !other.shortened_by.contains(&(site, number));
+        let dropped = others.filter_map(|(other, of_other)| match life.told.contains(&other) && !without(of_other) {
             // What it decided alone, before it died, came to nothing.
             true => {
                 let void = of_other.dropped.filter(|_| self.is_void(of_other));
@@ -352,6 +367,7 @@ impl Ledger {
             }
         }
         self.check_dropped(&mut found);
+        self.check_shortened(&mut found);
         self.check_watchers(&mut found);
         found
     }
@@ -368,6 +384,23 @@ impl Ledger {
                 promise: "agreement",
                 what: format!("site {site} was dropped with frame {dropped} and went on to frame {certain}"),
             }));
+        }
+    }
+
+    /// Who goes on takes the last inputs of a dropped site up to the same frame as all others who go on.
+    fn check_shortened(&self, broken: &mut Vec<Violation>) {
+        for (site, lives) in self.lives.iter().enumerate() {
+            for life in lives.iter().filter(|life| life.shortened.is_some()) {
+                let goes_on = |(teller, number): &&(usize, usize)| {
+                    let teller = &self.lives[*teller][*number];
+                    !teller.crashed && teller.left.is_none() && self.dropped(teller).is_none()
+                };
+                let missed = life.dropped_by.iter().filter(|teller| !life.shortened_by.contains(teller)).find(goes_on);
+                broken.extend(missed.map(|(teller, _)| Violation {
+                    promise: "agreement",
+                    what: format!("site {teller} did not hear that the inputs of site {site} end earlier"),
+                }));
+            }
         }
     }
 
@@ -476,7 +509,7 @@ impl Ledger {
             return (!awaited || !self.starts(site)).then_some(0);
         };
         if let Some(end) = self.end(life).filter(|end| frame >= *end) {
-            let dropped = life.dropped == Some(end) && (late || life.left() != Some(end));
+            let dropped = life.shortened.or(life.dropped) == Some(end) && (late || life.left() != Some(end));
             let before = end.checked_sub(1).filter(|_| self.absent == Absent::Repeat && dropped);
             return before.map_or(Some(0), |before| self.promise(site, before, player, late));
         }

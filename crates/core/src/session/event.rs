@@ -145,7 +145,8 @@ pub enum Event {
         frame: Frame,
     },
     /// A site was silent for too long, or held up the game for too long, and it goes on without it; from `frame` on its input is what
-    /// [`Settings::absent`](super::Settings::absent) says.
+    /// [`Settings::absent`](super::Settings::absent) says. Told again with an earlier frame if some of its last inputs were lost with
+    /// another site that was dropped.
     Dropped {
         /// Which.
         site: SiteId,

@@ -38,8 +38,10 @@ const NEAR: TimeDelta = TimeDelta::from_millis(700);
 const SETTLING: TimeDelta = TimeDelta::from_millis(500);
 /// It sits down when it is no more than this many frames behind what the others have given inputs for.
 const MOST_BEHIND: i64 = 200;
-/// Who has a seat and comes no nearer to it for so long asks somebody else for the frames before it.
+/// Who has a seat and comes no nearer to it for so long, beside [`ANSWER`] round trips, asks somebody else for the frames before it.
 const STUCK: TimeDelta = TimeDelta::from_secs(1);
+/// Round trips until a source has accepted a watcher and answered its first question, each of which may be lost once.
+const ANSWER: i64 = 6;
 /// And after so long gives it back, because everybody waits for him.
 const HOPELESS: TimeDelta = TimeDelta::from_secs(8);
 /// It never presses nothing for longer than this many frames.
@@ -150,6 +152,7 @@ impl Session {
 
     /// From the order on everybody counts on us: if one source brings nothing another may, and if none does we make room.
     fn watch_progress(&mut self, now: Instant) {
+        let answer = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default() * ANSWER;
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.seat_from.is_some()) else { return };
         let next = joining.watcher.next_frame();
         if next > joining.reached.0 {
@@ -157,9 +160,9 @@ impl Session {
         } else if joining.seat_from <= Some(next) {
             // What follows comes from the players, too. If nothing does, they may wait for us.
             joining.turned = now;
-        } else if now - joining.reached.1 > HOPELESS {
+        } else if now - joining.reached.1 > HOPELESS + answer {
             self.give_up_joining(now, Trouble::Silent);
-        } else if now - joining.turned > STUCK {
+        } else if now - joining.turned > STUCK + answer {
             joining.turned = now;
             joining.watcher.turn_away(now);
         }

@@ -271,7 +271,9 @@ impl Session {
         // Time for the order to reach everybody, and for the newcomer's first inputs to be there in time.
         let ways = (slowest.unwrap_or_default() * 2).min(SOON);
         let frames = ways.as_nanos() / period.as_nanos().max(1) + 10;
-        let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from);
+        // The newcomer has no inputs of those who left: all of them must be in frames before its first.
+        let complete = self.peers.iter().filter_map(Peer::last).max().unwrap_or(free_from);
+        let frame = (self.own.end() + frames.clamp(0, 240) as u32).max(free_from).max(complete);
         let (view, lag, window) = (self.view.number, self.dials.lag, self.dials.window);
         self.give_order(frame, What::Join { site, incarnation, members: playing, view, lag, window });
     }

@@ -239,6 +239,11 @@ impl Peer {
         self.last().is_none_or(missing)
     }
 
+    /// Whether it was dropped, and some of its last inputs, which somebody else had then, are still missing here.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.dropped && self.joins.is_none() && self.last().is_some_and(|last| self.inputs.end() < last)
+    }
+
     /// Whether it left of its own accord, and all its inputs are here.
     pub(super) fn has_left(&self) -> bool {
         self.last().is_some_and(|last| last <= self.inputs.end()) && self.joins.is_none() && !self.dropped

@@ -112,7 +112,10 @@ impl Session {
             return;
         }
         let refusing = self.reporters(|reports| reports.refuses(now));
-        if self.is_credible(now, refusing, SiteSet::from_iter([self.config.site])) {
+        // Every player has to agree before a newcomer is let in, so until it is in each of them can keep it out.
+        let me = self.config.site;
+        let kept_out = self.newcomer() == Some(me) && !refusing.is_empty();
+        if kept_out || self.is_credible(now, refusing, SiteSet::from_iter([me])) {
             return self.end(End::Dropped);
         }
         for site in SiteId::first(usize::from(self.config.settings.sites)) {

@@ -43,12 +43,17 @@ const TURN: TimeDelta = TimeDelta::from_millis(500);
 /// Without another wish, who is silent for so long may be dropped if somebody else asks for it.
 const CONSENT: TimeDelta = TimeDelta::from_millis(500);
 
+/// The least time in which survivors pass on the last inputs of a dropped site, beside two round trips.
+const PASSED_ON: TimeDelta = TimeDelta::from_secs(1);
+
 /// The view, and a change of it that is under way.
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) number: u32,
     /// Where we stand in a change.
     pub(super) vote: Option<Vote>,
+    /// When the last view ended.
+    ended_at: Option<Instant>,
     /// When we began to take part in our newest ballot.
     led: Option<Instant>,
     /// Since when there is somebody to be dropped, or a ballot about it.
@@ -111,8 +116,23 @@ impl Session {
         settled
     }
 
-    /// The sites that we would drop: silent for longer than we wait, started anew and so not the ones that played, or unwanted.
+    /// The sites that we would drop: silent for longer than we wait, started anew and so not the ones that played, or unwanted; and sites
+    /// that were dropped before, if nobody may be left who has their last inputs.
     fn suspects(&self, now: Instant) -> SiteSet {
+        let gone = self.gone(now);
+        let incomplete = |peer: &&Peer| peer.is_incomplete() && (!gone.is_empty() || self.is_lost(now, peer));
+        let lost: SiteSet = self.peers.iter().filter(incomplete).map(|peer| peer.site).collect();
+        gone.union(lost)
+    }
+
+    /// Whether nobody seems to have the last inputs of a dropped site: the others had time to pass them on.
+    fn is_lost(&self, now: Instant, peer: &Peer) -> bool {
+        let slowest = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default();
+        let since = self.view.ended_at.map_or(peer.inputs_at, |ended| ended.max(peer.inputs_at));
+        now - since > self.config.drop_after.unwrap_or(PASSED_ON).max(PASSED_ON) + slowest * 2
+    }
+
+    fn gone(&self, now: Instant) -> SiteSet {
         let unwanted = if self.is_coordinator() { self.view.unwanted } else { SiteSet::EMPTY };
         let silent = |peer: &&Peer| self.config.drop_after.is_some_and(|limit| peer.silence(now) > limit);
         let gone =
@@ -358,6 +378,9 @@ impl Session {
                     pacer.forget(site);
                 }
                 self.check_guesses(index, known);
+            } else if decision.drop.contains(peer.site) {
+                let last = decision.lasts[peer.site.index()];
+                self.end_earlier(index, last);
             }
         }
         if let Some(order) = decision.order {
@@ -368,6 +391,7 @@ impl Session {
         }
         self.view.number = self.view.number.saturating_add(1);
         self.view.vote = None;
+        self.view.ended_at = Some(self.called);
         (self.view.led, self.view.since) = (None, None);
         (self.view.deaf_to, self.view.unwanted) = (SiteSet::EMPTY, SiteSet::EMPTY);
         if dropped_nobody {
@@ -377,6 +401,19 @@ impl Session {
         self.set_all_due();
         self.look_again();
         self.talk();
+    }
+
+    /// Some of the last inputs of a dropped site are lost with the sites that had them: they do not count.
+    fn end_earlier(&mut self, index: usize, last: Frame) {
+        let peer = &mut self.peers[index];
+        let last = last.max(peer.inputs.end());
+        if !peer.is_incomplete() || peer.last().is_some_and(|before| before <= last) {
+            return;
+        }
+        let known = peer.known_end();
+        peer.seat = Seat::Leaving(last);
+        self.events.push(Event::Dropped { site: peer.site, frame: last });
+        self.check_guesses(index, known);
     }
 
     /// An order of a dropped site counts if somebody may have acted on it, and else never. That comes before it is known where the

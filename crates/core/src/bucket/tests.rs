@@ -345,3 +345,33 @@ fn nothing_that_arrives_does_harm_or_fills_the_memory() {
     assert!((1_000..=1_025).contains(&world.ledger.len()), "{} records", world.ledger.len());
     assert!(most < 24 << 20, "{most} bytes");
 }
+
+/// Says goodbye, and is started again at once: with an empty ledger, and with the others in its roster.
+fn leave_and_restart(net: &mut Net, site: usize) {
+    net.worlds[site].leave();
+    net.play(site);
+    restart(net, site);
+}
+
+fn restart(net: &mut Net, site: usize) {
+    let config = Config { founder: false, ..net.worlds[site].config.clone() };
+    let peers: Vec<Site> = net.worlds.iter().map(|world| world.config.site).collect();
+    net.worlds[site] = World::new(net.now(site), config, Line::default()).unwrap();
+    let now = net.now(site);
+    peers.into_iter().for_each(|peer| net.worlds[site].add_peer(now, peer));
+}
+
+fn is_reminded(world: &mut World<Line>) -> bool {
+    core::iter::from_fn(|| world.poll_event()).any(|event| event == Event::Remembered)
+}
+
+#[test]
+fn a_site_that_left_and_restarts_at_once_is_reminded_of_its_record_at_once() {
+    let mut net = Net::new(2, 30, Sending::default());
+    net.run(4_000);
+    net.worlds[1].post(b"hit once");
+    net.run(2_000);
+    leave_and_restart(&mut net, 1);
+    net.run(300);
+    assert!(is_reminded(&mut net.worlds[1]), "its peer may crash before the peer listens to it again");
+}

@@ -23,6 +23,8 @@ pub(super) struct Peer {
     pub(super) is_here: bool,
     /// When it said goodbye.
     pub(super) left: Option<Instant>,
+    /// Whether it told which record of ours it has.
+    pub(super) has_recalled: bool,
     /// By how much the world's time is ahead of its clock, as it says.
     pub(super) world_ahead: Option<TimeDelta>,
     /// Where its entities are, as it said last, or as was seen since.
@@ -49,6 +51,7 @@ impl Peer {
             heard: now,
             is_here: false,
             left: None,
+            has_recalled: false,
             world_ahead: None,
             regions: Vec::new(),
             told: Vec::new(),

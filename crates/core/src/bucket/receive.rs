@@ -25,7 +25,7 @@ impl<R: Reckoner> World<R> {
         self.now = self.now.max(now);
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += bytes.len() as u64;
-        if from == self.config.site || !self.hear(from) {
+        if from == self.config.site || !self.hear(from, bytes) {
             return;
         }
         if self.read(from, bytes).is_err() {
@@ -33,12 +33,12 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    /// Notes that a site is here. Not if it has just left, or if there are too many.
-    fn hear(&mut self, from: Site) -> bool {
+    /// Notes that a site is here. Not if the datagram was under way when the site left, or if there are too many sites.
+    fn hear(&mut self, from: Site, bytes: &[u8]) -> bool {
         let now = self.now;
         self.add_peer(now, from);
         let Some(peer) = self.peers.get_mut(&from) else { return false };
-        if peer.left.is_some_and(|left| now - left < FAREWELL) {
+        if peer.left.is_some_and(|left| now - left < FAREWELL) && !is_from_restarted(from, bytes) {
             return false;
         }
         (peer.heard, peer.left) = (now, None);
@@ -147,7 +147,8 @@ impl<R: Reckoner> World<R> {
 
     /// Somebody has this version of a record. Whoever is here tells its own; we care for those of others that are gone, or not known at all.
     fn on_digest(&mut self, from: Site, of: Site, version: u32) {
-        let tells_itself = of != from && self.is_peer_here(of);
+        self.on_recall(from, of, version);
+        let tells_itself = of != from && self.is_peer_here(of) || self.is_held_back(of);
         let told = self.told(from, of, version);
         let is_wanted = || self.ledger.wants(told, here(self.config.site, &self.peers));
         let control = match self.ledger.compare(of, version) {
@@ -164,6 +165,19 @@ impl<R: Reckoner> World<R> {
         if !self.speaks_for_itself(of, from) && self.ledger.learn(told, bytes, here(me, &self.peers)) {
             self.tell(if of == me { Event::Remembered } else { Event::Changed(of) });
         }
+        self.on_recall(from, of, version);
+    }
+
+    /// A peer told which version of a record it has. If the record is ours and we have that version, the peer can tell us nothing newer.
+    fn on_recall(&mut self, from: Site, of: Site, version: u32) {
+        if of == self.config.site && self.ledger.compare(of, version) != Lack::Ours {
+            self.with_peer(from, |peer| peer.has_recalled = true);
+        }
+    }
+
+    /// Whether a record is our own and is held back.
+    fn is_held_back(&self, of: Site) -> bool {
+        of == self.config.site && self.beacon.record_held.is_some()
     }
 
     fn told(&self, from: Site, of: Site, version: u32) -> Told {
@@ -199,6 +213,11 @@ impl<R: Reckoner> World<R> {
         self.forget_tracks(|entity, _| entity.site == from);
         self.tell(Event::Left(from));
     }
+}
+
+/// Whether a datagram is from a site that was started after its goodbye: a site asks for its own record only after a start.
+fn is_from_restarted(from: Site, bytes: &[u8]) -> bool {
+    Items::new(bytes).into_iter().flatten().flatten().any(|item| item == Item::Ask { of: from })
 }
 
 /// Whether a site is here: we are, and whoever was heard and has not left.

@@ -375,3 +375,30 @@ fn a_site_that_left_and_restarts_at_once_is_reminded_of_its_record_at_once() {
     net.run(300);
     assert!(is_reminded(&mut net.worlds[1]), "its peer may crash before the peer listens to it again");
 }
+
+#[test]
+fn a_restarted_site_never_replaces_a_record_that_only_a_peer_out_of_reach_remembers() {
+    let mut net = Net::new(3, 30, Sending::default());
+    net.run(4_000);
+    let me = net.worlds[2].config.site;
+    // The second site never gets the record.
+    net.open = |_, to| to != 1;
+    net.worlds[2].post(b"hit once");
+    net.run(1_500);
+    net.worlds[2].post(b"hit twice");
+    net.run(1_500);
+    let old = net.worlds[0].ledger.get(me).unwrap().version;
+    assert!(net.worlds[1].ledger.get(me).is_none());
+    // The first site, which has it, is cut off while the restarted site counts more hits than before.
+    net.open = |from, to| from != 0 && to != 0;
+    restart(&mut net, 2);
+    for hits in 0..6 {
+        net.worlds[2].post(&[hits]);
+        net.run(1_000);
+    }
+    net.open = |_, _| true;
+    net.run(4_000);
+    assert!(is_reminded(&mut net.worlds[2]), "it replaced what it had counted before");
+    let versions = [0, 1, 2].map(|site| net.worlds[site].ledger.get(me).unwrap().version);
+    assert!(versions[0] > old && versions == [versions[0]; 3], "{versions:?}, and {old} before");
+}

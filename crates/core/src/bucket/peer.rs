@@ -72,6 +72,11 @@ impl Peer {
         self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + ahead)
     }
 
+    /// Whether no newer record of ours is to be expected from it.
+    pub(super) fn has_no_more_to_recall(&self) -> bool {
+        self.has_recalled || self.left.is_some()
+    }
+
     /// Takes over where its entities are.
     pub(super) fn set_regions(&mut self, regions: &[Region]) {
         self.regions.clear();

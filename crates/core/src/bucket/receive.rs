@@ -14,8 +14,6 @@ use crate::wire::{Error, Item, Items, Update};
 
 /// Who said goodbye is deaf to what was still under way for so long.
 const FAREWELL: TimeDelta = TimeDelta::from_secs(2);
-/// Who comes waits so long for what others remember of it.
-const REMINDERS: TimeDelta = TimeDelta::from_millis(2_500);
 /// Ticks by which an update may be ahead of our time: clocks differ.
 const AHEAD: u32 = 50;
 
@@ -45,8 +43,8 @@ impl<R: Reckoner> World<R> {
         if !core::mem::replace(&mut peer.is_here, true) {
             self.tell(Event::Came(from));
             self.beacon.next = self.beacon.next.min(now);
-            if self.beacon.record_held == Some(Instant::FAR_FUTURE) {
-                self.beacon.record_held = Some(now + REMINDERS);
+            if let Some(hold) = &mut self.beacon.record_held {
+                hold.since.get_or_insert(now);
             }
         }
         true

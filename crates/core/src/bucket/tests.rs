@@ -402,3 +402,20 @@ fn a_restarted_site_never_replaces_a_record_that_only_a_peer_out_of_reach_rememb
     let versions = [0, 1, 2].map(|site| net.worlds[site].ledger.get(me).unwrap().version);
     assert!(versions[0] > old && versions == [versions[0]; 3], "{versions:?}, and {old} before");
 }
+
+#[test]
+fn last_words_reach_a_peer_that_missed_the_goodbye_within_five_seconds() {
+    let mut net = Net::new(3, 30, Sending::default());
+    net.run(4_000);
+    let gone = net.worlds[2].config.site;
+    net.worlds[2].post(b"hit once");
+    net.run(1_000);
+    net.open = |from, to| from != 2 || to == 0;
+    net.worlds[2].post(b"hit twice");
+    net.worlds[2].leave();
+    net.run(1);
+    net.open = |from, to| from != 2 && to != 2;
+    net.run(5_000);
+    assert_eq!(net.worlds[0].ledger.get(gone).unwrap().bytes, b"hit twice");
+    assert_eq!(net.worlds[1].ledger.get(gone).unwrap().bytes, b"hit twice", "it waits for a site that is silent");
+}

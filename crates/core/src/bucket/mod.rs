@@ -54,7 +54,7 @@ const MAX_ENTITIES_PER_SITE: usize = 64;
 const MAX_ENTITIES: usize = 4_096;
 /// Who is silent for so long is forgotten, and who said goodbye.
 const FORGET: TimeDelta = TimeDelta::from_secs(10);
-/// Whose time is followed must have been heard so lately.
+/// A site whose time is followed, or that alone tells of its record, must have been heard so lately.
 const TRUSTED: TimeDelta = TimeDelta::from_secs(3);
 /// Who does not get to know the world's time for so long may have come to those who do not know it either.
 const PATIENCE: TimeDelta = TimeDelta::from_secs(5);
@@ -313,10 +313,15 @@ impl<R: Reckoner> World<R> {
 
     /// What others who were heard of late take the world's time to be, the lowest site first: by how much it is ahead of our clock.
     fn told_times(&self, now: Instant) -> impl Iterator<Item = (Site, TimeDelta)> {
-        let trusted = TRUSTED.max(self.forget_after() / 3);
+        let trusted = self.trusted_for();
         let heard = self.peers.iter().filter(move |(_, peer)| now - peer.heard < trusted);
         let told = heard.filter_map(move |(site, peer)| Some((*site, peer.world_ahead_of_us(now)?)));
         told.filter(move |(_, ahead)| WorldTime::is_sane(now, *ahead, self.config.tick))
+    }
+
+    /// A peer that was not heard for this long may be gone.
+    fn trusted_for(&self) -> TimeDelta {
+        TRUSTED.max(self.forget_after() / 3)
     }
 
     /// Whether the world's time died with those who knew it, and it is ours to begin one.

@@ -143,10 +143,10 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    /// Somebody has this version of a record. Whoever is here tells its own; we care for those of others that are gone, or not known at all.
+    /// Somebody has this version of a record. Whoever is heard tells its own; we care for those of others that are silent, gone, or not known at all.
     fn on_digest(&mut self, from: Site, of: Site, version: u32) {
         self.on_recall(from, of, version);
-        let tells_itself = of != from && self.is_peer_here(of) || self.is_held_back(of);
+        let tells_itself = of != from && self.is_heard(of) || self.is_held_back(of);
         let told = self.told(from, of, version);
         let is_wanted = || self.ledger.wants(told, here(self.config.site, &self.peers));
         let control = match self.ledger.compare(of, version) {
@@ -157,7 +157,7 @@ impl<R: Reckoner> World<R> {
         self.push_control(from, control);
     }
 
-    /// Who is here speaks for itself; of who is not, and of ourselves before we came, others may.
+    /// A site that is heard speaks for itself; of a site that is not, and of ourselves before we came, others may.
     fn on_record(&mut self, from: Site, of: Site, version: u32, bytes: &[u8]) {
         let (me, told) = (self.config.site, self.told(from, of, version));
         if !self.speaks_for_itself(of, from) && self.ledger.learn(told, bytes, here(me, &self.peers)) {
@@ -187,13 +187,16 @@ impl<R: Reckoner> World<R> {
         Told { of, version, by }
     }
 
-    /// Whether somebody need not be told of by another: it is here, and we know its record.
+    /// Whether somebody need not be told of by another: it is heard, and we know its record.
     fn speaks_for_itself(&self, of: Site, from: Site) -> bool {
-        of != from && self.is_peer_here(of) && self.ledger.get(of).is_some()
+        of != from && self.is_heard(of) && self.ledger.get(of).is_some()
     }
 
-    fn is_peer_here(&self, site: Site) -> bool {
-        self.peers.get(&site).is_some_and(|peer| peer.is_here)
+    /// Whether a site is here and was heard of late. A site that is silent may have left, and its goodbye got lost: others know its last
+    /// words, and may be gone themselves before it is forgotten.
+    fn is_heard(&self, site: Site) -> bool {
+        let is_heard = |peer: &Peer| peer.is_here && self.now - peer.heard < self.trusted_for();
+        self.peers.get(&site).is_some_and(is_heard)
     }
 
     /// How often any record was changed: for who keeps something that follows from them.

@@ -419,3 +419,21 @@ fn last_words_reach_a_peer_that_missed_the_goodbye_within_five_seconds() {
     assert_eq!(net.worlds[0].ledger.get(gone).unwrap().bytes, b"hit twice");
     assert_eq!(net.worlds[1].ledger.get(gone).unwrap().bytes, b"hit twice", "it waits for a site that is silent");
 }
+
+#[test]
+fn the_clock_of_a_site_that_left_and_restarts_is_measured_again() {
+    let mut net = Net::new(2, 30, Sending::default());
+    net.run(4_000);
+    net.worlds[1].leave();
+    net.play(1);
+    net.open = |from, _| from != 1;
+    net.run(1_500);
+    net.open = |_, _| true;
+    // Its clock counts from the start of its process.
+    net.clocks[1] += TimeDelta::from_secs(500);
+    restart(&mut net, 1);
+    net.run(5_000);
+    let truth = net.clocks[1] - net.clocks[0];
+    let stats = net.worlds[0].peer_stats(net.now(0), net.worlds[1].config.site).unwrap();
+    assert!(stats.offset.is_some_and(|offset| (offset - truth).abs() < TimeDelta::from_millis(1)), "{stats:?}");
+}

@@ -39,7 +39,12 @@ impl<R: Reckoner> World<R> {
         if peer.left.is_some_and(|left| now - left < FAREWELL) && !is_from_restarted(from, bytes) {
             return false;
         }
-        (peer.heard, peer.left) = (now, None);
+        if peer.left.is_some() {
+            // It was restarted: its clock, and where its entities are, are not as they were.
+            *peer = Peer::new(now);
+            self.next_ask = now;
+        }
+        peer.heard = now;
         if !core::mem::replace(&mut peer.is_here, true) {
             self.tell(Event::Came(from));
             self.beacon.next = self.beacon.next.min(now);

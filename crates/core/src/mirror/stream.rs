@@ -409,3 +409,25 @@ impl Stream {
             + self.waiting.capacity() * size_of::<u64>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_makes_nobody_expect_events_beyond_the_last_that_it_has() {
+        let mut giver = Stream::new();
+        giver.expect(Instant::ZERO, 7);
+        [1, 2, 3, 4, 5, 7].into_iter().for_each(|seq| giver.set_fate(seq, Fate::Delivered));
+        let mut taker = Stream::new();
+        taker.restart(Instant::ZERO, giver.settled(), &giver.done_bits(), None);
+        let missing: Vec<u64> = taker.missing().iter().map(|missing| missing.seq).collect();
+        assert_eq!((giver.settled(), taker.settled(), missing), (5, 5, alloc::vec![6]));
+        taker.drop(6);
+        assert_eq!(
+            taker.first_open(),
+            None,
+            "events that nobody issued would be given up, and the real ones with them"
+        );
+    }
+}

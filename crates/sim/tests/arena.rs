@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use coplay::bucket::Sending;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
-use coplay_sim::arena::{Arena, KINDS, Plan, Sabotage, Scenario};
+use coplay_sim::arena::{Arena, Fault, KINDS, Plan, Sabotage, Scenario};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::LinkConfig;
 
@@ -55,6 +55,26 @@ fn what_is_broken_is_seen() {
     };
     let lost = broken_between_two(Sabotage::Wordless, |scenario| kind(scenario, "leave") && !kind(scenario, "crash"));
     assert!(lost.iter().any(|violations| is_broken(violations, "once")), "{lost:#?}");
+}
+
+/// Three sites, of which the first two are cut off from the third. The first leaves, and only the second hears its last words.
+fn last_words_behind_a_cut(seed: u64, then: Option<Fault>) -> Scenario {
+    let at = |millis: i64| Instant::ZERO + TimeDelta::from_millis(millis);
+    let mut faults = vec![(at(4_000), Fault::Split(2)), (at(7_000), Fault::Leave(0)), (at(8_000), Fault::Heal)];
+    faults.splice(2..2, then.map(|fault| (at(7_500), fault)));
+    let plan = Plan { clock: NodeClock::TRUE, sending: Sending::fixed(25), ninjas: 3 };
+    let terms = Terms { side: 4, ..Scenario::new(seed).terms };
+    Scenario { terms, plans: vec![plan; 3], link: LinkConfig::lan(), faults, late: 0, ..Scenario::new(seed) }
+}
+
+#[test]
+fn nobody_need_know_what_only_a_site_knew_that_crashed() {
+    for seed in 0..8 {
+        let violations = last_words_behind_a_cut(seed, Some(Fault::Crash(1))).play().violations;
+        assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+        let violations = last_words_behind_a_cut(seed, None).play().violations;
+        assert!(violations.is_empty(), "seed {seed}, where the second site stays: {violations:#?}");
+    }
 }
 
 #[test]

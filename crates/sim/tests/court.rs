@@ -6,6 +6,14 @@ use coplay_sim::court::{Sabotage, Scenario};
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --motion --seed";
 
+/// Between two frames a client is put right twice, by more than is corrected gradually, and back: it is not seen to go far.
+#[test]
+fn two_corrections_between_two_frames_are_no_jump() {
+    let seed = 7_504_122;
+    let played = Scenario::new(seed).play();
+    assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
+}
+
 #[test]
 fn the_first_seeds_keep_every_promise() {
     let mut commands = 0;

@@ -54,7 +54,7 @@ const MAX_ENTITIES_PER_SITE: usize = 64;
 const MAX_ENTITIES: usize = 4_096;
 /// Who is silent for so long is forgotten, and who said goodbye.
 const FORGET: TimeDelta = TimeDelta::from_secs(10);
-/// Whose time is followed must have been heard so lately.
+/// A site whose time is followed, or that alone tells of its record, must have been heard so lately.
 const TRUSTED: TimeDelta = TimeDelta::from_secs(3);
 /// Who does not get to know the world's time for so long may have come to those who do not know it either.
 const PATIENCE: TimeDelta = TimeDelta::from_secs(5);
@@ -101,13 +101,32 @@ struct Beacon {
     next: Instant,
     /// The record was changed and nobody told yet.
     record: bool,
-    /// Until when nobody is told. Who was started anew is reminded first of what it had put down, by all who remember it: what it puts down on
-    /// top of less would take the place of more.
-    record_held: Option<Instant>,
+    /// Why nobody is told.
+    record_held: Option<Hold>,
     /// When it was last told.
     recorded: Instant,
     /// The site of which was reported last: they are reported of in turn.
     reported: Option<Site>,
+}
+
+/// Our record is held back after the start until every peer has told which record of ours it has. A version that is put on top of an
+/// older one takes the place of a newer one as soon as it was changed as often, and what was counted there is lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hold {
+    /// When the first peer was heard.
+    since: Option<Instant>,
+}
+
+impl Hold {
+    /// Peers that are not in our roster yet have this long to get there, and to answer.
+    const LEAST: TimeDelta = TimeDelta::from_millis(2_500);
+    /// A peer that does not answer for this long is taken for gone; nor can a peer that lies hold a record back for longer.
+    const MOST: TimeDelta = FORGET;
+
+    fn is_over(self, now: Instant, mut peers: impl Iterator<Item = bool>) -> bool {
+        let held = self.since.map(|since| now - since);
+        held.is_some_and(|held| held >= Self::MOST || held >= Self::LEAST && peers.all(|has_recalled| has_recalled))
+    }
 }
 
 /// An entity in a view.
@@ -145,7 +164,7 @@ impl<R: Reckoner> World<R> {
         let time = if config.founder { WorldTime::begin(now) } else { WorldTime::default() };
         let rate = Rate::new(now, &config.sending);
         let long_ago = now - FORGET;
-        let record_held = (!config.founder).then_some(Instant::FAR_FUTURE);
+        let record_held = (!config.founder).then(Hold::default);
         let beacon = Beacon { next: now, record: false, record_held, recorded: long_ago, reported: None };
         Ok(Self {
             config,
@@ -241,7 +260,8 @@ impl<R: Reckoner> World<R> {
             self.follow(now);
             self.tell_whereabouts();
         }
-        if self.beacon.record_held.is_some_and(|until| now >= until) {
+        let is_hold_over = |hold: Hold| hold.is_over(now, self.peers.values().map(Peer::has_no_more_to_recall));
+        if self.beacon.record_held.is_some_and(is_hold_over) {
             self.release_record();
         }
         if now - self.tidied >= TIDY {
@@ -293,10 +313,15 @@ impl<R: Reckoner> World<R> {
 
     /// What others who were heard of late take the world's time to be, the lowest site first: by how much it is ahead of our clock.
     fn told_times(&self, now: Instant) -> impl Iterator<Item = (Site, TimeDelta)> {
-        let trusted = TRUSTED.max(self.forget_after() / 3);
+        let trusted = self.trusted_for();
         let heard = self.peers.iter().filter(move |(_, peer)| now - peer.heard < trusted);
         let told = heard.filter_map(move |(site, peer)| Some((*site, peer.world_ahead_of_us(now)?)));
         told.filter(move |(_, ahead)| WorldTime::is_sane(now, *ahead, self.config.tick))
+    }
+
+    /// A peer that was not heard for this long may be gone.
+    fn trusted_for(&self) -> TimeDelta {
+        TRUSTED.max(self.forget_after() / 3)
     }
 
     /// Whether the world's time died with those who knew it, and it is ours to begin one.

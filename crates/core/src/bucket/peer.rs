@@ -23,6 +23,8 @@ pub(super) struct Peer {
     pub(super) is_here: bool,
     /// When it said goodbye.
     pub(super) left: Option<Instant>,
+    /// Whether it told which record of ours it has.
+    pub(super) has_recalled: bool,
     /// By how much the world's time is ahead of its clock, as it says.
     pub(super) world_ahead: Option<TimeDelta>,
     /// Where its entities are, as it said last, or as was seen since.
@@ -49,6 +51,7 @@ impl Peer {
             heard: now,
             is_here: false,
             left: None,
+            has_recalled: false,
             world_ahead: None,
             regions: Vec::new(),
             told: Vec::new(),
@@ -67,6 +70,11 @@ impl Peer {
     pub(super) fn world_ahead_of_us(&self, now: Instant) -> Option<TimeDelta> {
         let ahead = self.world_ahead?;
         self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + ahead)
+    }
+
+    /// Whether no newer record of ours is to be expected from it.
+    pub(super) fn has_no_more_to_recall(&self) -> bool {
+        self.has_recalled || self.left.is_some()
     }
 
     /// Takes over where its entities are.

@@ -14,8 +14,6 @@ use crate::wire::{Error, Item, Items, Update};
 
 /// Who said goodbye is deaf to what was still under way for so long.
 const FAREWELL: TimeDelta = TimeDelta::from_secs(2);
-/// Who comes waits so long for what others remember of it.
-const REMINDERS: TimeDelta = TimeDelta::from_millis(2_500);
 /// Ticks by which an update may be ahead of our time: clocks differ.
 const AHEAD: u32 = 50;
 
@@ -25,7 +23,7 @@ impl<R: Reckoner> World<R> {
         self.now = self.now.max(now);
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += bytes.len() as u64;
-        if from == self.config.site || !self.hear(from) {
+        if from == self.config.site || !self.hear(from, bytes) {
             return;
         }
         if self.read(from, bytes).is_err() {
@@ -33,20 +31,25 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    /// Notes that a site is here. Not if it has just left, or if there are too many.
-    fn hear(&mut self, from: Site) -> bool {
+    /// Notes that a site is here. Not if the datagram was under way when the site left, or if there are too many sites.
+    fn hear(&mut self, from: Site, bytes: &[u8]) -> bool {
         let now = self.now;
         self.add_peer(now, from);
         let Some(peer) = self.peers.get_mut(&from) else { return false };
-        if peer.left.is_some_and(|left| now - left < FAREWELL) {
+        if peer.left.is_some_and(|left| now - left < FAREWELL) && !is_from_restarted(from, bytes) {
             return false;
         }
-        (peer.heard, peer.left) = (now, None);
+        if peer.left.is_some() {
+            // It was restarted: its clock, and where its entities are, are not as they were.
+            *peer = Peer::new(now);
+            self.next_ask = now;
+        }
+        peer.heard = now;
         if !core::mem::replace(&mut peer.is_here, true) {
             self.tell(Event::Came(from));
             self.beacon.next = self.beacon.next.min(now);
-            if self.beacon.record_held == Some(Instant::FAR_FUTURE) {
-                self.beacon.record_held = Some(now + REMINDERS);
+            if let Some(hold) = &mut self.beacon.record_held {
+                hold.since.get_or_insert(now);
             }
         }
         true
@@ -145,9 +148,10 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    /// Somebody has this version of a record. Whoever is here tells its own; we care for those of others that are gone, or not known at all.
+    /// Somebody has this version of a record. Whoever is heard tells its own; we care for those of others that are silent, gone, or not known at all.
     fn on_digest(&mut self, from: Site, of: Site, version: u32) {
-        let tells_itself = of != from && self.is_peer_here(of);
+        self.on_recall(from, of, version);
+        let tells_itself = of != from && self.is_heard(of) || self.is_held_back(of);
         let told = self.told(from, of, version);
         let is_wanted = || self.ledger.wants(told, here(self.config.site, &self.peers));
         let control = match self.ledger.compare(of, version) {
@@ -158,12 +162,25 @@ impl<R: Reckoner> World<R> {
         self.push_control(from, control);
     }
 
-    /// Who is here speaks for itself; of who is not, and of ourselves before we came, others may.
+    /// A site that is heard speaks for itself; of a site that is not, and of ourselves before we came, others may.
     fn on_record(&mut self, from: Site, of: Site, version: u32, bytes: &[u8]) {
         let (me, told) = (self.config.site, self.told(from, of, version));
         if !self.speaks_for_itself(of, from) && self.ledger.learn(told, bytes, here(me, &self.peers)) {
             self.tell(if of == me { Event::Remembered } else { Event::Changed(of) });
         }
+        self.on_recall(from, of, version);
+    }
+
+    /// A peer told which version of a record it has. If the record is ours and we have that version, the peer can tell us nothing newer.
+    fn on_recall(&mut self, from: Site, of: Site, version: u32) {
+        if of == self.config.site && self.ledger.compare(of, version) != Lack::Ours {
+            self.with_peer(from, |peer| peer.has_recalled = true);
+        }
+    }
+
+    /// Whether a record is our own and is held back.
+    fn is_held_back(&self, of: Site) -> bool {
+        of == self.config.site && self.beacon.record_held.is_some()
     }
 
     fn told(&self, from: Site, of: Site, version: u32) -> Told {
@@ -175,13 +192,16 @@ impl<R: Reckoner> World<R> {
         Told { of, version, by }
     }
 
-    /// Whether somebody need not be told of by another: it is here, and we know its record.
+    /// Whether somebody need not be told of by another: it is heard, and we know its record.
     fn speaks_for_itself(&self, of: Site, from: Site) -> bool {
-        of != from && self.is_peer_here(of) && self.ledger.get(of).is_some()
+        of != from && self.is_heard(of) && self.ledger.get(of).is_some()
     }
 
-    fn is_peer_here(&self, site: Site) -> bool {
-        self.peers.get(&site).is_some_and(|peer| peer.is_here)
+    /// Whether a site is here and was heard of late. A site that is silent may have left, and its goodbye got lost: others know its last
+    /// words, and may be gone themselves before it is forgotten.
+    fn is_heard(&self, site: Site) -> bool {
+        let is_heard = |peer: &Peer| peer.is_here && self.now - peer.heard < self.trusted_for();
+        self.peers.get(&site).is_some_and(is_heard)
     }
 
     /// How often any record was changed: for who keeps something that follows from them.
@@ -199,6 +219,11 @@ impl<R: Reckoner> World<R> {
         self.forget_tracks(|entity, _| entity.site == from);
         self.tell(Event::Left(from));
     }
+}
+
+/// Whether a datagram is from a site that was started after its goodbye: a site asks for its own record only after a start.
+fn is_from_restarted(from: Site, bytes: &[u8]) -> bool {
+    Items::new(bytes).into_iter().flatten().flatten().any(|item| item == Item::Ask { of: from })
 }
 
 /// Whether a site is here: we are, and whoever was heard and has not left.

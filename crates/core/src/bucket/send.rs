@@ -92,7 +92,19 @@ impl<R: Reckoner> World<R> {
             self.next_ask = self.next_ask.min(peer.next_probe);
             due.push(*site);
         }
-        due.into_iter().for_each(|site| self.push_control(site, Control::Probe));
+        for site in due {
+            self.push_control(site, Control::Probe);
+            self.ask_for_own_record(site);
+        }
+    }
+
+    /// Asks a peer for the record that it has of us, while ours is held back and until the peer has answered. With the probes: these
+    /// are frequent at first and are repeated when they get lost.
+    fn ask_for_own_record(&mut self, site: Site) {
+        let has_recalled = self.peers.get(&site).is_some_and(|peer| peer.has_recalled);
+        if self.beacon.record_held.is_some() && !has_recalled {
+            self.push_control(site, Control::Ask(self.config.site));
+        }
     }
 
     /// Sees to it that those whom our entities come near know where they are.
@@ -193,8 +205,10 @@ impl<R: Reckoner> World<R> {
                     _ = seen.try_for_each(|(index, source)| put_update(reckoner, *index, source, &mut datagram));
                     Ok(())
                 }
-                Control::Record(of) => ledger.get(of).map_or(Ok(()), |record| {
-                    datagram.put(Item::Record { of, version: record.version, bytes: &record.bytes })
+                Control::Record(of) => datagram.put(match ledger.get(of) {
+                    Some(record) => Item::Record { of, version: record.version, bytes: &record.bytes },
+                    // No answer would be taken for a lost one.
+                    None => Item::Digest { of, version: 0 },
                 }),
             };
             full = put.is_err();

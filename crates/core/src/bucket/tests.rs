@@ -345,3 +345,95 @@ fn nothing_that_arrives_does_harm_or_fills_the_memory() {
     assert!((1_000..=1_025).contains(&world.ledger.len()), "{} records", world.ledger.len());
     assert!(most < 24 << 20, "{most} bytes");
 }
+
+/// Says goodbye, and is started again at once: with an empty ledger, and with the others in its roster.
+fn leave_and_restart(net: &mut Net, site: usize) {
+    net.worlds[site].leave();
+    net.play(site);
+    restart(net, site);
+}
+
+fn restart(net: &mut Net, site: usize) {
+    let config = Config { founder: false, ..net.worlds[site].config.clone() };
+    let peers: Vec<Site> = net.worlds.iter().map(|world| world.config.site).collect();
+    net.worlds[site] = World::new(net.now(site), config, Line::default()).unwrap();
+    let now = net.now(site);
+    peers.into_iter().for_each(|peer| net.worlds[site].add_peer(now, peer));
+}
+
+fn is_reminded(world: &mut World<Line>) -> bool {
+    core::iter::from_fn(|| world.poll_event()).any(|event| event == Event::Remembered)
+}
+
+#[test]
+fn a_site_that_left_and_restarts_at_once_is_reminded_of_its_record_at_once() {
+    let mut net = Net::new(2, 30, Sending::default());
+    net.run(4_000);
+    net.worlds[1].post(b"hit once");
+    net.run(2_000);
+    leave_and_restart(&mut net, 1);
+    net.run(300);
+    assert!(is_reminded(&mut net.worlds[1]), "its peer may crash before the peer listens to it again");
+}
+
+#[test]
+fn a_restarted_site_never_replaces_a_record_that_only_a_peer_out_of_reach_remembers() {
+    let mut net = Net::new(3, 30, Sending::default());
+    net.run(4_000);
+    let me = net.worlds[2].config.site;
+    // The second site never gets the record.
+    net.open = |_, to| to != 1;
+    net.worlds[2].post(b"hit once");
+    net.run(1_500);
+    net.worlds[2].post(b"hit twice");
+    net.run(1_500);
+    let old = net.worlds[0].ledger.get(me).unwrap().version;
+    assert!(net.worlds[1].ledger.get(me).is_none());
+    // The first site, which has it, is cut off while the restarted site counts more hits than before.
+    net.open = |from, to| from != 0 && to != 0;
+    restart(&mut net, 2);
+    for hits in 0..6 {
+        net.worlds[2].post(&[hits]);
+        net.run(1_000);
+    }
+    net.open = |_, _| true;
+    net.run(4_000);
+    assert!(is_reminded(&mut net.worlds[2]), "it replaced what it had counted before");
+    let versions = [0, 1, 2].map(|site| net.worlds[site].ledger.get(me).unwrap().version);
+    assert!(versions[0] > old && versions == [versions[0]; 3], "{versions:?}, and {old} before");
+}
+
+#[test]
+fn last_words_reach_a_peer_that_missed_the_goodbye_within_five_seconds() {
+    let mut net = Net::new(3, 30, Sending::default());
+    net.run(4_000);
+    let gone = net.worlds[2].config.site;
+    net.worlds[2].post(b"hit once");
+    net.run(1_000);
+    net.open = |from, to| from != 2 || to == 0;
+    net.worlds[2].post(b"hit twice");
+    net.worlds[2].leave();
+    net.run(1);
+    net.open = |from, to| from != 2 && to != 2;
+    net.run(5_000);
+    assert_eq!(net.worlds[0].ledger.get(gone).unwrap().bytes, b"hit twice");
+    assert_eq!(net.worlds[1].ledger.get(gone).unwrap().bytes, b"hit twice", "it waits for a site that is silent");
+}
+
+#[test]
+fn the_clock_of_a_site_that_left_and_restarts_is_measured_again() {
+    let mut net = Net::new(2, 30, Sending::default());
+    net.run(4_000);
+    net.worlds[1].leave();
+    net.play(1);
+    net.open = |from, _| from != 1;
+    net.run(1_500);
+    net.open = |_, _| true;
+    // Its clock counts from the start of its process.
+    net.clocks[1] += TimeDelta::from_secs(500);
+    restart(&mut net, 1);
+    net.run(5_000);
+    let truth = net.clocks[1] - net.clocks[0];
+    let stats = net.worlds[0].peer_stats(net.now(0), net.worlds[1].config.site).unwrap();
+    assert!(stats.offset.is_some_and(|offset| (offset - truth).abs() < TimeDelta::from_millis(1)), "{stats:?}");
+}

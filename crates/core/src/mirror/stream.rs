@@ -366,7 +366,7 @@ impl Stream {
         self.waiting.clear();
         self.missing.retain(|missing| missing.seq > settled);
         let is_done = |at: usize| done.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0);
-        self.expect(now, settled.saturating_add(done.len() as u64 * 8));
+        self.expect(now, settled.saturating_add(last_bit(done)));
         for (at, slot) in self.slots.iter_mut().enumerate() {
             slot.fate = match slot.fate {
                 _ if is_done(at) => Fate::Delivered,
@@ -407,5 +407,33 @@ impl Stream {
             + self.slots.capacity() * size_of::<Slot>()
             + self.missing.capacity() * size_of::<Missing>()
             + self.waiting.capacity() * size_of::<u64>()
+    }
+}
+
+/// The number of the last bit that is set, from 1 on. The bits that fill up the last byte stand for events that may never be issued.
+fn last_bit(bits: &[u8]) -> u64 {
+    let last = bits.iter().rposition(|byte| *byte != 0);
+    last.map_or(0, |at| (at as u64 + 1) * 8 - u64::from(bits[at].leading_zeros()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_makes_nobody_expect_events_beyond_the_last_that_it_has() {
+        let mut giver = Stream::new();
+        giver.expect(Instant::ZERO, 7);
+        [1, 2, 3, 4, 5, 7].into_iter().for_each(|seq| giver.set_fate(seq, Fate::Delivered));
+        let mut taker = Stream::new();
+        taker.restart(Instant::ZERO, giver.settled(), &giver.done_bits(), None);
+        let missing: Vec<u64> = taker.missing().iter().map(|missing| missing.seq).collect();
+        assert_eq!((giver.settled(), taker.settled(), missing), (5, 5, alloc::vec![6]));
+        taker.drop(6);
+        assert_eq!(
+            taker.first_open(),
+            None,
+            "events that nobody issued would be given up, and the real ones with them"
+        );
     }
 }

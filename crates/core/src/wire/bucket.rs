@@ -35,10 +35,11 @@ pub enum Item<'a> {
     Digest {
         /// Whose record.
         of: Site,
-        /// How often it was changed.
+        /// How often it was changed; 0 if the sender has none.
         version: u32,
     },
-    /// The sender wants a site's record.
+    /// The sender wants a site's record. The answer is the record, or a digest that says that there is none. A site asks for its own record
+    /// after a start only.
     Ask {
         /// Whose.
         of: Site,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::bucket::{EntityId, How, Reckoner};
+use coplay::bucket::{EntityId, How, Reckoner, Site};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Item, Items};
-use coplay_maze::{Avatar, FINE, News, WALK};
+use coplay_maze::{Avatar, FINE, News, Tally, WALK};
 
 use super::scenario::Fault;
 use super::{Arena, Delivery, Scenario};
@@ -42,9 +42,9 @@ pub enum Sabotage {
 /// How somebody is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gone {
-    /// It crashed, or its goodbye got to nobody.
+    /// It crashed, or its goodbye got to nobody who is still here and could pass on what it said.
     Unheard,
-    /// Somebody has its last words.
+    /// Somebody who is here has its last words.
     Heard,
 }
 
@@ -90,15 +90,31 @@ impl Judge {
     }
 
     pub(super) fn on_gone(&mut self, arena: &mut Arena, place: usize) {
-        self.count_hits(arena, place);
+        self.on_deliveries(arena);
+        arena.present().into_iter().for_each(|present| self.count_hits(arena, present));
         self.gone.insert(place, Gone::Unheard);
+        self.excuse_lost_words(arena, place);
+    }
+
+    /// A place goes, and with it the last words of sites that only it had heard. No protocol can bring them back: it may have been cut off
+    /// from the others until now, or have heard the goodbye a moment ago. What any place that stays knows is still demanded of all.
+    fn excuse_lost_words(&mut self, arena: &Arena, going: usize) {
+        let staying: Vec<usize> = arena.present().into_iter().filter(|place| *place != going).collect();
+        let hits = &self.hits;
+        for (gone, how) in &mut self.gone {
+            let site = arena.site(*gone);
+            let decided: u32 = hits.iter().filter(|((whom, _), _)| whom.site == site).map(|(_, times)| times).sum();
+            // A site that is back counts hits of its own, and these do not show that it was reminded of those before.
+            let needed = |place: usize| if place == *gone { decided } else { known_falls(arena, going, site) };
+            if !staying.iter().any(|place| known_falls(arena, *place, site) >= needed(*place)) {
+                *how = Gone::Unheard;
+            }
+        }
     }
 
     /// A place has a new view.
     pub(super) fn on_view(&mut self, arena: &mut Arena, place: usize) {
-        for delivery in arena.take_deliveries() {
-            self.on_delivery(arena, &delivery);
-        }
+        self.on_deliveries(arena);
         self.count_hits(arena, place);
         self.views += 1;
         let Some(game) = arena.game(place) else { return };
@@ -127,6 +143,12 @@ impl Judge {
                     format!("place {place} shows {entity:?} at tick {tick} as {:?}, and it was {truth:?}", shown.state)
                 });
             }
+        }
+    }
+
+    fn on_deliveries(&mut self, arena: &mut Arena) {
+        for delivery in arena.take_deliveries() {
+            self.on_delivery(arena, &delivery);
         }
     }
 
@@ -299,7 +321,7 @@ impl Judge {
     }
 
     /// Every hit is known once. What was decided just before a crash nobody may know of; but nothing is ever known twice, and who leaves takes nothing
-    /// with it.
+    /// with it that anybody heard who stays.
     fn judge_hits(&mut self, arena: &Arena, known: &BTreeMap<EntityId, u32>) {
         let mut decided: BTreeMap<EntityId, u32> = known.keys().map(|entity| (*entity, 0)).collect();
         self.hits.iter().for_each(|((whom, _), times)| *decided.entry(*whom).or_default() += times);
@@ -330,6 +352,14 @@ impl Judge {
             ..Played::default()
         }
     }
+}
+
+/// How often avatars of a site were hit, as far as a place knows.
+fn known_falls(arena: &Arena, place: usize, site: Site) -> u32 {
+    let record = |game: &coplay_maze::Game| {
+        game.world().records().find(|(of, _)| *of == site).and_then(|(_, record)| Tally::from_bytes(&record.bytes))
+    };
+    arena.game(place).and_then(record).map_or(0, |tally| tally.total())
 }
 
 /// How an entity was at a tick, as its owner knows.

@@ -11,7 +11,7 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Game, Terms};
 
 pub use judge::Sabotage;
-pub use scenario::{KINDS, Scenario};
+pub use scenario::{Fault, KINDS, Scenario};
 
 use crate::clock::NodeClock;
 use crate::link::{Link, LinkConfig, LinkStats};

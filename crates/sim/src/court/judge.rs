@@ -6,7 +6,7 @@ use coplay::motion::{ClientEvent, Method, Moment, ObjectId, Pair, Predictor};
 use coplay::time::{Instant, TimeDelta};
 
 use super::scenario::Fault;
-use super::{Court, End, LINEAR, Scenario};
+use super::{Court, End, LINEAR, Scenario, When};
 use crate::scenario::Played;
 use crate::toy::mix;
 
@@ -186,7 +186,10 @@ impl Judge {
 
     /// Goes on until then, and looks at every frame of everybody.
     pub(super) fn rest(&mut self, court: &mut Court, until: Instant) {
-        court.run(until, |court, end| self.on_frame(court, end));
+        court.watch(until, |court, end, when| match when {
+            When::Frame => self.on_frame(court, end),
+            When::Arrival => self.on_arrival(court, end),
+        });
     }
 
     /// Takes in what happened at an end since it was last looked at.
@@ -238,6 +241,15 @@ impl Judge {
         }
     }
 
+    /// Looks at a client after every datagram, too. Between two frames it may be put right more than once, each time by more than is
+    /// corrected gradually, and from frames alone that cannot be told from a jump: two such corrections may end near where they began.
+    fn on_arrival(&mut self, court: &mut Court, end: End) {
+        let End::Seat(seat) = end else { return };
+        self.hear(court, end);
+        let objects: Vec<ObjectId> = court.client(seat).map_or(Vec::new(), |client| client.objects().collect());
+        objects.into_iter().for_each(|object| _ = self.judge_moment(court, (end, seat), object));
+    }
+
     fn on_frame(&mut self, court: &mut Court, end: End) {
         self.frames += 1;
         self.hear(court, end);
@@ -253,14 +265,20 @@ impl Judge {
         if memory > MEMORY {
             self.violation("memory", || format!("{end:?} takes {memory} bytes"));
         }
-        let local = court.local(end);
         for object in objects {
-            let Some(moment) = court.moment(end, object) else { continue };
-            if let Some((at, before)) = self.before.insert((number, object), (local, moment)) {
-                self.judge_step(end, object, (at, &before), (local, &moment));
+            if let Some(moment) = self.judge_moment(court, (end, number), object) {
+                self.measure(court, end, object, &moment);
             }
-            self.measure(court, end, object, &moment);
         }
+    }
+
+    /// Compares an object at an end with how it was there when it was last looked at.
+    fn judge_moment(&mut self, court: &Court, (end, number): (End, usize), object: ObjectId) -> Option<Moment<Pair>> {
+        let (local, moment) = (court.local(end), court.moment(end, object)?);
+        if let Some((at, before)) = self.before.insert((number, object), (local, moment)) {
+            self.judge_step(end, object, (at, &before), (local, &moment));
+        }
+        Some(moment)
     }
 
     /// Nobody goes back, slower or faster than agreed on, and nothing is seen to jump.
@@ -284,10 +302,9 @@ impl Judge {
         let fastest = f64::from(LINEAR.fastest) / 1e3;
         let most = (fastest * pace.fastest + glide) * by.as_secs_f64() + 0.01;
         let seen = LINEAR.distance(&before.shown, &moment.shown);
-        // What is too far off to be corrected gradually may have been put right more than once.
+        // What is too far off to be corrected gradually is put right at once.
         let far = glide * self.config.leap.as_secs_f64();
-        let is_twice = moment.number.count > before.number.count + 1 && seen > far / 2.0;
-        let is_leap = is_twice || seen > far - most || LINEAR.distance(&before.shown, &before.state) > far;
+        let is_leap = seen > far - most || LINEAR.distance(&before.shown, &before.state) > far;
         if seen > most && !is_leap {
             self.violation("seen", || {
                 format!(

@@ -77,6 +77,15 @@ pub enum End {
     Seat(usize),
 }
 
+/// Why an end may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// It played a frame.
+    Frame,
+    /// It took in a datagram.
+    Arrival,
+}
+
 enum Happening {
     Wake(End),
     Arrive { seat: usize, up: bool, bytes: Box<[u8]> },
@@ -259,15 +268,27 @@ impl Court {
 
     /// Goes on until then, and calls whenever somebody has had a frame.
     pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, End)) {
+        self.watch(until, |court, end, when| {
+            if when == When::Frame {
+                on_frame(court, end);
+            }
+        });
+    }
+
+    /// The same, and calls also when a datagram got to an end.
+    pub(crate) fn watch(&mut self, until: Instant, mut on_change: impl FnMut(&mut Self, End, When)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             let Some((at, happening)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
             match happening {
-                Happening::Arrive { seat, up, bytes } => self.arrive(seat, up, bytes),
+                Happening::Arrive { seat, up, bytes } => {
+                    self.arrive(seat, up, bytes);
+                    on_change(self, if up { End::Server } else { End::Seat(seat) }, When::Arrival);
+                }
                 Happening::Wake(end) => {
                     if self.planned(end) == at {
                         self.wake(end);
-                        on_frame(self, end);
+                        on_change(self, end, When::Frame);
                     }
                 }
             }

@@ -76,6 +76,9 @@ pub struct TestCore {
     path: PathBuf,
 }
 
+/// The environment variable that names the file which every core creates when it is loaded.
+pub const MARK: &str = "COPLAY_TEST_MARK";
+
 /// The file that keeps a core from taking games, as long as there is one.
 const GATE: &str = "shut";
 

@@ -168,6 +168,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_names_nothing_finds_no_core() {
+        let installed = ["bsnes_mercury_performance", "mednafen_pce_fast", "nestopia"].map(String::from);
+        for hostile in
+            ["", " ", "()", "-", "n", "ne", "../nestopia", "./nestopia", "nestopia/../x", "\\\\host\\nestopia"]
+        {
+            assert_eq!(candidates(hostile, installed.iter()), Vec::<&str>::new(), "{hostile:?}");
+        }
+    }
+
+    #[test]
     fn a_game_is_found_by_what_is_in_it() {
         let folder = std::env::temp_dir().join(format!("coplay-find-{}", std::process::id()));
         fs::create_dir_all(folder.join("a/b")).unwrap();

@@ -397,6 +397,22 @@ mod tests {
     }
 
     #[test]
+    fn nobody_takes_more_pads_than_there_are() {
+        let mut list = list(4, 4);
+        for pads in [4, 254, 255] {
+            list.handle_message(NOW, key(1), knock(Wish::Play(pads)), None);
+            assert_eq!(told(&mut list, key(1)), Some(Message::Refused(Refusal::Full)), "{pads} pads");
+        }
+        // Whoever takes a list over may find any number in it.
+        let crowd = |site| Member { site, key: key(site), pads: 255, ready: true, ..host() };
+        let party = Party { members: (0..3).map(crowd).collect(), ..list.party().clone() };
+        let mut list = List::take_over(party, (4, 4));
+        assert!(list.is_complete());
+        list.handle_message(NOW, key(9), knock(Wish::Play(255)), None);
+        assert_eq!(told(&mut list, key(9)), Some(Message::Refused(Refusal::Full)));
+    }
+
+    #[test]
     fn two_at_one_computer_take_two_players() {
         let mut list = list(4, 3);
         list.handle_message(NOW, key(1), knock(Wish::Play(3)), None);

@@ -214,6 +214,35 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_pads_that_no_machine_has_are_not_taken() {
+        let knock = |pads| Knock { version: VERSION, name: "Ann".into(), wish: Wish::Play(pads), places: vec![] };
+        let member = |pads| Member {
+            site: 0,
+            key: PeerKey([7; 32]),
+            name: "Ann".into(),
+            pads,
+            places: vec![],
+            ready: true,
+            here: true,
+        };
+        let party = |pads| Party {
+            serial: 1,
+            session: 1,
+            terms: vec![],
+            started: false,
+            members: vec![member(pads)],
+            open: true,
+            watchers: 0,
+            you: None,
+        };
+        let is_taken = |message: Message| Message::from_bytes(&message.to_bytes()).is_some();
+        for (pads, taken) in [(1, true), (8, true), (9, false), (255, false)] {
+            assert_eq!(is_taken(Message::Knock(knock(pads))), taken, "{pads} pads in a knock");
+            assert_eq!(is_taken(Message::Party(party(pads))), taken, "{pads} pads in a list");
+        }
+    }
+
+    #[test]
     fn names_are_tidied() {
         assert_eq!(tidy(" An\x1b[31mn\n ", 32), "An[31mn");
         assert_eq!(tidy("äöü", 3), "ä");

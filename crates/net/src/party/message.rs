@@ -15,6 +15,8 @@ pub const MAX_LINE: usize = 400;
 pub const MAX_PLACE: usize = 200;
 /// The most places of one member.
 pub const MAX_PLACES: usize = 8;
+/// The most players at one computer: no machine has more pads.
+pub const MAX_PADS: u8 = 8;
 /// The longest terms.
 const MAX_TERMS: usize = 4_096;
 
@@ -147,10 +149,15 @@ impl Message {
         let places =
             |places: &[Place]| places.len() <= MAX_PLACES && places.iter().all(|place| place.0.len() <= MAX_PLACE);
         match self {
-            Self::Knock(knock) => knock.name.len() <= MAX_NAME && places(&knock.places),
+            Self::Knock(knock) => {
+                let pads = if let Wish::Play(pads) = knock.wish { pads } else { 0 };
+                knock.name.len() <= MAX_NAME && places(&knock.places) && pads <= MAX_PADS
+            }
             Self::Chat { name, line } => name.len() <= MAX_NAME && line.len() <= MAX_LINE,
             Self::Party(party) => {
-                let member = |member: &Member| member.name.len() <= MAX_NAME && places(&member.places);
+                let member = |member: &Member| {
+                    member.name.len() <= MAX_NAME && places(&member.places) && member.pads <= MAX_PADS
+                };
                 party.terms.len() <= MAX_TERMS
                     && party.members.len() <= coplay::id::MAX_SITES
                     && party.members.iter().all(member)

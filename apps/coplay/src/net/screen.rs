@@ -273,6 +273,7 @@ impl Front for Screen<'_> {
 mod tests {
     use super::*;
     use crate::stage::{View, stage};
+    use coplay_net::party::{Member, Party};
 
     fn screen(config: &Config, role: Role) -> (Screen<'_>, View) {
         let (stage, view) = stage();
@@ -330,10 +331,51 @@ mod tests {
         assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
 
+    /// Ann and Bob play, or are about to.
+    fn party(started: bool) -> Party {
+        let member = |site: u8, name: &str| Member {
+            site,
+            key: coplay_net::PeerKey([site; 32]),
+            name: name.into(),
+            pads: 1,
+            places: vec![],
+            ready: true,
+            here: true,
+        };
+        let members = vec![member(0, "Ann"), member(1, "Bob")];
+        Party { serial: 1, session: 1, terms: vec![], started, members, open: true, watchers: 0, you: Some(1) }
+    }
+
+    #[test]
+    fn leaving_others_alone_takes_two_presses() {
+        let config = Config::default();
+        let (mut screen, view) = screen(&config, Role::Guest);
+        screen.tell(News::Party(&party(true)));
+        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        view.send(Asked::Quit);
+        assert_eq!(polled(&mut screen), [], "one press by mistake ends no game");
+        view.send(Asked::Quit);
+        assert_eq!(polled(&mut screen), [Command::Quit]);
+    }
+
+    #[test]
+    fn whoever_leaves_nobody_alone_leaves_at_once() {
+        let config = Config::default();
+        let mut alone = party(true);
+        alone.members[0].here = false;
+        for (role, party) in [(Role::Guest, party(false)), (Role::Guest, alone), (Role::Watcher, party(true))] {
+            let (mut screen, view) = screen(&config, role);
+            screen.tell(News::Party(&party));
+            view.send(Asked::Quit);
+            assert_eq!(polled(&mut screen), [Command::Quit], "{role:?} {party:?}");
+        }
+    }
+
     #[test]
     fn a_window_that_is_gone_leaves_once() {
         let config = Config::default();
         let (mut screen, view) = screen(&config, Role::Guest);
+        screen.tell(News::Party(&party(true)));
         drop(view);
         assert_eq!(polled(&mut screen), [Command::Quit]);
         assert_eq!(polled(&mut screen), []);

@@ -238,6 +238,37 @@ fn translate(key: Pressed) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::{Stage, stage};
+
+    /// A window that nobody sees, and the game behind it.
+    fn window() -> (Window, Stage) {
+        let (stage, view) = stage();
+        let keyboard = Keyboard::new(&Config::default());
+        (Window { view, keyboard, growth: Growth::Whole, textures: vec![], shot: Shot::new(None) }, stage)
+    }
+
+    /// What the window does about some events.
+    fn after(window: &mut Window, events: Vec<Event>) -> egui::FullOutput {
+        window.view.look();
+        let input = egui::RawInput { events, ..Default::default() };
+        let mut done = egui::Context::default().run_ui(input, |ui| window.on_events(ui.ctx()));
+        done.textures_delta.clear();
+        done
+    }
+
+    #[test]
+    fn ctrl_c_copies_and_never_quits() {
+        let (mut window, mut stage) = window();
+        stage.show(|scene| scene.copy = Some("udp://a:1#x".into()));
+        let done = after(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(matches!(&done[..], [egui::OutputCommand::CopyText(text)] if text == "udp://a:1#x"), "{done:?}");
+        assert_eq!(stage.poll_command(), None);
+        // The lobby is gone a moment later, and with it what could be copied.
+        stage.show(|scene| scene.copy = None);
+        let done = after(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(done.is_empty(), "{done:?}");
+        assert_eq!(stage.poll_command(), None, "Ctrl+C ended the game");
+    }
 
     #[test]
     fn every_key_of_the_settings_can_be_pressed_in_a_window() {

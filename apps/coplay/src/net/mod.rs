@@ -11,6 +11,7 @@ mod find;
 mod graph;
 pub(crate) mod lan;
 mod plain;
+pub(crate) mod quit;
 pub(crate) mod report;
 mod screen;
 mod survey;

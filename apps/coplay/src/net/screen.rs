@@ -17,6 +17,7 @@ use super::chat::Chat;
 use super::company::{Company, Role};
 use super::graph::History;
 use super::plain::bots;
+use super::quit::QuitQuestion;
 use crate::bot::Bot;
 use crate::config::{Action, Config};
 use crate::desk::{Can, Desk, Wish};
@@ -49,6 +50,7 @@ pub(super) struct Screen<'a> {
     playing: bool,
     next_draw: Instant,
     wants: VecDeque<Command>,
+    quit: QuitQuestion,
     leaving: bool,
 }
 
@@ -84,6 +86,7 @@ impl<'a> Screen<'a> {
             playing: false,
             next_draw: Instant::now(),
             wants: VecDeque::new(),
+            quit: QuitQuestion::default(),
             leaving: false,
         }
     }
@@ -94,7 +97,13 @@ impl<'a> Screen<'a> {
             return;
         }
         match asked {
-            Asked::Quit => self.leave(),
+            Asked::Exit => self.leave(),
+            Asked::Quit => {
+                if self.quit.request(now, &self.company.others()) {
+                    self.leave();
+                }
+            }
+            Asked::Menu if self.quit.is_open(now) => self.quit.withdraw(),
             Asked::Chat => self.chat.open(),
             Asked::Graph => self.graph = !self.graph,
             Asked::Pause => self.press(Control::Pause),
@@ -168,6 +177,8 @@ impl<'a> Screen<'a> {
         let (desk, company, chat) = (&self.desk, &self.company, &self.chat);
         let graph = self.graph.then(|| self.history.graph(|site| company.name(site)));
         let (picture, playing, overlay) = (&self.picture, self.playing, self.overlay());
+        let others = company.others();
+        let question = self.quit.overlay(now, &others);
         self.stage.show(|scene| {
             if playing {
                 scene.screens(1)[0].clone_from(picture);
@@ -182,6 +193,10 @@ impl<'a> Screen<'a> {
             if scene.overlay.is_none() && overlay.is_some() {
                 scene.overlay = overlay;
                 scene.copy = Some(company.ticket().to_owned());
+            }
+            scene.asks_to_quit = !others.is_empty() && question.is_none();
+            if question.is_some() {
+                scene.overlay = question;
             }
         });
     }
@@ -349,11 +364,19 @@ mod tests {
     #[test]
     fn leaving_others_alone_takes_two_presses() {
         let config = Config::default();
-        let (mut screen, view) = screen(&config, Role::Guest);
+        let (mut screen, mut view) = screen(&config, Role::Guest);
         screen.tell(News::Party(&party(true)));
         screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && view.scene().asks_to_quit);
         view.send(Asked::Quit);
         assert_eq!(polled(&mut screen), [], "one press by mistake ends no game");
+        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && !view.scene().asks_to_quit);
+        let question = view.scene().overlay.clone().expect("a question");
+        assert_eq!(question.rows, [("Ann".into(), "plays with you".into())]);
+        view.send(Asked::Menu);
+        view.send(Asked::Quit);
+        assert_eq!(polled(&mut screen), [], "Esc answered the question");
         view.send(Asked::Quit);
         assert_eq!(polled(&mut screen), [Command::Quit]);
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use coplay_machines::Machine;
 use coplay_machines::check::{self, Asked, Report, Subject};
-use coplay_machines::libretro::{self, Libretro};
+use coplay_machines::libretro::{self, CoreSource, Libretro};
 
 use crate::cli;
 use crate::config::cache_dir;
@@ -68,7 +68,7 @@ fn child_command(program: &Path, args: &cli::Check) -> Command {
     let mut command = Command::new(program);
     command.arg(CHILD);
     if let Some(core) = &args.machine.core {
-        command.args(["--core", core]);
+        command.arg("--core").arg(core.to_string());
     }
     if let Some(system) = &args.machine.system {
         command.arg("--system").arg(system);
@@ -88,7 +88,7 @@ fn absolute(mut args: cli::Check) -> Result<cli::Check, Trouble> {
     args.machine.system = args.machine.system()?.map(whole);
     if let Some(core) = &args.machine.core {
         let file = libretro::find(core, &[]).map_err(|error| core_refused(core, &error))?;
-        args.machine.core = Some(whole(file).to_string_lossy().into_owned());
+        args.machine.core = Some(CoreSource::Path(whole(file)));
     }
     args.game = args.game.map(whole);
     Ok(args)
@@ -114,9 +114,12 @@ impl Opener {
 
     /// What machine and game are called, before they can be asked.
     fn names(&self) -> (String, String) {
-        let core = self.wanted.core.as_deref().map(|core| Path::new(core).file_stem().unwrap_or_default());
-        let machine = core.map_or_else(|| OWN.into(), |core| core.to_string_lossy().into_owned());
-        let bundled = || Game::bundled().filter(|_| core.is_none());
+        let machine = match &self.wanted.core {
+            None => OWN.into(),
+            Some(CoreSource::Name(name)) => name.to_string(),
+            Some(CoreSource::Path(path)) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let bundled = || Game::bundled().filter(|_| self.wanted.core.is_none());
         let game = self.game.clone().or_else(bundled);
         let title = game.map_or_else(|| machine.clone(), |game| game.title().to_owned());
         (machine, title)
@@ -130,7 +133,8 @@ impl Opener {
                 Opened::Core(core) => core,
             },
         };
-        let twin = first.twin().map_err(|error| core_refused(self.wanted.core.as_deref().unwrap_or_default(), &error));
+        let core = self.wanted.core.as_ref().expect("a core was opened because one is wanted");
+        let twin = first.twin().map_err(|error| core_refused(core, &error));
         self.first = Some(first);
         Ok(Box::new(twin?))
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use coplay_machines::libretro::CoreSource;
 
 use crate::config::{Config, MAX_SCALE};
 use crate::front::Asked;
@@ -91,8 +92,8 @@ pub struct Show {
 #[derive(Args, Clone, Debug, Default)]
 pub struct Machine {
     /// Play it with this libretro core, by name or path
-    #[arg(long, value_name = "CORE")]
-    pub core: Option<String>,
+    #[arg(long, value_name = "CORE", value_parser = core_source)]
+    pub core: Option<CoreSource>,
     /// The folder with the BIOS images that the core needs; all who play need the same
     #[arg(long, value_name = "DIR")]
     pub system: Option<PathBuf>,
@@ -104,6 +105,10 @@ pub struct Setup {
     /// Set an option of the core; can be said several times, and who joins plays with the same
     #[arg(long = "option", value_name = "KEY=VALUE", requires = "core", value_parser = key_and_value)]
     pub options: Vec<(String, String)>,
+}
+
+fn core_source(text: &str) -> Result<CoreSource, String> {
+    CoreSource::from_user(text).map_err(|error| error.to_string())
 }
 
 fn key_and_value(text: &str) -> Result<(String, String), String> {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use coplay::session::{MachineId, Settings};
-use coplay_machines::libretro::{self, Libretro, OpenError as CoreError};
+use coplay_machines::libretro::{self, CoreSource, Libretro, OpenError as CoreError};
 use coplay_machines::nes::{self, Nes, OpenError};
 use coplay_machines::{Machine, libretro::Config as CoreConfig};
 
@@ -31,8 +31,8 @@ pub struct Game {
 /// Which machine plays, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// A libretro core, by name or path; otherwise the machine that comes with the program.
-    pub core: Option<String>,
+    /// A libretro core; otherwise the machine that comes with the program.
+    pub core: Option<CoreSource>,
     /// For so many players, where the machine has to know.
     pub players: Option<usize>,
     /// Options of the core that are not to be as they come.
@@ -62,7 +62,7 @@ impl From<Opened> for Box<dyn Machine> {
 
 impl Wanted {
     /// A machine that is like one elsewhere, if it is this core. What was found out about that one is not set: it shows.
-    pub fn like(core: Option<String>, machine: &MachineId) -> Self {
+    pub fn like(core: Option<CoreSource>, machine: &MachineId) -> Self {
         let mut wanted = Self { core, ..Self::default() };
         // Options of the machine that comes with the program are none of a core.
         let of_core = |key: &str| machine.name != OWN || key == "players";
@@ -169,10 +169,10 @@ pub fn open(game: Option<&Game>, wanted: &Wanted) -> Result<Opened, Trouble> {
 }
 
 /// Switches on a core.
-pub(crate) fn open_core(core: &str, game: Option<&Game>, wanted: &Wanted) -> Result<Libretro, CoreError> {
+pub(crate) fn open_core(core: &CoreSource, game: Option<&Game>, wanted: &Wanted) -> Result<Libretro, CoreError> {
     let Wanted { players, options, devices, system, .. } = wanted.clone();
     let game = game.map(|game| libretro::Game { name: game.name.clone(), image: game.image.clone() });
-    libretro::open(CoreConfig { core: core.into(), game, players, options, devices, system, ..CoreConfig::default() })
+    libretro::open(CoreConfig { game, players, options, devices, system, ..CoreConfig::new(core.clone()) })
 }
 
 /// For how many players a machine was that says so: it is part of what it is.
@@ -182,11 +182,11 @@ pub fn players(settings: &Settings) -> Option<usize> {
 }
 
 /// Why a core does not play, in one sentence.
-pub(crate) fn core_refused(core: &str, error: &CoreError) -> Trouble {
+pub(crate) fn core_refused(core: &CoreSource, error: &CoreError) -> Trouble {
     let what = match error {
         CoreError::NotFound { looked, .. } => {
             let looked: Vec<String> = looked.iter().map(|folder| folder.display().to_string()).collect();
-            format!("there is no libretro core named {core:?} in {}", looked.join(", "))
+            format!("there is no libretro core named \"{core}\" in {}", looked.join(", "))
         }
         _ => format!("the core {core} cannot be used: {}", error.to_string().lines().collect::<Vec<_>>().join(" ")),
     };

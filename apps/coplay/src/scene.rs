@@ -28,6 +28,8 @@ pub struct Scene {
     pub typing: Option<String>,
     /// What can be copied now.
     pub copy: Option<String>,
+    /// Whether [`Command::Quit`] would ask first.
+    pub asks_to_quit: bool,
     /// What lies over the pictures.
     pub overlay: Option<Overlay>,
     /// Counts the scenes that were shown.
@@ -142,8 +144,10 @@ pub fn in_lines(name: &str, text: &str) -> Vec<(String, String)> {
 /// What a person wants, apart from playing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// To end.
+    /// To end. Where others would be left alone, the game asks first.
     Quit,
+    /// To end without a question: nobody is there to answer it, or a signal asks for it.
+    Exit,
     /// To stand still, with a menu, or to go on.
     Menu,
     /// To stand still, or to go on.

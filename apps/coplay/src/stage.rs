@@ -65,12 +65,12 @@ impl Stage {
         &self.hands
     }
 
-    /// What somebody wants. When there is nobody to see it any more, that is to end.
+    /// What somebody wants. When there is nobody to see it any more, or a signal asks for it, that is to end.
     pub fn poll_command(&mut self) -> Option<Command> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
-            Err(TryRecvError::Disconnected) => Some(Command::Quit),
-            Err(TryRecvError::Empty) => crate::stop::is_asked().then_some(Command::Quit),
+            Err(TryRecvError::Disconnected) => Some(Command::Exit),
+            Err(TryRecvError::Empty) => crate::stop::is_asked().then_some(Command::Exit),
         }
     }
 
@@ -196,6 +196,6 @@ mod tests {
         (0..1_000).for_each(|_| view.send(Command::Mute));
         assert_eq!(std::iter::from_fn(|| stage.poll_command()).count(), WAITING);
         drop(view);
-        assert_eq!(stage.poll_command(), Some(Command::Quit));
+        assert_eq!(stage.poll_command(), Some(Command::Exit));
     }
 }

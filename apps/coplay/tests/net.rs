@@ -2,6 +2,10 @@
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 mod common;
+#[cfg(target_os = "linux")]
+#[allow(unreachable_pub, reason = "a module of a test")]
+#[path = "common/hostile.rs"]
+mod hostile;
 
 use std::path::PathBuf;
 
@@ -9,6 +13,8 @@ use common::arg;
 use common::run::{
     Run, assert_agree, assert_equal_before, end, host, join, number, place, wait_for_frame, wait_for_more,
 };
+#[cfg(target_os = "linux")]
+use hostile::HostileHost;
 
 #[test]
 fn two_play_the_same_game() {
@@ -176,4 +182,41 @@ fn the_others_go_on_when_the_host_leaves() {
     second.assert_ends_well();
     third.assert_ends_well();
     assert_eq!(assert_equal_before(420, &bob, &eve), 420);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_host_cannot_make_guests_load_native_code() {
+    let (place, game) = place("net-hostile");
+    let core = coplay_testcores::build(coplay_testcores::Cheat::Honest);
+    std::fs::copy(core.path(), place.at("trap.so")).unwrap();
+    std::fs::copy(core.path(), place.at("trap_libretro.so")).unwrap();
+    let mark = place.at("mark");
+    let run = |args: &[&str]| {
+        let mut program = place.program();
+        program.env(coplay_testcores::MARK, &mark).env("LIBRETRO_DIRECTORY", place.at(""));
+        Run::start_as(program, args)
+    };
+    // The trap works: whoever opens the core on their own account leaves a mark.
+    assert_eq!(run(&["play", "--core", "./trap.so", "--headless", "--frames", "1"]).code(), Some(0));
+    std::fs::remove_file(&mark).expect("the library was loaded");
+    let host = HostileHost::start();
+    for name in ["./trap.so", "../trap.so", "C:\\trap.dll", "\\\\host\\share\\trap.dll", "", "()", "\u{1b}[2J"] {
+        host.set_machine(name);
+        for command in ["join", "watch"] {
+            let mut guest = run(&[command, host.ticket(), arg(&game), "--headless"]);
+            let (code, err) = (guest.code(), guest.err());
+            assert!(!mark.exists(), "{command} loaded a core because the host names its machine {name:?}: {guest}");
+            assert_eq!(code, Some(1), "{name:?}: {guest}");
+            assert!(err.contains("invalid machine name") && err.contains("\nhint: "), "{name:?}: {guest}");
+            assert!(!err.contains('\u{1b}'), "{name:?}: {guest}");
+        }
+    }
+    // A name that a machine can have is no path either, and finds only a core that is called so.
+    for name in ["Trapdoor Plus", "trap.so"] {
+        host.set_machine(name);
+        let mut guest = run(&["join", host.ticket(), arg(&game), "--headless"]);
+        guest.assert_fails(1, &[name, "not installed here"]);
+        assert!(!mark.exists(), "{guest}");
+    }
 }

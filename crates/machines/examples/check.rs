@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use coplay_machines::check::{self, Asked, Report, Subject};
-use coplay_machines::libretro::{self, Config, Game, Libretro};
+use coplay_machines::libretro::{self, Config, CoreSource, Game, Libretro};
 use coplay_machines::{Machine, nes::Nes};
 use coplay_testcores::{Cheat, build, images};
 
@@ -87,7 +87,8 @@ fn open(options: &Options, first: &mut Option<Libretro>) -> Result<Box<dyn Machi
         let image = game.ok_or("no game")?.image;
         return Ok(Box::new(Nes::open(&image, "game").map_err(|error| error.to_string())?));
     };
-    let machine = libretro::open(Config { core, game, ..Config::default() }).map_err(|error| error.to_string())?;
+    let core = CoreSource::from_user(&core).map_err(|error| error.to_string())?;
+    let machine = libretro::open(Config { game, ..Config::new(core) }).map_err(|error| error.to_string())?;
     let twin = machine.twin().map_err(|error| error.to_string())?;
     *first = Some(machine);
     Ok(Box::new(twin))
@@ -99,7 +100,8 @@ fn report(options: &Options, asked: &Asked, out: &mut dyn io::Write) -> Result<R
     let failed = |error: &dyn std::fmt::Display| check::Error::Open(error.to_string());
     let game = options.game.as_deref().map(std::path::absolute).transpose().map_err(|error| failed(&error))?;
     if let Some(core) = &options.core {
-        let file = libretro::find(core, &[]).map_err(|error| failed(&error))?;
+        let core = CoreSource::from_user(core).map_err(|error| failed(&error))?;
+        let file = libretro::find(&core, &[]).map_err(|error| failed(&error))?;
         let file = std::path::absolute(file).map_err(|error| failed(&error))?;
         options.core = Some(file.display().to_string());
     }

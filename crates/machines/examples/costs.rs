@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use coplay_machines::libretro::{Config, Game, Libretro, open};
+use coplay_machines::libretro::{Config, CoreSource, Game, Libretro, open};
 use coplay_machines::{Machine, pad::Pad};
 use coplay_testcores::images;
 
@@ -24,7 +24,8 @@ fn main() {
     for (core, kind, image) in cores {
         let game = Some(Game { name: format!("test.{kind}"), image });
         let began = Instant::now();
-        match open(Config { core: core.into(), game, ..Config::default() }) {
+        let source = CoreSource::from_user(core);
+        match source.and_then(|source| open(Config { game, ..Config::new(source) })) {
             Ok(machine) => row(core, kind, machine, began.elapsed()),
             Err(error) => println!("| {core} ({kind}) | {error} |"),
         }

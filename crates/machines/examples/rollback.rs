@@ -99,7 +99,8 @@ fn nes(game: Option<&str>) -> Result<Open, String> {
 fn core_of(core: &str, game: Option<&str>) -> Result<Open, String> {
     let name = game.unwrap_or("game.nes").into();
     let game = libretro::Game { name, image: image(game)? };
-    let config = libretro::Config { core: core.into(), game: Some(game), ..libretro::Config::default() };
+    let core = libretro::CoreSource::from_user(core).map_err(|error| error.to_string())?;
+    let config = libretro::Config { game: Some(game), ..libretro::Config::new(core) };
     let first = libretro::open(config).map_err(|error| error.to_string())?;
     Ok(Box::new(move || Box::new(first.twin().expect("opened before"))))
 }

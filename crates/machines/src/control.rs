@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use coplay::frame::FrameRate;
 use coplay::id::SiteId;
-use coplay::input::Word;
+use coplay::input::{MAX_PLAYERS, Word};
 use coplay::session::{GameId, MachineId, Settings};
 
 use crate::machine::{LoadError, Machine, SaveError, Sharing};
@@ -97,9 +97,10 @@ fn flag(paused: Option<u8>) -> u8 {
 const TAIL: usize = 4 + 1 + 16 + 1;
 
 impl Controlled {
-    /// Gives a machine that player.
+    /// Gives a machine that player. Of a machine with more than eight pads the first eight are played.
     pub fn new(machine: Box<dyn Machine>) -> Self {
-        let mut pads = machine.pads().to_vec();
+        // More players than a game can have would leave none for the buttons of the machine.
+        let mut pads: Vec<Pad> = machine.pads().iter().take(MAX_PLAYERS - 1).cloned().collect();
         pads.push(Pad { mask: Word::MAX, labels: Vec::new() });
         Self { machine, pads, paused: None, lamp: Lamp::default(), held: 0, kept: Vec::new(), has_kept: false }
     }

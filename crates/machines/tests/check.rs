@@ -13,7 +13,7 @@ use coplay::session::PAGE;
 use coplay_machines::check::{
     self, Asked, Comparison, Difference, Error, Fault, Options, Reason, Report, Seen, Subject, Verdict,
 };
-use coplay_machines::libretro::{self, Config, Game};
+use coplay_machines::libretro::{self, Config, CoreSource, Game};
 use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, hosted};
 use coplay_testcores::{Cheat, TestCore, build, images};
@@ -42,7 +42,8 @@ fn open(core: &str, ending: &str) -> Result<Box<dyn Machine>, String> {
         return Ok(Box::new(Nes::open(&common::rom::image(), "test").map_err(|error| error.to_string())?));
     }
     let game = (!ending.is_empty()).then(|| Game { name: format!("test.{ending}"), image: image(ending) });
-    let machine = libretro::open(Config { core: core.into(), game, ..Config::default() });
+    let core = CoreSource::from_user(core).map_err(|error| error.to_string())?;
+    let machine = libretro::open(Config { game, ..Config::new(core) });
     Ok(Box::new(machine.map_err(|error| error.to_string())?))
 }
 
@@ -303,10 +304,11 @@ fn the_embedded_nes_is_fit_for_everything() {
 
 /// A core as Debian has it, with an image of ours.
 fn debian(core: &str, ending: &str) {
-    let file = libretro::find(core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
+    let core = CoreSource::from_user(core).unwrap();
+    let file = libretro::find(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
     let file = file.display().to_string();
     let game = Some(Game { name: format!("test.{ending}"), image: image(ending) });
-    let first = libretro::open(Config { core: file.clone(), game, ..Config::default() }).unwrap();
+    let first = libretro::open(Config { game, ..Config::new(core) }).unwrap();
     let mut twin = || match first.twin() {
         Ok(twin) => Ok(Box::new(twin) as Box<dyn Machine>),
         Err(error) => Err(error.to_string()),

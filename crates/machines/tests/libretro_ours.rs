@@ -5,13 +5,17 @@
 use std::path::{Path, PathBuf};
 
 use coplay::input::Word;
-use coplay_machines::libretro::{Config, Game, HashOf, Libretro, OpenError, open};
+use coplay_machines::libretro::{Config, CoreSource, Game, HashOf, Libretro, OpenError, open};
 use coplay_machines::pad::Button;
 use coplay_machines::{LoadError, Machine, SaveError, Sharing};
 use coplay_testcores::{Build, Cheat, TestCore, build, build_as};
 
+fn config(core: &Path) -> Config {
+    Config::new(CoreSource::Path(core.into()))
+}
+
 fn opened(core: &TestCore) -> Libretro {
-    open(Config { core: core.name(), ..Config::default() }).expect("the core opens")
+    open(config(core.path())).expect("the core opens")
 }
 
 fn cheating(cheat: Cheat) -> Libretro {
@@ -149,7 +153,7 @@ fn strangers_bytes_are_refused_and_change_nothing() {
     let (state, hash) = (saved(&mut machine), machine.hash());
     let other_game = Some(Game { name: "other.test".into(), image: b"7".to_vec() });
     let core = build(Cheat::Honest);
-    let mut other = open(Config { core: core.name(), game: other_game, ..Config::default() }).unwrap();
+    let mut other = open(Config { game: other_game, ..config(core.path()) }).unwrap();
     let mut foreign = vec![saved(&mut other), Vec::new(), vec![0; 2_000], state[..state.len() - 1].to_vec()];
     for at in (0..state.len()).step_by(7) {
         let mut damaged = state.clone();
@@ -184,11 +188,8 @@ fn a_state_that_the_core_takes_by_half_changes_nothing() {
 fn options_in_all_forms_change_the_game_and_the_identity() {
     for options in [0, 1, 2] {
         let core = build_as(Build { options, ..Build::default() });
-        let with = |value: &str| Config {
-            core: core.name(),
-            options: vec![("testcore_step".into(), value.into())],
-            ..Config::default()
-        };
+        let with =
+            |value: &str| Config { options: vec![("testcore_step".into(), value.into())], ..config(core.path()) };
         let (mut one, mut three) = (open(with("1")).unwrap(), open(with("3")).unwrap());
         assert_eq!(one.machine_id(), opened(&core).machine_id());
         assert!(three.machine_id().options.contains(&("testcore_step".into(), "3".into())));
@@ -210,9 +211,8 @@ fn options_in_all_forms_change_the_game_and_the_identity() {
 fn games_are_known_by_their_content() {
     let core = build(Cheat::Honest);
     let with = |name: &str, image: &[u8]| Config {
-        core: core.name(),
         game: Some(Game { name: name.into(), image: image.to_vec() }),
-        ..Config::default()
+        ..config(core.path())
     };
     let (one, same) = (open(with("one.test", b"abc")).unwrap(), open(with("two.TST", b"abc")).unwrap());
     assert_eq!(one.game_id().hash, same.game_id().hash);
@@ -255,9 +255,9 @@ fn lies_do_no_harm() {
     assert_eq!((machine.picture().width, machine.picture().height), (64, 48));
     assert!(machine.picture().aspect > 0.0 && machine.sound().len() <= 1 << 16);
     assert_eq!((machine.findings().hash_of, machine.findings().memory_size), (HashOf::State, 0));
-    assert!(matches!(failed(Config { core: build(Cheat::NanRate).name(), ..Config::default() }), OpenError::Rate(_)));
+    assert!(matches!(failed(config(build(Cheat::NanRate).path())), OpenError::Rate(_)));
     let gpu = build(Cheat::Gpu);
-    assert_eq!(failed(Config { core: gpu.name(), ..Config::default() }), OpenError::NeedsGpu);
+    assert_eq!(failed(config(gpu.path())), OpenError::NeedsGpu);
 }
 
 #[test]
@@ -400,10 +400,9 @@ fn what_is_no_core_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text_libretro.so");
     std::fs::write(&text, "no library").unwrap();
-    let config = |path: &Path| Config { core: path.display().to_string(), ..Config::default() };
     assert!(matches!(failed(config(&text)), OpenError::Load(_)));
     assert!(matches!(failed(config(Path::new("/nowhere/x.so"))), OpenError::Read { .. }));
-    assert!(matches!(failed(config(Path::new("no-such-core"))), OpenError::NotFound { .. }));
+    assert!(matches!(failed(Config::new(CoreSource::from_user("no-such-core").unwrap())), OpenError::NotFound { .. }));
 }
 
 /// Private folders of this process's machines. Other tests come and go, so only what is in one counts.
@@ -419,7 +418,7 @@ fn no_copy_of_a_core_is_left_on_disk_while_it_plays() {
     let core = build_as(Build { state_size: 2_000, ..Build::default() });
     let named = core.path().with_file_name("left_behind_libretro.so");
     std::fs::rename(core.path(), &named).unwrap();
-    let machine = open(Config { core: named.display().to_string(), ..Config::default() }).unwrap();
+    let machine = open(config(&named)).unwrap();
     assert!(!leftovers().iter().any(|path| path.ends_with("left_behind_libretro.so")));
     drop(machine);
 }

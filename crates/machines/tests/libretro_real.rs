@@ -4,7 +4,7 @@
 
 use coplay::input::Word;
 use coplay_machines::Machine;
-use coplay_machines::libretro::{Config, Game, HashOf, Libretro, open};
+use coplay_machines::libretro::{Config, CoreSource, Game, HashOf, Libretro, open};
 use coplay_machines::pad::Button;
 use coplay_testcores::images;
 
@@ -13,6 +13,13 @@ struct Case {
     game: Game,
     players: usize,
     hash_of: HashOf,
+}
+
+impl Case {
+    fn config(&self) -> Config {
+        let core = CoreSource::from_user(self.core).expect("a name");
+        Config { game: Some(self.game.clone()), ..Config::new(core) }
+    }
 }
 
 fn case(core: &'static str, ending: &str, image: Vec<u8>, players: usize, hash_of: HashOf) -> Case {
@@ -52,7 +59,7 @@ fn play(machine: &mut Libretro, frames: std::ops::Range<u64>, fresh: bool) {
 
 /// Everything that must hold of a core that is fit to be shared.
 fn is_fit(case: &Case) {
-    let config = Config { core: case.core.into(), game: Some(case.game.clone()), ..Config::default() };
+    let config = case.config();
     let mut machine = open(config.clone()).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
     let found = machine.findings().clone();
     assert!(found.steady && found.can_save && (found.memory_exact || found.state_exact), "{found:?}");
@@ -105,7 +112,7 @@ fn is_fit(case: &Case) {
 
 /// Whether each of these buttons, held by a player, makes a difference to the game.
 fn every_button_counts(case: &Case, player: usize, buttons: &[Button]) {
-    let machine = open(Config { core: case.core.into(), game: Some(case.game.clone()), ..Config::default() }).unwrap();
+    let machine = open(case.config()).unwrap();
     let mut hashes = std::collections::BTreeSet::new();
     for pressed in std::iter::once(0).chain(buttons.iter().map(|button| button.bit())) {
         let mut one = machine.twin().unwrap();
@@ -156,7 +163,7 @@ fn bsnes_is_fit() {
 #[test]
 fn no_real_core_offers_buttons_that_press_themselves() {
     for case in [nestopia(), gambatte()] {
-        let machine = open(Config { core: case.core.into(), game: Some(case.game), ..Config::default() }).unwrap();
+        let machine = open(case.config()).unwrap();
         let pad = &machine.pads()[0];
         assert!(pad.buttons().all(|button| ![Button::X, Button::Y].contains(&button)), "{}: {pad:?}", case.core);
     }

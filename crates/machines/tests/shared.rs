@@ -55,7 +55,11 @@ fn two_sites_play_the_same_although_they_guess() {
 /// Two sites that play a core so long over a bad link, with guesses where its states allow that.
 #[cfg(target_os = "linux")]
 fn two_with_a_core(core: &str, game: Option<libretro::Game>, frames: u32) -> Stage<Seat> {
-    let first = libretro::open(libretro::Config { core: core.into(), game, ..Default::default() }).expect("it opens");
+    let first = libretro::open(libretro::Config {
+        game,
+        ..libretro::Config::new(libretro::CoreSource::from_user(core).expect("a core"))
+    })
+    .expect("it opens");
     let twin = || Box::new(first.twin().expect("another one"));
     let settings = hosted::settings(&first, terms(2));
     let seats = SiteId::first(2).map(|site| seat(site, twin(), &settings)).collect();

@@ -170,12 +170,21 @@ fn host(plan: HostPlan, commands: Vec<(u32, Command)>) -> (Door, JoinHandle<Ran>
 }
 
 fn host_over(net: Net, plan: HostPlan, commands: Vec<(u32, Command)>) -> (Door, JoinHandle<Ran>) {
+    host_on(net, nes(), plan, commands)
+}
+
+fn host_on(
+    net: Net,
+    machine: Box<dyn Machine>,
+    plan: HostPlan,
+    commands: Vec<(u32, Command)>,
+) -> (Door, JoinHandle<Ran>) {
     let (transport, incoming) = listen(&net, Identity::random());
     let door = Door { net, place: transport.own_places().remove(0) };
     let thread = spawn(move || {
         let mut bot = Bot::new(1, commands);
         let seen = Arc::clone(&bot.seen);
-        let mut drive = Drive::host(transport, incoming, nes(), &plan).expect("a sound plan");
+        let mut drive = Drive::host(transport, incoming, machine, &plan).expect("a sound plan");
         (drive.run(&mut bot), seen)
     });
     (door, thread)
@@ -251,6 +260,36 @@ fn play_over(net: Net) {
 #[test]
 fn two_play() {
     play_over(Net::Udp);
+}
+
+/// As many as there are ports share a core; the buttons of the machine itself take no port away.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_core_with_eight_ports_is_shared_by_eight() {
+    use coplay_machines::libretro::{self, CoreSource};
+    use coplay_testcores::{Build, build_as};
+    let core = build_as(Build { players: 8, ports: 8, ..Build::default() });
+    let first = libretro::open(libretro::Config::new(CoreSource::Path(core.path().into()))).expect("it opens");
+    let twin = || Box::new(first.twin().expect("another one")) as Box<dyn Machine>;
+    assert_eq!(first.pads().len(), 8);
+    // As `coplay host` does it without --players, and with four at each of two computers.
+    for (players, pads) in [(2, 1), (8, 4)] {
+        let plan = HostPlan { pads, ..plan(players, 120) };
+        let (door, host) = host_on(Net::Udp, twin(), plan, vec![]);
+        let mut bot = Bot::new(2, vec![(60, Command::Control(Control::Reset))]);
+        let guest = knock(&door, Wish::Play(pads), Identity::random(), &mut bot).expect("let in");
+        let ran = guest.sit_down(twin(), manner(120)).and_then(|mut drive| drive.run(&mut bot));
+        let seen = assert_well(host.join().expect("the host plays on"), "host", 120);
+        assert_well((ran, Arc::clone(&bot.seen)), "guest", 120);
+        let party = seen.lock().unwrap().party.clone().expect("a list");
+        let settings = Settings::from_bytes(&party.terms).expect("settings");
+        assert!(is_controlled(&settings), "everybody can pause");
+        let site = |number| coplay::id::SiteId::new(number).expect("a site");
+        for player in 0..usize::from(2 * pads) {
+            let owner = site(u8::from(player >= usize::from(pads)));
+            assert_ne!(settings.ownership.mask(owner, player), 0, "player {player} of {players}");
+        }
+    }
 }
 
 #[test]

@@ -5,8 +5,11 @@
  * -DCHEAT=...       how it cheats (see below); without, it is honest
  * -DSTATE_SIZE=...  bytes of its state
  * -DPLAYERS=...     whose buttons it reads, at least two
+ * -DPORTS=...       ports whose buttons it describes, at least two
  * -DOPTIONS=...     the form in which it declares its options: 0, 1 or 2
  * -DGATE=...        a file: as long as there is one, no game is taken
+ *
+ * Loading the library creates the file that $COPLAY_TEST_MARK names, so that a test can tell whether it was loaded.
  *
  * Only what is used of the interface is declared here, by the names of libretro.h.
  */
@@ -49,6 +52,9 @@
 #ifndef PLAYERS
 #define PLAYERS 2
 #endif
+#ifndef PORTS
+#define PORTS 2
+#endif
 #ifndef OPTIONS
 #define OPTIONS 2
 #endif
@@ -60,6 +66,12 @@
 #define HEIGHT 48
 #define RATE 60
 #define SAMPLES (48000 / RATE)
+
+__attribute__((constructor)) static void leave_mark(void) {
+    const char *path = getenv("COPLAY_TEST_MARK");
+    FILE *mark = path ? fopen(path, "w") : NULL;
+    if (mark) fclose(mark);
+}
 
 struct state {
     uint32_t frame;
@@ -187,15 +199,22 @@ static void make_noise(void) {
     }
 }
 
+/* Five buttons for each port, and one for the first that presses itself again and again. */
+static void describe_buttons(void) {
+    static const char *const names[] = {"Up", "Down", "Left", "Right", "Jump"};
+    static struct descriptor descriptors[PORTS * 5 + 2];
+    unsigned at = 0;
+    for (unsigned port = 0; port < PORTS; port++)
+        for (unsigned id = 0; id < 5; id++) descriptors[at++] = (struct descriptor){port, 1, 0, 4 + id, names[id]};
+    descriptors[at] = (struct descriptor){0, 1, 0, 9, "Turbo"};
+    environment(11, descriptors);
+}
+
 bool retro_load_game(const struct game *game) {
-    static const struct descriptor descriptors[] = {
-        {0, 1, 0, 4, "Up"},    {0, 1, 0, 5, "Down"}, {0, 1, 0, 6, "Left"}, {0, 1, 0, 7, "Right"}, {0, 1, 0, 8, "Jump"},
-        {0, 1, 0, 9, "Turbo"}, {1, 1, 0, 4, "Up"},   {1, 1, 0, 5, "Down"}, {1, 1, 0, 6, "Left"},  {1, 1, 0, 7, "Right"},
-        {1, 1, 0, 8, "Jump"},  {0, 0, 0, 0, 0}};
     unsigned format = 1;
     struct variable step_option = {"testcore_step", 0};
     environment(10, &format);
-    environment(11, (void *)descriptors);
+    describe_buttons();
     if (CHEAT == GPU) {
         uint8_t render[128] = {0};
         if (!environment(14, render)) return false;

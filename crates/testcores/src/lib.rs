@@ -59,13 +59,15 @@ pub struct Build {
     pub state_size: usize,
     /// Whose buttons it reads, at least two.
     pub players: u8,
+    /// Ports whose buttons it describes, at least two.
+    pub ports: u8,
     /// The form in which it declares its options: 0, 1 or 2.
     pub options: u8,
 }
 
 impl Default for Build {
     fn default() -> Self {
-        Self { cheat: Cheat::Honest, state_size: 1_024, players: 2, options: 2 }
+        Self { cheat: Cheat::Honest, state_size: 1_024, players: 2, ports: 2, options: 2 }
     }
 }
 
@@ -75,6 +77,9 @@ pub struct TestCore {
     folder: TempDir,
     path: PathBuf,
 }
+
+/// The environment variable that names the file which every core creates when it is loaded.
+pub const MARK: &str = "COPLAY_TEST_MARK";
 
 /// The file that keeps a core from taking games, as long as there is one.
 const GATE: &str = "shut";
@@ -126,6 +131,7 @@ pub fn build_as(build: Build) -> TestCore {
         .arg(format!("-DCHEAT={}", build.cheat as u8))
         .arg(format!("-DSTATE_SIZE={}", build.state_size))
         .arg(format!("-DPLAYERS={}", build.players))
+        .arg(format!("-DPORTS={}", build.ports))
         .arg(format!("-DOPTIONS={}", build.options))
         .arg(format!("-DGATE=\"{}\"", folder.path().join(GATE).display()))
         .arg(&source)

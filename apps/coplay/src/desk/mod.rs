@@ -143,7 +143,7 @@ impl Desk {
     /// Takes a command; says what the game itself has to do.
     pub fn handle(&mut self, now: Instant, command: Command) -> Option<Wish> {
         match command {
-            Command::Quit => self.quit = true,
+            Command::Quit | Command::Exit => self.quit = true,
             Command::Menu => self.over = if self.over == Over::Nothing { Over::Menu(0) } else { Over::Nothing },
             Command::Help => self.over = if self.over == Over::Help { Over::Nothing } else { Over::Help },
             Command::Pause if self.can.pause => self.paused = !self.paused,

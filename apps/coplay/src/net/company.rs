@@ -101,6 +101,14 @@ impl Company {
         self.party.as_ref().is_some_and(|party| party.started)
     }
 
+    /// Names of the others who play with us now. Whoever watches plays with nobody.
+    pub(super) fn others(&self) -> Vec<String> {
+        let party = self.party.as_ref().filter(|party| party.started && self.role != Role::Watcher);
+        let members = party.iter().flat_map(|party| party.members.iter().map(|member| (party.you, member)));
+        let others = members.filter(|(you, member)| member.here && member.site != you.unwrap_or(0));
+        others.map(|(_, member)| self.name(member.site)).collect()
+    }
+
     pub(super) fn on_party(&mut self, party: &Party) {
         if let Ok(settings) = Settings::from_bytes(&party.terms) {
             self.dials.get_or_insert((settings.lag, settings.window));

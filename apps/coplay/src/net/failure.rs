@@ -28,6 +28,7 @@ pub(super) fn trouble(failure: &Failure) -> Trouble {
         Failure::Refused(Refusal::NotMe { .. }) => trouble.hint("ask the host for its ticket"),
         Failure::Different(points) => trouble.hint(about_differences(points)),
         Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
+        Failure::Settings(_) => trouble.hint("update coplay at both ends; if that does not help, do not join this host"),
         Failure::Machine(_) => trouble.hint("start it again to come back; if that does not help, try another --core"),
         Failure::HostGone => trouble.hint("ask the host to start again"),
         Failure::Session(_) => trouble.hint("ask the host for other settings"),
@@ -68,6 +69,7 @@ pub(super) fn of_end(end: &End) -> Option<Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coplay::session::SettingsError;
     use coplay_net::Place;
 
     fn here() -> Place {
@@ -82,6 +84,7 @@ mod tests {
             Failure::Stranger { place: here() },
             Failure::Different(vec!["the game: ours a, theirs b".into()]),
             Failure::Terms,
+            Failure::Settings(SettingsError::MachineName("/".into())),
             Failure::Machine("broken".into()),
             Failure::HostGone,
             Failure::Session("so".into()),

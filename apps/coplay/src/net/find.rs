@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use coplay::session::{GameId, MachineId, Settings};
 use coplay_machines::Machine;
-use coplay_machines::libretro::{self, Config as CoreConfig, OpenError};
+use coplay_machines::libretro::{self, CoreName, CoreSource, OpenError};
 use sha2::{Digest, Sha256};
 
 use crate::game::{Game, OWN, Wanted, core_refused, open_core, players};
@@ -21,8 +21,8 @@ const MAX_SIZE: u64 = 256 << 20;
 pub(super) struct Sources<'a> {
     /// The game's file.
     pub(super) game: Option<&'a Path>,
-    /// The core.
-    pub(super) core: Option<&'a str>,
+    /// The core that the user named; the host's word for it is never used as one.
+    pub(super) core: Option<&'a CoreSource>,
     /// The folder with BIOS images.
     pub(super) system: Option<&'a Path>,
     /// Folders with games.
@@ -101,12 +101,12 @@ fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
 
 /// Opens a core with the options that the others have.
 fn open(
-    core: &str,
+    core: &CoreSource,
     game: Option<&Game>,
     theirs: &MachineId,
     system: Option<&Path>,
 ) -> Result<Box<dyn Machine>, OpenError> {
-    let wanted = Wanted { system: system.map(Into::into), ..Wanted::like(Some(core.into()), theirs) };
+    let wanted = Wanted { system: system.map(Into::into), ..Wanted::like(Some(core.clone()), theirs) };
     Ok(Box::new(open_core(core, game, &wanted)?))
 }
 
@@ -115,7 +115,7 @@ fn open_by_name(game: Option<&Game>, wanted: &MachineId, system: Option<&Path>) 
     let installed = libretro::cores(&libretro::folders(&[]));
     let mut likely = None;
     for core in candidates(&wanted.name, installed.keys()) {
-        match open(core, game, wanted, system) {
+        match open(&CoreSource::Path(installed[core].clone()), game, wanted, system) {
             Ok(machine) if machine.machine_id() == wanted => return Ok(machine),
             // Perhaps another version: who says what differs is asked later.
             Ok(machine) if machine.machine_id().name == wanted.name => likely = Some(machine),
@@ -128,28 +128,28 @@ fn open_by_name(game: Option<&Game>, wanted: &MachineId, system: Option<&Path>) 
 fn missing(wanted: &MachineId) -> Trouble {
     let MachineId { name, version, .. } = wanted;
     let what = format!("they play on the libretro core {name} ({version}), which is not installed here");
-    let install = match libretro::open(CoreConfig { core: plain(name), ..CoreConfig::default() }) {
-        Err(OpenError::NotFound { install, .. }) => install,
-        _ => None,
-    };
+    // A hint is made of the name alone: to open something called so would run whatever the host names.
+    let install = CoreName::of_machine(name).and_then(|name| libretro::install_hint(&name));
     let hint = install.unwrap_or_else(|| "install it as a libretro core".into());
     Trouble::failure(what).hint(format!("{hint}; or say --core with the path of its file"))
 }
 
-/// A name as files of cores have it.
-fn plain(name: &str) -> String {
-    name.to_lowercase().replace([' ', '-'], "_").replace(['(', ')'], "")
-}
-
-/// Installed cores that may be the one of this name, the likeliest first.
+/// Installed cores that may be the one of this name, the likeliest first. The host says the name, so one that fits many cores finds none.
 fn candidates<'a>(name: &str, installed: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let wanted = plain(name);
+    let Some(wanted) = CoreName::of_machine(name) else { return vec![] };
+    let wanted = wanted.as_str();
     // Mednafen's machines are called Beetle as cores, but not in the names of files.
-    let normal = |core: &str| plain(core).replace("mednafen_", "beetle_");
-    let fits = |core: &&String| normal(core).starts_with(&wanted) || wanted.starts_with(&normal(core));
+    let normal = |core: &str| core.to_lowercase().replace('-', "_").replace("mednafen_", "beetle_");
+    let fits = |core: &&String| begins_with_word(&normal(core), wanted) || begins_with_word(wanted, &normal(core));
     let mut fitting: Vec<&str> = installed.filter(fits).map(String::as_str).collect();
     fitting.sort_by_key(|core| (normal(core) != wanted, normal(core).len().abs_diff(wanted.len())));
     fitting
+}
+
+/// Whether a name begins with a shorter one that ends where a word does: `bsnes_mercury_performance` with `bsnes_mercury`, not with `b`.
+fn begins_with_word(name: &str, shorter: &str) -> bool {
+    let rest = name.strip_prefix(shorter);
+    !shorter.is_empty() && rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphabetic()))
 }
 
 #[cfg(test)]
@@ -165,6 +165,16 @@ mod tests {
         assert_eq!(found("bsnes-mercury"), ["bsnes_mercury_performance"]);
         assert_eq!(found("mGBA"), ["mgba"]);
         assert_eq!(found("Stella"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_name_that_names_nothing_finds_no_core() {
+        let installed = ["bsnes_mercury_performance", "mednafen_pce_fast", "nestopia"].map(String::from);
+        for hostile in
+            ["", " ", "()", "-", "n", "ne", "../nestopia", "./nestopia", "nestopia/../x", "\\\\host\\nestopia"]
+        {
+            assert_eq!(candidates(hostile, installed.iter()), Vec::<&str>::new(), "{hostile:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod find;
 mod graph;
 pub(crate) mod lan;
 mod plain;
+pub(crate) mod quit;
 pub(crate) mod report;
 mod screen;
 mod survey;
@@ -174,7 +175,7 @@ impl Visit<'_> {
         let Some(guest) = guest.map_err(|failure| failure::trouble(&failure))? else { return Ok(None) };
         let crate::cli::Machine { core, system } = &come.machine;
         let system = system.as_deref().or(config.system.as_deref());
-        let sources = Sources { game: come.game.as_deref(), core: core.as_deref(), system, folders: &config.games };
+        let sources = Sources { game: come.game.as_deref(), core: core.as_ref(), system, folders: &config.games };
         equip(guest, sources, person).map(Some)
     }
 }

@@ -17,6 +17,7 @@ use super::chat::Chat;
 use super::company::{Company, Role};
 use super::graph::History;
 use super::plain::bots;
+use super::quit::QuitQuestion;
 use crate::bot::Bot;
 use crate::config::{Action, Config};
 use crate::desk::{Can, Desk, Wish};
@@ -49,6 +50,7 @@ pub(super) struct Screen<'a> {
     playing: bool,
     next_draw: Instant,
     wants: VecDeque<Command>,
+    quit: QuitQuestion,
     leaving: bool,
 }
 
@@ -84,6 +86,7 @@ impl<'a> Screen<'a> {
             playing: false,
             next_draw: Instant::now(),
             wants: VecDeque::new(),
+            quit: QuitQuestion::default(),
             leaving: false,
         }
     }
@@ -94,7 +97,13 @@ impl<'a> Screen<'a> {
             return;
         }
         match asked {
-            Asked::Quit => self.leave(),
+            Asked::Exit => self.leave(),
+            Asked::Quit => {
+                if self.quit.request(now, &self.company.others()) {
+                    self.leave();
+                }
+            }
+            Asked::Menu if self.quit.is_open(now) => self.quit.withdraw(),
             Asked::Chat => self.chat.open(),
             Asked::Graph => self.graph = !self.graph,
             Asked::Pause => self.press(Control::Pause),
@@ -168,6 +177,8 @@ impl<'a> Screen<'a> {
         let (desk, company, chat) = (&self.desk, &self.company, &self.chat);
         let graph = self.graph.then(|| self.history.graph(|site| company.name(site)));
         let (picture, playing, overlay) = (&self.picture, self.playing, self.overlay());
+        let others = company.others();
+        let question = self.quit.overlay(now, &others);
         self.stage.show(|scene| {
             if playing {
                 scene.screens(1)[0].clone_from(picture);
@@ -182,6 +193,10 @@ impl<'a> Screen<'a> {
             if scene.overlay.is_none() && overlay.is_some() {
                 scene.overlay = overlay;
                 scene.copy = Some(company.ticket().to_owned());
+            }
+            scene.asks_to_quit = !others.is_empty() && question.is_none();
+            if question.is_some() {
+                scene.overlay = question;
             }
         });
     }
@@ -273,6 +288,7 @@ impl Front for Screen<'_> {
 mod tests {
     use super::*;
     use crate::stage::{View, stage};
+    use coplay_net::party::{Member, Party};
 
     fn screen(config: &Config, role: Role) -> (Screen<'_>, View) {
         let (stage, view) = stage();
@@ -330,10 +346,59 @@ mod tests {
         assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
 
+    /// Ann and Bob play, or are about to.
+    fn party(started: bool) -> Party {
+        let member = |site: u8, name: &str| Member {
+            site,
+            key: coplay_net::PeerKey([site; 32]),
+            name: name.into(),
+            pads: 1,
+            places: vec![],
+            ready: true,
+            here: true,
+        };
+        let members = vec![member(0, "Ann"), member(1, "Bob")];
+        Party { serial: 1, session: 1, terms: vec![], started, members, open: true, watchers: 0, you: Some(1) }
+    }
+
+    #[test]
+    fn leaving_others_alone_takes_two_presses() {
+        let config = Config::default();
+        let (mut screen, mut view) = screen(&config, Role::Guest);
+        screen.tell(News::Party(&party(true)));
+        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && view.scene().asks_to_quit);
+        view.send(Asked::Quit);
+        assert_eq!(polled(&mut screen), [], "one press by mistake ends no game");
+        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && !view.scene().asks_to_quit);
+        let question = view.scene().overlay.clone().expect("a question");
+        assert_eq!(question.rows, [("Ann".into(), "plays with you".into())]);
+        view.send(Asked::Menu);
+        view.send(Asked::Quit);
+        assert_eq!(polled(&mut screen), [], "Esc answered the question");
+        view.send(Asked::Quit);
+        assert_eq!(polled(&mut screen), [Command::Quit]);
+    }
+
+    #[test]
+    fn whoever_leaves_nobody_alone_leaves_at_once() {
+        let config = Config::default();
+        let mut alone = party(true);
+        alone.members[0].here = false;
+        for (role, party) in [(Role::Guest, party(false)), (Role::Guest, alone), (Role::Watcher, party(true))] {
+            let (mut screen, view) = screen(&config, role);
+            screen.tell(News::Party(&party));
+            view.send(Asked::Quit);
+            assert_eq!(polled(&mut screen), [Command::Quit], "{role:?} {party:?}");
+        }
+    }
+
     #[test]
     fn a_window_that_is_gone_leaves_once() {
         let config = Config::default();
         let (mut screen, view) = screen(&config, Role::Guest);
+        screen.tell(News::Party(&party(true)));
         drop(view);
         assert_eq!(polled(&mut screen), [Command::Quit]);
         assert_eq!(polled(&mut screen), []);

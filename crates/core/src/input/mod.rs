@@ -17,8 +17,9 @@ pub(crate) use recovery::{Sender, missing, passable, sized};
 pub(crate) use stream::MAX_BLOCKS;
 pub use stream::{CAPACITY, Stream, Trouble};
 
-/// The most players a game can have.
-pub const MAX_PLAYERS: usize = 8;
+/// The most players a game can have: eight with a pad, as many as there can be sites, and one whose word everybody has a part of, for what
+/// is done to the machine itself (pause, reset).
+pub const MAX_PLAYERS: usize = 9;
 
 /// Part of a packed input, padded with zeros. Blocks of fixed size are copied without a call, and most inputs need only one.
 pub(crate) type Block = [u8; 16];

@@ -12,6 +12,8 @@ use crate::input::Ownership;
 
 /// The longest name, version, option or value, in bytes.
 pub const MAX_TEXT: usize = 64;
+/// Characters of a machine's name beside ASCII letters, digits and spaces.
+const NAME_SIGNS: &str = "-_.+~'()[]!,&#";
 /// The most options a machine can have.
 pub const MAX_OPTIONS: usize = 32;
 /// The most frames between two comparisons of states.
@@ -134,6 +136,8 @@ pub enum SettingsError {
     Reach(u32),
     /// A text is longer than [`MAX_TEXT`] bytes.
     Text(String),
+    /// No machine has such a name: see [`MachineId::is_name`].
+    MachineName(String),
     /// There are more than [`MAX_OPTIONS`] options.
     Options(usize),
     /// A machine option is given twice.
@@ -158,6 +162,12 @@ impl fmt::Display for SettingsError {
                 write!(f, "lag and window are {frames} frames together, which is too long, the most is {MAX_REACH}")
             }
             Self::Text(text) => write!(f, "{text:?} is longer than {MAX_TEXT} bytes"),
+            Self::MachineName(name) => {
+                write!(
+                    f,
+                    "invalid machine name {name:?}: only ASCII letters, digits, spaces and {NAME_SIGNS} are allowed"
+                )
+            }
             Self::Options(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
             Self::Twice(key) => write!(f, "the machine option {key:?} is given twice"),
             Self::CompareEvery(frames) => {
@@ -206,6 +216,9 @@ impl Settings {
         let mut texts = texts.chain([&self.game.name, &self.machine.name, &self.machine.version]);
         if let Some(text) = texts.find(|text| text.len() > MAX_TEXT) {
             return Err(SettingsError::Text(text.clone()));
+        }
+        if !MachineId::is_name(&self.machine.name) {
+            return Err(SettingsError::MachineName(self.machine.name.clone()));
         }
         let idle = SiteId::first(MAX_SITES).skip(usize::from(self.sites));
         for site in idle {
@@ -307,6 +320,19 @@ impl GameId {
 }
 
 impl MachineId {
+    /// Whether a machine can have this name: 1 to [`MAX_TEXT`] ASCII letters, digits, spaces and `-_.+~'()[]!,&#`, of which one is a letter or
+    /// digit. Settings carry names from anybody, and a program may look for a machine by its name: a path, a name that fits every
+    /// machine or a sequence that controls a terminal is none.
+    pub fn is_name(name: &str) -> bool {
+        let named = name.contains(|letter: char| letter.is_ascii_alphanumeric());
+        named && name.len() <= MAX_TEXT && name.chars().all(Self::is_name_char)
+    }
+
+    /// Whether a machine's name can have this character.
+    pub fn is_name_char(letter: char) -> bool {
+        letter.is_ascii_alphanumeric() || letter == ' ' || NAME_SIGNS.contains(letter)
+    }
+
     /// The options that either of two machines has, each once.
     fn keys<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         let mut keys: Vec<&str> = self.options.iter().chain(&other.options).map(|(key, _)| key.as_str()).collect();

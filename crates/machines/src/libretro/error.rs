@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::source::MAX_CORE_NAME;
+
 /// Why there is no machine.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -18,6 +20,8 @@ pub enum OpenError {
         /// How to get it on this system, if that is known.
         install: Option<String>,
     },
+    /// No core can have this name.
+    BadName(String),
     /// A file could not be read.
     Read {
         /// The file.
@@ -79,6 +83,9 @@ impl OpenError {
                 let both: Vec<String> = close.into_iter().chain(install.clone()).collect();
                 (!both.is_empty()).then(|| both.join(" "))
             }
+            Self::BadName(_) => {
+                Some("use the name of an installed core, such as nestopia, or the path of its file".into())
+            }
             Self::NoOption { known, .. } if known.is_empty() => Some("this core has no options".into()),
             Self::NoOption { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::NoValue { values, .. } => Some(format!("it can be {}", values.join(", "))),
@@ -97,6 +104,9 @@ impl fmt::Display for OpenError {
             Self::NotFound { name, looked, .. } => {
                 write!(f, "there is no libretro core named {name:?}; looked in")?;
                 looked.iter().try_for_each(|folder| write!(f, "\n  {}", folder.display()))
+            }
+            Self::BadName(name) => {
+                write!(f, "invalid core name {name:?}: use 1 to {MAX_CORE_NAME} letters, digits, `-` and `_`")
             }
             Self::Read { path, why } => write!(f, "cannot read {}: {why}", path.display()),
             Self::Scratch(why) => write!(f, "cannot make a private folder for the core: {why}"),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
-use std::path::{MAIN_SEPARATOR, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
+use super::source::{CoreName, CoreSource};
 
 /// How a core's file ends on this system.
 const ENDING: &str = if cfg!(windows) {
@@ -63,22 +64,24 @@ pub fn cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     cores
 }
 
-/// The file of a core, given by its path or by its name; `first` are folders to look into before the usual ones.
-pub fn find(core: &str, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
-    let path = Path::new(core);
-    let library = [".so", ".dll", ".dylib"].iter().any(|ending| core.ends_with(ending));
-    if library || core.contains(MAIN_SEPARATOR) || core.contains('/') {
-        let why = "there is no such file".to_owned();
-        return if path.is_file() { Ok(path.to_owned()) } else { Err(OpenError::Read { path: path.into(), why }) };
+/// The file of a core; `first` are folders to look into before the usual ones.
+pub fn find(core: &CoreSource, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
+    match core {
+        CoreSource::Path(path) if path.is_file() => Ok(path.clone()),
+        CoreSource::Path(path) => Err(OpenError::Read { path: path.clone(), why: "there is no such file".to_owned() }),
+        CoreSource::Name(name) => find_installed(name, first),
     }
+}
+
+fn find_installed(name: &CoreName, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
     let looked = folders(first);
     let cores = cores(&looked);
-    let wanted = plain(core);
+    let wanted = plain(name.as_str());
     match cores.iter().find(|(name, _)| plain(name) == wanted) {
         Some((_, path)) => Ok(path.clone()),
         None => {
             let close = cores.into_keys().filter(|name| is_close(&plain(name), &wanted)).collect();
-            Err(OpenError::NotFound { name: core.to_owned(), looked, close, install: install(&wanted) })
+            Err(OpenError::NotFound { name: name.to_string(), looked, close, install: install_hint(name) })
         }
     }
 }
@@ -110,9 +113,10 @@ fn distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// What to type to get a core.
-fn install(name: &str) -> Option<String> {
-    let package = name.replace('_', "-");
+/// What to type to install a core, if this system has packages of cores. Nothing is opened, and the name has no character that means
+/// something to a shell.
+pub fn install_hint(name: &CoreName) -> Option<String> {
+    let package = plain(name.as_str()).replace('_', "-");
     Path::new("/etc/debian_version").exists().then(|| format!("try: apt install libretro-{package}"))
 }
 
@@ -143,6 +147,7 @@ mod tests {
         let file = folder.path().join(format!("squarebox{ENDING}"));
         std::fs::write(&file, "").unwrap();
         let first = [folder.path().to_owned()];
+        let find = |core: &str, first: &[PathBuf]| find(&CoreSource::from_user(core)?, first);
         assert_eq!(find("SquareBox", &first), Ok(file.clone()));
         assert_eq!(find(file.to_str().unwrap(), &[]), Ok(file));
         let Err(error) = find("sqarebox", &first) else { panic!("found") };

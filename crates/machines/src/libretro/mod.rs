@@ -31,6 +31,7 @@ mod plan;
 mod play;
 mod probe;
 mod scratch;
+mod source;
 mod state;
 mod video;
 
@@ -44,10 +45,11 @@ use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 pub use self::error::OpenError;
-pub use self::find::{cores, find, folders};
+pub use self::find::{cores, find, folders, install_hint};
 pub use self::findings::{Findings, HashOf};
 pub use self::host::Device;
 pub use self::play::Libretro;
+pub use self::source::{CoreName, CoreSource, MAX_CORE_NAME};
 
 use self::host::quirk;
 use self::instance::Instance;
@@ -57,10 +59,10 @@ use self::play::Known;
 use crate::Machine;
 
 /// What to open.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
-    /// The core: the path of its file, or its name ("nestopia").
-    pub core: String,
+    /// The core.
+    pub core: CoreSource,
     /// The game; some cores run without.
     pub game: Option<Game>,
     /// Options of the core that are not to be at their default, as key and value.
@@ -73,6 +75,14 @@ pub struct Config {
     pub system: Option<PathBuf>,
     /// Folders to look for cores in, before the usual ones.
     pub folders: Vec<PathBuf>,
+}
+
+impl Config {
+    /// This core without a game, as it comes.
+    pub fn new(core: CoreSource) -> Self {
+        let (options, devices, folders) = (Vec::new(), Vec::new(), Vec::new());
+        Self { core, game: None, options, players: None, devices, system: None, folders }
+    }
 }
 
 /// An image of a game.
@@ -138,7 +148,12 @@ fn machine_id(plan: &Plan, instance: &mut Instance, findings: &Findings) -> Resu
     if options.len() > MAX_OPTIONS {
         return Err(OpenError::TooManyOptions(options.len()));
     }
-    Ok(MachineId { name: fit(&info.name), version: fit(&info.version), options, first_frames: findings.first_frames })
+    Ok(MachineId {
+        name: machine_name(&info.name),
+        version: fit(&info.version),
+        options,
+        first_frames: findings.first_frames,
+    })
 }
 
 /// The game by its image; where there is none, the core is the game.
@@ -162,6 +177,18 @@ fn identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
     hash.update(&frames.to_le_bytes());
     hash.update(&seconds.to_le_bytes());
     hash.digest()
+}
+
+/// The name of the core's machine. Sites refuse names with other characters than [`MachineId::is_name`] allows, so where a core has such a
+/// name every site replaces them in the same way, and adds a hash of the whole so that different names stay different.
+fn machine_name(name: &str) -> String {
+    if MachineId::is_name(name) {
+        return name.to_owned();
+    }
+    let allowed = |letter: char| if MachineId::is_name_char(letter) { letter } else { '_' };
+    let tail = format!("~{:016x}", xxh3_64(name.as_bytes()));
+    let head: String = name.chars().map(allowed).take(MAX_TEXT - tail.len()).collect();
+    if name.is_empty() { "unnamed core".into() } else { head + &tail }
 }
 
 /// A text that sites can exchange: what is too long is cut, and ends with a hash of the whole, so that different ones stay different.
@@ -188,5 +215,19 @@ mod tests {
         assert_eq!(fit("Nestopia"), "Nestopia");
         let (long, other) = ("ü".repeat(40), "ü".repeat(41));
         assert!(fit(&long).len() <= MAX_TEXT && fit(&long) != fit(&other));
+    }
+
+    #[test]
+    fn every_core_gets_a_name_that_other_sites_accept() {
+        for usual in ["Nestopia", "Beetle PCE Fast", "nSide (Super Famicom Accuracy)", "Game & Watch", "Mr.Boom", "81"]
+        {
+            assert_eq!(machine_name(usual), usual);
+        }
+        let odd =
+            ["", "/tmp/trap.so", "X68000/X1", "X68000\\X1", "\u{1b}[2J", "()", &"a".repeat(65), &"\u{fc}".repeat(40)];
+        for (at, name) in odd.iter().enumerate() {
+            assert!(MachineId::is_name(&machine_name(name)), "{name:?}");
+            assert!(odd[..at].iter().all(|other| machine_name(other) != machine_name(name)), "{name:?}");
+        }
     }
 }

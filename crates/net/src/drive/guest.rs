@@ -68,6 +68,7 @@ impl Guest {
             }
             if let Some((host, party)) = door.opened.take() {
                 let settings = Settings::from_bytes(&party.terms).map_err(|_| Failure::Terms)?;
+                settings.check().map_err(Failure::Settings)?;
                 front.tell(News::Party(&party));
                 let (post, name, places) = (door.post, plan.name.clone(), door.places);
                 return Ok(Some(Self { post, party, settings, host, name, places }));

@@ -21,7 +21,7 @@ pub use watch::{Watch, WatchPlan};
 
 use coplay::frame::Frame;
 use coplay::input::Word;
-use coplay::session::{End, Event, PeerStats, State, Stats};
+use coplay::session::{End, Event, PeerStats, SettingsError, State, Stats};
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::control::Control;
@@ -143,6 +143,8 @@ pub enum Failure {
     Different(Vec<String>),
     /// The host's terms make no sense to this program.
     Terms,
+    /// The host's settings break a rule that every host keeps.
+    Settings(SettingsError),
     /// The machine could not go on.
     Machine(String),
     /// Nobody keeps the list any more.
@@ -174,6 +176,7 @@ impl std::fmt::Display for Failure {
             Self::Refused(Refusal::OtherKind) => write!(f, "what is played there is a world to walk about in"),
             Self::Different(points) => write!(f, "the host plays something else: {}", points.join("; ")),
             Self::Terms => write!(f, "the host's terms make no sense to this version of coplay"),
+            Self::Settings(why) => write!(f, "the host sent invalid settings: {why}"),
             Self::Machine(why) => write!(f, "the machine cannot go on: {why}"),
             Self::HostGone => write!(f, "the host is gone"),
             Self::Session(why) => write!(f, "there can be no such game: {why}"),

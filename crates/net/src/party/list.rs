@@ -233,14 +233,18 @@ impl List {
         let pads = if self.party.started { 1 } else { pads.max(1) };
         let taken = |site: u8| self.party.members.iter().any(|member| member.site == site);
         let site = (0..self.seats).find(|site| !taken(*site)).ok_or(Refusal::Full)?;
-        let players: u8 = self.party.members.iter().map(|member| member.pads).sum();
-        if !self.party.started && players + pads > self.players {
+        if !self.party.started && self.players_here() + u32::from(pads) > u32::from(self.players) {
             return Err(Refusal::Full);
         }
         let member = Member { site, key: from, name, pads, places, ready: false, here: true };
         self.party.members.push(member);
         self.party.members.sort_by_key(|member| member.site);
         Ok(Event::Seated { site, again: false })
+    }
+
+    /// How many play at the computers of all members. Others say the numbers, so the sum is wider than any of them.
+    fn players_here(&self) -> u32 {
+        self.party.members.iter().map(|member| u32::from(member.pads)).sum()
     }
 
     fn on_chat(&mut self, now: Instant, from: PeerKey, line: &str) {
@@ -306,8 +310,8 @@ impl List {
 
     /// Whether everybody who is on the list is ready, and all seats are taken.
     pub fn is_complete(&self) -> bool {
-        let players: u8 = self.party.members.iter().map(|member| member.pads).sum();
-        let full = self.party.members.len() == usize::from(self.seats) || players >= self.players;
+        let full_house = self.players_here() >= u32::from(self.players);
+        let full = self.party.members.len() == usize::from(self.seats) || full_house;
         full && self.party.members.iter().all(|member| member.ready)
     }
 
@@ -394,6 +398,22 @@ mod tests {
         }
         list.handle_message(NOW, key(3), knock(Wish::Play(1)), None);
         assert_eq!(told(&mut list, key(3)), Some(Message::Refused(Refusal::Full)));
+    }
+
+    #[test]
+    fn nobody_takes_more_pads_than_there_are() {
+        let mut list = list(4, 4);
+        for pads in [4, 254, 255] {
+            list.handle_message(NOW, key(1), knock(Wish::Play(pads)), None);
+            assert_eq!(told(&mut list, key(1)), Some(Message::Refused(Refusal::Full)), "{pads} pads");
+        }
+        // Whoever takes a list over may find any number in it.
+        let crowd = |site| Member { site, key: key(site), pads: 255, ready: true, ..host() };
+        let party = Party { members: (0..3).map(crowd).collect(), ..list.party().clone() };
+        let mut list = List::take_over(party, (4, 4));
+        assert!(list.is_complete());
+        list.handle_message(NOW, key(9), knock(Wish::Play(255)), None);
+        assert_eq!(told(&mut list, key(9)), Some(Message::Refused(Refusal::Full)));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub const MAX_LINE: usize = 400;
 pub const MAX_PLACE: usize = 200;
 /// The most places of one member.
 pub const MAX_PLACES: usize = 8;
+/// The most players at one computer: no machine has more pads.
+pub const MAX_PADS: u8 = 8;
 /// The longest terms.
 const MAX_TERMS: usize = 4_096;
 
@@ -147,10 +149,15 @@ impl Message {
         let places =
             |places: &[Place]| places.len() <= MAX_PLACES && places.iter().all(|place| place.0.len() <= MAX_PLACE);
         match self {
-            Self::Knock(knock) => knock.name.len() <= MAX_NAME && places(&knock.places),
+            Self::Knock(knock) => {
+                let pads = if let Wish::Play(pads) = knock.wish { pads } else { 0 };
+                knock.name.len() <= MAX_NAME && places(&knock.places) && pads <= MAX_PADS
+            }
             Self::Chat { name, line } => name.len() <= MAX_NAME && line.len() <= MAX_LINE,
             Self::Party(party) => {
-                let member = |member: &Member| member.name.len() <= MAX_NAME && places(&member.places);
+                let member = |member: &Member| {
+                    member.name.len() <= MAX_NAME && places(&member.places) && member.pads <= MAX_PADS
+                };
                 party.terms.len() <= MAX_TERMS
                     && party.members.len() <= coplay::id::MAX_SITES
                     && party.members.iter().all(member)
@@ -211,6 +218,35 @@ mod tests {
         let mut bytes = Message::Bye.to_bytes();
         bytes.push(0);
         assert_eq!(Message::from_bytes(&bytes), None);
+    }
+
+    #[test]
+    fn numbers_of_pads_that_no_machine_has_are_not_taken() {
+        let knock = |pads| Knock { version: VERSION, name: "Ann".into(), wish: Wish::Play(pads), places: vec![] };
+        let member = |pads| Member {
+            site: 0,
+            key: PeerKey([7; 32]),
+            name: "Ann".into(),
+            pads,
+            places: vec![],
+            ready: true,
+            here: true,
+        };
+        let party = |pads| Party {
+            serial: 1,
+            session: 1,
+            terms: vec![],
+            started: false,
+            members: vec![member(pads)],
+            open: true,
+            watchers: 0,
+            you: None,
+        };
+        let is_taken = |message: Message| Message::from_bytes(&message.to_bytes()).is_some();
+        for (pads, taken) in [(1, true), (8, true), (9, false), (255, false)] {
+            assert_eq!(is_taken(Message::Knock(knock(pads))), taken, "{pads} pads in a knock");
+            assert_eq!(is_taken(Message::Party(party(pads))), taken, "{pads} pads in a list");
+        }
     }
 
     #[test]

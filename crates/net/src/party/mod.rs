@@ -13,5 +13,7 @@ mod talk;
 
 pub use keeper::Keeper;
 pub use list::{Event, List, To};
-pub use message::{Knock, MAX_LINE, MAX_NAME, MAX_PLACE, MAX_PLACES, Member, Message, Party, Refusal, VERSION, Wish};
+pub use message::{
+    Knock, MAX_LINE, MAX_NAME, MAX_PADS, MAX_PLACE, MAX_PLACES, Member, Message, Party, Refusal, VERSION, Wish,
+};
 pub(crate) use message::{places, tidy};

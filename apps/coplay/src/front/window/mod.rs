@@ -7,6 +7,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Instant;
 
 use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
 
@@ -15,6 +16,7 @@ use crate::config::Config;
 use crate::fit::Growth;
 use crate::hands::{Keyboard, edits};
 use crate::key::Key;
+use crate::net::quit::QUIT_AGAIN;
 use crate::palette::PAPER;
 use crate::scene::Command;
 use crate::stage::View;
@@ -36,6 +38,8 @@ struct Window {
     growth: Growth,
     textures: Vec<TextureHandle>,
     shot: Shot,
+    /// When closing the window last led to a question.
+    asked_to_close: Option<Instant>,
 }
 
 /// Shows a game until it is over, or somebody closes the window. Where none can be opened, the view is given back, with the reason.
@@ -54,6 +58,7 @@ pub(super) fn run(view: View, look: &Look, config: &Config) -> Result<Result<(),
         growth: if config.integer { Growth::Whole } else { Growth::Free },
         textures: vec![],
         shot: shot.clone(),
+        asked_to_close: None,
         view,
     };
     // It stays here until there is a window to put it into.
@@ -148,11 +153,8 @@ impl Window {
                 Event::Text(text) | Event::Paste(text) if self.view.scene().typing.is_some() => {
                     text.chars().for_each(|sign| self.view.send(Command::Type(sign)));
                 }
-                // Ctrl+C copies what there is to be copied, and ends where there is nothing, as in a terminal.
-                Event::Copy => match &self.view.scene().copy {
-                    Some(text) => ctx.copy_text(text.clone()),
-                    None => self.view.send(Command::Quit),
-                },
+                // Ctrl+C only ever copies: the text may be gone by the time the keys are pressed.
+                Event::Copy => self.view.scene().copy.iter().for_each(|text| ctx.copy_text(text.clone())),
                 Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
                 Event::WindowFocused(false) => {
                     if let Some(command) = self.keyboard.let_go(self.view.hands()) {
@@ -162,6 +164,21 @@ impl Window {
                 _ => {}
             }
         }
+    }
+
+    /// A request to close the window asks first where others would be left alone; a second one closes it, whatever the game does.
+    fn on_close(&mut self, ctx: &egui::Context) {
+        if ctx.input(|input| input.viewport().close_requested()) && self.closing_asks(Instant::now()) {
+            ctx.send_viewport_cmd(ViewportCommand::CancelClose);
+            self.view.send(Command::Quit);
+        }
+    }
+
+    fn closing_asks(&mut self, now: Instant) -> bool {
+        let asked = self.asked_to_close.is_some_and(|asked| now.saturating_duration_since(asked) < QUIT_AGAIN);
+        let asks = self.view.scene().asks_to_quit && !self.view.is_over() && !asked;
+        self.asked_to_close = asks.then_some(now);
+        asks
     }
 
     fn on_key(&mut self, ctx: &egui::Context, pressed: Pressed, down: bool, modifiers: egui::Modifiers) {
@@ -205,6 +222,7 @@ impl eframe::App for Window {
         let ctx = ui.ctx().clone();
         self.view.ready();
         self.on_events(&ctx);
+        self.on_close(&ctx);
         if self.view.look() {
             self.load_textures(&ctx);
         }
@@ -238,6 +256,74 @@ fn translate(key: Pressed) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::{Stage, stage};
+
+    /// A window that nobody sees, and the game behind it.
+    fn window() -> (Window, Stage) {
+        let (stage, view) = stage();
+        let keyboard = Keyboard::new(&Config::default());
+        (
+            Window {
+                view,
+                keyboard,
+                growth: Growth::Whole,
+                textures: vec![],
+                shot: Shot::new(None),
+                asked_to_close: None,
+            },
+            stage,
+        )
+    }
+
+    /// What the window does about some events.
+    fn after(window: &mut Window, events: Vec<Event>) -> egui::FullOutput {
+        window.view.look();
+        let input = egui::RawInput { events, ..Default::default() };
+        let mut done = egui::Context::default().run_ui(input, |ui| window.on_events(ui.ctx()));
+        done.textures_delta.clear();
+        done
+    }
+
+    #[test]
+    fn ctrl_c_copies_and_never_quits() {
+        let (mut window, mut stage) = window();
+        stage.show(|scene| scene.copy = Some("udp://a:1#x".into()));
+        let done = after(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(matches!(&done[..], [egui::OutputCommand::CopyText(text)] if text == "udp://a:1#x"), "{done:?}");
+        assert_eq!(stage.poll_command(), None);
+        // The lobby is gone a moment later, and with it what could be copied.
+        stage.show(|scene| scene.copy = None);
+        let done = after(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(done.is_empty(), "{done:?}");
+        assert_eq!(stage.poll_command(), None, "Ctrl+C ended the game");
+    }
+
+    #[test]
+    fn closing_the_window_asks_once_while_others_play() {
+        let (mut window, mut stage) = window();
+        let close = |window: &mut Window| {
+            window.view.look();
+            let mut input = egui::RawInput::default();
+            let root = input.viewports.entry(egui::ViewportId::ROOT).or_default();
+            root.events.push(egui::ViewportEvent::Close);
+            let mut done = egui::Context::default().run_ui(input, |ui| window.on_close(ui.ctx()));
+            done.textures_delta.clear();
+            let root = &done.viewport_output[&egui::ViewportId::ROOT];
+            !root.commands.contains(&ViewportCommand::CancelClose)
+        };
+        assert!(close(&mut window), "nobody else plays");
+        stage.show(|scene| scene.asks_to_quit = true);
+        assert!(!close(&mut window));
+        assert_eq!(stage.poll_command(), Some(Command::Quit), "the game shows the question");
+        assert!(close(&mut window), "a game that does not answer is closed, too");
+        assert!(!close(&mut window) && stage.poll_command().is_some(), "asked again");
+        stage.show(|scene| scene.asks_to_quit = false);
+        assert!(close(&mut window), "the question is on the screen");
+        stage.show(|scene| scene.asks_to_quit = true);
+        window.view.look();
+        drop(stage);
+        assert!(close(&mut window), "the game is over");
+    }
 
     #[test]
     fn every_key_of_the_settings_can_be_pressed_in_a_window() {

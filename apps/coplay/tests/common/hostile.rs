@@ -1,0 +1,105 @@
+//! A host that sends any settings it likes, whatever the program would let it send.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use coplay_machines::hosted::{self, Terms};
+use coplay_machines::nes::Nes;
+use coplay_net::key::{Identity, Secret};
+use coplay_net::mail::Mail;
+use coplay_net::party::{Member, Message, Party, Wish};
+use coplay_net::udp::Udp;
+use coplay_net::{Incoming, PeerKey, Transport, clock};
+
+const SECRET: &str = "tennis";
+
+/// The host; it ends when this is dropped.
+pub struct HostileHost {
+    ticket: String,
+    machine: Arc<Mutex<String>>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HostileHost {
+    /// Offers a game on the machine of [`set_machine`](Self::set_machine).
+    pub fn start() -> Self {
+        let (queue, incoming) = sync_channel(1_024);
+        let listening =
+            Udp::listen("127.0.0.1:0".parse().unwrap(), Identity::random(), Secret::from_text(SECRET), queue);
+        let transport = listening.expect("a free port");
+        let ticket = format!("udp://{}#{SECRET}", transport.local_addr().expect("an address"));
+        let (machine, over) = (Arc::<Mutex<String>>::default(), Arc::<AtomicBool>::default());
+        let (its_machine, its_end) = (machine.clone(), over.clone());
+        let thread = std::thread::spawn(move || serve(&transport, &incoming, &its_machine, &its_end));
+        Self { ticket, machine, over, thread: Some(thread) }
+    }
+
+    pub fn ticket(&self) -> &str {
+        &self.ticket
+    }
+
+    /// Guests that knock from now on are told that the machine has this name.
+    pub fn set_machine(&self, name: &str) {
+        *self.machine.lock().unwrap() = name.to_owned();
+    }
+}
+
+impl Drop for HostileHost {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+}
+
+/// Lets everybody in, and tells them the settings.
+fn serve(transport: &Udp, incoming: &Receiver<Incoming>, machine: &Mutex<String>, over: &AtomicBool) {
+    let mut lines: BTreeMap<PeerKey, Mail> = BTreeMap::new();
+    while !over.load(Ordering::Relaxed) {
+        match incoming.recv_timeout(Duration::from_millis(20)) {
+            // A guest that comes back has the same key, and must not get what was meant for the one before.
+            Ok(Incoming::Up { peer, .. }) => _ = lines.insert(peer, Mail::new()),
+            Ok(Incoming::Datagram { from, bytes, .. }) => {
+                let line = lines.entry(from).or_default();
+                line.handle_datagram(&bytes);
+                while let Some(message) = line.poll_message() {
+                    if let Some(Message::Knock(knock)) = Message::from_bytes(&message) {
+                        let party = party(transport.key(), from, knock.wish, &machine.lock().unwrap());
+                        line.send(&Message::Party(party).to_bytes()).expect("a short message");
+                    }
+                }
+            }
+            _ => {}
+        }
+        for (peer, line) in &mut lines {
+            while let Some(bytes) = line.poll_transmit(clock::now()) {
+                transport.send(peer, &bytes);
+            }
+        }
+    }
+}
+
+fn party(host: PeerKey, guest: PeerKey, wish: Wish, machine: &str) -> Party {
+    let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a sound image");
+    let mut settings = hosted::settings(&nes, Terms::new(2));
+    settings.machine.name = machine.to_owned();
+    let member = |site, key| Member { site, key, name: "x".into(), pads: 1, places: vec![], ready: true, here: true };
+    let plays = wish != Wish::Watch;
+    let members = [(0, host), (1, guest)].into_iter().filter(|(site, _)| plays || *site == 0);
+    Party {
+        serial: 1,
+        session: 7,
+        terms: settings.to_bytes().expect("short settings"),
+        started: false,
+        members: members.map(|(site, key)| member(site, key)).collect(),
+        open: true,
+        watchers: 0,
+        you: plays.then_some(1),
+    }
+}

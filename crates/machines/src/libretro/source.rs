@@ -1,0 +1,132 @@
+//! Which core to open: by a name, which anybody may say, or by a path, which only the user of this computer may say.
+//!
+//! Opening a core runs native code, so text from another computer must never choose the file. A [`CoreName`] is made of
+//! letters, digits, `-` and `_`, and is only ever compared with the names of installed cores. A path is a type of its own.
+
+use std::fmt;
+use std::path::{MAIN_SEPARATOR, PathBuf};
+
+use super::error::OpenError;
+
+/// The longest name of a core, in bytes.
+pub const MAX_CORE_NAME: usize = 64;
+
+/// How a file ends that a person means as a path, whether or not it has a folder.
+const LIBRARIES: [&str; 3] = [".so", ".dll", ".dylib"];
+
+/// The name of a core, as its file has it: `nestopia`, `mednafen_pce_fast`. It is never a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreName(String);
+
+impl CoreName {
+    /// A name of 1 to [`MAX_CORE_NAME`] ASCII letters, digits, `-` and `_`, of which one is a letter or digit.
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = text.len() <= MAX_CORE_NAME && text.contains(|letter: char| letter.is_ascii_alphanumeric());
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+        (fits && text.chars().all(allowed)).then(|| Self(text.to_owned()))
+    }
+
+    /// The name that the file of a machine called `machine` is likely to have: `beetle_pce_fast` for "Beetle PCE Fast". The text may
+    /// come from anybody; `None` if no core has such a name.
+    pub fn of_machine(machine: &str) -> Option<Self> {
+        let mut name = machine.to_lowercase().replace([' ', '-'], "_");
+        name.retain(|letter| !"()[].,'!&+#~".contains(letter));
+        Self::new(&name)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CoreName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a core comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoreSource {
+    /// The installed core of this name.
+    Name(CoreName),
+    /// The core in this file.
+    Path(PathBuf),
+}
+
+impl CoreSource {
+    /// A core as the user of this computer types it: a path if it has a folder or the ending of a library, otherwise a name. Text from
+    /// anybody else must not come here, because a path runs whatever is in that file: make a [`CoreName`] of it.
+    pub fn from_user(text: &str) -> Result<Self, OpenError> {
+        let library = LIBRARIES.iter().any(|ending| text.ends_with(ending));
+        if library || text.contains([MAIN_SEPARATOR, '/']) {
+            return Ok(Self::Path(text.into()));
+        }
+        CoreName::new(text).map(Self::Name).ok_or_else(|| OpenError::BadName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for CoreSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => name.fmt(f),
+            Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: [&str; 12] = [
+        "",
+        "-",
+        "__",
+        "./trap.so",
+        "trap.so",
+        "..",
+        "../../trap",
+        "C:\\trap.dll",
+        "\\\\host\\share\\trap",
+        "nestopia\0",
+        "nestopia; reboot",
+        "nest\u{f6}pia",
+    ];
+
+    #[test]
+    fn a_name_is_never_a_path() {
+        for hostile in HOSTILE {
+            assert_eq!(CoreName::new(hostile), None, "{hostile:?}");
+        }
+        assert_eq!(CoreName::new(&"a".repeat(MAX_CORE_NAME + 1)), None);
+        assert_eq!(CoreName::new("mesen-s_2").as_ref().map(CoreName::as_str), Some("mesen-s_2"));
+    }
+
+    #[test]
+    fn a_machine_from_anywhere_gives_a_name_or_nothing() {
+        let of = |machine| CoreName::of_machine(machine).map(|name| name.to_string());
+        assert_eq!(of("Beetle PCE Fast").as_deref(), Some("beetle_pce_fast"));
+        assert_eq!(of("PCSX-ReARMed").as_deref(), Some("pcsx_rearmed"));
+        assert_eq!(of("nSide (Super Famicom Accuracy)").as_deref(), Some("nside_super_famicom_accuracy"));
+        assert_eq!(of("Mr.Boom").as_deref(), Some("mrboom"));
+        for hostile in
+            ["", "()", "...", "./trap", "/tmp/trap.so", "C:\\trap.dll", "\\\\host\\trap", "a b; reboot", "\u{1b}[2J"]
+        {
+            assert_eq!(of(hostile), None, "{hostile:?}");
+        }
+        // What is left of a file name is a name: it is looked for among installed cores, and nowhere else.
+        assert_eq!(of("trap.so").as_deref(), Some("trapso"));
+    }
+
+    #[test]
+    fn a_user_may_name_a_file() {
+        let path = |text: &str| Ok(CoreSource::Path(text.into()));
+        for file in ["./core", "/opt/x_libretro.so", "x.so", "x.dll", "x.dylib"] {
+            assert_eq!(CoreSource::from_user(file), path(file));
+        }
+        assert_eq!(CoreSource::from_user("nestopia").map(|core| core.to_string()), Ok("nestopia".into()));
+        assert_eq!(CoreSource::from_user(""), Err(OpenError::BadName(String::new())));
+    }
+}

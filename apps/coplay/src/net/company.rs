@@ -140,7 +140,9 @@ impl Company {
                 format!("{} has another state than we after frame {frame}: this is no longer the same game", name(site))
             }
             Event::Forged { site, .. } => format!("somebody changed the inputs of {} on their way", name(site)),
-            Event::Disagreed { .. } | Event::Refused { .. } | Event::Report(_) => event.to_string(),
+            Event::Disagreed { .. } | Event::Refused { .. } | Event::BothAlone { .. } | Event::Report(_) => {
+                event.to_string()
+            }
         })
     }
 

@@ -381,6 +381,28 @@ fn when_the_host_leaves_the_guest_plays_on_and_the_host_can_come_back() {
     assert!(assert_agree(&bob, &again, 0) > 30);
 }
 
+/// With nobody to ask, the guest of a dead host plays on alone where that was wanted from the start.
+#[test]
+fn with_go_on_alone_the_guest_of_a_dead_host_plays_on_and_the_host_can_come_back() {
+    let (place, game) = place("trouble-go-on-alone");
+    let [bob, again] = logs(&place);
+    let mut host = host(&place, &game, &["--drop-after", "1"]);
+    let args = ["--name", "Bob", "--drop-after", "1", "--go-on-alone", "--frame-log", arg(&bob)];
+    let mut guest = join(&place, &host.ticket(), &game, &args);
+    wait_for_frame(&bob, 60);
+    host.signal("-KILL");
+    assert_eq!(host.code(), None);
+    guest.wait_for("Ann is lost or too slow; the game goes on without");
+    let ticket = ticket_to_come_back(&guest, "Ann");
+    wait_for_more(&bob, 120);
+    let mut host = join(&place, &ticket, &game, &["--name", "Ann", "--frame-log", arg(&again)]);
+    guest.wait_for("Ann plays");
+    wait_for_more(&again, 150);
+    assert!(host.err().contains("Ann (seat 1"), "{host}");
+    end(&mut host, &mut guest);
+    assert!(assert_agree(&bob, &again, 0) > 30);
+}
+
 /// A guest in a terminal, which a person types into.
 #[cfg(target_os = "linux")]
 struct InTerminal {

@@ -156,6 +156,7 @@ fn command(action: Action, shift: bool) -> Option<Command> {
         Action::NextDial => Command::Choose(1),
         Action::Graph => Command::Graph,
         Action::Chat => Command::Chat,
+        Action::Alone => Command::GoOnAlone,
         Action::Fullscreen => Command::Fullscreen,
         Action::Quit => Command::Quit,
     })

@@ -152,7 +152,7 @@ impl Play {
                 }
                 desk.say(now, "switched off and on");
             }
-            Wish::Turn(_) | Wish::Choose(_) | Wish::TurnTo { .. } => {}
+            Wish::GoOnAlone | Wish::Turn(_) | Wish::Choose(_) | Wish::TurnTo { .. } => {}
         }
         Ok(())
     }

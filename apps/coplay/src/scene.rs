@@ -183,6 +183,8 @@ pub enum Command {
     Graph,
     /// To say something to the others.
     Chat,
+    /// To play on alone, without the others, who are silent.
+    GoOnAlone,
     /// A letter of what is said.
     Type(char),
     /// Without the last letter.

@@ -318,6 +318,160 @@ fn a_host_that_was_killed_comes_back_by_the_ticket_of_its_guest() {
     assert!(assert_agree(&bob, &again, 0) > 30);
 }
 
+/// The ticket in the notice to the last player.
+#[track_caller]
+fn ticket_to_come_back(run: &Run, name: &str) -> String {
+    let notice = format!("you play on alone. For {name} to come back:");
+    run.wait_for(&notice);
+    let said = run.err();
+    let rest = said.split(&notice).last().expect("the notice was printed");
+    rest.split('\'').nth(1).expect("a ticket in quotes").to_owned()
+}
+
+/// Waits for as long as a session used to need to end by itself; this one still runs, and its frames go on.
+#[track_caller]
+fn assert_plays_on(run: &mut Run, log: &Path) {
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(run.is_running(), "it ended by itself: {run}");
+    wait_for_more(log, 120);
+}
+
+#[test]
+fn when_the_guest_leaves_the_host_plays_on_and_the_guest_can_come_back() {
+    let (place, game) = place("trouble-guest-left");
+    let [ann, bob, again] = logs(&place);
+    let film = place.at("ann.movie");
+    let mut host = host(&place, &game, &["--frame-log", arg(&ann), "--record", arg(&film)]);
+    let mut guest = join(&place, &host.ticket(), &game, &["--name", "Bob", "--frame-log", arg(&bob)]);
+    wait_for_frame(&bob, 60);
+    guest.signal("-INT");
+    guest.assert_ends_well();
+    host.wait_for("Bob left");
+    assert_plays_on(&mut host, &ann);
+    let ticket = ticket_to_come_back(&host, "Bob");
+    let mut guest = join(&place, &ticket, &game, &["--name", "Bob", "--frame-log", arg(&again)]);
+    host.wait_for("Bob plays");
+    wait_for_more(&again, 150);
+    assert!(guest.err().contains("Bob (seat 2"), "{guest}");
+    end(&mut guest, &mut host);
+    assert!(assert_agree(&ann, &again, 0) > 30);
+    // The movie goes on from the first frame to the last, whoever was there.
+    let replay = place.run(&["replay", arg(&film), arg(&game), "--headless"]);
+    assert!(replay.code == Some(0) && replay.out.contains("all equal"), "{replay:?}");
+    assert!(replay.row("frames").parse::<u32>().is_ok_and(|frames| frames > newest(&bob) + 120), "{replay:?}");
+}
+
+#[test]
+fn when_the_host_leaves_the_guest_plays_on_and_the_host_can_come_back() {
+    let (place, game) = place("trouble-host-left");
+    let [ann, bob, again] = logs(&place);
+    let mut host = host(&place, &game, &["--frame-log", arg(&ann)]);
+    let mut guest = join(&place, &host.ticket(), &game, &["--name", "Bob", "--frame-log", arg(&bob)]);
+    wait_for_frame(&bob, 60);
+    host.signal("-INT");
+    host.assert_ends_well();
+    guest.wait_for("Ann left");
+    assert_plays_on(&mut guest, &bob);
+    let ticket = ticket_to_come_back(&guest, "Ann");
+    let mut host = join(&place, &ticket, &game, &["--name", "Ann", "--frame-log", arg(&again)]);
+    guest.wait_for("Ann plays");
+    wait_for_more(&again, 150);
+    assert!(host.err().contains("Ann (seat 1"), "{host}");
+    end(&mut host, &mut guest);
+    assert!(assert_agree(&bob, &again, 0) > 30);
+}
+
+/// With nobody to ask, the guest of a dead host plays on alone where that was wanted from the start.
+#[test]
+fn with_go_on_alone_the_guest_of_a_dead_host_plays_on_and_the_host_can_come_back() {
+    let (place, game) = place("trouble-go-on-alone");
+    let [bob, again] = logs(&place);
+    let mut host = host(&place, &game, &["--drop-after", "1"]);
+    let args = ["--name", "Bob", "--drop-after", "1", "--go-on-alone", "--frame-log", arg(&bob)];
+    let mut guest = join(&place, &host.ticket(), &game, &args);
+    wait_for_frame(&bob, 60);
+    host.signal("-KILL");
+    assert_eq!(host.code(), None);
+    guest.wait_for("Ann is lost or too slow; the game goes on without");
+    let ticket = ticket_to_come_back(&guest, "Ann");
+    wait_for_more(&bob, 120);
+    let mut host = join(&place, &ticket, &game, &["--name", "Ann", "--frame-log", arg(&again)]);
+    guest.wait_for("Ann plays");
+    wait_for_more(&again, 150);
+    assert!(host.err().contains("Ann (seat 1"), "{host}");
+    end(&mut host, &mut guest);
+    assert!(assert_agree(&bob, &again, 0) > 30);
+}
+
+/// A guest in a terminal, which a person types into.
+#[cfg(target_os = "linux")]
+struct InTerminal {
+    script: std::process::Child,
+    keys: std::process::ChildStdin,
+}
+
+#[cfg(target_os = "linux")]
+impl InTerminal {
+    fn join(place: &Place, ticket: &str, game: &Path, more: &str) -> Self {
+        let program = env!("CARGO_BIN_EXE_coplay");
+        let line = format!(
+            "stty cols 80 rows 30; exec {program} join '{ticket}' {} --terminal --mute --name Bob --bot 2 {more}",
+            game.display()
+        );
+        let mut command = Command::new("script");
+        place.dress(&mut command);
+        command.args(["-qc", &line, "/dev/null"]).env("COLORTERM", "truecolor").env("USER", "tester");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut script = command.spawn().expect("script comes with every Linux");
+        let keys = script.stdin.take().expect("it is piped");
+        Self { script, keys }
+    }
+
+    fn press(&mut self, key: &[u8]) {
+        use std::io::Write;
+        self.keys.write_all(key).expect("the terminal is open");
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for InTerminal {
+    fn drop(&mut self) {
+        _ = self.script.kill();
+        _ = self.script.wait();
+    }
+}
+
+/// F4 and F10, as a terminal sends them.
+#[cfg(target_os = "linux")]
+const F4: &[u8] = b"\x1bOS";
+#[cfg(target_os = "linux")]
+const F10: &[u8] = b"\x1b[21~";
+
+/// A player whose host died chooses to play on alone; the game used to stand still until it ended.
+#[test]
+#[cfg(target_os = "linux")]
+fn when_the_host_crashes_the_guest_can_choose_to_play_on() {
+    let (place, game) = place("trouble-host-crashed");
+    let [log] = logs(&place);
+    let host = host(&place, &game, &[]);
+    let mut guest =
+        InTerminal::join(&place, &host.ticket(), &game, &format!("--drop-after 1 --frame-log {}", log.display()));
+    wait_for_frame(&log, 60);
+    host.signal("-KILL");
+    std::thread::sleep(Duration::from_secs(4));
+    let frozen = newest(&log);
+    guest.press(F4);
+    // The log is written a hundred or so frames at a time.
+    let until = std::time::Instant::now() + Duration::from_secs(15);
+    while newest(&log) < frozen + 120 {
+        assert!(std::time::Instant::now() < until, "frame {} is still the newest", newest(&log));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    guest.press(F10);
+    let ended = guest.script.wait().expect("it can be waited for");
+    assert!(ended.success(), "{ended}");
+}
+
 #[test]
 fn who_is_left_alone_goes_on() {
     let (place, game) = place("trouble-alone");

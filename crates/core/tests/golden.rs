@@ -528,8 +528,26 @@ fn what_a_hello_says_in_its_flags() {
         let len = hello.encode(&mut buf).expect("room for a hello");
         assert_eq!(buf[..len], said(flags), "flags {flags:#04x}");
     }
-    for (what, flags) in [("ready for nothing", 0x40), ("refused for two reasons", 0x18)] {
+    let two_reasons = [0x18, 0x88, 0x90].map(|flags| ("refused for two reasons", flags));
+    for (what, flags) in [("ready for nothing", 0x40)].into_iter().chain(two_reasons) {
         assert_eq!(Hello::decode(&said(flags)), Err(Error::Malformed), "{what}");
+    }
+}
+
+#[test]
+fn who_went_on_alone_says_how_far() {
+    let mut golden = bytes(REFUSAL);
+    golden[REFUSAL_FLAGS_AT] = 0x81;
+    // The frame stands in front of the settings, after a stamp of eight bytes.
+    let at = REFUSAL_FLAGS_AT + 9;
+    golden.splice(at..at, [0x78, 0x56, 0x34, 0x12]);
+    let hello = Hello { refusal: Some(Refusal::Alone { frame: Frame::new(0x1234_5678) }), ..refusal() };
+    assert_eq!(Hello::decode(&golden), Ok(hello.clone()));
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = hello.encode(&mut buf).expect("room for a hello");
+    assert_eq!(buf[..len], golden);
+    for len in 0..golden.len() {
+        assert_eq!(Message::decode(&golden[..len]), Err(Error::Truncated), "the first {len} bytes");
     }
 }
 

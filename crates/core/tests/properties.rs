@@ -299,7 +299,8 @@ fn site() -> impl Strategy<Value = SiteId> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let who = (any::<u64>(), site(), any::<(u32, u32)>(), any::<u8>());
-    let refusal = prop_oneof![Just(None), Just(Some(Refusal::Running)), Just(Some(Refusal::Dropped))];
+    let alone = any::<u32>().prop_map(|number| Some(Refusal::Alone { frame: Frame::new(number) }));
+    let refusal = prop_oneof![Just(None), Just(Some(Refusal::Running)), Just(Some(Refusal::Dropped)), alone];
     let flags = (any::<bool>(), option::of(any::<bool>()), refusal);
     let times = (any::<u64>(), option::of(any::<(u64, u32)>()), option::of(any::<i64>()));
     (who, flags, times, settings()).prop_map(

@@ -244,6 +244,7 @@ pub(crate) fn forge_hello(
         21 => hello.settings.starters = SiteSet::from_bits(value as u8),
         22 => (hello.incarnation, hello.joining) = (incarnation.wrapping_add(1), Some(true)),
         23 => hello.settings.window = value,
+        24 => hello.refusal = Some(Refusal::Alone { frame: Frame::new(value) }),
         _ => (hello.agreed, hello.joining) = (SiteSet::from_bits(value as u8), Some(true)),
     }
     let mut buf = [0; ROOM];

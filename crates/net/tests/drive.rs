@@ -1,7 +1,8 @@
 //! Whole games over real sockets, each site on a thread of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
@@ -20,7 +21,7 @@ use coplay_machines::control::{Control, Controlled, is_controlled};
 use coplay_machines::hosted::Terms;
 use coplay_machines::nes::{Nes, Options};
 use coplay_net::drive::{
-    Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, Tape, WatchPlan,
+    Alone, Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, Tape, WatchPlan,
 };
 use coplay_net::iroh::{Iroh, Relay};
 use coplay_net::key::{Identity, Secret, Token};
@@ -35,6 +36,8 @@ struct Bot {
     commands: Vec<(u32, Command)>,
     frame: u32,
     seen: Arc<Mutex<Seen>>,
+    /// What it is told to want while it plays.
+    asked: Arc<Mutex<VecDeque<Command>>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +52,10 @@ struct Seen {
     /// Who paused.
     paused: BTreeSet<u8>,
     most_watchers: u16,
+    /// How often it was told that we play on alone.
+    alone: usize,
+    /// It could play on alone when that was last told.
+    can_go_on_alone: bool,
     /// The list of who is here, once the game has begun.
     party: Option<Party>,
     /// A picture's hash by frame: two sites that show other pictures play other games.
@@ -57,7 +64,7 @@ struct Seen {
 
 impl Bot {
     fn new(seed: u64, commands: Vec<(u32, Command)>) -> Self {
-        Self { luck: seed, held: 0, commands, frame: 0, seen: Arc::default() }
+        Self { luck: seed, held: 0, commands, frame: 0, seen: Arc::default(), asked: Arc::default() }
     }
 
     fn draw(&mut self) -> u64 {
@@ -98,12 +105,17 @@ impl Front for Bot {
             News::Status(status) => {
                 seen.trips.extend(status.trips.iter().map(|(site, _)| *site));
                 seen.paused.extend(status.paused);
+                seen.can_go_on_alone = status.can_go_on_alone;
             }
+            News::Alone => seen.alone += 1,
             News::Note(_) => {}
         }
     }
 
     fn poll(&mut self) -> Option<Command> {
+        if let Some(command) = self.asked.lock().unwrap().pop_front() {
+            return Some(command);
+        }
         // Nobody starts alone, and without knowing how far away the others are.
         let seen = self.seen.lock().unwrap();
         let ready = seen.ready >= 2 && !seen.trips.is_empty();
@@ -643,4 +655,188 @@ fn what_is_played_is_on_record() {
     let pressed = all[0].values().fold(0, |all, words| all | words[control]);
     assert_eq!(pressed & Control::mask(0), Control::mask(0) & !Control::Reset.bit(0));
     assert_ne!(pressed & Control::Reset.bit(1), 0);
+}
+
+/// A transport whose way out can be cut.
+struct Wire {
+    transport: Arc<dyn Transport>,
+    cut: Arc<AtomicBool>,
+}
+
+impl Transport for Wire {
+    fn key(&self) -> PeerKey {
+        self.transport.key()
+    }
+
+    fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
+        !self.cut.load(Ordering::Relaxed) && self.transport.send(to, bytes)
+    }
+
+    fn call(&self, place: &Place, expect: Option<PeerKey>) {
+        self.transport.call(place, expect);
+    }
+
+    fn hang_up(&self, peer: &PeerKey) {
+        self.transport.hang_up(peer);
+    }
+
+    fn place_of(&self, peer: &PeerKey) -> Option<Place> {
+        self.transport.place_of(peer)
+    }
+
+    fn own_places(&self) -> Vec<Place> {
+        self.transport.own_places()
+    }
+
+    fn refused(&self) -> Refused {
+        self.transport.refused()
+    }
+}
+
+/// A player who does what the test says.
+struct Player {
+    thread: JoinHandle<Result<Outcome, Failure>>,
+    seen: Arc<Mutex<Seen>>,
+    asked: Arc<Mutex<VecDeque<Command>>>,
+    /// Where it can be reached.
+    door: Door,
+}
+
+impl Player {
+    /// Hosts a game, or takes a seat in one; the way out can be cut.
+    fn start(door: Option<&Door>, seed: u64, manner: Manner, cut: &Arc<AtomicBool>) -> Self {
+        let (transport, incoming) = listen(&Net::Udp, Identity::random());
+        let transport = Arc::new(Wire { transport, cut: cut.clone() });
+        let own = Door { net: Net::Udp, place: transport.own_places().remove(0) };
+        let mut bot = Bot::new(seed, vec![]);
+        let (seen, asked, door) = (bot.seen.clone(), bot.asked.clone(), door.cloned());
+        let thread = spawn(move || match door {
+            None => Drive::host(transport, incoming, nes(), &HostPlan { manner, ..plan(2, 1) })?.run(&mut bot),
+            Some(door) => {
+                let guest = Guest::knock(transport, incoming, &join_plan(&door, Wish::Play(1)), &mut bot)?;
+                guest.expect("nobody quits").sit_down(nes(), manner)?.run(&mut bot)
+            }
+        });
+        Self { thread, seen, asked, door: own }
+    }
+
+    fn ask(&self, command: Command) {
+        self.asked.lock().unwrap().push_back(command);
+    }
+
+    #[track_caller]
+    fn wait_until(&self, what: &str, holds: impl Fn(&Seen) -> bool) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !holds(&self.seen.lock().unwrap()) {
+            let seen = self.seen.lock().unwrap();
+            assert!(Instant::now() < until && !self.thread.is_finished(), "{what} does not come: {:?}", seen.events);
+            drop(seen);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[track_caller]
+    fn wait_for_more(&self, frames: u32) {
+        let newest = |seen: &Seen| seen.pictures.keys().next_back().copied().unwrap_or(0);
+        let now = newest(&self.seen.lock().unwrap());
+        self.wait_until("more frames", |seen| newest(seen) >= now + frames);
+    }
+
+    #[track_caller]
+    fn quit(self) -> Arc<Mutex<Seen>> {
+        self.ask(Command::Quit);
+        assert_well((self.thread.join().unwrap(), self.seen), "who quits", 1)
+    }
+}
+
+fn patient(seconds: i64, alone: Alone) -> Manner {
+    Manner { drop_after: Some(TimeDelta::from_secs(seconds)), alone, ..Manner::default() }
+}
+
+fn joined(seen: &Seen, site: u8) -> bool {
+    seen.events.iter().any(|event| matches!(event, Event::Joined { site: joined, .. } if joined.number() == site))
+}
+
+#[test]
+fn who_is_left_plays_on_and_another_takes_the_seat() {
+    for host_leaves in [false, true] {
+        let together = Arc::new(AtomicBool::new(false));
+        let host = Player::start(None, 1, patient(5, Alone::Wait), &together);
+        let guest = Player::start(Some(&host.door), 2, patient(5, Alone::Wait), &together);
+        guest.wait_for_more(60);
+        let (leaves, stays, seat) = if host_leaves { (host, guest, 0) } else { (guest, host, 1) };
+        leaves.quit();
+        stays.wait_until("the notice", |seen| seen.alone == 1);
+        // It used to end a second later.
+        stays.wait_for_more(150);
+        let again = Player::start(Some(&stays.door), 3, patient(5, Alone::Wait), &together);
+        [&again, &stays].iter().for_each(|player| player.wait_until("the seat", |seen| joined(seen, seat)));
+        again.wait_for_more(60);
+        again.quit();
+        assert_eq!(stays.quit().lock().unwrap().alone, 2);
+    }
+}
+
+#[test]
+fn who_is_told_to_goes_on_alone_when_the_host_is_gone() {
+    for alone in [Alone::Ask, Alone::GoOn] {
+        let cut = Arc::new(AtomicBool::new(false));
+        let host = Player::start(None, 1, patient(1, Alone::Wait), &cut);
+        let guest = Player::start(Some(&host.door), 2, patient(1, alone), &cut);
+        guest.wait_for_more(60);
+        assert!(!guest.seen.lock().unwrap().can_go_on_alone);
+        cut.store(true, Ordering::Relaxed);
+        if alone == Alone::Ask {
+            guest.wait_until("the offer", |seen| seen.can_go_on_alone);
+            assert_eq!(guest.seen.lock().unwrap().alone, 0, "nobody has decided yet");
+            guest.ask(Command::GoOnAlone);
+        }
+        guest.wait_until("the notice", |seen| seen.alone == 1);
+        guest.wait_for_more(120);
+        guest.quit();
+        host.quit();
+    }
+}
+
+/// Both of two go on alone, one some seconds before the other. When they meet the later one comes back to the game of the other; then
+/// there is one list, and one game.
+fn both_go_on_alone(patience: [i64; 2], kept: usize) {
+    let cut = Arc::new(AtomicBool::new(false));
+    let host = Player::start(None, 1, patient(patience[0], Alone::GoOn), &cut);
+    let guest = Player::start(Some(&host.door), 2, patient(patience[1], Alone::GoOn), &cut);
+    let both = [&host, &guest];
+    guest.wait_for_more(60);
+    cut.store(true, Ordering::Relaxed);
+    both.iter().for_each(|player| player.wait_until("the notice", |seen| seen.alone == 1));
+    both.iter().for_each(|player| player.wait_for_more(60));
+    cut.store(false, Ordering::Relaxed);
+    for (site, player) in both.iter().enumerate() {
+        let told = |event: &Event| matches!(event, Event::BothAlone { ours, .. } if *ours == (site == kept));
+        player.wait_until("that both were alone", |seen| seen.events.iter().any(told));
+    }
+    let back = 1 - kept as u8;
+    both.iter().for_each(|player| player.wait_until("who comes back", |seen| joined(seen, back)));
+    both.iter().for_each(|player| player.wait_for_more(60));
+    host.ask(Command::Chat("here again".into()));
+    guest.ask(Command::Chat("so am I".into()));
+    for player in both {
+        player.wait_until("what both say", |seen| seen.chats.len() == 2);
+        player.wait_until("both on the list", |seen| {
+            seen.party.as_ref().is_some_and(|party| party.members.iter().filter(|member| member.here).count() == 2)
+        });
+    }
+    let lists = both.map(|player| player.seen.lock().unwrap().party.clone().expect("a list"));
+    assert_eq!((lists[0].serial, &lists[0].members), (lists[1].serial, &lists[1].members));
+    let [one, other] = [guest, host].map(Player::quit);
+    assert_eq!((one.lock().unwrap().alone, other.lock().unwrap().alone), (1, 2), "who quits first leaves the other");
+}
+
+#[test]
+fn two_who_went_on_alone_play_the_game_of_the_host_again() {
+    both_go_on_alone([1, 4], 0);
+}
+
+#[test]
+fn two_who_went_on_alone_play_the_game_of_the_guest_again() {
+    both_go_on_alone([4, 1], 1);
 }

@@ -1,12 +1,16 @@
-//! A site that leaves properly is missed by nobody: all others agree on its last frame and play on.
+//! A site that leaves properly is missed by nobody: all others agree on its last frame and play on. The last one left can play on alone,
+//! and the others come back to it.
 
 mod common;
 
-use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::input::Recovery;
-use coplay::session::{End, Event, State};
+use coplay::session::{Config, End, Event, State};
 use coplay::time::TimeDelta;
+use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
+use coplay_sim::world::World;
 
 /// The frame with which a site said that another has left; `None` if it did not, or said so twice.
 fn left(game: &Game, site: usize, leaver: usize) -> Option<Frame> {
@@ -182,6 +186,228 @@ fn a_leaver_that_dies_before_its_inputs_are_here_is_given_up() {
         game.run_for(secs(10));
         assert_eq!(left(&game, stays, leaver), None, "inputs are missing");
         assert_eq!(ended(&game, stays), Some(End::Silent(id(leaver))), "{:?}", game.state(stays));
+        game.assert_sound();
+    }
+}
+
+/// Sites that play on alone and serve those who come late.
+fn open(setup: &Setup, change: impl Fn(&mut Config)) -> Game {
+    setup.play_with(|_, config| {
+        config.play_on_alone = true;
+        change(config);
+        config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+    })
+}
+
+fn drops(config: &mut Config) {
+    config.drop_after = Some(secs(1));
+}
+
+fn waits(config: &mut Config) {
+    config.drop_after = None;
+}
+
+#[track_caller]
+fn assert_full_speed(game: &Game, what: &str, site: usize) {
+    let fps = game.fps(site, game.now() - secs(2), game.now());
+    let state = game.state(site);
+    assert!(state == State::Running && fps > 58.0, "{what}: site {site} at {fps:.1} fps, {state:?}, {:?}", game.events);
+}
+
+fn joined(game: &Game, teller: usize, site: usize) -> bool {
+    game.told(teller).any(|told| matches!(told.event, Event::Joined { site: joined, .. } if joined == id(site)))
+}
+
+/// A site that is not in the game comes back to it, and both have the same states from then on.
+#[track_caller]
+fn come_back(game: &mut Game, what: &str, comes: usize, stays: usize) {
+    game.come(comes, |_| {});
+    game.run_for(secs(8));
+    assert!(joined(game, comes, comes) && joined(game, stays, comes), "{what}: {:?}", game.events);
+    [comes, stays].into_iter().for_each(|site| assert_full_speed(game, what, site));
+    let (one, other) = (game.certain_states(comes), game.certain_states(stays));
+    let common: Vec<_> = one.iter().filter(|(frame, _)| other.contains_key(frame)).collect();
+    assert!(common.len() > 120, "{what}: only {} frames together", common.len());
+    assert!(common.iter().all(|(frame, hash)| other[frame] == **hash), "{what}: other states");
+}
+
+#[test]
+fn the_last_one_left_plays_on_and_the_leaver_comes_back() {
+    for (sites, window, loss) in [(2, 0, 0.0), (2, 8, 0.1), (3, 8, 0.0)] {
+        for stays in 0..sites {
+            let what = format!("{sites} sites, window {window}, loss {loss}, site {stays} stays");
+            let mut game = open(&Setup { window, ..Setup::new(sites, lossy(100, loss)) }, drops);
+            game.run_until(at(secs(5)));
+            let leavers: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
+            leavers.iter().for_each(|site| game.leave(*site));
+            game.run_for(secs(6));
+            assert!(leavers.iter().all(|site| ended(&game, *site) == Some(End::Left)), "{what}: {:?}", game.events);
+            assert_full_speed(&game, &what, stays);
+            come_back(&mut game, &what, leavers[0], stays);
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn whose_last_other_player_died_can_go_on_alone() {
+    for (sites, stays, change) in
+        [(2, 1, drops as fn(&mut Config)), (2, 0, waits), (2, 1, waits), (3, 0, drops), (3, 2, drops)]
+    {
+        let what = format!("{sites} sites, site {stays} stays");
+        let mut game = open(&Setup { window: 8, ..Setup::new(sites, rtt(100)) }, change);
+        game.run_until(at(secs(5)));
+        assert!(!game.go_on_alone(stays), "{what}: the others play");
+        let dead: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
+        dead.iter().for_each(|site| game.crash(*site));
+        game.run_for(ms(900));
+        assert!(!game.go_on_alone(stays), "{what}: silence may be a hiccup");
+        game.run_for(secs(4));
+        assert!(matches!(game.state(stays), State::Frozen(_)), "{what}: {:?}", game.state(stays));
+        assert!(game.go_on_alone(stays), "{what}");
+        assert!(!game.go_on_alone(stays), "{what}: once is enough");
+        game.run_for(secs(4));
+        assert_full_speed(&game, &what, stays);
+        come_back(&mut game, &what, dead[0], stays);
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn nobody_goes_on_alone_while_another_player_is_heard() {
+    let mut game = open(&Setup::new(3, rtt(100)), waits);
+    game.run_until(at(secs(5)));
+    game.crash(0);
+    game.run_for(secs(8));
+    for site in [1, 2] {
+        assert!(matches!(game.state(site), State::Frozen(_)) && !game.go_on_alone(site), "site {site}");
+    }
+}
+
+fn met(game: &Game, teller: usize, site: usize) -> Vec<bool> {
+    let ours = |event: &Event| match event {
+        Event::BothAlone { site: other, ours } if *other == id(site) => Some(*ours),
+        _ => None,
+    };
+    game.told(teller).filter_map(|told| ours(&told.event)).collect()
+}
+
+/// Both of two go on alone while the way between them is cut, one of them later by some seconds; when they meet the game that went on
+/// further is kept.
+fn both_alone(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usize) {
+    let what = format!("loss {loss}, site {late:?} goes on later");
+    let mut game = open(&Setup { window: 8, ..Setup::new(2, lossy(100, loss)) }, change);
+    game.run_until(at(secs(5)));
+    game.isolate(0, true);
+    game.run_for(secs(4));
+    for site in (0..2).filter(|site| Some(*site) != late) {
+        // With a limit the lower site goes on by itself.
+        assert!(game.go_on_alone(site) || game.state(site) == State::Running, "{what}: site {site}");
+    }
+    game.run_for(secs(3));
+    late.into_iter().for_each(|site| assert!(game.go_on_alone(site), "{what}"));
+    game.run_for(secs(3));
+    [0, 1].into_iter().for_each(|site| assert_eq!(game.state(site), State::Running, "{what}: site {site}"));
+    game.isolate(0, false);
+    let yields = 1 - kept;
+    game.run_while(secs(4), |game| ended(game, yields).is_none());
+    assert_eq!(ended(&game, yields), Some(End::Dropped), "{what}");
+    assert_eq!(
+        (met(&game, yields, kept), met(&game, kept, yields)),
+        (vec![false], vec![true]),
+        "{what}: both are told"
+    );
+    assert_full_speed(&game, &what, kept);
+    come_back(&mut game, &what, yields, kept);
+}
+
+#[test]
+fn who_meets_again_after_both_went_on_alone_rejoins_the_game_that_went_on_further() {
+    for loss in [0.0, 0.05] {
+        both_alone(loss, waits, Some(0), 1);
+        both_alone(loss, waits, Some(1), 0);
+        both_alone(loss, drops, None, 0);
+        both_alone(loss, drops, Some(1), 0);
+    }
+}
+
+/// Only one of two goes on alone; the other still waits when they meet.
+#[test]
+fn who_still_waits_believes_who_went_on_alone() {
+    for (goes, loss) in [(0, 0.0), (1, 0.0), (1, 0.1)] {
+        let what = format!("site {goes} goes on, loss {loss}");
+        let mut game = open(&Setup { window: 8, ..Setup::new(2, lossy(100, loss)) }, waits);
+        game.run_until(at(secs(5)));
+        game.isolate(0, true);
+        game.run_for(secs(5));
+        assert!(game.go_on_alone(goes), "{what}");
+        game.run_for(secs(2));
+        game.isolate(0, false);
+        let waited = 1 - goes;
+        game.run_while(secs(4), |game| ended(game, waited).is_none());
+        assert_eq!(ended(&game, waited), Some(End::Dropped), "{what}");
+        come_back(&mut game, &what, waited, goes);
+    }
+}
+
+/// Two of three are more than the one who went on alone, whether they went on, too, or wait for it.
+#[test]
+fn who_went_on_alone_yields_to_a_majority() {
+    for (change, what) in [(drops as fn(&mut Config), "they went on"), (waits, "they wait")] {
+        let mut game = open(&Setup { window: 8, ..Setup::new(3, rtt(100)) }, change);
+        game.run_until(at(secs(5)));
+        game.part(set([0]), true);
+        game.run_for(secs(4));
+        assert!(game.go_on_alone(0), "{what}");
+        game.run_for(secs(3));
+        game.part(set([0]), false);
+        game.run_while(secs(4), |game| ended(game, 0).is_none());
+        assert_eq!(ended(&game, 0), Some(End::Dropped), "{what}");
+        come_back(&mut game, what, 0, 1);
+        assert_full_speed(&game, what, 2);
+    }
+}
+
+/// A player says that it went on alone: one who plays, or one of three who does not play any more while the other two are heard.
+#[test]
+fn no_word_of_one_player_evicts_who_hears_others() {
+    for (sites, mute) in [(2, false), (3, false), (3, true)] {
+        let what = format!("{sites} sites, mute {mute}");
+        let setup = Setup::new(sites, rtt(100));
+        let mut game = open(&setup, waits);
+        game.run_until(at(secs(5)));
+        if mute {
+            game.crash(sites - 1);
+        }
+        for number in 0..100 {
+            let hello = Hello {
+                session: setup.config(0).session,
+                site: id(sites - 1),
+                incarnation: 1,
+                yours: 1,
+                agreed: set([]),
+                leaving: false,
+                joining: None,
+                refusal: Some(Refusal::Alone { frame: Frame::new(number * 1_000) }),
+                stamp_us: u64::MAX / 4 + u64::from(number),
+                echo: None,
+                start_ns: None,
+                settings: setup.config(0).settings,
+            };
+            let mut buf = [0; MAX_DATAGRAM];
+            let len = hello.encode(&mut buf).expect("a hello fits");
+            (0..sites - 1).for_each(|site| game.world.inject(site, World::address(sites - 1, 0), &buf[..len]));
+            game.run_for(ms(50));
+        }
+        for site in 0..sites - 1 {
+            assert_eq!(ended(&game, site), None, "{what}: site {site}");
+            assert_eq!(met(&game, site, sites - 1), [], "{what}: site {site}");
+        }
+        if mute {
+            assert!(matches!(game.state(0), State::Frozen(_)), "{what}: {:?}", game.state(0));
+        } else {
+            assert_full_speed(&game, &what, 0);
+        }
         game.assert_sound();
     }
 }

@@ -69,12 +69,13 @@ pub enum Action {
     NextDial,
     Graph,
     Chat,
+    Alone,
     Fullscreen,
     Quit,
 }
 
 /// All actions: name, keys as they come, and what they do.
-pub const ACTIONS: [(Action, &str, &[&str], &str); 17] = [
+pub const ACTIONS: [(Action, &str, &[&str], &str); 18] = [
     (Action::Help, "help", &["F1", "Question"], "show the keys"),
     (Action::Pause, "pause", &["P"], "stand still, or go on"),
     (Action::Menu, "menu", &["Escape"], "menu"),
@@ -90,6 +91,7 @@ pub const ACTIONS: [(Action, &str, &[&str], &str); 17] = [
     (Action::NextDial, "next_dial", &["RightBracket"], "choose the next dial"),
     (Action::Graph, "graph", &["N"], "show how the network does, or not"),
     (Action::Chat, "chat", &["C", "Slash"], "say something to the others"),
+    (Action::Alone, "play_on_alone", &["F4"], "play on alone, when the others are silent"),
     (Action::Fullscreen, "fullscreen", &["F11"], "whole screen, or a window"),
     (Action::Quit, "quit", &["F10"], "end"),
 ];

@@ -60,7 +60,7 @@ fn is_useful(action: Action, can: Can) -> bool {
         Action::NextSlot => can.slots,
         Action::Reset => can.reset || can.share,
         Action::Graph => can.graph || can.share,
-        Action::Chat => can.share,
+        Action::Chat | Action::Alone => can.share,
         Action::Mute | Action::More | Action::Less => can.dials || !can.silent,
         Action::PreviousDial | Action::NextDial => can.dials,
         _ => true,

@@ -9,6 +9,7 @@ use crate::scene::{Move, Overlay};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
     Continue,
+    GoOnAlone,
     Save,
     Load,
     Slot,
@@ -50,7 +51,7 @@ impl Desk {
             Row::Keys => self.over = Over::Help,
             Row::Invite => self.over = Over::Invitation,
             Row::Quit => self.quit = true,
-            Row::Continue | Row::Save | Row::Load | Row::Reset => {
+            Row::Continue | Row::GoOnAlone | Row::Save | Row::Load | Row::Reset => {
                 self.over = Over::Nothing;
                 self.paused = false;
             }
@@ -59,12 +60,16 @@ impl Desk {
             Row::Save => Some(Wish::Save(self.slot)),
             Row::Load => Some(Wish::Load(self.slot)),
             Row::Reset => Some(Wish::Reset),
+            Row::GoOnAlone => Some(Wish::GoOnAlone),
             _ => None,
         }
     }
 
     fn rows(&self) -> Vec<Row> {
         let mut rows = vec![Row::Continue];
+        if self.can_go_on_alone {
+            rows.push(Row::GoOnAlone);
+        }
         if self.can.slots {
             rows.extend([Row::Save, Row::Load, Row::Slot]);
         }
@@ -84,6 +89,7 @@ impl Desk {
     fn describe(&self, row: Row) -> (String, String) {
         let (left, right) = match row {
             Row::Continue => ("Go on", String::new()),
+            Row::GoOnAlone => ("Play on alone", "the others are silent".into()),
             Row::Save => ("Keep this moment", format!("in slot {}", self.slot)),
             Row::Load => ("Go back", format!("to slot {}", self.slot)),
             Row::Slot => ("Slot", format!("‹ {} ›", self.slot)),

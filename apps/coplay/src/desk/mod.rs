@@ -14,6 +14,8 @@ use crate::slots::SLOTS;
 
 /// How long a word stays.
 const TOAST: Duration = Duration::from_secs(2);
+/// How long a notice stays.
+const NOTICE: Duration = Duration::from_secs(10);
 /// How far one press changes the volume, in percent.
 const LOUDER: u8 = 5;
 
@@ -47,6 +49,8 @@ pub enum Wish {
     Load(u8),
     /// Switch off and on.
     Reset,
+    /// Play on alone, without the others.
+    GoOnAlone,
     /// More or less of the chosen dial.
     Turn(bool),
     /// Another dial: so many further.
@@ -110,6 +114,8 @@ pub struct Desk {
     failure: Option<String>,
     help: Overlay,
     invitation: Option<Invitation>,
+    /// The game waits for others, who are silent, and can go on without them.
+    can_go_on_alone: bool,
 }
 
 impl Desk {
@@ -129,6 +135,7 @@ impl Desk {
             failure: None,
             help: help::help(config, can, pads),
             invitation: None,
+            can_go_on_alone: false,
         }
     }
 
@@ -138,6 +145,11 @@ impl Desk {
             self.over = Over::Invitation;
         }
         self.invitation = Some(invitation);
+    }
+
+    /// Offers to play on alone, or does not any more.
+    pub fn offer_to_go_on_alone(&mut self, offered: bool) {
+        self.can_go_on_alone = offered;
     }
 
     /// Takes a command; says what the game itself has to do.
@@ -153,6 +165,7 @@ impl Desk {
             Command::Load => return Some(Wish::Load(self.slot)),
             Command::Slot(by) if self.can.slots => self.choose_slot(now, by),
             Command::Reset if self.can.reset => return Some(Wish::Reset),
+            Command::GoOnAlone if self.can_go_on_alone => return Some(Wish::GoOnAlone),
             Command::Mute | Command::More | Command::Less if self.can.silent => {}
             Command::Mute => self.mute(now),
             Command::More if self.can.dials => return Some(Wish::Turn(true)),
@@ -186,6 +199,11 @@ impl Desk {
     /// Says something, for a moment.
     pub fn say(&mut self, now: Instant, what: impl Into<String>) {
         self.toast = Some((what.into(), now + TOAST));
+    }
+
+    /// Says something that has to be read.
+    pub fn notify(&mut self, now: Instant, what: impl Into<String>) {
+        self.toast = Some((what.into(), now + NOTICE));
     }
 
     /// Shows why the machine stands still, for as long as it does.

@@ -6,7 +6,7 @@ use coplay::id::{SiteId, SiteSet};
 use coplay::session::{Event, Freeze, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::clock;
-use coplay_net::drive::{GIVE_UP, Status};
+use coplay_net::drive::Status;
 use coplay_net::party::{Member, Party};
 
 use crate::meet::TicketHere;
@@ -40,6 +40,12 @@ pub(super) struct Company {
     /// How many seats there are.
     seats: u8,
     status: Status,
+    /// The host left or was dropped: its ticket may lead nowhere from then on.
+    lost_host: bool,
+    /// The last player who went: the seat, and how.
+    gone: Option<(u8, &'static str)>,
+    /// The key that plays on alone.
+    alone_key: String,
 }
 
 impl Company {
@@ -54,7 +60,15 @@ impl Company {
             dials: None,
             seats: 0,
             status: Status::default(),
+            lost_host: false,
+            gone: None,
+            alone_key: String::new(),
         }
+    }
+
+    /// This key plays on alone when the others are silent.
+    pub(super) fn with_alone_key(self, alone_key: String) -> Self {
+        Self { alone_key, ..self }
     }
 
     /// There is a way to us.
@@ -65,9 +79,10 @@ impl Company {
     /// Looks for what others can come in with now; whether that is something else than before. A relay may have been found late; and when
     /// whoever gave the ticket is gone, ours leads in.
     pub(super) fn look_for_way_in(&mut self) -> bool {
+        self.lost_host |= self.is_started() && self.member(0).is_none_or(|member| !member.here);
         let ours = match self.role {
             Role::Host => true,
-            Role::Guest => self.is_started() && self.is_host_gone(),
+            Role::Guest => self.is_started() && (self.lost_host || self.is_host_silent()),
             Role::Watcher => false,
         };
         let own = self.own.as_ref().filter(|_| ours).map(|own| own().to_string());
@@ -75,13 +90,12 @@ impl Company {
         std::mem::replace(&mut self.ticket, ticket) != self.ticket
     }
 
-    /// Whether the first seat is empty, or nothing was heard from there for so long that it may be.
-    fn is_host_gone(&self) -> bool {
-        let silent = match self.status.state {
+    /// Whether nothing was heard from the first seat for so long that it may be empty.
+    fn is_host_silent(&self) -> bool {
+        match self.status.state {
             Some(State::Frozen(freeze)) => freeze.silent.iter().any(|site| site.number() == 0) && self.is_long(&freeze),
             _ => false,
-        };
-        silent || self.member(0).is_none_or(|member| !member.here)
+        }
     }
 
     fn is_long(&self, freeze: &Freeze) -> bool {
@@ -129,8 +143,24 @@ impl Company {
         }
     }
 
+    /// The last player who went.
+    pub(super) fn gone(&self) -> String {
+        self.gone.map_or_else(|| "the others".into(), |(site, _)| self.name(site))
+    }
+
+    /// The same, and how.
+    pub(super) fn how_gone(&self) -> String {
+        let how = self.gone.map_or("are gone", |(_, how)| how);
+        format!("{} {how}", self.gone())
+    }
+
     /// Takes note of what happened; says it in words, if it is of interest to a person.
     pub(super) fn on_event(&mut self, event: &Event) -> Option<String> {
+        match event {
+            Event::Left { site, .. } => self.gone = Some((site.number(), "left")),
+            Event::Dropped { site, .. } => self.gone = Some((site.number(), "is lost")),
+            _ => {}
+        }
         let name = |site: &SiteId| self.name(site.number());
         Some(match event {
             Event::Agreed { .. } | Event::Moved { .. } | Event::Frozen(_) | Event::Ended(_) => return None,
@@ -140,6 +170,12 @@ impl Company {
             Event::Left { site, .. } => format!("{} left", name(site)),
             Event::Dropped { site, .. } => format!("{} is lost or too slow; the game goes on without", name(site)),
             Event::Joined { site, .. } => format!("{} plays", name(site)),
+            Event::BothAlone { site, ours: true } => {
+                format!("{0} played on alone, too. Your game went on further: {0} comes back to it", name(site))
+            }
+            Event::BothAlone { site, ours: false } => {
+                format!("{0} played on alone, too. The game of {0} went on further: you come back to it", name(site))
+            }
             Event::Dials { lag, window, .. } => {
                 self.dials = Some((*lag, *window));
                 format!("lag {lag}, window {window}")
@@ -303,9 +339,10 @@ impl Company {
             Some(seconds) if self.are_enough_without(&freeze.silent) => {
                 format!("after {seconds:.0} s of silence it goes on without")
             }
-            Some(seconds) => {
-                format!("it goes on when they are back, and ends after {:.0} s", seconds * f64::from(GIVE_UP))
+            _ if self.status.can_go_on_alone => {
+                format!("it goes on when they are back   {} play on alone", self.alone_key)
             }
+            Some(seconds) => format!("after {seconds:.0} s of silence you can play on alone"),
             None => "it goes on when they are back".into(),
         }
     }
@@ -470,8 +507,8 @@ mod tests {
             "the lower one goes on"
         );
         assert!(
-            outlook(&[0], Some(10.0)).contains("when they are back, and ends after 120 s"),
-            "the higher one does not"
+            outlook(&[0], Some(10.0)).contains("after 10 s of silence you can play on alone"),
+            "the higher one decides"
         );
         for (silent, patience) in [(&[1][..], None), (&[], Some(10.0))] {
             assert_eq!(outlook(silent, patience), "wait: it goes on when they are back   F10 leave");
@@ -482,6 +519,43 @@ mod tests {
         company.on_party(&party);
         company.on_status(&frozen(&[0], &[0], Instant::ZERO));
         assert!(company.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().foot.contains("goes on without"));
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_offered_to_play_on_alone() {
+        let mut company = company(Role::Guest, true).with_alone_key("F4".into());
+        for patience in [None, Some(10.0)] {
+            company.on_status(&Status { can_go_on_alone: true, ..frozen(&[0], &[0], Instant::ZERO) });
+            let foot = company.overlay(Instant::ZERO, true, patience, "P").unwrap().foot;
+            assert_eq!(foot, "wait: it goes on when they are back   F4 play on alone   F10 leave");
+        }
+    }
+
+    #[test]
+    fn who_is_left_alone_is_told_who_went_and_how() {
+        let mut company = company(Role::Guest, true);
+        let (site, frame) = (SiteId::new(0).unwrap(), coplay::frame::Frame::new(5));
+        company.on_event(&Event::Left { site, frame });
+        assert_eq!((company.gone().as_str(), company.how_gone().as_str()), ("Ann", "Ann left"));
+        company.on_event(&Event::Dropped { site, frame });
+        assert_eq!(company.how_gone(), "Ann is lost");
+        for (ours, words) in [(true, "Ann comes back to it"), (false, "you come back to it")] {
+            assert!(company.on_event(&Event::BothAlone { site, ours }).is_some_and(|said| said.contains(words)));
+        }
+    }
+
+    #[test]
+    fn the_ticket_of_a_host_that_was_lost_is_not_shown_again() {
+        let mut company = company(Role::Guest, true);
+        company.open_door(door("udp://b:2#x"));
+        let mut party = party(true);
+        party.members[0].here = false;
+        company.on_party(&party);
+        assert!(company.look_for_way_in() && company.ticket() == "udp://b:2#x");
+        // It comes back with another program, perhaps from another place.
+        party.members[0].here = true;
+        company.on_party(&party);
+        assert!(!company.look_for_way_in() && company.ticket() == "udp://b:2#x");
     }
 
     fn door(text: &'static str) -> TicketHere {

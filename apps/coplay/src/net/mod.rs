@@ -22,7 +22,7 @@ use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::hosted::Terms;
 use coplay_net::Transport;
-use coplay_net::drive::{Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
+use coplay_net::drive::{Alone, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
 use coplay_net::impair::{Impaired, Impairment};
 use coplay_net::iroh::Relay;
 use coplay_net::lan::Kind;
@@ -86,7 +86,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
         terms: within(terms(args.lag, args.window)?, window),
         absent: args.absent.into(),
         private: args.private,
-        manner: Manner { costs, ..manner(&args.part) },
+        manner: Manner { costs, ..manner(&args.part, args.view) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
     let usual = if args.view.headless { Lan::Hide } else { Lan::See };
@@ -122,7 +122,7 @@ pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
         let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: Wish::Play(args.pads) };
         let Some((guest, shared)) = visit.come_in(&seat, person, config)? else { return Ok(None) };
-        let drive = guest.sit_down(shared.machine, Manner { costs: shared.costs, ..manner(&args.part) });
+        let drive = guest.sit_down(shared.machine, Manner { costs: shared.costs, ..manner(&args.part, args.view) });
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
         log.into_iter().for_each(|log| drive.set_log(log));
         tape.into_iter().for_each(|tape| drive.set_tape(tape));
@@ -287,8 +287,14 @@ fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<Terms, Trouble> {
     Ok(Terms { lag, window, auto: false, ..usual })
 }
 
-fn manner(part: &cli::Part) -> Manner {
+fn manner(part: &cli::Part, view: cli::View) -> Manner {
+    let alone = match (part.go_on_alone, view.headless) {
+        (true, _) => Alone::GoOn,
+        (false, true) => Alone::Wait,
+        (false, false) => Alone::Ask,
+    };
     Manner {
+        alone,
         frames: part.presence.log.frames,
         drop_after: part.drop_after.0,
         late_after: part.late_after.0,

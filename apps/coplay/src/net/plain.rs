@@ -20,11 +20,13 @@ pub(super) struct Plain {
     /// It was said that the machine stands still.
     stands: bool,
     leaving: bool,
+    /// It was said how to play on alone.
+    offered: bool,
 }
 
 impl Plain {
     pub(super) fn new(company: Company, seed: Option<u64>) -> Self {
-        Self { company, seed, bots: vec![], people: String::new(), stands: false, leaving: false }
+        Self { company, seed, bots: vec![], people: String::new(), stands: false, leaving: false, offered: false }
     }
 
     /// What others type to come in, when that is something else than before.
@@ -33,6 +35,11 @@ impl Plain {
             say(&format!("to join now:   {}", join_command(self.company.ticket())));
         }
     }
+}
+
+/// How the last player left lets the others in again.
+fn alone(company: &Company) -> String {
+    format!("you play on alone. For {} to come back:   {}", company.gone(), join_command(company.ticket()))
 }
 
 fn say(what: &str) {
@@ -93,9 +100,17 @@ impl Front for Plain {
             }
             News::Chat { name, line } => say(&format!("{name}: {line}")),
             News::Note(words) => say(&words),
+            News::Alone => {
+                self.show_way_in();
+                say(&alone(&self.company));
+            }
             News::Status(status) => {
                 if let Some(words) = self.company.on_status(status) {
                     say(&words);
+                }
+                let offered = std::mem::replace(&mut self.offered, status.can_go_on_alone);
+                if status.can_go_on_alone && !offered {
+                    say("nobody else is heard; started with --go-on-alone the game goes on without them");
                 }
                 self.show_way_in();
             }

@@ -20,7 +20,7 @@ use super::plain::bots;
 use super::quit::QuitQuestion;
 use crate::bot::Bot;
 use crate::config::{Action, Config};
-use crate::desk::{Can, Desk, Wish};
+use crate::desk::{Can, Desk, Invitation, Wish};
 use crate::meet::TicketHere;
 use crate::outfit::Outfit;
 use crate::scene::{Command as Asked, Move, Overlay, Screen as Picture};
@@ -40,8 +40,9 @@ pub(super) struct Screen<'a> {
     bots: Vec<Bot>,
     company: Company,
     patience: Option<f64>,
-    /// The key that pauses, and goes on.
+    /// The key that pauses, and goes on; and the one that opens the menu.
     go_on: String,
+    menu: String,
     chat: Chat,
     history: History,
     graph: bool,
@@ -68,6 +69,7 @@ pub(super) struct Habits {
 impl<'a> Screen<'a> {
     pub(super) fn new(stage: Stage, config: &'a Config, company: Company, habits: Habits) -> Self {
         let Habits { pads, seed, patience } = habits;
+        let key = |action| config.keys_of(action).first().map(|key| key.label()).unwrap_or_default();
         Self {
             stage,
             config,
@@ -76,9 +78,10 @@ impl<'a> Screen<'a> {
             pads,
             seed,
             bots: vec![],
-            company,
+            company: company.with_alone_key(key(Action::Alone)),
             patience,
-            go_on: config.keys_of(Action::Pause).first().map(|key| key.label()).unwrap_or_default(),
+            go_on: key(Action::Pause),
+            menu: key(Action::Menu),
             chat: Chat::default(),
             history: History::default(),
             graph: false,
@@ -115,11 +118,11 @@ impl<'a> Screen<'a> {
                     self.wants.push_back(Command::Start);
                 }
             }
-            asked => {
-                if self.desk.handle(now, asked) == Some(Wish::Reset) {
-                    self.press(Control::Reset);
-                }
-            }
+            asked => match self.desk.handle(now, asked) {
+                Some(Wish::Reset) => self.press(Control::Reset),
+                Some(Wish::GoOnAlone) => self.wants.push_back(Command::GoOnAlone),
+                _ => {}
+            },
         }
     }
 
@@ -157,6 +160,15 @@ impl<'a> Screen<'a> {
         if self.company.look_for_way_in() && self.overlay().is_none() {
             self.desk.say(now, format!("others can join by another ticket now; {} shows it", self.go_on));
         }
+        let ticket = self.company.ticket().to_owned();
+        self.desk.invite(Invitation { ticket, command: "coplay join", at_once: false });
+    }
+
+    /// The last other player is gone. The ticket does not fit here; the menu has it.
+    fn note_alone(&mut self, now: Instant) {
+        self.note_way_in(now);
+        let gone = self.company.how_gone();
+        self.desk.notify(now, format!("{gone}; you play on alone. Ticket to come back: {}, Ask others in", self.menu));
     }
 
     /// Once: a front end that is gone asks to end again and again.
@@ -187,9 +199,9 @@ impl<'a> Screen<'a> {
             }
             scene.status = company.status_line();
             scene.graph = graph;
+            scene.copy = None;
             desk.draw(now, scene);
             chat.draw(now, scene);
-            scene.copy = None;
             if scene.overlay.is_none() && overlay.is_some() {
                 scene.overlay = overlay;
                 scene.copy = Some(company.ticket().to_owned());
@@ -258,12 +270,14 @@ impl Front for Screen<'_> {
             }
             News::Chat { name, line } => self.chat.hear(now, name, line),
             News::Note(words) => self.desk.say(now, words),
+            News::Alone => self.note_alone(now),
             News::Status(status) => {
                 // Who paused is in the overlay.
                 if let Some(words) = self.company.on_status(status).filter(|_| self.overlay().is_none()) {
                     self.desk.say(now, words);
                 }
                 self.note_way_in(now);
+                self.desk.offer_to_go_on_alone(status.can_go_on_alone);
                 self.history.take(status);
             }
         }
@@ -392,6 +406,30 @@ mod tests {
             view.send(Asked::Quit);
             assert_eq!(polled(&mut screen), [Command::Quit], "{role:?} {party:?}");
         }
+    }
+
+    #[test]
+    fn playing_on_alone_is_offered_by_a_key_and_in_the_menu() {
+        let config = Config::default();
+        let (mut screen, mut view) = screen(&config, Role::Guest);
+        view.send(Asked::GoOnAlone);
+        assert_eq!(polled(&mut screen), [], "nothing is offered");
+        let offer = coplay_net::drive::Status { can_go_on_alone: true, ..Default::default() };
+        screen.tell(News::Status(&offer));
+        view.send(Asked::GoOnAlone);
+        [Asked::Menu, Asked::Move(Move::Down), Asked::Move(Move::Enter)].map(|asked| view.send(asked));
+        assert_eq!(polled(&mut screen), [Command::GoOnAlone, Command::GoOnAlone]);
+        screen.tell(News::Alone);
+        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert!(view.look());
+        assert!(view.scene().toast.as_ref().is_some_and(|toast| toast.contains("you play on alone")));
+        // The ticket is in the menu from then on, and can be copied there.
+        screen.tell(News::Status(&Default::default()));
+        let down = Asked::Move(Move::Down);
+        [Asked::Menu, down, down, Asked::Move(Move::Enter)].map(|asked| view.send(asked));
+        polled(&mut screen);
+        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        assert!(view.look() && view.scene().copy.as_deref() == Some("udp://a:1#x"));
     }
 
     #[test]

@@ -68,6 +68,10 @@ pub struct Config {
     /// [`Settings::absent`]. It is let in again some seconds later, and only over a way that is short enough. At least
     /// [`MIN_LATE_AFTER`].
     pub late_after: Option<TimeDelta>,
+    /// Whether the last player left plays on alone, and others can take the free seats: otherwise the session ends with
+    /// [`End::Alone`](super::End::Alone) when all others have left. Where the others are only silent,
+    /// [`Session::go_on_alone`](super::Session::go_on_alone) lets a person decide.
+    pub play_on_alone: bool,
     /// A wait for inputs that is longer than this is told as a freeze.
     pub freeze_after: TimeDelta,
     /// The session ends when a site is silent for longer than this; `None` waits for ever.
@@ -108,6 +112,7 @@ impl Config {
             incarnation: 1,
             drop_after: None,
             late_after: None,
+            play_on_alone: false,
             freeze_after: TimeDelta::from_millis(250),
             give_up_after: None,
             settings,

@@ -190,6 +190,14 @@ pub enum Event {
     /// All that could be found out about a difference between the sites' states. The site that is odd can be healed: start its program
     /// anew, and let it [join](super::Config::join).
     Report(Box<Report>),
+    /// This site and another one each went on alone, and have met again. One game is kept; the site that gives its own up ends with
+    /// [`End::Dropped`] and can [join](super::Config::join) the other.
+    BothAlone {
+        /// The other site.
+        site: SiteId,
+        /// Whether this site's game is kept.
+        ours: bool,
+    },
     /// The session is over.
     Ended(End),
 }
@@ -212,7 +220,7 @@ pub struct Freeze {
 pub enum End {
     /// We left.
     Left,
-    /// Everybody else left.
+    /// Everybody else left, and [`Config::play_on_alone`](super::Config::play_on_alone) is not set.
     Alone,
     /// A site was silent for longer than we wanted to wait.
     Silent(SiteId),
@@ -235,6 +243,15 @@ impl fmt::Display for Event {
             }
             Self::Refused { site, reason: Refusal::Dropped } => {
                 write!(f, "site {site} says that the game goes on without us")
+            }
+            Self::Refused { site, reason: Refusal::Alone { .. } } => {
+                write!(f, "site {site} says that it plays on alone")
+            }
+            Self::BothAlone { site, ours: true } => {
+                write!(f, "site {site} and this site both played on alone; this site's game is kept")
+            }
+            Self::BothAlone { site, ours: false } => {
+                write!(f, "site {site} and this site both played on alone; the game of site {site} is kept")
             }
             Self::Starting { .. } => write!(f, "all agree, the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),

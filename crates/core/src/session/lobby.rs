@@ -164,7 +164,7 @@ impl Session {
 
     /// A peer says that we cannot take part, or not any more. What was meant for an earlier start of ours does not count.
     fn refuse(&mut self, now: Instant, index: usize, hello: &Hello, reason: Refusal) {
-        if hello.yours != self.config.incarnation {
+        if hello.yours != self.config.incarnation || self.meet_again(now, index, hello, reason) {
             return;
         }
         if self.phase == Phase::Lobby && !self.refused {
@@ -256,10 +256,12 @@ impl Session {
         }
         // In a hello, leaving means that there are no inputs at all. Whoever has given some says in ticks where they end.
         let leaving = self.leaving.is_some_and(|leave| leave.frame.number() == self.config.settings.lag);
+        let alone = self.refusal_of_left_behind(index);
         let peer = &mut self.peers[index];
         peer.lobby.hello_due = false;
         let echo = peer.take_echo(now);
         let refusal = match peer.lobby.joining {
+            None if alone.is_some() => alone,
             None if peer.dropped => Some(Refusal::Dropped),
             None if peer.lobby.playing && self.start.is_some() => Some(Refusal::Running),
             _ => None,

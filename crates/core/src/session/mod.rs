@@ -10,6 +10,7 @@
 //! - a local input takes effect in exactly the frame that was promised when it was asked for;
 //! - everything has a bound: memory, packet size, distance between sites.
 
+mod alone;
 mod auto;
 mod buffer;
 mod chain;
@@ -63,6 +64,7 @@ use crate::input::{Layout, Stream, Word};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Error, Hello, Order, Search, Tick, is_feed, is_tick};
+use alone::Alone;
 use auto::Auto;
 use buffer::Pause;
 use chain::Chain;
@@ -143,6 +145,8 @@ pub struct Session {
     /// The furthest that anybody was ever allowed to be ahead.
     most_reach: u32,
     view: View,
+    /// Sites that the game went on without although no quorum decided that.
+    alone: Alone,
     /// What is to happen at one frame everywhere.
     order: Option<Order>,
     /// The frame of the newest order that was carried out.
@@ -349,6 +353,7 @@ impl Session {
             turning: None,
             most_reach: settings.lag + settings.window,
             view: View::default(),
+            alone: Alone::default(),
             order: None,
             carried_out: None,
             talkative: false,

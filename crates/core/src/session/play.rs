@@ -530,6 +530,7 @@ impl Session {
         self.watch_late(now);
         self.watch_reports(now);
         self.watch_view(now);
+        self.watch_alone(now);
         self.watch_order();
         self.watch_helpers(now);
         self.watch_requests(now);
@@ -595,10 +596,11 @@ impl Session {
         self.peers.iter().find(silent).map(|peer| peer.site)
     }
 
-    /// Who is left alone has nobody to play with, unless somebody can still come: one who was dropped, or a latecomer.
+    /// A site whose last other player left ends, unless somebody can still come (a dropped site, a latecomer) or it plays on alone.
     pub(super) fn end_if_alone(&mut self) {
         let open = self.config.settings.starters != SiteSet::first(usize::from(self.config.settings.sites));
-        if !open && self.peers.iter().all(|peer| peer.is_free() && !peer.dropped) {
+        let gone = |peer: &Peer| peer.is_free() && !peer.dropped;
+        if !self.config.play_on_alone && !open && self.peers.iter().all(gone) {
             self.end(End::Alone);
         }
     }

@@ -19,7 +19,8 @@
 //!
 //! A quorum is more than half of the view, or half of it with its lowest site; any two have a site in common. So the leader may die
 //! at any point, another goes on, and of a network in two parts at most one decides. Nobody who cannot decide goes on, but for the
-//! last one of all whose program was not started anew, when the others come back.
+//! last one of all whose program was not started anew, when the others come back; and where a person decides to go on
+//! [alone](super::alone).
 //!
 //! A site that leaves of its own accord says with which frame its inputs end, and needs no vote; it does not count any more. If it
 //! dies before all of them are here, they end earlier, and that needs a vote. Whom it has dropped it does not tell that it leaves: to
@@ -448,7 +449,7 @@ fn without(sites: SiteSet, others: SiteSet) -> SiteSet {
 }
 
 /// More than half of them, or half with the lowest.
-fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
+pub(super) fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
     let some = SiteSet::from_bits(all.bits() & some.bits());
     let (all_count, count) = (all.bits().count_ones(), some.bits().count_ones());
     2 * count > all_count || 2 * count == all_count && all.iter().next().is_some_and(|lowest| some.contains(lowest))

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Error, Full, Reader, VERSION, Writer};
-use crate::frame::FrameRate;
+use crate::frame::{Frame, FrameRate};
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 use crate::session::{Absent, GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, Starvation};
@@ -47,6 +47,11 @@ pub enum Refusal {
     Running,
     /// The game goes on without the site, which was silent or too slow.
     Dropped,
+    /// The sender went on alone without the receiver, and no quorum decided that.
+    Alone {
+        /// The frame that the sender's game has reached. 0: the sender gives its own game up for the receiver's.
+        frame: Frame,
+    },
 }
 
 const LEAVING: u8 = 0x01;
@@ -56,7 +61,8 @@ const REFUSED_RUNNING: u8 = 0x08;
 const REFUSED_DROPPED: u8 = 0x10;
 const JOINING: u8 = 0x20;
 const READY: u8 = 0x40;
-const FLAGS: u8 = LEAVING | ECHO | START | REFUSED_RUNNING | REFUSED_DROPPED | JOINING | READY;
+const REFUSED_ALONE: u8 = 0x80;
+const REFUSED: u8 = REFUSED_RUNNING | REFUSED_DROPPED | REFUSED_ALONE;
 
 impl Hello {
     /// Reads a hello.
@@ -71,13 +77,13 @@ impl Hello {
         let (incarnation, yours) = (reader.u32()?, reader.u32()?);
         let agreed = SiteSet::from_bits(reader.u8()?);
         let flags = reader.u8()?;
-        let refusal = get_refusal(flags)?;
-        if flags & !FLAGS != 0 || flags & (READY | JOINING) == READY {
+        if (flags & REFUSED).count_ones() > 1 || flags & (READY | JOINING) == READY {
             return Err(Error::Malformed);
         }
         let stamp_us = reader.u64()?;
         let echo = if flags & ECHO != 0 { Some((reader.u64()?, reader.u32()?)) } else { None };
         let start_ns = if flags & START != 0 { Some(reader.u64()? as i64) } else { None };
+        let refusal = get_refusal(&mut reader, flags)?;
         let settings = get_settings(&mut reader)?;
         if !reader.is_empty() {
             return Err(Error::Malformed);
@@ -116,6 +122,9 @@ impl Hello {
         if let Some(start) = self.start_ns {
             writer.put(&start.to_le_bytes())?;
         }
+        if let Some(Refusal::Alone { frame }) = self.refusal {
+            writer.put(&frame.number().to_le_bytes())?;
+        }
         put_settings(&mut writer, &self.settings)?;
         Ok(writer.len())
     }
@@ -127,18 +136,19 @@ impl Hello {
             | flag(self.start_ns.is_some(), START)
             | flag(self.refusal == Some(Refusal::Running), REFUSED_RUNNING)
             | flag(self.refusal == Some(Refusal::Dropped), REFUSED_DROPPED)
+            | flag(matches!(self.refusal, Some(Refusal::Alone { .. })), REFUSED_ALONE)
             | flag(self.joining.is_some(), JOINING)
             | flag(self.joining == Some(true), READY)
     }
 }
 
-fn get_refusal(flags: u8) -> Result<Option<Refusal>, Error> {
-    match flags & (REFUSED_RUNNING | REFUSED_DROPPED) {
-        0 => Ok(None),
-        REFUSED_RUNNING => Ok(Some(Refusal::Running)),
-        REFUSED_DROPPED => Ok(Some(Refusal::Dropped)),
-        _ => Err(Error::Malformed),
-    }
+fn get_refusal(reader: &mut Reader<'_>, flags: u8) -> Result<Option<Refusal>, Error> {
+    Ok(match flags & REFUSED {
+        REFUSED_RUNNING => Some(Refusal::Running),
+        REFUSED_DROPPED => Some(Refusal::Dropped),
+        REFUSED_ALONE => Some(Refusal::Alone { frame: Frame::new(reader.u32()?) }),
+        _ => None,
+    })
 }
 
 impl Settings {

@@ -14,7 +14,7 @@ mod watch;
 
 pub use guest::{Guest, JoinPlan};
 pub use log::{FrameLog, Numbers};
-pub use site::{Drive, GIVE_UP, HostPlan, Manner};
+pub use site::{Alone, Drive, GIVE_UP, HostPlan, Manner};
 pub use survey::{Survey, SurveyPlan, survey};
 pub use tape::{Tape, Taped};
 pub use watch::{Watch, WatchPlan};
@@ -60,6 +60,8 @@ pub enum News<'a> {
     },
     /// How it goes, a few times a second.
     Status(&'a Status),
+    /// The last other player is gone, and this site plays on alone. Told after the event, and after the party as it is now.
+    Alone,
     /// Something else, in words.
     Note(String),
 }
@@ -75,6 +77,8 @@ pub struct Status {
     pub peers: Vec<(u8, PeerStats)>,
     /// How long it takes to each other site and back, by number, while no session measures it.
     pub trips: Vec<(u8, TimeDelta)>,
+    /// Whether the game waits for silent players, and [`Command::GoOnAlone`] would let it go on without them.
+    pub can_go_on_alone: bool,
     /// The site that paused the machine, while it stands still.
     pub paused: Option<u8>,
     /// Frames shown in the last second.
@@ -92,6 +96,8 @@ pub enum Command {
     Start,
     /// To say something.
     Chat(String),
+    /// To play on alone, without the silent players that the game waits for.
+    GoOnAlone,
     /// To press a button of the machine, for all.
     Control(Control),
 }

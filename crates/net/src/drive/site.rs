@@ -1,6 +1,9 @@
 //! A site of a game over a real network.
 
+mod alone;
 mod people;
+
+pub use alone::Alone;
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -34,7 +37,7 @@ const MOST_AT_ONCE: usize = 256;
 const WAITED: TimeDelta = TimeDelta::from_millis(200);
 /// Who was dropped comes back so soon.
 const COME_BACK: TimeDelta = TimeDelta::from_millis(300);
-/// Who cannot go on without the others, because it is the smaller part of them, waits so many times as long as who can.
+/// A site that is no quorum and asks nobody ([`Alone::Wait`]) gives up after this many times `drop_after`.
 pub const GIVE_UP: u8 = 12;
 /// Who is lost comes back so often before it hears a newer list: for certain fewer times.
 const SESSIONS_PER_SERIAL: u32 = 16;
@@ -71,6 +74,8 @@ pub struct Manner {
     pub drop_after: Option<TimeDelta>,
     /// Who holds up the game for so long is dropped, if that is on us to decide; `None` waits.
     pub late_after: Option<TimeDelta>,
+    /// What is done when all others are silent, and we are too few to drop them.
+    pub alone: Alone,
     /// What the machine costs, as far as that is known.
     pub costs: Costs,
 }
@@ -86,6 +91,11 @@ pub struct Drive {
     keeper: Keeper,
     /// The list, if we keep it.
     list: Option<List>,
+    /// The serial number of the list as the one who kept it before us told it.
+    taken_over: Option<u32>,
+    /// Somebody else played with us when that was last looked at.
+    had_company: bool,
+    newly_alone: bool,
     seats: (u8, u8),
     me: u8,
     name: String,
@@ -173,6 +183,9 @@ impl Drive {
             party,
             keeper: Keeper::new(keeper),
             list: None,
+            taken_over: None,
+            had_company: false,
+            newly_alone: false,
             seats: (0, 0),
             me,
             name,
@@ -385,10 +398,13 @@ impl Drive {
             self.obey(command, front);
         }
         self.tend_list(front);
+        self.tell_alone(front);
         if self.party.started && self.session.is_none() && now >= self.begin_at && !self.leaving {
             self.begin(now)?;
         }
+        self.go_on_alone_unasked(now);
         self.hear_session(front);
+        self.watch_company();
         self.watch_start(now);
         self.watch_the_end();
         self.watch_keeper(now)?;
@@ -409,6 +425,7 @@ impl Drive {
         match command {
             Command::Quit => self.leave(),
             Command::Start => self.start(),
+            Command::GoOnAlone => self.go_on_alone(),
             Command::Chat(line) => {
                 let name = self.name.clone();
                 if let Some(list) = &mut self.list {
@@ -443,7 +460,9 @@ impl Drive {
         self.incarnation = next_incarnation(self.incarnation, self.party.serial);
         (config.drop_after, config.late_after) = (self.manner.drop_after, self.manner.late_after);
         (config.costs, config.incarnation) = (self.manner.costs, self.incarnation);
-        config.give_up_after = self.manner.drop_after.map(|patience| patience * i64::from(GIVE_UP));
+        let gives_up = self.manner.drop_after.filter(|_| self.manner.alone == Alone::Wait);
+        config.give_up_after = gives_up.map(|patience| patience * i64::from(GIVE_UP));
+        config.play_on_alone = true;
         if config.join.is_some() && start == Start::Beginning {
             self.hosted.machine_mut().reset();
         }
@@ -459,6 +478,7 @@ impl Drive {
                 Event::Left { site, .. } => self.on_gone(site, true),
                 Event::Dropped { site, .. } => self.on_gone(site, false),
                 Event::Joined { site, .. } => self.set_here(site, true),
+                Event::BothAlone { site, ours: false } => self.on_met(site),
                 Event::Ended(end) => self.on_end(end, front),
                 _ => {}
             }
@@ -503,6 +523,7 @@ impl Drive {
         let member = |member: &Member| self.pings.trip(&member.key).map(|trip| (member.site, trip));
         let mut status = Status {
             trips: self.party.members.iter().filter_map(member).collect(),
+            can_go_on_alone: self.can_go_on_alone(now),
             paused: self.lamp.paused_by(),
             fps: self.beat.fps(),
             refused: self.post.transport.refused(),

@@ -292,7 +292,7 @@ impl Watch {
                     front.tell(News::Chat { name: &self.name, line: &line });
                     self.post.mail(self.host, &Message::Chat { name: self.name.clone(), line });
                 }
-                Command::Start | Command::Control(_) => {}
+                Command::Start | Command::GoOnAlone | Command::Control(_) => {}
             }
         }
         if self.plan.frames.is_some_and(|frames| self.seen >= frames) {

@@ -4,6 +4,8 @@
 pub(crate) mod by_hand;
 pub(crate) mod stand;
 
+use std::collections::BTreeMap;
+
 use coplay::feed::Start;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
@@ -278,6 +280,14 @@ impl Game {
         self.world.wake(site);
     }
 
+    /// The person at a site decides to go on alone; whether that was possible.
+    pub(crate) fn go_on_alone(&mut self, site: usize) -> bool {
+        let local = self.local(site);
+        let went = self.world.sites[site].session.go_on_alone(local);
+        self.world.wake(site);
+        went
+    }
+
     /// Stops a site dead.
     pub(crate) fn crash(&mut self, site: usize) {
         self.world.crash(site);
@@ -363,6 +373,12 @@ impl Game {
     /// How often a site's machine was made to do something since then.
     pub(crate) fn count(&self, site: usize, act: Act, since: Instant) -> usize {
         self.done[site].iter().filter(|done| done.act == act && done.at >= since).count()
+    }
+
+    /// The state after each frame that a site is certain of, since its program was last started.
+    pub(crate) fn certain_states(&self, site: usize) -> BTreeMap<u32, u64> {
+        let confirmed = self.done[site].iter().filter(|done| done.act == Act::Confirm);
+        confirmed.zip(&self.hashes[site]).map(|(done, hash)| (done.frame, *hash)).collect()
     }
 
     /// Agreement and fidelity: everybody stepped the same, and just what the players did.

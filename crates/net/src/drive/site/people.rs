@@ -243,6 +243,7 @@ impl Drive {
         }
         self.keeper.on_gone(&self.party, gone);
         if self.list.is_none() && self.keeper.key() == self.post.transport.key() {
+            self.taken_over = Some(self.party.serial);
             self.list = Some(List::take_over(self.party.clone(), self.seats_of_party()));
         }
     }
@@ -250,6 +251,8 @@ impl Drive {
     /// The others went on without us, and with the list if it was ours.
     pub(super) fn go_astray(&mut self) {
         self.list = None;
+        // Where both of two kept a list, ours leapt when we took it over. Of who keeps it now, every newer one counts.
+        self.party.serial = self.taken_over.take().unwrap_or(self.party.serial);
         self.heard_keeper = clock::now();
         self.keeper.on_astray(&self.party, &self.post.transport.key());
     }

@@ -308,7 +308,7 @@ fn debian(core: &str, ending: &str) {
     let file = libretro::find(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
     let file = file.display().to_string();
     let game = Some(Game { name: format!("test.{ending}"), image: image(ending) });
-    let first = libretro::open(Config { game, ..Config::new(core) }).unwrap();
+    let first = libretro::open(Config { game, ..Config::new(core.clone()) }).unwrap();
     let mut twin = || match first.twin() {
         Ok(twin) => Ok(Box::new(twin) as Box<dyn Machine>),
         Err(error) => Err(error.to_string()),

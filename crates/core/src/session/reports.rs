@@ -2,8 +2,9 @@
 //!
 //! A report is hearsay, and one player may lie. So nothing is done on one player's word. A report is credible when the players who make it,
 //! with this site if it can do without those who would be gone, are a quorum. The players who decided may be dead before they could
-//! report, and then no quorum is left to hear; so a report is also credible when every player that is still heard makes it, and none of
-//! those who would be gone is heard. In that state this site cannot go on without the reporters anyway.
+//! report, and others may not have heard of it either, so that no quorum is left to confirm it. So a report is also credible when none of
+//! those who would be gone is heard, and either every player that is still heard makes it or the game has stood still for a second. In
+//! that state this site cannot go on without the reporters anyway.
 
 use super::Session;
 use super::event::End;
@@ -15,6 +16,8 @@ use crate::wire::Decision;
 
 /// Players that bring no ticks for this long do not play with this site.
 const UNPLAYED: TimeDelta = TimeDelta::from_secs(1);
+/// A game that waits for this long for inputs does not go on by itself.
+const STUCK: TimeDelta = TimeDelta::from_secs(1);
 /// Most views that one report can end at once.
 const MOST_VIEWS: u32 = 1_024;
 
@@ -67,18 +70,24 @@ impl Session {
         if reporters.is_empty() {
             return false;
         }
-        let mut voices = reporters;
-        if !gone.is_empty() {
-            voices = voices.union(self.votes_against(gone));
-            if !without_us && !self.misses_any_of(now, gone) {
-                voices.insert(me);
-            }
+        let missed = self.misses_any_of(now, gone);
+        let mut voices = reporters.union(self.votes_against(gone));
+        if !gone.is_empty() && !without_us && !missed {
+            voices.insert(me);
+        }
+        if self.is_quorum_among(self.voters().union(reporters), voices) {
+            return true;
         }
         // Players who went on without this site send it no ticks, whatever else they send.
         let agrees = |peer: &Peer| reporters.contains(peer.site) && !without_us;
         let mut others = self.peers.iter().filter(|peer| peer.is_playing() && !gone.contains(peer.site));
-        self.is_quorum_among(self.voters().union(reporters), voices)
-            || !self.misses_any_of(now, gone) && others.all(|peer| agrees(peer) || now - peer.heard >= UNPLAYED)
+        let all_agree = others.all(|peer| agrees(peer) || now - peer.heard >= UNPLAYED);
+        !missed && (all_agree || !without_us && self.is_stuck(now))
+    }
+
+    /// Whether the game has stood still for so long that a report which nobody can confirm any more costs nothing to believe.
+    fn is_stuck(&self, now: Instant) -> bool {
+        self.waited && now - self.waiting_since >= STUCK
     }
 
     /// A player reports how a view ended, and how many ended after that one without dropping anybody.

@@ -326,10 +326,11 @@ impl Session {
         }
     }
 
-    /// The others who take part in a ballot by which all of these would be dropped.
+    /// Those whose own votes are for dropping these sites: they accepted that outcome, or take part in a ballot to drop them.
     pub(super) fn votes_against(&self, sites: SiteSet) -> SiteSet {
-        let others = self.votes().filter(|(site, _)| *site != self.config.site);
-        others.filter(|(_, vote)| vote.drop.contains_all(sites)).map(|(site, _)| site).collect()
+        let accepted = |vote: &Vote| vote.accepted.is_some_and(|(_, decision)| decision.drop == sites);
+        let would_drop = |vote: &Vote| !sites.is_empty() && vote.drop.contains_all(sites);
+        self.votes().filter(|(_, vote)| accepted(vote) || would_drop(vote)).map(|(site, _)| site).collect()
     }
 
     /// All votes of this view, ours included.

@@ -417,7 +417,7 @@ mod tests {
         let offer = coplay_net::drive::Status { can_go_on_alone: true, ..Default::default() };
         screen.tell(News::Status(&offer));
         view.send(Asked::GoOnAlone);
-        [Asked::Menu, Asked::Move(Move::Down), Asked::Move(Move::Enter)].map(|asked| view.send(asked));
+        [Asked::Menu, Asked::Move(Move::Down), Asked::Move(Move::Enter)].into_iter().for_each(|asked| view.send(asked));
         assert_eq!(polled(&mut screen), [Command::GoOnAlone, Command::GoOnAlone]);
         screen.tell(News::Alone);
         screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
@@ -426,7 +426,7 @@ mod tests {
         // The ticket is in the menu from then on, and can be copied there.
         screen.tell(News::Status(&Default::default()));
         let down = Asked::Move(Move::Down);
-        [Asked::Menu, down, down, Asked::Move(Move::Enter)].map(|asked| view.send(asked));
+        [Asked::Menu, down, down, Asked::Move(Move::Enter)].into_iter().for_each(|asked| view.send(asked));
         polled(&mut screen);
         screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
         assert!(view.look() && view.scene().copy.as_deref() == Some("udp://a:1#x"));

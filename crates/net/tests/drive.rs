@@ -36,7 +36,7 @@ struct Bot {
     commands: Vec<(u32, Command)>,
     frame: u32,
     seen: Arc<Mutex<Seen>>,
-    /// What it is told to want while it plays.
+    /// Commands that the front end issues during the game.
     asked: Arc<Mutex<VecDeque<Command>>>,
 }
 

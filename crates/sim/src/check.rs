@@ -387,7 +387,7 @@ impl Ledger {
         }
     }
 
-    /// Who goes on takes the last inputs of a dropped site up to the same frame as all others who go on.
+    /// All sites that go on take the inputs of a dropped site up to the same frame.
     fn check_shortened(&self, broken: &mut Vec<Violation>) {
         for (site, lives) in self.lives.iter().enumerate() {
             for life in lives.iter().filter(|life| life.shortened.is_some()) {

@@ -90,7 +90,7 @@ impl Company {
         std::mem::replace(&mut self.ticket, ticket) != self.ticket
     }
 
-    /// Whether nothing was heard from the first seat for so long that it may be empty.
+    /// Whether the first seat is silent and may be empty.
     fn is_host_silent(&self) -> bool {
         match self.status.state {
             Some(State::Frozen(freeze)) => freeze.silent.iter().any(|site| site.number() == 0) && self.is_long(&freeze),

@@ -148,7 +148,7 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    /// Somebody has this version of a record. Whoever is heard tells its own; we care for those of others that are silent, gone, or not known at all.
+    /// A peer reports its version of a record. A site that is heard sends its own record; this site requests only records of silent, departed or unknown sites.
     fn on_digest(&mut self, from: Site, of: Site, version: u32) {
         self.on_recall(from, of, version);
         let tells_itself = of != from && self.is_heard(of) || self.is_held_back(of);
@@ -197,7 +197,7 @@ impl<R: Reckoner> World<R> {
         of != from && self.is_heard(of) && self.ledger.get(of).is_some()
     }
 
-    /// Whether a site is here and was heard of late. A site that is silent may have left, and its goodbye got lost: others know its last
+    /// Whether a site is present and not silent. A silent site may have left and its goodbye got lost: others know its last
     /// words, and may be gone themselves before it is forgotten.
     fn is_heard(&self, site: Site) -> bool {
         let is_heard = |peer: &Peer| peer.is_here && self.now - peer.heard < self.trusted_for();

@@ -38,7 +38,7 @@ const NEAR: TimeDelta = TimeDelta::from_millis(700);
 const SETTLING: TimeDelta = TimeDelta::from_millis(500);
 /// It sits down when it is no more than this many frames behind what the others have given inputs for.
 const MOST_BEHIND: i64 = 200;
-/// Who has a seat and comes no nearer to it for so long, beside [`ANSWER`] round trips, asks somebody else for the frames before it.
+/// A newcomer without progress for this long, plus [`ANSWER`] round trips, requests its frames from another source.
 const STUCK: TimeDelta = TimeDelta::from_secs(1);
 /// Round trips until a source has accepted a watcher and answered its first question, each of which may be lost once.
 const ANSWER: i64 = 6;

@@ -85,7 +85,7 @@ impl Session {
         !missed && (all_agree || !without_us && self.is_stuck(now))
     }
 
-    /// Whether the game has stood still for so long that a report which nobody can confirm any more costs nothing to believe.
+    /// Whether the game has stood still for [`STUCK`], so that an unconfirmed report costs nothing to believe.
     fn is_stuck(&self, now: Instant) -> bool {
         self.waited && now - self.waiting_since >= STUCK
     }

@@ -116,7 +116,7 @@ mod tests {
         {
             assert_eq!(of(hostile), None, "{hostile:?}");
         }
-        // What is left of a file name is a name: it is looked for among installed cores, and nowhere else.
+        // Any other text is a name, which is compared with the names of installed cores only.
         assert_eq!(of("trap.so").as_deref(), Some("trapso"));
     }
 

@@ -74,7 +74,7 @@ pub struct Manner {
     pub drop_after: Option<TimeDelta>,
     /// Who holds up the game for so long is dropped, if that is on us to decide; `None` waits.
     pub late_after: Option<TimeDelta>,
-    /// What is done when all others are silent, and we are too few to drop them.
+    /// Behaviour when all other players are silent and this site is no quorum.
     pub alone: Alone,
     /// What the machine costs, as far as that is known.
     pub costs: Costs,

@@ -302,7 +302,7 @@ impl Judge {
         let fastest = f64::from(LINEAR.fastest) / 1e3;
         let most = (fastest * pace.fastest + glide) * by.as_secs_f64() + 0.01;
         let seen = LINEAR.distance(&before.shown, &moment.shown);
-        // What is too far off to be corrected gradually is put right at once.
+        // An object beyond the leap distance is corrected at once.
         let far = glide * self.config.leap.as_secs_f64();
         let is_leap = seen > far - most || LINEAR.distance(&before.shown, &before.state) > far;
         if seen > most && !is_leap {

@@ -150,6 +150,28 @@ fn inputs_of_a_dropped_site_that_nobody_has_any_more_do_not_count() {
     }
 }
 
+/// One site waits longer than the others. Their ballots come to nothing until it misses the dead site, too.
+#[test]
+fn a_dead_site_is_dropped_where_one_waits_longer_than_the_others() {
+    for patient in 0..3 {
+        let mut game = Setup::new(4, rtt(60)).play_with(|site, config| {
+            drops(config);
+            if site == patient {
+                config.drop_after = Some(secs(8));
+            }
+        });
+        game.run_until(at(secs(8)));
+        game.crash(3);
+        game.run_for(secs(12));
+        for site in 0..3 {
+            assert_eq!(dropped(&game, site).iter().map(|(site, _)| *site).collect::<Vec<_>>(), [3], "site {site}");
+            let fps = game.fps(site, game.now() - secs(2), game.now());
+            assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps where {patient} is patient");
+        }
+        game.assert_sound();
+    }
+}
+
 #[test]
 fn of_two_the_lower_goes_on_and_the_other_waits() {
     for (gone, stays) in [(1, 0), (0, 1)] {

@@ -243,7 +243,7 @@ impl Session {
     /// Our first inputs are none, told in advance.
     fn settle(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
+        let slowest = self.slowest_rtt();
         let (lag, window) = (i64::from(self.dials.lag), i64::from(self.dials.window));
         let most = (MOST_AHEAD - 2 * lag - window).clamp(0, MOST_SETTLING);
         let frames = ((slowest * 3 / 2 + SETTLING).as_nanos() / period).clamp(0, most) + lag;
@@ -265,7 +265,7 @@ impl Session {
         let waiting = self.seat_to_take().is_some();
         let Some(live) = self.pacer.as_ref().filter(|_| waiting).and_then(|pacer| pacer.frame_at(now)) else { return };
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let slowest = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default()).max().unwrap_or_default();
+        let slowest = self.slowest_rtt();
         let under_way = ((slowest + SETTLING / 2).as_nanos() / period).clamp(0, MOST_SETTLING) as u32;
         // Further ahead than inputs are kept nobody must run.
         let until = (live + under_way + self.dials.lag).min(self.at + MOST_BEHIND as u32);

@@ -78,7 +78,7 @@ impl Session {
 
     /// Who does not help for a while cannot, and now and then another is nearer: then all are asked again.
     pub(super) fn watch_helpers(&mut self, now: Instant) {
-        let slowest = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default();
+        let slowest = self.slowest_rtt();
         for index in 0..self.peers.len() {
             let missed = self.is_missed(now, &self.peers[index]);
             let peer = &mut self.peers[index];

@@ -44,6 +44,9 @@ const TURN: TimeDelta = TimeDelta::from_millis(500);
 /// Without another wish, who is silent for so long may be dropped if somebody else asks for it.
 const CONSENT: TimeDelta = TimeDelta::from_millis(500);
 
+/// After a ballot that dropped nobody, the least time in which those whom others hear are heard again, beside two round trips. The
+/// silence itself goes on counting: otherwise a site that waits longer than this one would never come to miss anybody.
+const HEARD_AGAIN: TimeDelta = TimeDelta::from_millis(500);
 /// The least time in which survivors pass on the last inputs of a dropped site, beside two round trips.
 const PASSED_ON: TimeDelta = TimeDelta::from_secs(1);
 
@@ -61,6 +64,8 @@ pub(super) struct View {
     since: Option<Instant>,
     /// Those that we will not wait for, if that is on us.
     pub(super) unwanted: SiteSet,
+    /// When a view last ended without dropping anybody, so that this site listens again to those it was deaf to.
+    listening_since: Option<Instant>,
     /// Until when those who are late are waited for, because going on without one came to nothing.
     pub(super) patient_until: Option<Instant>,
     /// Whose inputs we take from nobody until the view has changed.
@@ -128,14 +133,24 @@ impl Session {
 
     /// Whether nobody seems to have the last inputs of a dropped site: the others had time to pass them on.
     fn is_lost(&self, now: Instant, peer: &Peer) -> bool {
-        let slowest = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default();
         let since = self.view.ended_at.map_or(peer.inputs_at, |ended| ended.max(peer.inputs_at));
-        now - since > self.config.drop_after.unwrap_or(PASSED_ON).max(PASSED_ON) + slowest * 2
+        now - since > self.config.drop_after.unwrap_or(PASSED_ON).max(PASSED_ON) + self.slowest_rtt() * 2
+    }
+
+    /// The longest round trip to any other site.
+    pub(super) fn slowest_rtt(&self) -> TimeDelta {
+        self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default()
+    }
+
+    /// Whether those whom this site was deaf to had time to be heard again.
+    fn has_listened(&self, now: Instant) -> bool {
+        self.view.listening_since.is_none_or(|since| now - since > HEARD_AGAIN + self.slowest_rtt() * 2)
     }
 
     fn gone(&self, now: Instant) -> SiteSet {
         let unwanted = if self.is_coordinator() { self.view.unwanted } else { SiteSet::EMPTY };
-        let silent = |peer: &&Peer| self.config.drop_after.is_some_and(|limit| peer.silence(now) > limit);
+        let limit = self.config.drop_after.filter(|_| self.has_listened(now));
+        let silent = |peer: &&Peer| limit.is_some_and(|limit| peer.silence(now) > limit);
         let gone =
             |peer: &&Peer| peer.is_awaited() && (silent(peer) || peer.was_restarted() || unwanted.contains(peer.site));
         self.peers.iter().filter(gone).map(|peer| peer.site).collect()
@@ -356,9 +371,6 @@ impl Session {
             // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame. So does who
             // was not asked.
             peer.uninformed = peer.joins.or(dropped_nobody.then_some(open));
-            if dropped_nobody {
-                peer.inputs_at = self.called;
-            }
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
                 let known = peer.known_end();
@@ -397,6 +409,7 @@ impl Session {
         (self.view.led, self.view.since) = (None, None);
         (self.view.deaf_to, self.view.unwanted) = (SiteSet::EMPTY, SiteSet::EMPTY);
         if dropped_nobody {
+            self.view.listening_since = Some(self.called);
             self.forgive_all(self.called, unwanted);
         }
         self.choose_pace_setter();

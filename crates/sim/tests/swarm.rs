@@ -23,6 +23,13 @@ fn the_next_seeds_keep_every_promise() {
     assert_sound(75..150);
 }
 
+/// Seed 5205358: of three sites 2 is dropped because it is late, the way between 0 and 1 is cut, and 0 leaves. Site 1 cannot know that,
+/// is not the lowest of the two, and has to wait.
+#[test]
+fn nobody_must_go_on_who_cannot_know_that_another_has_left() {
+    assert_sound(5_205_358..5_205_359);
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

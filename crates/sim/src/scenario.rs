@@ -303,8 +303,8 @@ impl Scenario {
         site >= self.starters()
     }
 
-    /// The pairs of sites between which the way is never back.
-    fn cut_for_good(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    /// When the way between which pairs of sites is cut and never back.
+    fn cut_for_good(&self) -> impl Iterator<Item = (Instant, usize, usize)> + '_ {
         let cuts = self.faults.iter().filter_map(|(at, fault)| match fault {
             Fault::Cut(one, other) => Some((*at, *one, *other)),
             _ => None,
@@ -312,7 +312,7 @@ impl Scenario {
         let healed = |(cut, one, other): &(Instant, usize, usize)| {
             self.faults.iter().any(|(at, fault)| at >= cut && *fault == Fault::Heal(*one, *other))
         };
-        cuts.filter(move |cut| !healed(cut)).map(|(_, one, other)| (one, other))
+        cuts.filter(move |cut| !healed(cut))
     }
 
     /// The longest that any site waits for a silent one.

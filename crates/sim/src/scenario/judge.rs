@@ -3,6 +3,7 @@
 use coplay::id::SiteId;
 use coplay::input::Recovery;
 use coplay::session::{End, Sending, Starvation};
+use coplay::time::Instant;
 
 use super::play::Play;
 use super::{FOUND_OUT, Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
@@ -158,14 +159,15 @@ impl Scenario {
     /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
     fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
         let left = |site: usize| self.leaves(site);
-        // Who died did not leave, though it may have when it was back.
-        let went = |site: usize| left(site) && !self.comes(site);
-        let base: Vec<usize> = (0..self.sites).filter(|site| !went(*site) && !self.is_late(*site)).collect();
         let out = |site: usize| play.ledger.is_dropped(site) || play.ended[site] == Some(End::Dropped);
         let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !out(*site);
         let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
         // Whoever came back could not decide before it was back.
         let steady: Vec<usize> = alive.iter().copied().filter(|site| play.lives[*site] == 1).collect();
+        // Who died did not leave, though it may have when it was back. And a leave that nobody who stays can hear counts for nothing: the
+        // leaver might as well have crashed, or play on with others, so those who stay need a quorum with it.
+        let went = |site: usize| left(site) && !self.comes(site) && self.can_hear_leave(site, &steady);
+        let base: Vec<usize> = (0..self.sites).filter(|site| !went(*site) && !self.is_late(*site)).collect();
         let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
         // Who comes while another moves cannot find it.
         let has = |is: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
@@ -175,7 +177,10 @@ impl Scenario {
         // Without a limit to patience, the dead are waited for.
         let dead = |site: usize| world.sites[site].crashed && !left(site);
         // Who left before the others heard that it was back is as good as dead.
-        let unheard = |site: usize| self.dies(site) && left(site) && !play.ledger.was_dropped(site);
+        let unheard = |site: usize| {
+            let nobody_hears = self.dies(site) || !self.can_hear_leave(site, &steady);
+            left(site) && nobody_hears && !play.ledger.was_dropped(site)
+        };
         let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| dead(site) || unheard(site));
         if waiting || !decides || self.compares_too_late() || play.ledger.frames.iter().all(|frames| *frames == 0) {
             return;
@@ -192,6 +197,17 @@ impl Scenario {
                 play.ledger.violate("liveness", what);
             }
         }
+    }
+
+    /// Whether one of these sites has a way to a leaver that was not cut for good before the leave; it passes the leave on to the others.
+    fn can_hear_leave(&self, leaver: usize, sites: &[usize]) -> bool {
+        let left_at = self.faults.iter().find(|(_, fault)| *fault == Fault::Leave(leaver)).map(|(at, _)| *at);
+        let cut = |site: usize| {
+            let before = |at: Instant| left_at.is_some_and(|left| at <= left);
+            self.cut_for_good()
+                .any(|(at, one, other)| before(at) && [(leaver, site), (site, leaver)].contains(&(one, other)))
+        };
+        sites.iter().any(|site| *site != leaver && !cut(*site))
     }
 
     /// Whether one that goes astray may be found out so late that the others still look into it when all should be well again: in a slow
@@ -240,7 +256,7 @@ impl Scenario {
         let through = |one: usize, other: usize, third: usize| {
             (wait(one, third) + wait(third, other)).max(wait(other, third) + wait(third, one))
         };
-        let detour = |(one, other): (usize, usize)| {
+        let detour = |(_, one, other): (Instant, usize, usize)| {
             let stays = |site: &usize| !self.leaves(*site) && !self.dies(*site);
             let thirds = (0..self.sites).filter(stays).filter(|third| *third != one && *third != other);
             thirds.map(|third| through(one, other, third)).fold(f64::INFINITY, f64::min) + 2.0 * period

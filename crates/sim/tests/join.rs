@@ -239,6 +239,27 @@ fn is_to_be_let_in(game: &Game, site: usize, ago: TimeDelta) -> bool {
     game.world.overheard().any(|heard| heard.to == site && heard.at + ago <= game.now() && lets_in(&heard.bytes))
 }
 
+/// The coordinator of two goes on without the other one, which needs nobody's word, just before a third one's first frame. The third one,
+/// who hears both, follows that decision.
+#[test]
+fn who_is_let_in_follows_what_was_decided_before_its_first_frame() {
+    for (window, after) in [0, 8].into_iter().flat_map(|window| (0..800).step_by(25).map(move |after| (window, after))) {
+        let what = format!("window {window}, dropped {after} ms after the third one is let in");
+        let mut game = two_of_three(&Setup { window, ..Setup::new(3, rtt(100)) }, dropping);
+        game.world.listen(2_000);
+        game.run_until(at(COMES));
+        game.come(2, |_| {});
+        game.run_while(secs(8), |game| !is_to_be_let_in(game, 2, ms(0)));
+        game.run_for(ms(after));
+        let now = game.local(0);
+        assert!(game.world.sites[0].session.drop_site(now, id(1)), "{what}");
+        game.world.wake(0);
+        game.run_for(secs(6));
+        assert_eq!(ended(&game, 1), Some(End::Dropped), "{what}");
+        assert_play(&game, &what, [0, 2]);
+    }
+}
+
 /// A site that was dropped with a button held comes back, is let in, and leaves before its first frame, which some hear long before
 /// others. What was done for it until then stays as it was.
 #[test]

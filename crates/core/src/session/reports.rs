@@ -9,6 +9,7 @@
 use super::Session;
 use super::event::End;
 use super::peer::Peer;
+use super::view::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
@@ -75,7 +76,8 @@ impl Session {
         if !gone.is_empty() && !without_us && !missed {
             voices.insert(me);
         }
-        if self.is_quorum_among(self.voters().union(reporters), voices) {
+        // Who decided may not have known of a newcomer yet, and needed no quorum with it.
+        if is_quorum_of(self.without_newcomer(self.voters().union(reporters)), voices) {
             return true;
         }
         // Players who went on without this site send it no ticks, whatever else they send.

@@ -91,17 +91,17 @@ impl Session {
         self.is_quorum_of_voters(sites)
     }
 
+    /// Whether some of the voters can decide for all of them. While not everybody knows of a newcomer, both with and without it must be
+    /// decided alike.
     fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
-        self.is_quorum_among(self.voters(), sites)
+        let voters = self.voters();
+        is_quorum_of(voters, sites) && is_quorum_of(self.without_newcomer(voters), sites)
     }
 
-    /// Whether some of these voters can decide for all of them.
-    pub(super) fn is_quorum_among(&self, voters: SiteSet, sites: SiteSet) -> bool {
-        // While not everybody knows of a newcomer, both with and without it must be decided alike.
-        let newcomer = self.newcomer().filter(|site| voters.contains(*site));
-        let mut before = voters;
-        newcomer.inspect(|site| before.remove(*site));
-        is_quorum_of(voters, sites) && is_quorum_of(before, sites)
+    /// These sites, but for one that not everybody may know of yet.
+    pub(super) fn without_newcomer(&self, mut sites: SiteSet) -> SiteSet {
+        self.newcomer().inspect(|newcomer| sites.remove(*newcomer));
+        sites
     }
 
     /// Everything before this frame is certain, and stays so even if the others go on without us: among those who could decide that
@@ -148,7 +148,11 @@ impl Session {
     }
 
     fn gone(&self, now: Instant) -> SiteSet {
-        let unwanted = if self.is_coordinator() { self.view.unwanted } else { SiteSet::EMPTY };
+        let unwanted = match self.view.unwanted {
+            SiteSet::EMPTY => SiteSet::EMPTY,
+            unwanted if self.is_coordinator() => unwanted,
+            _ => SiteSet::EMPTY,
+        };
         let limit = self.config.drop_after.filter(|_| self.has_listened(now));
         let silent = |peer: &&Peer| limit.is_some_and(|limit| peer.silence(now) > limit);
         let gone =
@@ -188,13 +192,13 @@ impl Session {
         // Whoever plays by now must be asked.
         self.act_on_order();
         let suspects = self.suspects(now);
-        let (voters, me) = (self.voters(), self.config.site);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
         let pending = self.votes().next().is_some();
         if suspects.is_empty() && !pending {
             self.view.since = None;
             return;
         }
+        let (voters, me) = (self.voters(), self.config.site);
         let since = *self.view.since.get_or_insert(now);
         let Some(turn) = without(voters, suspects).iter().position(|site| site == me) else { return };
         let stale = self.view.led.is_none_or(|led| now - led > BALLOT);
@@ -367,13 +371,14 @@ impl Session {
         let (dropped_nobody, unwanted) = (decision.drop.is_empty(), self.view.unwanted);
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
+            // What was withheld was guessed, and must be looked at again from there on.
+            let known = peer.known_end();
             (peer.vote, peer.behind, peer.withheld) = (None, false, false);
             // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame. So does who
             // was not asked.
             peer.uninformed = peer.joins.or(dropped_nobody.then_some(open));
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
-                let known = peer.known_end();
                 peer.seat = Seat::Leaving(last);
                 peer.dropped = true;
                 // It may have gone on with inputs of others who are dropped with it, which do not count.

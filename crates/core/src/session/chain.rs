@@ -59,12 +59,12 @@ impl Chain {
 
     /// Takes in the inputs before `until`, which are known; `absent` tells where there are none.
     pub(super) fn advance(&mut self, stream: &Stream, until: Frame, absent: impl Fn(Frame) -> bool) {
+        const NOTHING: &[Block] = &[[0; 16]; MAX_BLOCKS];
         let blocks = stream.blocks();
         while self.until < until {
             let frame = self.until;
             self.until = frame.next();
-            let nothing = [[0; 16]; MAX_BLOCKS];
-            let input = stream.value_blocks(frame).filter(|_| !absent(frame)).unwrap_or(&nothing[..blocks]);
+            let input = stream.value_blocks(frame).filter(|_| !absent(frame)).unwrap_or(&NOTHING[..blocks]);
             if input != &self.last[..blocks] {
                 self.last[..blocks].copy_from_slice(input);
                 self.put_change(frame, stream.width());

@@ -398,8 +398,9 @@ impl Session {
             return self.handle_feed(now, from, bytes);
         }
         if is_tick(bytes) {
-            match Tick::decode(bytes) {
-                Ok(tick) => self.handle_tick(now, from, &tick, bytes.len()),
+            let mut tick = Tick::default();
+            match tick.read(bytes) {
+                Ok(()) => self.handle_tick(now, from, &tick, bytes.len()),
                 Err(_) => self.stats.dropped.malformed += 1,
             }
             return;
@@ -436,7 +437,15 @@ impl Session {
     }
 
     /// Our time, which never goes back, from the host program's, which should not.
+    #[inline]
     fn own_time(&mut self, now: Instant) -> Instant {
+        let steady = self.set_back == TimeDelta::ZERO && now >= self.called;
+        if steady { now } else { self.own_time_set_back(now) }
+    }
+
+    /// Our time where the host program's went back, now or before.
+    #[cold]
+    fn own_time_set_back(&mut self, now: Instant) -> Instant {
         let ours = now + self.set_back;
         // A datagram may be handed in with the time at which it arrived, which was before this program was done with something else.
         if self.called - ours > ARRIVED_BEFORE {

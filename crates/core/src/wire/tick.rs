@@ -30,7 +30,7 @@ const LATE_UNIT_NS: i64 = 31_250;
 const LATE_MOST_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tick<'a> {
     /// Low bits of the frame after the last whose input is in this packet.
     pub end: u16,
@@ -287,33 +287,29 @@ impl<'a> Tick<'a> {
     /// Reads a tick.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut tick = Self::default();
+        tick.read(bytes)?;
+        Ok(tick)
+    }
+
+    /// Reads a packet into a tick that is empty so far. A tick is long, and one comes in every frame from everybody: it is not copied.
+    #[inline]
+    pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), Error> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
         let has = |bit: u8| flags & bit != 0;
         if !has(TICK) {
             return Err(Error::Malformed);
         }
-        let end = reader.u16()?;
-        let end_minus_ack = reader.signed()?;
-        let mut tick = Self {
-            end,
-            end_minus_ack,
-            identity: None,
-            probe: None,
-            digest: None,
-            request: Ranges::default(),
-            extras: Extras::default(),
-            answers: Answers::default(),
-            len: 0,
-            absolute: has(ABSOLUTE),
-            changes: &[],
-        };
+        self.end = reader.u16()?;
+        self.end_minus_ack = reader.signed()?;
+        self.absolute = has(ABSOLUTE);
         if flags & !(TICK | ABSOLUTE) != 0 {
-            tick.get_rest(&mut reader, flags)?;
+            self.get_rest(&mut reader, flags)?;
         }
-        tick.len = reader.varint()?;
-        tick.changes = reader.rest();
-        Ok(tick)
+        self.len = reader.varint()?;
+        self.changes = reader.rest();
+        Ok(())
     }
 
     /// Reads what only some packets carry.

@@ -243,7 +243,8 @@ fn is_to_be_let_in(game: &Game, site: usize, ago: TimeDelta) -> bool {
 /// who hears both, follows that decision.
 #[test]
 fn who_is_let_in_follows_what_was_decided_before_its_first_frame() {
-    for (window, after) in [0, 8].into_iter().flat_map(|window| (0..800).step_by(25).map(move |after| (window, after))) {
+    for (window, after) in [0, 8].into_iter().flat_map(|window| (0..800).step_by(25).map(move |after| (window, after)))
+    {
         let what = format!("window {window}, dropped {after} ms after the third one is let in");
         let mut game = two_of_three(&Setup { window, ..Setup::new(3, rtt(100)) }, dropping);
         game.world.listen(2_000);
@@ -310,6 +311,29 @@ fn so_it_is_if_it_does_not_know_that_it_was_let_in() {
         deaf.into_iter().for_each(|site| game.world.link(2, site).set_cut(true));
         game.leave(2);
         game.run_for(secs(6));
+        assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
+        assert_play(&game, &what, [0, 1]);
+    }
+}
+
+/// The coordinator sleeps while a third one asks to be let in and, in vain, says goodbye. When it wakes it finds in its socket that the
+/// third one is ready, and perhaps not the goodbye. Nobody waits for who has left.
+#[test]
+fn who_said_goodbye_while_the_coordinator_slept_is_not_waited_for() {
+    for (asleep, after) in
+        [2_500, 4_000].into_iter().flat_map(|asleep| (800..1_700).step_by(75).map(move |after| (asleep, after)))
+    {
+        let what = format!("site 0 sleeps for {asleep} ms, site 2 leaves after {after} ms");
+        let mut game = two_of_three(&Setup::new(3, rtt(40)), |_| {});
+        game.run_until(at(COMES));
+        game.come(2, |_| {});
+        // It has found everybody, and is about to be ready.
+        game.run_for(ms(400));
+        game.world.suspend(0, at(COMES + ms(400 + asleep)));
+        game.run_for(ms(after - 400));
+        game.world.link(2, 0).set_cut(true);
+        game.leave(2);
+        game.run_for(secs(12));
         assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
         assert_play(&game, &what, [0, 1]);
     }

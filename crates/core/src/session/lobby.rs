@@ -19,7 +19,7 @@ use crate::wire::{Hello, Refusal, VERSION};
 /// Hellos are this far apart.
 pub(super) const HELLO_EVERY: TimeDelta = TimeDelta::from_millis(50);
 /// A site that was heard so lately is where it was.
-const ALIVE: TimeDelta = TimeDelta::from_secs(1);
+pub(super) const ALIVE: TimeDelta = TimeDelta::from_secs(1);
 /// Nobody waits longer for a start that all agree on; who hears of it late starts late and catches up.
 const LONGEST_LEAD: TimeDelta = TimeDelta::from_secs(2);
 

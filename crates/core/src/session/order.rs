@@ -8,6 +8,7 @@
 //! When the coordinator dies, its order stays in force if any survivor may have acted on it; a change of the
 //! [view](super::view) settles that.
 
+use super::lobby::ALIVE;
 use super::peer::{Peer, Seat};
 use super::{Dials, Session, event::Event};
 use crate::frame::Frame;
@@ -139,7 +140,10 @@ impl Session {
         self.forget_leave_reports(site);
         let peer = &mut self.peers[index];
         let known = frame;
+        let said_goodbye = peer.lobby.left && peer.newest_incarnation == incarnation;
         peer.sit_down(frame, own_width, true);
+        // The coordinator had not heard that. It leaves before its first frame.
+        peer.leaves = said_goodbye.then_some(frame);
         peer.heard = self.called;
         peer.incarnation = incarnation;
         peer.newest_incarnation = peer.newest_incarnation.max(incarnation);
@@ -256,6 +260,8 @@ impl Session {
             // With its inputs from then on, a seat forgets those of who had it before.
             let all_there = peer.last().is_some_and(|last| self.certain() >= last && self.all_are_certain_of(last));
             peer.lobby.joining == Some(true)
+                && !peer.lobby.left
+                && peer.was_stamped_since(self.called - ALIVE)
                 && peer.lobby.agreed
                 && peer.lobby.agrees_with.contains_all(playing)
                 && all_there

@@ -374,6 +374,11 @@ impl Peer {
         self.probes.stamp.is_none_or(|(newest, _)| stamp_us > newest)
     }
 
+    /// Whether its newest stamp came after this; who is not in the game yet, or not any more, brings nothing else.
+    pub(super) fn was_stamped_since(&self, then: Instant) -> bool {
+        self.probes.stamp.is_some_and(|(_, at)| at > then)
+    }
+
     /// How long it has been since anything of it came, directly or through others.
     pub(super) fn silence(&self, now: Instant) -> TimeDelta {
         now - self.heard.max(self.inputs_at)

@@ -271,6 +271,16 @@ impl Ledger {
         self.lives[site].last().is_some_and(|life| self.dropped(life).is_some())
     }
 
+    /// Whether a site was let in to a running game at any time.
+    pub fn has_joined(&self, site: usize) -> bool {
+        self.lives[site].iter().any(|life| life.joined.is_some())
+    }
+
+    /// Whether a site, in its newest life, told that another one was dropped.
+    pub fn has_told_drop(&self, teller: usize, site: usize) -> bool {
+        self.lives[teller].last().is_some_and(|life| life.told.contains(&site))
+    }
+
     /// Whether the others have dropped a site at any time.
     pub fn was_dropped(&self, site: usize) -> bool {
         self.lives[site].iter().any(|life| life.dropped.is_some())

@@ -12,6 +12,8 @@ use crate::world::World;
 
 /// Who waits sends this often.
 const KEEP_ALIVE_MS: f64 = 100.0;
+/// The chance of what hardly ever happens.
+const HARDLY_EVER: f64 = 1e-5;
 
 impl Scenario {
     /// Nobody is dropped to whom nothing happened, nor to a way of his, and whose ways are good enough.
@@ -56,7 +58,7 @@ impl Scenario {
                 Loss::Bursty { leave, .. } => (1.0 - leave).powf(packets),
                 Loss::Outages { mean, .. } => (-packets * KEEP_ALIVE_MS / mean.as_millis_f64()).exp(),
             };
-            packets > 1.0 && lost_in_a_row < 1e-5
+            packets > 1.0 && lost_in_a_row < HARDLY_EVER
         })
     }
 
@@ -73,7 +75,11 @@ impl Scenario {
         let history = self.asks();
         let others = (0..self.sites).filter(|other| *other != site);
         let ways = others.flat_map(|other| [(site, other), (other, site)]);
-        let wait = ways.map(|(from, to)| worst_wait_ms(&self.links[from * self.sites + to], period, history));
+        let wait = ways.map(|(from, to)| {
+            let (there, back) = (&self.links[from * self.sites + to], &self.links[to * self.sites + from]);
+            let asked = if self.asks_in_own_packets() { worst_asking_ms(there, back, period) } else { 0.0 };
+            worst_wait_ms(there, period, history) + asked
+        });
         let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.window);
         wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.lag + self.window) * period
     }
@@ -169,6 +175,13 @@ impl Scenario {
         let went = |site: usize| left(site) && !self.comes(site) && self.can_hear_leave(site, &steady);
         let base: Vec<usize> = (0..self.sites).filter(|site| !went(*site) && !self.is_late(*site)).collect();
         let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
+        // Who came late counts once it is in. If it dies before those who stay have gone on without another one, too few may be left.
+        let counts = |teller: usize, site: usize| {
+            let in_game = !self.is_late(site) || play.ledger.has_joined(site);
+            in_game && !went(site) && !play.ledger.has_told_drop(teller, site)
+        };
+        let counted = |teller: usize| (0..self.sites).filter(|site| counts(teller, *site)).collect::<Vec<usize>>();
+        let decides = decides && steady.iter().any(|site| is_quorum(&steady, &counted(*site)));
         // Who comes while another moves cannot find it.
         let has = |is: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
         if has(|fault| matches!(fault, Fault::Restart(_))) && has(|fault| matches!(fault, Fault::Move(_))) {
@@ -269,6 +282,11 @@ impl Scenario {
         self.recovery.iter().any(|recovery| matches!(recovery, Recovery::History | Recovery::Classic))
     }
 
+    /// Whether that is done in packets of their own, so that both a question and its answer can be lost.
+    fn asks_in_own_packets(&self) -> bool {
+        self.recovery.contains(&Recovery::Classic)
+    }
+
     /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
     pub fn speed_floor(&self) -> f64 {
         let period = self.rate.period().as_millis_f64();
@@ -303,14 +321,32 @@ impl Scenario {
         };
         // Who asks in packets of its own waits for longer than a round trip before it asks again, where the question or the answer is lost.
         let lossy = self.between().any(|link| !matches!(link.loss, Loss::None));
-        let stubborn = if lossy && self.recovery.contains(&Recovery::Classic) { 0.7 } else { 1.0 };
+        let stubborn = if lossy && self.asks_in_own_packets() { 0.7 } else { 1.0 };
         share * rest * seldom * stubborn * (1_000.0 / period) * (lag_ms / wait).min(1.0)
     }
+}
+
+/// Whether some of these sites, in ascending order, are more than half of all, or half with the lowest.
+fn is_quorum(some: &[usize], all: &[usize]) -> bool {
+    let present = some.iter().filter(|site| all.contains(site)).count();
+    2 * present > all.len() || 2 * present == all.len() && all.first().is_none_or(|lowest| some.contains(lowest))
 }
 
 /// Whether a link treats all packets alike.
 fn is_steady(link: &LinkConfig) -> bool {
     matches!((&link.delay, link.jitter, link.loss), (Delay::Constant(_), Jitter::None, Loss::None))
+}
+
+/// How long questions and answers may be lost in a row, in milliseconds, each one after the other: until that hardly ever happens. Only
+/// losses that do not depend on each other; the other kinds are in [`worst_wait_ms`].
+fn worst_asking_ms(there: &LinkConfig, back: &LinkConfig, period_ms: f64) -> f64 {
+    let lost = |link: &LinkConfig| if let Loss::Independent(loss) = link.loss { loss } else { 0.0 };
+    let fails = 1.0 - (1.0 - lost(there)) * (1.0 - lost(back));
+    if fails == 0.0 {
+        return 0.0;
+    }
+    let round_trip = worst_wait_ms(there, period_ms, false) + worst_wait_ms(back, period_ms, false);
+    HARDLY_EVER.ln() / fails.ln() * round_trip
 }
 
 /// How long an input may take over a link, in milliseconds, if its luck is as bad as it often is.

@@ -49,6 +49,7 @@ const STALE_FRAMES: i64 = 120;
 #[derive(Debug)]
 pub struct Even {
     period: TimeDelta,
+    limits: Limits,
     lag: i64,
     /// The time from one frame to the next as things are.
     pace: TimeDelta,
@@ -67,6 +68,32 @@ pub struct Even {
     /// The longest of them, and the shortest period that it allows.
     longest: TimeDelta,
     link_pace: TimeDelta,
+}
+
+/// What follows from the period alone, worked out once.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Who is later than this gives its plan up.
+    give_up: TimeDelta,
+    /// No clock worth following makes a period shorter or longer than this.
+    shortest: TimeDelta,
+    longest: TimeDelta,
+    /// A change of the period that is allowed in any case.
+    least_slew: TimeDelta,
+    /// How far a site sways about the reference.
+    sway: TimeDelta,
+}
+
+impl Limits {
+    fn of(period: TimeDelta) -> Self {
+        Self {
+            give_up: period * GIVE_UP_PERIODS,
+            shortest: period - period / MAX_SKEW,
+            longest: period + period / MAX_SKEW,
+            least_slew: period / LEAST_SLEW,
+            sway: period / SWAY,
+        }
+    }
 }
 
 /// The plan of the site that sets the pace.
@@ -106,6 +133,7 @@ impl Even {
     pub fn new(period: TimeDelta, lag: u32, start: Instant) -> Self {
         Self {
             period,
+            limits: Limits::of(period),
             lag: i64::from(lag),
             pace: period,
             plan: start,
@@ -231,7 +259,7 @@ impl Even {
         let now = if self.lag == 0 { now - self.longest } else { now };
         let late = now - self.plan;
         let leapt = core::mem::take(&mut self.leapt);
-        if late > self.period * GIVE_UP_PERIODS && !leapt {
+        if late > self.limits.give_up && !leapt {
             self.plan = now;
             self.reference = None;
         }
@@ -253,7 +281,7 @@ impl Even {
     /// clocks are has to wait for somebody, perhaps for us: to follow it in that would keep both slow for ever.
     fn followed_period(&self, frame: Frame) -> TimeDelta {
         let followed = self.current_reference(frame).map_or(self.period, |reference| reference.period);
-        followed.clamp(self.period - self.period / MAX_SKEW, self.period + self.period / MAX_SKEW)
+        followed.clamp(self.limits.shortest, self.limits.longest)
     }
 
     fn current_reference(&self, frame: Frame) -> Option<Reference> {
@@ -271,8 +299,8 @@ impl Even {
             return TimeDelta::ZERO;
         }
         let phase = i64::from(frame.number()) % (self.sway_frames * 2);
-        let (most, there) = (self.period / SWAY, phase.min(self.sway_frames * 2 - phase));
-        most * (there * 2 - self.sway_frames) / self.sway_frames
+        let there = phase.min(self.sway_frames * 2 - phase);
+        self.limits.sway * (there * 2 - self.sway_frames) / self.sway_frames
     }
 
     /// How much longer to make the way to `frame` so as to come nearer to the reference.
@@ -281,7 +309,7 @@ impl Even {
         let there = reference.at + reference.period * (frame - reference.frame);
         let error = there + self.swayed(frame) - self.plan;
         let wanted = error / GAIN;
-        if wanted.abs() < self.period / LEAST_SLEW {
+        if wanted.abs() < self.limits.least_slew {
             return wanted;
         }
         let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error, FAR));

@@ -518,7 +518,17 @@ impl Session {
     ///
     /// Be on time to a fraction of a millisecond if you can: a frame begins when you call. A socket's read timeout is often too
     /// coarse; wait with it until a few milliseconds before, then sleep.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let resting = matches!(self.phase, Phase::Running(Step::Rest)) && self.leaving.is_none() && !self.aside;
+        let nothing_new = self.due == 0 && self.next_send != LOOK_AGAIN && self.wrong.is_none();
+        match resting && nothing_new {
+            true => Some(self.next_send.min(self.next_begin()) - self.set_back),
+            false => self.next_timeout(),
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
         let send = match self.next_send {
             // Nobody has looked since something changed.
             LOOK_AGAIN => (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE),

@@ -99,6 +99,7 @@ impl Session {
     }
 
     /// What a latecomer asks of its host program.
+    #[cold]
     pub(super) fn next_joining_request(&mut self, now: Instant) -> Option<Request<'_>> {
         if self.is_at_the_end() {
             return None;
@@ -134,6 +135,7 @@ impl Session {
     }
 
     /// What becomes of watching.
+    #[cold]
     pub(super) fn watch_joining(&mut self, now: Instant) {
         self.go_on_pressing_nothing(now);
         self.watch_progress(now);
@@ -276,6 +278,7 @@ impl Session {
     }
 
     /// All frames before ours are stepped, and we know when the next one is due: from now on we play.
+    #[cold]
     pub(super) fn sit_down_if_due(&mut self) -> bool {
         let Some(first) = self.seat_to_take().filter(|first| self.at >= *first) else { return false };
         let (now, next) = (self.called, self.at);

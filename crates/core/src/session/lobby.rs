@@ -24,6 +24,7 @@ pub(super) const ALIVE: TimeDelta = TimeDelta::from_secs(1);
 const LONGEST_LEAD: TimeDelta = TimeDelta::from_secs(2);
 
 impl Session {
+    #[cold]
     pub(super) fn handle_hello(&mut self, now: Instant, from: Addr, hello: &Hello, bytes: usize) {
         if hello.session != self.config.session {
             self.stats.dropped.strangers += 1;
@@ -115,6 +116,7 @@ impl Session {
     }
 
     /// Someone speaks another version of the protocol. Only a peer's word for that is taken.
+    #[cold]
     pub(super) fn handle_other_version(&mut self, from: Addr, version: u8) {
         match self.peers.iter().position(|peer| peer.addr == from) {
             None => self.stats.dropped.strangers += 1,
@@ -206,6 +208,7 @@ impl Session {
     }
 
     /// The lowest site names the start when everybody agrees with everybody.
+    #[cold]
     pub(super) fn try_start(&mut self, now: Instant) {
         let lowest = self.config.settings.starters.iter().next() == Some(self.config.site);
         let ready = self.phase == Phase::Lobby && !self.refused && self.leaving.is_none();
@@ -248,6 +251,7 @@ impl Session {
         }
     }
 
+    #[cold]
     pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
         let agreed = self.agreed();
         let ready = self.is_ready_to_join();

@@ -120,6 +120,7 @@ impl Session {
     }
 
     /// What comes after a hash, in the middle of a repair or not.
+    #[cold]
     fn after_hash(&self, aim: Option<Aim>) -> Phase {
         let anchor = self.hashing.and_then(|frame| self.anchor_place(frame));
         Phase::Running(match (anchor, aim) {
@@ -130,6 +131,7 @@ impl Session {
     }
 
     /// Goes back to the first frame that was stepped with a wrong guess.
+    #[cold]
     pub(super) fn repair(&mut self, now: Instant, wrong: Frame) -> Request<'_> {
         self.stats.repairs += 1;
         self.mending.begin(now, self.frame - wrong);
@@ -212,6 +214,7 @@ impl Session {
     }
 
     /// Compares the states that nothing can change any more.
+    #[cold]
     fn publish_digests(&mut self) {
         while let Some(frame) = self.compare_next.filter(|frame| *frame < self.certain()) {
             self.compare_next = Some(frame + self.config.settings.compare_every);
@@ -237,6 +240,7 @@ impl Session {
     }
 
     /// Inputs are forgotten in time; before that they are hashed.
+    #[cold]
     fn advance_chains(&mut self) {
         let Some(next) = self.compare_next else { return };
         let until = self.certain().min(next);
@@ -292,6 +296,7 @@ impl Session {
     }
 
     /// The first frame comes.
+    #[cold]
     pub(super) fn start_running(&mut self, at: Instant) {
         self.start_pacing(at);
         self.phase = self.first_phase();
@@ -565,6 +570,7 @@ impl Session {
         }
     }
 
+    #[cold]
     fn watch_freeze(&mut self, now: Instant, began: Instant) {
         let limit = self.config.freeze_after;
         if now - began < limit || self.may_step() {
@@ -580,6 +586,7 @@ impl Session {
     }
 
     /// We leave when everybody has our last input and knows that it is the last, or is silent, or will not listen.
+    #[cold]
     fn watch_own_leave(&mut self, now: Instant) {
         let told =
             |peer: &Peer| peer.is_free() || peer.dropped || peer.knows_leave || now - peer.heard > LINGER_FOR_SILENT;
@@ -605,6 +612,7 @@ impl Session {
         }
     }
 
+    #[cold]
     pub(super) fn end(&mut self, end: End) {
         if !self.is_over() {
             self.phase = Phase::Over(end);

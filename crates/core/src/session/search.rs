@@ -194,6 +194,7 @@ impl Session {
     }
 
     /// Asks to keep the state after a frame that is compared.
+    #[cold]
     pub(super) fn keep_anchor(&mut self, place: usize, frame: Frame) -> Request<'_> {
         let slot = self.config.settings.slots() + place;
         if let Some(inquiry) = &mut self.inquiry {
@@ -213,6 +214,7 @@ impl Session {
     }
 
     /// A datagram of a search.
+    #[cold]
     pub(super) fn handle_search(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let site = self.peers.iter().find(|peer| peer.addr == from && peer.is_playing()).map(|peer| peer.site);
         let inquiry = self.inquiry.as_mut().filter(|_| self.joining.is_none());
@@ -295,6 +297,7 @@ impl Session {
         self.inquiry.as_ref().is_some_and(|inquiry| inquiry.since.is_some()) && self.begin_aside()
     }
 
+    #[cold]
     fn begin_aside(&mut self) -> bool {
         let Some(inquiry) = &mut self.inquiry else { return false };
         let Some(want) = inquiry.finder.want() else { return false };
@@ -313,6 +316,7 @@ impl Session {
     }
 
     /// The next thing of it.
+    #[cold]
     pub(super) fn next_aside(&mut self) -> Request<'_> {
         let (base, present) = (self.config.settings.slots(), self.at);
         let Self { inquiry, phase, fed_words, .. } = self;

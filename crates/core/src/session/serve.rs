@@ -24,6 +24,7 @@ pub struct Certain<'a> {
 
 impl Session {
     /// A datagram of the feed's family: for our own feed, or from the one that we watch.
+    #[inline(never)]
     pub(super) fn handle_feed(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         if let Some(joining) = &mut self.joining {
             joining.watcher.handle_datagram(now, from, bytes);
@@ -42,6 +43,7 @@ impl Session {
         }
     }
 
+    #[inline(never)]
     fn feed_frames(&mut self) {
         let certain = self.certain();
         let settled = if self.feed.is_some() { self.settled() } else { self.fed };
@@ -109,6 +111,7 @@ impl Session {
     }
 
     /// The state before the first frame that is not certain: the machine's own, or, where it has guessed since, a saved one.
+    #[cold]
     pub(super) fn ask_for_snapshot(&mut self) -> Request<'_> {
         self.feed_frames();
         let frame = self.certain();
@@ -124,6 +127,7 @@ impl Session {
     }
 
     /// Datagrams that do not belong to the game itself leave after those that do.
+    #[inline(never)]
     pub(super) fn transmit_aside(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let now = now + self.set_back;
         if let Some(joining) = &mut self.joining {

@@ -222,6 +222,7 @@ impl Session {
     }
 
     /// Takes part in a ballot.
+    #[cold]
     fn take_part(&mut self, ballot: u32, drop: SiteSet) {
         self.view.deaf_to = self.view.deaf_to.union(drop);
         let mut ends: Ends = [Frame::ZERO; MAX_SITES];
@@ -362,6 +363,7 @@ impl Session {
     }
 
     /// Ends the view: the sites are dropped.
+    #[cold]
     pub(super) fn carry_out(&mut self, decision: Decision) {
         if decision.drop.contains(self.config.site) {
             return self.end(End::Dropped);

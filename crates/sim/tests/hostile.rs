@@ -230,3 +230,81 @@ fn a_hello_takes_over_nobodys_seat() {
         }
     }
 }
+
+/// A player leads a ballot to drop nobody and claims that its outcome is to drop another one. The victim would be the second of two who
+/// accept it.
+#[test]
+fn no_player_votes_for_its_own_eviction_on_one_players_word() {
+    for sites in 2..=4 {
+        for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
+            let mut game = running(sites);
+            let (since, last) = (game.now(), game.stats(victim).frame);
+            let ballot = 80 + liar as u32;
+            let vote = Vote {
+                view: 0,
+                ballot,
+                drop: SiteSet::EMPTY,
+                ends: [Frame::ZERO; 8],
+                left: SiteSet::EMPTY,
+                unwanted: SiteSet::EMPTY,
+                order: None,
+                accepted: Some((ballot, dropping(victim, last))),
+            };
+            tell(&mut game, liar, 0..sites, &Extra::Vote(vote));
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} drops {victim}"));
+        }
+    }
+}
+
+/// A player makes another one believe that it is a newcomer, whom each player can keep out, and keeps it out.
+#[test]
+fn nobody_who_plays_is_let_in_again_and_kept_out() {
+    for (liar, victim) in pairs(3) {
+        for decided in [false, true] {
+            let mut game = running(3);
+            // Without the liar's inputs the game stands still, and unconfirmed reports are believed.
+            game.world.set_cut(liar, victim, true);
+            game.run_for(ms(1_500));
+            let frame = game.stats(victim).frame + 40;
+            let what =
+                What::Join { site: id(victim), incarnation: 1, members: set([liar]), view: 0, lag: 0, window: 0 };
+            let order = Order { by: id(liar), frame, what };
+            let lie = match decided {
+                true => Extra::Decided(0, Decision { order: Some(order), ..Decision::dropping(SiteSet::EMPTY) }, 0),
+                false => Extra::Order(order),
+            };
+            tell(&mut game, liar, [victim], &lie);
+            let bytes = hello(&game, liar, victim, Some(Refusal::Dropped));
+            game.world.inject(victim, World::address(liar, 0), &bytes);
+            game.world.wake(victim);
+            game.world.set_cut(liar, victim, false);
+            game.run_for(secs(3));
+            let since = game.now();
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{liar} lets {victim} in, decided: {decided}"));
+        }
+    }
+}
+
+/// During a ballot about a site that is gone, one player reports that it was dropped with fewer of its inputs than the others have.
+#[test]
+fn the_last_inputs_of_a_dropped_site_are_not_cut_off_on_one_players_word() {
+    for (liar, victim) in pairs(4).filter(|(liar, victim)| *liar < 4 && *victim < 4) {
+        for after in (1_000..1_300).step_by(20) {
+            let mut game = Setup::new(5, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(1_000)));
+            game.world.listen(2_000);
+            game.run_until(at(secs(5)));
+            let last = Frame::new(game.stats(4).frame.number() - 20);
+            game.crash(4);
+            game.run_for(ms(after));
+            tell(&mut game, liar, [victim], &Extra::Decided(0, dropping(4, last), 0));
+            game.run_for(secs(4));
+            for site in 0..4 {
+                let fps = game.fps(site, game.now() - secs(1), game.now());
+                assert!(fps > 58.0, "{liar} lies to {victim} after {after} ms: site {site} plays at {fps:.1} fps");
+            }
+            game.assert_sound();
+        }
+    }
+}

@@ -51,7 +51,7 @@ impl fmt::Display for OwnershipError {
 impl core::error::Error for OwnershipError {}
 
 impl Ownership {
-    /// Nobody owns anything yet. `players` is held to 1..=8.
+    /// Nobody owns anything yet. `players` is held to 1..=[`MAX_PLAYERS`].
     pub fn new(players: usize) -> Self {
         Self { players: players.clamp(1, MAX_PLAYERS) as u8, sets: Box::new([[0; MAX_PLAYERS]; MAX_SITES]) }
     }

@@ -92,7 +92,7 @@ impl Session {
 
     /// An order is heard of: of the coordinator, or of one that is gone and in force nevertheless.
     pub(super) fn take_order(&mut self, order: Order) {
-        if self.order == Some(order) || self.is_old(&order) || !self.is_gentle(&order) {
+        if self.order == Some(order) || self.is_old(&order) || !self.is_gentle(&order) || self.is_pointless(&order) {
             return;
         }
         self.settle_last_order(order.by);
@@ -121,6 +121,13 @@ impl Session {
     /// Whether an order was carried out already, or comes when it cannot be any more: nobody is certain of a frame before its order.
     fn is_old(&self, order: &Order) -> bool {
         order.frame < self.certain() || self.carried_out.is_some_and(|frame| order.frame <= frame)
+    }
+
+    /// Whether an order lets in who plays already.
+    fn is_pointless(&self, order: &Order) -> bool {
+        let plays = |site: SiteId| self.peers.iter().any(|peer| peer.site == site && peer.is_playing());
+        let on_the_way_in = self.seat_to_take().is_some();
+        matches!(order.what, What::Join { site, .. } if plays(site) || site == self.config.site && !on_the_way_in)
     }
 
     /// Whether an order asks for no more than one frame at a time: dials that jump would ask for many inputs at once.

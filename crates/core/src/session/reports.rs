@@ -1,10 +1,10 @@
 //! What other players report about the membership: how a view ended, that a third player has left, that this site was dropped.
 //!
-//! A report is hearsay, and one player may lie. So nothing is done on one player's word. A report is credible when the players who make it,
-//! with this site if it can do without those who would be gone, are a quorum. The players who decided may be dead before they could
-//! report, and others may not have heard of it either, so that no quorum is left to confirm it. So a report is also credible when none of
-//! those who would be gone is heard, and either every player that is still heard makes it or the game has stood still for a second. In
-//! that state this site cannot go on without the reporters anyway.
+//! A report is hearsay, and one player may lie. So one player's word is not enough while others are heard who may contradict it. A report
+//! is credible when the players who make it, with this site if it can do without those who would be gone, are a quorum. The players who
+//! decided may be dead before they could report, and others may not have heard of it either, so that no quorum is left to confirm it. So a
+//! report is also credible when none of those who would be gone is heard, and either every player that is still heard makes it or the game
+//! has stood still for a second. In that state this site cannot go on without the reporters anyway.
 
 use super::Session;
 use super::event::End;
@@ -140,7 +140,7 @@ impl Session {
         let reported = self.peers.iter().filter_map(|peer| peer.reports.end_of(number));
         let credible = |decision: &Decision| {
             let reporters = self.reporters(|reports| reports.end_of(number) == Some(*decision));
-            self.is_credible(now, reporters, decision.drop)
+            self.is_consistent(decision) && self.is_credible(now, reporters, decision.drop)
         };
         let Some(decision) = reported.into_iter().find(credible) else { return false };
         self.carry_out(decision);

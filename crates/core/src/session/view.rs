@@ -47,6 +47,11 @@ const CONSENT: TimeDelta = TimeDelta::from_millis(500);
 /// After a ballot that dropped nobody, the least time in which those whom others hear are heard again, beside two round trips. The
 /// silence itself goes on counting: otherwise a site that waits longer than this one would never come to miss anybody.
 const HEARD_AGAIN: TimeDelta = TimeDelta::from_millis(500);
+/// Who was heard so lately still plays with us.
+const UNHEARD: TimeDelta = TimeDelta::from_secs(1);
+/// Nobody's round trip is waited for longer than this: a peer chooses how long its own is.
+const LONGEST_RTT: TimeDelta = TimeDelta::from_secs(1);
+
 /// The least time in which survivors pass on the last inputs of a dropped site, beside two round trips.
 const PASSED_ON: TimeDelta = TimeDelta::from_secs(1);
 
@@ -134,7 +139,7 @@ impl Session {
     /// Whether nobody seems to have the last inputs of a dropped site: the others had time to pass them on.
     fn is_lost(&self, now: Instant, peer: &Peer) -> bool {
         let since = self.view.ended_at.map_or(peer.inputs_at, |ended| ended.max(peer.inputs_at));
-        now - since > self.config.drop_after.unwrap_or(PASSED_ON).max(PASSED_ON) + self.slowest_rtt() * 2
+        now - since > self.config.drop_after.unwrap_or(PASSED_ON).max(PASSED_ON) + self.slowest_player() * 2
     }
 
     /// The longest round trip to any other site.
@@ -142,9 +147,15 @@ impl Session {
         self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default()
     }
 
+    /// The longest round trip to any player that is waited for when a view changes.
+    fn slowest_player(&self) -> TimeDelta {
+        let players = self.peers.iter().filter(|peer| peer.is_playing());
+        players.filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default().min(LONGEST_RTT)
+    }
+
     /// Whether those whom this site was deaf to had time to be heard again.
     fn has_listened(&self, now: Instant) -> bool {
-        self.view.listening_since.is_none_or(|since| now - since > HEARD_AGAIN + self.slowest_rtt() * 2)
+        self.view.listening_since.is_none_or(|since| now - since > HEARD_AGAIN + self.slowest_player() * 2)
     }
 
     fn gone(&self, now: Instant) -> SiteSet {
@@ -300,8 +311,35 @@ impl Session {
     /// Whether a decision can have been made without a lie. Before a site is dropped all who stay take part in a ballot to drop it, so
     /// nobody is dropped whom we hear and gave no vote about. The others may go on without us.
     fn is_admissible(&self, decision: &Decision) -> bool {
-        let given_up = decision.drop.contains(self.config.site) || self.view.deaf_to.contains_all(decision.drop);
-        given_up && decision.order.is_none_or(|order| decision.drop.contains(order.by))
+        let given_up = match decision.drop.contains(self.config.site) {
+            true => self.all_heard_accept(decision),
+            false => self.view.deaf_to.contains_all(decision.drop),
+        };
+        given_up && self.is_consistent(decision)
+    }
+
+    /// Whether a decision fits what this site knows. All who stay say how far they have the inputs of those who are dropped, and listen to
+    /// them no more, so what is here counts; but not for a newcomer, who may not have been asked. And only commands of those who are
+    /// dropped are settled with them.
+    pub(super) fn is_consistent(&self, decision: &Decision) -> bool {
+        let asked = self.newcomer() != Some(self.config.site);
+        let cut_off = |peer: &Peer| {
+            let shorter = peer.inputs.end() > decision.lasts[peer.site.index()];
+            asked && decision.drop.contains(peer.site) && !peer.withheld && shorter
+        };
+        !self.peers.iter().any(cut_off) && decision.order.is_none_or(|order| decision.drop.contains(order.by))
+    }
+
+    /// Whether the others can have decided this without us, and each that is still heard has accepted it. One player's word is not
+    /// enough for us to vote for our own eviction.
+    fn all_heard_accept(&self, decision: &Decision) -> bool {
+        let voters = self.voters();
+        let accepts =
+            |peer: &Peer| peer.vote.and_then(|vote| vote.accepted).is_some_and(|(_, accepted)| accepted == *decision);
+        let unheard = |peer: &Peer| self.called - peer.heard > UNHEARD;
+        let mut others = self.peers.iter().filter(|peer| peer.is_playing());
+        is_quorum_of(voters, without(voters, SiteSet::from_iter([self.config.site])))
+            && others.all(|peer| accepts(peer) || unheard(peer))
     }
 
     /// Accepts the outcome of the ballot that we take part in, even if it is that the others go on without us.

@@ -43,6 +43,14 @@ fn who_is_asked_in_vain_may_be_late() {
     assert_sound(5_452_176..5_452_177);
 }
 
+/// Seeds 90012580 and 90017259: the way between two of three is cut for good, and they drop the third, through which they heard each
+/// other.
+#[test]
+fn two_who_cannot_reach_each_other_need_not_play() {
+    assert_sound(90_012_580..90_012_581);
+    assert_sound(90_017_259..90_017_260);
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

@@ -236,6 +236,8 @@ impl Ledger {
             before.joined = last.joined.take();
             before.dropped = last.dropped.take();
             before.dropped_by = std::mem::take(&mut last.dropped_by);
+            before.shortened = last.shortened.take();
+            before.shortened_by = std::mem::take(&mut last.shortened_by);
         }
     }
 

@@ -77,7 +77,8 @@ impl Scenario {
         let ways = others.flat_map(|other| [(site, other), (other, site)]);
         let wait = ways.map(|(from, to)| {
             let (there, back) = (&self.links[from * self.sites + to], &self.links[to * self.sites + from]);
-            let asked = if self.asks_in_own_packets() { worst_asking_ms(there, back, period) } else { 0.0 };
+            let asks = [from, to].iter().any(|site| self.recovery[*site] == Recovery::Classic);
+            let asked = if asks { worst_asking_ms(there, back, period) } else { 0.0 };
             worst_wait_ms(there, period, history) + asked
         });
         let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.window);
@@ -195,7 +196,12 @@ impl Scenario {
             left(site) && nobody_hears && !play.ledger.was_dropped(site)
         };
         let waiting = self.drop_after.is_none() && (0..self.sites).any(|site| dead(site) || unheard(site));
-        if waiting || !decides || self.compares_too_late() || play.ledger.frames.iter().all(|frames| *frames == 0) {
+        if waiting
+            || !decides
+            || self.is_parted(&alive)
+            || self.compares_too_late()
+            || play.ledger.frames.iter().all(|frames| *frames == 0)
+        {
             return;
         }
         let floor = self.speed_floor();
@@ -210,6 +216,22 @@ impl Scenario {
                 play.ledger.violate("liveness", what);
             }
         }
+    }
+
+    /// Whether not all of these sites can reach each other, directly or through each other, because ways are cut for good: a third one
+    /// through which two played is not among them any more.
+    fn is_parted(&self, sites: &[usize]) -> bool {
+        let cut = |one: usize, other: usize| {
+            self.cut_for_good().any(|(_, a, b)| [(one, other), (other, one)].contains(&(a, b)))
+        };
+        let mut reached: Vec<usize> = sites.first().copied().into_iter().collect();
+        let mut at = 0;
+        while let Some(one) = reached.get(at).copied() {
+            let more = sites.iter().filter(|other| !reached.contains(other) && !cut(one, **other));
+            reached.extend(more.copied().collect::<Vec<_>>());
+            at += 1;
+        }
+        reached.len() < sites.len()
     }
 
     /// Whether one of these sites has a way to a leaver that was not cut for good before the leave; it passes the leave on to the others.
@@ -282,11 +304,6 @@ impl Scenario {
         self.recovery.iter().any(|recovery| matches!(recovery, Recovery::History | Recovery::Classic))
     }
 
-    /// Whether that is done in packets of their own, so that both a question and its answer can be lost.
-    fn asks_in_own_packets(&self) -> bool {
-        self.recovery.contains(&Recovery::Classic)
-    }
-
     /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
     pub fn speed_floor(&self) -> f64 {
         let period = self.rate.period().as_millis_f64();
@@ -321,7 +338,7 @@ impl Scenario {
         };
         // Who asks in packets of its own waits for longer than a round trip before it asks again, where the question or the answer is lost.
         let lossy = self.between().any(|link| !matches!(link.loss, Loss::None));
-        let stubborn = if lossy && self.asks_in_own_packets() { 0.7 } else { 1.0 };
+        let stubborn = if lossy && self.recovery.contains(&Recovery::Classic) { 0.7 } else { 1.0 };
         share * rest * seldom * stubborn * (1_000.0 / period) * (lag_ms / wait).min(1.0)
     }
 }

@@ -9,17 +9,18 @@ use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
 use coplay::feed::{WatchConfig, Watcher};
-use coplay::frame::Frame;
+use coplay::frame::{Frame, FrameRate};
 use coplay::id::Addr;
 use coplay::input::Word;
 use coplay::movie::{Checked, Entry, Reader};
-use coplay::session::{Absent, Event, Settings};
+use coplay::session::{Absent, Event, GameId, MachineId, Settings};
 use coplay::time::TimeDelta;
 use coplay::wire::{MAX_DATAGRAM, is_feed};
-use coplay_machines::Machine;
 use coplay_machines::control::{Control, Controlled, is_controlled};
 use coplay_machines::hosted::Terms;
 use coplay_machines::nes::{Nes, Options};
+use coplay_machines::pad::Pad;
+use coplay_machines::{LoadError, Machine, Picture, SaveError};
 use coplay_net::drive::{
     Alone, Command, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, News, Outcome, Tape, WatchPlan,
 };
@@ -377,6 +378,101 @@ fn another_game_is_not_played() {
     let guest = join(&door, 3, manner(240), vec![]);
     assert_well(host.join().unwrap(), "host", 240);
     assert_well(guest.join().unwrap(), "guest", 240);
+}
+
+/// A host whose settings have more players than the machine of the guest: the guest used to panic with the first input.
+#[test]
+fn a_host_with_more_players_than_the_machine_is_refused() {
+    let (transport, incoming) = listen(&Net::Udp, Identity::random());
+    let door = Door { net: Net::Udp, place: transport.own_places().remove(0) };
+    let mut bot = Bot::new(1, vec![]);
+    let (asked, seen) = (bot.asked.clone(), bot.seen.clone());
+    let host = spawn(move || {
+        let machine = Box::new(Wide::new(nes()));
+        Drive::host(transport, incoming, machine, &plan(2, 240)).expect("a sound plan").run(&mut bot)
+    });
+    for wish in [Wish::Play(1), Wish::Watch] {
+        let guest = knock(&door, wish, Identity::random(), &mut Bot::new(2, vec![])).expect("let in");
+        let failure = match wish {
+            Wish::Watch => guest.look_on(nes(), WatchPlan::default()).err(),
+            _ => guest.sit_down(nes(), manner(240)).err(),
+        };
+        let differs = "the number of players differs: 5 here, 7 there".to_owned();
+        assert_eq!(failure, Some(Failure::Different(vec![differs])), "{wish:?}");
+    }
+    asked.lock().unwrap().push_back(Command::Quit);
+    assert!(host.join().unwrap().is_ok() && seen.lock().unwrap().pictures.is_empty());
+}
+
+/// A machine that claims to be another one, with two pads more.
+struct Wide {
+    machine: Box<dyn Machine>,
+    pads: Vec<Pad>,
+}
+
+impl Wide {
+    fn new(machine: Box<dyn Machine>) -> Self {
+        let pads = machine.pads().iter().chain(&machine.pads()[..2]).cloned().collect();
+        Self { machine, pads }
+    }
+}
+
+impl Machine for Wide {
+    fn machine_id(&self) -> &MachineId {
+        self.machine.machine_id()
+    }
+
+    fn game_id(&self) -> &GameId {
+        self.machine.game_id()
+    }
+
+    fn rate(&self) -> FrameRate {
+        self.machine.rate()
+    }
+
+    fn pads(&self) -> &[Pad] {
+        &self.pads
+    }
+
+    fn step(&mut self, inputs: &[Word], fresh: bool) {
+        self.machine.step(inputs, fresh);
+    }
+
+    fn reset(&mut self) {
+        self.machine.reset();
+    }
+
+    fn picture(&self) -> Picture<'_> {
+        self.machine.picture()
+    }
+
+    fn sound(&self) -> &[[i16; 2]] {
+        self.machine.sound()
+    }
+
+    fn sound_rate(&self) -> f64 {
+        self.machine.sound_rate()
+    }
+
+    fn can_save(&self) -> bool {
+        self.machine.can_save()
+    }
+
+    fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
+        self.machine.save(into)
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
+        self.machine.load(state)
+    }
+
+    fn hash(&mut self) -> u64 {
+        self.machine.hash()
+    }
+
+    fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
+        self.machine.regions(show);
+    }
 }
 
 /// Knocks where nobody opens; why, and how long that took.

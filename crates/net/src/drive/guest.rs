@@ -116,7 +116,17 @@ impl Guest {
 pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
     let ours = hosted::settings(machine, hosted::Terms::new(theirs.sites));
     let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
-    same.differences(theirs).iter().map(ToString::to_string).collect()
+    let players = check_players(theirs, machine).err();
+    same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()
+}
+
+/// Refuses settings that have another number of players than the machine. The host can change the settings until the game starts, so
+/// this is checked again then.
+pub(super) fn check_players(theirs: &Settings, machine: &dyn Machine) -> Result<(), String> {
+    match (machine.pads().len(), theirs.ownership.players()) {
+        (ours, theirs) if ours == theirs => Ok(()),
+        (ours, theirs) => Err(format!("the number of players differs: {ours} here, {theirs} there")),
+    }
 }
 
 /// Standing in front of the door.

@@ -20,6 +20,7 @@ use coplay_machines::hosted::{self, Hosted, Terms, Turn};
 use coplay_machines::{Machine, hosted::Trouble};
 
 use super::book::{Book, Standing};
+use super::guest::check_players;
 use super::log::{Beat, FrameLog};
 use super::ping::{self, Pings};
 use super::tape::Tape;
@@ -442,6 +443,7 @@ impl Drive {
     fn begin(&mut self, now: Instant) -> Result<(), Failure> {
         let settings = Settings::from_bytes(&self.party.terms).map_err(|_| Failure::Terms)?;
         let machine = self.hosted.machine();
+        check_players(&settings, machine).map_err(|difference| Failure::Different(vec![difference]))?;
         let me = SiteId::new(self.me).ok_or(Failure::Terms)?;
         let sites = SiteId::first(usize::from(settings.sites));
         let peers = sites.filter(|site| *site != me).map(|site| (site, Addr(u64::from(site.number())))).collect();
@@ -565,6 +567,42 @@ fn next_incarnation(last: u32, serial: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::{Identity, Secret};
+    use crate::udp::Udp;
+    use coplay::input::Ownership;
+    use coplay_machines::nes::Nes;
+
+    /// The host can change the settings between the handshake and the start.
+    #[test]
+    fn settings_with_another_number_of_players_are_refused_at_the_start() {
+        let (queue, incoming) = std::sync::mpsc::sync_channel(64);
+        let addr = "127.0.0.1:0".parse().unwrap();
+        let transport = Udp::listen(addr, Identity::random(), Secret::from_text("tennis"), queue).expect("a free port");
+        let plan = HostPlan {
+            name: "host".into(),
+            pads: 1,
+            players: 2,
+            terms: Terms::new(2),
+            absent: Absent::Nothing,
+            private: false,
+            manner: Manner::default(),
+        };
+        let nes = Nes::open(&coplay_testcores::images::nes(), "test").expect("a sound image");
+        let mut drive = Drive::host(Arc::new(transport), incoming, Box::new(nes), &plan).expect("a sound plan");
+        let sound = Settings::from_bytes(&drive.party.terms).expect("sound settings");
+        for players in [1, 2, 4, MAX_PLAYERS] {
+            let mut ownership = Ownership::new(players);
+            for player in 0..players {
+                ownership.give(SiteId::new(0).expect("a site"), player, 1).expect("nobody has it yet");
+            }
+            drive.party.terms = Settings { ownership, ..sound.clone() }.to_bytes().expect("it fits");
+            let refused = format!("the number of players differs: 3 here, {players} there");
+            assert_eq!(drive.begin(clock::now()), Err(Failure::Different(vec![refused])));
+            assert!(drive.session.is_none());
+        }
+        drive.party.terms = sound.to_bytes().expect("it fits");
+        assert_eq!(drive.begin(clock::now()), Ok(()));
+    }
 
     #[test]
     fn who_sits_down_later_has_the_larger_number() {

@@ -11,7 +11,7 @@ use coplay_machines::Machine;
 use coplay_machines::control::{Controlled, Lamp};
 
 use super::book::{Book, Standing};
-use super::guest::{Guest, differences};
+use super::guest::{Guest, check_players, differences};
 use super::log::{Beat, FrameLog};
 use super::ping::{self, Pings};
 use super::tape::{Tape, is_compared};
@@ -153,6 +153,7 @@ impl Watch {
 
     fn begin(&mut self, now: Instant) -> Result<(), Failure> {
         let settings = Settings::from_bytes(&self.party.terms).map_err(|_| Failure::Terms)?;
+        check_players(&settings, &*self.machine).map_err(|difference| Failure::Different(vec![difference]))?;
         for member in &self.party.members {
             self.post.call(&member.places, member.key);
         }

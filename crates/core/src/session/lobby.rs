@@ -92,6 +92,7 @@ impl Session {
         if news {
             // Whoever had the seat and lost it, or has it, must start anew to take it.
             peer.lobby.joining = hello.joining.filter(|_| hello.incarnation > peer.incarnation);
+            peer.lobby.asked_at = peer.lobby.joining.map(|_| now);
         }
         if peer.lobby.playing {
             // A site that was in the game and is in a lobby brings no inputs: it counts as silent.

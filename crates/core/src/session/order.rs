@@ -268,7 +268,7 @@ impl Session {
             let all_there = peer.last().is_some_and(|last| self.certain() >= last && self.all_are_certain_of(last));
             peer.lobby.joining == Some(true)
                 && !peer.lobby.left
-                && peer.was_stamped_since(self.called - ALIVE)
+                && peer.lobby.asked_at.is_some_and(|at| self.called - at < ALIVE)
                 && peer.lobby.agreed
                 && peer.lobby.agrees_with.contains_all(playing)
                 && all_there

@@ -128,6 +128,8 @@ pub(super) struct Agreement {
     pub(super) knows_us: bool,
     /// It wants to take its seat in a running game, and whether it is ready to.
     pub(super) joining: Option<bool>,
+    /// When it last said so.
+    pub(super) asked_at: Option<Instant>,
     /// It asked something that only a hello answers.
     pub(super) hello_due: bool,
 }
@@ -372,11 +374,6 @@ impl Peer {
     /// Whether a stamp is newer than all that were heard.
     pub(super) fn is_news(&self, stamp_us: i64) -> bool {
         self.probes.stamp.is_none_or(|(newest, _)| stamp_us > newest)
-    }
-
-    /// Whether its newest stamp came after this; who is not in the game yet, or not any more, brings nothing else.
-    pub(super) fn was_stamped_since(&self, then: Instant) -> bool {
-        self.probes.stamp.is_some_and(|(_, at)| at > then)
     }
 
     /// How long it has been since anything of it came, directly or through others.

@@ -174,7 +174,7 @@ impl Company {
                 format!("{0} played on alone, too. Your game went on further: {0} comes back to it", name(site))
             }
             Event::BothAlone { site, ours: false } => {
-                format!("{0} played on alone, too. The game of {0} went on further: you come back to it", name(site))
+                format!("you come back to the game of {}, which went on without you", name(site))
             }
             Event::Dials { lag, window, .. } => {
                 self.dials = Some((*lag, *window));
@@ -342,8 +342,10 @@ impl Company {
             _ if self.status.can_go_on_alone => {
                 format!("it goes on when they are back   {} play on alone", self.alone_key)
             }
-            Some(seconds) => format!("after {seconds:.0} s of silence you can play on alone"),
-            None => "it goes on when they are back".into(),
+            Some(seconds) if self.is_nobody_heard(&freeze.silent) => {
+                format!("after {seconds:.0} s of silence you can play on alone")
+            }
+            _ => "it goes on when they are back".into(),
         }
     }
 
@@ -354,6 +356,12 @@ impl Company {
             members.map(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).collect();
         let left = is_left.iter().filter(|left| **left).count();
         2 * left + usize::from(is_left.first() == Some(&true)) > is_left.len()
+    }
+
+    /// Whether every other player is silent. Players who hear each other are not offered to play on alone.
+    fn is_nobody_heard(&self, silent: &SiteSet) -> bool {
+        let members = self.party.iter().flat_map(|party| &party.members).filter(|member| member.here);
+        members.filter(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).count() <= 1
     }
 
     /// How others come in, in the middle of a game.
@@ -519,6 +527,14 @@ mod tests {
         company.on_party(&party);
         company.on_status(&frozen(&[0], &[0], Instant::ZERO));
         assert!(company.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().foot.contains("goes on without"));
+        // Two of four hear each other: they are no quorum without the lowest, and neither is alone.
+        party.members.push(Member { site: 3, name: "Dan".into(), ..party.members[1].clone() });
+        company.on_party(&party);
+        for (silent, words) in [(&[0, 1][..], "it goes on when they are back"), (&[0, 1, 3], "you can play on alone")] {
+            company.on_status(&frozen(silent, silent, Instant::ZERO));
+            let foot = company.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().foot;
+            assert!(foot.contains(words), "{foot}");
+        }
     }
 
     #[test]
@@ -539,7 +555,7 @@ mod tests {
         assert_eq!((company.gone().as_str(), company.how_gone().as_str()), ("Ann", "Ann left"));
         company.on_event(&Event::Dropped { site, frame });
         assert_eq!(company.how_gone(), "Ann is lost");
-        for (ours, words) in [(true, "Ann comes back to it"), (false, "you come back to it")] {
+        for (ours, words) in [(true, "Ann comes back to it"), (false, "you come back to the game of Ann")] {
             assert!(company.on_event(&Event::BothAlone { site, ours }).is_some_and(|said| said.contains(words)));
         }
     }

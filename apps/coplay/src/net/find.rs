@@ -134,7 +134,11 @@ fn missing(wanted: &MachineId) -> Trouble {
     Trouble::failure(what).hint(format!("{hint}; or say --core with the path of its file"))
 }
 
-/// Installed cores that may be the one of this name, the likeliest first. The host says the name, so one that fits many cores finds none.
+/// The most cores that are opened to find the one of a name.
+const MAX_CANDIDATES: usize = 4;
+
+/// Installed cores that may be the one of this name, the likeliest first. The host chooses the name, and opening a core runs its code,
+/// so a name that fits more than [`MAX_CANDIDATES`] finds only the core whose file has that very name.
 fn candidates<'a>(name: &str, installed: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let Some(wanted) = CoreName::of_machine(name) else { return vec![] };
     let wanted = wanted.as_str();
@@ -143,6 +147,9 @@ fn candidates<'a>(name: &str, installed: impl Iterator<Item = &'a String>) -> Ve
     let fits = |core: &&String| begins_with_word(&normal(core), wanted) || begins_with_word(wanted, &normal(core));
     let mut fitting: Vec<&str> = installed.filter(fits).map(String::as_str).collect();
     fitting.sort_by_key(|core| (normal(core) != wanted, normal(core).len().abs_diff(wanted.len())));
+    if fitting.len() > MAX_CANDIDATES {
+        fitting.retain(|core| normal(core) == wanted);
+    }
     fitting
 }
 
@@ -165,6 +172,21 @@ mod tests {
         assert_eq!(found("bsnes-mercury"), ["bsnes_mercury_performance"]);
         assert_eq!(found("mGBA"), ["mgba"]);
         assert_eq!(found("Stella"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_name_that_fits_many_cores_opens_none_of_them() {
+        let machines = ["gba", "lynx", "ngp", "pce", "pce_fast", "psx", "saturn", "vb", "wswan"];
+        let mednafen = machines.map(|machine| format!("mednafen_{machine}"));
+        let snes = ["", "2002", "2005", "2005_plus", "2010"].map(|year| format!("snes9x{year}"));
+        let installed: Vec<String> = mednafen.into_iter().chain(snes).collect();
+        let found = |name| candidates(name, installed.iter());
+        for broad in ["Beetle", "beetle", "snes", "SNES"] {
+            assert_eq!(found(broad), Vec::<&str>::new(), "{broad}");
+        }
+        assert_eq!(found("Snes9x"), ["snes9x"], "the very name");
+        assert_eq!(found("Beetle PCE"), ["mednafen_pce", "mednafen_pce_fast"]);
+        assert_eq!(found("Beetle PSX HW"), ["mednafen_psx"]);
     }
 
     #[test]

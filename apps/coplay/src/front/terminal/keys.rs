@@ -77,10 +77,10 @@ impl Holds {
     }
 }
 
-/// Whether it asks to end, as every program in a terminal does.
+/// Whether the key asks to quit. Repeats of a held key do not: they would answer the question that the first press led to.
 pub(super) fn is_interrupt(event: &KeyEvent) -> bool {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
-    control && matches!(event.code, KeyCode::Char('c' | 'C' | 'q' | 'Q')) && event.kind != KeyEventKind::Release
+    control && matches!(event.code, KeyCode::Char('c' | 'C' | 'q' | 'Q')) && event.kind == KeyEventKind::Press
 }
 
 /// What a key means to somebody who types.
@@ -166,6 +166,17 @@ mod tests {
         assert_eq!(typed(&press(KeyCode::Esc)), Some(Command::Menu));
         assert_eq!(typed(&press(KeyCode::F(5))), None);
         assert_eq!(typed(&KeyEvent::new(KeyCode::Char('a'), KeyModifiers::CONTROL)), None);
+    }
+
+    #[test]
+    fn a_held_interrupt_asks_to_quit_once() {
+        let event = |sign, kind| KeyEvent::new_with_kind(KeyCode::Char(sign), KeyModifiers::CONTROL, kind);
+        for sign in ['c', 'Q'] {
+            assert!(is_interrupt(&event(sign, KeyEventKind::Press)));
+            assert!(!is_interrupt(&event(sign, KeyEventKind::Repeat)));
+            assert!(!is_interrupt(&event(sign, KeyEventKind::Release)));
+        }
+        assert!(!is_interrupt(&press(KeyCode::Char('q'))));
     }
 
     #[test]

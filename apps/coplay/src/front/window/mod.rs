@@ -155,6 +155,12 @@ impl Window {
                 }
                 // Ctrl+C only ever copies: the text may be gone by the time the keys are pressed.
                 Event::Copy => self.view.scene().copy.iter().for_each(|text| ctx.copy_text(text.clone())),
+                // A held key repeats, which must not answer the question that its first press led to.
+                Event::Key { key: Pressed::Q, pressed: true, repeat, modifiers, .. } if modifiers.command => {
+                    if !repeat {
+                        self.view.send(Command::Quit);
+                    }
+                }
                 Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
                 Event::WindowFocused(false) => {
                     if let Some(command) = self.keyboard.let_go(self.view.hands()) {
@@ -174,6 +180,17 @@ impl Window {
         }
     }
 
+    /// Takes the newest scene over; `false` if there is none since the last. A scene without the question after one with it shows that
+    /// the player stays, so the next request to close asks again.
+    fn look(&mut self) -> bool {
+        let could_ask = self.view.scene().asks_to_quit;
+        let fresh = self.view.look();
+        if !could_ask && self.view.scene().asks_to_quit {
+            self.asked_to_close = None;
+        }
+        fresh
+    }
+
     fn closing_asks(&mut self, now: Instant) -> bool {
         let asked = self.asked_to_close.is_some_and(|asked| now.saturating_duration_since(asked) < QUIT_AGAIN);
         let asks = self.view.scene().asks_to_quit && !self.view.is_over() && !asked;
@@ -182,9 +199,6 @@ impl Window {
     }
 
     fn on_key(&mut self, ctx: &egui::Context, pressed: Pressed, down: bool, modifiers: egui::Modifiers) {
-        if down && modifiers.command && pressed == Pressed::Q {
-            return self.view.send(Command::Quit);
-        }
         let Some(key) = translate(pressed) else { return };
         if down && self.view.scene().typing.is_some() {
             if let Some(command) = edits(key) {
@@ -223,7 +237,7 @@ impl eframe::App for Window {
         self.view.ready();
         self.on_events(&ctx);
         self.on_close(&ctx);
-        if self.view.look() {
+        if self.look() {
             self.load_textures(&ctx);
         }
         paint::paint(ui, self.view.scene(), &self.textures, self.growth, |command| self.view.send(command));
@@ -277,7 +291,7 @@ mod tests {
 
     /// What the window does about some events.
     fn after(window: &mut Window, events: Vec<Event>) -> egui::FullOutput {
-        window.view.look();
+        window.look();
         let input = egui::RawInput { events, ..Default::default() };
         let mut done = egui::Context::default().run_ui(input, |ui| window.on_events(ui.ctx()));
         done.textures_delta.clear();
@@ -298,19 +312,55 @@ mod tests {
         assert_eq!(stage.poll_command(), None, "Ctrl+C ended the game");
     }
 
+    /// Asks the window to close; returns whether it does.
+    fn close(window: &mut Window) -> bool {
+        window.look();
+        let mut input = egui::RawInput::default();
+        let root = input.viewports.entry(egui::ViewportId::ROOT).or_default();
+        root.events.push(egui::ViewportEvent::Close);
+        let mut done = egui::Context::default().run_ui(input, |ui| window.on_close(ui.ctx()));
+        done.textures_delta.clear();
+        let root = &done.viewport_output[&egui::ViewportId::ROOT];
+        !root.commands.contains(&ViewportCommand::CancelClose)
+    }
+
+    #[test]
+    fn a_held_ctrl_q_asks_to_quit_once() {
+        let (mut window, mut stage) = window();
+        let key = |pressed| Event::Key {
+            key: Pressed::Q,
+            physical_key: None,
+            pressed,
+            repeat: false,
+            modifiers: egui::Modifiers::COMMAND,
+        };
+        // The context marks presses of a key that is down as repeats.
+        after(&mut window, vec![key(true), key(true), key(true)]);
+        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(Command::Quit), None));
+        after(&mut window, vec![key(true), key(false), key(true)]);
+        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(Command::Quit), Some(Command::Quit)));
+    }
+
+    #[test]
+    fn closing_the_window_asks_again_after_the_question_was_withdrawn() {
+        let (mut window, mut stage) = window();
+        let mut show = |window: &mut Window, asks| {
+            stage.show(|scene| scene.asks_to_quit = asks);
+            window.look();
+        };
+        show(&mut window, true);
+        assert!(!close(&mut window));
+        // The question is shown, and withdrawn by Esc.
+        show(&mut window, false);
+        show(&mut window, true);
+        assert!(!close(&mut window), "it quit unasked");
+        show(&mut window, true);
+        assert!(close(&mut window), "a game that does not answer is closed");
+    }
+
     #[test]
     fn closing_the_window_asks_once_while_others_play() {
         let (mut window, mut stage) = window();
-        let close = |window: &mut Window| {
-            window.view.look();
-            let mut input = egui::RawInput::default();
-            let root = input.viewports.entry(egui::ViewportId::ROOT).or_default();
-            root.events.push(egui::ViewportEvent::Close);
-            let mut done = egui::Context::default().run_ui(input, |ui| window.on_close(ui.ctx()));
-            done.textures_delta.clear();
-            let root = &done.viewport_output[&egui::ViewportId::ROOT];
-            !root.commands.contains(&ViewportCommand::CancelClose)
-        };
         assert!(close(&mut window), "nobody else plays");
         stage.show(|scene| scene.asks_to_quit = true);
         assert!(!close(&mut window));

@@ -838,6 +838,18 @@ impl Player {
         self.wait_until("more frames", |seen| newest(seen) >= now + frames);
     }
 
+    /// Number of times that the runner reported that this player plays on alone.
+    fn notices(&self) -> usize {
+        self.seen.lock().unwrap().alone
+    }
+
+    /// Waits for another notice; returns their number.
+    #[track_caller]
+    fn wait_for_notice(&self, before: usize) -> usize {
+        self.wait_until("the notice", |seen| seen.alone > before);
+        self.notices()
+    }
+
     #[track_caller]
     fn quit(self) -> Arc<Mutex<Seen>> {
         self.ask(Command::Quit);
@@ -862,14 +874,14 @@ fn who_is_left_plays_on_and_another_takes_the_seat() {
         guest.wait_for_more(60);
         let (leaves, stays, seat) = if host_leaves { (host, guest, 0) } else { (guest, host, 1) };
         leaves.quit();
-        stays.wait_until("the notice", |seen| seen.alone == 1);
+        let notices = stays.wait_for_notice(0);
         // It used to end a second later.
         stays.wait_for_more(150);
         let again = Player::start(Some(&stays.door), 3, patient(5, Alone::Wait), &together);
         [&again, &stays].iter().for_each(|player| player.wait_until("the seat", |seen| joined(seen, seat)));
         again.wait_for_more(60);
         again.quit();
-        stays.wait_until("the second notice", |seen| seen.alone == 2);
+        stays.wait_for_notice(notices);
         stays.quit();
     }
 }
@@ -878,17 +890,18 @@ fn who_is_left_plays_on_and_another_takes_the_seat() {
 fn who_is_told_to_goes_on_alone_when_the_host_is_gone() {
     for alone in [Alone::Ask, Alone::GoOn] {
         let cut = Arc::new(AtomicBool::new(false));
-        let host = Player::start(None, 1, patient(1, Alone::Wait), &cut);
-        let guest = Player::start(Some(&host.door), 2, patient(1, alone), &cut);
+        let host = Player::start(None, 1, patient(3, Alone::Wait), &cut);
+        let guest = Player::start(Some(&host.door), 2, patient(3, alone), &cut);
         guest.wait_for_more(60);
-        assert!(!guest.seen.lock().unwrap().can_go_on_alone);
+        guest.wait_until("no offer while the host is heard", |seen| !seen.can_go_on_alone);
+        let notices = guest.notices();
         cut.store(true, Ordering::Relaxed);
         if alone == Alone::Ask {
             guest.wait_until("the offer", |seen| seen.can_go_on_alone);
-            assert_eq!(guest.seen.lock().unwrap().alone, 0, "nobody has decided yet");
+            assert_eq!(guest.notices(), notices, "nobody has decided yet");
             guest.ask(Command::GoOnAlone);
         }
-        guest.wait_until("the notice", |seen| seen.alone == 1);
+        guest.wait_for_notice(notices);
         guest.wait_for_more(120);
         guest.quit();
         host.quit();
@@ -903,8 +916,9 @@ fn both_go_on_alone(patience: [i64; 2], kept: usize) {
     let guest = Player::start(Some(&host.door), 2, patient(patience[1], Alone::GoOn), &cut);
     let both = [&host, &guest];
     guest.wait_for_more(60);
+    let notices = both.map(Player::notices);
     cut.store(true, Ordering::Relaxed);
-    both.iter().for_each(|player| player.wait_until("the notice", |seen| seen.alone == 1));
+    both.iter().zip(notices).for_each(|(player, notices)| _ = player.wait_for_notice(notices));
     both.iter().for_each(|player| player.wait_for_more(60));
     cut.store(false, Ordering::Relaxed);
     for (site, player) in both.iter().enumerate() {
@@ -918,23 +932,28 @@ fn both_go_on_alone(patience: [i64; 2], kept: usize) {
     guest.ask(Command::Chat("so am I".into()));
     for player in both {
         player.wait_until("what both say", |seen| seen.chats.len() == 2);
-        player.wait_until("both on the list", |seen| {
-            seen.party.as_ref().is_some_and(|party| party.members.iter().filter(|member| member.here).count() == 2)
-        });
     }
-    let lists = both.map(|player| player.seen.lock().unwrap().party.clone().expect("a list"));
-    assert_eq!((lists[0].serial, &lists[0].members), (lists[1].serial, &lists[1].members));
-    assert_eq!(guest.quit().lock().unwrap().alone, 1, "the guest is no longer alone when it quits");
-    host.wait_until("the second notice", |seen| seen.alone == 2);
+    let list = |player: &Player| {
+        let party = player.seen.lock().unwrap().party.clone()?;
+        Some((party.serial, party.members))
+    };
+    host.wait_until("the same list with both on it", |seen| {
+        let ours = seen.party.as_ref().map(|party| (party.serial, party.members.clone()));
+        ours == list(&guest)
+            && ours.is_some_and(|(_, members)| members.iter().filter(|member| member.here).count() == 2)
+    });
+    let notices = both.map(Player::notices);
+    assert_eq!(guest.quit().lock().unwrap().alone, notices[1], "the guest is no longer alone when it quits");
+    host.wait_for_notice(notices[0]);
     host.quit();
 }
 
 #[test]
 fn two_who_went_on_alone_play_the_game_of_the_host_again() {
-    both_go_on_alone([1, 4], 0);
+    both_go_on_alone([3, 6], 0);
 }
 
 #[test]
 fn two_who_went_on_alone_play_the_game_of_the_guest_again() {
-    both_go_on_alone([4, 1], 1);
+    both_go_on_alone([6, 3], 1);
 }

@@ -117,6 +117,10 @@ fn what_cannot_be_is_told() {
     let many = ["host", arg(&game), "--headless", "--players", "2", "--pads", "3"];
     Run::start(&place, &many).assert_fails(2, &["3 cannot play here"]);
     Run::start(&place, &["host", "--headless", "--drop-after", "soon"]).assert_fails(2, &["never"]);
+    let alone = ["--go-on-alone", "--drop-after", "never"];
+    for command in [&["host", "--headless"][..], &["join", "udp://127.0.0.1:7#x", "--headless"]] {
+        Run::start(&place, &[command, &alone].concat()).assert_fails(2, &["--go-on-alone does nothing", "seconds"]);
+    }
 }
 
 #[test]

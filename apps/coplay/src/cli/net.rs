@@ -130,8 +130,8 @@ pub struct Part {
     /// Go on without those who were silent for so long, or wait for them: `never`
     #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = patience)]
     pub drop_after: Patience,
-    /// Play on alone, without asking, when all others were silent for as long as --drop-after says. Otherwise a key asks you; and with
-    /// --headless the game waits for the others, and ends after 12 times as long
+    /// Play on alone, without asking, when all others were silent for as long as --drop-after says. Without this, F4 plays on alone;
+    /// with --headless the game waits for the others, and ends after 12 times as long
     #[arg(long)]
     pub go_on_alone: bool,
     /// Go on without those who held up the game for so long of late, or bear it: `never`. The host decides

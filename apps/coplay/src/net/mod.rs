@@ -68,6 +68,7 @@ type Ran = Result<Option<Outcome>, Trouble>;
 
 /// `coplay host`.
 pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
+    check_part(&args.part)?;
     let Shared { machine, window, costs, checked } = open(args)?;
     let title = machine.game_id().name.clone();
     let players = check_players(args, &*machine)?;
@@ -113,6 +114,7 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
 
 /// `coplay join`.
 pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
+    check_part(&args.part)?;
     let Some(ticket) = lan::ticket(Kind::Game, args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
     let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
     let presence = &args.part.presence;
@@ -285,6 +287,15 @@ fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<Terms, Trouble> {
         }
     };
     Ok(Terms { lag, window, auto: false, ..usual })
+}
+
+/// Refuses flags that contradict each other.
+fn check_part(part: &cli::Part) -> Result<(), Trouble> {
+    if part.go_on_alone && part.drop_after.0.is_none() {
+        let what = "--go-on-alone does nothing with --drop-after never, which waits for silent players for ever";
+        return Err(Trouble::misuse(what).hint("say --drop-after with a number of seconds, or leave --go-on-alone out"));
+    }
+    Ok(())
 }
 
 fn manner(part: &cli::Part, view: cli::View) -> Manner {

@@ -51,6 +51,13 @@ fn two_who_cannot_reach_each_other_need_not_play() {
     assert_sound(90_017_259..90_017_260);
 }
 
+/// Seed 91045598: the two lowest who are left do not hear each other. Each took the other for dead, too, whenever a ballot had dropped
+/// nobody, because nothing new is passed on while the game stands still.
+#[test]
+fn the_dead_are_dropped_also_where_the_two_lowest_do_not_hear_each_other() {
+    assert_sound(91_045_598..91_045_599);
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

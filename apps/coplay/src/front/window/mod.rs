@@ -156,10 +156,9 @@ impl Window {
                 // Ctrl+C only ever copies: the text may be gone by the time the keys are pressed.
                 Event::Copy => self.view.scene().copy.iter().for_each(|text| ctx.copy_text(text.clone())),
                 // A held key repeats, which must not answer the question that its first press led to.
-                Event::Key { key: Pressed::Q, pressed: true, repeat, modifiers, .. } if modifiers.command => {
-                    if !repeat {
-                        self.view.send(Command::Quit);
-                    }
+                Event::Key { key: Pressed::Q, pressed: true, repeat: true, modifiers, .. } if modifiers.command => {}
+                Event::Key { key: Pressed::Q, pressed: true, modifiers, .. } if modifiers.command => {
+                    self.view.send(Command::Quit);
                 }
                 Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
                 Event::WindowFocused(false) => {

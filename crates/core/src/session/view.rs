@@ -36,8 +36,8 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Decision, Ends, Vote};
 
-/// A ballot that comes to nothing for so long is led anew.
-const BALLOT: TimeDelta = TimeDelta::from_secs(1);
+/// A ballot that comes to nothing for so long is led anew. Before that three sites have had their [`TURN`].
+const BALLOT: TimeDelta = TimeDelta::from_millis(1_500);
 /// Where nothing comes of it although there is somebody to be dropped, the next site leads so much later: the lowest may not hear all who
 /// must be asked.
 const TURN: TimeDelta = TimeDelta::from_millis(500);
@@ -71,6 +71,8 @@ pub(super) struct View {
     pub(super) unwanted: SiteSet,
     /// When a view last ended without dropping anybody, so that this site listens again to those it was deaf to.
     listening_since: Option<Instant>,
+    /// Those whom another player would keep who votes to drop somebody: it hears them.
+    spared: SiteSet,
     /// Until when those who are late are waited for, because going on without one came to nothing.
     pub(super) patient_until: Option<Instant>,
     /// Whose inputs we take from nobody until the view has changed.
@@ -289,6 +291,10 @@ impl Session {
         if vote.view != self.view.number || vote.ballot == 0 || self.leaving.is_some() && !bound {
             return;
         }
+        if !vote.drop.is_empty() {
+            let everyone = SiteSet::first(usize::from(self.config.settings.sites));
+            self.view.spared = self.view.spared.union(without(everyone, vote.drop));
+        }
         if peer.vote.is_none_or(|known| {
             (known.ballot, known.accepted.map(|a| a.0)) <= (vote.ballot, vote.accepted.map(|a| a.0))
         }) {
@@ -417,6 +423,10 @@ impl Session {
             // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame. So does who
             // was not asked.
             peer.uninformed = peer.joins.or(dropped_nobody.then_some(open));
+            if dropped_nobody && self.view.spared.contains(peer.site) {
+                // Others hear it, and pass on what it does.
+                peer.inputs_at = self.called;
+            }
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
                 peer.seat = Seat::Leaving(last);
@@ -452,7 +462,7 @@ impl Session {
         self.view.vote = None;
         self.view.ended_at = Some(self.called);
         (self.view.led, self.view.since) = (None, None);
-        (self.view.deaf_to, self.view.unwanted) = (SiteSet::EMPTY, SiteSet::EMPTY);
+        (self.view.deaf_to, self.view.unwanted, self.view.spared) = (SiteSet::EMPTY, SiteSet::EMPTY, SiteSet::EMPTY);
         if dropped_nobody {
             self.view.listening_since = Some(self.called);
             self.forgive_all(self.called, unwanted);

@@ -74,6 +74,8 @@ pub(super) struct Peer {
     pub(super) newest_incarnation: u32,
     /// What we have of its inputs does not count until the view has changed: we said that we have none.
     pub(super) withheld: bool,
+    /// From this frame on it may have stepped with inputs that do not count, because it had left when the others decided so.
+    unasked_from: Option<Frame>,
     /// Where it stands in the change of the view that is under way.
     pub(super) vote: Option<Vote>,
     /// It does not know the newest view.
@@ -183,6 +185,7 @@ impl Peer {
             incarnation: 0,
             newest_incarnation: 0,
             withheld: false,
+            unasked_from: None,
             vote: None,
             behind: false,
             reports: Reports::default(),
@@ -249,6 +252,18 @@ impl Peer {
     /// Whether it left of its own accord, and all its inputs are here.
     pub(super) fn has_left(&self) -> bool {
         self.last().is_some_and(|last| last <= self.inputs.end()) && self.joins.is_none() && !self.dropped
+    }
+
+    /// Sites are dropped, and the first of them ends with this frame. Who leaves was not asked, and may have gone on with more inputs.
+    pub(super) fn note_unasked(&mut self, earliest: Option<Frame>) {
+        if !self.is_playing() {
+            self.unasked_from = [self.unasked_from, earliest].into_iter().flatten().min();
+        }
+    }
+
+    /// Whether its state after a frame may rest on inputs that do not count.
+    pub(super) fn was_unasked(&self, frame: Frame) -> bool {
+        self.unasked_from.is_some_and(|first| frame >= first)
     }
 
     /// Whether it takes no packets and sends none.
@@ -325,6 +340,7 @@ impl Peer {
         };
         self.seat = Seat::Free(last);
         self.joins = Some(first);
+        self.unasked_from = None;
         (self.leaves, self.ahead, self.frame) = (None, true, Frame::ZERO);
         self.forged = false;
         self.lobby.joining = None;

@@ -274,8 +274,8 @@ impl Session {
         self.compare_inputs(index, frame);
         let peer = &mut self.peers[index];
         let (Some(ours), Some(theirs)) = (self.digests.get(frame), peer.digests.get(frame)) else { return };
-        // What a site did that is gone does not concern the others.
-        if peer.is_absent(frame) {
+        // What a site did that is gone does not concern the others, nor does what they decide concern who leaves.
+        if peer.is_absent(frame) || peer.was_unasked(frame) || self.leaving.is_some() {
             return;
         }
         peer.stats.compared += 1;

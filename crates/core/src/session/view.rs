@@ -415,8 +415,10 @@ impl Session {
         self.void_order(&decision);
         let (free_from, open) = (self.seat_is_free_from(), self.own.end());
         let (dropped_nobody, unwanted) = (decision.drop.is_empty(), self.view.unwanted);
+        let earliest = decision.drop.iter().map(|site| decision.lasts[site.index()]).min();
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
+            peer.note_unasked(earliest);
             // What was withheld was guessed, and must be looked at again from there on.
             let known = peer.known_end();
             (peer.vote, peer.behind, peer.withheld) = (None, false, false);

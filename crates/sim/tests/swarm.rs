@@ -66,6 +66,14 @@ fn who_leaves_is_not_compared_with_what_is_decided_without_it() {
     assert_sound(92_018_165..92_018_166);
 }
 
+/// Seeds 92050414 and 5503274: the lower of two goes on without the other, dies, and comes back to the one that it had left behind, which
+/// never heard of that.
+#[test]
+fn who_died_may_come_back_to_whom_it_went_on_without() {
+    assert_sound(92_050_414..92_050_415);
+    assert_sound(5_503_274..5_503_275);
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

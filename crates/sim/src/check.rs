@@ -388,8 +388,12 @@ impl Ledger {
     /// much. So of a network in two parts at most one does, unless nobody is left who knows of the other.
     fn check_dropped(&self, broken: &mut Vec<Violation>) {
         for (site, lives) in self.lives.iter().enumerate() {
+            // Who died after it went on without all who dropped it came back to them, who never heard of it: its game is gone, and
+            // theirs goes on.
+            let gave_way =
+                |life: &Life| life.crashed && life.dropped_by.iter().all(|(teller, _)| life.told.contains(teller));
             let goes_on = |life: &Life| {
-                let dropped = self.dropped(life)?;
+                let dropped = self.dropped(life).filter(|_| !gave_way(life))?;
                 (life.certain() > dropped + 2 * self.reach + UNTIL_TOLD).then_some((dropped, life.certain()))
             };
             broken.extend(lives.iter().filter_map(goes_on).map(|(dropped, certain)| Violation {

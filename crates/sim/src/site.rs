@@ -294,12 +294,18 @@ impl Site {
         }
     }
 
-    /// A word that nobody said: the others are all dropped.
+    /// A word that nobody said: the others are all dropped, each with what is here of its inputs.
     pub(crate) fn hear_lie(&mut self, local: Instant, others: impl Iterator<Item = (SiteId, Addr)>) {
         let State::Frozen(_) = self.session.state() else { return };
         let others: Vec<(SiteId, Addr)> = others.collect();
         let drop: SiteSet = others.iter().map(|(site, _)| *site).collect();
-        let lasts = [self.session.stats().confirmed; MAX_SITES];
+        let stats = self.session.stats();
+        let mut lasts = [stats.confirmed; MAX_SITES];
+        for (site, _) in &others {
+            let ahead = self.session.peer_stats(local, *site).map_or(0, |stats| stats.ahead);
+            let end = u32::try_from(ahead).map_or(stats.confirmed, |ahead| stats.frame + ahead);
+            lasts[site.index()] = end.max(stats.confirmed);
+        }
         let decision = Decision { drop, lasts, left: SiteSet::EMPTY, order: None };
         for (view, (_, sender)) in (0..4).flat_map(|view| others.iter().map(move |other| (view, other))) {
             self.session.handle_datagram(local, *sender, &alone(&Extra::Decided(view, decision, 0)));

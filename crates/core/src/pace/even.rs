@@ -73,7 +73,7 @@ pub struct Even {
 /// What follows from the period alone, worked out once.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Who is later than this gives its plan up.
+    /// A site that is later than this gives up its plan.
     give_up: TimeDelta,
     /// No clock worth following makes a period shorter or longer than this.
     shortest: TimeDelta,

@@ -254,7 +254,8 @@ impl Peer {
         self.last().is_some_and(|last| last <= self.inputs.end()) && self.joins.is_none() && !self.dropped
     }
 
-    /// Sites are dropped, and the first of them ends with this frame. Who leaves was not asked, and may have gone on with more inputs.
+    /// Other sites were dropped; `earliest` is the first frame that lacks the inputs of one of them. A site that has left gave no vote, and
+    /// may have stepped that frame with more inputs than count.
     pub(super) fn note_unasked(&mut self, earliest: Option<Frame>) {
         if !self.is_playing() {
             self.unasked_from = [self.unasked_from, earliest].into_iter().flatten().min();

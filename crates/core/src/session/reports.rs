@@ -16,7 +16,7 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::Decision;
 
 /// Players that bring no ticks for this long do not play with this site.
-const UNPLAYED: TimeDelta = TimeDelta::from_secs(1);
+pub(super) const UNPLAYED: TimeDelta = TimeDelta::from_secs(1);
 /// A game that waits for this long for inputs does not go on by itself.
 const STUCK: TimeDelta = TimeDelta::from_secs(1);
 /// Most views that one report can end at once.

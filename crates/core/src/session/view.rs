@@ -29,6 +29,7 @@
 use super::compare::Digests;
 use super::event::{End, Event};
 use super::peer::{Peer, Seat};
+use super::reports::UNPLAYED;
 use super::settings::Absent;
 use super::{Phase, Session};
 use crate::frame::Frame;
@@ -36,7 +37,7 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{Decision, Ends, Vote};
 
-/// A ballot that comes to nothing for so long is led anew. Before that three sites have had their [`TURN`].
+/// A ballot without an outcome is replaced after this time. Until then three sites have had their [`TURN`] to lead one.
 const BALLOT: TimeDelta = TimeDelta::from_millis(1_500);
 /// Where nothing comes of it although there is somebody to be dropped, the next site leads so much later: the lowest may not hear all who
 /// must be asked.
@@ -47,8 +48,6 @@ const CONSENT: TimeDelta = TimeDelta::from_millis(500);
 /// After a ballot that dropped nobody, the least time in which those whom others hear are heard again, beside two round trips. The
 /// silence itself goes on counting: otherwise a site that waits longer than this one would never come to miss anybody.
 const HEARD_AGAIN: TimeDelta = TimeDelta::from_millis(500);
-/// Who was heard so lately still plays with us.
-const UNHEARD: TimeDelta = TimeDelta::from_secs(1);
 /// Nobody's round trip is waited for longer than this: a peer chooses how long its own is.
 const LONGEST_RTT: TimeDelta = TimeDelta::from_secs(1);
 
@@ -342,7 +341,7 @@ impl Session {
         let voters = self.voters();
         let accepts =
             |peer: &Peer| peer.vote.and_then(|vote| vote.accepted).is_some_and(|(_, accepted)| accepted == *decision);
-        let unheard = |peer: &Peer| self.called - peer.heard > UNHEARD;
+        let unheard = |peer: &Peer| self.called - peer.heard >= UNPLAYED;
         let mut others = self.peers.iter().filter(|peer| peer.is_playing());
         is_quorum_of(voters, without(voters, SiteSet::from_iter([self.config.site])))
             && others.all(|peer| accepts(peer) || unheard(peer))
@@ -419,7 +418,7 @@ impl Session {
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
             peer.note_unasked(earliest);
-            // What was withheld was guessed, and must be looked at again from there on.
+            // A site that withheld inputs stepped their frames on guesses, so the check of guesses begins with the first of them.
             let known = peer.known_end();
             (peer.vote, peer.behind, peer.withheld) = (None, false, false);
             // Who is to play from a later frame on counts on the old view, and hears of this with our input for that frame. So does who

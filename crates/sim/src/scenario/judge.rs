@@ -176,7 +176,8 @@ impl Scenario {
         let went = |site: usize| left(site) && !self.comes(site) && self.can_hear_leave(site, &steady);
         let base: Vec<usize> = (0..self.sites).filter(|site| !went(*site) && !self.is_late(*site)).collect();
         let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
-        // Who came late counts once it is in. If it dies before those who stay have gone on without another one, too few may be left.
+        // A latecomer is a voter from its first frame on. If it and another site die before either is dropped, the sites that are
+        // left may be no quorum.
         let counts = |teller: usize, site: usize| {
             let in_game = !self.is_late(site) || play.ledger.has_joined(site);
             in_game && !went(site) && !play.ledger.has_told_drop(teller, site)

@@ -3,7 +3,7 @@
 //! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
 //! --test properties_feed`.
 
-use coplay::feed::{Feed, FeedConfig, WatchConfig, Watcher};
+use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteSet};
 use coplay::input::Ownership;
@@ -208,4 +208,78 @@ proptest! {
         }
         prop_assert!(watcher.memory() < 60_000 + 60 * 16_384, "{}", watcher.memory());
     }
+}
+
+/// One end of a game whose state is a sum: a feed of it, and whether the feed is still there.
+struct Player {
+    feed: Feed,
+    state: u64,
+    alive: bool,
+}
+
+impl Player {
+    fn step(&mut self, now: Instant, frame: u32, word: u128) {
+        self.state = self.state.wrapping_mul(31).wrapping_add(word as u64);
+        self.feed.push(now, Frame::new(frame), &[word, 3]);
+        if frame % 60 == 59 {
+            self.feed.push_hash(Frame::new(frame), self.state);
+        }
+        if self.feed.wants_snapshot() {
+            self.feed.set_snapshot(now, Frame::new(frame + 1), &self.state.to_le_bytes(), self.state);
+        }
+    }
+}
+
+fn obey(watcher: &mut Watcher, now: Instant, state: &mut u64) {
+    while let Some(request) = watcher.poll_request(now) {
+        match request {
+            WatchRequest::Load { state: loaded, .. } => {
+                *state = u64::from_le_bytes(loaded.try_into().expect("the state of a sum"));
+            }
+            WatchRequest::Advance { inputs, .. } => *state = state.wrapping_mul(31).wrapping_add(inputs[0] as u64),
+            WatchRequest::Hash { .. } => watcher.handle_hash(*state),
+        }
+    }
+}
+
+/// Two players go on without each other from frame 300 on. The source of a watcher dies, and its next source is the other one, whose frames do
+/// not follow from those that the watcher has seen.
+#[test]
+fn a_watcher_whose_next_source_plays_another_game_loads_its_state() {
+    let player = |source| Player {
+        feed: Feed::new(FeedConfig::new(SESSION, source, settings())).expect("sound settings"),
+        state: 0,
+        alive: true,
+    };
+    let (mut players, mut buf, mut now) = ([player(1), player(2)], [0; MAX_DATAGRAM], Instant::ZERO);
+    let config = WatchConfig::new(SESSION, settings(), vec![Addr(0), Addr(1)]);
+    let (mut watcher, mut seen) = (Watcher::new(now, config).expect("sound settings"), 0);
+    for frame in 0..1_500 {
+        players[0].alive = frame < 600;
+        for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.alive) {
+            let word = u128::from(frame / 10 % 16) + if frame < 300 { 0 } else { index as u128 };
+            player.step(now, frame, word);
+        }
+        obey(&mut watcher, now, &mut seen);
+        while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+            let player = &mut players[packet.to.0 as usize];
+            player.feed.handle_datagram(now, Addr(9), &buf[..packet.len]);
+        }
+        for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.alive) {
+            while let Some(packet) = player.feed.poll_transmit(now, &mut buf) {
+                watcher.handle_datagram(now, Addr(index as u64), &buf[..packet.len]);
+            }
+        }
+        now += TimeDelta::from_nanos(16_666_667);
+    }
+    // The players stop, so that the watcher sees all.
+    for _ in 0..200 {
+        obey(&mut watcher, now, &mut seen);
+        while let Some(packet) = players[1].feed.poll_transmit(now, &mut buf) {
+            watcher.handle_datagram(now, Addr(1), &buf[..packet.len]);
+        }
+        now += TimeDelta::from_nanos(16_666_667);
+    }
+    assert_eq!(watcher.next_frame(), Frame::new(1_500));
+    assert_eq!(seen, players[1].state, "the state of the player who is left");
 }

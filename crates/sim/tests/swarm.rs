@@ -74,6 +74,21 @@ fn who_died_may_come_back_to_whom_it_went_on_without() {
     assert_sound(5_503_274..5_503_275);
 }
 
+/// Seeds 93049754 and 92007491: the site that a newcomer gets its frames from goes on without another player, dies, and comes back to that
+/// player, whose game lacks the last frames of the dead one. The newcomer went on from those.
+#[test]
+fn a_newcomer_loads_the_game_that_is_played_in_the_end() {
+    assert_sound(93_049_754..93_049_755);
+    assert_sound(92_007_491..92_007_492);
+}
+
+/// Seed 93046343: the clock of a site stands still for 87 ms, less than a round trip takes. The others' estimate of its offset lay between the
+/// offsets before and after that, and the game ran at 33 frames per second.
+#[test]
+fn a_clock_that_stood_still_for_less_than_a_round_trip_costs_no_speed() {
+    assert_sound(93_046_343..93_046_344);
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

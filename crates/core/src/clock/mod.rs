@@ -323,6 +323,28 @@ mod tests {
         assert!((offset - TimeDelta::from_secs(3)).abs() < TimeDelta::from_millis(1), "{offset}");
     }
 
+    /// A clock that stands still for less than a round trip takes: no packet seems to arrive before it was sent.
+    #[test]
+    fn a_clock_that_stood_still_for_a_moment_is_learned_anew() {
+        for (jitter_us, stood_still) in [(0.0, 87), (500.0, 30), (5_000.0, 70)] {
+            let mut peer = Peer { out: TimeDelta::from_millis(51), back: TimeDelta::from_millis(51), ..jittery(0.0) };
+            let (mut clock, mut noise) = (Clock::default(), Noise(7));
+            for step in 0..150i64 {
+                let sent = Instant::from_nanos(step * 200_000_000);
+                if step == 100 {
+                    peer.offset -= TimeDelta::from_millis(stood_still);
+                }
+                let received = sent + peer.out + noise.exponential(jitter_us);
+                let returned = received + peer.back + noise.exponential(jitter_us);
+                let [received, answered] = [peer.clock_at(received); 2];
+                clock.on_round_trip(RoundTrip { sent, received, answered, returned });
+            }
+            let now = Instant::from_nanos(30_000_000_000);
+            let error = clock.to_remote(now).unwrap() - peer.clock_at(now);
+            assert!(error.abs() < TimeDelta::from_millis(3), "{error} after standing still for {stood_still} ms");
+        }
+    }
+
     #[test]
     fn impossible_round_trips_are_ignored() {
         let mut clock = Clock::default();

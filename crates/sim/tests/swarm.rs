@@ -74,11 +74,18 @@ fn who_died_may_come_back_to_whom_it_went_on_without() {
     assert_sound(5_503_274..5_503_275);
 }
 
-/// Seeds 93049754 and 92007491: the site that a newcomer gets its frames from goes on without another player, dies, and comes back to that
+/// Seed 93049754: the site that a newcomer gets its frames from goes on without another player, dies, and comes back to that
 /// player, whose game lacks the last frames of the dead one. The newcomer went on from those.
 #[test]
 fn a_newcomer_loads_the_game_that_is_played_in_the_end() {
     assert_sound(93_049_754..93_049_755);
+}
+
+/// Seeds 90016705 and 92007491: a coordinator lets a newcomer in and dies before anybody else hears of it. The others go on; the newcomer
+/// believed to have its seat for good, and was frozen.
+#[test]
+fn a_newcomer_whose_seat_nobody_knows_of_is_told_so() {
+    assert_sound(90_016_705..90_016_706);
     assert_sound(92_007_491..92_007_492);
 }
 

@@ -73,6 +73,8 @@ struct Life {
     astray: Option<usize>,
     /// It died.
     crashed: bool,
+    /// It was told that the game goes on without it.
+    refused: bool,
     /// The sites that it told to be dropped.
     told: Vec<usize>,
 }
@@ -268,6 +270,11 @@ impl Ledger {
         self.life(site).crashed = true;
     }
 
+    /// A site was told that the game goes on without it, and stopped.
+    pub fn on_refused(&mut self, site: usize) {
+        self.life(site).refused = true;
+    }
+
     /// Whether the others have dropped a site.
     pub fn is_dropped(&self, site: usize) -> bool {
         self.lives[site].last().is_some_and(|life| self.dropped(life).is_some())
@@ -290,7 +297,8 @@ impl Ledger {
 
     /// From which frame on it does not count what a site did that is not among the others any more: what they decided without it.
     fn counts_until(&self, site: usize, life: &Life) -> usize {
-        if life.left.is_none() && self.dropped(life).is_none() && !life.crashed {
+        // Who was refused may never have played: the one who let it in died before anybody else heard of that.
+        if life.left.is_none() && self.dropped(life).is_none() && !life.crashed && !life.refused {
             return usize::MAX;
         }
         let others = self.lives.iter().enumerate().filter(|(other, _)| *other != site);
@@ -319,6 +327,15 @@ impl Ledger {
         self.trace = mix(mix(self.trace, site as u64 + u64::from(frame) * 8), at_ns as u64);
     }
 
+    /// A site's machine is put into the state before a frame that another site sent. What a site on its way in had before is gone: the
+    /// frames may be too old, or those of a game that nobody plays any more.
+    pub fn on_restored(&mut self, site: usize, frame: u32) {
+        let life = self.life(site);
+        if life.promised_first.is_none() {
+            (life.first, life.words, life.hashes) = (frame as usize, Vec::new(), Vec::new());
+        }
+    }
+
     /// A site will not step a frame again: these were its inputs, and this is the state after it.
     pub fn on_confirmed(&mut self, site: usize, frame: u32, words: &[Word], hash: u64) {
         let frame = frame as usize;
@@ -326,12 +343,8 @@ impl Ledger {
         self.confirmed += 1;
         self.frames[site] = frame + 1;
         let life = self.life(site);
-        // Who is on its way in may turn to a newer state.
-        let anew = life.promised_first.is_none() && frame > life.first + life.hashes.len();
-        if life.hashes.is_empty() || anew {
+        if life.hashes.is_empty() {
             life.first = frame;
-            life.words.clear();
-            life.hashes.clear();
         }
         let expected = life.first + life.hashes.len();
         life.words.extend_from_slice(words);

@@ -173,7 +173,10 @@ impl Site {
     /// A state from elsewhere.
     pub(crate) fn restore(&mut self, frame: u32, machine: Option<Toy>) {
         match machine {
-            Some(machine) => (self.machine, self.next_frame) = (machine, frame),
+            Some(machine) => {
+                (self.machine, self.next_frame, self.seen) = (machine, frame, frame);
+                self.open.clear();
+            }
             None => self.complain(format!("got no state before frame {frame}")),
         }
     }

@@ -394,6 +394,13 @@ pub enum Happened<'a> {
         /// The frame.
         frame: u32,
     },
+    /// The machine was put into a state that another site sent.
+    Restored {
+        /// Which site.
+        site: usize,
+        /// The frame that comes next.
+        frame: u32,
+    },
     /// The machine was stepped.
     Stepped {
         /// Which site.
@@ -488,6 +495,7 @@ impl Site {
             Request::Restore { frame, state } => {
                 let machine = Toy::from_bytes(self.words.len(), state);
                 self.restore(frame.number(), machine);
+                tell(Happened::Restored { site: number, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
             Request::Advance { frame, inputs, fresh } => {

@@ -42,6 +42,8 @@ struct Slice {
     out: Sample,
     /// From the peer to us: delay minus offset.
     back: Sample,
+    /// The least that one round trip took.
+    rtt: TimeDelta,
 }
 
 /// The least delays of both directions, slice by slice.
@@ -91,14 +93,15 @@ impl Envelope {
     pub(super) fn add(&mut self, trip: &RoundTrip) {
         let out = Sample { at: trip.sent, ahead: trip.received - trip.sent };
         let back = Sample { at: trip.returned, ahead: trip.returned - trip.answered };
-        let number = slice_number(trip.returned);
+        let (number, rtt) = (slice_number(trip.returned), trip.rtt());
         let slot = &mut self.slices[number.rem_euclid(SLICES as i64) as usize];
         match slot {
             Some(slice) if slice.number == number => {
                 slice.out = lower(slice.out, out);
                 slice.back = lower(slice.back, back);
+                slice.rtt = slice.rtt.min(rtt);
             }
-            _ => *slot = Some(Slice { number, out, back }),
+            _ => *slot = Some(Slice { number, out, back, rtt }),
         }
     }
 
@@ -122,6 +125,17 @@ impl Envelope {
                 *slot = slot.filter(|slice| recent(&slice));
             }
         }
+    }
+
+    /// The least time that a round trip of those that are kept took.
+    pub(super) fn least_rtt(&self, now: Instant) -> TimeDelta {
+        self.current(now).map(|slice| slice.rtt).min().unwrap_or_default()
+    }
+
+    /// The slices that are not too old.
+    fn current(&self, now: Instant) -> impl Iterator<Item = &Slice> {
+        let newest = slice_number(now);
+        self.slices.iter().flatten().filter(move |slice| (0..SLICES as i64).contains(&(newest - slice.number)))
     }
 
     /// The most likely line; the one before says where to look and what to expect.
@@ -195,9 +209,7 @@ impl Side {
 
 impl Points {
     fn new(envelope: &Envelope, now: Instant) -> Self {
-        let newest = slice_number(now);
-        let current = |slice: &&Slice| (0..SLICES as i64).contains(&(newest - slice.number));
-        let mut slices = envelope.slices.iter().flatten().filter(current).peekable();
+        let mut slices = envelope.current(now).peekable();
         let reference = slices.peek().map_or(TimeDelta::ZERO, |slice| slice.out.ahead);
         let mut points = Self { reference, out: Side::EMPTY, back: Side::EMPTY };
         for slice in slices {

@@ -103,8 +103,10 @@ impl Clock {
     fn fit(&mut self, trip: RoundTrip) {
         let most_skew = self.most_skew();
         let line = self.envelope.fit(trip.returned, self.line, most_skew);
-        if line.rtt_min < -STEPPED {
-            // No round trip takes less than no time: one of the clocks was set, or stood still with its computer.
+        // No round trip takes less than no time; and of many some take hardly longer than both ways at their best.
+        let short_of = self.envelope.least_rtt(trip.returned) - line.rtt_min;
+        if line.rtt_min < -STEPPED || short_of > STEPPED + self.jitter * 2 {
+            // One of the clocks was set, or stood still with its computer.
             self.reset();
             self.envelope.add(&trip);
             self.since = Some(trip.returned);

@@ -151,6 +151,8 @@ pub enum Trouble {
     },
     /// Its snapshot is not what it says it is.
     BadSnapshot,
+    /// Its frames do not follow from those of the source before it.
+    OtherGame,
 }
 
 impl fmt::Display for Trouble {
@@ -160,6 +162,7 @@ impl fmt::Display for Trouble {
             Self::Silent => write!(f, "nothing is heard of the source"),
             Self::TooLarge { size } => write!(f, "the source's snapshot of {size} bytes is too large"),
             Self::BadSnapshot => write!(f, "the source's snapshot is not what it says it is"),
+            Self::OtherGame => write!(f, "the source plays another game than the one before it"),
         }
     }
 }

@@ -85,7 +85,7 @@ impl Session {
         let Some(joining) = &self.joining else { return false };
         let behind = joining.watcher.newest_frame() - joining.watcher.next_frame();
         let near = NEAR.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
-        joining.watcher.is_live() && behind <= near
+        joining.watcher.is_live() && behind <= near && !joining.watcher.is_unproven()
     }
 
     /// The frame with which we sit down, as long as we have not yet.

@@ -101,9 +101,7 @@ impl Session {
             return;
         }
         if peer.is_free() {
-            // It did not hear that we know; say so once more.
-            self.due |= 1 << index;
-            return;
+            return self.take_tick_of_absent(index, tick);
         }
         let Some(end) = peer.inputs.end().nearest(tick.end) else {
             self.stats.dropped.inputs += 1;
@@ -126,6 +124,24 @@ impl Session {
         self.check_guesses(index, known);
         if self.config.recovery == Recovery::Classic {
             self.ask_and_answer_at_once(now, index, !tick.request.is_empty());
+        }
+    }
+
+    /// A tick of a site without a seat. It has left and did not hear that this site knows; or an order let it in that came to nothing,
+    /// because its giver died before anybody else heard of it.
+    #[cold]
+    fn take_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
+        let first = self.frame.nearest(tick.end).and_then(|end| end.checked_sub(tick.len));
+        let peer = &self.peers[index];
+        let is_new = peer.was_restarted() && self.is_running() && self.joining.is_none();
+        // Nobody is certain of a frame without knowing who plays in it.
+        if is_new && tick.len > 0 && first.is_some_and(|first| first < self.certain()) {
+            let peer = &mut self.peers[index];
+            (peer.dropped, peer.lobby.joining, peer.lobby.hello_due) = (true, None, true);
+            self.greetings = true;
+            self.look_again();
+        } else {
+            self.due |= 1 << index;
         }
     }
 

@@ -180,7 +180,13 @@ impl Play {
             Happened::Confirmed { site, frame, words, hash, .. } => self.ledger.on_confirmed(site, frame, words, hash),
             Happened::Stepped { site, at, frame, .. } => self.ledger.on_any_step(site, frame, at.as_nanos()),
             Happened::Nonsense { site, what } => self.ledger.violate("agreement", format!("site {site} {what}")),
-            Happened::Event { site, event: Event::Ended(end), .. } => self.ended[site] = Some(end),
+            Happened::Restored { site, frame } => self.ledger.on_restored(site, frame),
+            Happened::Event { site, event: Event::Ended(end), .. } => {
+                self.ended[site] = Some(end);
+                if end == End::Dropped {
+                    self.ledger.on_refused(site);
+                }
+            }
             Happened::Event { site, event: Event::Forged { site: other, frame }, .. } => {
                 self.forged.push((site, other.index(), frame.number()));
             }

@@ -193,6 +193,7 @@ impl Game {
             }
             Happened::Saved { site, at, frame } => note(site, at, Act::Save, frame),
             Happened::Loaded { site, at, frame } => note(site, at, Act::Load, frame),
+            Happened::Restored { site, frame } => ledger.on_restored(site, frame),
             Happened::Stepped { site, at, frame, fresh: false, .. } => note(site, at, Act::Again, frame),
             Happened::Stepped { site, at, frame, .. } if watched[site] => {
                 note(site, at, Act::Fresh, frame);

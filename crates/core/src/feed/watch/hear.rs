@@ -73,6 +73,9 @@ impl Watcher {
             }
             self.asked.clear();
             self.newest = Frame::new(welcome.end).max(self.store.end());
+            let end = self.store.end();
+            self.hashes.retain(|(frame, _)| *frame < end);
+            self.unproven = (self.stage == Stage::Run && self.store.begin() > Frame::ZERO).then_some((end, now));
             self.events.push(WatchEvent::Joined { source: from });
         }
     }
@@ -120,6 +123,13 @@ impl Watcher {
         self.stage = Stage::Fetch;
         self.download = None;
         self.refuse_by(now, Trouble::Refused(reason), self.source);
+    }
+
+    /// The frames of this source do not follow from those that an earlier contact brought: the players went on without each other, and the
+    /// source plays another game. Its state counts.
+    pub(super) fn load_anew(&mut self, now: Instant) {
+        (self.stage, self.download) = (Stage::Fetch, None);
+        self.refuse_by(now, Trouble::OtherGame, self.source);
     }
 
     /// Our source is of no use: another one is tried, if it was not one time too many.

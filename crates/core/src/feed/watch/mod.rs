@@ -24,6 +24,8 @@ use crate::time::{Instant, TimeDelta};
 
 /// The most events kept for a host program that does not ask.
 const MOST_EVENTS: usize = 16;
+/// A state of a new source is waited for no longer than this, however seldom states are compared.
+const PROVEN_WITHIN: TimeDelta = TimeDelta::from_secs(3);
 /// The last words are said so many times.
 const GOODBYES: u8 = 3;
 
@@ -67,6 +69,8 @@ pub struct Watcher {
     words: Vec<Word>,
     hashes: VecDeque<(Frame, u64)>,
     hash: Hash,
+    /// The first frame that a new contact brought and when that began, until a state shows that it plays the game of the contact before.
+    unproven: Option<(Frame, Instant)>,
     events: Events<WatchEvent>,
     stats: WatchStats,
 }
@@ -147,6 +151,7 @@ impl Watcher {
             words: vec![0; config.settings.ownership.players()],
             hashes: VecDeque::new(),
             hash: Hash::None,
+            unproven: None,
             events: Events::new(MOST_EVENTS),
             stats: WatchStats::default(),
             layout,
@@ -179,7 +184,10 @@ impl Watcher {
             self.hash = Hash::Asked { frame, expected, loaded };
             return Some(WatchRequest::Hash { frame, expected });
         }
-        self.hash = Hash::None;
+        if self.hash != Hash::None {
+            // The host program has no hash for us.
+            (self.hash, self.unproven) = (Hash::None, None);
+        }
         match self.stage {
             Stage::Fetch => None,
             Stage::Run if !self.joined => None,
@@ -264,8 +272,12 @@ impl Watcher {
     /// The hash that [`WatchRequest::Hash`] asked for. Without it this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         let Hash::Asked { frame, expected, loaded } = core::mem::replace(&mut self.hash, Hash::None) else { return };
+        let unproven = self.unproven.take_if(|(first, _)| *first <= frame).is_some();
         if hash == expected {
             return;
+        }
+        if unproven && !loaded && self.config.start == Start::Snapshot {
+            return self.load_anew(self.now);
         }
         self.stats.mismatches += 1;
         if loaded {
@@ -273,6 +285,13 @@ impl Watcher {
         } else if self.stats.mismatches == 1 {
             self.events.push(WatchEvent::Diverged { frame });
         }
+    }
+
+    /// Whether the source may play another game than the one whose frames this watcher had before: no state was compared since then, and one
+    /// will be soon.
+    pub(crate) fn is_unproven(&self) -> bool {
+        let compared = self.config.settings.compare_every > 0;
+        compared && self.unproven.is_some_and(|(_, since)| self.now - since < PROVEN_WITHIN)
     }
 
     /// A source is heard from another address than before.

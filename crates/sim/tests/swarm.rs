@@ -96,6 +96,15 @@ fn a_clock_that_stood_still_for_less_than_a_round_trip_costs_no_speed() {
     assert_sound(93_046_343..93_046_344);
 }
 
+/// Seeds 93035690, 93053229, 93058380 and 93059551: every way is longer than the lag, so that buffers are empty at every frame. All sites
+/// paused once per second although no pause fills a buffer then.
+#[test]
+fn nobody_pauses_where_every_way_is_longer_than_the_lag() {
+    for seed in [93_035_690, 93_053_229, 93_058_380, 93_059_551] {
+        assert_sound(seed..seed + 1);
+    }
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

@@ -57,6 +57,11 @@ impl Buffering {
         self.commands(self.delay - self.rtt_max / 2)
     }
 
+    /// Whether a pause can leave anything in a buffer: where the way is longer than commands are delayed, the next one is always late.
+    pub fn gains_by_pause(&self) -> bool {
+        self.delay > self.rtt_min / 2
+    }
+
     /// As many commands as are sent in this time, and at least one.
     fn commands(&self, time: TimeDelta) -> i64 {
         let interval = self.interval().as_nanos().max(1);
@@ -120,7 +125,8 @@ impl Session {
         }
         let in_trouble = |peer: &&Peer| {
             let (ahead, buffering) = (self.ahead(peer), self.buffering(peer));
-            peer.is_playing() && (ahead < buffering.low() || ahead > buffering.high())
+            let amiss = ahead < buffering.low() && buffering.gains_by_pause() || ahead > buffering.high();
+            peer.is_playing() && amiss
         };
         let Some(peer) = self.peers.iter().find(in_trouble) else { return false };
         let hold = self.buffering(peer).delay.min(LONGEST);
@@ -238,5 +244,6 @@ mod tests {
     fn a_line_longer_than_the_delay_leaves_one_command_in_the_buffer() {
         let long = line(700, 700);
         assert_eq!((long.size_after_pause(), long.low()), (1, 1));
+        assert!(!long.gains_by_pause() && line(700, 590).gains_by_pause());
     }
 }

@@ -105,6 +105,15 @@ fn nobody_pauses_where_every_way_is_longer_than_the_lag() {
     }
 }
 
+/// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody
+/// is waited for.
+#[test]
+fn whose_packets_are_lost_in_a_row_may_be_late() {
+    for seed in [91_032_417, 92_023_922, 93_023_266] {
+        assert_sound(seed..seed + 1);
+    }
+}
+
 /// The promises that are broken in the first 60 seeds by one broken site, the first of each seed only.
 fn broken_promises(sabotage: Sabotage) -> Vec<String> {
     let play = |seed: u64| Scenario { sabotage: Some(sabotage), ..Scenario::new(seed) }.play();

@@ -52,22 +52,14 @@ impl Scenario {
             let link = &self.links[from * self.sites + to];
             let limit = self.drop_after.as_ref().map_or(f64::INFINITY, |limits| limits[to].as_millis_f64() / 2.0);
             let packets = (limit - 2.0 * worst_wait_ms(link, period, false)) / KEEP_ALIVE_MS;
-            let lost_in_a_row = match link.loss {
-                Loss::None => 0.0,
-                Loss::Independent(loss) => loss.powf(packets),
-                Loss::Bursty { leave, .. } => (1.0 - leave).powf(packets),
-                Loss::Outages { mean, .. } => (-packets * KEEP_ALIVE_MS / mean.as_millis_f64()).exp(),
-            };
-            packets > 1.0 && lost_in_a_row < HARDLY_EVER
+            packets > 1.0 && lost_in_a_row(link, packets, KEEP_ALIVE_MS) < HARDLY_EVER
         })
     }
 
     /// Whether a site may hold up the others for so long that they go on without it, as one whose ways are too long or too uneven
     /// for the lag, or whose machine is too slow; or whose inputs do not find one who decides, because that one has moved or was asleep.
     fn may_be_late(&self, site: usize) -> bool {
-        if self.late_after.is_none() {
-            return false;
-        }
+        let Some(late_after) = self.late_after else { return false };
         if (0..site).any(|lower| self.is_in_trouble(lower)) {
             return true;
         }
@@ -82,7 +74,20 @@ impl Scenario {
             worst_wait_ms(there, period, history) + asked
         });
         let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.window);
-        wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.lag + self.window) * period
+        let reach = f64::from(self.lag + self.window) * period;
+        wait.fold(0.0, f64::max) + step > 0.7 * reach
+            || self.may_be_unheard_for(site, reach + late_after.as_millis_f64())
+    }
+
+    /// Whether it does happen that every packet of a site, or to it, is lost for as long as this. Losses in a row are longer now and then
+    /// than on the mean, which is all that [`worst_wait_ms`] knows of.
+    fn may_be_unheard_for(&self, site: usize, limit_ms: f64) -> bool {
+        let period = self.rate.period().as_millis_f64();
+        let others = (0..self.sites).filter(|other| *other != site);
+        others.flat_map(|other| [(site, other), (other, site)]).any(|(from, to)| {
+            let link = &self.links[from * self.sites + to];
+            lost_in_a_row(link, limit_ms / period, period) > HARDLY_EVER
+        })
     }
 
     /// Every report names the first frame that differs and, of three or more, the site that does.
@@ -348,6 +353,16 @@ impl Scenario {
 fn is_quorum(some: &[usize], all: &[usize]) -> bool {
     let present = some.iter().filter(|site| all.contains(site)).count();
     2 * present > all.len() || 2 * present == all.len() && all.first().is_none_or(|lowest| some.contains(lowest))
+}
+
+/// The chance that so many packets in a row are lost, which are so far apart.
+fn lost_in_a_row(link: &LinkConfig, packets: f64, apart_ms: f64) -> f64 {
+    match link.loss {
+        Loss::None => 0.0,
+        Loss::Independent(loss) => loss.powf(packets),
+        Loss::Bursty { leave, .. } => (1.0 - leave).powf(packets),
+        Loss::Outages { mean, .. } => (-packets * apart_ms / mean.as_millis_f64()).exp(),
+    }
 }
 
 /// Whether a link treats all packets alike.

@@ -105,6 +105,13 @@ fn nobody_pauses_where_every_way_is_longer_than_the_lag() {
     }
 }
 
+/// Seed 92025694: a coordinator lets a newcomer in and dies. The others hear of the order, which is void in the end; the newcomer does not.
+/// It was taken for one who had lost a seat, and never let in.
+#[test]
+fn a_newcomer_who_never_heard_of_its_seat_is_let_in() {
+    assert_sound(92_025_694..92_025_695);
+}
+
 /// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody
 /// is waited for.
 #[test]

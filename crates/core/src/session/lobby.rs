@@ -262,6 +262,7 @@ impl Session {
         // In a hello, leaving means that there are no inputs at all. Whoever has given some says in ticks where they end.
         let leaving = self.leaving.is_some_and(|leave| leave.frame.number() == self.config.settings.lag);
         let alone = self.refusal_of_left_behind(index);
+        let waits = self.phase == Phase::Joining && self.leaving.is_none() && self.seat_to_take().is_none();
         let peer = &mut self.peers[index];
         peer.lobby.hello_due = false;
         let echo = peer.take_echo(now);
@@ -278,7 +279,7 @@ impl Session {
             yours: peer.newest_incarnation,
             agreed,
             leaving,
-            joining: (self.phase == Phase::Joining && self.leaving.is_none()).then_some(ready),
+            joining: waits.then_some(ready),
             refusal,
             stamp_us: now.as_micros() as u64,
             echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),

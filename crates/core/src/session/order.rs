@@ -148,6 +148,7 @@ impl Session {
         let peer = &mut self.peers[index];
         let known = frame;
         let said_goodbye = peer.lobby.left && peer.newest_incarnation == incarnation;
+        peer.earlier_incarnation = peer.incarnation;
         peer.sit_down(frame, own_width, true);
         // The coordinator had not heard that. It leaves before its first frame.
         peer.leaves = said_goodbye.then_some(frame);
@@ -182,6 +183,8 @@ impl Session {
         let peer = &mut self.peers[index];
         (peer.joins, peer.leaves) = (None, None);
         peer.dropped = true;
+        // If it never heard of the order, it is to be let in by another.
+        peer.incarnation = peer.earlier_incarnation;
         self.listeners &= !(1 << index);
         if open < self.at {
             // Its inputs may be in frames that rest on guesses.

@@ -72,6 +72,8 @@ pub(super) struct Peer {
     /// Which start of its program plays, and the newest that was heard; 0 for none.
     pub(super) incarnation: u32,
     pub(super) newest_incarnation: u32,
+    /// The start of its program that had the seat before the newest order let another one in.
+    pub(super) earlier_incarnation: u32,
     /// What we have of its inputs does not count until the view has changed: we said that we have none.
     pub(super) withheld: bool,
     /// From this frame on it may have stepped with inputs that do not count, because it had left when the others decided so.
@@ -184,6 +186,7 @@ impl Peer {
             asks_again: None,
             incarnation: 0,
             newest_incarnation: 0,
+            earlier_incarnation: 0,
             withheld: false,
             unasked_from: None,
             vote: None,

@@ -112,6 +112,13 @@ fn a_newcomer_who_never_heard_of_its_seat_is_let_in() {
     assert_sound(92_025_694..92_025_695);
 }
 
+/// Seed 94004501: a coordinator sleeps while the others drop it, wakes up and lets a newcomer in. The newcomer kept that seat although
+/// the next coordinator let it in with another frame.
+#[test]
+fn a_newcomer_takes_the_seat_that_the_others_know_of() {
+    assert_sound(94_004_501..94_004_502);
+}
+
 /// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody
 /// is waited for.
 #[test]

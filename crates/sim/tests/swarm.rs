@@ -112,11 +112,26 @@ fn a_newcomer_who_never_heard_of_its_seat_is_let_in() {
     assert_sound(92_025_694..92_025_695);
 }
 
-/// Seed 94004501: a coordinator sleeps while the others drop it, wakes up and lets a newcomer in. The newcomer kept that seat although
-/// the next coordinator let it in with another frame.
+/// Seeds 94004501 and 94013277: a coordinator sleeps while the others drop it, wakes up and lets a newcomer in. The newcomer kept that seat
+/// although the next coordinator let it in with another frame.
 #[test]
 fn a_newcomer_takes_the_seat_that_the_others_know_of() {
     assert_sound(94_004_501..94_004_502);
+    assert_sound(94_013_277..94_013_278);
+}
+
+/// Seed 94013967: two sites die one after the other. The ballot to drop the first one needs the second, so that nobody is dropped; and
+/// because the second one was not to be dropped in that ballot, it counted as heard again.
+#[test]
+fn two_who_die_one_after_the_other_are_dropped() {
+    assert_sound(94_013_967..94_013_968);
+}
+
+/// Seed 94014353: a site wakes up when the leader of a ballot has accepted to drop it, and leads another ballot. It must propose the same, but
+/// believes that only when all others accept it, who wait for its proposal.
+#[test]
+fn who_may_be_dropped_already_lets_another_lead() {
+    assert_sound(94_014_353..94_014_354);
 }
 
 /// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody

@@ -10,14 +10,15 @@
 use alloc::boxed::Box;
 
 use super::event::{End, Event, Request};
-use super::peer::Seat;
-use super::reports::Reports;
+use super::peer::{Peer, Seat};
+use super::reports::{Reports, UNPLAYED};
 use super::search::Inquiry;
 use super::settings::Absent;
+use super::view::View;
 use super::{Phase, Session, SettingsError, Step};
 use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use crate::frame::Frame;
-use crate::id::{Addr, SiteSet};
+use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{CAPACITY, Stream};
 use crate::pace::Pacer;
 use crate::time::{Instant, TimeDelta};
@@ -56,6 +57,8 @@ pub(super) struct Joining {
     pub(super) watcher: Watcher,
     /// The frame with which it sits down.
     seat_from: Option<Frame>,
+    /// Who ordered that.
+    seated_by: Option<SiteId>,
     /// How far we are, and since when.
     reached: (Frame, Instant),
     /// When we last turned to another source because of that.
@@ -74,7 +77,15 @@ impl Joining {
         let watching = WatchConfig { start: join.start, max_state: join.most_state, far: 0, ..watching };
         let reached = (Frame::ZERO, now);
         Watcher::new(now, watching).map(|watcher| {
-            Box::new(Self { watcher, seat_from: None, reached, turned: now, stepped: false, told_ready: false })
+            Box::new(Self {
+                watcher,
+                seat_from: None,
+                seated_by: None,
+                reached,
+                turned: now,
+                stepped: false,
+                told_ready: false,
+            })
         })
     }
 }
@@ -178,27 +189,39 @@ impl Session {
         }
     }
 
-    /// A tick comes before we play: only the order to sit down is of interest.
+    /// A tick comes before we play: only the order to sit down is of interest. Returns whether the tick is of no further use.
     pub(super) fn take_tick_while_joining(&mut self, index: usize, tick: &Tick<'_>) -> bool {
         let Some(joining) = &self.joining else { return false };
-        if joining.seat_from.is_some() {
-            return false;
-        }
-        let (me, site) = (self.config.site, self.peers[index].site);
-        if !joining.told_ready || !self.peers[index].lobby.knows_us {
-            return true;
+        let unseated = joining.seat_from.is_none();
+        if !joining.told_ready || !self.peers[index].lobby.knows_us || !unseated && tick.extras.is_empty() {
+            return unseated;
         }
         for extra in tick.extras.iter() {
-            let crate::wire::Extra::Order(order) = extra else { continue };
-            if let What::Join { site: joins, incarnation, members, .. } = order.what {
-                let sound = order.by == site && members.iter().next() == Some(site) && !members.contains(me);
-                if (joins, incarnation) == (me, self.config.incarnation) && sound && order.frame >= self.frame {
-                    self.prepare_seat(order);
-                    return false;
-                }
+            if let crate::wire::Extra::Order(order) = extra
+                && self.lets_us_in(index, &order)
+                && (unseated || self.replaces_seat(&order))
+            {
+                self.prepare_seat(order);
+                return false;
             }
         }
-        true
+        unseated
+    }
+
+    /// Whether a peer orders as a coordinator that this start of our program sits down.
+    fn lets_us_in(&self, index: usize, order: &Order) -> bool {
+        let (me, site) = (self.config.site, self.peers[index].site);
+        let What::Join { site: joins, incarnation, members, .. } = order.what else { return false };
+        let sound = order.by == site && members.iter().next() == Some(site) && !members.contains(me);
+        (joins, incarnation) == (me, self.config.incarnation) && sound && order.frame >= self.frame
+    }
+
+    /// Whether an order replaces the one that let us in: the giver of that is gone, and the next coordinator did not know of it.
+    fn replaces_seat(&self, order: &Order) -> bool {
+        let Some(giver) = self.joining.as_ref().and_then(|joining| joining.seated_by) else { return false };
+        let plays = |peer: &&Peer| peer.is_playing() && peer.silence(self.called) < UNPLAYED;
+        let lowest = self.peers.iter().filter(plays).map(|peer| peer.site).min();
+        order.by != giver && lowest == Some(order.by)
     }
 
     /// The coordinator lets us in: from the frame of the order on our inputs count.
@@ -209,6 +232,7 @@ impl Session {
         for peer in &mut self.peers {
             peer.seat = Seat::Free(Frame::ZERO);
             peer.reports = Reports::default();
+            (peer.vote, peer.behind, peer.withheld) = (None, false, false);
             if members.contains(peer.site) {
                 peer.sit_down(first, own_width, false);
                 (peer.seat, peer.joins) = (Seat::Playing, None);
@@ -217,6 +241,7 @@ impl Session {
             }
         }
         self.listeners = super::listeners(&self.peers);
+        self.view = View::default();
         self.ask_for_view(view);
         self.turn_dials(Frame::ZERO, lag, window);
         self.turning.inspect(|dials| self.dials = *dials);
@@ -233,7 +258,7 @@ impl Session {
             None => self.settle(first),
         }
         if let Some(joining) = &mut self.joining {
-            joining.seat_from = Some(first);
+            (joining.seat_from, joining.seated_by) = (Some(first), Some(order.by));
             (joining.reached, joining.turned) = ((joining.watcher.next_frame(), self.called), self.called);
         }
         self.start_pacing(self.called);

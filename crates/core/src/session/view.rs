@@ -220,7 +220,7 @@ impl Session {
             Some(vote) => (vote.drop == suspects || vote.drop.is_empty()) && !stale,
             None => now - since < TURN * turn as i64 || ballot.is_some() && !stale,
         };
-        if under_way || !self.is_quorum(without(voters, suspects)) {
+        if under_way || self.may_be_dropped() || !self.is_quorum(without(voters, suspects)) {
             return;
         }
         // Where somebody hears those whom we do not, nobody is dropped; but only when the view has ended we listen to them again.
@@ -231,6 +231,14 @@ impl Session {
         self.view.led = Some(now);
         self.take_part(round.saturating_mul(MAX_SITES as u32) | u32::from(me.number()), drop);
         self.decide_if_possible();
+    }
+
+    /// Whether somebody has accepted to go on without us, which may count already. Another must find that out: this site could only
+    /// propose the same, and believes it only when all others have accepted it.
+    fn may_be_dropped(&self) -> bool {
+        let without_us =
+            |vote: &Vote| vote.accepted.is_some_and(|(_, decision)| decision.drop.contains(self.config.site));
+        self.votes().any(|(_, vote)| without_us(vote))
     }
 
     /// Takes part in a ballot.
@@ -415,6 +423,7 @@ impl Session {
         let (free_from, open) = (self.seat_is_free_from(), self.own.end());
         let (dropped_nobody, unwanted) = (decision.drop.is_empty(), self.view.unwanted);
         let earliest = decision.drop.iter().map(|site| decision.lasts[site.index()]).min();
+        let spared_silence = self.spared_silence();
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
             peer.note_unasked(earliest);
@@ -425,8 +434,7 @@ impl Session {
             // was not asked.
             peer.uninformed = peer.joins.or(dropped_nobody.then_some(open));
             if dropped_nobody && self.view.spared.contains(peer.site) {
-                // Others hear it, and pass on what it does.
-                peer.inputs_at = self.called;
+                peer.inputs_at = peer.inputs_at.max(self.called - spared_silence);
             }
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.lasts[peer.site.index()]);
@@ -472,6 +480,14 @@ impl Session {
         self.set_all_due();
         self.look_again();
         self.talk();
+    }
+
+    /// How long a site may count as silent, after a ballot that dropped nobody, whom another player would have kept. That player may hear it;
+    /// then the next ballot succeeds without it. Or that player has not missed it for long enough yet; then the next ballot comes to
+    /// nothing, too, and before it is replaced the site must be missed here.
+    fn spared_silence(&self) -> TimeDelta {
+        let next_ballot = (HEARD_AGAIN + self.slowest_player() * 4).min(BALLOT * 9 / 10);
+        self.config.drop_after.map_or(TimeDelta::ZERO, |limit| (limit - next_ballot).max(TimeDelta::ZERO))
     }
 
     /// Some of the last inputs of a dropped site are lost with the sites that had them: they do not count.

@@ -81,12 +81,13 @@ fn a_newcomer_loads_the_game_that_is_played_in_the_end() {
     assert_sound(93_049_754..93_049_755);
 }
 
-/// Seeds 90016705 and 92007491: a coordinator lets a newcomer in and dies before anybody else hears of it. The others go on; the newcomer
-/// believed to have its seat for good, and was frozen.
+/// Seeds 90016705, 92007491 and 95046980: a coordinator lets a newcomer in and dies before anybody else hears of it. The others go on; the
+/// newcomer believed to have its seat for good, and was frozen.
 #[test]
 fn a_newcomer_whose_seat_nobody_knows_of_is_told_so() {
     assert_sound(90_016_705..90_016_706);
     assert_sound(92_007_491..92_007_492);
+    assert_sound(95_046_980..95_046_981);
 }
 
 /// Seed 93046343: the clock of a site stands still for 87 ms, less than a round trip takes. The others' estimate of its offset lay between the

@@ -135,6 +135,14 @@ fn who_may_be_dropped_already_lets_another_lead() {
     assert_sound(94_014_353..94_014_354);
 }
 
+/// Seeds 90051572 and 95001638: the site whose machine went astray is started anew before its hashes have come to everybody who asks for
+/// them.
+#[test]
+fn who_starts_anew_does_not_answer() {
+    assert_sound(90_051_572..90_051_573);
+    assert_sound(95_001_638..95_001_639);
+}
+
 /// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody
 /// is waited for.
 #[test]

@@ -54,8 +54,9 @@ struct Life {
     /// The inputs of each frame, all players' words side by side, and the state after it.
     words: Vec<Word>,
     hashes: Vec<u64>,
-    /// The frame with which it took its seat in a running game.
+    /// The frame with which it took its seat in a running game, and whether another site told that.
     joined: Option<usize>,
+    let_in: bool,
     /// The first frame that it promised an input for, and the inputs.
     promised_first: Option<usize>,
     promised: Vec<Word>,
@@ -217,13 +218,15 @@ impl Ledger {
     pub fn on_join(&mut self, teller: usize, site: usize, frame: u32) {
         let frame = frame as usize;
         let known = self.lives[site].iter().any(|life| life.joined == Some(frame));
+        let others = self.lives[site].iter_mut().filter(|life| teller != site && life.joined == Some(frame));
+        others.for_each(|life| life.let_in = true);
         if !known {
             self.tell_lives_apart(site);
         }
         let newcomer = self.lives[site].last_mut().filter(|life| life.joined.is_none());
         match newcomer {
             _ if known => {}
-            Some(life) => life.joined = Some(frame),
+            Some(life) => (life.joined, life.let_in) = (Some(frame), teller != site),
             None => self
                 .violate("agreement", format!("site {teller} let site {site} in with frame {frame}, others did not")),
         }
@@ -235,7 +238,7 @@ impl Ledger {
         let [.., before, last] = &mut self.lives[site][..] else { return };
         if before.crashed && before.joined.is_none() && before.promised_first.is_none() && last.promised_first.is_none()
         {
-            before.joined = last.joined.take();
+            (before.joined, before.let_in) = (last.joined.take(), last.let_in);
             before.dropped = last.dropped.take();
             before.dropped_by = std::mem::take(&mut last.dropped_by);
             before.shortened = last.shortened.take();
@@ -255,9 +258,11 @@ impl Ledger {
         life.shortened.or(life.dropped).filter(|_| !self.is_void(life))
     }
 
-    /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that.
+    /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that. Of whom nobody knew that it
+    /// was let in, no input is taken.
     fn end(&self, life: &Life) -> Option<usize> {
-        life.left().into_iter().chain(self.dropped(life)).min()
+        let unknown = life.joined.filter(|_| life.refused && !life.let_in);
+        life.left().into_iter().chain(self.dropped(life)).chain(unknown).min()
     }
 
     /// A site's state is made to be another from this frame on.

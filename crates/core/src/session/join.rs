@@ -165,7 +165,8 @@ impl Session {
 
     /// From the order on everybody counts on us: if one source brings nothing another may, and if none does we make room.
     fn watch_progress(&mut self, now: Instant) {
-        let answer = self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default() * ANSWER;
+        let answer = self.slowest_player() * ANSWER;
+        let plays = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.seat_from.is_some()) else { return };
         let next = joining.watcher.next_frame();
         if next > joining.reached.0 {
@@ -177,7 +178,7 @@ impl Session {
             self.give_up_joining(now, Trouble::Silent);
         } else if now - joining.turned > STUCK + answer {
             joining.turned = now;
-            joining.watcher.turn_away(now);
+            joining.watcher.turn_away(now, plays);
         }
     }
 

@@ -94,8 +94,8 @@ impl Session {
         peer.on_received(now, bytes);
         peer.lobby.playing = true;
         if peer.dropped && peer.joins.is_none() {
-            // It does not know, or is late to know.
-            peer.lobby.hello_due = true;
+            // It does not know, or is late to know. If it asked to be let in before, another one did that, to no avail.
+            (peer.lobby.hello_due, peer.lobby.joining) = (true, None);
             self.greetings = true;
             self.look_again();
             return;

@@ -149,7 +149,7 @@ impl Session {
     }
 
     /// The longest round trip to any player that is waited for when a view changes.
-    fn slowest_player(&self) -> TimeDelta {
+    pub(super) fn slowest_player(&self) -> TimeDelta {
         let players = self.peers.iter().filter(|peer| peer.is_playing());
         players.filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default().min(LONGEST_RTT)
     }

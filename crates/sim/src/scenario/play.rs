@@ -22,6 +22,7 @@ impl Scenario {
         let mut play = Play {
             ledger,
             astray: None,
+            told_when_healed: usize::MAX,
             reports: Vec::new(),
             forged: Vec::new(),
             lives: vec![1; self.sites],
@@ -110,6 +111,7 @@ impl Scenario {
         let sick = self.odd_one(astray);
         if play.lives[sick] == 1 && play.reports.iter().any(|(site, ..)| *site == sick) {
             play.lives[sick] += 1;
+            play.told_when_healed = play.reports.len();
             self.restart(world, sick, 2);
             play.ledger.on_restart(sick);
         }
@@ -134,6 +136,8 @@ fn throw_garbage(world: &mut World, site: usize, packets: u32, luck: &mut Random
 pub(super) struct Play {
     pub(super) ledger: Ledger,
     pub(super) ended: Vec<Option<End>>,
+    /// How many had told of a difference when the site that went astray was started anew.
+    pub(super) told_when_healed: usize,
     /// The site that went astray, and in which frame.
     pub(super) astray: Option<(usize, u32)>,
     /// Who told of a difference: the first frame that differs, and whose state is odd.

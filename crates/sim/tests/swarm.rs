@@ -143,6 +143,13 @@ fn who_starts_anew_does_not_answer() {
     assert_sound(95_001_638..95_001_639);
 }
 
+/// Seed 96018097: a site is dropped after 60 guessed frames and let in again at once, from a frame that is so far away that its last inputs
+/// were overwritten before they were in the feed.
+#[test]
+fn the_last_inputs_of_who_comes_back_at_once_are_in_the_feed() {
+    assert_sound(96_018_097..96_018_098);
+}
+
 /// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody
 /// is waited for.
 #[test]

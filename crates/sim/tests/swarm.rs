@@ -106,6 +106,13 @@ fn nobody_pauses_where_every_way_is_longer_than_the_lag() {
     }
 }
 
+/// Seed 96017571: a coordinator lets a newcomer in and leaves. The newcomer has that seat, is told that it is void, and ends; the others let it
+/// in once more because it had asked for that before.
+#[test]
+fn whose_seat_was_void_must_ask_again() {
+    assert_sound(96_017_571..96_017_572);
+}
+
 /// Seed 92025694: a coordinator lets a newcomer in and dies. The others hear of the order, which is void in the end; the newcomer does not.
 /// It was taken for one who had lost a seat, and never let in.
 #[test]

@@ -44,6 +44,13 @@ pub(super) struct Alone {
     yields_at: Option<Instant>,
 }
 
+impl Alone {
+    /// Whether there is nobody that the game went on without.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.without.is_empty()
+    }
+}
+
 impl Session {
     /// The sites that play now, this one included, and those of whose leaving no event has told yet.
     pub fn players(&self) -> SiteSet {

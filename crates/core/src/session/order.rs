@@ -23,6 +23,9 @@ const REACH: u32 = CAPACITY as u32;
 /// Who is let in sits down within about this, however long the ways seem: a site that was asleep has strange ideas of them.
 const SOON: TimeDelta = TimeDelta::from_secs(2);
 
+/// Within this time a host program has asked for the frames that became certain when a view ended.
+const TOLD: TimeDelta = TimeDelta::from_millis(100);
+
 impl Session {
     /// Whether it is on us to give orders.
     pub(super) fn is_coordinator(&self) -> bool {
@@ -145,6 +148,10 @@ impl Session {
             return;
         }
         self.forget_leave_reports(site);
+        // Its inputs from this frame on may take the place of its last ones.
+        if self.joining.is_none() {
+            self.feed_certain();
+        }
         let peer = &mut self.peers[index];
         let known = frame;
         let said_goodbye = peer.lobby.left && peer.newest_incarnation == incarnation;
@@ -183,8 +190,8 @@ impl Session {
         let peer = &mut self.peers[index];
         (peer.joins, peer.leaves) = (None, None);
         peer.dropped = true;
-        // If it never heard of the order, it is to be let in by another.
-        peer.incarnation = peer.earlier_incarnation;
+        // If it never heard of the order, it goes on asking, and is to be let in by another.
+        (peer.incarnation, peer.lobby.joining) = (peer.earlier_incarnation, None);
         self.listeners &= !(1 << index);
         if open < self.at {
             // Its inputs may be in frames that rest on guesses.
@@ -263,12 +270,19 @@ impl Session {
         }
     }
 
+    /// Whether all inputs before a frame that is certain are in the feed, and the host program had time to ask for them.
+    fn has_told(&self, last: Frame) -> bool {
+        let fed = self.feed.is_none() || self.fed >= last;
+        fed && self.view_is_older_than(self.called, TOLD)
+    }
+
     /// The coordinator lets in a site that is ready to play.
     fn admit(&mut self) {
         let playing = self.voters();
         let ready = |peer: &&Peer| {
             // With its inputs from then on, a seat forgets those of who had it before.
-            let all_there = peer.last().is_some_and(|last| self.certain() >= last && self.all_are_certain_of(last));
+            let certain = |last: Frame| self.certain() >= last && self.all_are_certain_of(last) && self.has_told(last);
+            let all_there = peer.last().is_some_and(certain);
             peer.lobby.joining == Some(true)
                 && !peer.lobby.left
                 && peer.lobby.asked_at.is_some_and(|at| self.called - at < ALIVE)

@@ -93,14 +93,7 @@ impl Session {
         let peer = &mut self.peers[index];
         peer.on_received(now, bytes);
         peer.lobby.playing = true;
-        if peer.dropped && peer.joins.is_none() {
-            // It does not know, or is late to know. If it asked to be let in before, another one did that, to no avail.
-            (peer.lobby.hello_due, peer.lobby.joining) = (true, None);
-            self.greetings = true;
-            self.look_again();
-            return;
-        }
-        if peer.is_free() {
+        if peer.is_free() || peer.dropped && peer.joins.is_none() {
             return self.take_tick_of_absent(index, tick);
         }
         let Some(end) = peer.inputs.end().nearest(tick.end) else {
@@ -127,22 +120,32 @@ impl Session {
         }
     }
 
-    /// A tick of a site without a seat. It has left and did not hear that this site knows; or an order let it in that came to nothing,
-    /// because its giver died before anybody else heard of it.
+    /// A tick of a site without a seat. It has left, or was dropped, and does not know that this site knows; or an order let it in that came
+    /// to nothing, because its giver died before anybody else heard of it.
     #[cold]
     fn take_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
-        let first = self.frame.nearest(tick.end).and_then(|end| end.checked_sub(tick.len));
-        let peer = &self.peers[index];
-        let is_new = peer.was_restarted() && self.is_running() && self.joining.is_none();
-        // Nobody is certain of a frame without knowing who plays in it.
-        if is_new && tick.len > 0 && first.is_some_and(|first| first < self.certain()) {
-            let peer = &mut self.peers[index];
-            (peer.dropped, peer.lobby.joining, peer.lobby.hello_due) = (true, None, true);
+        let in_vain = self.has_seat_in_vain(index, tick);
+        let peer = &mut self.peers[index];
+        if in_vain {
+            (peer.dropped, peer.lobby.joining) = (true, None);
+        }
+        if !peer.dropped {
+            self.due |= 1 << index;
+        } else if in_vain || !peer.was_restarted() {
+            // The seat of one that was started anew may be one that this site has not heard of yet.
+            peer.lobby.hello_due = true;
             self.greetings = true;
             self.look_again();
-        } else {
-            self.due |= 1 << index;
         }
+    }
+
+    /// Whether a site that was started anew gives inputs for frames that went by without it: nobody is certain of a frame without knowing who
+    /// plays in it.
+    fn has_seat_in_vain(&self, index: usize, tick: &Tick<'_>) -> bool {
+        let first = self.frame.nearest(tick.end).and_then(|end| end.checked_sub(tick.len));
+        let plays = self.is_running() && self.joining.is_none();
+        let is_past = first.is_some_and(|first| first < self.certain());
+        plays && is_past && self.peers[index].was_restarted()
     }
 
     /// What few ticks carry. It comes before the inputs: an order must be known before what it is about. Returns whether the inputs can

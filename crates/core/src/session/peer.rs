@@ -7,7 +7,7 @@ use super::chain::Chain;
 use super::compare::{Digests, Told};
 use super::guess::Guesses;
 use super::late::Lateness;
-use super::relay::Help;
+use super::relay::{CUT, Help};
 use super::reports::Reports;
 use super::settings::Difference;
 use super::stats::{LossMeter, PeerStats};
@@ -394,6 +394,18 @@ impl Peer {
     /// Whether a stamp is newer than all that were heard.
     pub(super) fn is_news(&self, stamp_us: i64) -> bool {
         self.probes.stamp.is_none_or(|(newest, _)| stamp_us > newest)
+    }
+
+    /// Whether it plays, is heard, and waits for nothing but inputs.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        let told = !self.behind && self.uninformed.is_none();
+        let tells_nothing = self.vote.is_none() && !self.reports.is_any();
+        self.is_playing() && !self.was_restarted() && told && tells_nothing && now - self.heard < CUT
+    }
+
+    /// Nobody else is asked for its inputs.
+    pub(super) fn needs_no_help(&mut self, now: Instant) {
+        self.help = Help::new(now);
     }
 
     /// How long it has been since anything of it came, directly or through others.

@@ -8,11 +8,12 @@ use super::auto::Asked;
 use super::compare::Told;
 use super::event::{End, Event, Freeze, Request};
 use super::peer::{Peer, Seat};
+use super::relay::CUT;
 use super::settings::{MAX_LAG, MAX_REACH};
 use super::{Aim, Dials, Phase, STARTS, Session, Step};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
-use crate::input::{MAX_BLOCKS, Word};
+use crate::input::{MAX_BLOCKS, Recovery, Word};
 use crate::pace::{Master, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
@@ -416,8 +417,10 @@ impl Session {
             let known = frame < peer.known_end();
             let absent = peer.is_absent(frame);
             let Peer { inputs, layout, guesses, stand_in, away, before, .. } = peer;
-            let stand_in = if away.contains(&frame) { before } else { stand_in };
-            let given = if absent { Some(&stand_in[..inputs.blocks()]) } else { inputs.value_blocks(frame) };
+            let given = match absent {
+                true => Some(&(if away.contains(&frame) { before } else { stand_in })[..inputs.blocks()]),
+                false => inputs.value_blocks(frame),
+            };
             let packed = match given {
                 Some(packed) if known => packed,
                 Some(packed) => guesses.keep(frame, packed),
@@ -529,6 +532,31 @@ impl Session {
 
     /// What the passing of time does to a running game.
     pub(super) fn watch(&mut self, now: Instant) {
+        if self.is_quiet(now) {
+            self.peers.iter_mut().for_each(|peer| peer.needs_no_help(now));
+            return self.watch_auto(now);
+        }
+        self.watch_all(now);
+    }
+
+    /// Whether looking after all slow things would find nothing: everybody plays and is heard, and nothing is under way.
+    fn is_quiet(&self, now: Instant) -> bool {
+        let config = &self.config;
+        let nobody_is_timed = config.late_after.is_none() && config.give_up_after.is_none_or(|limit| limit > CUT);
+        let idle = self.order.is_none() && self.leaving.is_none() && !self.talkative && !self.telling_condition;
+        nobody_is_timed
+            && idle
+            && config.recovery != Recovery::Classic
+            && self.pause.told.is_none()
+            && self.view.is_quiet()
+            && self.alone.is_quiet()
+            && self.inquiry.as_ref().is_none_or(|inquiry| !inquiry.is_under_way())
+            && !matches!(self.phase, Phase::Running(Step::Gather { .. }))
+            && self.peers.iter().all(|peer| peer.is_quiet(now))
+    }
+
+    #[cold]
+    fn watch_all(&mut self, now: Instant) {
         for index in 0..self.peers.len() {
             self.watch_leaver(now, index);
         }

@@ -12,7 +12,7 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::{Extra, Full, MAX_DATAGRAM, Relay, Writer, put_extra};
 
 /// A direct way that brings nothing for so long is taken to be cut, and others are asked.
-const CUT: TimeDelta = TimeDelta::from_millis(150);
+pub(super) const CUT: TimeDelta = TimeDelta::from_millis(150);
 
 /// A site that brings nothing for so long, beside the time that question and answer take, has nothing. And for so long all are
 /// asked, to see who brings most things first.

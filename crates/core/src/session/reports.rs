@@ -39,6 +39,11 @@ pub(super) struct Reports {
 }
 
 impl Reports {
+    /// Whether the player has reported anything.
+    pub(super) fn is_any(&self) -> bool {
+        self.any
+    }
+
     /// Whether the player says that the session goes on without this site.
     fn refuses(&self, now: Instant) -> bool {
         self.refused_at.is_some_and(|at| now - at < FRESH)

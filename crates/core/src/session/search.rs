@@ -105,6 +105,10 @@ impl Inquiry {
         })
     }
 
+    pub(super) fn is_under_way(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// There is something to search, if there was nothing before.
     fn begin(&mut self, now: Instant) {
         if self.since.is_none() {

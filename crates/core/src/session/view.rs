@@ -81,6 +81,13 @@ pub(super) struct View {
     pub(super) decided: Option<(u32, Decision)>,
 }
 
+impl View {
+    /// Whether nobody is to be dropped and no ballot is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.vote.is_none() && self.since.is_none() && self.unwanted.is_empty()
+    }
+}
+
 impl Session {
     /// The sites that play, ourselves included.
     pub(super) fn voters(&self) -> SiteSet {
@@ -135,6 +142,11 @@ impl Session {
         let incomplete = |peer: &&Peer| peer.is_incomplete() && (!gone.is_empty() || self.is_lost(now, peer));
         let lost: SiteSet = self.peers.iter().filter(incomplete).map(|peer| peer.site).collect();
         gone.union(lost)
+    }
+
+    /// Whether the last view ended longer ago than this.
+    pub(super) fn view_is_older_than(&self, now: Instant, time: TimeDelta) -> bool {
+        self.view.ended_at.is_none_or(|ended| now - ended > time)
     }
 
     /// Whether nobody seems to have the last inputs of a dropped site: the others had time to pass them on.

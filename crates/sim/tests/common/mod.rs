@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use coplay::feed::Start;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Config, Event, Join, PeerStats, Session, Settings, State, Stats};
+use coplay::session::{Config, End, Event, Join, PeerStats, Session, Settings, State, Stats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::check::Ledger;
 use coplay_sim::clock::NodeClock;
@@ -210,6 +210,7 @@ impl Game {
                 match event {
                     Event::Joined { site: joined, frame } => ledger.on_join(site, joined.index(), frame.number()),
                     Event::Dropped { site: dropped, frame } => ledger.on_drop(site, dropped.index(), frame.number()),
+                    Event::Ended(End::Dropped) => ledger.on_refused(site),
                     _ => {}
                 }
                 events.push(Told { site, at, event });

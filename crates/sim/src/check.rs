@@ -258,11 +258,9 @@ impl Ledger {
         life.shortened.or(life.dropped).filter(|_| !self.is_void(life))
     }
 
-    /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that. Of whom nobody knew that it
-    /// was let in, no input is taken.
+    /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that.
     fn end(&self, life: &Life) -> Option<usize> {
-        let unknown = life.joined.filter(|_| life.refused && !life.let_in);
-        life.left().into_iter().chain(self.dropped(life)).chain(unknown).min()
+        life.left().into_iter().chain(self.dropped(life)).min()
     }
 
     /// A site's state is made to be another from this frame on.
@@ -538,6 +536,8 @@ impl Ledger {
     /// those who drop it with the same frame.
     fn promise(&self, site: usize, frame: usize, player: usize, late: bool) -> Option<Word> {
         let begun = |life: &&Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame);
+        // Of whom nobody knew that it was let in, no input is taken.
+        let begun = |life: &&Life| begun(life) && (!life.refused || life.let_in || life.joined.is_none());
         let Some(life) = self.lives[site].iter().rev().find(begun) else {
             let awaited = frame >= self.lag && self.lives[site].len() == 1 && self.end(&self.lives[site][0]).is_none();
             return (!awaited || !self.starts(site)).then_some(0);

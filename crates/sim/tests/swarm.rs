@@ -157,11 +157,11 @@ fn the_last_inputs_of_who_comes_back_at_once_are_in_the_feed() {
     assert_sound(96_018_097..96_018_098);
 }
 
-/// Seeds 91032417, 92023922 and 93023266: in a burst of losses as many packets in a row are lost as hold up the game for longer than anybody
-/// is waited for.
+/// Seeds 91032417, 92023922, 93023266 and 96009429: in a burst of losses as many packets in a row are lost as hold up the game for longer than
+/// anybody is waited for.
 #[test]
 fn whose_packets_are_lost_in_a_row_may_be_late() {
-    for seed in [91_032_417, 92_023_922, 93_023_266] {
+    for seed in [91_032_417, 92_023_922, 93_023_266, 96_009_429] {
         assert_sound(seed..seed + 1);
     }
 }

@@ -83,10 +83,12 @@ impl Scenario {
     /// than on the mean, which is all that [`worst_wait_ms`] knows of.
     fn may_be_unheard_for(&self, site: usize, limit_ms: f64) -> bool {
         let period = self.rate.period().as_millis_f64();
+        // Where packets leave by what is measured of a link, they are up to half of the lag apart.
+        let apart = if self.sending == Sending::Measured { (f64::from(self.lag) / 2.0).max(1.0) } else { 1.0 } * period;
         let others = (0..self.sites).filter(|other| *other != site);
         others.flat_map(|other| [(site, other), (other, site)]).any(|(from, to)| {
             let link = &self.links[from * self.sites + to];
-            lost_in_a_row(link, limit_ms / period, period) > HARDLY_EVER
+            lost_in_a_row(link, limit_ms / apart, apart) > HARDLY_EVER
         })
     }
 

@@ -308,3 +308,40 @@ fn the_last_inputs_of_a_dropped_site_are_not_cut_off_on_one_players_word() {
         }
     }
 }
+
+/// A player tells every other one that it has accepted to go on without all of them, and falls silent. They do not wait for another to find
+/// out whether that counts.
+#[test]
+fn who_says_that_all_others_are_dropped_and_falls_silent_is_dropped() {
+    for (sites, liar) in [(3, 0), (3, 2), (4, 0), (4, 3)] {
+        let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(800)));
+        game.world.listen(2_000);
+        game.run_until(at(secs(5)));
+        let others: Vec<usize> = (0..sites).filter(|site| *site != liar).collect();
+        let decision = Decision::dropping(others.iter().map(|site| id(*site)).collect());
+        let ballot = 80 + liar as u32;
+        let vote = Vote {
+            view: 0,
+            ballot,
+            drop: SiteSet::EMPTY,
+            ends: [Frame::ZERO; 8],
+            left: SiteSet::EMPTY,
+            unwanted: SiteSet::EMPTY,
+            order: None,
+            accepted: Some((ballot, decision)),
+        };
+        tell(&mut game, liar, 0..sites, &Extra::Vote(vote));
+        game.crash(liar);
+        game.run_for(secs(12));
+        let since = game.now();
+        game.run_for(secs(2));
+        for site in others {
+            let fps = game.fps(site, since, game.now());
+            assert!(
+                fps > 58.0,
+                "{sites} sites, {liar} lies: site {site} plays at {fps:.1} fps, {:?}",
+                game.state(site)
+            );
+        }
+    }
+}

@@ -127,9 +127,10 @@ impl Envelope {
         }
     }
 
-    /// The least time that a round trip of those that are kept took.
-    pub(super) fn least_rtt(&self, now: Instant) -> TimeDelta {
-        self.current(now).map(|slice| slice.rtt).min().unwrap_or_default()
+    /// The least time that a round trip of those that are kept took, if they are of more than one slice.
+    pub(super) fn least_rtt(&self, now: Instant) -> Option<TimeDelta> {
+        self.current(now).nth(1)?;
+        self.current(now).map(|slice| slice.rtt).min()
     }
 
     /// The slices that are not too old.

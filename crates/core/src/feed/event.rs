@@ -151,7 +151,7 @@ pub enum Trouble {
     },
     /// Its snapshot is not what it says it is.
     BadSnapshot,
-    /// Its frames do not follow from those of the source before it.
+    /// Its frames do not follow from those of the source before it, again and again: the state is loaded anew a few times before that is told.
     OtherGame,
 }
 

@@ -234,6 +234,7 @@ impl Session {
             peer.seat = Seat::Free(Frame::ZERO);
             peer.reports = Reports::default();
             (peer.vote, peer.behind, peer.withheld) = (None, false, false);
+            (peer.joins, peer.leaves, peer.uninformed) = (None, None, None);
             if members.contains(peer.site) {
                 peer.sit_down(first, own_width, false);
                 (peer.seat, peer.joins) = (Seat::Playing, None);
@@ -242,11 +243,13 @@ impl Session {
             }
         }
         self.listeners = super::listeners(&self.peers);
-        self.view = View::default();
+        self.view = View::entered(self.called);
         self.ask_for_view(view);
         self.turn_dials(Frame::ZERO, lag, window);
         self.turning.inspect(|dials| self.dials = *dials);
         (self.order, self.carried_out) = (Some(order), Some(first));
+        // With another seat, inputs that were told already must stay what they were: none.
+        let told = self.seat_to_take().map(|_| self.own.end());
         self.own = Stream::new(own_width, first);
         self.chain = super::Chain::new(first);
         match &mut self.leaving {
@@ -256,7 +259,10 @@ impl Session {
                 self.phase = Phase::Running(Step::Rest);
                 self.joining = None;
             }
-            None => self.settle(first),
+            None => {
+                self.settle(first);
+                self.press_nothing(told.unwrap_or(first).max(self.own.end()));
+            }
         }
         if let Some(joining) = &mut self.joining {
             (joining.seat_from, joining.seated_by) = (Some(first), Some(order.by));

@@ -268,7 +268,7 @@ impl Session {
         let echo = peer.take_echo(now);
         let refusal = match peer.lobby.joining {
             None if alone.is_some() => alone,
-            None if peer.dropped => Some(Refusal::Dropped),
+            None if peer.dropped || peer.lobby.in_vain => Some(Refusal::Dropped),
             None if peer.lobby.playing && self.start.is_some() => Some(Refusal::Running),
             _ => None,
         };

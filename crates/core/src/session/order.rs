@@ -8,6 +8,7 @@
 //! When the coordinator dies, its order stays in force if any survivor may have acted on it; a change of the
 //! [view](super::view) settles that.
 
+use super::chain::Chain;
 use super::lobby::ALIVE;
 use super::peer::{Peer, Seat};
 use super::{Dials, Session, event::Event};
@@ -157,6 +158,10 @@ impl Session {
         let said_goodbye = peer.lobby.left && peer.newest_incarnation == incarnation;
         peer.earlier_incarnation = peer.incarnation;
         peer.sit_down(frame, own_width, true);
+        if self.joining.is_some() {
+            // Its first inputs may come with the feed alone.
+            peer.chain = Chain::unknown(frame);
+        }
         // The coordinator had not heard that. It leaves before its first frame.
         peer.leaves = said_goodbye.then_some(frame);
         peer.heard = self.called;

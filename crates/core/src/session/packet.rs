@@ -121,21 +121,21 @@ impl Session {
     }
 
     /// A tick of a site without a seat. It has left, or was dropped, and does not know that this site knows; or an order let it in that came
-    /// to nothing, because its giver died before anybody else heard of it.
+    /// to nothing, because its giver is gone.
     #[cold]
     fn take_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
         let in_vain = self.has_seat_in_vain(index, tick);
         let peer = &mut self.peers[index];
         if in_vain {
-            (peer.dropped, peer.lobby.joining) = (true, None);
+            (peer.lobby.in_vain, peer.lobby.joining) = (true, None);
         }
-        if !peer.dropped {
-            self.due |= 1 << index;
-        } else if in_vain || !peer.was_restarted() {
-            // The seat of one that was started anew may be one that this site has not heard of yet.
+        // The seat of one that was started anew may be one that this site has not heard of yet.
+        if in_vain || peer.dropped && !peer.was_restarted() {
             peer.lobby.hello_due = true;
             self.greetings = true;
             self.look_again();
+        } else if !peer.dropped {
+            self.due |= 1 << index;
         }
     }
 

@@ -136,6 +136,8 @@ pub(super) struct Agreement {
     pub(super) asked_at: Option<Instant>,
     /// It asked something that only a hello answers.
     pub(super) hello_due: bool,
+    /// It gives inputs for frames that went by without it: an order let it in that came to nothing.
+    pub(super) in_vain: bool,
 }
 
 /// Round trips under way.
@@ -347,7 +349,7 @@ impl Peer {
         self.unasked_from = None;
         (self.leaves, self.ahead, self.frame) = (None, true, Frame::ZERO);
         self.forged = false;
-        self.lobby.joining = None;
+        (self.lobby.joining, self.lobby.in_vain) = (None, false);
         self.dropped = false;
         self.knows_leave = false;
         self.digests = Digests::default();
@@ -398,9 +400,8 @@ impl Peer {
 
     /// Whether it plays, is heard, and waits for nothing but inputs.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
-        let told = !self.behind && self.uninformed.is_none();
         let tells_nothing = self.vote.is_none() && !self.reports.is_any();
-        self.is_playing() && !self.was_restarted() && told && tells_nothing && now - self.heard < CUT
+        self.is_playing() && !self.was_restarted() && !self.is_behind() && tells_nothing && now - self.heard < CUT
     }
 
     /// Nobody else is asked for its inputs.

@@ -49,6 +49,11 @@ impl Reports {
         self.refused_at.is_some_and(|at| now - at < FRESH)
     }
 
+    /// Whether the player last said that later than this.
+    fn is_refused_since(&self, time: Instant) -> bool {
+        self.refused_at.is_some_and(|at| at > time)
+    }
+
     /// How the player says that a view ended: the decision, if it names one.
     fn end_of(&self, view: u32) -> Option<Decision> {
         self.ended.filter(|(ended, ..)| *ended == view).map(|(_, decision, _)| decision)
@@ -130,7 +135,11 @@ impl Session {
         let refusing = self.reporters(|reports| reports.refuses(now));
         // Every player has to agree before a newcomer is let in, so until it is in each of them can keep it out.
         let me = self.config.site;
-        let kept_out = self.newcomer() == Some(me) && !refusing.is_empty();
+        // A refusal that was under way when an order let this site in was about an earlier order.
+        let meant = |reports: &Reports| {
+            reports.refuses(now) && self.view.entered_at.is_none_or(|at| reports.is_refused_since(at + UNPLAYED))
+        };
+        let kept_out = self.newcomer() == Some(me) && !self.reporters(meant).is_empty();
         if kept_out || self.is_credible(now, refusing, SiteSet::from_iter([me])) {
             return self.end(End::Dropped);
         }

@@ -62,6 +62,8 @@ pub(super) struct View {
     pub(super) vote: Option<Vote>,
     /// When the last view ended.
     ended_at: Option<Instant>,
+    /// When an order let this site in.
+    pub(super) entered_at: Option<Instant>,
     /// When we began to take part in our newest ballot.
     led: Option<Instant>,
     /// Since when there is somebody to be dropped, or a ballot about it.
@@ -82,6 +84,11 @@ pub(super) struct View {
 }
 
 impl View {
+    /// The first view of a site that an order lets in.
+    pub(super) fn entered(now: Instant) -> Self {
+        Self { entered_at: Some(now), ..Self::default() }
+    }
+
     /// Whether nobody is to be dropped and no ballot is under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.vote.is_none() && self.since.is_none() && self.unwanted.is_empty()
@@ -232,7 +239,8 @@ impl Session {
             Some(vote) => (vote.drop == suspects || vote.drop.is_empty()) && !stale,
             None => now - since < TURN * turn as i64 || ballot.is_some() && !stale,
         };
-        if under_way || self.may_be_dropped() || !self.is_quorum(without(voters, suspects)) {
+        let waits = now - since < BALLOT * 2 && self.may_be_dropped(suspects);
+        if under_way || waits || !self.is_quorum(without(voters, suspects)) {
             return;
         }
         // Where somebody hears those whom we do not, nobody is dropped; but only when the view has ended we listen to them again.
@@ -245,12 +253,12 @@ impl Session {
         self.decide_if_possible();
     }
 
-    /// Whether somebody has accepted to go on without us, which may count already. Another must find that out: this site could only
-    /// propose the same, and believes it only when all others have accepted it.
-    fn may_be_dropped(&self) -> bool {
+    /// Whether somebody who is heard has accepted to go on without us, which may count already. Another should find that out: this site
+    /// could only propose the same, and believes it only when all others have accepted it.
+    fn may_be_dropped(&self, suspects: SiteSet) -> bool {
         let without_us =
             |vote: &Vote| vote.accepted.is_some_and(|(_, decision)| decision.drop.contains(self.config.site));
-        self.votes().any(|(_, vote)| without_us(vote))
+        self.votes().any(|(site, vote)| !suspects.contains(site) && without_us(vote))
     }
 
     /// Takes part in a ballot.
@@ -495,7 +503,7 @@ impl Session {
     }
 
     /// How long a site may count as silent, after a ballot that dropped nobody, whom another player would have kept. That player may hear it;
-    /// then the next ballot succeeds without it. Or that player has not missed it for long enough yet; then the next ballot comes to
+    /// then the next ballot succeeds and keeps it. Or that player has not missed it for long enough yet; then the next ballot comes to
     /// nothing, too, and before it is replaced the site must be missed here.
     fn spared_silence(&self) -> TimeDelta {
         let next_ballot = (HEARD_AGAIN + self.slowest_player() * 4).min(BALLOT * 9 / 10);

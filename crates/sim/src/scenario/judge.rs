@@ -18,7 +18,8 @@ const HARDLY_EVER: f64 = 1e-5;
 impl Scenario {
     /// Nobody is dropped to whom nothing happened, nor to a way of his, and whose ways are good enough.
     pub(super) fn judge_drops(&self, play: &mut Play) {
-        let excused = |site: usize| self.is_in_trouble(site) || !self.is_well_heard(site) || self.may_be_late(site);
+        let late = |site: usize| self.may_be_late(site) || self.may_be_unheard_for_too_long(site);
+        let excused = |site: usize| self.is_in_trouble(site) || !self.is_well_heard(site) || late(site);
         for site in (0..self.sites).filter(|site| !excused(*site)) {
             if play.ledger.was_dropped(site) && !matches!(play.ended[site], Some(End::Silent(_))) {
                 play.ledger.violate("agreement", format!("site {site} was dropped though nothing was wrong with it"));
@@ -59,7 +60,9 @@ impl Scenario {
     /// Whether a site may hold up the others for so long that they go on without it, as one whose ways are too long or too uneven
     /// for the lag, or whose machine is too slow; or whose inputs do not find one who decides, because that one has moved or was asleep.
     fn may_be_late(&self, site: usize) -> bool {
-        let Some(late_after) = self.late_after else { return false };
+        if self.late_after.is_none() {
+            return false;
+        }
         if (0..site).any(|lower| self.is_in_trouble(lower)) {
             return true;
         }
@@ -74,21 +77,21 @@ impl Scenario {
             worst_wait_ms(there, period, history) + asked
         });
         let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.window);
-        let reach = f64::from(self.lag + self.window) * period;
-        wait.fold(0.0, f64::max) + step > 0.7 * reach
-            || self.may_be_unheard_for(site, reach + late_after.as_millis_f64())
+        wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.lag + self.window) * period
     }
 
-    /// Whether it does happen that every packet of a site, or to it, is lost for as long as this. Losses in a row are longer now and then
-    /// than on the mean, which is all that [`worst_wait_ms`] knows of.
-    fn may_be_unheard_for(&self, site: usize, limit_ms: f64) -> bool {
+    /// Whether it does happen that every packet of a site, or to it, is lost for so long that the others go on without it. Losses in a row are
+    /// longer now and then than on the mean, which is all that [`worst_wait_ms`] knows of.
+    fn may_be_unheard_for_too_long(&self, site: usize) -> bool {
+        let Some(late_after) = self.late_after else { return false };
         let period = self.rate.period().as_millis_f64();
+        let limit = f64::from(self.lag + self.window) * period + late_after.as_millis_f64();
         // Where packets leave by what is measured of a link, they are up to half of the lag apart.
         let apart = if self.sending == Sending::Measured { (f64::from(self.lag) / 2.0).max(1.0) } else { 1.0 } * period;
         let others = (0..self.sites).filter(|other| *other != site);
         others.flat_map(|other| [(site, other), (other, site)]).any(|(from, to)| {
             let link = &self.links[from * self.sites + to];
-            lost_in_a_row(link, limit_ms / apart, apart) > HARDLY_EVER
+            lost_in_a_row(link, limit / apart, apart) > HARDLY_EVER
         })
     }
 

@@ -301,12 +301,12 @@ impl Watcher {
         }
     }
 
-    /// Turns to the next source that is any good, because this one brings nothing.
+    /// Turns to the next source that is any good, because this one brings nothing; to this one again, if no other is.
     pub fn turn_away(&mut self, now: Instant, is_good: impl Fn(Addr) -> bool) {
         let now = self.own_time(now);
         if matches!(self.contact, Contact::Asking | Contact::Watching) {
             let sources = self.config.from.len().max(1);
-            let mut others = (1..sources).map(|step| (self.source + step) % sources);
+            let mut others = (1..=sources).map(|step| (self.source + step) % sources);
             let good = others.clone().find(|other| self.config.from.get(*other).is_some_and(|addr| is_good(*addr)));
             self.turn_to(now, Trouble::Silent, good.or(others.next()).unwrap_or(self.source));
         }

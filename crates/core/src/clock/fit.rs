@@ -16,6 +16,9 @@ const SLICES: usize = 40;
 const SLICE: TimeDelta = TimeDelta::from_secs(1);
 /// Slices that must agree that a route has become longer, and by how much at least.
 const RECENT: i64 = 8;
+/// Slices that are enough to tell how much the least round trip varies, and how many times the usual difference is still nothing unusual.
+const ENOUGH: usize = 6;
+const VARIES: i64 = 6;
 /// Slices from which on a skew is relied on.
 const SETTLED: usize = 10;
 const OTHER_ROUTE: TimeDelta = TimeDelta::from_millis(3);
@@ -127,10 +130,18 @@ impl Envelope {
         }
     }
 
-    /// The least time that a round trip of those that are kept took, if they are of more than one slice.
-    pub(super) fn least_rtt(&self, now: Instant) -> Option<TimeDelta> {
-        self.current(now).nth(1)?;
-        self.current(now).map(|slice| slice.rtt).min()
+    /// Whether no round trip of those that are kept is nearly as short as both ways at their best are by this line. Where delays vary some are
+    /// longer than that anyway, in one slice more than in another.
+    pub(super) fn contradicts(&self, now: Instant, line: Line) -> bool {
+        let (mut rtts, mut count) = ([TimeDelta::ZERO; SLICES], 0);
+        for (rtt, slice) in rtts.iter_mut().zip(self.current(now)) {
+            *rtt = slice.rtt;
+            count += 1;
+        }
+        let rtts = &mut rtts[..count];
+        rtts.sort_unstable();
+        let (Some(least), Some(usual)) = (rtts.first(), rtts.get(count / 2)) else { return false };
+        count >= ENOUGH && *least - line.rtt_min > STEPPED + (*usual - *least) * VARIES
     }
 
     /// The slices that are not too old.

@@ -103,11 +103,8 @@ impl Clock {
     fn fit(&mut self, trip: RoundTrip) {
         let most_skew = self.most_skew();
         let line = self.envelope.fit(trip.returned, self.line, most_skew);
-        // No round trip takes less than no time; and of many some take hardly longer than both ways at their best. In one slice alone a clock
-        // that runs fast looks as if it had been set.
-        let least = self.envelope.least_rtt(trip.returned);
-        let short_of = least.map_or(TimeDelta::ZERO, |least| least - line.rtt_min);
-        if line.rtt_min < -STEPPED || short_of > STEPPED + self.jitter * 2 {
+        // No round trip takes less than no time.
+        if line.rtt_min < -STEPPED || self.envelope.contradicts(trip.returned, line) {
             // One of the clocks was set, or stood still with its computer.
             self.reset();
             self.envelope.add(&trip);

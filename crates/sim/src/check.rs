@@ -300,7 +300,7 @@ impl Ledger {
 
     /// From which frame on it does not count what a site did that is not among the others any more: what they decided without it.
     fn counts_until(&self, site: usize, life: &Life) -> usize {
-        // Who was refused may never have played: the one who let it in died before anybody else heard of that.
+        // A refused site may never have played: its coordinator died before any other site heard of the order.
         if life.left.is_none() && self.dropped(life).is_none() && !life.crashed && !life.refused {
             return usize::MAX;
         }

@@ -83,6 +83,21 @@ fn assert_all_play(game: &Game, since: Instant, what: &str) {
     game.assert_sound();
 }
 
+/// The vote of a liar that leads ballot 80 plus its site number to drop nobody, and claims to have accepted this decision in it.
+fn accepting(liar: usize, decision: Decision) -> Vote {
+    let ballot = 80 + liar as u32;
+    Vote {
+        view: 0,
+        ballot,
+        drop: SiteSet::EMPTY,
+        ends: [Frame::ZERO; 8],
+        left: SiteSet::EMPTY,
+        unwanted: SiteSet::EMPTY,
+        order: None,
+        accepted: Some((ballot, decision)),
+    }
+}
+
 fn dropping(victim: usize, last: Frame) -> Decision {
     Decision { lasts: [last; 8], ..Decision::dropping(set([victim])) }
 }
@@ -239,17 +254,7 @@ fn no_player_votes_for_its_own_eviction_on_one_players_word() {
         for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
             let mut game = running(sites);
             let (since, last) = (game.now(), game.stats(victim).frame);
-            let ballot = 80 + liar as u32;
-            let vote = Vote {
-                view: 0,
-                ballot,
-                drop: SiteSet::EMPTY,
-                ends: [Frame::ZERO; 8],
-                left: SiteSet::EMPTY,
-                unwanted: SiteSet::EMPTY,
-                order: None,
-                accepted: Some((ballot, dropping(victim, last))),
-            };
+            let vote = accepting(liar, dropping(victim, last));
             tell(&mut game, liar, 0..sites, &Extra::Vote(vote));
             game.run_for(secs(3));
             assert_all_play(&game, since, &format!("{sites} sites, {liar} drops {victim}"));
@@ -319,17 +324,7 @@ fn who_says_that_all_others_are_dropped_and_falls_silent_is_dropped() {
         game.run_until(at(secs(5)));
         let others: Vec<usize> = (0..sites).filter(|site| *site != liar).collect();
         let decision = Decision::dropping(others.iter().map(|site| id(*site)).collect());
-        let ballot = 80 + liar as u32;
-        let vote = Vote {
-            view: 0,
-            ballot,
-            drop: SiteSet::EMPTY,
-            ends: [Frame::ZERO; 8],
-            left: SiteSet::EMPTY,
-            unwanted: SiteSet::EMPTY,
-            order: None,
-            accepted: Some((ballot, decision)),
-        };
+        let vote = accepting(liar, decision);
         tell(&mut game, liar, 0..sites, &Extra::Vote(vote));
         game.crash(liar);
         game.run_for(secs(12));

@@ -106,8 +106,8 @@ fn nobody_pauses_where_every_way_is_longer_than_the_lag() {
     }
 }
 
-/// Seed 96017571: a coordinator lets a newcomer in and leaves. The newcomer has that seat, is told that it is void, and ends; the others let it
-/// in once more because it had asked for that before.
+/// Seed 96017571: a coordinator orders a newcomer in and leaves, so that the order is void. A player refuses the newcomer, whose session ends.
+/// The next coordinator ordered it in again because of its old request.
 #[test]
 fn whose_seat_was_void_must_ask_again() {
     assert_sound(96_017_571..96_017_572);

@@ -80,8 +80,8 @@ impl Scenario {
         wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.lag + self.window) * period
     }
 
-    /// Whether it does happen that every packet of a site, or to it, is lost for so long that the others go on without it. Losses in a row are
-    /// longer now and then than on the mean, which is all that [`worst_wait_ms`] knows of.
+    /// Whether a run of lost packets to or from a site lasts longer than the lag, the window and `late_after` together, with a probability of
+    /// more than [`HARDLY_EVER`]. [`worst_wait_ms`] knows only the mean length of such a run.
     fn may_be_unheard_for_too_long(&self, site: usize) -> bool {
         let Some(late_after) = self.late_after else { return false };
         let period = self.rate.period().as_millis_f64();
@@ -100,7 +100,7 @@ impl Scenario {
         let Some((astray, frame)) = play.astray else { return };
         play.diverged.clear();
         let odd = SiteId::first(self.sites).nth(astray).filter(|_| self.sites > 2);
-        // Who is started anew does not answer any more, and may not have answered everybody.
+        // A site that was started anew has lost its hashes, and some sites may not have received them before.
         let right = |(at, report): &(usize, &(usize, Option<u32>, Option<SiteId>))| {
             let unanswered = *at >= play.told_when_healed && report.1.is_none();
             (report.1 == Some(frame) || unanswered) && report.2 == odd

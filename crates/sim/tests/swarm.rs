@@ -106,6 +106,36 @@ fn nobody_pauses_where_every_way_is_longer_than_the_lag() {
     }
 }
 
+/// Seed 98008278: sites 0 and 1 are cut off from each other for good, and site 4 dies. Site 1 hears site 0 no more and proposes to drop both;
+/// the others refuse. Site 1 ended every ballot without a drop just before site 2 could lead one about site 4 alone.
+#[test]
+fn dead_site_is_dropped_by_a_third_leader_where_two_sites_are_cut_off_from_each_other() {
+    assert_sound(98_008_278..98_008_279);
+}
+
+/// Seed 98030030: site 2 leaves during a partition and only site 1 has its last inputs. The coordinator blamed site 1 for the time that the
+/// ballot about site 2 took, and dropped it together with those inputs.
+#[test]
+fn survivor_of_a_ballot_is_not_dropped_for_the_time_the_ballot_took() {
+    assert_sound(98_030_030..98_030_031);
+}
+
+/// Seed 98020740: two sites are cut off from each other for good 0.2 s after the first moment in which all sites could reach each other. The
+/// lobby cannot agree.
+#[test]
+fn lobby_need_not_start_where_two_sites_were_cut_off_before_they_could_agree() {
+    assert_sound(98_020_740..98_020_741);
+}
+
+/// Seeds 98006705, 98056090 and 91009486: the links allow less than one frame per second. A late join takes a batch of frames of the feed, which
+/// the game does not reach before its end.
+#[test]
+fn late_joiner_need_not_play_where_the_game_is_too_slow_for_a_join() {
+    for seed in [98_006_705, 98_056_090, 91_009_486] {
+        assert_sound(seed..seed + 1);
+    }
+}
+
 /// Seed 96017571: a coordinator orders a newcomer in and leaves, so that the order is void. A player refuses the newcomer, whose session ends.
 /// The next coordinator ordered it in again because of its old request.
 #[test]

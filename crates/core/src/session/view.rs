@@ -245,12 +245,23 @@ impl Session {
         }
         // Where somebody hears those whom we do not, nobody is dropped; but only when the view has ended we listen to them again.
         let refused = leading.is_some_and(|vote| stale && vote.drop == suspects && vote.accepted.is_none());
+        if refused && self.another_may_drop_fewer(now, suspects) {
+            return;
+        }
         let drop = if refused { SiteSet::EMPTY } else { suspects };
         let seen = self.peers.iter().filter_map(|peer| peer.vote).chain(self.view.vote).map(|vote| vote.ballot).max();
         let round = seen.map_or(0, |ballot| ballot / MAX_SITES as u32).saturating_add(1);
         self.view.led = Some(now);
         self.take_part(round.saturating_mul(MAX_SITES as u32) | u32::from(me.number()), drop);
         self.decide_if_possible();
+    }
+
+    /// Whether another voter would drop only some of the sites that this site suspects, and still has time to lead a ballot about them.
+    /// Where this site does not hear a player whom the others hear, it cannot collect that player's vote, but another site can.
+    fn another_may_drop_fewer(&self, now: Instant, suspects: SiteSet) -> bool {
+        let fewer = |drop: SiteSet| !drop.is_empty() && drop != suspects && suspects.contains_all(drop);
+        let in_time = self.view.led.is_some_and(|led| now - led <= BALLOT * 2);
+        in_time && self.votes().any(|(site, vote)| site != self.config.site && fewer(vote.drop))
     }
 
     /// Whether somebody who is heard has accepted to go on without us, which may count already. Another should find that out: this site
@@ -492,9 +503,10 @@ impl Session {
         self.view.ended_at = Some(self.called);
         (self.view.led, self.view.since) = (None, None);
         (self.view.deaf_to, self.view.unwanted, self.view.spared) = (SiteSet::EMPTY, SiteSet::EMPTY, SiteSet::EMPTY);
+        self.forgive_all(self.called);
         if dropped_nobody {
             self.view.listening_since = Some(self.called);
-            self.forgive_all(self.called, unwanted);
+            self.be_patient(self.called, unwanted);
         }
         self.choose_pace_setter();
         self.set_all_due();

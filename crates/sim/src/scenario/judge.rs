@@ -12,6 +12,8 @@ use crate::world::World;
 
 /// Who waits sends this often.
 const KEEP_ALIVE_MS: f64 = 100.0;
+/// A late joiner plays after this many frames at the least: a batch of the feed, and the one before it, which it learns its place from.
+const JOIN_FRAMES: f64 = 12.0;
 /// The chance of what hardly ever happens.
 const HARDLY_EVER: f64 = 1e-5;
 
@@ -152,7 +154,7 @@ impl Scenario {
         let leavers = (0..self.sites).filter(|site| left(*site)).count();
         // Who leaves before the start leaves the others in the lobby. But a game that has begun goes on.
         let nobody_started = play.ledger.frames.iter().all(|frames| *frames == 0);
-        if nobody_started && leavers > 0 {
+        if nobody_started && (leavers > 0 || self.is_cut_before_the_lobby_agrees()) {
             return self.judge_bounds(world, play);
         }
         let comes = |fault: &Fault| matches!(fault, Fault::Restart(_) | Fault::Astray(_));
@@ -223,7 +225,8 @@ impl Scenario {
         let floor = self.speed_floor();
         // Who is alone because all others left has nobody to play with.
         // Who was late comes in again only where its ways are short enough.
-        let kept_out = |site: usize| self.comes(site) && self.may_be_late(site);
+        let too_slow = JOIN_FRAMES / floor > seconds;
+        let kept_out = |site: usize| self.comes(site) && (self.may_be_late(site) || too_slow);
         for site in alive.into_iter().filter(|site| play.ended[*site] != Some(End::Alone) && !kept_out(*site)) {
             let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
             if speed < floor {
@@ -232,6 +235,19 @@ impl Scenario {
                 play.ledger.violate("liveness", what);
             }
         }
+    }
+
+    /// Whether two sites are cut off from each other for good within [`RECOVERY`] after the faults before that are over. In the lobby every site
+    /// has to hear every other one.
+    fn is_cut_before_the_lobby_agrees(&self) -> bool {
+        self.cut_for_good().any(|(cut, ..)| {
+            let before = self.faults.iter().filter(|(at, _)| *at < cut);
+            let over = before.map(|(at, fault)| match fault {
+                Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
+                _ => *at,
+            });
+            cut < over.max().unwrap_or_default() + RECOVERY
+        })
     }
 
     /// Whether not all of these sites can reach each other, directly or through each other, because ways are cut for good: a third one

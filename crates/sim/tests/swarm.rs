@@ -136,6 +136,20 @@ fn late_joiner_need_not_play_where_the_game_is_too_slow_for_a_join() {
     }
 }
 
+/// Seed 99050331: a partition heals while a ballot drops site 2, and site 1 has accepted that outcome. Site 2 led every ballot after that, and could not
+/// confirm its own eviction: the game stood still for 10 s.
+#[test]
+fn site_that_may_be_dropped_lets_the_others_lead_the_next_ballot() {
+    assert_sound(99_050_331..99_050_332);
+}
+
+/// Seed 99041182: site 1 leads a ballot to drop site 0, and site 2 leaves before it votes. Site 1 stayed deaf to site 0, which had left as well, and was frozen
+/// for good.
+#[test]
+fn ballot_without_possible_voters_is_abandoned() {
+    assert_sound(99_041_182..99_041_183);
+}
+
 /// Seed 96017571: a coordinator orders a newcomer in and leaves, so that the order is void. A player refuses the newcomer, whose session ends.
 /// The next coordinator ordered it in again because of its old request.
 #[test]

@@ -222,6 +222,7 @@ impl Session {
         self.stop_asking_for_view();
         // Whoever plays by now must be asked.
         self.act_on_order();
+        self.abandon_hopeless_ballot();
         let suspects = self.suspects(now);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
         let pending = self.votes().next().is_some();
@@ -232,14 +233,16 @@ impl Session {
         let (voters, me) = (self.voters(), self.config.site);
         let since = *self.view.since.get_or_insert(now);
         let Some(turn) = without(voters, suspects).iter().position(|site| site == me) else { return };
-        let stale = self.view.led.is_none_or(|led| now - led > BALLOT);
+        // A site that may be dropped already lets the others lead the next ballot, too: they can confirm what it cannot.
+        let may_be_dropped = self.may_be_dropped(suspects);
+        let stale = self.view.led.is_none_or(|led| now - led > if may_be_dropped { BALLOT * 2 } else { BALLOT });
         let ballot = self.view.vote.filter(|vote| vote.ballot > 0);
         let leading = ballot.filter(|vote| leader(vote.ballot) == me.number());
         let under_way = match leading {
             Some(vote) => (vote.drop == suspects || vote.drop.is_empty()) && !stale,
             None => now - since < TURN * turn as i64 || ballot.is_some() && !stale,
         };
-        let waits = now - since < BALLOT * 2 && self.may_be_dropped(suspects);
+        let waits = now - since < BALLOT * 2 && may_be_dropped;
         if under_way || waits || !self.is_quorum(without(voters, suspects)) {
             return;
         }
@@ -254,6 +257,17 @@ impl Session {
         self.view.led = Some(now);
         self.take_part(round.saturating_mul(MAX_SITES as u32) | u32::from(me.number()), drop);
         self.decide_if_possible();
+    }
+
+    /// Abandons a ballot that cannot have an outcome: the other survivors have left, so all voters but this site are those that it would drop, and
+    /// this site alone is no quorum. Otherwise it would stay deaf to them, also when they say that they leave.
+    fn abandon_hopeless_ballot(&mut self) {
+        let undecided = self.view.vote.is_some_and(|vote| vote.ballot > 0 && vote.accepted.is_none());
+        let us = SiteSet::from_iter([self.config.site]);
+        if undecided && without(self.voters(), self.view.deaf_to) == us && !self.is_quorum(us) {
+            (self.view.vote, self.view.led, self.view.since) = (None, None, None);
+            self.view.deaf_to = SiteSet::EMPTY;
+        }
     }
 
     /// Whether another voter would drop only some of the sites that this site suspects, and still has time to lead a ballot about them.

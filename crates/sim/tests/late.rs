@@ -206,6 +206,29 @@ fn where_the_coordinator_does_not_hear_all_who_is_late_is_waited_for() {
     game.assert_sound();
 }
 
+/// Site 3 is dropped while only the slow site 2 has its last inputs, and site 2 dies. The coordinator waits for those inputs for a while and then drops
+/// site 2 as well.
+#[test]
+fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
+    let (holder, gone) = (2, 3);
+    let mut game = play(&Setup::new(4, rtt(30)), Some(LATE_AFTER));
+    game.run_until(at(secs(8)));
+    game.world.sites[holder].step_cost = ms(250);
+    game.run_for(ms(300));
+    (0..holder).for_each(|site| game.world.set_cut(site, gone, true));
+    game.run_for(ms(50));
+    let now = game.local(0);
+    game.world.sites[0].session.drop_site(now, id(gone));
+    game.world.wake(0);
+    game.run_while(secs(3), |game| dropped(game, 0, gone).is_none());
+    assert_eq!(dropped(&game, 0, holder), None);
+    game.crash(gone);
+    game.crash(holder);
+    game.run_for(secs(30));
+    assert!(dropped(&game, 0, holder).is_some(), "{:?}", game.state(0));
+    assert!(speed(&game, 0) > 59.0, "{:.1} fps", speed(&game, 0));
+}
+
 #[test]
 fn too_little_patience_is_refused() {
     let config = Config { late_after: Some(MIN_LATE_AFTER / 2), ..Setup::new(2, rtt(0)).config(0) };

@@ -118,19 +118,15 @@ impl Session {
     fn can_do_without(&self, now: Instant, late: SiteSet) -> bool {
         let unheard = |peer: &Peer| peer.is_playing() && !late.contains(peer.site) && now - peer.heard > UNHEARD;
         let patient = self.view.patient_until.is_some_and(|until| now < until);
-        // A late site may be the only one that has the last inputs of a dropped one.
-        let inputs_missing = self.peers.iter().any(Peer::is_incomplete);
+        // A late site may be the only one that has the last inputs of a dropped one, and has time to pass them on.
+        let inputs_missing = self.peers.iter().any(|peer| peer.is_incomplete() && !self.is_lost(now, peer));
         !late.is_empty() && !patient && !inputs_missing && !self.peers.iter().any(unheard)
     }
 
-    /// A ballot has ended: the players that are left are not to blame for the time that it held up.
-    pub(super) fn forgive_all(&mut self, now: Instant) {
+    /// A ballot came to nothing: nobody is to blame for what it held up, and the coordinator waits before it asks again to go on without the late
+    /// sites.
+    pub(super) fn forgive_all(&mut self, now: Instant, unwanted: SiteSet) {
         self.peers.iter_mut().for_each(|peer| peer.lateness.forgive());
-        self.waiting_since = now;
-    }
-
-    /// A ballot came to nothing: the coordinator waits before it asks again to go on without the late sites.
-    pub(super) fn be_patient(&mut self, now: Instant, unwanted: SiteSet) {
         if !unwanted.is_empty() {
             self.view.patient_until = Some(now + PATIENT);
         }

@@ -157,7 +157,7 @@ impl Session {
     }
 
     /// Whether nobody seems to have the last inputs of a dropped site: the others had time to pass them on.
-    fn is_lost(&self, now: Instant, peer: &Peer) -> bool {
+    pub(super) fn is_lost(&self, now: Instant, peer: &Peer) -> bool {
         let since = self.view.ended_at.map_or(peer.inputs_at, |ended| ended.max(peer.inputs_at));
         now - since > self.config.drop_after.unwrap_or(PASSED_ON).max(PASSED_ON) + self.slowest_player() * 2
     }
@@ -275,7 +275,8 @@ impl Session {
     fn another_may_drop_fewer(&self, now: Instant, suspects: SiteSet) -> bool {
         let fewer = |drop: SiteSet| !drop.is_empty() && drop != suspects && suspects.contains_all(drop);
         let in_time = self.view.led.is_some_and(|led| now - led <= BALLOT * 2);
-        in_time && self.votes().any(|(site, vote)| site != self.config.site && fewer(vote.drop))
+        let others = |site: SiteId| site != self.config.site && !suspects.contains(site);
+        in_time && self.votes().any(|(site, vote)| others(site) && fewer(vote.drop))
     }
 
     /// Whether somebody who is heard has accepted to go on without us, which may count already. Another should find that out: this site
@@ -517,10 +518,11 @@ impl Session {
         self.view.ended_at = Some(self.called);
         (self.view.led, self.view.since) = (None, None);
         (self.view.deaf_to, self.view.unwanted, self.view.spared) = (SiteSet::EMPTY, SiteSet::EMPTY, SiteSet::EMPTY);
-        self.forgive_all(self.called);
+        // No player is to blame for the time that the ballot took.
+        self.waiting_since = self.called;
         if dropped_nobody {
             self.view.listening_since = Some(self.called);
-            self.be_patient(self.called, unwanted);
+            self.forgive_all(self.called, unwanted);
         }
         self.choose_pace_setter();
         self.set_all_due();

@@ -127,15 +127,6 @@ fn lobby_need_not_start_where_two_sites_were_cut_off_before_they_could_agree() {
     assert_sound(98_020_740..98_020_741);
 }
 
-/// Seeds 98006705, 98056090 and 91009486: the links allow less than one frame per second. A late join takes a batch of frames of the feed, which
-/// the game does not reach before its end.
-#[test]
-fn late_joiner_need_not_play_where_the_game_is_too_slow_for_a_join() {
-    for seed in [98_006_705, 98_056_090, 91_009_486] {
-        assert_sound(seed..seed + 1);
-    }
-}
-
 /// Seed 99050331: a partition heals while a ballot drops site 2, and site 1 has accepted that outcome. Site 2 led every ballot after that, and could not
 /// confirm its own eviction: the game stood still for 10 s.
 #[test]

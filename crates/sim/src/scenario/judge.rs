@@ -6,14 +6,12 @@ use coplay::session::{End, Sending, Starvation};
 use coplay::time::Instant;
 
 use super::play::Play;
-use super::{FOUND_OUT, Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, Scenario, UNDER_WAY_PER_LINK};
+use super::{FOUND_OUT, Fault, KEPT_LOG, MEMORY_PER_SITE, PLAY, RECOVERY, START, Scenario, UNDER_WAY_PER_LINK};
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::world::World;
 
 /// Who waits sends this often.
 const KEEP_ALIVE_MS: f64 = 100.0;
-/// A late joiner plays after this many frames at the least: a batch of the feed, and the one before it, which it learns its place from.
-const JOIN_FRAMES: f64 = 12.0;
 /// The chance of what hardly ever happens.
 const HARDLY_EVER: f64 = 1e-5;
 
@@ -225,8 +223,7 @@ impl Scenario {
         let floor = self.speed_floor();
         // Who is alone because all others left has nobody to play with.
         // Who was late comes in again only where its ways are short enough.
-        let too_slow = JOIN_FRAMES / floor > seconds;
-        let kept_out = |site: usize| self.comes(site) && (self.may_be_late(site) || too_slow);
+        let kept_out = |site: usize| self.comes(site) && self.may_be_late(site);
         for site in alive.into_iter().filter(|site| play.ended[*site] != Some(End::Alone) && !kept_out(*site)) {
             let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
             if speed < floor {
@@ -237,17 +234,34 @@ impl Scenario {
         }
     }
 
-    /// Whether two sites are cut off from each other for good within [`RECOVERY`] after the faults before that are over. In the lobby every site
-    /// has to hear every other one.
+    /// Whether two sites are cut off from each other for good before there was a time of [`START`] without a fault. In the lobby every site has to hear
+    /// every other one.
     fn is_cut_before_the_lobby_agrees(&self) -> bool {
-        self.cut_for_good().any(|(cut, ..)| {
-            let before = self.faults.iter().filter(|(at, _)| *at < cut);
-            let over = before.map(|(at, fault)| match fault {
-                Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
-                _ => *at,
-            });
-            cut < over.max().unwrap_or_default() + RECOVERY
-        })
+        let Some(cut) = self.cut_for_good().map(|(at, ..)| at).min() else { return false };
+        let mut quiet_since = Instant::ZERO;
+        for (at, fault) in self.faults.iter().filter(|(at, _)| *at < cut) {
+            if *at > quiet_since + START {
+                return false;
+            }
+            quiet_since = quiet_since.max(self.over(*at, fault));
+        }
+        cut < quiet_since + START
+    }
+
+    /// When a fault no longer keeps sites from hearing each other.
+    fn over(&self, at: Instant, fault: &Fault) -> Instant {
+        let first = |is_end: &dyn Fn(&Fault) -> bool| {
+            let end = self.faults.iter().find(|(end, fault)| *end >= at && is_end(fault));
+            end.map_or(Instant::FAR_FUTURE, |(end, _)| *end)
+        };
+        match fault {
+            Fault::Pause(_, until) | Fault::Suspend(_, until) => *until,
+            Fault::Cut(one, other) => first(&|fault| *fault == Fault::Heal(*one, *other)),
+            Fault::CutOneWay(one, other) => first(&|fault| *fault == Fault::HealOneWay(*one, *other)),
+            Fault::Worsen(one, other, _) => first(&|fault| *fault == Fault::Restore(*one, *other)),
+            Fault::Garbage(..) | Fault::Slow(..) => Instant::ZERO,
+            _ => at,
+        }
     }
 
     /// Whether not all of these sites can reach each other, directly or through each other, because ways are cut for good: a third one

@@ -141,6 +141,19 @@ fn ballot_without_possible_voters_is_abandoned() {
     assert_sound(99_041_182..99_041_183);
 }
 
+/// Seed 100030345: two of five sites have accepted an outcome that drops the other three, and a third that would have made a quorum left before it
+/// voted. Every ballot after that proposed the same outcome, and the game stood still for good.
+#[test]
+fn outcome_that_no_quorum_can_have_accepted_is_passed_over() {
+    assert_sound(100_030_345..100_030_346);
+}
+
+/// Seed 100005059: two sites would be dropped together, and a third that may have decided that is dead. Each of the two waited for the other to accept it.
+#[test]
+fn sites_that_are_dropped_together_do_not_wait_for_each_others_votes() {
+    assert_sound(100_005_059..100_005_060);
+}
+
 /// Seed 96017571: a coordinator orders a newcomer in and leaves, so that the order is void. A player refuses the newcomer, whose session ends.
 /// The next coordinator ordered it in again because of its old request.
 #[test]

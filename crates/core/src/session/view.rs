@@ -223,6 +223,7 @@ impl Session {
         // Whoever plays by now must be asked.
         self.act_on_order();
         self.abandon_hopeless_ballot();
+        self.decide_if_possible();
         let suspects = self.suspects(now);
         // Whoever takes part in a ballot is deaf to some until the view ends; if they are back, it ends without dropping anybody.
         let pending = self.votes().next().is_some();
@@ -370,11 +371,11 @@ impl Session {
     /// Whether a decision can have been made without a lie. Before a site is dropped all who stay take part in a ballot to drop it, so
     /// nobody is dropped whom we hear and gave no vote about. The others may go on without us.
     fn is_admissible(&self, decision: &Decision) -> bool {
-        let given_up = match decision.drop.contains(self.config.site) {
+        match decision.drop.contains(self.config.site) {
+            // What this site has of the others' inputs does not count any more.
             true => self.all_heard_accept(decision),
-            false => self.view.deaf_to.contains_all(decision.drop),
-        };
-        given_up && self.is_consistent(decision)
+            false => self.view.deaf_to.contains_all(decision.drop) && self.is_consistent(decision),
+        }
     }
 
     /// Whether a decision fits what this site knows. All who stay say how far they have the inputs of those who are dropped, and listen to
@@ -390,15 +391,19 @@ impl Session {
     }
 
     /// Whether the others can have decided this without us, and each that is still heard has accepted it. One player's word is not
-    /// enough for us to vote for our own eviction.
+    /// enough for us to vote for our own eviction. Sites that would be dropped with us wait for our vote as we do for theirs, so theirs
+    /// are not needed if two of those who stay have accepted.
     fn all_heard_accept(&self, decision: &Decision) -> bool {
         let voters = self.voters();
         let accepts =
             |peer: &Peer| peer.vote.and_then(|vote| vote.accepted).is_some_and(|(_, accepted)| accepted == *decision);
         let unheard = |peer: &Peer| self.called - peer.heard >= UNPLAYED;
-        let mut others = self.peers.iter().filter(|peer| peer.is_playing());
+        let others = || self.peers.iter().filter(|peer| peer.is_playing());
+        let dropped = |peer: &Peer| decision.drop.contains(peer.site);
+        let confirmed = is_quorum_of(voters, without(voters, decision.drop))
+            && others().filter(|peer| !dropped(peer) && accepts(peer) && !unheard(peer)).count() >= 2;
         is_quorum_of(voters, without(voters, SiteSet::from_iter([self.config.site])))
-            && others.all(|peer| accepts(peer) || unheard(peer))
+            && others().all(|peer| accepts(peer) || unheard(peer) || confirmed && dropped(peer))
     }
 
     /// Accepts the outcome of the ballot that we take part in, even if it is that the others go on without us.
@@ -423,13 +428,19 @@ impl Session {
             let taking_part = |vote: &&Vote| vote.ballot == ours.ballot && vote.view == ours.view;
             let votes = || self.votes().filter(|(_, vote)| taking_part(vote));
             let present: SiteSet = votes().map(|(site, _)| site).collect();
+            // No outcome can count if a quorum has accepted none: any quorum that might have accepted one meets it.
+            let unbound: SiteSet = votes().filter(|(_, vote)| vote.accepted.is_none()).map(|(site, _)| site).collect();
+            let free = self.is_quorum_of_voters(unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
+            let may_become_free = !free && self.view.led.is_some_and(|led| self.called - led < TURN);
             // Who drops nobody need not know how far everybody is.
             let enough = match ours.drop {
+                SiteSet::EMPTY if may_become_free => present.contains_all(survivors),
                 SiteSet::EMPTY => self.is_quorum(present),
                 _ => present.contains_all(survivors),
             };
             if enough {
-                let earlier = votes().filter_map(|(_, vote)| vote.accepted).max_by_key(|(ballot, _)| *ballot);
+                let accepted = votes().filter_map(|(_, vote)| vote.accepted).filter(|_| !free);
+                let earlier = accepted.max_by_key(|(ballot, _)| *ballot);
                 let decision = earlier.map_or_else(|| furthest(ours.drop, votes().map(|(_, vote)| vote)), |(_, d)| d);
                 // If the earlier outcome is a lie nothing comes of this ballot: to pass over one that counts would be worse.
                 self.accept(ours.ballot, decision);

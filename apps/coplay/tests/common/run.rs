@@ -239,14 +239,17 @@ pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
 /// Nobody can guess frames further than this.
 const FURTHEST: u32 = 64;
 
-/// Frames of a log that were certain: not the last ones before each pause of more than a second, which may have been guesses that
-/// came to nothing because the others went on without them.
+/// A pause this long, in nanoseconds, may be one in which the others went on without this site.
+const LONG_PAUSE: i64 = 500_000_000;
+
+/// Frames of a log that were certain: not the last ones before each long pause, or before frames that are missing because the site came
+/// back to a later one. Those may have been guesses that came to nothing because the others went on without them.
 fn certain(log: &Path) -> BTreeMap<u32, String> {
     let mut certain: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
     for Step { frame, start, hash, .. } in steps(log) {
-        if last.is_some_and(|last| start - last > 1_000_000_000) {
-            let newest = certain.last_key_value().map_or(0, |(newest, _)| *newest);
+        let newest = certain.last_key_value().map_or(0, |(newest, _)| *newest);
+        if last.is_some_and(|last| start - last > LONG_PAUSE || frame > newest + 1) {
             certain.split_off(&newest.saturating_sub(FURTHEST));
         }
         last = Some(start);

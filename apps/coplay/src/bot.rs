@@ -1,6 +1,6 @@
 //! Somebody to play when nobody does: presses buttons by a seed, the same ones every time.
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::pad::{Button, Pad};
 use coplay_sim::random::Random;
 
@@ -8,8 +8,8 @@ use coplay_sim::random::Random;
 #[derive(Clone, Debug)]
 pub struct Bot {
     random: Random,
-    mask: Word,
-    word: Word,
+    mask: InputWord,
+    word: InputWord,
     /// Frames for which it stays so.
     left: u64,
     /// How long it stays so at most.
@@ -32,7 +32,7 @@ impl Bot {
     }
 
     /// What it presses in the next frame.
-    pub fn press(&mut self) -> Word {
+    pub fn press(&mut self) -> InputWord {
         if self.left == 0 {
             self.word = self.choose() & self.mask;
             self.left = self.random.range(4..=self.most) as u64;
@@ -41,7 +41,7 @@ impl Bot {
         self.word
     }
 
-    fn choose(&mut self) -> Word {
+    fn choose(&mut self) -> InputWord {
         let mut word = 0;
         for (one, other) in ACROSS {
             word |= match self.random.below(3) {

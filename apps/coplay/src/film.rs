@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use coplay::frame::Frame;
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie::{Entry, MovieError, Reader};
 use coplay::session::Settings;
 
@@ -31,7 +31,7 @@ pub enum Next {
     /// The machine is put into a state before the first frame.
     Snapshot(Vec<u8>),
     /// A frame, with one word per player.
-    Frame([Word; MAX_PLAYERS]),
+    Frame([InputWord; MAX_PLAYERS]),
     /// The state after the last frame had this hash.
     Hash(Frame, u64),
     /// Something happens to the machine.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay_machines::pad::{Axis, Button};
 
 use crate::config::{ACTIONS, Action, Config};
@@ -17,32 +17,32 @@ pub struct Hands {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    keys: Word,
-    pad: Word,
+    keys: InputWord,
+    pad: InputWord,
     /// What was pressed since the last look, so that a press shorter than a frame counts, too.
-    tapped: Word,
+    tapped: InputWord,
 }
 
 /// Buttons are the low bits of a word.
-const BUTTONS: Word = 0xffff;
+const BUTTONS: InputWord = 0xffff;
 
 impl Hands {
     /// What each player presses. A press shorter than a frame is seen once.
-    pub fn look(&self) -> [Word; MAX_PLAYERS] {
+    pub fn look(&self) -> [InputWord; MAX_PLAYERS] {
         self.lock().each_mut().map(|held| held.keys | held.pad | std::mem::take(&mut held.tapped))
     }
 
     /// What a player's keys press now.
-    pub fn set_keys(&self, player: usize, word: Word) {
+    pub fn set_keys(&self, player: usize, word: InputWord) {
         self.set(player, word, |held| &mut held.keys);
     }
 
     /// What a player's gamepad presses now.
-    pub fn set_pad(&self, player: usize, word: Word) {
+    pub fn set_pad(&self, player: usize, word: InputWord) {
         self.set(player, word, |held| &mut held.pad);
     }
 
-    fn set(&self, player: usize, word: Word, which: impl Fn(&mut Held) -> &mut Word) {
+    fn set(&self, player: usize, word: InputWord, which: impl Fn(&mut Held) -> &mut InputWord) {
         if let Some(held) = self.lock().get_mut(player) {
             held.tapped |= word & BUTTONS;
             *which(held) = word;
@@ -163,7 +163,7 @@ fn command(action: Action, shift: bool) -> Option<Command> {
 }
 
 /// What a stick presses on a machine that has none: the directions.
-pub fn directions(x: i16, y: i16, dead_zone: i16) -> Word {
+pub fn directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
     let pressed = |on: bool, button: Button| if on { button.bit() } else { 0 };
     pressed(x < -dead_zone, Button::Left)
         | pressed(x > dead_zone, Button::Right)
@@ -172,7 +172,7 @@ pub fn directions(x: i16, y: i16, dead_zone: i16) -> Word {
 }
 
 /// A stick that hardly moved is at rest.
-pub fn rested(axis: Axis, position: i16, dead_zone: i16) -> Word {
+pub fn rested(axis: Axis, position: i16, dead_zone: i16) -> InputWord {
     if position.unsigned_abs() > dead_zone.unsigned_abs() { axis.at(position) } else { 0 }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::Machine;
 
 use crate::bot::Bot;
@@ -46,7 +46,7 @@ pub struct Play {
     frames: Option<u32>,
     /// Frames so far.
     frame: u32,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     state: Vec<u8>,
     seam: bool,
 }
@@ -119,7 +119,7 @@ impl Play {
         self.frames.is_some_and(|frames| self.frame >= frames)
     }
 
-    fn step(&mut self, hands: &[Word]) -> Result<(), Trouble> {
+    fn step(&mut self, hands: &[InputWord]) -> Result<(), Trouble> {
         for (player, word) in self.words.iter_mut().enumerate() {
             let pressed = match self.bots.get_mut(player) {
                 Some(bot) => bot.press(),

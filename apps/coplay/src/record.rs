@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
-use coplay::input::{Ownership, Word};
+use coplay::input::{InputWord, Ownership};
 use coplay::movie::{Start, Writer};
-use coplay::session::{Absent, Settings, Starvation};
+use coplay::session::{AbsentInput, Settings, StarvationPolicy};
 use coplay_machines::Machine;
 
 use crate::trouble::{Trouble, in_words};
@@ -33,22 +33,22 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, Trouble> {
     let (site, unfit) = (SiteId::first(1).next(), |what: String| Trouble::failure(what));
     for (player, pad) in pads.iter().enumerate() {
         if let Some(site) = site {
-            ownership.give(site, player, pad.mask).map_err(|error| unfit(error.to_string()))?;
+            ownership.assign(site, player, pad.mask).map_err(|error| unfit(error.to_string()))?;
         }
     }
     Ok(Settings {
         game: machine.game_id().clone(),
         machine: machine.machine_id().clone(),
         rate: machine.rate(),
-        lag: 0,
-        window: 0,
-        auto: false,
-        compare_every: HASH_EVERY,
-        absent: Absent::default(),
-        starvation: Starvation::default(),
+        input_delay: 0,
+        prediction_window: 0,
+        auto_tune: false,
+        compare_interval: HASH_EVERY,
+        absent_input: AbsentInput::default(),
+        starvation_policy: StarvationPolicy::default(),
         // A session has at least two seats; the second one stays free.
-        sites: 2,
-        starters: SiteSet::first(1),
+        site_count: 2,
+        starting_sites: SiteSet::first(1),
         ownership,
     })
 }
@@ -85,7 +85,7 @@ impl Recorder {
     }
 
     /// A frame was stepped with these words; `hash` is asked for where the movie wants one.
-    pub fn frame(&mut self, words: &[Word], hash: impl FnOnce() -> u64) -> Result<(), Trouble> {
+    pub fn frame(&mut self, words: &[InputWord], hash: impl FnOnce() -> u64) -> Result<(), Trouble> {
         let frame = self.writer.next();
         self.write(|writer| writer.push(frame, words))?;
         if frame.next().number().is_multiple_of(HASH_EVERY) {

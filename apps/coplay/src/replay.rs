@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use coplay::frame::Frame;
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie::{Checked, MovieError};
 use coplay::session::Settings;
 use coplay_machines::Machine;
@@ -48,8 +48,8 @@ pub fn fits(recorded: &Settings, machine: &dyn Machine) -> Result<(), Trouble> {
     let ours = Settings { game: machine.game_id().clone(), machine: machine.machine_id().clone(), ..recorded.clone() };
     let differences = ours.differences(recorded);
     let Some(first) = differences.first() else { return Ok(()) };
-    let told = format!("{} is {} here and {} in the movie", first.what, first.ours, first.theirs);
-    Err(match first.what.as_str() {
+    let told = format!("{} is {} here and {} in the movie", first.setting, first.ours, first.theirs);
+    Err(match first.setting.as_str() {
         "the game" => Trouble::failure(format!("the movie is of another game: {told}"))
             .hint("name the game's file after the movie's: coplay replay FILE GAME"),
         _ => Trouble::failure(format!("the movie was made with another machine: {told}"))
@@ -157,7 +157,7 @@ impl Replay {
         }
     }
 
-    fn on_frame(&mut self, words: &[Word; MAX_PLAYERS], fresh: bool) {
+    fn on_frame(&mut self, words: &[InputWord; MAX_PLAYERS], fresh: bool) {
         let players = self.film.settings().ownership.players();
         self.machine.step(&words[..players], fresh);
         self.frames += 1;

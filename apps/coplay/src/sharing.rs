@@ -1,6 +1,6 @@
 //! What is known of a machine before it is shared: by itself, and by a check that was made before.
 
-use coplay::session::{Costs, Settings};
+use coplay::session::{MachineCosts, Settings};
 use coplay_machines::check::{Cache, Identity, Report};
 use coplay_machines::{Machine, Sharing, Waiting};
 
@@ -14,7 +14,7 @@ pub struct Shared {
     /// The most frames that can be repaired in time, where that was measured.
     pub window: Option<u32>,
     /// What it costs, as far as that is known.
-    pub costs: Costs,
+    pub costs: MachineCosts,
     /// Whether somebody has checked it.
     pub checked: bool,
 }
@@ -35,7 +35,7 @@ fn shared_by(machine: Box<dyn Machine>, report: Option<&Report>) -> Result<Share
             .hint("`coplay check` says more; another --core may do better"));
     }
     let Some(report) = report else {
-        return Ok(Shared { machine, window: None, costs: Costs::default(), checked: false });
+        return Ok(Shared { machine, window: None, costs: MachineCosts::default(), checked: false });
     };
     let fitness = report.fitness();
     if !fitness.shared {
@@ -103,7 +103,7 @@ mod tests {
         assert!(good.machine.can_save() && good.window == Some(5) && good.costs.step.as_nanos() == 2_000);
         let states = shared_by(toy(), Some(&inexact())).unwrap();
         assert!(!states.machine.can_save() && Waiting::is_one(states.machine.machine_id()));
-        assert_eq!(hosted::settings(&*states.machine, Terms::new(2)).window, 0);
+        assert_eq!(hosted::settings(&*states.machine, Terms::new(2)).prediction_window, 0);
         let bad = shared_by(toy(), Some(&report(Verdict::Unfit { fault: Fault::Blind })));
         let told = bad.map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("paddles 1 cannot be shared on toy 1") && told.contains("--again"), "{told}");

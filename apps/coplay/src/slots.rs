@@ -75,7 +75,7 @@ fn name(game: &GameId, machine: &MachineId) -> String {
         identity.update((text.len() as u64).to_le_bytes());
         identity.update(text.as_bytes());
     }
-    identity.update(machine.first_frames.to_le_bytes());
+    identity.update(machine.first_frames_hash.to_le_bytes());
     let mut name: String = game.name.chars().filter(|c| c.is_ascii_alphanumeric()).take(24).collect();
     for byte in game.hash.iter().take(8).chain(identity.finalize().iter().take(4)) {
         // Writing into a String does not fail.
@@ -93,7 +93,7 @@ mod tests {
             name: "m".into(),
             version: "1".into(),
             options: vec![("a".into(), "b".into())],
-            first_frames: 0,
+            first_frames_hash: 0,
         };
         (GameId { name: "Super Game! (E)".into(), hash: [7; 32] }, machine)
     }
@@ -107,7 +107,7 @@ mod tests {
         let other = GameId { hash: [8; 32], ..game.clone() };
         let newer = MachineId { version: "2".into(), ..machine.clone() };
         let shifted = MachineId { version: "1a".into(), options: vec![(String::new(), "b".into())], ..machine.clone() };
-        let other_start = MachineId { first_frames: 1, ..machine.clone() };
+        let other_start = MachineId { first_frames_hash: 1, ..machine.clone() };
         let names = [(&other, &machine), (&game, &newer), (&game, &shifted), (&game, &other_start)];
         let names = names.map(|(game, machine)| name(game, machine));
         assert!(names.iter().all(|name| *name != ours), "{names:?}");

@@ -1,7 +1,7 @@
 //! A small machine for tests: the paddles of the simulated world, with a picture and a tone.
 
 use coplay::frame::FrameRate;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 use coplay_machines::pad::{Button, Pad};
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
@@ -27,7 +27,7 @@ impl ToyMachine {
     pub(crate) fn new(seed: u8) -> Self {
         Self {
             toy: Toy::new(2),
-            machine: MachineId { name: "toy".into(), version: "1".into(), options: vec![], first_frames: 0 },
+            machine: MachineId { name: "toy".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
             game: GameId { name: format!("paddles {seed}"), hash: [seed; 32] },
             pads: vec![Pad::of(&[Button::Up, Button::Down, Button::A]); 2],
             rgba: vec![255; W * H * 4],
@@ -47,7 +47,7 @@ impl ToyMachine {
         Self { steps_left: Some(steps), ..self }
     }
 
-    fn play(&mut self, words: [Word; 2]) {
+    fn play(&mut self, words: [InputWord; 2]) {
         let turned = words.map(|word| {
             let on = |button: Button, bit| if button.is_in(word) { bit } else { 0 };
             on(Button::Up, UP) | on(Button::Down, DOWN) | on(Button::A, 4)
@@ -96,7 +96,7 @@ impl Machine for ToyMachine {
     fn pads(&self) -> &[Pad] {
         &self.pads
     }
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         self.play(std::array::from_fn(|player| inputs.get(player).copied().unwrap_or(0)));
         if fresh {
             self.draw();

@@ -11,7 +11,7 @@ use common::run::{host, join, place};
 const FRAMES: &str = "400";
 
 /// The inputs of a movie, frame by frame.
-fn inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::Word>> {
+fn inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::InputWord>> {
     let (mut reader, mut rest, mut all) = (coplay::movie::Reader::new(), bytes, vec![]);
     loop {
         rest = &rest[reader.push(rest)..];

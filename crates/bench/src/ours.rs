@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
-use coplay::input::{Ownership, Word};
+use coplay::input::{InputWord, Ownership};
 use coplay::session::{Config, Request, Session, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
@@ -40,7 +40,7 @@ struct Site {
     number: usize,
     session: Session,
     machine: Machine,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     deadline: Instant,
 }
 
@@ -98,9 +98,9 @@ impl Site {
         let others = SiteId::first(sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
         let settings = Settings {
-            compare_every: COMPARE_EVERY,
+            compare_interval: COMPARE_EVERY,
             rate: FrameRate::per_second(RATE).expect("60 is a frame rate"),
-            ..toy_settings(LAG, Ownership::one_each(sites, 0xffff))
+            ..toy_settings(LAG, Ownership::one_player_per_site(sites, 0xffff))
         };
         Self {
             number,
@@ -116,7 +116,7 @@ impl Site {
         match self.session.poll_request(now) {
             None => return false,
             Some(Request::Sample { frame }) => {
-                self.words[self.number] = Word::from(inputs.pressed(self.number, frame.number() - LAG));
+                self.words[self.number] = InputWord::from(inputs.pressed(self.number, frame.number() - LAG));
                 self.session.handle_input(now, &self.words);
             }
             Some(Request::Advance { inputs, .. }) => self.machine.step(inputs.iter().map(|word| *word as u16)),

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use coplay::id::{Addr, SiteId};
-use coplay::input::{Ownership, Recovery, Word};
+use coplay::input::{InputWord, Ownership, Recovery};
 use coplay::session::{Config, Request, Session};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
@@ -33,7 +33,7 @@ struct World {
 struct Site {
     session: Session,
     machine: Machine,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     deadline: Instant,
     /// What the engine has allocated since it was made.
     allocated: u64,
@@ -134,7 +134,7 @@ impl Site {
         let id = SiteId::first(sites).nth(number).expect("no more sites than there can be");
         let others = SiteId::first(sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
-        let settings = toy_settings(LAG, Ownership::one_each(sites, 0xffff));
+        let settings = toy_settings(LAG, Ownership::one_player_per_site(sites, 0xffff));
         let config = Config { recovery, ..Config::new(1, id, peers, settings) };
         let mut allocated = 0;
         Self {
@@ -152,7 +152,7 @@ impl Site {
         match counted(allocated, || session.poll_request(now)) {
             None => return false,
             Some(Request::Sample { frame }) => {
-                words[number] = Word::from(inputs.pressed(number, frame.number()));
+                words[number] = InputWord::from(inputs.pressed(number, frame.number()));
                 counted(allocated, || session.handle_input(now, words));
             }
             Some(Request::Advance { inputs, .. }) => machine.step(inputs.iter().map(|word| *word as u16)),

@@ -52,7 +52,7 @@ struct Hall {
 
 impl Hall {
     fn new() -> Self {
-        let settings = toy_settings(6, Ownership::one_each(2, 0xffff));
+        let settings = toy_settings(6, Ownership::one_player_per_site(2, 0xffff));
         let config = FeedConfig { most_bytes_per_second: 10_000_000, ..FeedConfig::new(1, 2, settings.clone()) };
         let watcher =
             |_| Watcher::new(Instant::ZERO, WatchConfig::new(1, settings.clone(), vec![FEED])).expect("sound");

@@ -13,7 +13,7 @@ impl Frame {
     /// The first frame of a game.
     pub const ZERO: Self = Self(0);
     /// Later than any frame that is ever played.
-    pub(crate) const LAST: Self = Self(u32::MAX);
+    pub(crate) const NEVER: Self = Self(u32::MAX);
 
     /// The frame with this number.
     pub const fn new(number: u32) -> Self {
@@ -38,13 +38,13 @@ impl Frame {
         }
     }
 
-    /// The low bits that travel in packets; [`Frame::nearest`] undoes it.
+    /// The low bits that travel in packets; [`CurrentFrame::expand_low16`] undoes it.
     pub(crate) const fn low16(self) -> u16 {
         self.0 as u16
     }
 
     /// The frame nearest to `self` whose low 16 bits are `low`, or `None` where that would be before the first frame.
-    pub(crate) fn nearest(self, low: u16) -> Option<Self> {
+    pub(crate) fn expand_low16(self, low: u16) -> Option<Self> {
         let ahead = low.wrapping_sub(self.0 as u16) as i16;
         self.0.checked_add_signed(i32::from(ahead)).map(Self)
     }
@@ -127,19 +127,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn low_bits_come_back_as_the_nearest_frame() {
+    fn low_bits_expand_to_the_nearest_frame() {
         for near in [0, 5, 40_000, 65_535, 65_536, 1_000_000] {
             for ahead in [-5i64, 0, 7, 30_000] {
                 let Ok(frame) = u32::try_from(near + ahead) else { continue };
                 let frame = Frame::new(frame);
-                assert_eq!(Frame::new(near as u32).nearest(frame.low16()), Some(frame));
+                assert_eq!(Frame::new(near as u32).expand_low16(frame.low16()), Some(frame));
             }
         }
-        assert_eq!(Frame::new(3).nearest(0xfff0), None);
+        assert_eq!(Frame::new(3).expand_low16(0xfff0), None);
     }
 
     #[test]
-    fn rates_are_exact() {
+    fn frame_rates_are_exact() {
         assert_eq!(FrameRate::per_second(60).unwrap().period(), TimeDelta::from_nanos(16_666_667));
         assert!(FrameRate::new(1, 0).is_none() && FrameRate::new(0, 1).is_none() && FrameRate::new(1_001, 1).is_none());
     }

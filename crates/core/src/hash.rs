@@ -10,33 +10,33 @@ const PRIMES: [u64; 5] =
 /// The hash of `bytes`; another seed makes another hash of it, so that equal bytes in different places can be told apart.
 pub fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
     let (stripes, tail) = bytes.as_chunks::<32>();
-    let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { lanes(seed, stripes) };
-    avalanche(finish(hash.wrapping_add(bytes.len() as u64), tail))
+    let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { hash_stripes(seed, stripes) };
+    avalanche(hash_tail(hash.wrapping_add(bytes.len() as u64), tail))
 }
 
 /// The bulk, in four lanes of eight bytes that do not wait for each other.
-fn lanes(seed: u64, stripes: &[[u8; 32]]) -> u64 {
+fn hash_stripes(seed: u64, stripes: &[[u8; 32]]) -> u64 {
     let both = PRIMES[0].wrapping_add(PRIMES[1]);
     let mut lanes = [seed.wrapping_add(both), seed.wrapping_add(PRIMES[1]), seed, seed.wrapping_sub(PRIMES[0])];
     for stripe in stripes {
         for (lane, word) in lanes.iter_mut().zip(stripe.as_chunks::<8>().0) {
-            *lane = round(*lane, u64::from_le_bytes(*word));
+            *lane = mix_word(*lane, u64::from_le_bytes(*word));
         }
     }
     let rotated = lanes.iter().zip([1, 7, 12, 18]).map(|(lane, by)| lane.rotate_left(by));
     let hash = rotated.fold(0, u64::wrapping_add);
-    lanes.iter().fold(hash, |hash, lane| (hash ^ round(0, *lane)).wrapping_mul(PRIMES[0]).wrapping_add(PRIMES[3]))
+    lanes.iter().fold(hash, |hash, lane| (hash ^ mix_word(0, *lane)).wrapping_mul(PRIMES[0]).wrapping_add(PRIMES[3]))
 }
 
-fn round(lane: u64, word: u64) -> u64 {
+fn mix_word(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(PRIMES[1])).rotate_left(31).wrapping_mul(PRIMES[0])
 }
 
 /// What is left after the stripes: eights, perhaps a four, ones.
-fn finish(mut hash: u64, tail: &[u8]) -> u64 {
+fn hash_tail(mut hash: u64, tail: &[u8]) -> u64 {
     let (eights, mut rest) = tail.as_chunks::<8>();
     for word in eights {
-        hash ^= round(0, u64::from_le_bytes(*word));
+        hash ^= mix_word(0, u64::from_le_bytes(*word));
         hash = hash.rotate_left(27).wrapping_mul(PRIMES[0]).wrapping_add(PRIMES[3]);
     }
     if let Some((four, ones)) = rest.split_first_chunk() {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_texts_have_the_published_hashes() {
+    fn published_texts_have_published_hashes() {
         let hash = |text: &str| xxh64(0, text.as_bytes());
         assert_eq!(hash(""), 0xef46_db37_51d8_e999);
         assert_eq!(hash("a"), 0xd24e_c4f1_a98c_6e5b);
@@ -76,7 +76,7 @@ mod tests {
 
     /// The buffer and the values of the reference implementation's own sanity check.
     #[test]
-    fn the_reference_buffer_has_the_published_hashes() {
+    fn reference_buffer_has_published_hashes() {
         let mut generator = 2_654_435_761u64;
         let buffer = [(); 222].map(|()| {
             let byte = (generator >> 56) as u8;

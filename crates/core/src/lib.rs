@@ -40,7 +40,7 @@
 //! let mut now = Instant::ZERO;
 //! let mut sites = [(0, 1), (1, 0)].map(|(me, other)| Session::new(now, config(me, other)).unwrap());
 //! let mut machines = [0u64; 2]; // the state of the "game" at each site
-//! let mut saved = [const { [0u64; 12] }; 2]; // and its copies, of which `sites[me].slots()` are needed
+//! let mut saved = [const { [0u64; 12] }; 2]; // and its copies, of which `sites[own_site].slots()` are needed
 //! let mut wire: Vec<(Instant, usize, Vec<u8>)> = vec![]; // when, to whom, what
 //! let mut buf = [0; MAX_DATAGRAM];
 //!
@@ -53,16 +53,16 @@
 //!             match request {
 //!                 Request::Sample { frame } => {
 //!                     let mut inputs = [0; 2];
-//!                     inputs[me] = u128::from(frame.number() / 10 % 16); // what the player presses
+//!                     inputs[own_site] = u128::from(frame.number() / 10 % 16); // what the player presses
 //!                     session.handle_input(now, &inputs);
 //!                 }
 //!                 Request::Advance { inputs, .. } => {
-//!                     machines[me] = inputs.iter().fold(machines[me], |state, word| state * 3 + *word as u64 % 1_000);
-//!                     machines[me] %= 1_000_003;
+//!                     machines[own_site] = inputs.iter().fold(machines[own_site], |state, word| state * 3 + *word as u64 % 1_000);
+//!                     machines[own_site] %= 1_000_003;
 //!                 }
-//!                 Request::Hash { .. } => session.handle_hash(machines[me]),
-//!                 Request::Save { slot, .. } => saved[me][slot] = machines[me],
-//!                 Request::Load { slot, .. } => machines[me] = saved[me][slot],
+//!                 Request::Hash { .. } => session.handle_hash(machines[own_site]),
+//!                 Request::Save { slot, .. } => saved[own_site][save_slot] = machines[own_site],
+//!                 Request::Load { slot, .. } => machines[own_site] = saved[own_site][save_slot],
 //!                 _ => {} // what latecomers and searches for differences need
 //!             }
 //!         }
@@ -78,13 +78,13 @@
 //!
 //! # Rooms
 //!
-//! - [`session`]: the shared machine. Begin here.
-//! - [`feed`]: for those who only watch, and for those who come late.
+//! - [`session_id`]: the shared machine. Begin here.
+//! - [`spectator_feed`]: for those who only watch, and for those who come late.
 //! - [`input`]: words and who owns which of their bits; streams, coding, recovery of what is lost.
-//! - [`pace`]: when the next frame begins.
+//! - [`current_period`]: when the next frame begins.
 //! - [`mirror`]: servers that hold the same game and exchange its events.
 //! - [`movie`]: a game on record, to be played again.
-//! - [`bucket`]: worlds without a server.
+//! - [`peer_world`]: worlds without a server.
 //! - [`motion`]: objects that move at a server and at clients that are kept in step with it.
 //! - [`clock`]: other sites' clocks, and group time.
 //! - [`wire`]: bytes in and out.

@@ -125,24 +125,24 @@ impl GroupInstant {
 /// several hundred of these sums and differences are in every frame.
 #[inline(always)]
 fn sum(one: i64, other: i64) -> i64 {
-    one.checked_add(other).unwrap_or_else(|| extreme(one < 0))
+    one.checked_add(other).unwrap_or_else(|| saturated(one < 0))
 }
 
 /// As `saturating_sub`.
 #[inline(always)]
 fn difference(one: i64, other: i64) -> i64 {
-    one.checked_sub(other).unwrap_or_else(|| extreme(one < 0))
+    one.checked_sub(other).unwrap_or_else(|| saturated(one < 0))
 }
 
 /// As `saturating_mul`.
 #[inline(always)]
 fn product(one: i64, other: i64) -> i64 {
-    one.checked_mul(other).unwrap_or_else(|| extreme((one < 0) != (other < 0)))
+    one.checked_mul(other).unwrap_or_else(|| saturated((one < 0) != (other < 0)))
 }
 
 #[cold]
 #[inline(never)]
-fn extreme(negative: bool) -> i64 {
+fn saturated(negative: bool) -> i64 {
     if negative { i64::MIN } else { i64::MAX }
 }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn it_saturates_as_the_standard_library_does() {
+    fn arithmetic_matches_std_saturating_ops() {
         let numbers = [i64::MIN, i64::MIN + 1, -2, -1, 0, 1, 2, i64::MAX - 1, i64::MAX];
         for (one, other) in numbers.into_iter().flat_map(|one| numbers.map(|other| (one, other))) {
             assert_eq!(sum(one, other), one.saturating_add(other));

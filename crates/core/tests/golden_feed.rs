@@ -2,8 +2,9 @@
 //! it.
 
 use coplay::wire::{
-    Ack, Bye, Chunk, Error, FeedMessage, Frames, Get, MAX_DATAGRAM, MAX_SPANS, MAX_WANTS, Offer, Records, Spans,
-    VERSION, Wants, Watch, Welcome, is_feed,
+    BlockRequests, CloseReason, DecodeError, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords,
+    MAX_BLOCK_REQUESTS, MAX_DATAGRAM, MAX_FRAME_RANGES, SnapshotChunk, SnapshotOffer, SnapshotRequest, Subscribe,
+    Subscribed, VERSION, is_feed,
 };
 
 /// A datagram field by field, in hexadecimal.
@@ -11,7 +12,7 @@ type Golden = &'static [&'static str];
 
 const SESSION: u64 = 0x0123_4567_89ab_cdef;
 
-const WATCH: Golden = &[
+const SUBSCRIBE: Golden = &[
     "10",               // kind
     "04",               // version
     "efcdab8967452301", // session
@@ -22,7 +23,7 @@ const WATCH: Golden = &[
     "2827262524232221", // have
 ];
 
-const PLAIN_WATCH: Golden = &[
+const PLAIN_SUBSCRIBE: Golden = &[
     "10",               // kind
     "04",               // version
     "efcdab8967452301", // session
@@ -40,7 +41,7 @@ const ACK: Golden = &[
     "ac020c",           // 300 frames later, 12
 ];
 
-const GET: Golden = &[
+const SNAPSHOT_REQUEST: Golden = &[
     "12",               // kind
     "efcdab8967452301", // session
     "0700",             // snapshot 7
@@ -49,7 +50,7 @@ const GET: Golden = &[
     "ac020100",         // block 300: part 0
 ];
 
-const LEAVE: Golden = &[
+const UNSUBSCRIBE: Golden = &[
     "13",               // kind
     "efcdab8967452301", // session
 ];
@@ -60,7 +61,7 @@ const CHALLENGE: Golden = &[
     "1817161514131211", // token
 ];
 
-const WELCOME: Golden = &[
+const SUBSCRIBED: Golden = &[
     "19",               // kind
     "efcdab8967452301", // session
     "64000000",         // oldest: frame 100
@@ -68,7 +69,7 @@ const WELCOME: Golden = &[
     "06",               // frames in a batch
 ];
 
-const OFFER: Golden = &[
+const SNAPSHOT_OFFER: Golden = &[
     "1a",               // kind
     "efcdab8967452301", // session
     "0700",             // snapshot 7
@@ -95,7 +96,7 @@ const FRAMES: Golden = &[
     "00",               // changes: nothing is pressed
 ];
 
-const CHUNK: Golden = &[
+const SNAPSHOT_CHUNK: Golden = &[
     "1c",               // kind
     "0700",             // snapshot 7
     "ac02",             // block 300
@@ -105,7 +106,7 @@ const CHUNK: Golden = &[
     "aabbcc",           // bytes
 ];
 
-const BYE: Golden = &[
+const CLOSED: Golden = &[
     "1d",               // kind
     "efcdab8967452301", // session
     "04",               // reason: too slow
@@ -118,44 +119,90 @@ fn bytes(golden: Golden) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(text(pair), 16).expect("two hexadecimal digits")).collect()
 }
 
-fn spans() -> Spans {
-    let mut spans = Spans::default();
+fn frame_ranges() -> FrameRanges {
+    let mut spans = FrameRanges::default();
     assert!(spans.push(0, 6) && spans.push(300, 12));
     spans
 }
 
-fn wants() -> Wants {
-    let mut wants = Wants::default();
+fn block_requests() -> BlockRequests {
+    let mut wants = BlockRequests::default();
     assert!(wants.push(0, 0x7fff) && wants.push_part(300, 0));
     wants
 }
 
-fn all() -> Vec<(Golden, FeedMessage<'static>)> {
+fn all_messages() -> Vec<(Golden, FeedMessage<'static>)> {
     let (settings, token, session) = (0x0102_0304_0506_0708, 0x1112_1314_1516_1718, SESSION);
     const RECORDS: &[u8] = &[0, 6, 3, 1, 0x11, 9, 4, 0x86, 2, 8, 7, 6, 5, 4, 3, 2, 1, 1, 0];
-    let records = Records::new(1_000, RECORDS).expect("sound records");
-    let watch = Watch { session, settings, token, from: Some(5_000), have: Some(0x2122_2324_2526_2728) };
-    let offer = Offer { session, snapshot: 7, next: 1_000, size: 1 << 20, hash: settings, digest: token };
-    let chunk =
-        Chunk { snapshot: 7, block: 300, hash: settings, raw: true, size: 0, part: 2, bytes: &[0xaa, 0xbb, 0xcc] };
+    let records = FrameRecords::new(1_000, RECORDS).expect("sound records");
+    let watch = Subscribe {
+        session_id: session,
+        settings_digest: settings,
+        token,
+        first_frame: Some(5_000),
+        known_snapshot: Some(0x2122_2324_2526_2728),
+    };
+    let offer = SnapshotOffer {
+        session_id: session,
+        snapshot_id: 7,
+        next_frame: 1_000,
+        size: 1 << 20,
+        state_hash: settings,
+        digest: token,
+    };
+    let chunk = SnapshotChunk {
+        snapshot_id: 7,
+        block: 300,
+        block_hash: settings,
+        is_raw: true,
+        block_len: 0,
+        part: 2,
+        bytes: &[0xaa, 0xbb, 0xcc],
+    };
     vec![
-        (WATCH, FeedMessage::Watch(watch)),
-        (PLAIN_WATCH, FeedMessage::Watch(Watch { token: 0, from: None, have: None, ..watch })),
-        (ACK, FeedMessage::Ack(Ack { session, next: 1_000, fetching: true, spans: spans() })),
-        (GET, FeedMessage::Get(Get { session, snapshot: 7, wants: wants() })),
-        (LEAVE, FeedMessage::Leave { session }),
-        (CHALLENGE, FeedMessage::Challenge { session, token }),
-        (WELCOME, FeedMessage::Welcome(Welcome { session, oldest: 100, end: 1_000, batch: 6 })),
-        (OFFER, FeedMessage::Offer(offer)),
-        (FRAMES, FeedMessage::Frames(Frames { ended: true, level: 2, end: 1_016, records })),
-        (CHUNK, FeedMessage::Chunk(chunk)),
-        (BYE, FeedMessage::Bye { session, reason: Bye::TooSlow }),
+        (SUBSCRIBE, FeedMessage::Subscribe(watch)),
+        (
+            PLAIN_SUBSCRIBE,
+            FeedMessage::Subscribe(Subscribe { token: 0, first_frame: None, known_snapshot: None, ..watch }),
+        ),
+        (
+            ACK,
+            FeedMessage::Ack(FeedAck {
+                session_id: session,
+                next_frame: 1_000,
+                is_fetching_snapshot: true,
+                missing: frame_ranges(),
+            }),
+        ),
+        (
+            SNAPSHOT_REQUEST,
+            FeedMessage::SnapshotRequest(SnapshotRequest {
+                session_id: session,
+                snapshot_id: 7,
+                blocks: block_requests(),
+            }),
+        ),
+        (UNSUBSCRIBE, FeedMessage::Unsubscribe { session_id: session }),
+        (CHALLENGE, FeedMessage::Challenge { session_id: session, token }),
+        (
+            SUBSCRIBED,
+            FeedMessage::Subscribed(Subscribed {
+                session_id: session,
+                oldest_frame: 100,
+                end_frame: 1_000,
+                batch_frames: 6,
+            }),
+        ),
+        (SNAPSHOT_OFFER, FeedMessage::SnapshotOffer(offer)),
+        (FRAMES, FeedMessage::Frames(FeedFrames { is_ended: true, thinning_level: 2, end_frame: 1_016, records })),
+        (SNAPSHOT_CHUNK, FeedMessage::SnapshotChunk(chunk)),
+        (CLOSED, FeedMessage::Closed { session_id: session, reason: CloseReason::TooSlow }),
     ]
 }
 
 #[test]
-fn every_packet_has_its_bytes() {
-    for (golden, message) in all() {
+fn every_feed_message_matches_golden_bytes() {
+    for (golden, message) in all_messages() {
         let (golden, mut buf) = (bytes(golden), [0; MAX_DATAGRAM]);
         let len = message.encode(&mut buf).expect("room for a packet");
         assert_eq!(buf[..len], golden, "{message:?}");
@@ -165,10 +212,10 @@ fn every_packet_has_its_bytes() {
 }
 
 #[test]
-fn a_packet_cut_short_or_too_long_is_none() {
-    for (golden, message) in all() {
+fn truncated_or_overlong_message_is_rejected() {
+    for (golden, message) in all_messages() {
         let whole = bytes(golden);
-        let open_ended = matches!(message, FeedMessage::Chunk(_));
+        let open_ended = matches!(message, FeedMessage::SnapshotChunk(_));
         for len in 0..whole.len() {
             let cut = FeedMessage::decode(&whole[..len]);
             let ends_with_a_record = matches!(message, FeedMessage::Frames(_)) && (len == 10 || len == 16);
@@ -180,15 +227,16 @@ fn a_packet_cut_short_or_too_long_is_none() {
 }
 
 #[test]
-fn records_tell_their_frames_and_hashes() {
+fn frame_records_carry_frames_and_hashes() {
     let whole = bytes(FRAMES);
     let Ok(FeedMessage::Frames(frames)) = FeedMessage::decode(&whole) else { panic!("frames") };
-    let told: Vec<_> = frames.records.iter().map(|record| (record.first, record.count, record.hash)).collect();
+    let told: Vec<_> =
+        frames.records.iter().map(|record| (record.first_frame, record.frame_count, record.state_hash)).collect();
     assert_eq!(told, [(1_000, 6, None), (1_010, 6, Some((1_014, 0x0102_0304_0506_0708)))]);
 }
 
 #[test]
-fn what_no_one_would_send_is_malformed() {
+fn impossible_values_are_malformed() {
     for nonsense in [
         "11efcdab8967452301e8030000010000",       // a stretch of no frames
         "12efcdab89674523010700010000 00",        // a block without parts
@@ -203,25 +251,25 @@ fn what_no_one_would_send_is_malformed() {
         let digits: String = nonsense.split_whitespace().collect();
         let bytes: Vec<u8> =
             (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap()).collect();
-        assert_eq!(FeedMessage::decode(&bytes), Err(Error::Malformed), "{nonsense}");
+        assert_eq!(FeedMessage::decode(&bytes), Err(DecodeError::Malformed), "{nonsense}");
     }
-    let mut other = bytes(WATCH);
+    let mut other = bytes(SUBSCRIBE);
     other[1] = VERSION + 1;
-    assert_eq!(FeedMessage::decode(&other), Err(Error::Version(VERSION + 1)));
+    assert_eq!(FeedMessage::decode(&other), Err(DecodeError::Version(VERSION + 1)));
 }
 
 #[test]
-fn lists_have_a_bound() {
-    let (mut spans, mut wants) = (Spans::default(), Wants::default());
+fn request_lists_are_bounded() {
+    let (mut spans, mut wants) = (FrameRanges::default(), BlockRequests::default());
     assert!(!spans.push(1, 0) && !wants.push(1, 0) && !wants.push_part(1, 16));
-    assert!((0..MAX_SPANS).all(|_| spans.push(1, 1)) && !spans.push(1, 1) && spans.is_full());
-    assert!((0..MAX_WANTS as u32).all(|block| wants.push_part(block, 15)) && !wants.push_part(99, 0));
-    assert!(wants.push_part(MAX_WANTS as u32 - 1, 3), "more of the last block still fits");
+    assert!((0..MAX_FRAME_RANGES).all(|_| spans.push(1, 1)) && !spans.push(1, 1) && spans.is_full());
+    assert!((0..MAX_BLOCK_REQUESTS as u32).all(|block| wants.push_part(block, 15)) && !wants.push_part(99, 0));
+    assert!(wants.push_part(MAX_BLOCK_REQUESTS as u32 - 1, 3), "more of the last block still fits");
 }
 
 #[test]
-fn the_answer_to_a_stranger_is_shorter_than_his_question() {
-    assert!(bytes(CHALLENGE).len() < bytes(PLAIN_WATCH).len());
-    assert!(bytes(BYE).len() < bytes(PLAIN_WATCH).len());
-    assert!(bytes(BYE).len() < 1 + 8 + 4 + 1, "the shortest acknowledgement");
+fn challenge_is_shorter_than_the_subscribe_request() {
+    assert!(bytes(CHALLENGE).len() < bytes(PLAIN_SUBSCRIBE).len());
+    assert!(bytes(CLOSED).len() < bytes(PLAIN_SUBSCRIBE).len());
+    assert!(bytes(CLOSED).len() < 1 + 8 + 4 + 1, "the shortest acknowledgement");
 }

@@ -2,13 +2,15 @@
 
 use coplay::mirror::Source;
 use coplay::time::{GroupInstant, Instant, TimeDelta};
-use coplay::wire::{Echo, Happening, Have, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, Run};
+use coplay::wire::{
+    ClockEcho, EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus,
+};
 
 /// An item field by field, in hexadecimal.
 type Golden = &'static [&'static str];
 
 const FAMILY: &str = "35";
-const OF: Source = Source(0x0403_0201);
+const SOURCE: Source = Source(0x0403_0201);
 
 fn bytes(golden: Golden) -> Vec<u8> {
     let text: String = std::iter::once(&FAMILY).chain(golden).copied().collect();
@@ -28,7 +30,7 @@ fn assert_golden(golden: Golden, item: &MirrorItem<'_>) {
 }
 
 #[test]
-fn an_event_that_replaces_three_others() {
+fn replacing_event_matches_golden_bytes() {
     const EVENT: Golden = &[
         "01",               // kind
         "01020304",         // source
@@ -47,16 +49,16 @@ fn an_event_that_replaces_three_others() {
     let golden = bytes(EVENT);
     let read: Vec<_> = MirrorItems::new(&golden).unwrap().collect();
     let [Ok(item @ MirrorItem::Event(event))] = &read[..] else { panic!("{read:?}") };
-    assert_eq!(event.run.collect::<Vec<_>>(), [299, 297, 186]);
-    let wanted = Happening {
-        source: OF,
+    assert_eq!(event.obsolete_set.collect::<Vec<_>>(), [299, 297, 186]);
+    let wanted = EventRef {
+        source: SOURCE,
         seq: 300,
-        at: GroupInstant::from_nanos(1_000_000),
+        issued_at: GroupInstant::from_nanos(1_000_000),
         key: 7,
         after: 128,
-        barrier: false,
+        is_barrier: false,
         replaces: true,
-        run: event.run,
+        obsolete_set: event.obsolete_set,
         payload: b"Hi",
     };
     assert_eq!(*event, wanted);
@@ -64,51 +66,57 @@ fn an_event_that_replaces_three_others() {
 }
 
 #[test]
-fn an_event_of_an_object_that_was_forgotten() {
-    let event = Happening {
-        source: OF,
+fn barrier_event_matches_golden_bytes() {
+    let event = EventRef {
+        source: SOURCE,
         seq: 5,
-        at: GroupInstant::from_nanos(-1),
+        issued_at: GroupInstant::from_nanos(-1),
         key: u64::MAX,
         after: 4,
-        barrier: true,
+        is_barrier: true,
         replaces: false,
-        run: Run::default(),
+        obsolete_set: ObsoleteSet::default(),
         payload: b"",
     };
     const EVENT: Golden = &["01", "01020304", "05", "ffffffffffffffff", "ffffffffffffffff", "02", "01", "00", "00"];
     let golden = bytes(EVENT);
     let read = MirrorItems::new(&golden).unwrap().next().unwrap().unwrap();
     let MirrorItem::Event(read) = read else { panic!("an event") };
-    assert_eq!(Happening { run: Run::default(), ..read }, event);
+    assert_eq!(EventRef { obsolete_set: ObsoleteSet::default(), ..read }, event);
 }
 
 #[test]
-fn how_far_a_mirror_is() {
+fn heartbeat_status_and_request_match_golden_bytes() {
     let at = GroupInstant::from_nanos(258);
-    assert_golden(&["02", "0201000000000000", "ac02"], &MirrorItem::Alive { at, last: 300 });
-    let have = Have { of: OF, base: 1, settled: 299, newest: 300 };
-    assert_golden(&["03", "01020304", "01", "ab02", "ac02"], &MirrorItem::Have(have));
-    assert_golden(&["04", "01020304", "ac02", "10"], &MirrorItem::Ask { of: OF, first: 300, count: 16 });
-    let late = Have { of: OF, base: 1 << 32, settled: (1 << 48) - 2, newest: (1 << 48) - 1 };
-    assert_golden(&["03", "01020304", "8080808010", "feffffffffff3f", "ffffffffffff3f"], &MirrorItem::Have(late));
-    assert_golden(&["0b"], &MirrorItem::Bye);
+    assert_golden(&["02", "0201000000000000", "ac02"], &MirrorItem::Heartbeat { at, last_event: 300 });
+    let have = StreamStatus { source: SOURCE, oldest: 1, settled_end: 299, newest: 300 };
+    assert_golden(&["03", "01020304", "01", "ab02", "ac02"], &MirrorItem::StreamStatus(have));
+    assert_golden(
+        &["04", "01020304", "ac02", "10"],
+        &MirrorItem::EventRequest { source: SOURCE, first: 300, count: 16 },
+    );
+    let late = StreamStatus { source: SOURCE, oldest: 1 << 32, settled_end: (1 << 48) - 2, newest: (1 << 48) - 1 };
+    assert_golden(
+        &["03", "01020304", "8080808010", "feffffffffff3f", "ffffffffffff3f"],
+        &MirrorItem::StreamStatus(late),
+    );
+    assert_golden(&["0b"], &MirrorItem::Leave);
 }
 
 #[test]
-fn clocks() {
+fn clock_items_match_golden_bytes() {
     let at = Instant::from_nanos;
-    assert_golden(&["05", "fbffffffffffffff"], &MirrorItem::Time(Some(TimeDelta::from_nanos(-5))));
-    assert_golden(&["06"], &MirrorItem::Time(None));
+    assert_golden(&["05", "fbffffffffffffff"], &MirrorItem::GroupTime(Some(TimeDelta::from_nanos(-5))));
+    assert_golden(&["06"], &MirrorItem::GroupTime(None));
     assert_golden(&["07", "0100000000000000"], &MirrorItem::Probe(at(1)));
-    let echo = Echo { sent: at(1), received: at(2), answered: at(3) };
+    let echo = ClockEcho { sent: at(1), received: at(2), answered: at(3) };
     assert_golden(&["08", "0100000000000000", "0200000000000000", "0300000000000000"], &MirrorItem::Echo(echo));
 }
 
 #[test]
-fn snapshots() {
-    let want = MirrorItem::Want { of: OF, version: 0, piece: 32, count: 32 };
+fn snapshot_items_match_golden_bytes() {
+    let want = MirrorItem::SnapshotRequest { source: SOURCE, version: 0, first_piece: 32, count: 32 };
     assert_golden(&["09", "01020304", "00", "20", "20"], &want);
-    let piece = MirrorItem::Piece { of: OF, version: 9, total: 1_002, piece: 1, bytes: b"ab" };
+    let piece = MirrorItem::SnapshotPiece { source: SOURCE, version: 9, total_len: 1_002, piece: 1, bytes: b"ab" };
     assert_golden(&["0a", "01020304", "09", "ea07", "01", "02", "6162"], &piece);
 }

@@ -5,9 +5,9 @@
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
-use coplay::input::{MAX_PLAYERS, Ownership, Word};
+use coplay::input::{InputWord, MAX_PLAYERS, Ownership};
 use coplay::movie::{Entry, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, WriteError, Writer};
-use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
+use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -26,30 +26,30 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_movie_comes_back(truth in truth(), piece in 1..9_000usize) {
+    fn movie_round_trips(truth in test_movie(), piece in 1..9_000usize) {
         let file = truth.file();
-        let played = play(&file, piece);
+        let played = read_movie(&file, piece);
         prop_assert_eq!(played.error, None);
         prop_assert_eq!(played.entries, truth.entries());
     }
 
     #[test]
-    fn a_cut_movie_is_good_up_to_the_cut(truth in truth(), cuts in vec(any::<prop::sample::Index>(), 1..8)) {
+    fn truncated_movie_is_readable_up_to_the_cut(truth in test_movie(), cuts in vec(any::<prop::sample::Index>(), 1..8)) {
         let (file, whole) = (truth.file(), truth.entries());
         for cut in cuts {
-            let played = play(&file[..cut.index(file.len())], 10_000);
-            prop_assert!(is_cut(&played));
+            let played = read_movie(&file[..cut.index(file.len())], 10_000);
+            prop_assert!(is_truncated(&played));
             prop_assert_eq!(&played.entries[..], &whole[..played.entries.len()]);
         }
     }
 
     #[test]
-    fn a_changed_byte_is_noticed(truth in truth(), changes in vec((any::<prop::sample::Index>(), 1..=255u8), 1..8)) {
+    fn changed_byte_is_detected(truth in test_movie(), changes in vec((any::<prop::sample::Index>(), 1..=255u8), 1..8)) {
         let (mut file, whole) = (truth.file(), truth.entries());
         for (at, change) in changes {
             let at = at.index(file.len());
             file[at] ^= change;
-            let played = play(&file, 10_000);
+            let played = read_movie(&file, 10_000);
             prop_assert!(played.error.is_some());
             prop_assert_eq!(&played.entries[..], &whole[..played.entries.len()]);
             file[at] ^= change;
@@ -57,23 +57,23 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_no_harm(mut bytes in vec(any::<u8>(), 0..12_000), opening in 0..3, piece in 1..9_000usize) {
-        let start = Truth::simple().file();
+    fn arbitrary_bytes_do_not_panic(mut bytes in vec(any::<u8>(), 0..12_000), opening in 0..3, piece in 1..9_000usize) {
+        let start = TestMovie::simple().file();
         let kept = [0, 9, start.len().min(bytes.len())][opening as usize].min(bytes.len());
         bytes[..kept].copy_from_slice(&start[..kept]);
-        play(&bytes, piece);
+        read_movie(&bytes, piece);
     }
 }
 
 /// Every place where a file can break off, and every byte that can go wrong.
 #[test]
-fn every_cut_and_every_flipped_bit_is_noticed() {
-    let truth = Truth::simple();
+fn every_truncation_and_bit_flip_is_detected() {
+    let truth = TestMovie::simple();
     let (mut file, whole) = (truth.file(), truth.entries());
     let mut good = 0;
     for cut in 0..file.len() {
-        let played = play(&file[..cut], 10_000);
-        assert!(is_cut(&played), "cut at {cut}: {:?}", played.error);
+        let played = read_movie(&file[..cut], 10_000);
+        assert!(is_truncated(&played), "cut at {cut}: {:?}", played.error);
         assert_eq!(played.entries[..], whole[..played.entries.len()]);
         assert!(played.entries.len() >= good, "more bytes tell more");
         good = played.entries.len();
@@ -82,7 +82,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
     for at in 0..file.len() {
         for bit in 0..8 {
             file[at] ^= 1 << bit;
-            let played = play(&file, 10_000);
+            let played = read_movie(&file, 10_000);
             assert!(played.error.is_some(), "bit {bit} of byte {at} is wrong");
             assert_eq!(played.entries[..], whole[..played.entries.len()]);
             file[at] ^= 1 << bit;
@@ -92,8 +92,8 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 
 /// Changing this layout makes all movies unreadable that people have kept: it takes a new `VERSION`, and a reader for both.
 #[test]
-fn the_bytes_of_a_movie_stay_what_they_are() {
-    let mut writer = Writer::new(&Truth::simple().settings(), Start::PowerOn).expect("good settings");
+fn movie_matches_golden_bytes() {
+    let mut writer = Writer::new(&TestMovie::simple().settings(), Start::PowerOn).expect("good settings");
     let header = writer.poll_bytes().expect("a header").to_vec();
     assert_eq!(header[..10], *b"COPLAYMV\x01\x01");
     writer.push_mark(Frame::ZERO, b"on").expect("a mark");
@@ -114,10 +114,10 @@ fn the_bytes_of_a_movie_stay_what_they_are() {
 
 /// One thing in a movie, kept.
 #[derive(Clone, Debug, PartialEq)]
-enum Kept {
+enum OwnedEntry {
     Header(Settings, Frame),
     Snapshot(Frame, Vec<u8>),
-    Frame(Frame, Vec<Word>),
+    Frame(Frame, Vec<InputWord>),
     Hash(Frame, u64),
     Mark(Frame, Vec<u8>),
     End(u32),
@@ -125,48 +125,49 @@ enum Kept {
 
 /// What a movie is made of.
 #[derive(Clone, Debug)]
-struct Truth {
-    masks: Vec<[Word; 2]>,
+struct TestMovie {
+    masks: Vec<[InputWord; 2]>,
     start: Option<(u32, Vec<u8>)>,
-    spans: Vec<Span>,
+    segments: Vec<Segment>,
 }
 
 /// Frames with equal input, and what comes after them.
 #[derive(Clone, Debug)]
-struct Span {
-    words: Vec<Word>,
+struct Segment {
+    words: Vec<InputWord>,
     frames: u32,
     hash: Option<u64>,
     mark: Option<Vec<u8>>,
-    flush: bool,
+    has_flush: bool,
 }
 
-fn truth() -> impl Strategy<Value = Truth> {
-    let mask = prop_oneof![Just(0), Just(0xff), Just(0xffff), any::<u16>().prop_map(Word::from), any::<Word>()];
+fn test_movie() -> impl Strategy<Value = TestMovie> {
+    let mask =
+        prop_oneof![Just(0), Just(0xff), Just(0xffff), any::<u16>().prop_map(InputWord::from), any::<InputWord>()];
     let masks = vec([mask.clone(), mask], 1..=MAX_PLAYERS);
     let start = option::of((0..u32::MAX - 100_000, vec(any::<u8>(), 0..9_000)));
-    (masks, start, vec(span(), 0..60)).prop_map(|(masks, start, spans)| Truth { masks, start, spans })
+    (masks, start, vec(segment(), 0..60)).prop_map(|(masks, start, spans)| TestMovie { masks, start, segments: spans })
 }
 
-fn span() -> impl Strategy<Value = Span> {
+fn segment() -> impl Strategy<Value = Segment> {
     let frames = prop_oneof![4 => 0..20u32, 1 => 0..1_500u32];
     let mark = option::weighted(0.2, vec(any::<u8>(), 0..=MAX_MARK));
     let hash = option::weighted(0.3, any::<u64>());
-    (vec(any::<Word>(), MAX_PLAYERS), frames, hash, mark, prop::bool::weighted(0.1))
-        .prop_map(|(words, frames, hash, mark, flush)| Span { words, frames, hash, mark, flush })
+    (vec(any::<InputWord>(), MAX_PLAYERS), frames, hash, mark, prop::bool::weighted(0.1))
+        .prop_map(|(words, frames, hash, mark, flush)| Segment { words, frames, hash, mark, has_flush: flush })
 }
 
-impl Truth {
+impl TestMovie {
     /// Two pads and a bit of everything.
     fn simple() -> Self {
-        let span = |number: u32| Span {
-            words: vec![Word::from(number), Word::from(number / 3)],
+        let span = |number: u32| Segment {
+            words: vec![InputWord::from(number), InputWord::from(number / 3)],
             frames: 8,
             hash: (number % 8 == 7).then_some(u64::from(number) << 40),
             mark: (number % 50 == 20).then(|| vec![number as u8; 3]),
-            flush: number == 100,
+            has_flush: number == 100,
         };
-        Self { masks: vec![[0xffff, 0]; 2], start: None, spans: (0..160).map(span).collect() }
+        Self { masks: vec![[0xffff, 0]; 2], start: None, segments: (0..160).map(span).collect() }
     }
 
     /// Two sites, of which the second has what the first has left.
@@ -174,49 +175,49 @@ impl Truth {
         let mut ownership = Ownership::new(self.masks.len());
         for (player, [first, second]) in self.masks.iter().enumerate() {
             for (number, mask) in [(0, *first), (1, second & !first)] {
-                ownership.give(SiteId::new(number).expect("a site"), player, mask).expect("free bits");
+                ownership.assign(SiteId::new(number).expect("a site"), player, mask).expect("free bits");
             }
         }
         Settings {
             game: GameId { name: "game".into(), hash: [3; 32] },
-            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames: 0 },
+            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
             rate: FrameRate::new(39_375_000, 655_171).expect("a rate"),
-            lag: 6,
-            window: 0,
-            auto: false,
-            absent: Absent::Nothing,
-            starvation: Starvation::Wait,
-            compare_every: 60,
-            sites: 2,
-            starters: SiteSet::first(2),
+            input_delay: 6,
+            prediction_window: 0,
+            auto_tune: false,
+            absent_input: AbsentInput::Nothing,
+            starvation_policy: StarvationPolicy::Wait,
+            compare_interval: 60,
+            site_count: 2,
+            starting_sites: SiteSet::first(2),
             ownership,
         }
     }
 
-    fn first(&self) -> Frame {
+    fn first_frame(&self) -> Frame {
         Frame::new(self.start.as_ref().map_or(0, |(frame, _)| *frame))
     }
 
-    fn owned(&self, words: &[Word]) -> Vec<Word> {
+    fn mask_owned(&self, words: &[InputWord]) -> Vec<InputWord> {
         self.masks.iter().zip(words).map(|([first, second], word)| word & (first | second)).collect()
     }
 
-    fn entries(&self) -> Vec<Kept> {
-        let first = self.first();
-        let mut entries = vec![Kept::Header(self.settings(), first)];
-        entries.extend(self.start.iter().map(|(_, state)| Kept::Snapshot(first, state.clone())));
+    fn entries(&self) -> Vec<OwnedEntry> {
+        let first = self.first_frame();
+        let mut entries = vec![OwnedEntry::Header(self.settings(), first)];
+        entries.extend(self.start.iter().map(|(_, state)| OwnedEntry::Snapshot(first, state.clone())));
         let mut next = first;
-        for span in &self.spans {
+        for span in &self.segments {
             for _ in 0..span.frames {
-                entries.push(Kept::Frame(next, self.owned(&span.words)));
+                entries.push(OwnedEntry::Frame(next, self.mask_owned(&span.words)));
                 next = next.next();
             }
             if let Some(hash) = span.hash.filter(|_| next > first) {
-                entries.push(Kept::Hash(next.checked_sub(1).expect("a frame"), hash));
+                entries.push(OwnedEntry::Hash(next.checked_sub(1).expect("a frame"), hash));
             }
-            entries.extend(span.mark.iter().map(|mark| Kept::Mark(next, mark.clone())));
+            entries.extend(span.mark.iter().map(|mark| OwnedEntry::Mark(next, mark.clone())));
         }
-        entries.push(Kept::End(next.number() - first.number()));
+        entries.push(OwnedEntry::End(next.number() - first.number()));
         entries
     }
 
@@ -227,7 +228,7 @@ impl Truth {
         };
         let mut writer = Writer::new(&self.settings(), start).expect("good settings");
         let mut file = vec![];
-        for entry in self.spans.iter().flat_map(|span| self.span_entries(span)) {
+        for entry in self.segments.iter().flat_map(|span| self.segment_writes(span)) {
             entry(&mut writer).expect("a good entry");
             file.extend_from_slice(writer.poll_bytes().unwrap_or_default());
         }
@@ -237,13 +238,13 @@ impl Truth {
         file
     }
 
-    fn span_entries<'a>(&'a self, span: &'a Span) -> Vec<Push<'a>> {
-        let mut pushes: Vec<Push<'a>> = vec![];
+    fn segment_writes<'a>(&'a self, span: &'a Segment) -> Vec<WriteOp<'a>> {
+        let mut pushes: Vec<WriteOp<'a>> = vec![];
         for _ in 0..span.frames {
             pushes.push(Box::new(|writer| writer.push(writer.next(), &span.words)));
         }
         if let Some(hash) = span.hash {
-            pushes.push(Box::new(move |writer| match writer.next() > self.first() {
+            pushes.push(Box::new(move |writer| match writer.next() > self.first_frame() {
                 true => writer.push_hash(writer.next().checked_sub(1).expect("a frame"), hash),
                 false => Ok(()),
             }));
@@ -251,26 +252,26 @@ impl Truth {
         if let Some(mark) = &span.mark {
             pushes.push(Box::new(|writer| writer.push_mark(writer.next(), mark)));
         }
-        if span.flush {
+        if span.has_flush {
             pushes.push(Box::new(|writer| writer.flush()));
         }
         pushes
     }
 }
 
-type Push<'a> = Box<dyn Fn(&mut Writer) -> Result<(), WriteError> + 'a>;
+type WriteOp<'a> = Box<dyn Fn(&mut Writer) -> Result<(), WriteError> + 'a>;
 
-struct Played {
-    entries: Vec<Kept>,
+struct ReadResult {
+    entries: Vec<OwnedEntry>,
     error: Option<MovieError>,
 }
 
-fn is_cut(played: &Played) -> bool {
+fn is_truncated(played: &ReadResult) -> bool {
     matches!(played.error, Some(MovieError::Cut { .. }))
 }
 
 /// Reads a file in pieces, as one would from a disk.
-fn play(file: &[u8], piece: usize) -> Played {
+fn read_movie(file: &[u8], piece: usize) -> ReadResult {
     let mut reader = Reader::new();
     let (mut rest, mut entries, mut over) = (file, vec![], false);
     loop {
@@ -278,21 +279,21 @@ fn play(file: &[u8], piece: usize) -> Played {
         let kept = match reader.poll() {
             Err(error) => {
                 assert_eq!(reader.poll(), Err(error), "an error is told again");
-                return Played { entries, error: Some(error) };
+                return ReadResult { entries, error: Some(error) };
             }
-            Ok(None) if rest.is_empty() && over => return Played { entries, error: None },
+            Ok(None) if rest.is_empty() && over => return ReadResult { entries, error: None },
             Ok(None) if rest.is_empty() => {
                 reader.end();
                 over = true;
                 continue;
             }
             Ok(None) => continue,
-            Ok(Some(Entry::Header { settings, first })) => Kept::Header(settings.clone(), first),
-            Ok(Some(Entry::Snapshot { frame, state })) => Kept::Snapshot(frame, state.to_vec()),
-            Ok(Some(Entry::Frame { frame, words })) => Kept::Frame(frame, words.to_vec()),
-            Ok(Some(Entry::Hash { frame, hash })) => Kept::Hash(frame, hash),
-            Ok(Some(Entry::Mark { frame, bytes })) => Kept::Mark(frame, bytes.to_vec()),
-            Ok(Some(Entry::End { frames })) => Kept::End(frames),
+            Ok(Some(Entry::Header { settings, first })) => OwnedEntry::Header(settings.clone(), first),
+            Ok(Some(Entry::Snapshot { frame, state })) => OwnedEntry::Snapshot(frame, state.to_vec()),
+            Ok(Some(Entry::Frame { frame, words })) => OwnedEntry::Frame(frame, words.to_vec()),
+            Ok(Some(Entry::Hash { frame, hash })) => OwnedEntry::Hash(frame, hash),
+            Ok(Some(Entry::Mark { frame, bytes })) => OwnedEntry::Mark(frame, bytes.to_vec()),
+            Ok(Some(Entry::End { frames })) => OwnedEntry::End(frames),
         };
         entries.push(kept);
         assert!(reader.memory() < 128 << 10, "a reader stays small");

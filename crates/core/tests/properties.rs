@@ -5,11 +5,12 @@
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
-use coplay::input::{CAPACITY, MAX_PLAYERS, Ownership, Stream, Word};
-use coplay::session::{Absent, GameId, MAX_OPTIONS, MachineId, Settings, Starvation};
+use coplay::input::{InputWord, MAX_PLAYERS, Ownership, STREAM_CAPACITY, Stream};
+use coplay::session::{AbsentInput, GameId, MAX_OPTIONS, MachineId, Settings, StarvationPolicy};
 use coplay::wire::{
-    Answers, Condition, Decision, Digest, Ends, Extra, Extras, Hello, Hold, Identity, MAX_RANGES, Message, Order,
-    Probe, Ranges, Refusal, Relay, Tick, Vote, What,
+    ClockProbe, CommandKind, Extra, Extras, Hello, InputEnds, MAX_MISSING_RANGES, MembershipDecision, MissingRanges,
+    PauseRequest, Refusal, RelayedInputs, ResentInputsList, ScheduledCommand, SenderIdentity, SessionMessage, Tick,
+    TickDigest, TuningStats, Vote,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -29,52 +30,52 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_tick_comes_back(parts in parts(), answers in vec(answer(), 0..4), extras in vec(extra(), 0..6)) {
-        let carrier = carrier(&answers, &extras);
-        let (told_extras, told_answers) = carried(&carrier);
-        prop_assert_eq!(told_extras.iter().collect::<Vec<_>>(), extras.iter().map(Told::extra).collect::<Vec<_>>());
+    fn tick_round_trips(parts in tick_parts(), answers in vec(resend(), 0..4), extras in vec(extra(), 0..6)) {
+        let carrier = carrier_tick(&answers, &extras);
+        let (told_extras, told_answers) = carried_parts(&carrier);
+        prop_assert_eq!(told_extras.iter().collect::<Vec<_>>(), extras.iter().map(OwnedExtra::extra).collect::<Vec<_>>());
         let tick = parts.tick(told_extras, told_answers);
-        let told = tick.answers.iter().map(|answer| (answer.end_minus_first, answer.len, answer.changes.to_vec()));
+        let told = tick.resends.iter().map(|answer| (answer.end_minus_first, answer.frame_count, answer.changes.to_vec()));
         prop_assert_eq!(told.collect::<Vec<_>>(), answers);
         let mut buf = [0; 4_096];
         let len = tick.encode(&mut buf).expect("room for a tick");
-        prop_assert_eq!(Message::decode(&buf[..len]), Ok(Message::Tick(tick)));
+        prop_assert_eq!(SessionMessage::decode(&buf[..len]), Ok(SessionMessage::Tick(tick)));
     }
 
     #[test]
-    fn a_hello_comes_back(hello in hello()) {
+    fn hello_round_trips(hello in hello()) {
         let mut buf = [0; 8_192];
         let len = hello.encode(&mut buf).expect("room for a hello");
-        prop_assert_eq!(Message::decode(&buf[..len]), Ok(Message::Hello(Box::new(hello))));
+        prop_assert_eq!(SessionMessage::decode(&buf[..len]), Ok(SessionMessage::Hello(Box::new(hello))));
         for short in 0..len {
-            prop_assert!(Message::decode(&buf[..short]).is_err());
+            prop_assert!(SessionMessage::decode(&buf[..short]).is_err());
         }
     }
 
     #[test]
-    fn inputs_arrive_whatever_the_order(
-        truth in truth(),
+    fn inputs_arrive_in_any_order(
+        truth in test_inputs(),
         deliveries in vec((any::<prop::sample::Index>(), 1..80usize, any::<bool>()), 0..60),
         resend in vec((1..200usize, any::<bool>()), 1..8),
     ) {
         let mut receiver = Receiver::new(&truth);
         for (first, len, absolute) in deliveries {
             let first = first.index(truth.inputs.len());
-            receiver.hear(first, truth.inputs.len().min(first + len), absolute);
+            receiver.receive(first, truth.inputs.len().min(first + len), absolute);
         }
         for (len, absolute) in resend.into_iter().cycle() {
-            let first = receiver.heard();
+            let first = receiver.received_count();
             if first == truth.inputs.len() {
                 break;
             }
-            receiver.hear(first, truth.inputs.len().min(first + len), absolute);
-            prop_assert!(receiver.heard() > first, "a resend from where the gap begins is of use");
+            receiver.receive(first, truth.inputs.len().min(first + len), absolute);
+            prop_assert!(receiver.received_count() > first, "a resend from where the gap begins is of use");
         }
-        prop_assert_eq!(receiver.stream.end(), receiver.stream.top());
+        prop_assert_eq!(receiver.stream.end(), receiver.stream.received_end());
     }
 
     #[test]
-    fn exactly_the_owned_bits_travel(ownership in ownership(MAX_SITES), words in vec(any::<Word>(), MAX_PLAYERS)) {
+    fn only_owned_bits_are_transmitted(ownership in ownership(MAX_SITES), words in vec(any::<InputWord>(), MAX_PLAYERS)) {
         let players = ownership.players();
         let mut merged = vec![0; players];
         for site in SiteId::first(MAX_SITES) {
@@ -99,16 +100,16 @@ proptest! {
 
 /// The changes in a gap are counted modulo 256: the longest gap must not make them look like none.
 #[test]
-fn a_gap_full_of_changes_is_not_taken_for_one_without() {
+fn gap_with_256_changes_is_not_closed() {
     let inputs = (0..700usize).map(|frame| vec![frame as u8 ^ (frame >> 8) as u8]).collect();
-    let truth = Truth { width: 1, inputs };
+    let truth = TestInputs { width: 1, inputs };
     for known in [1, 44, 300] {
         for first in known + 200..known + 300 {
             let mut receiver = Receiver::new(&truth);
-            receiver.hear(0, known.min(200), false);
-            receiver.hear(known.min(200), known, false);
-            receiver.hear(first, first + 1, true);
-            assert_eq!(receiver.heard(), known, "nothing is known between {known} and {first}");
+            receiver.receive(0, known.min(200), false);
+            receiver.receive(known.min(200), known, false);
+            receiver.receive(first, first + 1, true);
+            assert_eq!(receiver.received_count(), known, "nothing is known between {known} and {first}");
         }
     }
 }
@@ -117,70 +118,90 @@ fn a_gap_full_of_changes_is_not_taken_for_one_without() {
 
 /// A tick without its extras and answers, which cannot be had but from bytes.
 #[derive(Clone, Debug)]
-struct Parts {
+struct TickParts {
     end: u16,
     end_minus_ack: i32,
-    identity: Option<Identity>,
-    probe: Option<Probe>,
-    digest: Option<Digest>,
-    request: Ranges,
-    len: u32,
-    absolute: bool,
+    identity: Option<SenderIdentity>,
+    probe: Option<ClockProbe>,
+    digest: Option<TickDigest>,
+    missing: MissingRanges,
+    frame_count: u32,
+    is_absolute: bool,
     changes: Vec<u8>,
 }
 
-impl Parts {
-    fn tick<'a>(&'a self, extras: Extras<'a>, answers: Answers<'a>) -> Tick<'a> {
+impl TickParts {
+    fn tick<'a>(&'a self, extras: Extras<'a>, answers: ResentInputsList<'a>) -> Tick<'a> {
         Tick {
             end: self.end,
             end_minus_ack: self.end_minus_ack,
             identity: self.identity,
             probe: self.probe,
             digest: self.digest,
-            request: self.request,
+            missing: self.missing,
             extras,
-            answers,
-            len: self.len,
-            absolute: self.absolute,
+            resends: answers,
+            frame_count: self.frame_count,
+            is_absolute: self.is_absolute,
             changes: &self.changes,
         }
     }
 }
 
-fn parts() -> impl Strategy<Value = Parts> {
-    let identity = (any::<u64>(), any::<u8>()).prop_map(|(session, site)| Identity { session, site });
-    let digest = any::<(u16, u32, u64)>().prop_map(|(frame, hash, inputs)| Digest { frame, hash, inputs });
+fn tick_parts() -> impl Strategy<Value = TickParts> {
+    let identity = (any::<u64>(), any::<u8>()).prop_map(|(session, site)| SenderIdentity { session_id: session, site });
+    let digest = any::<(u16, u32, u64)>().prop_map(|(frame, hash, inputs)| TickDigest {
+        frame,
+        state_hash: hash,
+        input_digest: inputs,
+    });
     (
         (any::<u16>(), any::<i32>()),
         (option::of(identity), option::of(probe()), option::of(digest)),
-        vec((any::<u16>(), 1..=u16::MAX), 0..=MAX_RANGES),
+        vec((any::<u16>(), 1..=u16::MAX), 0..=MAX_MISSING_RANGES),
         (any::<u32>(), any::<bool>(), vec(any::<u8>(), 0..300)),
     )
         .prop_map(|((end, end_minus_ack), (identity, probe, digest), ranges, (len, absolute, changes))| {
-            let mut request = Ranges::default();
+            let mut request = MissingRanges::default();
             for (held, missing) in ranges {
                 assert!(request.push(held.into(), missing.into()));
             }
-            Parts { end, end_minus_ack, identity, probe, digest, request, len, absolute, changes }
+            TickParts {
+                end,
+                end_minus_ack,
+                identity,
+                probe,
+                digest,
+                missing: request,
+                frame_count: len,
+                is_absolute: absolute,
+                changes,
+            }
         })
 }
 
 /// A probe whose times are whole multiples of the units in which they travel.
-fn probe() -> impl Strategy<Value = Probe> {
+fn probe() -> impl Strategy<Value = ClockProbe> {
     let echo = (any::<u32>(), 0..u32::MAX).prop_map(|(stamp, units)| (stamp, i64::from(units) * 16_000));
     let late = (-7_999..=7_999i64).prop_map(|units| units * 31_250);
-    (0..1u64 << 40, option::of(echo), any::<i32>(), option::of(late))
-        .prop_map(|(stamp_us, echo, end_minus_frame, late_ns)| Probe { stamp_us, echo, end_minus_frame, late_ns })
+    (0..1u64 << 40, option::of(echo), any::<i32>(), option::of(late)).prop_map(
+        |(stamp_us, echo, end_minus_frame, late_ns)| ClockProbe {
+            stamp_us,
+            echo,
+            end_minus_frame,
+            lateness_ns: late_ns,
+        },
+    )
 }
 
 /// First frame (told from the end), length, changes.
-fn answer() -> impl Strategy<Value = (u32, u32, Vec<u8>)> {
+fn resend() -> impl Strategy<Value = (u32, u32, Vec<u8>)> {
     (1..=u32::MAX, any::<prop::sample::Index>(), vec(any::<u8>(), 0..200))
         .prop_map(|(back, len, changes)| (back, 1 + len.index(back as usize) as u32, changes))
 }
 
 /// The bytes of a tick that has nothing but these answers and extras.
-fn carrier(answers: &[(u32, u32, Vec<u8>)], extras: &[Told]) -> Vec<u8> {
+fn carrier_tick(answers: &[(u32, u32, Vec<u8>)], extras: &[OwnedExtra]) -> Vec<u8> {
     let mut block = Vec::new();
     for (back, len, changes) in answers {
         put_varint(&mut block, *back);
@@ -189,7 +210,7 @@ fn carrier(answers: &[(u32, u32, Vec<u8>)], extras: &[Told]) -> Vec<u8> {
         block.extend(changes);
     }
     let flag = |block: &[u8], flag: u8| if block.is_empty() { 0 } else { flag };
-    let told: Vec<u8> = extras.iter().flat_map(Told::encode).collect();
+    let told: Vec<u8> = extras.iter().flat_map(OwnedExtra::encode).collect();
     let mut bytes = vec![0x80 | flag(&told, 0x04) | flag(&block, 0x02), 0, 0, 0];
     for block in [told, block].into_iter().filter(|block| !block.is_empty()) {
         bytes.extend((block.len() as u16).to_le_bytes());
@@ -199,26 +220,26 @@ fn carrier(answers: &[(u32, u32, Vec<u8>)], extras: &[Told]) -> Vec<u8> {
     bytes
 }
 
-fn carried(carrier: &[u8]) -> (Extras<'_>, Answers<'_>) {
-    match Message::decode(carrier) {
-        Ok(Message::Tick(tick)) => (tick.extras, tick.answers),
+fn carried_parts(carrier: &[u8]) -> (Extras<'_>, ResentInputsList<'_>) {
+    match SessionMessage::decode(carrier) {
+        Ok(SessionMessage::Tick(tick)) => (tick.extras, tick.resends),
         other => panic!("not a tick: {other:?}"),
     }
 }
 
 /// An extra that borrows nothing.
 #[derive(Clone, Debug)]
-enum Told {
+enum OwnedExtra {
     Short(Extra<'static>),
     Relay(SiteId, Frame, u32, Vec<u8>),
 }
 
-impl Told {
+impl OwnedExtra {
     fn extra(&self) -> Extra<'_> {
         match self {
             Self::Short(extra) => *extra,
             Self::Relay(site, first, len, changes) => {
-                Extra::Relay(Relay { site: *site, first: *first, len: *len, changes })
+                Extra::Relay(RelayedInputs { site: *site, first_frame: *first, frame_count: *len, changes })
             }
         }
     }
@@ -230,42 +251,58 @@ impl Told {
     }
 }
 
-fn extra() -> impl Strategy<Value = Told> {
+fn extra() -> impl Strategy<Value = OwnedExtra> {
     let short = prop_oneof![
         frame().prop_map(Extra::Leave),
-        order().prop_map(Extra::Order),
+        command().prop_map(Extra::Command),
         vote().prop_map(Extra::Vote),
-        (any::<u32>(), decision(), any::<u32>()).prop_map(|(view, how, since)| Extra::Decided(view, how, since)),
-        (site(), frame()).prop_map(|(site, frame)| Extra::Want(site, frame)),
-        (site(), frame()).prop_map(|(site, frame)| Extra::Left(site, frame)),
-        any::<(u32, u32)>().prop_map(|(need, window)| Extra::Condition(Condition { need, window })),
-        (site(), frame(), any::<i64>()).prop_map(|(by, frame, until_ns)| Extra::Hold(Hold { by, frame, until_ns })),
+        (any::<u32>(), decision(), any::<u32>()).prop_map(|(view, how, since)| Extra::DecisionReport(view, how, since)),
+        (site(), frame()).prop_map(|(site, frame)| Extra::RelayRequest(site, frame)),
+        (site(), frame()).prop_map(|(site, frame)| Extra::LeaveReport(site, frame)),
+        any::<(u32, u32)>().prop_map(|(need, window)| Extra::TuningStats(TuningStats {
+            input_age: need,
+            max_prediction_window: window
+        })),
+        (site(), frame(), any::<i64>()).prop_map(|(by, frame, until_ns)| Extra::Pause(PauseRequest {
+            requested_by: by,
+            frame,
+            until_ns
+        })),
     ];
     let relay = (site(), frame(), 1..=u32::MAX, vec(any::<u8>(), 0..300));
     prop_oneof![
-        6 => short.prop_map(Told::Short),
-        1 => relay.prop_map(|(site, first, len, changes)| Told::Relay(site, first, len, changes)),
+        6 => short.prop_map(OwnedExtra::Short),
+        1 => relay.prop_map(|(site, first, len, changes)| OwnedExtra::Relay(site, first, len, changes)),
     ]
 }
 
 fn vote() -> impl Strategy<Value = Vote> {
-    (any::<(u32, u32, u8, u8)>(), ends(), option::of(order()), option::of((any::<u32>(), decision()))).prop_map(
+    (any::<(u32, u32, u8, u8)>(), input_ends(), option::of(command()), option::of((any::<u32>(), decision()))).prop_map(
         |((view, ballot, left, unwanted), (drop, ends), order, accepted)| {
             let (left, unwanted) = (SiteSet::from_bits(left), SiteSet::from_bits(unwanted));
-            Vote { view, ballot, drop, ends, left, unwanted, order, accepted }
+            Vote {
+                epoch: view,
+                ballot,
+                drop,
+                input_ends: ends,
+                left_sites: left,
+                to_evict: unwanted,
+                command: order,
+                accepted,
+            }
         },
     )
 }
 
-fn decision() -> impl Strategy<Value = Decision> {
-    (ends(), any::<u8>(), option::of(order())).prop_map(|((drop, lasts), left, order)| {
+fn decision() -> impl Strategy<Value = MembershipDecision> {
+    (input_ends(), any::<u8>(), option::of(command())).prop_map(|((drop, lasts), left, order)| {
         let left = SiteSet::from_bits(left);
-        Decision { drop, lasts, left, order }
+        MembershipDecision { drop, input_ends: lasts, left_sites: left, command: order }
     })
 }
 
 /// Some sites, and a frame for each of them.
-fn ends() -> impl Strategy<Value = (SiteSet, Ends)> {
+fn input_ends() -> impl Strategy<Value = (SiteSet, InputEnds)> {
     (any::<u8>(), vec(frame(), MAX_SITES)).prop_map(|(bits, frames)| {
         let sites = SiteSet::from_bits(bits);
         let mut ends = [Frame::ZERO; MAX_SITES];
@@ -274,19 +311,26 @@ fn ends() -> impl Strategy<Value = (SiteSet, Ends)> {
     })
 }
 
-fn order() -> impl Strategy<Value = Order> {
-    let dials = (any::<(u32, u32, u32)>(), site()).prop_map(|((lag, window, need), site)| What::Dials {
-        lag,
-        window,
-        need,
+fn command() -> impl Strategy<Value = ScheduledCommand> {
+    let dials = (any::<(u32, u32, u32)>(), site()).prop_map(|((lag, window, need), site)| CommandKind::SetDelay {
+        input_delay: lag,
+        prediction_window: window,
+        input_age: need,
         site,
     });
     let join =
         (site(), any::<u8>(), any::<[u32; 4]>()).prop_map(|(site, members, [incarnation, view, lag, window])| {
-            What::Join { site, incarnation, members: SiteSet::from_bits(members), view, lag, window }
+            CommandKind::Join {
+                site,
+                incarnation,
+                members: SiteSet::from_bits(members),
+                epoch: view,
+                input_delay: lag,
+                prediction_window: window,
+            }
         });
     let what = prop_oneof![join, dials];
-    (site(), frame(), what).prop_map(|(by, frame, what)| Order { by, frame, what })
+    (site(), frame(), what).prop_map(|(by, frame, what)| ScheduledCommand { issuer: by, frame, kind: what })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
@@ -299,8 +343,8 @@ fn site() -> impl Strategy<Value = SiteId> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let who = (any::<u64>(), site(), any::<(u32, u32)>(), any::<u8>());
-    let alone = any::<u32>().prop_map(|number| Some(Refusal::Alone { frame: Frame::new(number) }));
-    let refusal = prop_oneof![Just(None), Just(Some(Refusal::Running)), Just(Some(Refusal::Dropped)), alone];
+    let alone = any::<u32>().prop_map(|number| Some(Refusal::ContinuedAlone { frame: Frame::new(number) }));
+    let refusal = prop_oneof![Just(None), Just(Some(Refusal::AlreadyRunning)), Just(Some(Refusal::Dropped)), alone];
     let flags = (any::<bool>(), option::of(any::<bool>()), refusal);
     let times = (any::<u64>(), option::of(any::<(u64, u32)>()), option::of(any::<i64>()));
     (who, flags, times, settings()).prop_map(
@@ -308,13 +352,13 @@ fn hello() -> impl Strategy<Value = Hello> {
             let (stamp_us, echo, start_ns) = times;
             let agreed = SiteSet::from_bits(agreed);
             Hello {
-                session,
+                session_id: session,
                 site,
                 incarnation,
-                yours,
-                agreed,
-                leaving,
-                joining,
+                your_incarnation: yours,
+                agreed_sites: agreed,
+                is_leaving: leaving,
+                join_readiness: joining,
                 refusal,
                 stamp_us,
                 echo,
@@ -329,8 +373,9 @@ fn settings() -> impl Strategy<Value = Settings> {
     // Up to 16 characters of up to four bytes.
     let text = || "\\PC{0,16}";
     let game = (text(), any::<[u8; 32]>()).prop_map(|(name, hash)| GameId { name, hash });
-    let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS), any::<u64>())
-        .prop_map(|(name, version, options, first_frames)| MachineId { name, version, options, first_frames });
+    let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS), any::<u64>()).prop_map(
+        |(name, version, options, first_frames)| MachineId { name, version, options, first_frames_hash: first_frames },
+    );
     let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>(), any::<(bool, bool)>());
     let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(
@@ -339,14 +384,14 @@ fn settings() -> impl Strategy<Value = Settings> {
                 game,
                 machine,
                 rate,
-                lag,
-                window,
-                auto,
-                absent: if repeat { Absent::Repeat } else { Absent::Nothing },
-                starvation: if pause { Starvation::Pause } else { Starvation::Wait },
-                compare_every,
-                sites,
-                starters: SiteSet::from_bits(starters),
+                input_delay: lag,
+                prediction_window: window,
+                auto_tune: auto,
+                absent_input: if repeat { AbsentInput::Repeat } else { AbsentInput::Nothing },
+                starvation_policy: if pause { StarvationPolicy::Pause } else { StarvationPolicy::Wait },
+                compare_interval: compare_every,
+                site_count: sites,
+                starting_sites: SiteSet::from_bits(starters),
                 ownership,
             }
         },
@@ -363,14 +408,14 @@ fn rate() -> impl Strategy<Value = FrameRate> {
 
 /// Disjoint sets of bits for the first so many sites: where two claim a bit, the lower one gets it.
 fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
-    let sparse = (any::<Word>(), any::<Word>()).prop_map(|(one, other)| one & other);
-    let mask = prop_oneof![Just(0), Just(Word::MAX), (0..128u32).prop_map(|bit| 1 << bit), sparse];
+    let sparse = (any::<InputWord>(), any::<InputWord>()).prop_map(|(one, other)| one & other);
+    let mask = prop_oneof![Just(0), Just(InputWord::MAX), (0..128u32).prop_map(|bit| 1 << bit), sparse];
     vec(vec(mask, sites), 1..=MAX_PLAYERS).prop_map(|claims| {
         let mut ownership = Ownership::new(claims.len());
         for (player, claims) in claims.into_iter().enumerate() {
             let mut taken = 0;
             for (site, claim) in SiteId::first(MAX_SITES).zip(claims) {
-                ownership.give(site, player, claim & !taken).expect("bits that nobody owns");
+                ownership.assign(site, player, claim & !taken).expect("bits that nobody owns");
                 taken |= claim;
             }
         }
@@ -384,32 +429,32 @@ const START: Frame = Frame::new(5);
 
 /// What really was pressed, frame by frame.
 #[derive(Clone, Debug)]
-struct Truth {
+struct TestInputs {
     width: usize,
     inputs: Vec<Vec<u8>>,
 }
 
 /// Stretches of equal inputs, of any width; now and then very short ones.
-fn truth() -> impl Strategy<Value = Truth> {
+fn test_inputs() -> impl Strategy<Value = TestInputs> {
     let width = prop_oneof![Just(0usize), 1..=4usize, 5..=8usize, 9..=24usize, Just(128usize)];
     let longest = prop_oneof![Just(1usize), Just(4), Just(40)];
     (width, longest).prop_flat_map(|(width, longest)| {
         // Few different bytes, so that an input often comes back to what it was.
         vec((vec(0..3u8, width), 1..=longest), 1..40).prop_map(move |runs| {
             let inputs = runs.into_iter().flat_map(|(input, frames)| std::iter::repeat_n(input, frames));
-            Truth { width, inputs: inputs.collect() }
+            TestInputs { width, inputs: inputs.collect() }
         })
     })
 }
 
-impl Truth {
-    fn before(&self, at: usize) -> Vec<u8> {
+impl TestInputs {
+    fn input_before(&self, at: usize) -> Vec<u8> {
         at.checked_sub(1).map_or(vec![0; self.width], |before| self.inputs[before].clone())
     }
 
     /// How many times the input has changed up to the one at `at`.
-    fn changes(&self, at: usize) -> usize {
-        (0..=at).filter(|at| self.inputs[*at] != self.before(*at)).count()
+    fn change_count(&self, at: usize) -> usize {
+        (0..=at).filter(|at| self.inputs[*at] != self.input_before(*at)).count()
     }
 
     /// The bytes of the inputs of `first..until`, written as the protocol says, by other means than the engine's.
@@ -417,13 +462,13 @@ impl Truth {
         let mut bytes = Vec::new();
         let mut from = first;
         if absolute {
-            bytes.push(self.changes(first) as u8);
+            bytes.push(self.change_count(first) as u8);
             put_token(&mut bytes, 0, &vec![0; self.width], &self.inputs[first]);
             from += 1;
         }
         let mut skip = 0;
         for at in from..until {
-            let before = self.before(at);
+            let before = self.input_before(at);
             if before == self.inputs[at] {
                 skip += 1;
             } else {
@@ -469,41 +514,41 @@ fn bits(flags: &[bool]) -> u32 {
 
 /// A stream that must never know anything but the truth.
 struct Receiver<'a> {
-    truth: &'a Truth,
+    expected: &'a TestInputs,
     stream: Stream,
 }
 
 impl<'a> Receiver<'a> {
-    fn new(truth: &'a Truth) -> Self {
-        Self { truth, stream: Stream::new(truth.width, START) }
+    fn new(truth: &'a TestInputs) -> Self {
+        Self { expected: truth, stream: Stream::new(truth.width, START) }
     }
 
     /// How many inputs are here without a gap.
-    fn heard(&self) -> usize {
+    fn received_count(&self) -> usize {
         (self.stream.end() - START) as usize
     }
 
-    fn hear(&mut self, first: usize, until: usize, absolute: bool) {
+    fn receive(&mut self, first: usize, until: usize, absolute: bool) {
         if first >= until {
             return;
         }
-        let bytes = self.truth.encode(first, until, absolute);
-        let before = (self.stream.end(), self.stream.top());
+        let bytes = self.expected.encode(first, until, absolute);
+        let before = (self.stream.end(), self.stream.received_end());
         let taken = self.stream.receive(START + first as u32, (until - first) as u32, absolute, &bytes);
-        let after = (self.stream.end(), self.stream.top());
+        let after = (self.stream.end(), self.stream.received_end());
         match taken {
             Ok(()) => assert!(after.0 >= before.0 && after.1 >= before.1, "{before:?} became {after:?}"),
             Err(_) => assert_eq!(before, after, "what is not taken changes nothing"),
         }
-        if taken.is_ok() && first <= self.heard() {
-            assert!(self.heard() >= until, "{first}..{until} is here");
+        if taken.is_ok() && first <= self.received_count() {
+            assert!(self.received_count() >= until, "{first}..{until} is here");
         }
-        assert!(after.0 <= after.1 && after.1 - after.0 <= CAPACITY as i64 / 2, "{after:?}");
+        assert!(after.0 <= after.1 && after.1 - after.0 <= STREAM_CAPACITY as i64 / 2, "{after:?}");
         self.check();
     }
 
     fn check(&self) {
-        for (frame, input) in (0..).map(|at| START + at).zip(&self.truth.inputs) {
+        for (frame, input) in (0..).map(|at| START + at).zip(&self.expected.inputs) {
             if let Some(known) = self.stream.value(frame) {
                 assert_eq!(known, input, "frame {frame}, of which all before {} are here", self.stream.end());
             }

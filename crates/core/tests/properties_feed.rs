@@ -7,9 +7,12 @@ use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
+use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Ack, Bye, Chunk, FeedMessage, Get, MAX_DATAGRAM, Offer, Spans, Wants, Watch, Welcome};
+use coplay::wire::{
+    BlockRequests, CloseReason, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer,
+    SnapshotRequest, Subscribe, Subscribed,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -29,17 +32,17 @@ const SESSION: u64 = 5;
 fn settings() -> Settings {
     Settings {
         game: GameId { name: "sum".into(), hash: [1; 32] },
-        machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames: 0 },
+        machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
         rate: FrameRate::per_second(60).expect("a rate"),
-        lag: 6,
-        window: 0,
-        auto: false,
-        absent: Absent::Nothing,
-        starvation: Starvation::Wait,
-        compare_every: 60,
-        sites: 2,
-        starters: SiteSet::first(2),
-        ownership: Ownership::one_each(2, 0xffff),
+        input_delay: 6,
+        prediction_window: 0,
+        auto_tune: false,
+        absent_input: AbsentInput::Nothing,
+        starvation_policy: StarvationPolicy::Wait,
+        compare_interval: 60,
+        site_count: 2,
+        starting_sites: SiteSet::first(2),
+        ownership: Ownership::one_player_per_site(2, 0xffff),
     }
 }
 
@@ -52,56 +55,66 @@ fn small() -> impl Strategy<Value = u32> {
 }
 
 fn message() -> impl Strategy<Value = FeedMessage<'static>> {
-    let watch = (session(), any::<u64>(), any::<u64>(), option::of(small()), option::of(any::<u64>()))
-        .prop_map(|(session, settings, token, from, have)| Watch { session, settings, token, from, have });
+    let watch = (session(), any::<u64>(), any::<u64>(), option::of(small()), option::of(any::<u64>())).prop_map(
+        |(session, settings, token, from, have)| Subscribe {
+            session_id: session,
+            settings_digest: settings,
+            token,
+            first_frame: from,
+            known_snapshot: have,
+        },
+    );
     let spans = vec((small(), 1..u32::MAX), 0..8).prop_map(|list| {
-        let mut spans = Spans::default();
+        let mut spans = FrameRanges::default();
         list.into_iter().for_each(|(skip, len)| assert!(spans.push(skip, len)));
         spans
     });
     let wants = vec((small(), 1..u16::MAX), 0..32).prop_map(|list| {
-        let mut wants = Wants::default();
+        let mut wants = BlockRequests::default();
         list.into_iter().for_each(|(block, parts)| assert!(wants.push(block, parts)));
         wants
     });
     let reason = prop_oneof![
-        Just(Bye::Version),
-        Just(Bye::Settings),
-        Just(Bye::Full),
-        Just(Bye::TooOld),
-        Just(Bye::TooSlow),
-        Just(Bye::Silent)
+        Just(CloseReason::Version),
+        Just(CloseReason::Settings),
+        Just(CloseReason::Full),
+        Just(CloseReason::TooOld),
+        Just(CloseReason::TooSlow),
+        Just(CloseReason::Silent)
     ];
     let offer = (session(), 0..4u16, small(), 0..100_000u32, any::<u64>(), any::<u64>()).prop_map(
-        |(session, snapshot, next, size, hash, digest)| Offer { session, snapshot, next, size, hash, digest },
+        |(session, snapshot, next, size, hash, digest)| SnapshotOffer {
+            session_id: session,
+            snapshot_id: snapshot,
+            next_frame: next,
+            size,
+            state_hash: hash,
+            digest,
+        },
     );
     let chunk = (0..4u16, 0..8u32, any::<u64>(), any::<bool>(), 0..0x8000u16, 0..20u8, 0..3usize).prop_map(
         |(snapshot, block, hash, raw, size, part, kind)| {
             const BYTES: &[u8] = &[0x5a; 1_100];
             let bytes = &BYTES[..[0, 100, 1_100][kind]];
-            Chunk { snapshot, block, hash, raw, size, part, bytes }
+            SnapshotChunk { snapshot_id: snapshot, block, block_hash: hash, is_raw: raw, block_len: size, part, bytes }
         },
     );
     prop_oneof![
-        watch.prop_map(FeedMessage::Watch),
-        (session(), small(), any::<bool>(), spans).prop_map(|(session, next, fetching, spans)| FeedMessage::Ack(Ack {
-            session,
-            next,
-            fetching,
-            spans
-        })),
-        (session(), 0..4u16, wants).prop_map(|(session, snapshot, wants)| FeedMessage::Get(Get {
-            session,
-            snapshot,
-            wants
-        })),
-        session().prop_map(|session| FeedMessage::Leave { session }),
-        (session(), any::<u64>()).prop_map(|(session, token)| FeedMessage::Challenge { session, token }),
-        (session(), small(), small(), any::<u8>())
-            .prop_map(|(session, oldest, end, batch)| FeedMessage::Welcome(Welcome { session, oldest, end, batch })),
-        offer.prop_map(FeedMessage::Offer),
-        chunk.prop_map(FeedMessage::Chunk),
-        (session(), reason).prop_map(|(session, reason)| FeedMessage::Bye { session, reason }),
+        watch.prop_map(FeedMessage::Subscribe),
+        (session(), small(), any::<bool>(), spans).prop_map(|(session, next, fetching, spans)| FeedMessage::Ack(
+            FeedAck { session_id: session, next_frame: next, is_fetching_snapshot: fetching, missing: spans }
+        )),
+        (session(), 0..4u16, wants).prop_map(|(session, snapshot, wants)| FeedMessage::SnapshotRequest(
+            SnapshotRequest { session_id: session, snapshot_id: snapshot, blocks: wants }
+        )),
+        session().prop_map(|session| FeedMessage::Unsubscribe { session_id: session }),
+        (session(), any::<u64>()).prop_map(|(session, token)| FeedMessage::Challenge { session_id: session, token }),
+        (session(), small(), small(), any::<u8>()).prop_map(|(session, oldest, end, batch)| FeedMessage::Subscribed(
+            Subscribed { session_id: session, oldest_frame: oldest, end_frame: end, batch_frames: batch }
+        )),
+        offer.prop_map(FeedMessage::SnapshotOffer),
+        chunk.prop_map(FeedMessage::SnapshotChunk),
+        (session(), reason).prop_map(|(session, reason)| FeedMessage::Closed { session_id: session, reason }),
     ]
 }
 
@@ -123,7 +136,7 @@ fn datagram() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Lets somebody watch from there.
-fn seat(feed: &mut Feed, addr: Addr) {
+fn subscribe(feed: &mut Feed, addr: Addr) {
     let (now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
     let config = WatchConfig::new(SESSION, settings(), vec![Addr(99)]);
     let mut watcher = Watcher::new(now, config).expect("sound settings");
@@ -141,14 +154,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_packet_comes_back(message in message()) {
+    fn feed_message_round_trips(message in message()) {
         let mut buf = [0; 2 * MAX_DATAGRAM];
         let len = message.encode(&mut buf).expect("room for a packet");
         prop_assert_eq!(FeedMessage::decode(&buf[..len]), Ok(message));
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop_oneof![vec(any::<u8>(), 0..200), frames()]) {
+    fn arbitrary_bytes_are_decoded_or_rejected(bytes in prop_oneof![vec(any::<u8>(), 0..200), frames()]) {
         if let Ok(message) = FeedMessage::decode(&bytes) {
             let mut buf = [0; 2 * MAX_DATAGRAM];
             let len = message.encode(&mut buf).expect("what was read can be written");
@@ -157,11 +170,11 @@ proptest! {
     }
 
     #[test]
-    fn a_feed_takes_anything(datagrams in vec((datagram(), 0..3u64), 0..80)) {
+    fn feed_survives_arbitrary_datagrams(datagrams in vec((datagram(), 0..3u64), 0..80)) {
         let config = FeedConfig { most_watchers: 2, keep_log: 4_096, ..FeedConfig::new(SESSION, 9, settings()) };
         let mut feed = Feed::new(config).expect("sound settings");
         let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
-        (0..2).for_each(|from| seat(&mut feed, Addr(from)));
+        (0..2).for_each(|from| subscribe(&mut feed, Addr(from)));
         prop_assert_eq!(feed.stats().watchers, 2);
         for (frame, (bytes, from)) in datagrams.into_iter().enumerate() {
             feed.push(now, Frame::new(frame as u32), &[frame as u128, 0]);
@@ -182,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn a_watcher_takes_anything(datagrams in vec((datagram(), 0..3i64), 0..80)) {
+    fn spectator_survives_arbitrary_datagrams(datagrams in vec((datagram(), 0..3i64), 0..80)) {
         let config = WatchConfig { max_state: 60_000, backlog: 8_192, ..WatchConfig::new(SESSION, settings(), vec![Addr(1)]) };
         let mut watcher = Watcher::new(Instant::ZERO, config).expect("sound settings");
         let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
@@ -214,7 +227,7 @@ proptest! {
 struct Player {
     feed: Feed,
     state: u64,
-    alive: bool,
+    is_alive: bool,
 }
 
 impl Player {
@@ -230,7 +243,7 @@ impl Player {
     }
 }
 
-fn obey(watcher: &mut Watcher, now: Instant, state: &mut u64) {
+fn answer_requests(watcher: &mut Watcher, now: Instant, state: &mut u64) {
     while let Some(request) = watcher.poll_request(now) {
         match request {
             WatchRequest::Load { state: loaded, .. } => {
@@ -245,27 +258,27 @@ fn obey(watcher: &mut Watcher, now: Instant, state: &mut u64) {
 /// Two players go on without each other from frame 300 on. The source of a watcher dies, and its next source is the other one, whose frames do
 /// not follow from those that the watcher has seen.
 #[test]
-fn a_watcher_whose_next_source_plays_another_game_loads_its_state() {
+fn spectator_loads_state_when_the_next_source_differs() {
     let player = |source| Player {
         feed: Feed::new(FeedConfig::new(SESSION, source, settings())).expect("sound settings"),
         state: 0,
-        alive: true,
+        is_alive: true,
     };
     let (mut players, mut buf, mut now) = ([player(1), player(2)], [0; MAX_DATAGRAM], Instant::ZERO);
     let config = WatchConfig::new(SESSION, settings(), vec![Addr(0), Addr(1)]);
     let (mut watcher, mut seen) = (Watcher::new(now, config).expect("sound settings"), 0);
     for frame in 0..1_500 {
-        players[0].alive = frame < 600;
-        for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.alive) {
+        players[0].is_alive = frame < 600;
+        for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.is_alive) {
             let word = u128::from(frame / 10 % 16) + if frame < 300 { 0 } else { index as u128 };
             player.step(now, frame, word);
         }
-        obey(&mut watcher, now, &mut seen);
+        answer_requests(&mut watcher, now, &mut seen);
         while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
             let player = &mut players[packet.to.0 as usize];
             player.feed.handle_datagram(now, Addr(9), &buf[..packet.len]);
         }
-        for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.alive) {
+        for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.is_alive) {
             while let Some(packet) = player.feed.poll_transmit(now, &mut buf) {
                 watcher.handle_datagram(now, Addr(index as u64), &buf[..packet.len]);
             }
@@ -274,7 +287,7 @@ fn a_watcher_whose_next_source_plays_another_game_loads_its_state() {
     }
     // The players stop, so that the watcher sees all.
     for _ in 0..200 {
-        obey(&mut watcher, now, &mut seen);
+        answer_requests(&mut watcher, now, &mut seen);
         while let Some(packet) = players[1].feed.poll_transmit(now, &mut buf) {
             watcher.handle_datagram(now, Addr(1), &buf[..packet.len]);
         }

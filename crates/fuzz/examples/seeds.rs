@@ -7,7 +7,7 @@ use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
-use coplay::wire::{Condition, Decision, Extra, Order, Relay, Vote, What};
+use coplay::wire::{CommandKind, Extra, MembershipDecision, RelayedInputs, ScheduledCommand, TuningStats, Vote};
 use coplay_fuzz::flavours;
 use coplay_fuzz::script::{Deed, Owners, Scene, Script};
 
@@ -154,38 +154,58 @@ fn movies() -> Vec<(String, Vec<u8>)> {
 /// Ticks with one extra each.
 fn extras() -> Vec<(String, Vec<u8>)> {
     let (site, first) = (SiteId::first(3).last().expect("three sites"), Frame::new(150));
-    let join = Order {
-        by: site,
+    let join = ScheduledCommand {
+        issuer: site,
         frame: first,
-        what: What::Join { site, incarnation: 1, members: SiteSet::first(2), view: 1, lag: 6, window: 3 },
+        kind: CommandKind::Join {
+            site,
+            incarnation: 1,
+            members: SiteSet::first(2),
+            epoch: 1,
+            input_delay: 6,
+            prediction_window: 3,
+        },
     };
-    let dials = Order { what: What::Dials { lag: 6, window: 200, need: 130, site }, ..join };
+    let dials = ScheduledCommand {
+        kind: CommandKind::SetDelay { input_delay: 6, prediction_window: 200, input_age: 130, site },
+        ..join
+    };
     let ends = std::array::from_fn(|at| if at < 2 { first } else { Frame::ZERO });
-    let decision = Decision { drop: SiteSet::first(2), lasts: ends, left: SiteSet::EMPTY, order: Some(join) };
+    let decision = MembershipDecision {
+        drop: SiteSet::first(2),
+        input_ends: ends,
+        left_sites: SiteSet::EMPTY,
+        command: Some(join),
+    };
     let vote = Vote {
-        view: 1,
+        epoch: 1,
         ballot: 10,
         drop: SiteSet::first(2),
-        ends,
-        left: SiteSet::first(1),
-        unwanted: SiteSet::EMPTY,
-        order: Some(dials),
+        input_ends: ends,
+        left_sites: SiteSet::first(1),
+        to_evict: SiteSet::EMPTY,
+        command: Some(dials),
         accepted: None,
     };
     let accepted = Vote { accepted: Some((9, decision)), ..vote };
-    let nobody = Decision { drop: SiteSet::EMPTY, lasts: [Frame::ZERO; MAX_SITES], left: SiteSet::EMPTY, order: None };
+    let nobody = MembershipDecision {
+        drop: SiteSet::EMPTY,
+        input_ends: [Frame::ZERO; MAX_SITES],
+        left_sites: SiteSet::EMPTY,
+        command: None,
+    };
     let named = [
         ("leave", Extra::Leave(first)),
-        ("join", Extra::Order(join)),
-        ("dials", Extra::Order(dials)),
+        ("join", Extra::Command(join)),
+        ("dials", Extra::Command(dials)),
         ("vote", Extra::Vote(vote)),
         ("vote-accepted", Extra::Vote(accepted)),
-        ("decided", Extra::Decided(7, decision, 0)),
-        ("decided-nobody", Extra::Decided(300, nobody, 2)),
-        ("want", Extra::Want(site, first)),
-        ("left", Extra::Left(site, first)),
-        ("condition", Extra::Condition(Condition { need: 300, window: 8 })),
-        ("relay", Extra::Relay(Relay { site, first, len: 4, changes: &[1, 3, 8, 9] })),
+        ("decided", Extra::DecisionReport(7, decision, 0)),
+        ("decided-nobody", Extra::DecisionReport(300, nobody, 2)),
+        ("want", Extra::RelayRequest(site, first)),
+        ("left", Extra::LeaveReport(site, first)),
+        ("condition", Extra::TuningStats(TuningStats { input_age: 300, max_prediction_window: 8 })),
+        ("relay", Extra::Relay(RelayedInputs { site, first_frame: first, frame_count: 4, changes: &[1, 3, 8, 9] })),
     ];
     named.into_iter().map(|(name, extra)| (format!("extra-{name}"), alone(&extra))).collect()
 }
@@ -212,7 +232,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let three = Scene { third: true, owners: Owners::Shared, ..RUNNING };
     let history = Scene { recovery: Recovery::History, delay_ms: 40, lag: 6, ..RUNNING };
     let wide = Scene { owners: Owners::LastAll, ..history };
-    let paper = Scene { pacing: Pacing::Paper, timer: true, delay_ms: 7, lag: 6, ..RUNNING };
+    let paper = Scene { pacing: Pacing::Zhao, timer: true, delay_ms: 7, lag: 6, ..RUNNING };
     let last = Scene { last_is_victim: true, ..RUNNING };
     let guess = Scene { window: 8, delay_ms: 40, ..RUNNING };
     let guess_far = Scene { window: 60, lag: 0, delay_ms: 150, ..RUNNING };
@@ -256,7 +276,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("drop-slept", script(drop, [Flow(20), Sleep(4), Flow(200), Sleep(60), Flow(100), Heal])),
         ("drop-leaver", script(drop, [press(1, 0x91), Cut(60), Leave(1), Flow(5), Crash(1), Flow(200), Heal])),
         ("paper", script(paper, [press(0, 0x80), Flow(200), Cut(100), Flow(100), Heal])),
-        ("paper-alone", script(Scene { pacing: Pacing::PaperUnsynchronised, ..paper }, [Flow(200), Sleep(9), Heal])),
+        ("paper-alone", script(Scene { pacing: Pacing::ZhaoUnsynchronised, ..paper }, [Flow(200), Sleep(9), Heal])),
         ("sleep", script(RUNNING, [Flow(20), Sleep(60), Flow(100), Heal])),
         ("freeze", script(RUNNING, [Cut(255), Cut(255), Flow(30), Heal])),
         ("gives-up", script(Scene { gives_up: true, ..RUNNING }, [Cut(255), Cut(255), Heal])),

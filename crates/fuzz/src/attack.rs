@@ -4,7 +4,8 @@ use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::session::Settings;
 use coplay::wire::{
-    Condition, Decision, Digest, Extra, Extras, Hello, Message, Order, Probe, Ranges, Refusal, Relay, Tick, Vote, What,
+    ClockProbe, CommandKind, Extra, Extras, Hello, MembershipDecision, MissingRanges, Refusal, RelayedInputs,
+    ScheduledCommand, SessionMessage, Tick, TickDigest, TuningStats, Vote,
 };
 
 use crate::site::SESSION;
@@ -37,15 +38,15 @@ fn set(bytes: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
 
 /// A tick of a peer with one field replaced; `now_us` is the time on its clock.
 pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> Vec<u8> {
-    let Ok(Message::Tick(mut tick)) = Message::decode(genuine) else { return genuine.to_vec() };
+    let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
     let own_changes = value.to_le_bytes();
     let (end, near) = (u32::from(tick.end), i32::from(value as i8));
     let leave = carrier(&[Extra::Leave(frame(if field % 16 == 4 { value } else { end.saturating_add_signed(near) }))]);
-    let probe = tick.probe.unwrap_or(Probe {
+    let probe = tick.probe.unwrap_or(ClockProbe {
         stamp_us: now_us as u64 & 0xff_ffff_ffff,
         echo: None,
         end_minus_frame: 0,
-        late_ns: Some(0),
+        lateness_ns: Some(0),
     });
     match field % 16 {
         0 => tick.end = value as u16,
@@ -54,18 +55,21 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
         3 => tick.end_minus_ack = tick.end_minus_ack.wrapping_add(near),
         4 | 5 => tick.extras = carried(&leave),
         6 => {
-            tick.digest =
-                Some(Digest { frame: tick.end.wrapping_add_signed(near as i16), hash: value, inputs: value.into() })
+            tick.digest = Some(TickDigest {
+                frame: tick.end.wrapping_add_signed(near as i16),
+                state_hash: value,
+                input_digest: value.into(),
+            })
         }
-        7 => tick.request = ranges(&[(value & 0xff, value >> 8 & 0xff), (value >> 16 & 0xff, value >> 24)]),
-        8 => tick.request = ranges(&[(value & 0xff, value >> 8 & 0xff); coplay::wire::MAX_RANGES]),
-        9 => tick.probe = Some(Probe { stamp_us: u64::from(value) << 8, ..probe }),
-        10 => tick.probe = Some(Probe { echo: Some((value, i64::from(value >> 8))), ..probe }),
-        11 => tick.probe = Some(Probe { end_minus_frame: value as i32, ..probe }),
-        12 => tick.probe = Some(Probe { late_ns: Some(i64::from(value as i32) << 4), ..probe }),
+        7 => tick.missing = ranges(&[(value & 0xff, value >> 8 & 0xff), (value >> 16 & 0xff, value >> 24)]),
+        8 => tick.missing = ranges(&[(value & 0xff, value >> 8 & 0xff); coplay::wire::MAX_MISSING_RANGES]),
+        9 => tick.probe = Some(ClockProbe { stamp_us: u64::from(value) << 8, ..probe }),
+        10 => tick.probe = Some(ClockProbe { echo: Some((value, i64::from(value >> 8))), ..probe }),
+        11 => tick.probe = Some(ClockProbe { end_minus_frame: value as i32, ..probe }),
+        12 => tick.probe = Some(ClockProbe { lateness_ns: Some(i64::from(value as i32) << 4), ..probe }),
         13 => add_inputs(&mut tick, true, &own_changes),
         14 => add_inputs(&mut tick, false, &own_changes),
-        _ => tick.len = value,
+        _ => tick.frame_count = value,
     }
     encoded(&tick)
 }
@@ -74,14 +78,14 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
 fn add_inputs<'a>(tick: &mut Tick<'a>, absolute: bool, bytes: &'a [u8; 4]) {
     let [len, rest @ ..] = bytes;
     let changes = if absolute { &rest[..2] } else { &[] };
-    (tick.len, tick.absolute, tick.changes) = (1 + u32::from(*len), absolute, changes);
+    (tick.frame_count, tick.is_absolute, tick.changes) = (1 + u32::from(*len), absolute, changes);
     tick.end = tick.end.wrapping_add(1 + u16::from(*len));
-    tick.answers = Default::default();
+    tick.resends = Default::default();
 }
 
 /// A request for frames that are lost, as (held, missing); what asks for nothing is left out.
-fn ranges(all: &[(u32, u32)]) -> Ranges {
-    let mut ranges = Ranges::default();
+fn ranges(all: &[(u32, u32)]) -> MissingRanges {
+    let mut ranges = MissingRanges::default();
     for (held, missing) in all.iter().filter(|(_, missing)| *missing > 0) {
         ranges.push(*held, *missing);
     }
@@ -105,7 +109,7 @@ pub(crate) struct Lie {
 impl Lie {
     /// A tick of a peer with the lie in it; `at` is the frame at hand.
     pub(crate) fn put_into(&self, genuine: &[u8], at: u32) -> Vec<u8> {
-        let Ok(Message::Tick(mut tick)) = Message::decode(genuine) else { return genuine.to_vec() };
+        let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
         let changes = self.value.to_le_bytes();
         let told = carrier(&self.extras(at, &changes[..usize::from(self.near & 3)]));
         tick.extras = carried(&told);
@@ -123,36 +127,62 @@ impl Lie {
         let (one, by) = (number(low), number(high));
         let what = if mid & 1 != 0 {
             let (lag, window) = (u32::from(high), u32::from(mid) >> 1);
-            What::Join {
+            CommandKind::Join {
                 site: one,
                 incarnation: u32::from(low & 3),
                 members: drop,
-                view: u32::from(mid >> 2 & 3),
-                lag,
-                window,
+                epoch: u32::from(mid >> 2 & 3),
+                input_delay: lag,
+                prediction_window: window,
             }
         } else {
-            What::Dials { lag: u32::from(low), window: u32::from(mid) >> 1, need: u32::from(high), site: one }
+            CommandKind::SetDelay {
+                input_delay: u32::from(low),
+                prediction_window: u32::from(mid) >> 1,
+                input_age: u32::from(high),
+                site: one,
+            }
         };
-        let order = Order { by, frame: first, what };
+        let order = ScheduledCommand { issuer: by, frame: first, kind: what };
         let in_force = (mid & 2 != 0).then_some(order);
         let left = SiteSet::from_bits(high);
-        let decision = Decision { drop, lasts: ends, left, order: in_force };
+        let decision = MembershipDecision { drop, input_ends: ends, left_sites: left, command: in_force };
         let view = u32::from(mid >> 2 & 3);
         let ballot = if mid & 0x80 != 0 { self.value } else { u32::from(low) };
         let unwanted = SiteSet::from_bits(self.sites & low);
-        let vote = Vote { view, ballot, drop, ends, left, unwanted, order: in_force, accepted: None };
-        let relay = |site| Extra::Relay(Relay { site, first, len: 1 + u32::from(mid), changes });
+        let vote = Vote {
+            epoch: view,
+            ballot,
+            drop,
+            input_ends: ends,
+            left_sites: left,
+            to_evict: unwanted,
+            command: in_force,
+            accepted: None,
+        };
+        let relay =
+            |site| Extra::Relay(RelayedInputs { site, first_frame: first, frame_count: 1 + u32::from(mid), changes });
         match self.kind % 8 {
-            0 => vec![Extra::Order(order)],
+            0 => vec![Extra::Command(order)],
             1 => vec![Extra::Vote(vote)],
             2 => vec![Extra::Vote(Vote { accepted: Some((ballot, decision)), ..vote })],
             3 => vec![Extra::Vote(Vote { accepted: Some((u32::from(high), decision)), ..vote })],
-            4 => vec![Extra::Decided(view, decision, 0)],
-            5 => drop.iter().flat_map(|site| [Extra::Want(site, first), Extra::Left(site, first)]).collect(),
+            4 => vec![Extra::DecisionReport(view, decision, 0)],
+            5 => drop
+                .iter()
+                .flat_map(|site| [Extra::RelayRequest(site, first), Extra::LeaveReport(site, first)])
+                .collect(),
             6 => drop.iter().map(relay).collect(),
-            _ if far & 0x20 != 0 => vec![Extra::Condition(Condition { need: self.value, window: u32::from(low) })],
-            _ => vec![Extra::Order(order), Extra::Vote(vote), relay(one), Extra::Want(by, first), Extra::Leave(first)],
+            _ if far & 0x20 != 0 => {
+                vec![Extra::TuningStats(TuningStats { input_age: self.value, max_prediction_window: u32::from(low) })]
+            }
+            _ => vec![
+                Extra::Command(order),
+                Extra::Vote(vote),
+                relay(one),
+                Extra::RelayRequest(by, first),
+                Extra::Leave(first),
+            ],
         }
     }
 }
@@ -205,13 +235,13 @@ pub(crate) fn forge_hello(
     start_ns: i64,
 ) -> Vec<u8> {
     let mut hello = Hello {
-        session: SESSION,
+        session_id: SESSION,
         site,
         incarnation,
-        yours: incarnation,
-        agreed: SiteSet::first(usize::from(settings.sites)),
-        leaving: false,
-        joining: None,
+        your_incarnation: incarnation,
+        agreed_sites: SiteSet::first(usize::from(settings.site_count)),
+        is_leaving: false,
+        join_readiness: None,
         refusal: None,
         stamp_us: now_us as u64,
         echo: None,
@@ -220,9 +250,9 @@ pub(crate) fn forge_hello(
     };
     let far = i64::from(value as i32);
     match field % 32 {
-        0 => hello.agreed = SiteSet::from_bits(value as u8),
-        1 => hello.leaving = true,
-        2 => hello.refusal = Some(Refusal::Running),
+        0 => hello.agreed_sites = SiteSet::from_bits(value as u8),
+        1 => hello.is_leaving = true,
+        2 => hello.refusal = Some(Refusal::AlreadyRunning),
         3 => hello.stamp_us = u64::from(value) << 32,
         4 => hello.stamp_us = hello.stamp_us.wrapping_add_signed(far),
         5 => hello.echo = Some((start_ns as u64 / 1_000, value)),
@@ -230,22 +260,22 @@ pub(crate) fn forge_hello(
         7 => hello.start_ns = Some(start_ns.saturating_add(far << 6)),
         8 => hello.start_ns = Some(far << 32),
         9 => hello.site = SiteId::new(value as u8 & 7).unwrap_or(site),
-        10 => hello.settings.lag = value,
+        10 => hello.settings.input_delay = value,
         11 => hello.settings.machine.options.push(("more".into(), value.to_string())),
-        12 => hello.settings.sites = value as u8 % 9,
-        13 => hello.settings.compare_every = value,
-        14 => hello.session ^= u64::from(value),
+        12 => hello.settings.site_count = value as u8 % 9,
+        13 => hello.settings.compare_interval = value,
+        14 => hello.session_id ^= u64::from(value),
         15 => hello.settings.game.hash[0] = value as u8,
         16 => hello.refusal = Some(Refusal::Dropped),
         17 => hello.incarnation = value,
         18 => hello.incarnation = incarnation.wrapping_add(1),
-        19 => hello.yours = value,
-        20 => hello.joining = Some(value & 1 != 0),
-        21 => hello.settings.starters = SiteSet::from_bits(value as u8),
-        22 => (hello.incarnation, hello.joining) = (incarnation.wrapping_add(1), Some(true)),
-        23 => hello.settings.window = value,
-        24 => hello.refusal = Some(Refusal::Alone { frame: Frame::new(value) }),
-        _ => (hello.agreed, hello.joining) = (SiteSet::from_bits(value as u8), Some(true)),
+        19 => hello.your_incarnation = value,
+        20 => hello.join_readiness = Some(value & 1 != 0),
+        21 => hello.settings.starting_sites = SiteSet::from_bits(value as u8),
+        22 => (hello.incarnation, hello.join_readiness) = (incarnation.wrapping_add(1), Some(true)),
+        23 => hello.settings.prediction_window = value,
+        24 => hello.refusal = Some(Refusal::ContinuedAlone { frame: Frame::new(value) }),
+        _ => (hello.agreed_sites, hello.join_readiness) = (SiteSet::from_bits(value as u8), Some(true)),
     }
     let mut buf = [0; ROOM];
     hello.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()

@@ -1,9 +1,10 @@
 //! Packets beside the game that no honest site would send: those of feeds, of who watches them, and of searches.
 
 use coplay::frame::Frame;
-use coplay::session::{Region, Span};
+use coplay::session::{FrameSpan, StateRegion};
 use coplay::wire::{
-    Ack, Bye, Chunk, FeedMessage, Frames, Get, Hashes, Offer, Records, Regions, Search, Spans, Wants, Watch, Welcome,
+    BlockRequests, CloseReason, DesyncMessage, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords, HashList,
+    RegionList, SnapshotChunk, SnapshotOffer, SnapshotRequest, Subscribe, Subscribed,
 };
 
 use crate::site::SESSION;
@@ -12,7 +13,14 @@ use crate::site::SESSION;
 const ROOM: usize = 2_048;
 /// What it takes to fill a datagram with records.
 const MANY: usize = 1_100;
-const BYES: [Bye; 6] = [Bye::Version, Bye::Settings, Bye::Full, Bye::TooOld, Bye::TooSlow, Bye::Silent];
+const BYES: [CloseReason; 6] = [
+    CloseReason::Version,
+    CloseReason::Settings,
+    CloseReason::Full,
+    CloseReason::TooOld,
+    CloseReason::TooSlow,
+    CloseReason::Silent,
+];
 
 /// A packet that nobody wrote: its kind, a frame near the one at hand, and everything else.
 #[derive(Clone, Copy, Debug)]
@@ -34,15 +42,15 @@ impl Fake {
     pub(crate) fn feed(&self, genuine: Option<&[u8]>) -> Vec<u8> {
         let genuine = genuine.and_then(|bytes| FeedMessage::decode(bytes).ok());
         match self.kind % 14 {
-            0 => encoded(&FeedMessage::Watch(self.watch(genuine))),
+            0 => encoded(&FeedMessage::Subscribe(self.watch(genuine))),
             1 => encoded(&FeedMessage::Ack(self.ack())),
-            2 => encoded(&FeedMessage::Get(self.get())),
-            3 => encoded(&FeedMessage::Leave { session: SESSION }),
-            4 => encoded(&FeedMessage::Challenge { session: SESSION, token: self.long() }),
-            5 | 6 => encoded(&FeedMessage::Welcome(self.welcome())),
-            7 => encoded(&FeedMessage::Offer(self.offer())),
-            8 => encoded(&FeedMessage::Chunk(self.chunk(&self.state()))),
-            9 => encoded(&FeedMessage::Bye { session: SESSION, reason: BYES[self.value as usize % BYES.len()] }),
+            2 => encoded(&FeedMessage::SnapshotRequest(self.get())),
+            3 => encoded(&FeedMessage::Unsubscribe { session_id: SESSION }),
+            4 => encoded(&FeedMessage::Challenge { session_id: SESSION, token: self.long() }),
+            5 | 6 => encoded(&FeedMessage::Subscribed(self.welcome())),
+            7 => encoded(&FeedMessage::SnapshotOffer(self.offer())),
+            8 => encoded(&FeedMessage::SnapshotChunk(self.chunk(&self.state()))),
+            9 => encoded(&FeedMessage::Closed { session_id: SESSION, reason: BYES[self.value as usize % BYES.len()] }),
             10 => self.frames(1),
             11 => self.frames(MANY),
             12 => self.frames(0),
@@ -60,51 +68,67 @@ impl Fake {
         u64::from(self.value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn watch(&self, genuine: Option<FeedMessage<'_>>) -> Watch {
+    fn watch(&self, genuine: Option<FeedMessage<'_>>) -> Subscribe {
         let from = (self.value & 1 != 0).then_some(self.frame);
         let have = (self.value & 2 != 0).then(|| self.long());
         match genuine {
-            Some(FeedMessage::Watch(genuine)) => Watch { from, have, ..genuine },
-            _ => Watch { session: SESSION, settings: self.long(), token: self.long(), from, have },
+            Some(FeedMessage::Subscribe(genuine)) => Subscribe { first_frame: from, known_snapshot: have, ..genuine },
+            _ => Subscribe {
+                session_id: SESSION,
+                settings_digest: self.long(),
+                token: self.long(),
+                first_frame: from,
+                known_snapshot: have,
+            },
         }
     }
 
-    fn ack(&self) -> Ack {
-        let mut spans = Spans::default();
+    fn ack(&self) -> FeedAck {
+        let mut spans = FrameRanges::default();
         let [skip, len, count, _] = self.value.to_le_bytes();
         for turn in 0..u32::from(count % 9) {
             spans.push(u32::from(skip) << (turn * (turn & 4)), u32::from(len) << (4 * turn % 28));
         }
-        Ack { session: SESSION, next: self.frame, fetching: self.value & 1 != 0, spans }
+        FeedAck {
+            session_id: SESSION,
+            next_frame: self.frame,
+            is_fetching_snapshot: self.value & 1 != 0,
+            missing: spans,
+        }
     }
 
-    fn get(&self) -> Get {
-        let mut wants = Wants::default();
+    fn get(&self) -> SnapshotRequest {
+        let mut wants = BlockRequests::default();
         let [snapshot, block, parts, count] = self.value.to_le_bytes();
         for turn in 0..u32::from(count % 33) {
             wants.push(u32::from(block) * turn, u16::from_le_bytes([parts, parts]));
         }
-        Get { session: SESSION, snapshot: u16::from(snapshot), wants }
+        SnapshotRequest { session_id: SESSION, snapshot_id: u16::from(snapshot), blocks: wants }
     }
 
-    fn welcome(&self) -> Welcome {
+    fn welcome(&self) -> Subscribed {
         let [batch, back, ahead, _] = self.value.to_le_bytes();
         let oldest = self.frame.saturating_sub(u32::from(back));
-        Welcome { session: SESSION, oldest, end: self.frame.saturating_add(u32::from(ahead)), batch }
+        Subscribed {
+            session_id: SESSION,
+            oldest_frame: oldest,
+            end_frame: self.frame.saturating_add(u32::from(ahead)),
+            batch_frames: batch,
+        }
     }
 
     /// An offer of a state that can be had in one part, if it is not too large for that.
-    fn offer(&self) -> Offer {
+    fn offer(&self) -> SnapshotOffer {
         let state = self.state();
         let [kind, snapshot, ..] = self.value.to_le_bytes();
         let size = if kind >= 0xf0 { self.value } else { state.len() as u32 };
         let digest = if state.is_empty() { mix(1, 0) } else { mix(mix(1, state.len() as u64), digest(&state)) };
-        Offer {
-            session: SESSION,
-            snapshot: u16::from(snapshot),
-            next: self.frame,
+        SnapshotOffer {
+            session_id: SESSION,
+            snapshot_id: u16::from(snapshot),
+            next_frame: self.frame,
             size,
-            hash: if kind & 1 != 0 { self.long() } else { 0 },
+            state_hash: if kind & 1 != 0 { self.long() } else { 0 },
             digest: if kind & 2 != 0 { self.long() } else { digest },
         }
     }
@@ -114,16 +138,16 @@ impl Fake {
         vec![0; usize::from(self.value as u8 >> 2)]
     }
 
-    fn chunk<'a>(&self, state: &'a [u8]) -> Chunk<'a> {
+    fn chunk<'a>(&self, state: &'a [u8]) -> SnapshotChunk<'a> {
         let [kind, snapshot, block, part] = self.value.to_le_bytes();
         let size = if kind & 2 != 0 { u16::from_le_bytes([part, block]) } else { state.len() as u16 };
         let (block, part) = if kind & 1 != 0 { (u32::from(block), part) } else { (0, 0) };
-        Chunk {
-            snapshot: u16::from(snapshot),
+        SnapshotChunk {
+            snapshot_id: u16::from(snapshot),
             block,
-            hash: digest(state),
-            raw: kind & 1 == 0,
-            size,
+            block_hash: digest(state),
+            is_raw: kind & 1 == 0,
+            block_len: size,
             part,
             bytes: state,
         }
@@ -142,9 +166,16 @@ impl Fake {
         record.push(taken.len() as u8);
         record.extend(taken);
         let records = record.repeat(bytes.div_ceil(record.len()));
-        let Ok(records) = Records::new(self.frame, &records) else { return [&[0x1b, flags][..], &records].concat() };
+        let Ok(records) = FrameRecords::new(self.frame, &records) else {
+            return [&[0x1b, flags][..], &records].concat();
+        };
         let end = self.frame.saturating_add(u32::from(far) << (flags >> 2 & 15));
-        encoded(&FeedMessage::Frames(Frames { ended: flags & 0x40 != 0, level: far & 7, end, records }))
+        encoded(&FeedMessage::Frames(FeedFrames {
+            is_ended: flags & 0x40 != 0,
+            thinning_level: far & 7,
+            end_frame: end,
+            records,
+        }))
     }
 
     /// As a packet of a search.
@@ -152,22 +183,22 @@ impl Fake {
         let [low, mid, high, far] = self.value.to_le_bytes();
         let (frame, hashes) = (Frame::new(self.frame), [[low, mid, high, far]; 300]);
         let last = Frame::new(self.frame.saturating_add(u32::from(mid)));
-        let span = Span::new(frame, last).or_else(|| Span::new(frame, frame)).expect("one frame is a span");
+        let span = FrameSpan::new(frame, last).or_else(|| FrameSpan::new(frame, frame)).expect("one frame is a span");
         let digest = (low & 1 != 0).then_some(self.value);
         let from = Frame::new(self.frame.saturating_add(u32::from(high)));
-        let hashes = Hashes::new(&hashes[..usize::from(far)]);
-        let region = Region { name: "r".repeat(usize::from(high & 31)), len: self.value, hash: self.value };
+        let hashes = HashList::new(&hashes[..usize::from(far)]);
+        let region = StateRegion { name: "r".repeat(usize::from(high & 31)), len: self.value, hash: self.value };
         let all = vec![region; usize::from(mid & 63)];
         let mut packed = [0; MANY];
-        let regions = Regions::pack(&all, &mut packed);
+        let regions = RegionList::pack(&all, &mut packed);
         let message = match self.kind % 7 {
-            0 => Search::AskHashes { span, from, digest },
-            1 => Search::Hashes { span, from, digest, hashes },
-            2 => Search::Unable { span, digest },
-            3 => Search::AskRegions { frame, from: high },
-            4 => Search::Regions { frame, from: high, total: far, regions },
-            5 => Search::AskPages { frame, region: high, from: self.value },
-            _ => Search::Pages { frame, region: high, from: self.value, hashes },
+            0 => DesyncMessage::HashesRequest { span, from, digest },
+            1 => DesyncMessage::Hashes { span, from, digest, hashes },
+            2 => DesyncMessage::CannotReplay { span, digest },
+            3 => DesyncMessage::RegionsRequest { frame, from: high },
+            4 => DesyncMessage::Regions { frame, from: high, total: far, regions },
+            5 => DesyncMessage::PagesRequest { frame, region: high, from: self.value },
+            _ => DesyncMessage::Pages { frame, region: high, from: self.value, hashes },
         };
         let mut buf = [0; ROOM];
         message.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()

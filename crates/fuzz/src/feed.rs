@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use coplay::feed::{Feed, FeedConfig, Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::Settings;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{FeedMessage, MAX_DATAGRAM};
@@ -205,7 +205,7 @@ impl Stage {
     }
 
     /// The bits of an input that anybody has.
-    fn owned(&self, input: u8) -> Vec<Word> {
+    fn owned(&self, input: u8) -> Vec<InputWord> {
         let ownership = &self.settings.ownership;
         let all = |player| coplay::id::SiteId::first(2).fold(0, |bits, site| bits | ownership.mask(site, player));
         (0..ownership.players()).map(|player| words(input)[player] & all(player)).collect()

@@ -3,7 +3,7 @@
 
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::session::{Event, Settings};
-use coplay::wire::{Error, FeedMessage, Message, Refusal, is_feed};
+use coplay::wire::{DecodeError, FeedMessage, Refusal, SessionMessage, is_feed};
 
 use crate::machine::Words;
 use crate::site::{SESSION, Site, site_id, words};
@@ -126,7 +126,7 @@ pub(crate) fn check_event(event: &Event, at: usize, seats: &mut Seats, (forged, 
         Event::Refused { reason: Refusal::Dropped, .. } => {
             assert!(seats.changed(site_id(at)), "out of the blue: {event}");
         }
-        Event::Disagreed { .. } | Event::Refused { .. } | Event::Moved { .. } | Event::Joined { .. } => {
+        Event::Disagreed { .. } | Event::Refused { .. } | Event::AddressChanged { .. } | Event::Joined { .. } => {
             panic!("out of the blue: {event}")
         }
         _ => {}
@@ -139,10 +139,10 @@ pub(crate) fn is_forgery(bytes: &[u8], known: bool) -> bool {
     if is_feed(bytes) {
         return FeedMessage::decode(bytes).is_ok();
     }
-    match Message::decode(bytes) {
-        Ok(Message::Tick(tick)) => known || tick.identity.is_some_and(|identity| identity.session == SESSION),
-        Ok(Message::Hello(hello)) => hello.session == SESSION,
-        Err(Error::Version(_)) => known,
+    match SessionMessage::decode(bytes) {
+        Ok(SessionMessage::Tick(tick)) => known || tick.identity.is_some_and(|identity| identity.session_id == SESSION),
+        Ok(SessionMessage::Hello(hello)) => hello.session_id == SESSION,
+        Err(DecodeError::Version(_)) => known,
         Err(_) => false,
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 
 /// What all players did in a frame.
-pub(crate) type Words = [Word; MAX_PLAYERS];
+pub(crate) type Words = [InputWord; MAX_PLAYERS];
 
 /// A machine, the states that were saved, and the frames that it stepped.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Machine {
         (self.next, self.state) = (next, state);
     }
 
-    pub(crate) fn advance(&mut self, frame: u32, inputs: &[Word], fresh: bool) {
+    pub(crate) fn advance(&mut self, frame: u32, inputs: &[InputWord], fresh: bool) {
         assert_eq!(frame, self.next, "frames are stepped in order");
         assert_eq!(fresh, frame == self.stepped, "frame {frame} of {} is fresh the first time only", self.stepped);
         self.check_open(frame);

@@ -4,7 +4,7 @@
 
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
-use coplay::session::{MAX_REACH, MAX_WINDOW};
+use coplay::session::{MAX_LEAD, MAX_PREDICTION_WINDOW};
 
 use crate::bytes::Bytes;
 
@@ -215,7 +215,7 @@ impl Script {
 }
 
 const RECOVERIES: [Recovery; 4] = [Recovery::Adaptive, Recovery::Redundant, Recovery::History, Recovery::Classic];
-const PACINGS: [Pacing; 4] = [Pacing::Even, Pacing::Paper, Pacing::PaperUnsynchronised, Pacing::Even];
+const PACINGS: [Pacing; 4] = [Pacing::Even, Pacing::Zhao, Pacing::ZhaoUnsynchronised, Pacing::Even];
 const OWNERS: [Owners; 4] = [Owners::Pads, Owners::Shared, Owners::Sticks, Owners::LastAll];
 const DROPS_MS: [Option<u16>; 4] = [None, Some(300), Some(400), Some(500)];
 const INCARNATIONS: [u32; 4] = [1, 0, 2, u32::MAX];
@@ -268,7 +268,8 @@ impl Scene {
             delay_ms: choose(&DELAYS_MS, how >> 4),
             fast: how & 0x40 != 0 && who & 0x01 == 0 && guesses & 0x40 == 0,
             last_is_victim: how & 0x80 != 0,
-            window: ((guesses & 0x3f) % (MAX_WINDOW as u8 + 1)).min(MAX_REACH as u8 - choose(&LAGS, how >> 2)),
+            window: ((guesses & 0x3f) % (MAX_PREDICTION_WINDOW as u8 + 1))
+                .min(MAX_LEAD as u8 - choose(&LAGS, how >> 2)),
             crowd: guesses & 0x40 != 0,
             drop_after_ms: choose(&DROPS_MS, drops),
             incarnation: choose(&INCARNATIONS, drops >> 2),
@@ -393,7 +394,7 @@ mod tests {
         let scene = Scene { late: true, auto: true, from_the_beginning: true, bulky: true, ..scene };
         let bytes = vec![1, 2, 3];
         let script = Script {
-            scene: Scene { pacing: Pacing::Paper, owners: Owners::LastAll, lobby: true, ..scene },
+            scene: Scene { pacing: Pacing::Zhao, owners: Owners::LastAll, lobby: true, ..scene },
             deeds: vec![
                 Deed::Flow(1),
                 Deed::Cut(2),

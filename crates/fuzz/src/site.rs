@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
-use coplay::input::{MAX_PLAYERS, Ownership, Word};
-use coplay::session::{Absent, Config, GameId, Join, MachineId, Sending, Session, Settings, Starvation};
+use coplay::input::{InputWord, MAX_PLAYERS, Ownership};
+use coplay::session::{
+    AbsentInput, Config, GameId, LateJoin, MachineId, SendPolicy, Session, Settings, StarvationPolicy,
+};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::machine::Machine;
@@ -60,7 +62,7 @@ impl Site {
             pressed: number as u8,
             given: BTreeMap::new(),
             asked_from: None,
-            machine: Machine::new(settings(scene).slots()),
+            machine: Machine::new(settings(scene).rollback_slots()),
             seated: (!absent).then_some(0),
             left: false,
             ever_left: false,
@@ -76,9 +78,9 @@ impl Site {
         let start = if scene.from_the_beginning { Start::Beginning } else { Start::Snapshot };
         let mut config = config(scene, self.number);
         config.incarnation = config.incarnation.saturating_add(self.starts);
-        config.join = Some(Join { start, most_state: MOST_STATE });
+        config.late_join = Some(LateJoin { start, max_state_len: MOST_STATE });
         self.session = Session::new(self.local(now), config).expect("a sound configuration");
-        self.machine = Machine::new(settings(scene).slots());
+        self.machine = Machine::new(settings(scene).rollback_slots());
         (self.seated, self.asked_from) = (None, None);
         (self.left, self.crashed, self.absent) = (false, false, false);
         self.wake = Some(now);
@@ -96,7 +98,7 @@ impl Site {
     }
 
     /// Takes the next input; with the top bit pressed, it is another one in every frame.
-    pub(crate) fn sample(&mut self, frame: u32) -> [Word; MAX_PLAYERS] {
+    pub(crate) fn sample(&mut self, frame: u32) -> [InputWord; MAX_PLAYERS] {
         let turn = if self.pressed & 0x80 != 0 { self.given.len() as u8 } else { 0 };
         let input = self.pressed.wrapping_add(turn.wrapping_mul(0x35));
         self.given.insert(frame, input);
@@ -109,13 +111,13 @@ fn config(scene: &Scene, number: usize) -> Config {
     let peers = SiteId::first(scene.sites()).filter(|other| *other != id).map(|other| (other, address(other.index())));
     let mut config = Config::new(SESSION, id, peers.collect(), settings(scene));
     // The machine holds that what is certain is never stepped again.
-    config.investigate = false;
+    config.bisect_desyncs = false;
     config.recovery = scene.recovery;
     config.pacing = scene.pacing;
-    config.sending = if scene.timer { Sending::Timer(TimeDelta::from_millis(20)) } else { Sending::AtOnce };
+    config.send_policy = if scene.timer { SendPolicy::Timer(TimeDelta::from_millis(20)) } else { SendPolicy::AtOnce };
     config.incarnation = scene.incarnation;
-    config.drop_after = scene.drop_after_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
-    config.give_up_after = scene.gives_up.then_some(TimeDelta::from_millis(400));
+    config.drop_timeout = scene.drop_after_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
+    config.silence_timeout = scene.gives_up.then_some(TimeDelta::from_millis(400));
     let keep_log = if scene.from_the_beginning { 64 * 1_024 } else { 0 };
     let feed = FeedConfig { most_watchers: 4, keep_log, ..FeedConfig::new(SESSION, number as u64, settings(scene)) };
     config.feed = scene.late.then_some(feed);
@@ -123,8 +125,8 @@ fn config(scene: &Scene, number: usize) -> Config {
 }
 
 /// What an input stands for; 0 is neutral.
-pub(crate) fn words(input: u8) -> [Word; MAX_PLAYERS] {
-    std::array::from_fn(|player| Word::from_le_bytes([input; 16]).wrapping_mul(player as Word + 1))
+pub(crate) fn words(input: u8) -> [InputWord; MAX_PLAYERS] {
+    std::array::from_fn(|player| InputWord::from_le_bytes([input; 16]).wrapping_mul(player as InputWord + 1))
 }
 
 /// Where a site is; nobody is at the address that follows the last one's.
@@ -144,28 +146,28 @@ pub(crate) fn settings(scene: &Scene) -> Settings {
             name: "none".into(),
             version: "1".into(),
             options: vec![("fast".into(), "yes".into())],
-            first_frames: 0,
+            first_frames_hash: 0,
         },
         rate: FrameRate::per_second(if scene.fast { 1_000 } else { 60 }).expect("a frame rate"),
-        lag: u32::from(scene.lag),
-        window: u32::from(scene.window),
-        auto: scene.auto,
-        absent: Absent::Nothing,
-        starvation: Starvation::Wait,
-        compare_every: 4,
-        sites: scene.sites() as u8,
-        starters: SiteSet::first(scene.sites() - usize::from(scene.late)),
+        input_delay: u32::from(scene.lag),
+        prediction_window: u32::from(scene.window),
+        auto_tune: scene.auto,
+        absent_input: AbsentInput::Nothing,
+        starvation_policy: StarvationPolicy::Wait,
+        compare_interval: 4,
+        site_count: scene.sites() as u8,
+        starting_sites: SiteSet::first(scene.sites() - usize::from(scene.late)),
         ownership: ownership(scene),
     }
 }
 
 fn ownership(scene: &Scene) -> Ownership {
     let sites = scene.sites();
-    let each = |mask: Word| Ownership::one_each(sites, mask);
-    let given = |players: usize, gifts: &[(usize, usize, Word)]| {
+    let each = |mask: InputWord| Ownership::one_player_per_site(sites, mask);
+    let given = |players: usize, gifts: &[(usize, usize, InputWord)]| {
         let mut ownership = Ownership::new(players);
         for (site, player, mask) in gifts {
-            ownership.give(site_id(*site), *player, *mask).expect("bits that nobody has");
+            ownership.assign(site_id(*site), *player, *mask).expect("bits that nobody has");
         }
         ownership
     };
@@ -173,12 +175,12 @@ fn ownership(scene: &Scene) -> Ownership {
         Owners::Pads => each(0xffff),
         Owners::Sticks => each((1 << 80) - 1),
         Owners::Shared => {
-            let nibbles = Word::from_le_bytes([0x0f; 16]);
+            let nibbles = InputWord::from_le_bytes([0x0f; 16]);
             let parts = [(0, 0, nibbles & 0xff_ffff), (1, 0, nibbles << 4 & 0xff_ffff_ffff), (2, 0, 1 << 127)];
             given(1, &parts[..sites.min(parts.len())])
         }
         Owners::LastAll => {
-            let all: Vec<_> = (0..MAX_PLAYERS).map(|player| (sites - 1, player, Word::MAX)).collect();
+            let all: Vec<_> = (0..MAX_PLAYERS).map(|player| (sites - 1, player, InputWord::MAX)).collect();
             given(MAX_PLAYERS, &all)
         }
     }

@@ -1,11 +1,11 @@
 //! The target `wire`: packets and inputs out of any bytes.
 
 use coplay::frame::Frame;
-use coplay::input::{CAPACITY, Stream};
+use coplay::input::{STREAM_CAPACITY, Stream};
 use coplay::mirror::{self, Mirror, Source};
 use coplay::motion::{Client, ClientId, Config, Linear, ObjectId, Pair, Server};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, FeedMessage, Hello, MAX_DATAGRAM, Message, MirrorItems, Search, Tick, motion};
+use coplay::wire::{DesyncMessage, Extra, FeedMessage, Hello, MAX_DATAGRAM, MirrorItems, SessionMessage, Tick, motion};
 
 use crate::attack::{carried, carrier};
 use crate::bytes::Bytes;
@@ -22,9 +22,9 @@ pub(crate) fn check_message(data: &[u8]) {
     check_beside(data);
     check_motion(data);
     check_mirror(data);
-    match Message::decode(data) {
-        Ok(Message::Tick(tick)) => check_tick(data, &tick),
-        Ok(Message::Hello(hello)) => check_hello(data, &hello),
+    match SessionMessage::decode(data) {
+        Ok(SessionMessage::Tick(tick)) => check_tick(data, &tick),
+        Ok(SessionMessage::Hello(hello)) => check_hello(data, &hello),
         Err(_) => {}
     }
 }
@@ -36,7 +36,7 @@ fn check_beside(data: &[u8]) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
         assert_eq!(buf, data, "a packet of a feed has one form");
     }
-    if let Ok(message) = Search::decode(data) {
+    if let Ok(message) = DesyncMessage::decode(data) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
         assert_eq!(buf, data, "a packet of a search has one form");
     }
@@ -62,15 +62,15 @@ fn check_mirror(data: &[u8]) {
 
 /// So have those of motion, if they can be read to the end; and whatever they say, a server and a client go on.
 fn check_motion(data: &[u8]) {
-    let Ok(items) = motion::Items::new(data) else { return };
-    let head = items.head();
+    let Ok(items) = motion::MotionItems::new(data) else { return };
+    let head = items.header();
     if let Ok(items) = items.collect::<Result<Vec<_>, _>>() {
         let mut buf = vec![0; data.len()];
-        let mut datagram = motion::Datagram::new(&mut buf, head).expect("there is room for as much");
+        let mut datagram = motion::MotionDatagram::new(&mut buf, head).expect("there is room for as much");
         items.into_iter().for_each(|item| datagram.put(item).expect("there is room for as much"));
         assert_eq!(buf, data, "a packet of motion has one form");
     }
-    let (linear, config) = (Linear { fastest: 1_000 }, Config::clocks(head.to));
+    let (linear, config) = (Linear { fastest: 1_000 }, Config::clocks(head.receiver_incarnation));
     let mut server = Server::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
     let mut client = Client::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
     let (who, object) = (ClientId(1), ObjectId(1));
@@ -95,7 +95,7 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
     let len = tick.encode(&mut buf).expect("what was read can be written");
     let again = Tick::decode(&buf[..len]).expect("what was written can be read");
     assert_eq!(*tick, again);
-    if tick.probe.is_none_or(|probe| probe.late_ns.is_some()) {
+    if tick.probe.is_none_or(|probe| probe.lateness_ns.is_some()) {
         assert_eq!(buf[..len], *data, "a tick has one form");
     }
     let extras: Vec<Extra<'_>> = tick.extras.iter().collect();
@@ -104,18 +104,18 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
         let mut stream = Watched::new(width);
         for extra in &extras {
             if let Extra::Relay(relay) = extra {
-                stream.receive(relay.first, relay.len, true, relay.changes);
+                stream.receive(relay.first_frame, relay.frame_count, true, relay.changes);
             }
         }
-        for answer in tick.answers.iter() {
-            assert!(answer.len > 0 && answer.len <= answer.end_minus_first);
+        for answer in tick.resends.iter() {
+            assert!(answer.frame_count > 0 && answer.frame_count <= answer.end_minus_first);
             if let Some(first) = (START + u32::from(tick.end)).checked_sub(answer.end_minus_first) {
-                stream.receive(first, answer.len, true, answer.changes);
+                stream.receive(first, answer.frame_count, true, answer.changes);
             }
         }
-        let len = tick.len.max(1);
+        let len = tick.frame_count.max(1);
         for first in [START, START + len, START + u32::from(tick.end)] {
-            stream.receive(first, len, tick.absolute, tick.changes);
+            stream.receive(first, len, tick.is_absolute, tick.changes);
         }
     }
 }
@@ -164,17 +164,17 @@ impl Watched {
     }
 
     fn receive(&mut self, first: Frame, len: u32, absolute: bool, changes: &[u8]) {
-        let before = (self.stream.end(), self.stream.top());
+        let before = (self.stream.end(), self.stream.received_end());
         let taken = self.stream.receive(first, len, absolute, changes);
-        let (end, top) = (self.stream.end(), self.stream.top());
+        let (end, top) = (self.stream.end(), self.stream.received_end());
         assert!(end <= top, "{end} is after {top}");
-        assert!(top - end <= CAPACITY as i64 / 2, "{top} is too far from {end}");
+        assert!(top - end <= STREAM_CAPACITY as i64 / 2, "{top} is too far from {end}");
         match taken {
             Ok(()) => assert!(before.0 <= end && before.1 <= top, "nothing is lost again"),
             Err(_) => assert_eq!(before, (end, top), "what is not taken changes nothing"),
         }
         if taken.is_ok() {
-            assert!(self.stream.has(first + (len - 1)), "what is taken is here");
+            assert!(self.stream.contains(first + (len - 1)), "what is taken is here");
         }
         assert_eq!(self.stream.value(top), None);
         self.check_known();
@@ -187,7 +187,7 @@ impl Watched {
             if let Some(value) = self.stream.value(*frame) {
                 assert_eq!(value.first(), first.as_ref(), "the input of frame {frame} was replaced");
             } else {
-                assert!(self.stream.end() - *frame > CAPACITY as i64 / 2, "the input of frame {frame} was lost");
+                assert!(self.stream.end() - *frame > STREAM_CAPACITY as i64 / 2, "the input of frame {frame} was lost");
             }
         }
     }

@@ -115,7 +115,7 @@ impl World {
             astray: false,
             slept: false,
             apart: 0,
-            seats: Seats::new(settings(&scene).starters),
+            seats: Seats::new(settings(&scene).starting_sites),
             restarted: false,
             shaken: false,
             heals_left: MAX_HEALS,
@@ -268,9 +268,9 @@ impl World {
         }
         self.forged |= honest::is_forgery(bytes, self.sites.iter().any(|site| site.addr == from));
         let now = self.sites[to].local(self.now);
-        let before = self.sites[to].session.stats().dropped;
+        let before = self.sites[to].session.stats().dropped_datagrams;
         self.sites[to].session.handle_datagram(now, from, bytes);
-        let after = self.sites[to].session.stats().dropped;
+        let after = self.sites[to].session.stats().dropped_datagrams;
         assert!(after.total() - before.total() <= 1 + bytes.len() as u64, "what is dropped is counted, not multiplied");
         self.drive(to);
     }
@@ -282,9 +282,9 @@ impl World {
         if site.is_out() || from.is_some_and(|from| side(from) != side(packet.to)) {
             return;
         }
-        let before = site.session.stats().dropped.malformed;
+        let before = site.session.stats().dropped_datagrams.malformed;
         site.session.handle_datagram(site.local(self.now), packet.from, &packet.bytes);
-        assert_eq!(site.session.stats().dropped.malformed, before, "what a site sends, another can read");
+        assert_eq!(site.session.stats().dropped_datagrams.malformed, before, "what a site sends, another can read");
         self.drive(packet.to);
     }
 
@@ -366,7 +366,7 @@ impl World {
         let lied = self.forged && self.sites[at].seated.is_none();
         let most = most + if lied { MAX_LIED } else { 0 };
         // A frame asks three times, and so does each that it repairs.
-        let per_frame = 3 * (2 + self.settings.slots() as i64);
+        let per_frame = 3 * (2 + self.settings.rollback_slots() as i64);
         let first = self.sites[at].machine.steps;
         let players = self.settings.ownership.players();
         let mut requests = 0;

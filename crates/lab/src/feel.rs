@@ -1,6 +1,6 @@
 //! What will it feel like? For one link, what each setting of the dials gives its players, and which one `auto` picks.
 
-use coplay::session::Costs;
+use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
 use coplay_sim::link::{Jitter, LinkConfig};
 use coplay_sim::measure::Experiment as Game;
@@ -23,7 +23,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// What it takes to step, save and load.
-    pub costs: Costs,
+    pub costs: MachineCosts,
     /// Whether it can save and load its state exactly. Without that nothing can be guessed.
     pub can_save: bool,
 }
@@ -142,7 +142,7 @@ fn pick(seed: u64, link: Link, machine: Machine) -> Setting {
     let mut now = begin;
     game.run_watched(|world| {
         let stats = world.sites[0].session.stats();
-        now = Setting { lag: stats.lag, window: stats.window };
+        now = Setting { lag: stats.input_delay, window: stats.prediction_window };
     });
     now
 }
@@ -167,7 +167,7 @@ mod tests {
     use crate::bench::Length;
 
     const FAST: Machine = Machine {
-        costs: Costs { step: TimeDelta::ZERO, save: TimeDelta::ZERO, load: TimeDelta::ZERO },
+        costs: MachineCosts { step: TimeDelta::ZERO, save: TimeDelta::ZERO, load: TimeDelta::ZERO },
         can_save: true,
     };
 

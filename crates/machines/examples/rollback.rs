@@ -12,7 +12,7 @@ use common::Fingers;
 use common::duel::{self, Cost, Judge, Seat, bad_link, config, terms};
 use common::rom;
 use coplay::id::SiteId;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, hosted, libretro};
 use coplay_sim::stage::Stage;
@@ -146,11 +146,11 @@ fn run(options: &Options, open: impl Fn() -> Box<dyn Machine>) -> ExitCode {
 /// What one machine costs by itself.
 fn alone(machine: &mut dyn Machine) {
     let (players, mut state) = (machine.pads().len(), Vec::new());
-    let mut time = |what: &str, work: &mut dyn FnMut(&mut dyn Machine, &[Word])| {
+    let mut time = |what: &str, work: &mut dyn FnMut(&mut dyn Machine, &[InputWord])| {
         let mut fingers = Fingers::new(1, players);
-        work(machine, fingers.press(Word::MAX));
+        work(machine, fingers.press(InputWord::MAX));
         let begun = Instant::now();
-        (0..ALONE).for_each(|_| work(machine, fingers.press(Word::MAX)));
+        (0..ALONE).for_each(|_| work(machine, fingers.press(InputWord::MAX)));
         println!("  {what:<16} {:>9.1} µs", begun.elapsed().as_secs_f64() * 1e6 / f64::from(ALONE));
     };
     println!("alone, over {ALONE} frames");
@@ -166,7 +166,7 @@ fn tell(number: usize, seat: &Seat) {
     let (stats, costs) = (seat.stats(), seat.costs);
     let frames = stats.frame.number().max(1);
     let per_frame = |cost: Cost| cost.nanos as f64 / 1e3 / f64::from(frames);
-    println!("\nsite {number}: {frames} frames, {} repairs, {} stalls", stats.repairs, stats.stalls);
+    println!("\nsite {number}: {frames} frames, {} repairs, {} stalls", stats.rollbacks, stats.stalls);
     let rows = [
         ("stepped, seen", costs.fresh),
         ("stepped again", costs.again),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use coplay::frame::FrameRate;
 use coplay::id::SiteId;
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::session::{GameId, MachineId, Settings};
 
 use crate::machine::{LoadError, Machine, SaveError, Sharing};
@@ -33,22 +33,22 @@ pub enum Control {
 /// Bits of the word that a site has.
 const BITS_PER_SITE: u32 = 16;
 /// Sites for which there are bits.
-const SITES: u8 = (Word::BITS / BITS_PER_SITE) as u8;
+const SITES: u8 = (InputWord::BITS / BITS_PER_SITE) as u8;
 const CONTROLS: [Control; 4] = [Control::Pause, Control::Reset, Control::Keep, Control::Recall];
 
 impl Control {
     /// The bit that a site presses for it.
-    pub const fn bit(self, site: usize) -> Word {
+    pub const fn bit(self, site: usize) -> InputWord {
         1 << (site as u32 * BITS_PER_SITE + self as u32)
     }
 
     /// All bits that a site has.
-    pub const fn mask(site: usize) -> Word {
+    pub const fn mask(site: usize) -> InputWord {
         ((1 << CONTROLS.len()) - 1) << (site as u32 * BITS_PER_SITE)
     }
 
     /// The first site that presses it anew.
-    fn pressed_by(self, pressed: Word) -> Option<u8> {
+    fn pressed_by(self, pressed: InputWord) -> Option<u8> {
         (0..SITES).find(|site| pressed & self.bit(usize::from(*site)) != 0)
     }
 }
@@ -56,7 +56,7 @@ impl Control {
 /// Whether a game is shared on a [`Controlled`] machine: every site has its bits of the last player's word, and nothing else of it.
 pub fn is_controlled(settings: &Settings) -> bool {
     let Some(last) = settings.ownership.players().checked_sub(1) else { return false };
-    let mut sites = SiteId::first(usize::from(settings.sites));
+    let mut sites = SiteId::first(usize::from(settings.site_count));
     sites.all(|site| settings.ownership.mask(site, last) == Control::mask(site.index()))
 }
 
@@ -68,7 +68,7 @@ pub struct Controlled {
     paused: Option<u8>,
     lamp: Lamp,
     /// What was pressed in the frame before: only pressing counts, not holding.
-    held: Word,
+    held: InputWord,
     kept: Vec<u8>,
     has_kept: bool,
 }
@@ -101,7 +101,7 @@ impl Controlled {
     pub fn new(machine: Box<dyn Machine>) -> Self {
         // More players than a game can have would leave none for the buttons of the machine.
         let mut pads: Vec<Pad> = machine.pads().iter().take(MAX_PLAYERS - 1).cloned().collect();
-        pads.push(Pad { mask: Word::MAX, labels: Vec::new() });
+        pads.push(Pad { mask: InputWord::MAX, labels: Vec::new() });
         Self { machine, pads, paused: None, lamp: Lamp::default(), held: 0, kept: Vec::new(), has_kept: false }
     }
 
@@ -120,7 +120,7 @@ impl Controlled {
         self.lamp.clone()
     }
 
-    fn obey(&mut self, word: Word) {
+    fn obey(&mut self, word: InputWord) {
         let pressed = word & !std::mem::replace(&mut self.held, word);
         for (control, by) in CONTROLS.into_iter().filter_map(|control| Some((control, control.pressed_by(pressed)?))) {
             match control {
@@ -155,7 +155,7 @@ impl Machine for Controlled {
         &self.pads
     }
 
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         let player = self.player();
         self.obey(inputs.get(player).copied().unwrap_or(0));
         if !self.is_paused() {
@@ -214,7 +214,7 @@ impl Machine for Controlled {
         self.machine.load(own)?;
         self.paused = flags.0.checked_sub(1);
         self.lamp.set(self.paused);
-        self.held = Word::from_le_bytes(tail[5..21].try_into().expect("16 bytes"));
+        self.held = InputWord::from_le_bytes(tail[5..21].try_into().expect("16 bytes"));
         self.has_kept = flags.1 == 1;
         self.kept.clear();
         self.kept.extend_from_slice(kept);
@@ -246,7 +246,7 @@ mod tests {
         Controlled::new(Box::new(Nes::open(&coplay_testcores::images::nes(), "test").expect("a sound image")))
     }
 
-    fn press(machine: &mut Controlled, word: Word) {
+    fn press(machine: &mut Controlled, word: InputWord) {
         let player = machine.player();
         let mut inputs = vec![0; player + 1];
         inputs[player] = word;
@@ -281,7 +281,7 @@ mod tests {
         let mut shared = settings(&machine, Terms::new(2));
         assert!(!is_controlled(&shared), "nobody has them");
         for site in SiteId::first(2) {
-            shared.ownership.give(site, machine.player(), Control::mask(site.index())).unwrap();
+            shared.ownership.assign(site, machine.player(), Control::mask(site.index())).unwrap();
         }
         assert!(is_controlled(&shared));
     }

@@ -1,7 +1,7 @@
 //! Who a machine and a game are, so that sites can tell before they start whether they would play the same.
 
 use coplay::hash::xxh64;
-use coplay::session::{GameId, MAX_TEXT};
+use coplay::session::{GameId, MAX_TEXT_LEN};
 use sha2::{Digest, Sha256};
 
 use crate::machine::Machine;
@@ -25,7 +25,7 @@ pub fn first_frames(machine: &mut dyn Machine, frames: u32) -> u64 {
 
 /// As much of a text as fits into settings.
 pub(crate) fn shortened(text: &str) -> &str {
-    let mut end = text.len().min(MAX_TEXT);
+    let mut end = text.len().min(MAX_TEXT_LEN);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -38,9 +38,9 @@ mod tests {
 
     #[test]
     fn long_names_are_cut_between_characters() {
-        let name = "é".repeat(MAX_TEXT);
+        let name = "é".repeat(MAX_TEXT_LEN);
         let id = game_id(&format!("a{name}"), b"image");
-        assert_eq!(id.name, format!("a{}", "é".repeat((MAX_TEXT - 1) / 2)));
+        assert_eq!(id.name, format!("a{}", "é".repeat((MAX_TEXT_LEN - 1) / 2)));
         assert_eq!(id.hash, game_id("other", b"image").hash);
         assert_ne!(id.hash, game_id("other", b"images").hash);
     }

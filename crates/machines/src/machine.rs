@@ -3,7 +3,7 @@
 use std::fmt;
 
 use coplay::frame::FrameRate;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 
 use crate::pad::Pad;
@@ -30,7 +30,7 @@ pub trait Machine: Send {
 
     /// Plays one frame with one word per player (missing ones press nothing). Only a `fresh` one is seen and heard: where it is not, the
     /// machine may leave out whatever does not change its state, and picture and sound stay those of the last fresh one.
-    fn step(&mut self, inputs: &[Word], fresh: bool);
+    fn step(&mut self, inputs: &[InputWord], fresh: bool);
 
     /// Puts the machine into the state that it had before its first frame.
     fn reset(&mut self);

@@ -3,7 +3,7 @@
 //! Every machine uses the same layout, that of libretro's joypad, so that a front end can map keys and gamepads without knowing the machine: 16
 //! buttons in the low bits, then four axes of 16 bits each, as two's complement.
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 
 /// A button of a pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,12 +64,12 @@ impl Button {
     ];
 
     /// The button's bit in a word.
-    pub const fn bit(self) -> Word {
+    pub const fn bit(self) -> InputWord {
         1 << self as u8
     }
 
     /// Whether it is pressed.
-    pub const fn is_in(self, word: Word) -> bool {
+    pub const fn is_in(self, word: InputWord) -> bool {
         word & self.bit() != 0
     }
 }
@@ -83,18 +83,18 @@ impl Axis {
     }
 
     /// The bits of the axis in a word.
-    pub const fn mask(self) -> Word {
+    pub const fn mask(self) -> InputWord {
         0xffff << self.shift()
     }
 
     /// Where the stick is.
-    pub const fn of(self, word: Word) -> i16 {
+    pub const fn of(self, word: InputWord) -> i16 {
         (word >> self.shift()) as i16
     }
 
     /// A word with the stick there and nothing else pressed.
-    pub const fn at(self, position: i16) -> Word {
-        (position as u16 as Word) << self.shift()
+    pub const fn at(self, position: i16) -> InputWord {
+        (position as u16 as InputWord) << self.shift()
     }
 }
 
@@ -102,7 +102,7 @@ impl Axis {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pad {
     /// The bits that count.
-    pub mask: Word,
+    pub mask: InputWord,
     /// What the machine calls its buttons, where that is not their own name: "Jump".
     pub labels: Vec<(Button, String)>,
 }

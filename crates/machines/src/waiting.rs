@@ -1,7 +1,7 @@
 //! A machine that is shared without its states.
 
 use coplay::frame::FrameRate;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{GameId, MAX_OPTIONS, MachineId};
 
 use crate::machine::{LoadError, Machine, SaveError, Sharing};
@@ -61,7 +61,7 @@ impl Machine for Waiting {
         self.machine.pads()
     }
 
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         self.machine.step(inputs, fresh);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::odd::Odd;
 use coplay::id::SiteId;
-use coplay::session::PAGE;
+use coplay::session::PAGE_SIZE;
 use coplay_machines::check::{
     self, Asked, Comparison, Difference, Error, Fault, Options, Reason, Report, Seen, Subject, Verdict,
 };
@@ -165,9 +165,9 @@ fn who_forgets_a_byte_plays_in_lockstep_only() {
     let settings = hosted::settings(&machine, hosted::Terms::new(2));
     let site = SiteId::first(1).next().expect("one");
     let mut config = hosted::config(&machine, 1, site, Vec::new(), settings);
-    assert!(config.can_save && config.investigate);
+    assert!(config.can_save && config.bisect_desyncs);
     fitness.apply(&mut config);
-    assert!(!config.can_save && !config.investigate && config.costs == report.measured.costs());
+    assert!(!config.can_save && !config.bisect_desyncs && config.machine_costs == report.measured.costs());
     let again = cheating(Cheat::Forgets);
     assert_eq!(again.verdict, report.verdict, "a seed does the same again");
 }
@@ -403,5 +403,5 @@ fn another_machine_elsewhere_is_a_difference() {
     let difference = report.verdict.difference().unwrap();
     assert_eq!(difference.comparison, Comparison::Apart);
     assert!(!report.verdict.is_fit() && difference.frame.is_some_and(|frame| frame < 60), "{difference}");
-    assert!(difference.regions.iter().all(|region| region.pages_at.iter().all(|at| at % u64::from(PAGE) == 0)));
+    assert!(difference.regions.iter().all(|region| region.pages_at.iter().all(|at| at % u64::from(PAGE_SIZE) == 0)));
 }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::libretro::{Config, CoreSource, Game, HashOf, Libretro, OpenError, open};
 use coplay_machines::pad::Button;
 use coplay_machines::{LoadError, Machine, SaveError, Sharing};
@@ -27,8 +27,8 @@ fn failed(config: Config) -> OpenError {
 }
 
 /// Some input of two players in a frame.
-fn inputs(frame: u64) -> [Word; 2] {
-    [frame / 5 * 37, frame / 3 * 91].map(|noise| Word::from(noise % 65_536))
+fn inputs(frame: u64) -> [InputWord; 2] {
+    [frame / 5 * 37, frame / 3 * 91].map(|noise| InputWord::from(noise % 65_536))
 }
 
 fn play(machine: &mut Libretro, frames: std::ops::Range<u64>) {
@@ -68,7 +68,7 @@ fn pressing_moves_the_right_player_and_masked_bits_do_nothing() {
     let mut machine = opened(&core);
     let mut other = machine.twin().unwrap();
     machine.step(&[Button::Right.bit(), Button::Down.bit()], true);
-    other.step(&[Button::Right.bit() | Button::X.bit() | 1 << 100, Button::Down.bit(), Word::MAX], true);
+    other.step(&[Button::Right.bit() | Button::X.bit() | 1 << 100, Button::Down.bit(), InputWord::MAX], true);
     assert_eq!(machine.hash(), other.hash());
     let mut state = Vec::new();
     machine.regions(&mut |name, bytes| {

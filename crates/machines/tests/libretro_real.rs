@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::Machine;
 use coplay_machines::libretro::{Config, CoreSource, Game, HashOf, Libretro, open};
 use coplay_machines::pad::Button;
@@ -47,9 +47,9 @@ fn bsnes() -> Case {
 }
 
 /// Noise that changes every few frames, for players who have this many pads.
-fn inputs(frame: u64, players: usize) -> Vec<Word> {
+fn inputs(frame: u64, players: usize) -> Vec<InputWord> {
     let noise = |player: u64| (frame / 4 * 8 + player).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    (0..players as u64).map(|player| Word::from(noise(player) & 0xffff)).collect()
+    (0..players as u64).map(|player| InputWord::from(noise(player) & 0xffff)).collect()
 }
 
 fn play(machine: &mut Libretro, frames: std::ops::Range<u64>, fresh: bool) {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Fingers, nes, nes_with_four, rom};
 use coplay::hash::xxh64;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::MAX_REGIONS;
 use coplay_machines::nes::{MAX_PLAYERS, Nes, OpenError, Options};
 use coplay_machines::pad::{Button, Pad};
@@ -25,11 +25,11 @@ fn saved(nes: &mut Nes) -> Vec<u8> {
 }
 
 fn play(nes: &mut Nes, fingers: &mut Fingers, frames: usize) -> Vec<u64> {
-    (0..frames).map(|_| stepped(nes, fingers.press(Word::MAX), true)).collect()
+    (0..frames).map(|_| stepped(nes, fingers.press(InputWord::MAX), true)).collect()
 }
 
 /// The hash after one more frame.
-fn stepped(nes: &mut Nes, words: &[Word], fresh: bool) -> u64 {
+fn stepped(nes: &mut Nes, words: &[InputWord], fresh: bool) -> u64 {
     nes.step(words, fresh);
     nes.hash()
 }
@@ -40,7 +40,7 @@ fn what_is_seen_does_not_change_what_is_computed() {
     let (mut fingers, mut luck) = (Fingers::new(1, 2), Random::new(2));
     let mut seen = 0;
     for frame in 0..900 {
-        let words = fingers.press(Word::MAX);
+        let words = fingers.press(InputWord::MAX);
         let fresh = luck.chance(0.5);
         one.step(words, true);
         other.step(words, fresh);
@@ -62,7 +62,7 @@ fn the_past_can_be_played_again_exactly_here_and_elsewhere() {
         let frames = 1 + luck.below(20) as usize;
         play(&mut here, &mut fingers, frames);
         let (state, hash) = (saved(&mut here), here.hash());
-        let script: Vec<Vec<Word>> = (0..9).map(|_| fingers.press(Word::MAX).to_vec()).collect();
+        let script: Vec<Vec<InputWord>> = (0..9).map(|_| fingers.press(InputWord::MAX).to_vec()).collect();
         let run =
             |nes: &mut Nes, fresh: bool| script.iter().map(|words| stepped(nes, words, fresh)).collect::<Vec<_>>();
         let first = run(&mut here, true);
@@ -88,7 +88,7 @@ fn every_cartridge_can_be_saved_loaded_and_played_again() {
         let mut fingers = Fingers::new(u64::from(mapper), 2);
         play(&mut here, &mut fingers, 20);
         let state = saved(&mut here);
-        let script: Vec<Vec<Word>> = (0..8).map(|_| fingers.press(Word::MAX).to_vec()).collect();
+        let script: Vec<Vec<InputWord>> = (0..8).map(|_| fingers.press(InputWord::MAX).to_vec()).collect();
         let first: Vec<u64> = script.iter().map(|words| stepped(&mut here, words, true)).collect();
         for nes in [&mut here, &mut there] {
             nes.load(&state).expect("a state of the same game");
@@ -129,7 +129,7 @@ fn every_button_of_every_pad_counts_and_no_other_bit() {
         assert_eq!(nes.pads(), vec![Pad::of(&BUTTONS); players]);
         play(&mut nes, &mut Fingers::new(0, 0), 10);
         let before = saved(&mut nes);
-        let mut after = |player: usize, word: Word| {
+        let mut after = |player: usize, word: InputWord| {
             let mut words = [0; 6];
             words[player] = word;
             nes.load(&before).expect("its own state");
@@ -173,7 +173,7 @@ fn a_machine_is_known_by_its_game_its_options_and_its_first_frames() {
     image[16 + 3] ^= 1;
     let changed = Nes::open(&image, "test").expect("an image that is as good");
     assert_ne!(changed.game_id().hash, one.game_id().hash);
-    assert_ne!(changed.machine_id().first_frames, one.machine_id().first_frames);
+    assert_ne!(changed.machine_id().first_frames_hash, one.machine_id().first_frames_hash);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn there_is_something_to_see_and_to_hear() {
     // The machine begins in the middle of a frame.
     nes.step(&[], true);
     for _ in 0..600 {
-        nes.step(fingers.press(Word::MAX), true);
+        nes.step(fingers.press(InputWord::MAX), true);
         samples += nes.sound().len();
     }
     let (frames, seconds) = nes.rate().fraction();

@@ -8,8 +8,8 @@ use common::{nes, nes_with_four};
 use coplay::feed::Start;
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
-use coplay::input::Word;
-use coplay::session::{Config, Event, GameId, Join, MachineId, Session, Settings, State};
+use coplay::input::InputWord;
+use coplay::session::{Config, Event, GameId, LateJoin, MachineId, Session, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::control::Controlled;
 use coplay_machines::hosted::{self, Terms};
@@ -90,7 +90,7 @@ fn two_sites_play_the_same_on_nestopia_although_they_guess() {
 fn a_core_whose_states_are_not_exact_is_shared_without_them() {
     let mut stage = two_with_a_core(&build(Cheat::Forgets).name(), None, 600);
     for seat in &mut stage.hosts {
-        let (counts, window) = (seat.counts(), seat.session().settings().window);
+        let (counts, window) = (seat.counts(), seat.session().settings().prediction_window);
         assert_eq!((window, counts.again, counts.saves, counts.loads), (0, 0, 0, 0));
     }
     // The one that remembers everything guesses.
@@ -104,7 +104,7 @@ fn a_machine_that_does_without_its_states_says_so_to_all() {
     assert!(Waiting::is_one(without.machine_id()) && !Waiting::is_one(with.machine_id()));
     assert_eq!(&Waiting::made_of(without.machine_id().clone()), with.machine_id());
     let [ours, theirs] = [&with as &dyn Machine, &*without].map(|machine| hosted::settings(machine, Terms::new(2)));
-    assert_eq!((ours.window, theirs.window), (8, 0));
+    assert_eq!((ours.prediction_window, theirs.prediction_window), (8, 0));
     assert!(ours.differences(&theirs).iter().any(|point| point.to_string().contains("states")));
     let controlled = Controlled::new(without);
     assert!(!controlled.can_save() && controlled.sharing() == Sharing::Lockstep);
@@ -131,13 +131,17 @@ fn four_sites_share_four_pads() {
 #[test]
 fn somebody_can_come_late_by_a_snapshot() {
     let all = hosted::settings(&nes(), terms(3));
-    let settings = Settings { starters: SiteSet::first(2), ..all };
+    let settings = Settings { starting_sites: SiteSet::first(2), ..all };
     let seats = SiteId::first(3).map(|site| seat(site, Box::new(nes()), &settings)).collect();
     let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
     stage.run_until(Instant::ZERO + TimeDelta::from_secs(6));
     let late = SiteId::new(2).expect("a site");
     let usual = config(&nes(), late, &settings);
-    let join = Config { join: Some(Join { start: Start::Snapshot, most_state: 1 << 20 }), incarnation: 2, ..usual };
+    let join = Config {
+        late_join: Some(LateJoin { start: Start::Snapshot, max_state_len: 1 << 20 }),
+        incarnation: 2,
+        ..usual
+    };
     stage.hosts[2] = Seat::new(stage.now(), join, Box::new(nes()), SEED, no_clock);
     stage.wake(2);
     stage.run_until(Instant::ZERO + TimeDelta::from_secs(12));
@@ -162,7 +166,7 @@ struct Astray {
 }
 
 impl Machine for Astray {
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         self.steps_left = self.steps_left.saturating_sub(1);
         let mut words = inputs.to_vec();
         words[0] |= if self.steps_left == 0 { Button::A.bit() } else { 0 };
@@ -224,7 +228,7 @@ fn a_machine_that_goes_astray_is_found_and_so_is_the_part_of_its_state() {
     for seat in &stage.hosts {
         assert!(seat.events.iter().any(|event| matches!(event, Event::Diverged { .. })), "{:?}", seat.events);
         let report = seat.events.iter().find_map(|event| match event {
-            Event::Report(report) => Some(report),
+            Event::DesyncReport(report) => Some(report),
             _ => None,
         });
         let report = report.expect("a report");
@@ -236,7 +240,7 @@ fn a_machine_that_goes_astray_is_found_and_so_is_the_part_of_its_state() {
 fn settings_follow_from_the_machine() {
     let machine = nes();
     let settings = hosted::settings(&machine, Terms::new(3));
-    assert_eq!((settings.rate, settings.sites), (machine.rate(), 3));
+    assert_eq!((settings.rate, settings.site_count), (machine.rate(), 3));
     assert_eq!(settings.ownership.players(), 2);
     for site in SiteId::first(3) {
         for player in 0..2 {

@@ -197,11 +197,11 @@ impl Game {
 
     fn note_heard(&mut self, now: Instant, from: Site, bytes: &[u8]) {
         let Some(present) = self.world.tick(now) else { return };
-        for item in coplay::wire::Items::new(bytes).into_iter().flatten().flatten() {
-            if let coplay::wire::Item::Update(update) = item {
+        for item in coplay::wire::PeerWorldItems::new(bytes).into_iter().flatten().flatten() {
+            if let coplay::wire::PeerWorldItem::Update(update) = item {
                 let away = update.tick.wrapping_sub(present as u16) as i16;
                 let tick = present.saturating_add_signed(away.into());
-                let entity = EntityId { site: from, index: update.index };
+                let entity = EntityId { site: from, index: update.entity_index };
                 self.note(now, || What::Heard { entity, sequence: update.sequence, tick });
             }
         }

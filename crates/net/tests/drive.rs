@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use coplay::feed::{WatchConfig, Watcher};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::Addr;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::movie::{Checked, Entry, Reader};
-use coplay::session::{Absent, Event, GameId, MachineId, Settings};
+use coplay::session::{AbsentInput, Event, GameId, MachineId, Settings};
 use coplay::time::TimeDelta;
 use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{Control, Controlled, is_controlled};
@@ -33,7 +33,7 @@ use coplay_net::{Incoming, PeerKey, Place, Refused, Transport, clock};
 /// Presses at random, and notes what it sees.
 struct Bot {
     luck: u64,
-    held: Word,
+    held: InputWord,
     commands: Vec<(u32, Command)>,
     frame: u32,
     seen: Arc<Mutex<Seen>>,
@@ -75,9 +75,9 @@ impl Bot {
 }
 
 impl Front for Bot {
-    fn sample(&mut self, pads: &mut [Word]) {
+    fn sample(&mut self, pads: &mut [InputWord]) {
         if self.draw().is_multiple_of(8) {
-            self.held = Word::from(self.draw() & 0x1ff);
+            self.held = InputWord::from(self.draw() & 0x1ff);
         }
         pads.fill(self.held);
     }
@@ -159,7 +159,7 @@ fn plan(players: u8, frames: u32) -> HostPlan {
         pads: 1,
         players,
         terms: Terms { lag: 3, window: 6, auto: false, ..Terms::new(2) },
-        absent: Absent::Nothing,
+        absent: AbsentInput::Nothing,
         private: false,
         manner: manner(frames),
     }
@@ -434,7 +434,7 @@ impl Machine for Wide {
         &self.pads
     }
 
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         self.machine.step(inputs, fresh);
     }
 
@@ -660,7 +660,7 @@ impl Film {
     }
 
     /// Plays it on a new machine; the inputs by frame.
-    fn replay(&self) -> BTreeMap<u32, Vec<Word>> {
+    fn replay(&self) -> BTreeMap<u32, Vec<InputWord>> {
         let bytes = std::fs::read(&self.0).expect("it is there");
         let (mut reader, mut rest) = (Reader::new(), &bytes[..]);
         let (mut machine, mut checked, mut all) = (Controlled::new(nes()), Checked::default(), BTreeMap::new());
@@ -922,7 +922,7 @@ fn both_go_on_alone(patience: [i64; 2], kept: usize) {
     both.iter().for_each(|player| player.wait_for_more(60));
     cut.store(false, Ordering::Relaxed);
     for (site, player) in both.iter().enumerate() {
-        let told = |event: &Event| matches!(event, Event::BothAlone { ours, .. } if *ours == (site == kept));
+        let told = |event: &Event| matches!(event, Event::SplitBrainResolved { is_own_game_kept: ours, .. } if *ours == (site == kept));
         player.wait_until("that both were alone", |seen| seen.events.iter().any(told));
     }
     let back = 1 - kept as u8;

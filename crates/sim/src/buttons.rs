@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::time::{Instant, TimeDelta};
 
 use crate::world::Happened;
@@ -16,10 +16,10 @@ const MAX_OPEN: usize = 1_024;
 /// Watches the buttons of a session in which each site owns the same bits of its own player.
 #[derive(Debug)]
 pub struct Buttons {
-    mask: Word,
+    mask: InputWord,
     /// Presses for frames before this one do not count.
     from: u32,
-    held: Vec<Word>,
+    held: Vec<InputWord>,
     /// By site that pressed and site that looks.
     open: Vec<Vec<VecDeque<Press>>>,
     waits: Vec<Vec<Waits>>,
@@ -30,7 +30,7 @@ pub struct Buttons {
 struct Press {
     at: Instant,
     frame: u32,
-    word: Word,
+    word: InputWord,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +41,7 @@ struct Waits {
 
 impl Buttons {
     /// Watches so many sites' buttons from a frame on.
-    pub fn new(sites: usize, mask: Word, from: u32) -> Self {
+    pub fn new(sites: usize, mask: InputWord, from: u32) -> Self {
         Self {
             mask,
             from,
@@ -60,7 +60,7 @@ impl Buttons {
         }
     }
 
-    fn on_sample(&mut self, site: usize, at: Instant, frame: u32, word: Word) {
+    fn on_sample(&mut self, site: usize, at: Instant, frame: u32, word: InputWord) {
         if std::mem::replace(&mut self.held[site], word) == word || frame < self.from {
             return;
         }
@@ -72,7 +72,7 @@ impl Buttons {
         }
     }
 
-    fn on_step(&mut self, site: usize, at: Instant, frame: u32, words: &[Word]) {
+    fn on_step(&mut self, site: usize, at: Instant, frame: u32, words: &[InputWord]) {
         for (player, word) in words.iter().enumerate() {
             let open = &mut self.open[player][site];
             let Some(shown) = open.iter().position(|press| press.frame == frame && press.word == word & self.mask)

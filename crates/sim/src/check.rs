@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use coplay::input::Word;
-use coplay::session::Absent;
+use coplay::input::InputWord;
+use coplay::session::AbsentInput;
 
 use crate::toy::mix;
 
@@ -20,12 +20,12 @@ use crate::toy::mix;
 pub struct Ledger {
     players: usize,
     /// The bits of each player's word that a site owns, by site and player.
-    masks: Vec<Vec<Word>>,
+    masks: Vec<Vec<InputWord>>,
     lag: usize,
     /// How many frames lag and window are together.
     pub reach: usize,
     /// What is done for sites that were dropped.
-    pub absent: Absent,
+    pub absent: AbsentInput,
     /// Sites that are not there when the game starts.
     pub late: Vec<bool>,
     /// What each site did, from one start of its program to the next.
@@ -52,14 +52,14 @@ struct Life {
     /// The first frame that it stepped.
     first: usize,
     /// The inputs of each frame, all players' words side by side, and the state after it.
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     hashes: Vec<u64>,
     /// The frame with which it took its seat in a running game, and whether another site told that.
     joined: Option<usize>,
     let_in: bool,
     /// The first frame that it promised an input for, and the inputs.
     promised_first: Option<usize>,
-    promised: Vec<Word>,
+    promised: Vec<InputWord>,
     /// The first frame for which it, having left, makes no input.
     left: Option<usize>,
     /// The first frame for which the others, having dropped it, take none; and who did, in which of their lives.
@@ -82,7 +82,7 @@ struct Life {
 
 impl Life {
     /// The words and the state of a frame that all others must have, too.
-    fn frame(&self, frame: usize, players: usize) -> Option<(&[Word], u64)> {
+    fn frame(&self, frame: usize, players: usize) -> Option<(&[InputWord], u64)> {
         let at = frame.checked_sub(self.first)?;
         let hash = *self.hashes.get(at)?;
         Some((&self.words[at * players..(at + 1) * players], hash))
@@ -105,7 +105,7 @@ struct Watched {
     first: usize,
     /// The hash of the state that it began with.
     before: u64,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     hashes: Vec<u64>,
 }
 
@@ -131,14 +131,14 @@ const MAX_VIOLATIONS: usize = 16;
 
 impl Ledger {
     /// A ledger for sites that own these bits (by site and player) and promise inputs `lag` frames ahead.
-    pub fn new(masks: Vec<Vec<Word>>, lag: u32) -> Self {
+    pub fn new(masks: Vec<Vec<InputWord>>, lag: u32) -> Self {
         let sites = masks.len();
         Self {
             players: masks.first().map_or(0, Vec::len),
             masks,
             lag: lag as usize,
             reach: lag as usize,
-            absent: Absent::Nothing,
+            absent: AbsentInput::Nothing,
             late: Vec::new(),
             lives: (0..sites).map(|_| vec![Life::default()]).collect(),
             watched: Vec::new(),
@@ -163,9 +163,9 @@ impl Ledger {
     }
 
     /// A site's player made an input, which the site promised to be in this frame.
-    pub fn on_promise(&mut self, site: usize, frame: u32, words: &[Word]) {
+    pub fn on_promise(&mut self, site: usize, frame: u32, words: &[InputWord]) {
         let (players, newborn, lag) = (self.players, self.lives[site].len() == 1, self.lag);
-        let owned: Vec<Word> = words.iter().zip(&self.masks[site]).map(|(word, mask)| word & mask).collect();
+        let owned: Vec<InputWord> = words.iter().zip(&self.masks[site]).map(|(word, mask)| word & mask).collect();
         let life = self.life(site);
         let frame = frame as usize;
         let first = *life.promised_first.get_or_insert(frame);
@@ -340,7 +340,7 @@ impl Ledger {
     }
 
     /// A site will not step a frame again: these were its inputs, and this is the state after it.
-    pub fn on_confirmed(&mut self, site: usize, frame: u32, words: &[Word], hash: u64) {
+    pub fn on_confirmed(&mut self, site: usize, frame: u32, words: &[InputWord], hash: u64) {
         let frame = frame as usize;
         self.trace = words.iter().fold(mix(self.trace, hash), |trace, word| mix(trace, *word as u64));
         self.confirmed += 1;
@@ -366,7 +366,7 @@ impl Ledger {
     }
 
     /// Somebody who watches stepped a frame with these inputs, and this is the state after it.
-    pub fn on_watched(&mut self, watcher: usize, frame: u32, words: &[Word], hash: u64) {
+    pub fn on_watched(&mut self, watcher: usize, frame: u32, words: &[InputWord], hash: u64) {
         self.trace = mix(mix(self.trace, hash), u64::from(frame));
         self.seen += 1;
         let Some(seen) = self.watched.get_mut(watcher).and_then(|seen| seen.last_mut()) else {
@@ -381,7 +381,7 @@ impl Ledger {
     }
 
     /// The inputs of a frame that a site was certain of before its program was ever started anew, and the state after it.
-    pub fn first_life_frame(&self, site: usize, frame: usize) -> Option<(&[Word], u64)> {
+    pub fn first_life_frame(&self, site: usize, frame: usize) -> Option<(&[InputWord], u64)> {
         self.lives[site].first().and_then(|life| life.frame(frame, self.players))
     }
 
@@ -513,8 +513,8 @@ impl Ledger {
         self.check_fidelity(frame, words, broken);
     }
 
-    fn check_fidelity(&self, frame: usize, words: &[Word], broken: &mut Vec<Violation>) {
-        let mut unowned: Vec<Word> = words.to_vec();
+    fn check_fidelity(&self, frame: usize, words: &[InputWord], broken: &mut Vec<Violation>) {
+        let mut unowned: Vec<InputWord> = words.to_vec();
         for (site, masks) in self.masks.iter().enumerate() {
             for (player, mask) in masks.iter().enumerate() {
                 unowned[player] &= !mask;
@@ -534,7 +534,7 @@ impl Ledger {
 
     /// The input that must be in a frame, or `None` if there must not be such a frame yet. That a site leaves may come too `late` for
     /// those who drop it with the same frame.
-    fn promise(&self, site: usize, frame: usize, player: usize, late: bool) -> Option<Word> {
+    fn promise(&self, site: usize, frame: usize, player: usize, late: bool) -> Option<InputWord> {
         let begun = |life: &&Life| life.joined.or(life.promised_first).is_some_and(|first| first <= frame);
         // Of whom nobody knew that it was let in, no input is taken.
         let begun = |life: &&Life| begun(life) && (!life.refused || life.let_in || life.joined.is_none());
@@ -544,7 +544,7 @@ impl Ledger {
         };
         if let Some(end) = self.end(life).filter(|end| frame >= *end) {
             let dropped = life.shortened.or(life.dropped) == Some(end) && (late || life.left() != Some(end));
-            let before = end.checked_sub(1).filter(|_| self.absent == Absent::Repeat && dropped);
+            let before = end.checked_sub(1).filter(|_| self.absent == AbsentInput::Repeat && dropped);
             return before.map_or(Some(0), |before| self.promise(site, before, player, late));
         }
         // Who comes late presses nothing at first.
@@ -566,7 +566,7 @@ mod tests {
     use super::*;
 
     /// Two sites that are certain of ten frames, the second of which counts only for its first five, and one who watches.
-    fn ledger(watched: impl Fn(u32) -> (Word, u64)) -> Vec<String> {
+    fn ledger(watched: impl Fn(u32) -> (InputWord, u64)) -> Vec<String> {
         let mut ledger = Ledger::new(vec![vec![0xff], vec![0]], 0);
         for frame in 0..10 {
             ledger.on_promise(0, frame, &[7]);

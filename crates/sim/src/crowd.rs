@@ -3,7 +3,7 @@
 use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
@@ -126,7 +126,7 @@ enum Happening {
 struct Stepped {
     at: Instant,
     frame: u32,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
 }
 
 struct Hall {
@@ -139,7 +139,7 @@ struct Hall {
     outcome: Outcome,
 }
 
-fn tally(sum: u64, words: &[Word]) -> u64 {
+fn tally(sum: u64, words: &[InputWord]) -> u64 {
     words.iter().fold(sum, |sum, word| mix(mix(sum, *word as u64), (*word >> 64) as u64))
 }
 

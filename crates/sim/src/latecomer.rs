@@ -7,10 +7,10 @@
 use coplay::feed::{FeedConfig, Start};
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
-use coplay::input::{Ownership, Word};
-use coplay::session::{Config, End, Event, Join, Session, Settings, State};
+use coplay::input::{InputWord, Ownership};
+use coplay::session::{Config, Event, LateJoin, Session, SessionEnd, Settings, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, Message};
+use coplay::wire::{Extra, SessionMessage};
 
 use crate::clock::NodeClock;
 use crate::link::{LinkConfig, Loss, Rate};
@@ -25,7 +25,7 @@ const TURN: TimeDelta = TimeDelta::from_millis(2);
 /// More datagrams than leave in a turn.
 const OVERHEARD: usize = 10_000;
 /// Bits of an input: two bytes.
-const MASK: Word = 0xffff;
+const MASK: InputWord = 0xffff;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -106,8 +106,8 @@ impl Latecomer {
 
     fn settings(&self) -> Settings {
         let starters = SiteSet::first(self.sites - usize::from(self.died_before.is_none()));
-        let toy = toy_settings(self.lag, Ownership::one_each(self.sites, MASK));
-        Settings { window: self.window, starters, ..toy }
+        let toy = toy_settings(self.lag, Ownership::one_player_per_site(self.sites, MASK));
+        Settings { prediction_window: self.window, starting_sites: starters, ..toy }
     }
 
     fn config(&self, number: usize) -> Config {
@@ -117,7 +117,7 @@ impl Latecomer {
         Config {
             feed: Some(feed),
             can_save: self.can_save,
-            drop_after: self.died_before.map(|_| TimeDelta::from_secs(1)),
+            drop_timeout: self.died_before.map(|_| TimeDelta::from_secs(1)),
             ..Config::new(self.seed, id, World::peers(number, self.sites), settings)
         }
     }
@@ -151,8 +151,8 @@ impl Latecomer {
     /// The latecomer's program starts.
     fn come(&self, world: &mut World) {
         let newcomer = self.newcomer();
-        let join = Some(Join { start: self.start, most_state: 2 << 20 });
-        let config = Config { join, incarnation: 2, ..self.config(newcomer) };
+        let join = Some(LateJoin { start: self.start, max_state_len: 2 << 20 });
+        let config = Config { late_join: join, incarnation: 2, ..self.config(newcomer) };
         if self.died_before.is_some() {
             world.move_site(newcomer);
         } else if self.start == Start::Snapshot {
@@ -220,7 +220,7 @@ enum What {
 struct Certain {
     frame: u32,
     /// What the latecomer did in it.
-    word: Word,
+    word: InputWord,
     hash: u64,
     /// How many frames from this one on were stepped already, resting on a guess of it.
     guessed: u32,
@@ -271,7 +271,7 @@ struct Log {
     loaded: Option<Instant>,
     /// When the latecomer's player was first asked for an input, and the frame it was for.
     first_input: Option<(Instant, u32)>,
-    ended: Option<End>,
+    ended: Option<SessionEnd>,
     running: bool,
     states_equal: bool,
 }
@@ -405,8 +405,8 @@ impl Log {
 }
 
 fn carries_order(bytes: &[u8]) -> bool {
-    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { return false };
-    tick.extras.iter().any(|extra| matches!(extra, Extra::Order(_)))
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { return false };
+    tick.extras.iter().any(|extra| matches!(extra, Extra::Command(_)))
 }
 
 /// What it was to one player.
@@ -457,7 +457,7 @@ pub struct Outcome {
     /// Whether all sites play at the end.
     pub running: bool,
     /// How it ended for the latecomer, if it did.
-    pub ended: Option<End>,
+    pub ended: Option<SessionEnd>,
     /// Whether all sites had the same states after all frames.
     pub states_equal: bool,
 }

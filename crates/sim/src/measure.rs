@@ -2,9 +2,11 @@
 
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
-use coplay::input::{Ownership, Recovery, Word};
+use coplay::input::{InputWord, Ownership, Recovery};
 use coplay::pace::Pacing;
-use coplay::session::{Absent, Config, Costs, GameId, MachineId, Sending, Session, Settings, Starvation};
+use coplay::session::{
+    AbsentInput, Config, GameId, MachineCosts, MachineId, SendPolicy, Session, Settings, StarvationPolicy,
+};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::buttons::Buttons;
@@ -31,11 +33,11 @@ pub struct Experiment {
     /// Whether lag and window are only where to begin.
     pub auto: bool,
     /// What is done when inputs are about to run out.
-    pub starvation: Starvation,
+    pub starvation: StarvationPolicy,
     /// Whether the machine can save and load its state.
     pub can_save: bool,
     /// What the machine takes, as far as the sessions are told.
-    pub costs: Costs,
+    pub costs: MachineCosts,
     /// One direction of every link.
     pub link: LinkConfig,
     /// How lost inputs come back.
@@ -43,7 +45,7 @@ pub struct Experiment {
     /// How frames are paced.
     pub pacing: Pacing,
     /// When packets leave.
-    pub sending: Sending,
+    pub sending: SendPolicy,
     /// Up to so long does a packet wait in its site.
     pub sending_delay: TimeDelta,
     /// How long the machine takes for a step.
@@ -51,7 +53,7 @@ pub struct Experiment {
     /// How likely an input changes in a frame.
     pub restlessness: f64,
     /// The bits of an input that change.
-    pub mask: Word,
+    pub mask: InputWord,
     /// Frames to be measured, after one second of warming up.
     pub frames: u32,
 }
@@ -65,13 +67,13 @@ impl Experiment {
             lag: 6,
             window: 0,
             auto: false,
-            starvation: Starvation::default(),
+            starvation: StarvationPolicy::default(),
             can_save: true,
-            costs: Costs::default(),
+            costs: MachineCosts::default(),
             link,
             recovery: Recovery::default(),
             pacing: Pacing::default(),
-            sending: Sending::default(),
+            sending: SendPolicy::default(),
             sending_delay: TimeDelta::ZERO,
             step_cost: TimeDelta::ZERO,
             restlessness: 1.0 / 8.0,
@@ -84,8 +86,8 @@ impl Experiment {
     /// that takes 10 ms for a step.
     pub fn as_published(link: LinkConfig) -> Self {
         Self {
-            pacing: Pacing::Paper,
-            sending: Sending::Timer(TimeDelta::from_millis(20)),
+            pacing: Pacing::Zhao,
+            sending: SendPolicy::Timer(TimeDelta::from_millis(20)),
             sending_delay: TimeDelta::from_millis(10),
             step_cost: TimeDelta::from_millis(10),
             recovery: Recovery::Redundant,
@@ -96,7 +98,12 @@ impl Experiment {
     /// What all sites agree on.
     pub fn settings(&self) -> Settings {
         let Self { window, auto, starvation, .. } = *self;
-        Settings { window, auto, starvation, ..toy_settings(self.lag, Ownership::one_each(self.sites, self.mask)) }
+        Settings {
+            prediction_window: window,
+            auto_tune: auto,
+            starvation_policy: starvation,
+            ..toy_settings(self.lag, Ownership::one_player_per_site(self.sites, self.mask))
+        }
     }
 
     fn site(&self, number: usize) -> Site {
@@ -109,9 +116,9 @@ impl Experiment {
         let config = Config {
             recovery: self.recovery,
             pacing: self.pacing,
-            sending: self.sending,
+            send_policy: self.sending,
             can_save: self.can_save,
-            costs: self.costs,
+            machine_costs: self.costs,
             ..Config::new(self.seed, id, World::peers(number, self.sites), self.settings())
         };
         let session = Session::new(clock.local(Instant::ZERO), config).expect("the settings are sound");
@@ -230,16 +237,16 @@ pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
     let sites = (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last + 1);
     Settings {
         game: GameId { name: "toy".into(), hash: [7; 32] },
-        machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new(), first_frames: 0 },
+        machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 },
         rate: FrameRate::per_second(60).expect("60 is a frame rate"),
-        lag,
-        window: 0,
-        auto: false,
-        absent: Absent::Nothing,
-        starvation: Starvation::Wait,
-        compare_every: 60,
-        sites: sites as u8,
-        starters: SiteSet::first(sites),
+        input_delay: lag,
+        prediction_window: 0,
+        auto_tune: false,
+        absent_input: AbsentInput::Nothing,
+        starvation_policy: StarvationPolicy::Wait,
+        compare_interval: 60,
+        site_count: sites as u8,
+        starting_sites: SiteSet::first(sites),
         ownership,
     }
 }

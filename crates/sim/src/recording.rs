@@ -36,7 +36,7 @@ impl Recording {
             site,
             writer: Writer::new(settings, Start::PowerOn).expect("the settings are sound"),
             bytes: Vec::new(),
-            compare_every: settings.compare_every,
+            compare_every: settings.compare_interval,
             luck: Random::stream(seed, "movie at work"),
             nonsense: None,
         }

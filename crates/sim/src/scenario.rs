@@ -13,8 +13,8 @@ use std::fmt;
 use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
-use coplay::input::{Ownership, Recovery, Word};
-use coplay::session::{Absent, Config, Join, Predictor, Sending, Session, Settings, Starvation};
+use coplay::input::{InputWord, Ownership, Recovery};
+use coplay::session::{AbsentInput, Config, InputPredictor, LateJoin, SendPolicy, Session, Settings, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 
 pub use play::Played;
@@ -75,7 +75,7 @@ pub struct Scenario {
     /// Whether each site's machine can save its state.
     pub can_save: Vec<bool>,
     /// How inputs are guessed.
-    pub predictor: Predictor,
+    pub predictor: InputPredictor,
     /// States are compared every so many frames.
     pub compare_every: u32,
     /// Whether a site whose state is found to be wrong starts anew.
@@ -85,11 +85,11 @@ pub struct Scenario {
     /// Sites that are silent for so long are dropped, by each site.
     pub drop_after: Option<Vec<TimeDelta>>,
     /// What is done for those who were dropped.
-    pub absent: Absent,
+    pub absent: AbsentInput,
     /// What is done when inputs run out.
-    pub starvation: Starvation,
+    pub starvation: StarvationPolicy,
     /// When packets leave.
-    pub sending: Sending,
+    pub sending: SendPolicy,
     /// For how long a site that is heard may hold up the game; without, it is waited for.
     pub late_after: Option<TimeDelta>,
     /// Who watches.
@@ -260,19 +260,19 @@ impl Scenario {
             policy(Recovery::History),
             policy(Recovery::Adaptive),
             policy(Recovery::Classic),
-            self.sending == Sending::Measured,
-            self.starvation == Starvation::Pause,
+            self.sending == SendPolicy::Measured,
+            self.starvation == StarvationPolicy::Pause,
             self.window > 0,
             self.auto,
             self.drop_after.is_some(),
-            self.drop_after.is_some() && self.absent == Absent::Repeat,
+            self.drop_after.is_some() && self.absent == AbsentInput::Repeat,
             self.late_after.is_some(),
             fault(|fault| matches!(fault, Fault::Restart(_))),
             self.late > 1,
             self.by_replay && fault(|fault| matches!(fault, Fault::Restart(_))),
             (0..self.sites).any(|site| self.comes(site) && self.leaves(site)),
             self.can_save.contains(&false),
-            self.window > 0 && !matches!(self.predictor, Predictor::Repeat),
+            self.window > 0 && !matches!(self.predictor, InputPredictor::Repeat),
             self.drop_after.as_ref().is_some_and(|limits| limits.iter().any(|limit| *limit != limits[0])),
             self.compare_every != 60,
             fault(|fault| matches!(fault, Fault::Astray(_))) && self.heals,
@@ -329,14 +329,14 @@ impl Scenario {
     fn ownership(&self) -> Ownership {
         let sites = || SiteId::first(self.sites);
         match self.pads {
-            Pads::Buttons => Ownership::one_each(self.sites, 0xffff),
-            Pads::Sticks => Ownership::one_each(self.sites, (1 << 80) - 1),
+            Pads::Buttons => Ownership::one_player_per_site(self.sites, 0xffff),
+            Pads::Sticks => Ownership::one_player_per_site(self.sites, (1 << 80) - 1),
             Pads::Shared => {
                 let mut ownership = Ownership::new(1);
                 for site in sites() {
                     let mask =
                         (0..16).filter(|bit| bit % self.sites == site.index()).fold(0, |mask, bit| mask | 1 << bit);
-                    ownership.give(site, 0, mask).expect("the bits are dealt out one by one");
+                    ownership.assign(site, 0, mask).expect("the bits are dealt out one by one");
                 }
                 ownership
             }
@@ -344,7 +344,7 @@ impl Scenario {
                 let players = (self.sites + 1).min(coplay::input::MAX_PLAYERS);
                 let mut ownership = Ownership::new(players);
                 for (player, site) in (0..players).zip(SiteId::first(1).chain(sites())) {
-                    ownership.give(site, player, 0xffff).expect("every player is given once");
+                    ownership.assign(site, player, 0xffff).expect("every player is given once");
                 }
                 ownership
             }
@@ -361,13 +361,13 @@ impl Scenario {
         let starters = SiteSet::first(self.starters());
         Settings {
             rate: self.rate,
-            sites: self.sites as u8,
-            starters,
-            window: self.window,
-            auto: self.auto,
-            absent: self.absent,
-            starvation: self.starvation,
-            compare_every: self.compare_every,
+            site_count: self.sites as u8,
+            starting_sites: starters,
+            prediction_window: self.window,
+            auto_tune: self.auto,
+            absent_input: self.absent,
+            starvation_policy: self.starvation,
+            compare_interval: self.compare_every,
             ..toy
         }
     }
@@ -380,14 +380,14 @@ impl Scenario {
         let feed = FeedConfig::new(session, self.seed, settings.clone());
         let keep_log = if self.by_replay { KEPT_LOG } else { feed.keep_log };
         Config {
-            investigate: true,
+            bisect_desyncs: true,
             can_save: self.can_save[number],
             predictor: self.predictor,
             recovery: self.recovery[number],
-            drop_after: self.drop_after.as_ref().map(|limits| limits[number]),
-            late_after: self.late_after,
-            sending: self.sending,
-            give_up_after: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
+            drop_timeout: self.drop_after.as_ref().map(|limits| limits[number]),
+            stall_limit: self.late_after,
+            send_policy: self.sending,
+            silence_timeout: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
             feed: (somebody_comes || self.gallery.is_some()).then_some(FeedConfig { keep_log, ..feed }),
             ..Config::new(session, id, World::peers(number, self.sites), settings)
         }
@@ -423,9 +423,9 @@ impl Scenario {
         let peers = World::peers(site, self.sites).into_iter();
         let config = Config {
             incarnation,
-            join: Some(Join {
+            late_join: Some(LateJoin {
                 start: if self.by_replay { Start::Beginning } else { Start::Snapshot },
-                most_state: 1 << 20,
+                max_state_len: 1 << 20,
             }),
             peers: peers.map(|(id, _)| (id, World::address(id.index(), world.sites[id.index()].moves()))).collect(),
             ..self.config(site)
@@ -438,7 +438,7 @@ impl Scenario {
         self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Crash(_)))
     }
 
-    fn masks(&self) -> Vec<Vec<Word>> {
+    fn masks(&self) -> Vec<Vec<InputWord>> {
         let ownership = self.ownership();
         let sites = SiteId::first(self.sites);
         sites.map(|site| (0..ownership.players()).map(|player| ownership.mask(site, player)).collect()).collect()

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
-use coplay::input::Word;
-use coplay::session::{PAGE, Region, Session, State};
+use coplay::input::InputWord;
+use coplay::session::{PAGE_SIZE, Session, State, StateRegion};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Decision, Extra, MAX_DATAGRAM, Message};
+use coplay::wire::{Extra, MAX_DATAGRAM, MembershipDecision, SessionMessage};
 
 use crate::clock::NodeClock;
 use crate::random::Random;
@@ -50,9 +50,9 @@ pub struct Site {
     pub(crate) alarm: u64,
     pub(crate) busy_until: Instant,
     pub(crate) away_until: Instant,
-    pub(crate) words: Vec<Word>,
-    pub(crate) words_before: Vec<Word>,
-    pub(crate) words_now: Vec<Word>,
+    pub(crate) words: Vec<InputWord>,
+    pub(crate) words_before: Vec<InputWord>,
+    pub(crate) words_now: Vec<InputWord>,
     pub(crate) sampled: bool,
     held: Vec<(Addr, Vec<u8>)>,
 }
@@ -61,7 +61,7 @@ pub struct Site {
 #[derive(Debug)]
 pub(crate) struct OpenFrame {
     pub(crate) frame: u32,
-    pub(crate) words: Vec<Word>,
+    pub(crate) words: Vec<InputWord>,
     pub(crate) hash: u64,
 }
 
@@ -134,18 +134,19 @@ impl Site {
 
     /// The parts of the state, for whoever looks for a difference.
     pub(crate) fn tell_regions(&mut self) {
-        let region = |(name, bytes): (&str, Vec<u8>)| Region {
+        let region = |(name, bytes): (&str, Vec<u8>)| StateRegion {
             name: name.into(),
             len: bytes.len() as u32,
             hash: hash_of(&bytes),
         };
-        let regions: Vec<Region> = self.machine.regions().into_iter().map(region).collect();
+        let regions: Vec<StateRegion> = self.machine.regions().into_iter().map(region).collect();
         self.session.handle_regions(&regions);
     }
 
     pub(crate) fn tell_pages(&mut self, region: u8, from: u32) {
         let regions = self.machine.regions();
-        let pages = regions.get(usize::from(region)).into_iter().flat_map(|(_, bytes)| bytes.chunks(PAGE as usize));
+        let pages =
+            regions.get(usize::from(region)).into_iter().flat_map(|(_, bytes)| bytes.chunks(PAGE_SIZE as usize));
         let hashes: Vec<u32> = pages.skip(from as usize).take(256).map(hash_of).collect();
         self.session.handle_pages(&hashes);
     }
@@ -216,7 +217,7 @@ impl Site {
     }
 
     /// Steps the machine; returns the state's hash.
-    pub(crate) fn advance(&mut self, frame: u32, words: &[Word], fresh: bool) -> u64 {
+    pub(crate) fn advance(&mut self, frame: u32, words: &[InputWord], fresh: bool) -> u64 {
         if frame != self.next_frame {
             self.complain(format!("asked to step frame {frame} when {} was next", self.next_frame));
         }
@@ -291,7 +292,8 @@ impl Site {
         if self.sabotage != Some(Sabotage::ReplaceInput) || to != 0 {
             return;
         }
-        let changed = matches!(Message::decode(bytes), Ok(Message::Tick(tick)) if !tick.changes.is_empty());
+        let changed =
+            matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(tick)) if !tick.changes.is_empty());
         if let Some(last) = bytes.last_mut().filter(|_| changed) {
             *last ^= 0x01;
         }
@@ -305,13 +307,13 @@ impl Site {
         let stats = self.session.stats();
         let mut lasts = [stats.confirmed; MAX_SITES];
         for (site, _) in &others {
-            let ahead = self.session.peer_stats(local, *site).map_or(0, |stats| stats.ahead);
+            let ahead = self.session.peer_stats(local, *site).map_or(0, |stats| stats.buffered_frames);
             let end = u32::try_from(ahead).map_or(stats.confirmed, |ahead| stats.frame + ahead);
             lasts[site.index()] = end.max(stats.confirmed);
         }
-        let decision = Decision { drop, lasts, left: SiteSet::EMPTY, order: None };
+        let decision = MembershipDecision { drop, input_ends: lasts, left_sites: SiteSet::EMPTY, command: None };
         for (view, (_, sender)) in (0..4).flat_map(|view| others.iter().map(move |other| (view, other))) {
-            self.session.handle_datagram(local, *sender, &alone(&Extra::Decided(view, decision, 0)));
+            self.session.handle_datagram(local, *sender, &alone(&Extra::DecisionReport(view, decision, 0)));
         }
     }
 
@@ -323,7 +325,7 @@ impl Site {
 
 /// Changes the last byte of inputs that are passed on.
 fn forge_relay(bytes: &mut [u8]) {
-    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { return };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { return };
     let relays = tick.extras.iter().filter_map(|extra| match extra {
         Extra::Relay(relay) => relay.changes.last(),
         _ => None,
@@ -348,11 +350,11 @@ fn hash_of(bytes: &[u8]) -> u32 {
 #[derive(Debug)]
 pub struct Player {
     luck: Random,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     /// How likely a word changes in a frame.
     pub restlessness: f64,
     /// Bits that a change can set.
-    pub mask: Word,
+    pub mask: InputWord,
 }
 
 impl Player {
@@ -362,10 +364,10 @@ impl Player {
     }
 
     /// The words of a frame.
-    pub(crate) fn play(&mut self, out: &mut [Word]) {
+    pub(crate) fn play(&mut self, out: &mut [InputWord]) {
         for word in &mut self.words {
             if self.luck.chance(self.restlessness) {
-                *word = (Word::from(self.luck.bits()) << 64 | Word::from(self.luck.bits())) & self.mask;
+                *word = (InputWord::from(self.luck.bits()) << 64 | InputWord::from(self.luck.bits())) & self.mask;
             }
         }
         out.copy_from_slice(&self.words);

@@ -3,7 +3,7 @@
 //! It stands where a real game machine will: it takes one word per player and frame and makes a new state of them. Every bit of
 //! every word goes into the state, so that not one can be wrong unnoticed.
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 
 /// The court, in its own units.
 pub const WIDTH: i32 = 640;
@@ -13,9 +13,9 @@ const PADDLE: i32 = 40;
 const SPEED: i32 = 4;
 
 /// The button that moves a paddle up.
-pub const UP: Word = 1;
+pub const UP: InputWord = 1;
 /// The button that moves a paddle down.
-pub const DOWN: Word = 2;
+pub const DOWN: InputWord = 2;
 
 /// The state of the game.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Toy {
     }
 
     /// One frame.
-    pub fn step(&mut self, inputs: &[Word]) {
+    pub fn step(&mut self, inputs: &[InputWord]) {
         for (paddle, word) in self.paddles.iter_mut().zip(inputs) {
             let up = i32::from(word & UP != 0);
             let down = i32::from(word & DOWN != 0);
@@ -144,7 +144,7 @@ mod tests {
     fn equal_inputs_give_equal_states_and_any_other_bit_another() {
         let (mut one, mut other) = (Toy::new(2), Toy::new(2));
         for frame in 0..5_000u64 {
-            let inputs = [Word::from(frame / 7 % 3), Word::from(frame / 11 % 3)];
+            let inputs = [InputWord::from(frame / 7 % 3), InputWord::from(frame / 11 % 3)];
             one.step(&inputs);
             other.step(&inputs);
             assert_eq!(one.hash(), other.hash());

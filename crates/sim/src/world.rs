@@ -374,7 +374,7 @@ pub enum Happened<'a> {
         /// The frame that the input is promised for.
         frame: u32,
         /// The input.
-        words: &'a [coplay::input::Word],
+        words: &'a [coplay::input::InputWord],
     },
     /// The machine's state before a frame was kept.
     Saved {
@@ -412,7 +412,7 @@ pub enum Happened<'a> {
         /// Whether for the first time.
         fresh: bool,
         /// The inputs, some of which may be guessed.
-        words: &'a [coplay::input::Word],
+        words: &'a [coplay::input::InputWord],
         /// The state afterwards.
         hash: u64,
     },
@@ -425,7 +425,7 @@ pub enum Happened<'a> {
         /// The frame.
         frame: u32,
         /// The inputs.
-        words: &'a [coplay::input::Word],
+        words: &'a [coplay::input::InputWord],
         /// The state afterwards.
         hash: u64,
     },

@@ -7,15 +7,15 @@ use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
 use coplay::input::Ownership;
 use coplay::session::{
-    Config, ConfigError, Difference, Event, MAX_COMPARE_EVERY, MIN_DROP_AFTER, Sending, Session, Settings,
-    SettingsError, State,
+    Config, ConfigError, Event, MAX_COMPARE_INTERVAL, MIN_DROP_TIMEOUT, SendPolicy, Session, Settings,
+    SettingsDifference, SettingsError, State,
 };
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, VERSION};
 use coplay_sim::clock::NodeClock;
 
 /// What a site says that another wants to be different.
-fn differences(event: &Event) -> Option<(SiteId, &[Difference])> {
+fn differences(event: &Event) -> Option<(SiteId, &[SettingsDifference])> {
     if let Event::Disagreed { site, differences } = event { Some((*site, differences)) } else { None }
 }
 
@@ -32,14 +32,14 @@ fn assert_disagree(change: impl Fn(&mut Settings), what: &str, ours: &str, their
             change(&mut config.settings);
         }
         // There may be more sites in what one of them wants; nobody is at their addresses.
-        for other in 2..usize::from(config.settings.sites) {
+        for other in 2..usize::from(config.settings.site_count) {
             config.peers.push((id(other), Addr(50 + other as u64)));
         }
     });
     game.run_for(secs(10));
     for (site, here, there) in [(0, ours, theirs), (1, theirs, ours)] {
         let told: Vec<_> = game.told(site).filter_map(|told| differences(&told.event)).collect();
-        let expected = Difference { what: what.into(), ours: here.into(), theirs: there.into() };
+        let expected = SettingsDifference { setting: what.into(), ours: here.into(), theirs: there.into() };
         assert_eq!(told, [(id(1 - site), &[expected][..])], "site {site}");
         assert!(!started(&game, site), "site {site} agreed to something");
         let State::Lobby { waiting_for } = game.state(site) else { panic!("{:?}", game.state(site)) };
@@ -62,7 +62,7 @@ fn another_game_whose_hash_begins_the_same() {
     for site in [0, 1] {
         let found = game.find(site, |event| differences(event).map(|(_, found)| found.to_vec()));
         let (_, found) = found.expect("they disagree");
-        assert!(found.iter().map(|one| one.what.as_str()).eq(["the game"]), "{found:?}");
+        assert!(found.iter().map(|one| one.setting.as_str()).eq(["the game"]), "{found:?}");
         assert!(!started(&game, site), "site {site} agreed to something");
     }
 }
@@ -71,7 +71,7 @@ fn another_game_whose_hash_begins_the_same() {
 fn another_machine() {
     assert_disagree(|settings| settings.machine.name = "loom".into(), "the machine", "toy", "loom");
     assert_disagree(|settings| settings.machine.version = "2".into(), "the machine's version", "1", "2");
-    let build = |settings: &mut Settings| settings.machine.first_frames = 0xfeed;
+    let build = |settings: &mut Settings| settings.machine.first_frames_hash = 0xfeed;
     assert_disagree(build, "the machine's first frames", "0000000000000000", "000000000000feed");
 }
 
@@ -106,22 +106,22 @@ fn another_frame_rate() {
 
 #[test]
 fn another_lag() {
-    assert_disagree(|settings| settings.lag = 7, "the lag", "6 frames", "7 frames");
+    assert_disagree(|settings| settings.input_delay = 7, "the lag", "6 frames", "7 frames");
 }
 
 #[test]
 fn another_distance_of_hashes() {
-    assert_disagree(|settings| settings.compare_every = 0, "the distance of state hashes", "60 frames", "0 frames");
+    assert_disagree(|settings| settings.compare_interval = 0, "the distance of state hashes", "60 frames", "0 frames");
 }
 
 #[test]
 fn another_ownership() {
     let wider = |settings: &mut Settings| {
-        settings.ownership.give(id(0), 0, 1 << 20).expect("nobody has it");
+        settings.ownership.assign(id(0), 0, 1 << 20).expect("nobody has it");
     };
     assert_disagree(wider, "site 0's part of player 0", "0xffff", "0x10ffff");
     let both = |settings: &mut Settings| {
-        settings.ownership.give(id(0), 1, 1 << 100).expect("nobody has it");
+        settings.ownership.assign(id(0), 1, 1 << 100).expect("nobody has it");
     };
     assert_disagree(both, "site 0's part of player 1", "0x0", "0x10000000000000000000000000");
 }
@@ -130,8 +130,8 @@ fn another_ownership() {
 fn another_number_of_players() {
     let more = |settings: &mut Settings| {
         let mut ownership = Ownership::new(3);
-        ownership.give(id(0), 0, 0xffff).expect("nobody has it");
-        ownership.give(id(1), 1, 0xffff).expect("nobody has it");
+        ownership.assign(id(0), 0, 0xffff).expect("nobody has it");
+        ownership.assign(id(1), 1, 0xffff).expect("nobody has it");
         settings.ownership = ownership;
     };
     assert_disagree(more, "the number of players", "2", "3");
@@ -139,7 +139,7 @@ fn another_number_of_players() {
 
 #[test]
 fn another_number_of_sites() {
-    assert_disagree(|settings| settings.sites = 3, "the number of sites", "2", "3");
+    assert_disagree(|settings| settings.site_count = 3, "the number of sites", "2", "3");
 }
 
 #[test]
@@ -147,18 +147,18 @@ fn everything_that_differs_is_named_at_once() {
     let mut game = Setup::new(2, rtt(100)).play_with(|site, config| {
         if site == 1 {
             config.settings.machine.version = "2".into();
-            config.settings.lag = 9;
+            config.settings.input_delay = 9;
         }
     });
     game.run_for(secs(5));
     let (_, found) = game.find(0, |event| differences(event).map(|(_, found)| found.to_vec())).expect("they disagree");
-    assert!(found.iter().map(|one| one.what.as_str()).eq(["the machine's version", "the lag"]), "{found:?}");
+    assert!(found.iter().map(|one| one.setting.as_str()).eq(["the machine's version", "the lag"]), "{found:?}");
 }
 
 #[test]
 fn only_the_two_that_differ_disagree_and_nobody_starts() {
     let mut game = Setup::new(3, rtt(100)).play_with(|site, config| {
-        config.settings.lag = if site == 2 { 4 } else { 6 };
+        config.settings.input_delay = if site == 2 { 4 } else { 6 };
     });
     game.run_for(secs(10));
     for (site, disagrees_with) in [(0, vec![2]), (1, vec![2]), (2, vec![0, 1])] {
@@ -236,7 +236,7 @@ fn another_version_of_the_protocol() {
     wire.run_for(secs(10));
     for end in [0, 1] {
         let (ours, theirs) = (VERSION.to_string(), (VERSION + 1).to_string());
-        let difference = Difference { what: "the protocol's version".into(), ours, theirs };
+        let difference = SettingsDifference { setting: "the protocol's version".into(), ours, theirs };
         let expected = Event::Disagreed { site: id(1 - end), differences: vec![difference] };
         assert_eq!(wire.events[end], [expected], "site {end}");
         assert!(matches!(wire.ends[end].state(), State::Lobby { .. }));
@@ -251,7 +251,7 @@ fn the_same_site_number_twice() {
         for end in [0, 1] {
             let other = id(1 - site);
             let (ours, theirs) = (other.to_string(), id(site).to_string());
-            let difference = Difference { what: "the site number".into(), ours, theirs };
+            let difference = SettingsDifference { setting: "the site number".into(), ours, theirs };
             let expected = Event::Disagreed { site: other, differences: vec![difference] };
             assert_eq!(wire.events[end], [expected], "end {end}");
             assert!(matches!(wire.ends[end].state(), State::Lobby { .. }));
@@ -261,10 +261,10 @@ fn the_same_site_number_twice() {
 
 #[test]
 fn other_sessions_are_other_peoples_business() {
-    let mut game = Setup::new(2, rtt(100)).play_with(|site, config| config.session += site as u64);
+    let mut game = Setup::new(2, rtt(100)).play_with(|site, config| config.session_id += site as u64);
     game.run_for(secs(10));
     assert!(game.events.is_empty(), "{:?}", game.events);
-    assert!(game.stats(0).dropped.strangers > 0);
+    assert!(game.stats(0).dropped_datagrams.strangers > 0);
 }
 
 /// How far apart, in true time, the sites stepped their first frame.
@@ -381,11 +381,11 @@ fn who_corrects_its_settings_is_agreed_with() {
     for corrected in [0, 1] {
         let mut game = Setup::new(2, rtt(100)).play_with(|site, config| {
             if site == corrected {
-                config.settings.lag = 4;
+                config.settings.input_delay = 4;
             }
         });
         game.run_for(secs(2));
-        game.restart_as(corrected, |config| config.settings.lag = 6);
+        game.restart_as(corrected, |config| config.settings.input_delay = 6);
         game.run_for(secs(6));
         let told = story(&game, 1 - corrected, corrected);
         assert_eq!(told, ["disagreed", "agreed", "starting"], "site {corrected} was corrected");
@@ -420,7 +420,7 @@ fn who_comes_back_with_other_settings_is_disagreed_with() {
         game.isolate(2, true);
         game.run_for(secs(2));
         assert_eq!(story(&game, other, changed), ["agreed"]);
-        game.restart_as(changed, |config| config.settings.lag = 5);
+        game.restart_as(changed, |config| config.settings.input_delay = 5);
         game.run_for(secs(2));
         assert_eq!(story(&game, other, changed), ["agreed", "disagreed"]);
         let State::Lobby { waiting_for } = game.state(other) else { panic!("{:?}", game.state(other)) };
@@ -428,7 +428,7 @@ fn who_comes_back_with_other_settings_is_disagreed_with() {
         game.isolate(2, false);
         game.run_for(secs(4));
         assert!(matches!(game.state(other), State::Lobby { .. }), "{:?}", game.state(other));
-        game.restart_as(changed, |config| config.settings.lag = 6);
+        game.restart_as(changed, |config| config.settings.input_delay = 6);
         game.run_for(secs(6));
         assert_eq!(story(&game, other, changed), ["agreed", "disagreed", "agreed", "starting"]);
         assert_all_play(&game, &format!("site {changed} thought better of it"));
@@ -489,33 +489,34 @@ fn settings_that_cannot_work_are_refused() {
     assert_eq!(refused(&|_| {}), (None, None));
 
     let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let twice = SettingsError::Twice("region".into());
+    let twice = SettingsError::DuplicateOption("region".into());
     for other in ["ntsc", "pal"] {
         let options = vec![option("region", "ntsc"), option("cpu", "exact"), option("region", other)];
         let (settings, whole) = refused(&|config| config.settings.machine.options.clone_from(&options));
         assert_eq!((settings, whole), (Some(twice.clone()), Some(ConfigError::Settings(twice.clone()))));
     }
 
-    assert_eq!(refused(&|config| config.settings.compare_every = MAX_COMPARE_EVERY), (None, None));
-    for every in [MAX_COMPARE_EVERY + 1, 65_536, u32::MAX] {
-        let (settings, _) = refused(&|config| config.settings.compare_every = every);
-        assert_eq!(settings, Some(SettingsError::CompareEvery(every)));
+    assert_eq!(refused(&|config| config.settings.compare_interval = MAX_COMPARE_INTERVAL), (None, None));
+    for every in [MAX_COMPARE_INTERVAL + 1, 65_536, u32::MAX] {
+        let (settings, _) = refused(&|config| config.settings.compare_interval = every);
+        assert_eq!(settings, Some(SettingsError::CompareIntervalTooLong(every)));
     }
 
     for (lag, window) in [(120, 8), (68, 60), (120, 60)] {
-        let (settings, _) = refused(&|config| (config.settings.lag, config.settings.window) = (lag, window));
-        assert_eq!(settings, Some(SettingsError::Reach(lag + window)));
+        let (settings, _) =
+            refused(&|config| (config.settings.input_delay, config.settings.prediction_window) = (lag, window));
+        assert_eq!(settings, Some(SettingsError::LeadTooLong(lag + window)));
     }
 
     for period in [TimeDelta::ZERO, ms(-20)] {
-        let (_, whole) = refused(&|config| config.sending = Sending::Timer(period));
-        assert_eq!(whole, Some(ConfigError::Timer), "{period}");
+        let (_, whole) = refused(&|config| config.send_policy = SendPolicy::Timer(period));
+        assert_eq!(whole, Some(ConfigError::InvalidSendTimer), "{period}");
     }
-    assert_eq!(refused(&|config| config.sending = Sending::Timer(ms(20))), (None, None));
+    assert_eq!(refused(&|config| config.send_policy = SendPolicy::Timer(ms(20))), (None, None));
 
     for limit in [ms(-1), TimeDelta::ZERO, ms(299)] {
-        let (_, whole) = refused(&|config| config.drop_after = Some(limit));
-        assert_eq!(whole, Some(ConfigError::DropAfter(limit)), "{limit}");
+        let (_, whole) = refused(&|config| config.drop_timeout = Some(limit));
+        assert_eq!(whole, Some(ConfigError::DropTimeoutTooShort(limit)), "{limit}");
     }
-    assert_eq!(refused(&|config| config.drop_after = Some(MIN_DROP_AFTER)), (None, None));
+    assert_eq!(refused(&|config| config.drop_timeout = Some(MIN_DROP_TIMEOUT)), (None, None));
 }

@@ -14,7 +14,7 @@ type Turn = (u32, u32, u32, u32, SiteId);
 
 fn auto(setup: &Setup, change: impl Fn(usize, &mut Config)) -> Game {
     setup.play_with(|site, config| {
-        config.settings.auto = true;
+        config.settings.auto_tune = true;
         config.can_save = true;
         change(site, config);
     })
@@ -27,7 +27,9 @@ fn setup(sites: usize, lag: u32, link: LinkConfig) -> Setup {
 /// All turns that a site told of, and when.
 fn turns(game: &Game, site: usize) -> Vec<(Instant, Turn)> {
     let turn = |event: &Event| match *event {
-        Event::Dials { frame, lag, window, need, site } => Some((frame.number(), lag, window, need, site)),
+        Event::DelayChanged { frame, input_delay: lag, prediction_window: window, input_age: need, site } => {
+            Some((frame.number(), lag, window, need, site))
+        }
         _ => None,
     };
     game.told(site).filter_map(|told| turn(&told.event).map(|turn| (told.at, turn))).collect()
@@ -62,7 +64,7 @@ fn assert_fair(game: &Game, sites: usize, mut before: (u32, u32)) {
         before = (lag, window);
     }
     for site in 0..sites {
-        assert_eq!((game.stats(site).lag, game.stats(site).window), before, "site {site}");
+        assert_eq!((game.stats(site).input_delay, game.stats(site).prediction_window), before, "site {site}");
     }
     game.assert_sound();
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
 use coplay::input::Recovery;
-use coplay::session::{Event, Sending, Starvation};
+use coplay::session::{Event, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::{Jitter, LinkConfig};
 
@@ -16,16 +16,16 @@ const WARM: TimeDelta = TimeDelta::from_secs(5);
 /// Commands are delayed by so many frames; lost ones come back by this policy.
 fn play(lag: u32, link: LinkConfig, recovery: Recovery) -> Game {
     Setup { lag, ..Setup::new(2, link) }.play_with(|_, config| {
-        config.settings.starvation = Starvation::Pause;
+        config.settings.starvation_policy = StarvationPolicy::Pause;
         config.recovery = recovery;
-        config.sending = Sending::Measured;
+        config.send_policy = SendPolicy::Measured;
     })
 }
 
 /// The pauses that a site told, with the frame before which each was.
 fn pauses(game: &Game, site: usize) -> Vec<(Instant, u32, TimeDelta)> {
     let pause = |at: Instant, event: &Event| match event {
-        Event::Paused { frame, hold, .. } => Some((at, frame.number(), *hold)),
+        Event::Paused { frame, duration: hold, .. } => Some((at, frame.number(), *hold)),
         _ => None,
     };
     game.told(site).filter_map(|told| pause(told.at, &told.event)).collect()
@@ -38,7 +38,7 @@ fn starved(game: &mut Game, time: TimeDelta) -> f64 {
     while game.now() < until {
         game.run_for(ms(5));
         looks += 1;
-        empty += usize::from(game.peer_stats(0, 1).ahead.min(game.peer_stats(1, 0).ahead) < 1);
+        empty += usize::from(game.peer_stats(0, 1).buffered_frames.min(game.peer_stats(1, 0).buffered_frames) < 1);
     }
     empty as f64 / f64::from(looks)
 }
@@ -62,7 +62,7 @@ fn with_less_all_sites_pause_together_before_inputs_run_out() {
     for sites in [2, 3] {
         let setup = Setup { lag: 12, ..Setup::new(sites, lossy(RTT, 0.008)) };
         let mut game = setup.play_with(|_, config| {
-            config.settings.starvation = Starvation::Pause;
+            config.settings.starvation_policy = StarvationPolicy::Pause;
             config.recovery = Recovery::History;
         });
         game.run_until(at(secs(65)));
@@ -85,7 +85,7 @@ fn without_trouble_nobody_pauses_and_every_frame_has_its_packet() {
     let mut game = play(18, rtt(RTT), Recovery::History);
     game.run_until(at(secs(30)));
     assert_eq!((pauses(&game, 0), pauses(&game, 1)), (vec![], vec![]));
-    let (buffered, packets) = (game.peer_stats(0, 1).ahead, game.peer_stats(0, 1).packets_out as usize);
+    let (buffered, packets) = (game.peer_stats(0, 1).buffered_frames, game.peer_stats(0, 1).packets_out as usize);
     assert!((13..=15).contains(&buffered), "{buffered} frames are buffered, the lag less the way");
     assert!(packets.abs_diff(game.steps[0].len()) < 90, "{packets} packets in {} frames", game.steps[0].len());
 }
@@ -165,7 +165,7 @@ fn classic_recovery_does_not_wait_for_as_long_as_somebody_slept() {
 fn packets_that_leave_seldom_do_not_slow_down_a_game_on_an_even_line() {
     for rtt_ms in [20, 34, 40] {
         let setup = Setup { lag: 1, ..Setup::new(2, rtt(rtt_ms)) };
-        let mut game = setup.play_with(|_, config| config.sending = Sending::Measured);
+        let mut game = setup.play_with(|_, config| config.send_policy = SendPolicy::Measured);
         game.run_until(at(WARM + secs(20)));
         let (fps, allowed) = (game.fps(0, at(WARM), game.now()), (2_000.0 / rtt_ms as f64).min(60.0));
         assert!(fps > 0.9 * allowed, "{fps:.1} fps at a round trip of {rtt_ms} ms");

@@ -5,7 +5,7 @@ mod common;
 use common::{Game, Setup, at, deviation, lossy, ms, rtt, secs};
 use coplay::frame::Frame;
 use coplay::session::Event;
-use coplay::wire::{Message, Probe, Tick};
+use coplay::wire::{ClockProbe, SessionMessage, Tick};
 use coplay_sim::world::World;
 
 const COMPARED_EVERY: u32 = 60;
@@ -50,7 +50,7 @@ fn everybody_names_the_site_and_the_first_compared_frame() {
 /// What a site reported as the first frame that differs.
 fn reported(game: &Game, site: usize) -> Vec<Option<u32>> {
     let report = |event: &Event| match event {
-        Event::Report(report) => Some(report.first_frame.map(Frame::number)),
+        Event::DesyncReport(report) => Some(report.first_frame.map(Frame::number)),
         _ => None,
     };
     game.told(site).filter_map(|told| report(&told.event)).collect()
@@ -60,8 +60,8 @@ fn reported(game: &Game, site: usize) -> Vec<Option<u32>> {
 fn the_first_frame_is_named_however_far_comparisons_are_apart() {
     for (every, astray) in [(60, 310), (280, 290), (300, 310), (900, 910)] {
         let mut game = Setup { window: 4, ..Setup::new(3, lossy(60, 0.02)) }.play_with(|_, config| {
-            config.settings.compare_every = every;
-            config.investigate = true;
+            config.settings.compare_interval = every;
+            config.bisect_desyncs = true;
         });
         game.world.sites[1].diverges_at = Some(astray);
         game.run_until(at(secs(40)));
@@ -119,7 +119,7 @@ fn a_long_game_goes_on_past_the_end_of_its_short_numbers() {
 fn a_machine_that_is_always_wrong_is_seen_over_a_long_link() {
     for every in [1, 2, 10] {
         let setup = Setup { lag: 14, ..Setup::new(2, rtt(300)) };
-        let mut game = setup.play_with(|_, config| config.settings.compare_every = every);
+        let mut game = setup.play_with(|_, config| config.settings.compare_interval = every);
         game.world.sites[1].machine.score[0] ^= 1;
         game.run_until(at(secs(10)));
         for site in [0, 1] {
@@ -136,8 +136,8 @@ fn forge_probe(game: &Game, end_minus_frame: i32) -> Option<Vec<u8>> {
     let just_now = game.now() - ms(1);
     let mut sent = game.world.overheard().filter(|heard| heard.at > just_now && (heard.from, heard.to) == (0, 1));
     sent.find_map(|heard| {
-        let Ok(Message::Tick(tick)) = Message::decode(&heard.bytes) else { return None };
-        let probe = Probe { end_minus_frame, ..tick.probe? };
+        let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&heard.bytes) else { return None };
+        let probe = ClockProbe { end_minus_frame, ..tick.probe? };
         let mut buf = vec![0; 2_000];
         let len = Tick { probe: Some(probe), ..tick }.encode(&mut buf).ok()?;
         buf.truncate(len);

@@ -8,9 +8,9 @@ use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Recovery;
-use coplay::session::{Config, End, Event, State};
+use coplay::session::{Config, Event, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, Message};
+use coplay::wire::{Extra, SessionMessage};
 use coplay_sim::link::LinkConfig;
 
 /// Who is silent for so long is dropped.
@@ -19,7 +19,7 @@ const DROP_AFTER: TimeDelta = ms(1_000);
 const DECIDED: TimeDelta = ms(1_600);
 
 fn drops(config: &mut Config) {
-    config.drop_after = Some(DROP_AFTER);
+    config.drop_timeout = Some(DROP_AFTER);
 }
 
 fn play(sites: usize, link: LinkConfig) -> Game {
@@ -101,7 +101,7 @@ fn also_with_frames_that_were_guessed() {
         for gone in 0..3 {
             let mut game = Setup::new(3, lossy(100, 0.05)).play_with(|_, config| {
                 drops(config);
-                config.settings.window = window;
+                config.settings.prediction_window = window;
             });
             game.run_until(at(secs(8)));
             let then = game.now();
@@ -132,7 +132,7 @@ fn one_after_the_other_dies() {
 fn inputs_of_a_dropped_site_that_nobody_has_any_more_do_not_count() {
     for window in [0, 8] {
         let mut game =
-            Setup { window, ..Setup::new(3, rtt(200)) }.play_with(|_, config| config.drop_after = Some(DROP_AFTER));
+            Setup { window, ..Setup::new(3, rtt(200)) }.play_with(|_, config| config.drop_timeout = Some(DROP_AFTER));
         game.run_until(at(secs(8)));
         game.world.set_cut(0, 1, true);
         game.world.link(2, 0).set_cut(true);
@@ -157,7 +157,7 @@ fn a_dead_site_is_dropped_where_one_waits_longer_than_the_others() {
         let mut game = Setup::new(4, rtt(60)).play_with(|site, config| {
             drops(config);
             if site == patient {
-                config.drop_after = Some(secs(8));
+                config.drop_timeout = Some(secs(8));
             }
         });
         game.run_until(at(secs(8)));
@@ -191,12 +191,12 @@ fn of_two_the_lower_goes_on_and_the_other_waits() {
 fn who_cannot_go_on_gives_up_if_told_to() {
     let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
         drops(config);
-        config.give_up_after = Some(secs(3));
+        config.silence_timeout = Some(secs(3));
     });
     game.run_until(at(secs(8)));
     game.crash(0);
     game.run_for(secs(6));
-    assert_eq!(game.state(1), State::Ended(End::Silent(id(0))));
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(id(0))));
     game.assert_sound();
 }
 
@@ -204,7 +204,7 @@ fn who_cannot_go_on_gives_up_if_told_to() {
 fn part(sites: usize, goes_on: SiteSet, window: u32) {
     let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| {
         drops(config);
-        config.settings.window = window;
+        config.settings.prediction_window = window;
     });
     game.run_until(at(secs(8)));
     let then = game.now();
@@ -216,7 +216,7 @@ fn part(sites: usize, goes_on: SiteSet, window: u32) {
     game.part(goes_on, false);
     game.run_for(secs(2));
     for site in rest.iter().map(|site| site.index()) {
-        assert_eq!(game.state(site), State::Ended(End::Dropped), "site {site}");
+        assert_eq!(game.state(site), State::Ended(SessionEnd::Dropped), "site {site}");
         assert_eq!(dropped(&game, site), [], "site {site}");
     }
     assert_go_on_without(&game, goes_on, rest, then);
@@ -246,7 +246,7 @@ fn of_unequal_parts_the_larger_one_goes_on() {
 #[test]
 fn who_leaves_does_not_let_those_go_on_whom_it_has_dropped() {
     for after in (440..800).step_by(4) {
-        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(400)));
+        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(400)));
         game.run_until(at(secs(8)));
         game.part(set([0, 3]), true);
         game.run_for(ms(after));
@@ -344,7 +344,7 @@ fn who_wakes_after_it_was_dropped_is_told_and_drops_nobody() {
         game.run_for(secs(6));
         let stay: SiteSet = (0..3).filter(|site| *site != sleeper).map(id).collect();
         assert_go_on_without(&game, stay, set([sleeper]), then);
-        assert_eq!(game.state(sleeper), State::Ended(End::Dropped), "site {sleeper}");
+        assert_eq!(game.state(sleeper), State::Ended(SessionEnd::Dropped), "site {sleeper}");
         assert_eq!(dropped(&game, sleeper), [], "site {sleeper}");
         game.assert_sound();
     }
@@ -352,8 +352,10 @@ fn who_wakes_after_it_was_dropped_is_told_and_drops_nobody() {
 
 /// How many datagrams since then had something passed on in them, or asked for.
 fn relays(game: &Game, since: Instant) -> usize {
-    let passed_on = |bytes: &[u8]| match Message::decode(bytes) {
-        Ok(Message::Tick(tick)) => tick.extras.iter().any(|e| matches!(e, Extra::Want(..) | Extra::Relay(_))),
+    let passed_on = |bytes: &[u8]| match SessionMessage::decode(bytes) {
+        Ok(SessionMessage::Tick(tick)) => {
+            tick.extras.iter().any(|e| matches!(e, Extra::RelayRequest(..) | Extra::Relay(_)))
+        }
         _ => false,
     };
     game.world.overheard().filter(|heard| heard.at >= since && passed_on(&heard.bytes)).count()
@@ -364,7 +366,7 @@ fn pivot(one: usize, other: usize, window: u32, lag: u32) {
     let what = format!("no way between {one} and {other}, window {window}, lag {lag}");
     let mut game = Setup { lag, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
         drops(config);
-        config.settings.window = window;
+        config.settings.prediction_window = window;
     });
     game.world.listen(100_000);
     game.run_until(at(secs(8)));
@@ -406,8 +408,8 @@ fn a_leave_is_passed_on_where_a_way_is_cut() {
         for (window, limit) in [(0, Some(DROP_AFTER)), (8, Some(DROP_AFTER)), (0, None)] {
             let what = format!("{leaver} leaves, {stays:?} stay, window {window}, {limit:?}");
             let mut game = Setup::new(3, rtt(50)).play_with(|_, config| {
-                config.drop_after = limit;
-                config.settings.window = window;
+                config.drop_timeout = limit;
+                config.settings.prediction_window = window;
             });
             game.run_until(at(secs(8)));
             game.world.set_cut(leaver, stays[1], true);
@@ -435,7 +437,7 @@ fn left(event: &Event) -> Option<(SiteId, Frame)> {
 fn what_a_third_site_passes_on_cannot_be_forged_unnoticed() {
     let mut game = Setup { lag: 8, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
         drops(config);
-        config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+        config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     });
     game.world.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
     game.run_until(at(secs(6)));
@@ -446,7 +448,7 @@ fn what_a_third_site_passes_on_cannot_be_forged_unnoticed() {
         game.run_for(secs(3));
     };
     let forged = |game: &Game, site: usize, other: usize| {
-        let forged = |event: &Event| matches!(event, Event::Forged { site, .. } if site.index() == other);
+        let forged = |event: &Event| matches!(event, Event::InputsForged { site, .. } if site.index() == other);
         game.told(site).filter(|told| forged(&told.event)).count()
     };
     cut_for_a_while(&mut game);
@@ -468,7 +470,7 @@ fn what_a_third_site_passes_on_cannot_be_forged_unnoticed() {
 fn of_those_who_could_pass_inputs_on_the_one_is_asked_through_whom_they_come_first() {
     let mut game = Setup { lag: 4, ..Setup::new(4, rtt(40)) }.play_with(|_, config| {
         drops(config);
-        config.settings.window = 16;
+        config.settings.prediction_window = 16;
     });
     for (one, other, millis) in [(0, 2, 4), (1, 2, 400)] {
         game.world.link(one, other).set_config(rtt(millis));
@@ -481,8 +483,8 @@ fn of_those_who_could_pass_inputs_on_the_one_is_asked_through_whom_they_come_fir
     let (since, repaired) = (game.now(), game.stats(0).resimulated);
     game.run_for(secs(20));
     let wants = |helper: usize| {
-        let asks = |bytes: &[u8]| match Message::decode(bytes) {
-            Ok(Message::Tick(tick)) => tick.extras.iter().any(|extra| matches!(extra, Extra::Want(..))),
+        let asks = |bytes: &[u8]| match SessionMessage::decode(bytes) {
+            Ok(SessionMessage::Tick(tick)) => tick.extras.iter().any(|extra| matches!(extra, Extra::RelayRequest(..))),
             _ => false,
         };
         game.world.overheard().filter(|heard| (heard.from, heard.to) == (0, helper) && asks(&heard.bytes)).count()
@@ -503,7 +505,7 @@ fn bridge(recovery: Recovery, window: u32) {
     let mut game = Setup { lag: 30, mask, ..Setup::new(8, rtt(400)) }.play_with(|_, config| {
         drops(config);
         config.recovery = recovery;
-        config.settings.window = window;
+        config.settings.prediction_window = window;
     });
     // Sticks that never rest.
     game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
@@ -558,7 +560,7 @@ fn a_leaver_that_dies_before_its_inputs_are_here_is_dropped() {
 /// for it. When it hears again, it has missed how several views ended, each without dropping anybody.
 #[test]
 fn who_missed_many_ends_of_views_is_told_of_all_of_them() {
-    let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(600)));
+    let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(600)));
     game.run_until(at(secs(8)));
     game.world.set_cut(1, 2, true);
     let hears = |game: &mut Game, hears: bool| {

@@ -5,7 +5,7 @@ mod common;
 use common::by_hand::Hosts;
 use common::{Game, Setup, Told, at, id, ms, rtt, secs, set};
 use coplay::id::{Addr, SiteSet};
-use coplay::session::{End, Event, Freeze, Session, State};
+use coplay::session::{Event, Freeze, Session, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::clock::NodeClock;
@@ -22,12 +22,12 @@ fn resumed(event: &Event) -> Option<TimeDelta> {
     if let Event::Resumed { after, .. } = event { Some(*after) } else { None }
 }
 
-fn ended(event: &Event) -> Option<End> {
+fn ended(event: &Event) -> Option<SessionEnd> {
     if let Event::Ended(end) = event { Some(*end) } else { None }
 }
 
 fn moved(event: &Event) -> Option<(usize, Addr)> {
-    if let Event::Moved { site, to } = event { Some((site.index(), *to)) } else { None }
+    if let Event::AddressChanged { site, addr: to } = event { Some((site.index(), *to)) } else { None }
 }
 
 /// The freeze that a site is in, having told of it in time.
@@ -39,7 +39,7 @@ fn freeze_of(game: &Game, site: usize, waiting_for: SiteSet, silent: SiteSet) ->
     let stuck_since = game.world.sites[site].clock.local(game.sampled[site]);
     assert_eq!(first.since, stuck_since, "since the input of the frame was taken");
     let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
-    assert_eq!((freeze.waiting_for, freeze.silent), (waiting_for, silent), "site {site}");
+    assert_eq!((freeze.waiting_for, freeze.silent_sites), (waiting_for, silent), "site {site}");
     assert_eq!((freeze.since, freeze.frame.number() as usize), (stuck_since, game.steps[site].len()), "site {site}");
     freeze
 }
@@ -177,14 +177,14 @@ fn a_new_address_after_a_silence() {
 #[test]
 fn a_silent_site_is_given_up_when_that_was_asked_for() {
     for dead in 0..3 {
-        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(5)));
+        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.silence_timeout = Some(secs(5)));
         game.run_until(at(secs(8)));
         game.world.crash(dead);
         let then = game.now();
         game.run_for(secs(10));
         for site in (0..3).filter(|site| *site != dead) {
             let (told_at, end) = game.find(site, ended).expect("it gives up");
-            assert_eq!(end, End::Silent(id(dead)), "site {site}");
+            assert_eq!(end, SessionEnd::Silent(id(dead)), "site {site}");
             assert_eq!(game.state(site), State::Ended(end));
             let after = told_at - then;
             assert!(after > secs(5) && after < ms(5_250), "site {site} gave up after {after}");
@@ -213,7 +213,7 @@ fn who_slept_does_not_blame_the_others() {
         // With the socket full of what came in the meantime, and with nothing in it.
         for cut in [false, true] {
             let mut game = Setup::new(2, rtt(100)).play_with(|site, config| {
-                config.give_up_after = (site == sleeper).then_some(secs(3));
+                config.silence_timeout = (site == sleeper).then_some(secs(3));
             });
             game.run_until(at(secs(8)));
             let wake = game.now() + secs(5);
@@ -238,7 +238,7 @@ fn with_the_longest_lag_and_window_nothing_is_forgotten_too_early() {
     for (lag, window) in [(120, 0), (120, 7), (67, 60)] {
         for sleeper in [0, 1] {
             let setup = Setup { lag, ..Setup::new(2, rtt(20)) };
-            let mut game = setup.play_with(|_, config| config.settings.window = window);
+            let mut game = setup.play_with(|_, config| config.settings.prediction_window = window);
             game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
             game.run_until(at(secs(8)));
             game.world.pause(sleeper, game.now() + secs(6));
@@ -295,12 +295,12 @@ fn so_is_a_site_whose_clock_starts_from_zero() {
 
 #[test]
 fn a_restarted_site_is_given_up_like_a_silent_one_by_who_cannot_go_on() {
-    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(5)));
+    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.silence_timeout = Some(secs(5)));
     game.run_until(at(secs(8)));
     game.restart(0);
     game.run_for(secs(10));
     // It is heard, but what is awaited, the inputs of its first life, can never come.
-    assert_eq!(game.state(1), State::Ended(End::Silent(id(0))));
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(id(0))));
     game.assert_sound();
 }
 
@@ -332,7 +332,7 @@ fn a_second_copy_of_a_site_disturbs_nobody() {
 
 #[test]
 fn the_restart_of_a_site_that_was_given_up_comes_too_late() {
-    let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.give_up_after = Some(secs(3)));
+    let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.silence_timeout = Some(secs(3)));
     game.run_until(at(secs(8)));
     game.world.crash(1);
     game.run_for(secs(5));
@@ -340,13 +340,13 @@ fn the_restart_of_a_site_that_was_given_up_comes_too_late() {
     game.restart(1);
     game.run_for(secs(5));
     assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));
-    assert_eq!(game.state(0), State::Ended(End::Silent(id(1))));
+    assert_eq!(game.state(0), State::Ended(SessionEnd::Silent(id(1))));
 }
 
 #[test]
 fn junk_in_every_loop_hides_no_silence() {
     for junk in [false, true] {
-        let mut pair = Hosts::new(2, ms(20), |config| config.give_up_after = Some(secs(3)));
+        let mut pair = Hosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(3)));
         pair.run_until_running();
         pair.run_for(secs(3));
         pair.hosts[0].junk = junk;
@@ -360,7 +360,7 @@ fn junk_in_every_loop_hides_no_silence() {
         assert!(after < ms(600), "junk {junk}: a freeze was told only after {after}");
         let end = told.iter().find_map(|(at, event)| ended(event).map(|end| (*at - then, end)));
         let (after, end) = end.expect("it gives up");
-        assert_eq!(end, End::Silent(id(1)), "junk {junk}");
+        assert_eq!(end, SessionEnd::Silent(id(1)), "junk {junk}");
         assert!(after > secs(3) && after < ms(3_250), "junk {junk}: it gave up after {after}");
     }
 }
@@ -368,7 +368,7 @@ fn junk_in_every_loop_hides_no_silence() {
 #[test]
 fn a_site_is_followed_even_if_its_old_address_still_hears() {
     for mover in [0, 1] {
-        let mut pair = Hosts::new(2, ms(20), |config| config.give_up_after = Some(secs(5)));
+        let mut pair = Hosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(5)));
         pair.run_until_running();
         pair.run_for(secs(3));
         let elsewhere = Addr(101);

@@ -24,7 +24,7 @@ fn reading_the_clock_for_every_call_is_no_stall() {
         for host in &pair.hosts {
             let stats = host.session.stats();
             assert!(stats.frame.number() > 1_000, "{per_call} per call: frame {}", stats.frame);
-            assert_eq!((stats.stalls, stats.stalled), (0, TimeDelta::ZERO), "{per_call} per call");
+            assert_eq!((stats.stalls, stats.stall_time), (0, TimeDelta::ZERO), "{per_call} per call");
         }
     }
 }
@@ -103,7 +103,7 @@ fn datagrams_may_be_handed_in_with_the_time_at_which_they_arrived() {
 #[test]
 fn no_request_comes_before_its_time_was_told() {
     for per_call in [TimeDelta::ZERO, TimeDelta::from_micros(1)] {
-        let mut pair = Hosts::new(2, ms(20), |config| config.settings.compare_every = 1);
+        let mut pair = Hosts::new(2, ms(20), |config| config.settings.compare_interval = 1);
         pair.hosts.iter_mut().for_each(|host| host.per_call = per_call);
         pair.run_for(secs(5));
         for host in &pair.hosts {

@@ -6,9 +6,11 @@ mod common;
 use common::{Game, Setup, at, id, ms, rtt, secs, set};
 use coplay::frame::Frame;
 use coplay::id::{Addr, SiteSet};
-use coplay::session::{End, Event, State};
+use coplay::session::{Event, SessionEnd, State};
 use coplay::time::Instant;
-use coplay::wire::{Decision, Extra, Hello, MAX_DATAGRAM, Message, Order, Refusal, Tick, Vote, What};
+use coplay::wire::{
+    CommandKind, Extra, Hello, MAX_DATAGRAM, MembershipDecision, Refusal, ScheduledCommand, SessionMessage, Tick, Vote,
+};
 use coplay_sim::world::World;
 
 /// A running session of this many sites whose datagrams are recorded.
@@ -29,11 +31,11 @@ fn tick_with(game: &Game, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> 
     let mut buf = [0; MAX_DATAGRAM];
     let len = extra.encode(&mut buf).expect("room for the entry");
     let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
-    let Ok(Message::Tick(carrier)) = Message::decode(&carrier) else { panic!("not a tick") };
-    let is_tick = |bytes: &[u8]| matches!(Message::decode(bytes), Ok(Message::Tick(_)));
+    let Ok(SessionMessage::Tick(carrier)) = SessionMessage::decode(&carrier) else { panic!("not a tick") };
+    let is_tick = |bytes: &[u8]| matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(_)));
     let sent = game.world.overheard().filter(|packet| (packet.from, packet.to) == (from, to) && is_tick(&packet.bytes));
     let bytes = &sent.last().expect("a tick").bytes;
-    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { unreachable!("it was decoded before") };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { unreachable!("it was decoded before") };
     let len = Tick { extras: carrier.extras, ..tick }.encode(&mut buf).expect("room for a tick");
     buf[..len].to_vec()
 }
@@ -51,13 +53,13 @@ fn tell(game: &mut Game, liar: usize, to: impl IntoIterator<Item = usize>, extra
 fn hello(game: &Game, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
     let config = &game.configs[claims];
     let hello = Hello {
-        session: config.session,
+        session_id: config.session_id,
         site: id(claims),
         incarnation: config.incarnation,
-        yours: game.configs[to].incarnation,
-        agreed: SiteSet::first(game.configs.len()),
-        leaving: false,
-        joining: None,
+        your_incarnation: game.configs[to].incarnation,
+        agreed_sites: SiteSet::first(game.configs.len()),
+        is_leaving: false,
+        join_readiness: None,
         refusal,
         stamp_us: game.local(claims).as_micros() as u64 + 5_000_000,
         echo: None,
@@ -74,7 +76,8 @@ fn hello(game: &Game, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec
 fn assert_all_play(game: &Game, since: Instant, what: &str) {
     for site in 0..game.configs.len() {
         assert_eq!(game.state(site), State::Running, "{what}: site {site}");
-        let gone = |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::Moved { .. });
+        let gone =
+            |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::AddressChanged { .. });
         let told = game.told(site).find(|told| gone(&told.event));
         assert!(told.is_none(), "{what}: site {site} reports {told:?}");
         let fps = game.fps(site, since, game.now());
@@ -84,22 +87,22 @@ fn assert_all_play(game: &Game, since: Instant, what: &str) {
 }
 
 /// The vote of a liar that leads ballot 80 plus its site number to drop nobody, and claims to have accepted this decision in it.
-fn accepting(liar: usize, decision: Decision) -> Vote {
+fn accepting(liar: usize, decision: MembershipDecision) -> Vote {
     let ballot = 80 + liar as u32;
     Vote {
-        view: 0,
+        epoch: 0,
         ballot,
         drop: SiteSet::EMPTY,
-        ends: [Frame::ZERO; 8],
-        left: SiteSet::EMPTY,
-        unwanted: SiteSet::EMPTY,
-        order: None,
+        input_ends: [Frame::ZERO; 8],
+        left_sites: SiteSet::EMPTY,
+        to_evict: SiteSet::EMPTY,
+        command: None,
         accepted: Some((ballot, decision)),
     }
 }
 
-fn dropping(victim: usize, last: Frame) -> Decision {
-    Decision { lasts: [last; 8], ..Decision::dropping(set([victim])) }
+fn dropping(victim: usize, last: Frame) -> MembershipDecision {
+    MembershipDecision { input_ends: [last; 8], ..MembershipDecision::dropping(set([victim])) }
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn one_players_decision_evicts_nobody() {
             let mut game = running(sites);
             let since = game.now();
             let last = game.stats(victim).frame;
-            tell(&mut game, liar, 0..sites, &Extra::Decided(0, dropping(victim, last), 0));
+            tell(&mut game, liar, 0..sites, &Extra::DecisionReport(0, dropping(victim, last), 0));
             game.run_for(secs(3));
             assert_all_play(&game, since, &format!("{sites} sites, {liar} drops {victim}"));
         }
@@ -141,8 +144,8 @@ fn one_players_word_makes_nobody_leave() {
             let hearers: Vec<usize> = (0..sites).filter(|site| *site != liar && *site != victim).collect();
             hearers.iter().for_each(|to| game.world.set_cut(victim, *to, true));
             game.run_for(ms(300));
-            let last = game.stats(victim).frame + game.stats(victim).lag + 8;
-            tell(&mut game, liar, hearers.iter().copied(), &Extra::Left(id(victim), last));
+            let last = game.stats(victim).frame + game.stats(victim).input_delay + 8;
+            tell(&mut game, liar, hearers.iter().copied(), &Extra::LeaveReport(id(victim), last));
             hearers.iter().for_each(|to| game.world.set_cut(victim, *to, false));
             game.run_for(secs(1));
             let since = game.now();
@@ -156,13 +159,13 @@ fn one_players_word_makes_nobody_leave() {
 fn only_the_coordinator_schedules_commands() {
     for liar in 1..3 {
         let mut game = running(3);
-        let (since, lag) = (game.now(), game.stats(0).lag);
-        let what = What::Dials { lag: lag + 1, window: 0, need: 9, site: id(2) };
-        let order = Order { by: id(liar), frame: game.stats(0).frame + 30, what };
-        tell(&mut game, liar, 0..3, &Extra::Order(order));
+        let (since, lag) = (game.now(), game.stats(0).input_delay);
+        let what = CommandKind::SetDelay { input_delay: lag + 1, prediction_window: 0, input_age: 9, site: id(2) };
+        let order = ScheduledCommand { issuer: id(liar), frame: game.stats(0).frame + 30, kind: what };
+        tell(&mut game, liar, 0..3, &Extra::Command(order));
         game.run_for(secs(3));
         for site in 0..3 {
-            assert_eq!(game.stats(site).lag, lag, "site {site} follows site {liar}");
+            assert_eq!(game.stats(site).input_delay, lag, "site {site} follows site {liar}");
         }
         assert_all_play(&game, since, &format!("a command of site {liar}"));
     }
@@ -171,7 +174,7 @@ fn only_the_coordinator_schedules_commands() {
 /// The newest vote that one site sent to another.
 fn newest_vote(game: &Game, from: usize, to: usize) -> Option<Vote> {
     let sent = game.world.overheard().filter(|packet| (packet.from, packet.to) == (from, to)).last()?;
-    let Ok(Message::Tick(tick)) = Message::decode(&sent.bytes) else { return None };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&sent.bytes) else { return None };
     tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
 }
 
@@ -179,7 +182,7 @@ fn newest_vote(game: &Game, from: usize, to: usize) -> Option<Vote> {
 #[test]
 fn a_lie_in_a_ballot_evicts_nobody_who_is_heard() {
     for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
-        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(1_000)));
+        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(1_000)));
         game.world.listen(2_000);
         game.run_until(at(secs(5)));
         game.crash(3);
@@ -198,7 +201,7 @@ fn a_lie_in_a_ballot_evicts_nobody_who_is_heard() {
         for site in (0..3).filter(|site| *site != liar) {
             let told = game.told(site).find(|told| evicted(&told.event));
             assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
-            assert_ne!(game.state(site), State::Ended(End::Dropped), "{liar} evicts {victim}");
+            assert_ne!(game.state(site), State::Ended(SessionEnd::Dropped), "{liar} evicts {victim}");
         }
     }
 }
@@ -207,7 +210,7 @@ fn a_lie_in_a_ballot_evicts_nobody_who_is_heard() {
 #[test]
 fn an_authenticated_peer_never_moves() {
     for authenticated in [false, true] {
-        let mut game = Setup::new(3, rtt(60)).play_with(|_, config| config.authenticated = authenticated);
+        let mut game = Setup::new(3, rtt(60)).play_with(|_, config| config.is_transport_authenticated = authenticated);
         game.run_until(at(secs(5)));
         game.isolate(1, true);
         game.run_for(ms(1_200));
@@ -215,7 +218,7 @@ fn an_authenticated_peer_never_moves() {
         game.world.inject(2, Addr(777), &bytes);
         game.world.wake(2);
         game.run_for(ms(100));
-        let moved = game.told(2).any(|told| matches!(told.event, Event::Moved { .. }));
+        let moved = game.told(2).any(|told| matches!(told.event, Event::AddressChanged { .. }));
         assert_eq!(moved, !authenticated);
     }
 }
@@ -272,12 +275,22 @@ fn nobody_who_plays_is_let_in_again_and_kept_out() {
             game.world.set_cut(liar, victim, true);
             game.run_for(ms(1_500));
             let frame = game.stats(victim).frame + 40;
-            let what =
-                What::Join { site: id(victim), incarnation: 1, members: set([liar]), view: 0, lag: 0, window: 0 };
-            let order = Order { by: id(liar), frame, what };
+            let what = CommandKind::Join {
+                site: id(victim),
+                incarnation: 1,
+                members: set([liar]),
+                epoch: 0,
+                input_delay: 0,
+                prediction_window: 0,
+            };
+            let order = ScheduledCommand { issuer: id(liar), frame, kind: what };
             let lie = match decided {
-                true => Extra::Decided(0, Decision { order: Some(order), ..Decision::dropping(SiteSet::EMPTY) }, 0),
-                false => Extra::Order(order),
+                true => Extra::DecisionReport(
+                    0,
+                    MembershipDecision { command: Some(order), ..MembershipDecision::dropping(SiteSet::EMPTY) },
+                    0,
+                ),
+                false => Extra::Command(order),
             };
             tell(&mut game, liar, [victim], &lie);
             let bytes = hello(&game, liar, victim, Some(Refusal::Dropped));
@@ -297,13 +310,13 @@ fn nobody_who_plays_is_let_in_again_and_kept_out() {
 fn the_last_inputs_of_a_dropped_site_are_not_cut_off_on_one_players_word() {
     for (liar, victim) in pairs(4).filter(|(liar, victim)| *liar < 4 && *victim < 4) {
         for after in (1_000..1_300).step_by(20) {
-            let mut game = Setup::new(5, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(1_000)));
+            let mut game = Setup::new(5, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(1_000)));
             game.world.listen(2_000);
             game.run_until(at(secs(5)));
             let last = Frame::new(game.stats(4).frame.number() - 20);
             game.crash(4);
             game.run_for(ms(after));
-            tell(&mut game, liar, [victim], &Extra::Decided(0, dropping(4, last), 0));
+            tell(&mut game, liar, [victim], &Extra::DecisionReport(0, dropping(4, last), 0));
             game.run_for(secs(4));
             for site in 0..4 {
                 let fps = game.fps(site, game.now() - secs(1), game.now());
@@ -319,11 +332,11 @@ fn the_last_inputs_of_a_dropped_site_are_not_cut_off_on_one_players_word() {
 #[test]
 fn who_says_that_all_others_are_dropped_and_falls_silent_is_dropped() {
     for (sites, liar) in [(3, 0), (3, 2), (4, 0), (4, 3)] {
-        let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| config.drop_after = Some(ms(800)));
+        let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(800)));
         game.world.listen(2_000);
         game.run_until(at(secs(5)));
         let others: Vec<usize> = (0..sites).filter(|site| *site != liar).collect();
-        let decision = Decision::dropping(others.iter().map(|site| id(*site)).collect());
+        let decision = MembershipDecision::dropping(others.iter().map(|site| id(*site)).collect());
         let vote = accepting(liar, decision);
         tell(&mut game, liar, 0..sites, &Extra::Vote(vote));
         game.crash(liar);

@@ -5,9 +5,9 @@ mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
 use coplay::feed::{FeedConfig, Start, Trouble};
-use coplay::session::{Absent, Config, End, Event, Settings, State};
+use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};
 use coplay::time::TimeDelta;
-use coplay::wire::{Extra, Message, Order, What};
+use coplay::wire::{CommandKind, Extra, ScheduledCommand, SessionMessage};
 use coplay_sim::latecomer::Latecomer;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::site::Sabotage;
@@ -19,15 +19,15 @@ const COMES: TimeDelta = TimeDelta::from_secs(4);
 /// Sites of which the first `starters` start, and all of which serve those who come late.
 fn open(setup: &Setup, starters: usize, change: impl Fn(&mut Config)) -> Game {
     setup.play_with(|_, config| {
-        config.settings.starters = (0..starters).map(id).collect();
+        config.settings.starting_sites = (0..starters).map(id).collect();
         change(config);
         let settings = config.settings.clone();
-        config.feed = Some(FeedConfig { keep_log: 1 << 20, ..FeedConfig::new(config.session, 7, settings) });
+        config.feed = Some(FeedConfig { keep_log: 1 << 20, ..FeedConfig::new(config.session_id, 7, settings) });
     })
 }
 
 fn dropping(config: &mut Config) {
-    config.drop_after = Some(secs(1));
+    config.drop_timeout = Some(secs(1));
 }
 
 /// Two play, and a third has not come yet.
@@ -45,7 +45,7 @@ fn joined(game: &Game, teller: usize, site: usize) -> Option<u32> {
     game.told(teller).filter_map(|told| frame(&told.event)).last()
 }
 
-fn ended(game: &Game, site: usize) -> Option<End> {
+fn ended(game: &Game, site: usize) -> Option<SessionEnd> {
     let end = game.find(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
     end.map(|(_, end)| end)
 }
@@ -119,8 +119,10 @@ fn a_newcomer_gives_a_distant_source_time_to_answer() {
 }
 
 fn is_join_order(bytes: &[u8]) -> bool {
-    let Ok(Message::Tick(tick)) = Message::decode(bytes) else { return false };
-    tick.extras.iter().any(|extra| matches!(extra, Extra::Order(Order { what: What::Join { .. }, .. })))
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { return false };
+    tick.extras
+        .iter()
+        .any(|extra| matches!(extra, Extra::Command(ScheduledCommand { kind: CommandKind::Join { .. }, .. })))
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn a_machine_that_cannot_load_plays_everything_again() {
     let cannot = |config: &mut Config| config.can_save = false;
     let mut game = two_of_three(&Setup::new(3, lossy(100, 0.05)), cannot);
     game.run_until(at(secs(20)));
-    game.come(2, |config| config.join.iter_mut().for_each(|join| join.start = Start::Beginning));
+    game.come(2, |config| config.late_join.iter_mut().for_each(|join| join.start = Start::Beginning));
     game.run_for(secs(8));
     assert!(joined(&game, 2, 2).is_some(), "{:?}", game.events);
     assert_eq!(game.hashes[2][..1_000], game.hashes[0][..1_000], "from the first frame on");
@@ -186,7 +188,7 @@ fn for_whom_is_dropped_the_last_input_can_go_on() {
         let what = format!("seed {seed}, window {window}, loss {loss}");
         let mut game = open(&Setup { window, seed, ..Setup::new(4, lossy(100, loss)) }, 3, |config| {
             dropping(config);
-            config.settings.absent = Absent::Repeat;
+            config.settings.absent_input = AbsentInput::Repeat;
         });
         game.are_late([3]);
         game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
@@ -233,9 +235,8 @@ fn is_let_in(game: &Game, site: usize) -> bool {
 
 /// The order that lets a site in left so long ago.
 fn is_to_be_let_in(game: &Game, site: usize, ago: TimeDelta) -> bool {
-    let is_order = |extra: Extra<'_>| matches!(extra, Extra::Order(Order { what: What::Join { site: joins, .. }, .. }) if joins == id(site));
-    let lets_in =
-        |bytes: &[u8]| matches!(Message::decode(bytes), Ok(Message::Tick(tick)) if tick.extras.iter().any(is_order));
+    let is_order = |extra: Extra<'_>| matches!(extra, Extra::Command(ScheduledCommand { kind: CommandKind::Join { site: joins, .. }, .. }) if joins == id(site));
+    let lets_in = |bytes: &[u8]| matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(tick)) if tick.extras.iter().any(is_order));
     game.world.overheard().any(|heard| heard.to == site && heard.at + ago <= game.now() && lets_in(&heard.bytes))
 }
 
@@ -256,7 +257,7 @@ fn who_is_let_in_follows_what_was_decided_before_its_first_frame() {
         assert!(game.world.sites[0].session.drop_site(now, id(1)), "{what}");
         game.world.wake(0);
         game.run_for(secs(6));
-        assert_eq!(ended(&game, 1), Some(End::Dropped), "{what}");
+        assert_eq!(ended(&game, 1), Some(SessionEnd::Dropped), "{what}");
         assert_play(&game, &what, [0, 2]);
     }
 }
@@ -271,7 +272,7 @@ fn who_leaves_before_its_first_frame_changes_nothing_before_it() {
         let what = format!("window {window}, {way_out:?} ms away, leaves {later} ms later");
         let mut game = open(&Setup { window, ..Setup::new(3, rtt(100)) }, 3, |config| {
             dropping(config);
-            config.settings.absent = Absent::Repeat;
+            config.settings.absent_input = AbsentInput::Repeat;
         });
         for (to, millis) in way_out.into_iter().enumerate() {
             game.world.link(2, to).set_config(rtt(2 * millis));
@@ -286,7 +287,7 @@ fn who_leaves_before_its_first_frame_changes_nothing_before_it() {
         game.run_for(ms(later));
         game.leave(2);
         game.run_for(secs(5));
-        assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
+        assert_eq!(ended(&game, 2), Some(SessionEnd::Left), "{what}");
         assert_play(&game, &what, [0, 1]);
     }
 }
@@ -298,7 +299,7 @@ fn so_it_is_if_it_does_not_know_that_it_was_let_in() {
         let what = format!("window {window}, site {deaf:?} does not hear it");
         let mut game = open(&Setup { window, ..Setup::new(3, rtt(100)) }, 3, |config| {
             dropping(config);
-            config.settings.absent = Absent::Repeat;
+            config.settings.absent_input = AbsentInput::Repeat;
         });
         game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
         game.run_until(at(COMES));
@@ -311,7 +312,7 @@ fn so_it_is_if_it_does_not_know_that_it_was_let_in() {
         deaf.into_iter().for_each(|site| game.world.link(2, site).set_cut(true));
         game.leave(2);
         game.run_for(secs(6));
-        assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
+        assert_eq!(ended(&game, 2), Some(SessionEnd::Left), "{what}");
         assert_play(&game, &what, [0, 1]);
     }
 }
@@ -334,7 +335,7 @@ fn who_said_goodbye_while_the_coordinator_slept_is_not_waited_for() {
         game.world.link(2, 0).set_cut(true);
         game.leave(2);
         game.run_for(secs(12));
-        assert_eq!(ended(&game, 2), Some(End::Left), "{what}");
+        assert_eq!(ended(&game, 2), Some(SessionEnd::Left), "{what}");
         assert_play(&game, &what, [0, 1]);
     }
 }
@@ -347,7 +348,7 @@ fn who_is_let_in_and_deaf_misses_nothing() {
         [(0, false, 1_500), (8, false, 1_500), (8, false, 3_000), (0, true, 1_500), (0, true, 3_000)]
     {
         let what = format!("window {window}, auto {auto}, deaf for {deaf_for} ms");
-        let mut game = open(&Setup { window, ..Setup::new(4, rtt(100)) }, 2, |config| config.settings.auto = auto);
+        let mut game = open(&Setup { window, ..Setup::new(4, rtt(100)) }, 2, |config| config.settings.auto_tune = auto);
         game.are_late([2, 3]);
         game.run_until(at(COMES));
         game.world.listen(2_000);
@@ -376,10 +377,10 @@ fn who_is_let_in_and_deaf_misses_nothing() {
 fn die_during_a_join(dies: usize, after: TimeDelta) -> Game {
     let setup =
         Setup { window: 8, lag: 4, seed: 1 + after.as_nanos().unsigned_abs(), ..Setup::new(4, lossy(100, 0.02)) };
-    let absent = if after.as_nanos() % 100_000_000 == 0 { Absent::Nothing } else { Absent::Repeat };
+    let absent = if after.as_nanos() % 100_000_000 == 0 { AbsentInput::Nothing } else { AbsentInput::Repeat };
     let mut game = open(&setup, 3, |config| {
         dropping(config);
-        config.settings.absent = absent;
+        config.settings.absent_input = absent;
     });
     game.are_late([3]);
     game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
@@ -401,7 +402,7 @@ fn assert_harmless(game: &mut Game, what: &str, others: [usize; 2]) {
     assert_play(game, what, others);
     match ended(game, 3) {
         None => assert_play(game, what, [3]),
-        Some(End::Dropped | End::NoWayIn(_)) => {
+        Some(SessionEnd::Dropped | SessionEnd::NoWayIn(_)) => {
             game.come(3, |_| {});
             game.run_for(secs(8));
             assert_play(game, what, [others[0], others[1], 3]);
@@ -428,7 +429,7 @@ fn so_it_may_when_it_lets_in_who_held_a_button() {
         let what = format!("the coordinator goes after {after} ms, leaves: {leaves}");
         let mut game = open(&Setup { window: 8, lag: 3, ..Setup::new(4, rtt(20)) }, 4, |config| {
             dropping(config);
-            config.settings.absent = Absent::Repeat;
+            config.settings.absent_input = AbsentInput::Repeat;
         });
         game.world.sites.iter_mut().for_each(|site| site.player.restlessness = 1.0);
         game.run_until(at(COMES));
@@ -510,10 +511,10 @@ fn a_player_may_die_and_come_back_at_any_point_of_a_join() {
 fn who_plays_something_else_is_told_why_and_not_let_in() {
     let mut game = two_of_three(&Setup::new(3, rtt(100)), |_| {});
     game.run_until(at(COMES));
-    game.come(2, |config| config.settings = Settings { lag: 7, ..config.settings.clone() });
+    game.come(2, |config| config.settings = Settings { input_delay: 7, ..config.settings.clone() });
     game.run_for(secs(6));
     let differs = |event: &Event| match event {
-        Event::Disagreed { differences, .. } => differences.first().map(|difference| difference.what.clone()),
+        Event::Disagreed { differences, .. } => differences.first().map(|difference| difference.setting.clone()),
         _ => None,
     };
     assert_eq!(game.find(2, differs).map(|(_, what)| what), Some("the lag".into()));
@@ -534,7 +535,7 @@ fn a_state_that_is_not_what_it_is_said_to_be_is_refused() {
         match liars {
             1 => assert_play(&game, "another one is honest", [0, 1, 2]),
             _ => {
-                assert_eq!(ended(&game, 2), Some(End::NoWayIn(Trouble::BadSnapshot)), "{:?}", game.state(2));
+                assert_eq!(ended(&game, 2), Some(SessionEnd::NoWayIn(Trouble::BadSnapshot)), "{:?}", game.state(2));
                 assert_play(&game, "the players", [0, 1]);
             }
         }
@@ -549,10 +550,10 @@ fn of_two_who_claim_a_seat_one_gets_it() {
         let three = Setup { window: 8, ..Setup::new(3, rtt(100)) };
         let mut game = Setup { sites: 4, ..three.clone() }.play_with(|number, config| {
             let site = number.min(2);
-            config.settings = Settings { starters: set([0, 1]), ..three.config(site).settings };
-            config.session = three.config(site).session;
+            config.settings = Settings { starting_sites: set([0, 1]), ..three.config(site).settings };
+            config.session_id = three.config(site).session_id;
             (config.site, config.peers) = (id(site), World::peers(site, 3));
-            config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+            config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
         });
         game.are_late([2, 3]);
         game.run_until(at(COMES));

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
 use coplay::feed::FeedConfig;
-use coplay::session::{Absent, Config, ConfigError, End, Event, MIN_LATE_AFTER, Session, State};
+use coplay::session::{AbsentInput, Config, ConfigError, Event, MIN_STALL_LIMIT, Session, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::LinkConfig;
 
@@ -16,9 +16,9 @@ const SOON: TimeDelta = TimeDelta::from_secs(3);
 /// Everybody serves those who come late.
 fn play(setup: &Setup, late_after: Option<TimeDelta>) -> Game {
     setup.play_with(|_, config| {
-        config.late_after = late_after;
-        config.settings.absent = Absent::Repeat;
-        config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+        config.stall_limit = late_after;
+        config.settings.absent_input = AbsentInput::Repeat;
+        config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     })
 }
 
@@ -103,7 +103,7 @@ fn of_two_the_coordinator_goes_on_alone() {
     slow_down(&mut game, 1);
     game.run_for(SOON + secs(2));
     assert!(dropped(&game, 0, 1).is_some() && speed(&game, 0) > 58.0);
-    assert_eq!(game.state(1), State::Ended(End::Dropped), "it is told");
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Dropped), "it is told");
     game.assert_sound();
 }
 
@@ -139,7 +139,7 @@ fn who_was_late_is_let_in_again_when_it_is_not_any_more() {
     move_away(&mut game, 2, &rtt(700));
     game.run_for(SOON + secs(2));
     let out = game.now();
-    assert_eq!(game.state(2), State::Ended(End::Dropped));
+    assert_eq!(game.state(2), State::Ended(SessionEnd::Dropped));
     game.come(2, |_| {});
     game.run_for(secs(10));
     assert!(!has_joined(&game, 0, 2, out), "its way is still too long");
@@ -166,7 +166,7 @@ fn the_coordinator_can_go_on_without_anybody() {
         let frame = dropped(&game, 0, sites - 1);
         assert!(frame.is_some());
         assert!((0..sites - 1).all(|site| dropped(&game, site, sites - 1) == frame && speed(&game, site) > 58.0));
-        assert_eq!(game.state(sites - 1), State::Ended(End::Dropped), "it is told");
+        assert_eq!(game.state(sites - 1), State::Ended(SessionEnd::Dropped), "it is told");
         game.assert_sound();
     }
 }
@@ -231,8 +231,8 @@ fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
 
 #[test]
 fn too_little_patience_is_refused() {
-    let config = Config { late_after: Some(MIN_LATE_AFTER / 2), ..Setup::new(2, rtt(0)).config(0) };
+    let config = Config { stall_limit: Some(MIN_STALL_LIMIT / 2), ..Setup::new(2, rtt(0)).config(0) };
     let refused = Session::new(Instant::ZERO, config).expect_err("nobody could play");
-    assert_eq!(refused, ConfigError::LateAfter(MIN_LATE_AFTER / 2));
+    assert_eq!(refused, ConfigError::StallLimitTooShort(MIN_STALL_LIMIT / 2));
     assert!(refused.to_string().contains("the least is 100"), "{refused}");
 }

@@ -7,7 +7,7 @@ use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
 use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::input::Recovery;
-use coplay::session::{Config, End, Event, State};
+use coplay::session::{Config, Event, SessionEnd, State};
 use coplay::time::TimeDelta;
 use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
 use coplay_sim::world::World;
@@ -22,7 +22,7 @@ fn left(game: &Game, site: usize, leaver: usize) -> Option<Frame> {
     found.next().filter(|_| found.next().is_none())
 }
 
-fn ended(game: &Game, site: usize) -> Option<End> {
+fn ended(game: &Game, site: usize) -> Option<SessionEnd> {
     let end = game.find(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
     end.map(|(_, end)| end)
 }
@@ -39,8 +39,8 @@ fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
     let stay = [0, 1, 2].into_iter().filter(|site| *site != first);
     let frames: Vec<_> = stay.clone().map(|site| left(&game, site, first)).collect();
     assert!(frames[0].is_some() && frames[0] == frames[1], "{what}: {frames:?}");
-    assert_eq!(game.state(first), State::Ended(End::Left), "{what}");
-    assert_eq!(ended(&game, first), Some(End::Left), "{what}");
+    assert_eq!(game.state(first), State::Ended(SessionEnd::Left), "{what}");
+    assert_eq!(ended(&game, first), Some(SessionEnd::Left), "{what}");
     for site in stay.clone() {
         let fps = game.fps(site, gone, game.now());
         assert!(fps >= fps_least, "{what}: site {site} at {fps:.2} fps");
@@ -57,8 +57,8 @@ fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
     let last = 3 - first - second;
     game.run_for(secs(4));
     assert!(left(&game, last, second).is_some(), "{what}");
-    assert_eq!(ended(&game, second), Some(End::Left), "{what}");
-    assert_eq!(ended(&game, last), Some(End::Alone), "{what}");
+    assert_eq!(ended(&game, second), Some(SessionEnd::Left), "{what}");
+    assert_eq!(ended(&game, last), Some(SessionEnd::Alone), "{what}");
     game.assert_sound();
 }
 
@@ -98,7 +98,7 @@ fn all_leave_at_once() {
         (0..3).for_each(|site| game.leave(site));
         game.run_for(secs(3));
         for site in 0..3 {
-            assert_eq!(ended(&game, site), Some(End::Left), "loss {loss}: site {site}");
+            assert_eq!(ended(&game, site), Some(SessionEnd::Left), "loss {loss}: site {site}");
         }
     }
 }
@@ -110,7 +110,7 @@ fn who_leaves_the_lobby_is_told_of() {
     game.run_until(at(secs(2)));
     game.leave(0);
     game.run_for(secs(2));
-    assert_eq!(ended(&game, 0), Some(End::Left));
+    assert_eq!(ended(&game, 0), Some(SessionEnd::Left));
     assert_eq!(left(&game, 1, 0), Some(Frame::ZERO));
     assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));
 }
@@ -149,7 +149,7 @@ fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
     } else {
         assert!(stay.clone().all(in_lobby), "{what}: {states:?}");
     }
-    assert_eq!(game.state(leaver), State::Ended(End::Left), "{what}: {states:?}");
+    assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}: {states:?}");
     game.assert_sound();
 }
 
@@ -172,7 +172,7 @@ fn nor_is_anybody_when_packets_are_lost() {
 fn a_leaver_that_dies_before_its_inputs_are_here_is_given_up() {
     for leaver in [0, 1] {
         let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
-            config.give_up_after = Some(secs(3));
+            config.silence_timeout = Some(secs(3));
             config.recovery = Recovery::History;
         });
         let stays = 1 - leaver;
@@ -185,7 +185,7 @@ fn a_leaver_that_dies_before_its_inputs_are_here_is_given_up() {
         game.world.crash(leaver);
         game.run_for(secs(10));
         assert_eq!(left(&game, stays, leaver), None, "inputs are missing");
-        assert_eq!(ended(&game, stays), Some(End::Silent(id(leaver))), "{:?}", game.state(stays));
+        assert_eq!(ended(&game, stays), Some(SessionEnd::Silent(id(leaver))), "{:?}", game.state(stays));
         game.assert_sound();
     }
 }
@@ -193,18 +193,18 @@ fn a_leaver_that_dies_before_its_inputs_are_here_is_given_up() {
 /// Sites that play on alone and serve those who come late.
 fn open(setup: &Setup, change: impl Fn(&mut Config)) -> Game {
     setup.play_with(|_, config| {
-        config.play_on_alone = true;
+        config.can_play_alone = true;
         change(config);
-        config.feed = Some(FeedConfig::new(config.session, 7, config.settings.clone()));
+        config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     })
 }
 
 fn drops(config: &mut Config) {
-    config.drop_after = Some(secs(1));
+    config.drop_timeout = Some(secs(1));
 }
 
 fn waits(config: &mut Config) {
-    config.drop_after = None;
+    config.drop_timeout = None;
 }
 
 #[track_caller]
@@ -241,7 +241,11 @@ fn the_last_one_left_plays_on_and_the_leaver_comes_back() {
             let leavers: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
             leavers.iter().for_each(|site| game.leave(*site));
             game.run_for(secs(6));
-            assert!(leavers.iter().all(|site| ended(&game, *site) == Some(End::Left)), "{what}: {:?}", game.events);
+            assert!(
+                leavers.iter().all(|site| ended(&game, *site) == Some(SessionEnd::Left)),
+                "{what}: {:?}",
+                game.events
+            );
             assert_full_speed(&game, &what, stays);
             come_back(&mut game, &what, leavers[0], stays);
             game.assert_sound();
@@ -286,7 +290,7 @@ fn nobody_goes_on_alone_while_another_player_is_heard() {
 
 fn met(game: &Game, teller: usize, site: usize) -> Vec<bool> {
     let ours = |event: &Event| match event {
-        Event::BothAlone { site: other, ours } if *other == id(site) => Some(*ours),
+        Event::SplitBrainResolved { site: other, is_own_game_kept: ours } if *other == id(site) => Some(*ours),
         _ => None,
     };
     game.told(teller).filter_map(|told| ours(&told.event)).collect()
@@ -311,7 +315,7 @@ fn both_alone(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usi
     game.isolate(0, false);
     let yields = 1 - kept;
     game.run_while(secs(4), |game| ended(game, yields).is_none());
-    assert_eq!(ended(&game, yields), Some(End::Dropped), "{what}");
+    assert_eq!(ended(&game, yields), Some(SessionEnd::Dropped), "{what}");
     assert_eq!(
         (met(&game, yields, kept), met(&game, kept, yields)),
         (vec![false], vec![true]),
@@ -345,7 +349,7 @@ fn who_still_waits_believes_who_went_on_alone() {
         game.isolate(0, false);
         let waited = 1 - goes;
         game.run_while(secs(4), |game| ended(game, waited).is_none());
-        assert_eq!(ended(&game, waited), Some(End::Dropped), "{what}");
+        assert_eq!(ended(&game, waited), Some(SessionEnd::Dropped), "{what}");
         come_back(&mut game, &what, waited, goes);
     }
 }
@@ -362,7 +366,7 @@ fn who_went_on_alone_yields_to_a_majority() {
         game.run_for(secs(3));
         game.part(set([0]), false);
         game.run_while(secs(4), |game| ended(game, 0).is_none());
-        assert_eq!(ended(&game, 0), Some(End::Dropped), "{what}");
+        assert_eq!(ended(&game, 0), Some(SessionEnd::Dropped), "{what}");
         come_back(&mut game, what, 0, 1);
         assert_full_speed(&game, what, 2);
     }
@@ -381,14 +385,14 @@ fn no_word_of_one_player_evicts_who_hears_others() {
         }
         for number in 0..100 {
             let hello = Hello {
-                session: setup.config(0).session,
+                session_id: setup.config(0).session_id,
                 site: id(sites - 1),
                 incarnation: 1,
-                yours: 1,
-                agreed: set([]),
-                leaving: false,
-                joining: None,
-                refusal: Some(Refusal::Alone { frame: Frame::new(number * 1_000) }),
+                your_incarnation: 1,
+                agreed_sites: set([]),
+                is_leaving: false,
+                join_readiness: None,
+                refusal: Some(Refusal::ContinuedAlone { frame: Frame::new(number * 1_000) }),
                 stamp_us: u64::MAX / 4 + u64::from(number),
                 echo: None,
                 start_ns: None,

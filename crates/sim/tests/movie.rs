@@ -83,7 +83,7 @@ fn replay(mut rest: &[u8], astray: Option<u32>) -> Replayed {
 #[test]
 fn a_movie_of_guesses_and_losses_plays_again_as_it_was() {
     let (game, files) = recorded();
-    assert!(game.stats(0).repairs > 50, "the past was repaired {} times", game.stats(0).repairs);
+    assert!(game.stats(0).rollbacks > 50, "the past was repaired {} times", game.stats(0).rollbacks);
     for (site, file) in files.iter().enumerate() {
         let replayed = replay(file, None);
         let frames = replayed.hashes.len();

@@ -98,7 +98,7 @@ fn nobody_is_penalised_for_starting_first() {
             waited * 100.0
         );
         // Without a plan that all follow the first one waits for ever: that is what is measured here.
-        let (_, waited) = after_a_late_start(Pacing::PaperUnsynchronised, late);
+        let (_, waited) = after_a_late_start(Pacing::ZhaoUnsynchronised, late);
         assert!(
             waited > 0.5,
             "site {late} came late, and the other waits in {:.1} % of its frames only",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::{Game, Setup, lossy, rtt, secs};
 use coplay::input::Recovery;
 use coplay::time::Instant;
-use coplay::wire::{MAX_DATAGRAM, Message};
+use coplay::wire::{MAX_DATAGRAM, SessionMessage};
 use coplay_sim::link::{LinkConfig, Loss};
 
 const POLICIES: [Recovery; 4] = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic];
@@ -83,10 +83,12 @@ struct Cargo {
 fn overheard(game: &Game, since: Instant) -> Cargo {
     let mut cargo = Cargo::default();
     for packet in game.world.overheard().filter(|packet| packet.at >= since) {
-        let Ok(Message::Tick(tick)) = Message::decode(&packet.bytes) else { panic!("not a packet of a running game") };
+        let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&packet.bytes) else {
+            panic!("not a packet of a running game")
+        };
         cargo.packets += 1;
-        cargo.requests += usize::from(!tick.request.is_empty());
-        cargo.answers += usize::from(!tick.answers.is_empty());
+        cargo.requests += usize::from(!tick.missing.is_empty());
+        cargo.answers += usize::from(!tick.resends.is_empty());
         cargo.longest = cargo.longest.max(packet.bytes.len());
     }
     cargo
@@ -183,8 +185,8 @@ fn redundancy_waits_one_frame_for_a_loss_and_history_a_round_trip() {
 fn repetitions(game: &Game) -> Vec<f64> {
     let (mut before, mut times) = (BTreeMap::new(), Vec::new());
     for packet in game.world.overheard() {
-        let Ok(Message::Tick(tick)) = Message::decode(&packet.bytes) else { continue };
-        for answer in tick.answers.iter() {
+        let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&packet.bytes) else { continue };
+        for answer in tick.resends.iter() {
             let first = u32::from(tick.end).wrapping_sub(answer.end_minus_first);
             let before = before.insert((packet.from, first), packet.at);
             times.extend(before.map(|before| (packet.at - before).as_millis_f64()));

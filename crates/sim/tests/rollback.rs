@@ -6,9 +6,9 @@ mod common;
 use common::by_hand::Hosts;
 use common::{Act, Done, Game, Setup, at, deviation, lossy, mean, ms, rtt, secs};
 use coplay::frame::Frame;
-use coplay::input::{Ownership, Word};
+use coplay::input::{InputWord, Ownership};
 use coplay::pace::Pacing;
-use coplay::session::{Config, End, Event, Past, Predictor, State};
+use coplay::session::{Config, Event, InputHistory, InputPredictor, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Jitter, LinkConfig};
@@ -199,7 +199,7 @@ fn it_slows_down_evenly_where_the_window_is_used_up() {
 }
 
 /// Two that play for twenty seconds over a long way and guess in this manner.
-fn guess_with(predictor: Predictor, restlessness: f64) -> Game {
+fn guess_with(predictor: InputPredictor, restlessness: f64) -> Game {
     let mut game = setup(2, rtt(200), 16).play_with(|_, config| config.predictor = predictor);
     set_restlessness(&mut game, restlessness);
     game.run_until(at(secs(20)));
@@ -212,28 +212,28 @@ fn repairs(game: &Game) -> usize {
 }
 
 /// What [`Predictor::Repeat`] does.
-fn repeat(past: &Past<'_>, _: Frame, words: &mut [Word]) {
+fn repeat(past: &InputHistory<'_>, _: Frame, words: &mut [InputWord]) {
     if let Some(last) = past.end().checked_sub(1) {
         past.read(last, words);
     }
 }
 
 /// The opposite of what the player did last.
-fn contradict(past: &Past<'_>, frame: Frame, words: &mut [Word]) {
+fn contradict(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
     repeat(past, frame, words);
     words.iter_mut().for_each(|word| *word = !*word);
 }
 
 #[test]
 fn sites_guess_as_they_are_told_to() {
-    let usual = guess_with(Predictor::Repeat, 0.125);
-    let same = guess_with(Predictor::Custom(repeat), 0.125);
+    let usual = guess_with(InputPredictor::Repeat, 0.125);
+    let same = guess_with(InputPredictor::Custom(repeat), 0.125);
     assert_eq!(same.done, usual.done, "the same guesses");
-    assert_eq!(repairs(&guess_with(Predictor::Neutral, 0.0)), 0, "nobody touches anything");
+    assert_eq!(repairs(&guess_with(InputPredictor::Neutral, 0.0)), 0, "nobody touches anything");
     // Whoever holds a button does not let go of it.
-    let neutral = guess_with(Predictor::Neutral, 0.01);
+    let neutral = guess_with(InputPredictor::Neutral, 0.01);
     assert!(repairs(&neutral) > 1_500, "{} repairs of neutral guesses", repairs(&neutral));
-    let wrong = guess_with(Predictor::Custom(contradict), 0.0);
+    let wrong = guess_with(InputPredictor::Custom(contradict), 0.0);
     let frames = wrong.steps[0].len() + wrong.steps[1].len();
     assert!(repairs(&wrong) > frames * 9 / 10, "{} repairs in {frames} frames", repairs(&wrong));
     // To guess wrong costs steps, and neither time nor agreement.
@@ -243,7 +243,7 @@ fn sites_guess_as_they_are_told_to() {
 
 #[test]
 fn each_site_may_guess_in_its_own_way() {
-    let predictors = [Predictor::Repeat, Predictor::Neutral, Predictor::Custom(contradict)];
+    let predictors = [InputPredictor::Repeat, InputPredictor::Neutral, InputPredictor::Custom(contradict)];
     let mut game = setup(3, lossy(150, 0.05), 12).play_with(|site, config| config.predictor = predictors[site]);
     game.run_until(at(secs(20)));
     game.assert_sound();
@@ -254,21 +254,24 @@ fn each_site_may_guess_in_its_own_way() {
 #[test]
 fn a_predictor_that_knows_the_players_spares_all_repairs() {
     /// What the players of [`Hosts`] do.
-    fn clairvoyant(_: &Past<'_>, frame: Frame, words: &mut [Word]) {
-        words.iter_mut().enumerate().for_each(|(player, word)| *word = Word::from(frame.number() / 9 % 3) << player);
+    fn clairvoyant(_: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
+        words
+            .iter_mut()
+            .enumerate()
+            .for_each(|(player, word)| *word = InputWord::from(frame.number() / 9 % 3) << player);
     }
-    let play = |predictor: Predictor| {
+    let play = |predictor: InputPredictor| {
         let mut pair = Hosts::new(2, ms(90), |config: &mut Config| {
-            (config.settings.lag, config.settings.window, config.predictor) = (2, 8, predictor);
+            (config.settings.input_delay, config.settings.prediction_window, config.predictor) = (2, 8, predictor);
         });
         pair.run_until_running();
         pair.run_for(secs(10));
         let stats = pair.hosts[0].session.stats();
         assert!(stats.frame.number() > 500 && pair.mismatches(0, 1) == 0, "{stats:?}");
-        stats.repairs
+        stats.rollbacks
     };
-    assert!(play(Predictor::Repeat) > 50);
-    assert_eq!(play(Predictor::Custom(clairvoyant)), 0);
+    assert!(play(InputPredictor::Repeat) > 50);
+    assert_eq!(play(InputPredictor::Custom(clairvoyant)), 0);
 }
 
 #[test]
@@ -281,7 +284,7 @@ fn a_site_that_leaves_is_guessed_about_no_longer() {
             game.leave(leaver);
             game.run_for(secs(10));
             game.assert_sound();
-            assert_eq!(game.state(leaver), State::Ended(End::Left), "{what}");
+            assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}");
             for site in (0..3).filter(|site| *site != leaver) {
                 let left = game.told(site).filter(|told| matches!(told.event, Event::Left { .. })).count();
                 assert_eq!((left, game.state(site)), (1, State::Running), "{what}");
@@ -339,7 +342,10 @@ fn sites_that_sleep_or_move_are_found_again() {
         assert_goes_on(&mut game, &format!("site {site} slept"));
         game.world.move_site(site);
         game.run_for(secs(1));
-        assert!(game.told(1 - site).any(|told| matches!(told.event, Event::Moved { .. })), "site {site} moved");
+        assert!(
+            game.told(1 - site).any(|told| matches!(told.event, Event::AddressChanged { .. })),
+            "site {site} moved"
+        );
         assert_goes_on(&mut game, &format!("site {site} moved"));
         game.world.suspend(site, game.now() + secs(5));
         game.run_for(secs(5));
@@ -369,7 +375,7 @@ fn shares(sites: usize) -> Ownership {
     let bits = 16 / sites;
     for site in 0..sites {
         let mask = ((1 << bits) - 1) << (site * bits);
-        ownership.give(common::id(site), 0, mask).expect("nobody else has it");
+        ownership.assign(common::id(site), 0, mask).expect("nobody else has it");
     }
     ownership
 }
@@ -385,7 +391,7 @@ fn play_alike(setup: &Setup, disturbance: Disturbance) -> Game {
     let mut game = setup.play_with(|_, config| {
         config.settings.ownership = shares(setup.sites);
         // Where nothing may be guessed at first, the dials open the window.
-        config.settings.auto = setup.window == 0;
+        config.settings.auto_tune = setup.window == 0;
     });
     game.world.sites.iter_mut().for_each(|site| site.player = Player::new(setup.seed, 1));
     if let Disturbance::LateStart(late) = disturbance {
@@ -450,7 +456,7 @@ fn nor_where_the_window_was_opened_later() {
 
 #[test]
 fn an_input_that_comes_while_its_frame_is_stepped_is_not_missed() {
-    for pacing in [Pacing::Even, Pacing::Paper, Pacing::PaperUnsynchronised] {
+    for pacing in [Pacing::Even, Pacing::Zhao, Pacing::ZhaoUnsynchronised] {
         let setup = Setup { lag: 1, ..setup(2, rtt(36), 8) };
         let mut game = setup.play_with(|_, config| config.pacing = pacing);
         game.world.sites.iter_mut().for_each(|site| site.step_cost = ms(4));

@@ -5,7 +5,10 @@ mod common;
 use common::{Game, Setup, at, id, ms, rtt, secs};
 use coplay::id::Addr;
 use coplay::session::Event;
-use coplay::wire::{Extra, Hello, Identity, MAX_DATAGRAM, Message, Order, Ranges, Tick, VERSION, What};
+use coplay::wire::{
+    CommandKind, Extra, Hello, MAX_DATAGRAM, MissingRanges, ScheduledCommand, SenderIdentity, SessionMessage, Tick,
+    VERSION,
+};
 use coplay_sim::random::Random;
 use coplay_sim::world::{Overheard, World};
 
@@ -24,7 +27,7 @@ fn eventful() -> Game {
 }
 
 fn dropped(game: &Game) -> u64 {
-    (0..SITES).map(|site| game.stats(site).dropped.total()).sum()
+    (0..SITES).map(|site| game.stats(site).dropped_datagrams.total()).sum()
 }
 
 /// Datagrams and bytes sent and received over all links.
@@ -47,10 +50,10 @@ fn random_bytes(luck: &mut Random) -> Vec<u8> {
 /// The same datagram of another session, if it says which session it is of.
 fn of_another_session(bytes: &[u8], number: u64) -> Option<Vec<u8>> {
     let mut buf = vec![0; 2_000];
-    let len = match Message::decode(bytes).ok()? {
-        Message::Hello(hello) => Hello { session: number, ..*hello }.encode(&mut buf).ok()?,
-        Message::Tick(tick) => {
-            let identity = tick.identity.map(|identity| Identity { session: number, ..identity })?;
+    let len = match SessionMessage::decode(bytes).ok()? {
+        SessionMessage::Hello(hello) => Hello { session_id: number, ..*hello }.encode(&mut buf).ok()?,
+        SessionMessage::Tick(tick) => {
+            let identity = tick.identity.map(|identity| SenderIdentity { session_id: number, ..identity })?;
             Tick { identity: Some(identity), ..tick }.encode(&mut buf).ok()?
         }
     };
@@ -90,9 +93,9 @@ fn a_hundred_thousand_datagrams_change_nothing() {
     let (mut game, mut quiet) = (eventful(), eventful());
     let mut real: Vec<Overheard> = game.world.overheard().cloned().collect();
     // Those that say who sends them are few, and the most dangerous ones: let there be more of them.
-    let named = |packet: &&Overheard| match Message::decode(&packet.bytes) {
-        Ok(Message::Tick(tick)) => tick.identity.is_some(),
-        Ok(Message::Hello(_)) => true,
+    let named = |packet: &&Overheard| match SessionMessage::decode(&packet.bytes) {
+        Ok(SessionMessage::Tick(tick)) => tick.identity.is_some(),
+        Ok(SessionMessage::Hello(_)) => true,
         Err(error) => panic!("a site sent what is no message: {error:?}"),
     };
     let named: Vec<Overheard> = real.iter().filter(named).cloned().collect();
@@ -173,17 +176,19 @@ fn late_and_truncated_datagrams_of_peers_are_harmless() {
 #[test]
 fn a_peer_is_not_moved_by_old_words_or_by_guesses() {
     let mut game = eventful();
-    let named = |packet: &&Overheard| match Message::decode(&packet.bytes) {
-        Ok(Message::Tick(tick)) => tick.identity.is_some(),
+    let named = |packet: &&Overheard| match SessionMessage::decode(&packet.bytes) {
+        Ok(SessionMessage::Tick(tick)) => tick.identity.is_some(),
         _ => false,
     };
     let old = game.world.overheard().filter(named).last().cloned().expect("a packet that says who sends it");
     let elsewhere = Addr(777);
     game.world.inject(old.to, elsewhere, &old.bytes);
-    let Ok(Message::Tick(tick)) = Message::decode(&old.bytes) else { unreachable!("it was decoded before") };
-    let probe = tick.probe.map(|probe| coplay::wire::Probe { stamp_us: probe.stamp_us + 60_000_000, ..probe });
-    let identity = Some(Identity { session: 1, site: id(old.from).number() });
-    let guess = Tick { probe, identity, request: Ranges::default(), ..tick };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&old.bytes) else {
+        unreachable!("it was decoded before")
+    };
+    let probe = tick.probe.map(|probe| coplay::wire::ClockProbe { stamp_us: probe.stamp_us + 60_000_000, ..probe });
+    let identity = Some(SenderIdentity { session_id: 1, site: id(old.from).number() });
+    let guess = Tick { probe, identity, missing: MissingRanges::default(), ..tick };
     let mut buf = [0; 1_200];
     let len = guess.encode(&mut buf).expect("room");
     game.world.inject(old.to, elsewhere, &buf[..len]);
@@ -195,13 +200,15 @@ fn a_peer_is_not_moved_by_old_words_or_by_guesses() {
 }
 
 /// The newest tick between two sites, with an order of the sender's in it.
-fn with_order(game: &Game, from: usize, to: usize, order: Order) -> Vec<u8> {
+fn with_order(game: &Game, from: usize, to: usize, order: ScheduledCommand) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
-    let len = Extra::Order(order).encode(&mut buf).expect("room for an order");
+    let len = Extra::Command(order).encode(&mut buf).expect("room for an order");
     let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
-    let Ok(Message::Tick(carrier)) = Message::decode(&carrier) else { panic!("not a tick") };
+    let Ok(SessionMessage::Tick(carrier)) = SessionMessage::decode(&carrier) else { panic!("not a tick") };
     let sent = game.world.overheard().filter(|packet| (packet.from, packet.to) == (from, to));
-    let Ok(Message::Tick(tick)) = Message::decode(&sent.last().expect("a packet").bytes) else { panic!("not a tick") };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&sent.last().expect("a packet").bytes) else {
+        panic!("not a tick")
+    };
     let len = Tick { extras: carrier.extras, ..tick }.encode(&mut buf).expect("room for a tick");
     buf[..len].to_vec()
 }
@@ -210,18 +217,18 @@ fn with_order(game: &Game, from: usize, to: usize, order: Order) -> Vec<u8> {
 #[test]
 fn dials_are_turned_by_one_frame_at_a_time_or_not_at_all() {
     let mut game = eventful();
-    let before = game.stats(1).lag;
+    let before = game.stats(1).input_delay;
     for (lag, followed) in
         [(before + 100, false), (before + 2, false), (before.saturating_sub(2), false), (before + 1, true)]
     {
-        let what = What::Dials { lag, window: 0, need: 9, site: id(2) };
-        let order = Order { by: id(0), frame: game.stats(1).frame + 30, what };
+        let what = CommandKind::SetDelay { input_delay: lag, prediction_window: 0, input_age: 9, site: id(2) };
+        let order = ScheduledCommand { issuer: id(0), frame: game.stats(1).frame + 30, kind: what };
         let bytes = with_order(&game, 0, 1, order);
         game.world.inject(1, World::address(0, 0), &bytes);
         game.world.wake(1);
         game.run_for(secs(2));
-        let turned = |event: &Event| matches!(event, Event::Dials { .. });
+        let turned = |event: &Event| matches!(event, Event::DelayChanged { .. });
         assert_eq!(game.told(1).any(|told| turned(&told.event)), followed, "to a lag of {lag}");
-        assert_eq!(game.stats(1).lag, if followed { lag } else { before });
+        assert_eq!(game.stats(1).input_delay, if followed { lag } else { before });
     }
 }

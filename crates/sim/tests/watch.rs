@@ -7,7 +7,7 @@ use common::{ms, secs};
 use coplay::feed::{FeedConfig, Trouble, WatchConfig, WatchEvent};
 use coplay::id::Addr;
 use coplay::time::TimeDelta;
-use coplay::wire::{Bye, FeedMessage, MAX_DATAGRAM, Watch};
+use coplay::wire::{CloseReason, FeedMessage, MAX_DATAGRAM, Subscribe};
 use coplay_sim::link::{LinkConfig, Loss, Rate};
 use coplay_sim::random::Random;
 
@@ -86,7 +86,7 @@ fn without_a_log_there_is_no_beginning() {
     stand.run_for(secs(60));
     let watcher = stand.add_watcher(beginning(&[0]), Big::new(100, true));
     stand.run_for(secs(5));
-    let reason = Trouble::Refused(Bye::TooOld);
+    let reason = Trouble::Refused(CloseReason::TooOld);
     assert!(stand.nodes[watcher].told(|event| *event == WatchEvent::Dropped { reason }));
 }
 
@@ -221,7 +221,7 @@ fn the_slow_one_is_dropped_alone() {
     let rate = Some(Rate { bytes_per_second: 180, queue_bytes: 600 });
     stand.link(0, slow).set_config(LinkConfig { rate, ..line(50, 0.0) });
     stand.run_for(secs(60));
-    let reason = Trouble::Refused(Bye::TooSlow);
+    let reason = Trouble::Refused(CloseReason::TooSlow);
     let node = &stand.nodes[slow];
     println!("the slow one: {:?}", node.events);
     assert!(node.told(|event| *event == WatchEvent::Dropped { reason }), "{:?}", node.events);
@@ -322,10 +322,10 @@ fn what_is_larger_than_allowed_is_not_downloaded() {
 fn who_plays_something_else_is_told_so() {
     let mut stand = Stand::new(16, Big::new(100, true), feed_config(), line(50, 0.0));
     let mut other = settings();
-    other.lag = 9;
+    other.input_delay = 9;
     let watcher = stand.add_watcher(WatchConfig { settings: other, ..watch_config(&[0]) }, empty());
     stand.run_for(secs(10));
-    let reason = Trouble::Refused(Bye::Settings);
+    let reason = Trouble::Refused(CloseReason::Settings);
     assert!(stand.nodes[watcher].told(|event| *event == WatchEvent::Dropped { reason }));
 }
 
@@ -366,8 +366,14 @@ fn strangers_get_no_more_than_they_send() {
             0 => (0..luck.below(200)).map(|_| luck.bits() as u8).collect(),
             1 => {
                 let session = if luck.chance(0.5) { SESSION } else { luck.bits() };
-                let watch = Watch { session, settings: luck.bits(), token: luck.bits(), from: None, have: None };
-                let len = FeedMessage::Watch(watch).encode(&mut buf).unwrap();
+                let watch = Subscribe {
+                    session_id: session,
+                    settings_digest: luck.bits(),
+                    token: luck.bits(),
+                    first_frame: None,
+                    known_snapshot: None,
+                };
+                let len = FeedMessage::Subscribe(watch).encode(&mut buf).unwrap();
                 buf[..len].to_vec()
             }
             2 => [&[0x11u8][..], &SESSION.to_le_bytes(), &[0; 40]].concat(),
@@ -437,7 +443,7 @@ fn more_than_may_watch_are_refused_until_there_is_room() {
     let (lost, lucky) =
         (stand.add_watcher(watch_config(&[0]), empty()), stand.add_watcher(watch_config(&[0, other]), empty()));
     stand.run_for(secs(10));
-    let reason = Trouble::Refused(Bye::Full);
+    let reason = Trouble::Refused(CloseReason::Full);
     assert!(stand.nodes[lost].told(|event| *event == WatchEvent::Dropped { reason }));
     first.into_iter().chain([lucky]).for_each(|watcher| stand.assert_sees_all(watcher));
     assert_eq!(stand.nodes[0].feed().stats().watchers, 2);

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{Game, Setup, lossy, rtt, secs};
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_sim::measure::{Experiment, Outcome};
 
 /// 16 buttons and four sticks of 16 bits.
-const STICKS: Word = (1 << 80) - 1;
+const STICKS: InputWord = (1 << 80) - 1;
 
 fn measure(sites: usize, lag: u32, loss: f64) -> Outcome {
     let outcome = Experiment { sites, lag, ..Experiment::new(lossy(100, loss)) }.run();
@@ -86,7 +86,7 @@ fn an_acknowledgement_never_costs_a_datagram() {
 }
 
 /// Bytes per minute of players who hold pads of these bits and move those of `moved`, with this restlessness.
-fn bytes(owned: Word, moved: Word, restlessness: f64) -> u64 {
+fn bytes(owned: InputWord, moved: InputWord, restlessness: f64) -> u64 {
     let mut game = Setup { mask: owned, ..Setup::new(2, rtt(100)) }.play();
     for site in &mut game.world.sites {
         (site.player.mask, site.player.restlessness) = (moved, restlessness);

@@ -124,7 +124,7 @@ impl Client {
             run,
             name: name.into(),
             world: None,
-            clock: Clock::of_crystals(),
+            clock: Clock::assuming_crystals(),
             me: None,
             own: Own::default(),
             others: BTreeMap::new(),
@@ -249,7 +249,7 @@ impl Client {
 
     /// We are with another server from now on: its clock is another, and what was pressed before it does not know.
     pub fn on_other_server(&mut self, now: Instant) {
-        self.clock = Clock::of_crystals();
+        self.clock = Clock::assuming_crystals();
         // Its time may be another one, too.
         self.viewed = None;
         self.others.clear();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use coplay::session::{Absent, MIN_DROP_AFTER, MIN_LATE_AFTER};
+use coplay::session::{AbsentInput, MIN_DROP_TIMEOUT, MIN_STALL_LIMIT};
 use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
@@ -230,12 +230,12 @@ const LONGEST: f64 = 86_400.0;
 
 /// For how long the silent are waited for.
 fn patience(text: &str) -> Result<Patience, String> {
-    never_or_seconds(text, MIN_DROP_AFTER)
+    never_or_seconds(text, MIN_DROP_TIMEOUT)
 }
 
 /// For how long it is borne that somebody holds up the game.
 fn forbearance(text: &str) -> Result<Patience, String> {
-    never_or_seconds(text, MIN_LATE_AFTER)
+    never_or_seconds(text, MIN_STALL_LIMIT)
 }
 
 fn never_or_seconds(text: &str, least: TimeDelta) -> Result<Patience, String> {
@@ -258,7 +258,7 @@ pub enum AbsentPlayers {
     Repeat,
 }
 
-impl From<AbsentPlayers> for Absent {
+impl From<AbsentPlayers> for AbsentInput {
     fn from(absent: AbsentPlayers) -> Self {
         match absent {
             AbsentPlayers::Nothing => Self::Nothing,

@@ -29,7 +29,7 @@ impl History {
         let stats = [0, 1].map(|site: usize| world.sites[site].session.stats());
         let link = world.sites[0].session.peer_stats(now, world.sites[1].session.site()).unwrap_or_default();
         let resimulated = stats[0].resimulated + stats[1].resimulated;
-        let stalled = stats[0].stalled + stats[1].stalled;
+        let stalled = stats[0].stall_time + stats[1].stall_time;
         // A new session counts from nothing.
         let again = resimulated.saturating_sub(self.resimulated);
         let waited = (stalled - self.stalled).as_millis_f64().max(0.0);

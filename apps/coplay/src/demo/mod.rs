@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use coplay::frame::Frame;
 use coplay::id::SiteId;
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_machines::Machine;
 
@@ -132,7 +132,7 @@ impl Demo {
     }
 
     /// Whoever presses something plays; who has not for a while lets the bot go on.
-    fn take_pads(&mut self, now: Time, hands: &[Word; MAX_PLAYERS]) {
+    fn take_pads(&mut self, now: Time, hands: &[InputWord; MAX_PLAYERS]) {
         for (player, site) in self.world.sites.iter_mut().enumerate() {
             let mask = site.machine().pads().get(player).map_or(0, |pad| pad.mask);
             let word = hands[player] & mask;

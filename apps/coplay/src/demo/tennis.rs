@@ -1,7 +1,7 @@
 //! Somebody who plays the tennis that comes with the program, and not badly: it looks at the memory of its own machine, at the addresses that
 //! `games/README.md` tells.
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::Machine;
 use coplay_machines::pad::Button;
 use coplay_sim::random::Random;
@@ -26,7 +26,7 @@ pub(super) struct Player {
     ram: Vec<u8>,
     frames: u64,
     /// A button is held for so many frames more.
-    held: (Word, u32),
+    held: (InputWord, u32),
     /// By how much it is off in this rally.
     error: f32,
 }
@@ -39,7 +39,7 @@ impl Player {
     }
 
     /// What it presses, for input that takes effect `lag` frames later; `None` if this machine does not show its memory.
-    pub(super) fn press(&mut self, machine: &mut dyn Machine, lag: u32) -> Option<Word> {
+    pub(super) fn press(&mut self, machine: &mut dyn Machine, lag: u32) -> Option<InputWord> {
         self.look(machine);
         if self.ram.len() < 0x40 {
             return None;
@@ -72,7 +72,7 @@ impl Player {
         });
     }
 
-    fn hold(&mut self, button: Word, frames: u32) -> Word {
+    fn hold(&mut self, button: InputWord, frames: u32) -> InputWord {
         self.held = (button, frames);
         button
     }
@@ -90,7 +90,7 @@ impl Player {
     }
 
     /// Runs to where the ball comes down, and hits it when it is in front.
-    fn play(&mut self, ahead: f32) -> Word {
+    fn play(&mut self, ahead: f32) -> InputWord {
         let back = if self.side == 0 { -1.0 } else { 1.0 };
         let (ball, speed) = (f32::from(self.ram[0x15]), self.speed(0x18));
         if self.ram[0x26] == 0 {
@@ -107,7 +107,7 @@ impl Player {
         self.walk(ball + 6.0 * speed + back * REACH)
     }
 
-    fn walk(&self, to: f32) -> Word {
+    fn walk(&self, to: f32) -> InputWord {
         let here = f32::from(self.ram[0x1c + self.side]);
         match to - here {
             way if way > 3.0 => Button::Right.bit(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use coplay::id::{Addr, SiteId};
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::session::Session;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
@@ -67,7 +67,7 @@ pub struct Site {
     /// Plays the tennis that comes with the program.
     tennis: Option<Player>,
     /// What a person presses here; a bot plays where there is none.
-    pub hand: Option<Word>,
+    pub hand: Option<InputWord>,
     /// When the newest frame was stepped for the first time, and its number.
     pub newest: (u32, Instant),
     /// There is a picture that was not there before.
@@ -224,8 +224,8 @@ impl Site {
     }
 
     /// What is pressed here if nobody does.
-    fn bots_press(&mut self) -> Word {
-        let lag = self.session.stats().lag;
+    fn bots_press(&mut self) -> InputWord {
+        let lag = self.session.stats().input_delay;
         let played = self.tennis.as_mut().and_then(|player| player.press(self.hosted.machine_mut(), lag));
         played.unwrap_or_else(|| self.bot.press())
     }
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(hashes[0], hashes[1]);
         run(&mut world, now, 10);
         let stats = world.sites[0].session.stats();
-        assert!(stats.frame.number() > 300 && stats.lag == 8 && stats.resimulated == 0, "{stats:?}");
+        assert!(stats.frame.number() > 300 && stats.input_delay == 8 && stats.resimulated == 0, "{stats:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod native;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay_machines::pad::{Axis, Button, Pad};
 
 use crate::config::{Config, Control};
@@ -21,7 +21,7 @@ pub struct Gamepads {
     map: Vec<(Button, Control)>,
     dead_zone: i16,
     /// What each player's machine has.
-    masks: Vec<Word>,
+    masks: Vec<InputWord>,
     /// Seats that have a gamepad.
     taken: Mutex<[bool; MAX_PLAYERS]>,
 }
@@ -75,7 +75,7 @@ impl Gamepads {
         self.hands.set_pad(seat, self.word(seat, posture));
     }
 
-    fn word(&self, seat: usize, posture: Posture) -> Word {
+    fn word(&self, seat: usize, posture: Posture) -> InputWord {
         let pressed = self.map.iter().filter(|(_, control)| posture.controls >> (*control as u32) & 1 != 0);
         let mut word = pressed.fold(0, |word, (button, _)| word | button.bit());
         for (axis, position) in Axis::ALL.into_iter().zip(posture.axes) {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use coplay::session::Costs;
+use coplay::session::MachineCosts;
 use coplay_lab::bench::{Bench, Length};
 use coplay_lab::feel::{Feel, Link, Machine, Row, Smoothness, feel};
 
@@ -46,7 +46,7 @@ fn link(args: &cli::Feel) -> Result<Link, Trouble> {
 /// What the machine costs, and what to call it.
 fn machine(args: &cli::Feel) -> Result<(Machine, String), Trouble> {
     if args.game.is_none() && args.machine.core.is_none() {
-        return Ok((Machine { costs: Costs::default(), can_save: true }, "a machine that costs nothing".into()));
+        return Ok((Machine { costs: MachineCosts::default(), can_save: true }, "a machine that costs nothing".into()));
     }
     let wanted = crate::cli::Check {
         game: args.game.clone(),

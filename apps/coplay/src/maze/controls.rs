@@ -1,6 +1,6 @@
 //! From pads and keys to what an avatar does.
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::pad::{Button, Pad};
 use coplay_maze::Controls;
 
@@ -14,7 +14,7 @@ pub fn pad() -> Pad {
 }
 
 /// What a player wants who presses this: up and down walk, left and right turn, and both buttons fire.
-pub fn controls(pressed: Word) -> Controls {
+pub fn controls(pressed: InputWord) -> Controls {
     let is_pressed = |button: Button| button.is_in(pressed);
     Controls {
         forward: is_pressed(Button::Up),

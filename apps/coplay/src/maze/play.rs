@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::Game;
 
@@ -31,7 +31,7 @@ struct Player<'a, N> {
     eyes: Eyes,
     board: Board,
     /// What was pressed since the last tick: also a short press counts.
-    pressed: Word,
+    pressed: InputWord,
     next_draw: Time,
 }
 

@@ -93,7 +93,9 @@ impl Company {
     /// Whether the first seat is silent and may be empty.
     fn is_host_silent(&self) -> bool {
         match self.status.state {
-            Some(State::Frozen(freeze)) => freeze.silent.iter().any(|site| site.number() == 0) && self.is_long(&freeze),
+            Some(State::Frozen(freeze)) => {
+                freeze.silent_sites.iter().any(|site| site.number() == 0) && self.is_long(&freeze)
+            }
             _ => false,
         }
     }
@@ -125,8 +127,8 @@ impl Company {
 
     pub(super) fn on_party(&mut self, party: &Party) {
         if let Ok(settings) = Settings::from_bytes(&party.terms) {
-            self.dials.get_or_insert((settings.lag, settings.window));
-            self.seats = settings.sites;
+            self.dials.get_or_insert((settings.input_delay, settings.prediction_window));
+            self.seats = settings.site_count;
         }
         let named = party.members.iter().filter(|member| !member.name.is_empty());
         self.names.extend(named.map(|member| (member.site, member.name.clone())));
@@ -163,28 +165,28 @@ impl Company {
         }
         let name = |site: &SiteId| self.name(site.number());
         Some(match event {
-            Event::Agreed { .. } | Event::Moved { .. } | Event::Frozen(_) | Event::Ended(_) => return None,
+            Event::Agreed { .. } | Event::AddressChanged { .. } | Event::Frozen(_) | Event::Ended(_) => return None,
             Event::Starting { .. } => "the game starts".into(),
-            Event::Paused { hold, .. } => format!("a rest of {:.1} s: inputs run out", hold.as_secs_f64()),
+            Event::Paused { duration: hold, .. } => format!("a rest of {:.1} s: inputs run out", hold.as_secs_f64()),
             Event::Resumed { after, .. } => format!("goes on after {:.1} s", after.as_secs_f64()),
             Event::Left { site, .. } => format!("{} left", name(site)),
             Event::Dropped { site, .. } => format!("{} is lost or too slow; the game goes on without", name(site)),
             Event::Joined { site, .. } => format!("{} plays", name(site)),
-            Event::BothAlone { site, ours: true } => {
+            Event::SplitBrainResolved { site, is_own_game_kept: true } => {
                 format!("{0} played on alone, too. Your game went on further: {0} comes back to it", name(site))
             }
-            Event::BothAlone { site, ours: false } => {
+            Event::SplitBrainResolved { site, is_own_game_kept: false } => {
                 format!("you come back to the game of {}, which went on without you", name(site))
             }
-            Event::Dials { lag, window, .. } => {
+            Event::DelayChanged { input_delay: lag, prediction_window: window, .. } => {
                 self.dials = Some((*lag, *window));
                 format!("lag {lag}, window {window}")
             }
             Event::Diverged { site, frame } => {
                 format!("{} has another state than we after frame {frame}: this is no longer the same game", name(site))
             }
-            Event::Forged { site, .. } => format!("somebody changed the inputs of {} on their way", name(site)),
-            Event::Disagreed { .. } | Event::Refused { .. } | Event::Report(_) => event.to_string(),
+            Event::InputsForged { site, .. } => format!("somebody changed the inputs of {} on their way", name(site)),
+            Event::Disagreed { .. } | Event::Refused { .. } | Event::DesyncReport(_) => event.to_string(),
         })
     }
 
@@ -251,7 +253,7 @@ impl Company {
                 let rows = waiting_for.iter().map(|site| (self.name(site.number()), "is not there yet".into()));
                 Some(Overlay { title: "About to start".into(), rows: rows.collect(), foot: LEAVE.into(), chosen: None })
             }
-            Some(State::Joining { downloaded }) => {
+            Some(State::Joining { download_percent: downloaded }) => {
                 let rows = vec![("state of the game".into(), format!("{downloaded} %"))];
                 Some(Overlay { title: "Coming in".into(), rows, foot: LEAVE.into(), chosen: None })
             }
@@ -317,7 +319,8 @@ impl Company {
 
     fn freeze(&self, now: Instant, freeze: &Freeze, patience: Option<f64>) -> Overlay {
         let rows = freeze.waiting_for.iter().map(|site| {
-            let why = if freeze.silent.contains(site) { "nothing is heard" } else { "is there, but slow or stuck" };
+            let why =
+                if freeze.silent_sites.contains(site) { "nothing is heard" } else { "is there, but slow or stuck" };
             (self.name(site.number()), why.into())
         });
         let mut rows: Vec<(String, String)> = rows.collect();
@@ -335,14 +338,14 @@ impl Company {
 
     /// What comes of waiting.
     fn outlook(&self, freeze: &Freeze, patience: Option<f64>) -> String {
-        match patience.filter(|_| !freeze.silent.is_empty()) {
-            Some(seconds) if self.are_enough_without(&freeze.silent) => {
+        match patience.filter(|_| !freeze.silent_sites.is_empty()) {
+            Some(seconds) if self.are_enough_without(&freeze.silent_sites) => {
                 format!("after {seconds:.0} s of silence it goes on without")
             }
             _ if self.status.can_go_on_alone => {
                 format!("it goes on when they are back   {} play on alone", self.alone_key)
             }
-            Some(seconds) if self.is_nobody_heard(&freeze.silent) => {
+            Some(seconds) if self.is_nobody_heard(&freeze.silent_sites) => {
                 format!("after {seconds:.0} s of silence you can play on alone")
             }
             _ => "it goes on when they are back".into(),
@@ -487,7 +490,7 @@ mod tests {
             frame: coplay::frame::Frame::new(9),
             since,
             waiting_for: sites(waiting_for),
-            silent: sites(silent),
+            silent_sites: sites(silent),
         };
         Status { state: Some(State::Frozen(freeze)), ..Status::default() }
     }
@@ -556,7 +559,11 @@ mod tests {
         company.on_event(&Event::Dropped { site, frame });
         assert_eq!(company.how_gone(), "Ann is lost");
         for (ours, words) in [(true, "Ann comes back to it"), (false, "you come back to the game of Ann")] {
-            assert!(company.on_event(&Event::BothAlone { site, ours }).is_some_and(|said| said.contains(words)));
+            assert!(
+                company
+                    .on_event(&Event::SplitBrainResolved { site, is_own_game_kept: ours })
+                    .is_some_and(|said| said.contains(words))
+            );
         }
     }
 
@@ -625,7 +632,7 @@ mod tests {
         let mut company = company(Role::Host, true);
         let (site, frame) = (SiteId::new(1).unwrap(), coplay::frame::Frame::new(5));
         assert_eq!(company.on_event(&Event::Left { site, frame }).as_deref(), Some("Bob left"));
-        company.on_event(&Event::Dials { frame, lag: 4, window: 2, need: 6, site });
+        company.on_event(&Event::DelayChanged { frame, input_delay: 4, prediction_window: 2, input_age: 6, site });
         assert!(company.status_line().contains("lag 4  window 2"));
     }
 }

@@ -1,6 +1,6 @@
 //! Why a game with others could not be, as a person is told.
 
-use coplay::session::End;
+use coplay::session::SessionEnd;
 use coplay_net::drive::Failure;
 use coplay_net::party::Refusal;
 
@@ -50,17 +50,17 @@ fn about_differences(points: &[String]) -> &'static str {
 }
 
 /// Why a session ended, if that is a failure.
-pub(super) fn of_end(end: &End) -> Option<Trouble> {
+pub(super) fn of_end(end: &SessionEnd) -> Option<Trouble> {
     match end {
-        End::Left | End::Alone => None,
-        End::Silent(_) => Some(
+        SessionEnd::Left | SessionEnd::Alone => None,
+        SessionEnd::Silent(_) => Some(
             Trouble::failure("nobody else was heard of for too long")
                 .hint("look after the network; then the same command brings you back to your seat"),
         ),
-        End::Dropped => Some(
+        SessionEnd::Dropped => Some(
             Trouble::failure("the others went on without us").hint("the same command brings you back to your seat"),
         ),
-        End::NoWayIn(reason) => Some(
+        SessionEnd::NoWayIn(reason) => Some(
             Trouble::failure(format!("nobody could let us into the game: {reason}")).hint("try the same command again"),
         ),
     }
@@ -84,7 +84,7 @@ mod tests {
             Failure::Stranger { place: here() },
             Failure::Different(vec!["the game: ours a, theirs b".into()]),
             Failure::Terms,
-            Failure::Settings(SettingsError::MachineName("/".into())),
+            Failure::Settings(SettingsError::InvalidMachineName("/".into())),
             Failure::Machine("broken".into()),
             Failure::HostGone,
             Failure::Session("so".into()),

@@ -29,8 +29,8 @@ impl History {
         }
         // A new session counts from nothing.
         let again = status.stats.resimulated.saturating_sub(self.resimulated);
-        let waited = (status.stats.stalled - self.stalled).as_millis_f64().max(0.0);
-        (self.resimulated, self.stalled) = (status.stats.resimulated, status.stats.stalled);
+        let waited = (status.stats.stall_time - self.stalled).as_millis_f64().max(0.0);
+        (self.resimulated, self.stalled) = (status.stats.resimulated, status.stats.stall_time);
         push(&mut self.again, again as f32);
         push(&mut self.waited, waited as f32);
     }

@@ -1,7 +1,7 @@
 //! Nobody to see it: a line for everything that happens.
 
 use coplay::frame::Frame;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::Event;
 use coplay_machines::Machine;
 use coplay_net::drive::{Command, Front, News};
@@ -65,7 +65,7 @@ pub(super) fn bots(seed: u64, machine: &dyn Machine) -> Vec<Bot> {
 }
 
 impl Front for Plain {
-    fn sample(&mut self, pads: &mut [Word]) {
+    fn sample(&mut self, pads: &mut [InputWord]) {
         pads.iter_mut().zip(&mut self.bots).for_each(|(word, bot)| *word = bot.press());
     }
 

@@ -93,13 +93,13 @@ fn summary(outcome: &Outcome) -> Summary {
         let stats = &numbers.stats;
         summary.row(
             "repaired",
-            format!("{} times", stats.repairs),
+            format!("{} times", stats.rollbacks),
             &format!("{} frames stepped again", stats.resimulated),
         );
         summary.row(
             "waited",
             format!("{} times", stats.stalls),
-            &format!("{:.0} ms in all", stats.stalled.as_millis_f64()),
+            &format!("{:.0} ms in all", stats.stall_time.as_millis_f64()),
         );
     }
     let refused = &numbers.refused;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use coplay::frame::Frame;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::Event;
 use coplay_machines::Machine;
 use coplay_machines::control::Control;
@@ -236,7 +236,7 @@ impl Person for Screen<'_> {
 }
 
 impl Front for Screen<'_> {
-    fn sample(&mut self, pads: &mut [Word]) {
+    fn sample(&mut self, pads: &mut [InputWord]) {
         if self.bots.is_empty() {
             pads.iter_mut().zip(self.stage.hands().look()).for_each(|(word, pressed)| *word = pressed);
         } else {
@@ -263,7 +263,7 @@ impl Front for Screen<'_> {
             }
             News::Session(event) => {
                 // Where the dials stand is in the status line, and they turn often.
-                let quiet = matches!(event, Event::Dials { .. });
+                let quiet = matches!(event, Event::DelayChanged { .. });
                 if let Some(words) = self.company.on_event(event).filter(|_| !quiet) {
                     self.desk.say(now, words);
                 }

@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
-use coplay::input::{Ownership, Word};
+use coplay::input::{InputWord, Ownership};
 use coplay::session::{Config, Request, Session, Settings};
 use coplay::time::Instant;
-use coplay::wire::{MAX_DATAGRAM, Message};
+use coplay::wire::{MAX_DATAGRAM, SessionMessage};
 use coplay_sim::measure::toy_settings;
 
 use super::Case;
@@ -20,7 +20,7 @@ pub struct Site {
     number: usize,
     session: Session,
     mail: Mailbox,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     buf: [u8; MAX_DATAGRAM],
     deadline: Instant,
 }
@@ -28,10 +28,10 @@ pub struct Site {
 /// What all sites agree on.
 pub fn settings(case: &Case) -> Settings {
     Settings {
-        compare_every: COMPARE_EVERY,
-        window: case.window,
+        compare_interval: COMPARE_EVERY,
+        prediction_window: case.window,
         rate: FrameRate::per_second(RATE).expect("60 is a frame rate"),
-        ..toy_settings(case.lag, Ownership::one_each(case.sites, 0xffff))
+        ..toy_settings(case.lag, Ownership::one_player_per_site(case.sites, 0xffff))
     }
 }
 
@@ -43,7 +43,7 @@ impl super::world::Site for Site {
         let others = SiteId::first(case.sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
         let (begins, config) =
-            (case.beginning(number), Config { investigate: false, ..Config::new(1, id, peers, settings(case)) });
+            (case.beginning(number), Config { bisect_desyncs: false, ..Config::new(1, id, peers, settings(case)) });
         Self {
             number,
             session: Session::new(begins, config).expect("the settings are sound"),
@@ -76,11 +76,11 @@ impl super::world::Site for Site {
     }
 
     fn tells_inputs(bytes: &[u8]) -> bool {
-        matches!(Message::decode(bytes), Ok(Message::Tick(_)))
+        matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(_)))
     }
 
     fn trouble(&self) -> Option<String> {
-        let dropped = self.session.stats().dropped;
+        let dropped = self.session.stats().dropped_datagrams;
         (dropped.malformed + dropped.strangers + dropped.inputs > 0).then(|| format!("datagrams dropped: {dropped:?}"))
     }
 }
@@ -91,7 +91,7 @@ impl Site {
         match self.session.poll_request(now) {
             None => return false,
             Some(Request::Sample { frame }) => {
-                self.words[self.number] = Word::from(host.sample(frame.number()));
+                self.words[self.number] = InputWord::from(host.sample(frame.number()));
                 self.session.handle_input(now, &self.words);
             }
             Some(Request::Save { frame, slot }) => host.save(frame.number(), slot),

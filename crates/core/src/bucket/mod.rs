@@ -5,12 +5,12 @@
 //! it has come from everywhere by then. Where nothing came, the entity is reckoned: between two states that were told, or ahead of
 //! the newest. What comes late goes to its own past bucket and helps to reckon from there. Who is silent for too long is not shown.
 //!
-//! Then what the paper leaves open. An entity reckons itself as others do, and is silent while they are right ([`Sending::tolerance`]); how
-//! often it speaks follows what receivers report ([`Sending::adapt`]); only those are told who are near enough to see it ([`Region`]);
-//! and what must be agreed on in the end, like a score, is in [records](World::post) that get to everybody.
+//! Then what the paper leaves open. An entity reckons itself as others do, and is silent while they are right ([`SendPolicy::tolerance`]); how
+//! often it speaks follows what receivers report ([`SendPolicy::adapt`]); only those are told who are near enough to see it ([`StateRegion`]);
+//! and what must be agreed on in the end, like a score, is in [records](TestNetwork::post) that get to everybody.
 //!
-//! The host program owns clock, network and game, and calls [`World::handle_datagram`] and, at least once in a tick,
-//! [`World::advance`], [`World::publish`] for each of its entities, [`World::poll_transmit`] and [`World::poll_view`].
+//! The host program owns clock, network and game, and calls [`TestNetwork::handle_datagram`] and, at least once in a tick,
+//! [`TestNetwork::advance`], [`TestNetwork::publish`] for each of its entities, [`TestNetwork::poll_transmit`] and [`TestNetwork::poll_view`].
 
 mod config;
 mod ledger;
@@ -153,7 +153,7 @@ pub enum Event {
     Vanished(EntityId),
     /// A site's record is another.
     Changed(Site),
-    /// Others know a newer record of ours than we do: it is from before we were started. What is [posted](World::post) next must contain it.
+    /// Others know a newer record of ours than we do: it is from before we were started. What is [posted](TestNetwork::post) next must contain it.
     Remembered,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            clock: Clock::of_crystals(),
+            clock: Clock::assuming_crystals(),
             heard: now,
             is_here: false,
             left: None,

@@ -10,7 +10,7 @@ use super::track::Track;
 use super::{EntityId, Event, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, Peer, Reckoner, Region, Site, World, is_near};
 use crate::clock::RoundTrip;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Error, Item, Items, Update};
+use crate::wire::{DecodeError, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
 
 /// Who said goodbye is deaf to what was still under way for so long.
 const FAREWELL: TimeDelta = TimeDelta::from_secs(2);
@@ -55,25 +55,25 @@ impl<R: Reckoner> World<R> {
         true
     }
 
-    fn read(&mut self, from: Site, bytes: &[u8]) -> Result<(), Error> {
+    fn read(&mut self, from: Site, bytes: &[u8]) -> Result<(), DecodeError> {
         let mut regions: Option<Vec<Region>> = None;
-        for item in Items::new(bytes)? {
+        for item in PeerWorldItems::new(bytes)? {
             match item? {
-                Item::Update(update) => self.on_update(from, update),
-                Item::Time(ahead) => self.with_peer(from, |peer| peer.world_ahead = ahead),
-                Item::Whole => regions = Some(Vec::new()),
-                Item::Here(region) => regions.iter_mut().for_each(|regions| regions.push(region)),
-                Item::Probe(sent) => self.push_control(from, Control::Echo { sent, received: self.now }),
-                Item::Echo(echo) => self.on_echo(from, echo),
-                Item::Report { of, lost, late } if of == self.config.site => {
+                PeerWorldItem::Update(update) => self.on_update(from, update),
+                PeerWorldItem::WorldTime(ahead) => self.with_peer(from, |peer| peer.world_ahead = ahead),
+                PeerWorldItem::RegionsComplete => regions = Some(Vec::new()),
+                PeerWorldItem::OwnRegion(region) => regions.iter_mut().for_each(|regions| regions.push(region)),
+                PeerWorldItem::Probe(sent) => self.push_control(from, Control::Echo { sent, received: self.now }),
+                PeerWorldItem::Echo(echo) => self.on_echo(from, echo),
+                PeerWorldItem::LinkReport { site: of, lost, late } if of == self.config.site => {
                     let now = self.now;
                     self.with_peer(from, |peer| peer.on_report(now, lost, late));
                 }
-                Item::Report { .. } => {}
-                Item::Digest { of, version } => self.on_digest(from, of, version),
-                Item::Ask { of } => self.push_control(from, Control::Record(of)),
-                Item::Record { of, version, bytes } => self.on_record(from, of, version, bytes),
-                Item::Bye => self.on_bye(from),
+                PeerWorldItem::LinkReport { .. } => {}
+                PeerWorldItem::RecordVersion { site: of, version } => self.on_digest(from, of, version),
+                PeerWorldItem::RecordRequest { site: of } => self.push_control(from, Control::Record(of)),
+                PeerWorldItem::Record { site: of, version, bytes } => self.on_record(from, of, version, bytes),
+                PeerWorldItem::Leave => self.on_bye(from),
             }
         }
         if let Some(regions) = regions {
@@ -99,7 +99,7 @@ impl<R: Reckoner> World<R> {
         }
     }
 
-    fn on_update(&mut self, from: Site, update: Update<'_>) {
+    fn on_update(&mut self, from: Site, update: EntityStateUpdate<'_>) {
         match self.place(from, update) {
             Some(late) => {
                 self.stats.updates_received += 1;
@@ -110,7 +110,7 @@ impl<R: Reckoner> World<R> {
     }
 
     /// Puts an update into its bucket, and says whether it is late; `None` if it is of no use.
-    fn place(&mut self, from: Site, update: Update<'_>) -> Option<bool> {
+    fn place(&mut self, from: Site, update: EntityStateUpdate<'_>) -> Option<bool> {
         let present = self.tick(self.now)?;
         let tick = nearest(present, update.tick)?;
         if tick > present.saturating_add(AHEAD) || tick.saturating_add(self.config.kept()) < present {
@@ -119,7 +119,7 @@ impl<R: Reckoner> World<R> {
         let state = self.reckoner.decode(update.state)?;
         let region = self.reckoner.region(&state);
         let late = self.viewed.is_some_and(|viewed| tick <= viewed);
-        let entity = EntityId { site: from, index: update.index };
+        let entity = EntityId { site: from, index: update.entity_index };
         if !self.tracks.contains_key(&entity) && !self.has_room(from) {
             return None;
         }
@@ -141,7 +141,7 @@ impl<R: Reckoner> World<R> {
         self.tracks.len() < MAX_ENTITIES && self.tracks.range(first..=last).count() < MAX_ENTITIES_PER_SITE
     }
 
-    fn on_echo(&mut self, from: Site, echo: crate::wire::Echo) {
+    fn on_echo(&mut self, from: Site, echo: crate::wire::ClockEcho) {
         let trip = RoundTrip { sent: echo.sent, received: echo.received, answered: echo.answered, returned: self.now };
         if echo.sent <= self.now {
             self.with_peer(from, |peer| peer.clock.on_round_trip(trip));
@@ -223,7 +223,11 @@ impl<R: Reckoner> World<R> {
 
 /// Whether a datagram is from a site that was started after its goodbye: a site asks for its own record only after a start.
 fn is_from_restarted(from: Site, bytes: &[u8]) -> bool {
-    Items::new(bytes).into_iter().flatten().flatten().any(|item| item == Item::Ask { of: from })
+    PeerWorldItems::new(bytes)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|item| item == PeerWorldItem::RecordRequest { site: from })
 }
 
 /// Whether a site is here: we are, and whoever was heard and has not left.
@@ -236,7 +240,7 @@ mod tests {
     use super::super::line::Line;
     use super::super::{Config, ledger};
     use super::*;
-    use crate::wire::{Datagram, MAX_DATAGRAM};
+    use crate::wire::{MAX_DATAGRAM, PeerWorldDatagram};
 
     const ME: Site = Site(1);
     const LIAR: Site = Site(2);
@@ -248,16 +252,16 @@ mod tests {
         world
     }
 
-    fn say(world: &mut World<Line>, from: Site, item: Item<'_>) {
+    fn say(world: &mut World<Line>, from: Site, item: PeerWorldItem<'_>) {
         let mut buf = [0; MAX_DATAGRAM];
-        let mut datagram = Datagram::new(&mut buf).unwrap();
+        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
         datagram.put(item).unwrap();
         let len = datagram.len();
         world.handle_datagram(Instant::ZERO, from, &buf[..len]);
     }
 
-    fn record(of: Site, changes: u32, bytes: &[u8]) -> Item<'_> {
-        Item::Record { of, version: ledger::version(changes, bytes), bytes }
+    fn record(of: Site, changes: u32, bytes: &[u8]) -> PeerWorldItem<'_> {
+        PeerWorldItem::Record { site: of, version: ledger::version(changes, bytes), bytes }
     }
 
     fn bytes(world: &World<Line>, of: Site) -> Option<&[u8]> {
@@ -267,14 +271,14 @@ mod tests {
     #[test]
     fn who_was_slandered_before_it_came_is_believed_in_the_end() {
         let mut world = world();
-        say(&mut world, LIAR, Item::Record { of: ADA, version: u32::MAX, bytes: b"nonsense" });
+        say(&mut world, LIAR, PeerWorldItem::Record { site: ADA, version: u32::MAX, bytes: b"nonsense" });
         assert_eq!(bytes(&world, ADA), None, "that is not what the version stands for");
         say(&mut world, LIAR, record(ADA, u32::MAX >> 12, b"the last word"));
         assert_eq!(bytes(&world, ADA), None, "nothing could follow");
         say(&mut world, LIAR, record(ADA, 400_000, b"slander"));
         assert_eq!(bytes(&world, ADA), Some(&b"slander"[..]));
         world.control.clear();
-        say(&mut world, ADA, Item::Digest { of: ADA, version: ledger::version(1, b"true") });
+        say(&mut world, ADA, PeerWorldItem::RecordVersion { site: ADA, version: ledger::version(1, b"true") });
         assert_eq!(world.control.front(), Some(&(ADA, Control::Record(ADA))), "Ada is told");
         say(&mut world, ADA, record(ADA, 400_001, b"true"));
         say(&mut world, LIAR, record(ADA, 400_002, b"slander"));
@@ -297,7 +301,11 @@ mod tests {
         let mut world = world();
         (1_000..3_000).for_each(|site| say(&mut world, LIAR, record(Site(site), 1, b"made up")));
         world.control.clear();
-        say(&mut world, LIAR, Item::Digest { of: Site(5_000), version: ledger::version(1, b"made up") });
+        say(
+            &mut world,
+            LIAR,
+            PeerWorldItem::RecordVersion { site: Site(5_000), version: ledger::version(1, b"made up") },
+        );
         assert!(world.control.is_empty(), "there is no room for it");
         say(&mut world, ADA, record(ADA, 1, b"true"));
         assert_eq!(bytes(&world, ADA), Some(&b"true"[..]));
@@ -309,9 +317,9 @@ mod tests {
         let mut world = world();
         say(&mut world, LIAR, record(ADA, 5, b"true"));
         world.control.clear();
-        say(&mut world, LIAR, Item::Digest { of: ADA, version: u32::MAX });
+        say(&mut world, LIAR, PeerWorldItem::RecordVersion { site: ADA, version: u32::MAX });
         assert!(world.control.is_empty());
-        say(&mut world, LIAR, Item::Digest { of: ADA, version: ledger::version(6, b"") });
+        say(&mut world, LIAR, PeerWorldItem::RecordVersion { site: ADA, version: ledger::version(6, b"") });
         assert_eq!(world.control.front(), Some(&(LIAR, Control::Ask(ADA))));
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Beacon, FORGET, MAX_STATE, Reckoner, Record, Region, Site, Source, World};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Datagram, Echo, Full, Item, MAX_DATAGRAM, Update};
+use crate::wire::{BufferFull, ClockEcho, EntityStateUpdate, MAX_DATAGRAM, PeerWorldDatagram, PeerWorldItem};
 
 /// Things to be told to single sites that are kept waiting.
 const MAX_CONTROL: usize = 512;
@@ -29,7 +29,7 @@ const MAX_DIGESTS: usize = 8;
 pub enum To {
     /// To everybody.
     All,
-    /// To who can see what happens there: [`World::wanting`] says who that is.
+    /// To who can see what happens there: [`TestNetwork::wanting`] says who that is.
     Near(Region),
     /// To one site.
     One(Site),
@@ -145,12 +145,12 @@ impl<R: Reckoner> World<R> {
     }
 
     /// Our last words: the record as it is, and goodbye.
-    fn farewell(&self, buf: &mut [u8]) -> Result<usize, Full> {
-        let mut datagram = Datagram::new(buf)?;
+    fn farewell(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
+        let mut datagram = PeerWorldDatagram::new(buf)?;
         if let Some(Record { version, bytes }) = self.ledger.get(self.config.site) {
-            datagram.put(Item::Record { of: self.config.site, version: *version, bytes })?;
+            datagram.put(PeerWorldItem::Record { site: self.config.site, version: *version, bytes })?;
         }
-        datagram.put(Item::Bye)?;
+        datagram.put(PeerWorldItem::Leave)?;
         Ok(datagram.len())
     }
 
@@ -158,7 +158,7 @@ impl<R: Reckoner> World<R> {
     fn updates(&mut self, buf: &mut [u8]) -> Option<(To, usize)> {
         let due = self.sources.values().find(|source| source.due)?;
         let region = self.reckoner.region(due.newest().1);
-        let mut datagram = Datagram::new(buf).ok()?;
+        let mut datagram = PeerWorldDatagram::new(buf).ok()?;
         for (index, source) in self.sources.iter_mut().filter(|(_, source)| source.due) {
             if self.reckoner.region(source.newest().1) != region {
                 continue;
@@ -179,8 +179,8 @@ impl<R: Reckoner> World<R> {
     }
 
     /// All that one site is to be told.
-    fn control_for(&mut self, now: Instant, site: Site, buf: &mut [u8]) -> Result<usize, Full> {
-        let mut datagram = Datagram::new(buf)?;
+    fn control_for(&mut self, now: Instant, site: Site, buf: &mut [u8]) -> Result<usize, BufferFull> {
+        let mut datagram = PeerWorldDatagram::new(buf)?;
         let mut full = false;
         let (ledger, time, own) = (&self.ledger, &self.time, &self.own_regions);
         let (peers, sources, reckoner) = (&self.peers, &self.sources, &self.reckoner);
@@ -189,12 +189,12 @@ impl<R: Reckoner> World<R> {
                 return true;
             }
             let put = match *control {
-                Control::Probe => datagram.put(Item::Probe(now)),
+                Control::Probe => datagram.put(PeerWorldItem::Probe(now)),
                 // Who wants to know our clock wants to know the world's time, too.
                 Control::Echo { sent, received } => datagram
-                    .put(Item::Echo(Echo { sent, received, answered: now }))
-                    .and_then(|()| datagram.put(Item::Time(time.ahead()))),
-                Control::Ask(of) => datagram.put(Item::Ask { of }),
+                    .put(PeerWorldItem::Echo(ClockEcho { sent, received, answered: now }))
+                    .and_then(|()| datagram.put(PeerWorldItem::WorldTime(time.ahead()))),
+                Control::Ask(of) => datagram.put(PeerWorldItem::RecordRequest { site: of }),
                 Control::Here => put_regions(own, &mut datagram),
                 Control::States => {
                     let wants = |source: &Source<R::State>| {
@@ -206,9 +206,9 @@ impl<R: Reckoner> World<R> {
                     Ok(())
                 }
                 Control::Record(of) => datagram.put(match ledger.get(of) {
-                    Some(record) => Item::Record { of, version: record.version, bytes: &record.bytes },
+                    Some(record) => PeerWorldItem::Record { site: of, version: record.version, bytes: &record.bytes },
                     // No answer would be taken for a lost one.
-                    None => Item::Digest { of, version: 0 },
+                    None => PeerWorldItem::RecordVersion { site: of, version: 0 },
                 }),
             };
             full = put.is_err();
@@ -238,31 +238,31 @@ impl<R: Reckoner> World<R> {
     }
 
     /// How we are: the world's time, where our entities are, what gets lost, and which records we have.
-    fn beacon(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, Full> {
+    fn beacon(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let pause = self.beacon_pause();
         // Not all at once.
         let apart = TimeDelta::from_nanos(pause.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
         self.beacon.next = now + pause - apart;
         self.peers.values_mut().for_each(|peer| peer.on_told(&self.own_regions));
-        let mut datagram = Datagram::new(buf)?;
+        let mut datagram = PeerWorldDatagram::new(buf)?;
         let is_record_due = self.is_record_due(now);
         if let Some(Record { version, bytes }) = self.ledger.get(self.config.site) {
             let (of, version) = (self.config.site, *version);
             if is_record_due {
                 (self.beacon.record, self.beacon.recorded) = (false, now);
-                datagram.put(Item::Record { of, version, bytes })?;
+                datagram.put(PeerWorldItem::Record { site: of, version, bytes })?;
             } else {
-                datagram.put(Item::Digest { of, version })?;
+                datagram.put(PeerWorldItem::RecordVersion { site: of, version })?;
             }
         }
-        datagram.put(Item::Time(self.time.ahead()))?;
+        datagram.put(PeerWorldItem::WorldTime(self.time.ahead()))?;
         let here = put_regions(&self.own_regions, &mut datagram);
         let reports = here.and_then(|()| put_reports(&self.peers, &mut self.beacon.reported, &mut datagram));
         // What has no room is told another time.
         if reports.is_ok() {
             for _ in 0..self.ledger.len().min(MAX_DIGESTS) {
                 let Some((of, version)) = self.ledger.next_digest() else { break };
-                if datagram.put(Item::Digest { of, version }).is_err() {
+                if datagram.put(PeerWorldItem::RecordVersion { site: of, version }).is_err() {
                     break;
                 }
             }
@@ -276,29 +276,34 @@ fn put_update<R: Reckoner>(
     reckoner: &R,
     index: u8,
     source: &Source<R::State>,
-    datagram: &mut Datagram<'_>,
-) -> Result<(), Full> {
+    datagram: &mut PeerWorldDatagram<'_>,
+) -> Result<(), BufferFull> {
     let (tick, state) = source.newest();
     let mut bytes = [0; MAX_STATE];
     let len = reckoner.encode(state, &mut bytes).unwrap_or(0).min(MAX_STATE);
-    datagram.put(Item::Update(Update { index, sequence: source.sequence, tick: tick as u16, state: &bytes[..len] }))
+    datagram.put(PeerWorldItem::Update(EntityStateUpdate {
+        entity_index: index,
+        sequence: source.sequence,
+        tick: tick as u16,
+        state: &bytes[..len],
+    }))
 }
 
 /// Where entities are. Who is in more places than there is room for is told of everything.
-fn put_regions(regions: &[Region], datagram: &mut Datagram<'_>) -> Result<(), Full> {
+fn put_regions(regions: &[Region], datagram: &mut PeerWorldDatagram<'_>) -> Result<(), BufferFull> {
     if regions.len() > MAX_HERE {
         return Ok(());
     }
-    datagram.put(Item::Whole)?;
-    regions.iter().try_for_each(|region| datagram.put(Item::Here(*region)))
+    datagram.put(PeerWorldItem::RegionsComplete)?;
+    regions.iter().try_for_each(|region| datagram.put(PeerWorldItem::OwnRegion(*region)))
 }
 
 /// What gets lost, of as many sites as there is room for, in turn.
 fn put_reports(
     peers: &alloc::collections::BTreeMap<Site, super::Peer>,
     last: &mut Option<Site>,
-    datagram: &mut Datagram<'_>,
-) -> Result<(), Full> {
+    datagram: &mut PeerWorldDatagram<'_>,
+) -> Result<(), BufferFull> {
     let after = |site: &Site| last.is_none_or(|last| *site > last);
     let mut sites: Vec<(Site, u8, u8)> = peers
         .iter()
@@ -307,7 +312,7 @@ fn put_reports(
         .collect();
     sites.sort_by_key(|(site, ..)| (!after(site), *site));
     for (of, lost, late) in sites.into_iter().take(MAX_REPORTS) {
-        datagram.put(Item::Report { of, lost, late })?;
+        datagram.put(PeerWorldItem::LinkReport { site: of, lost, late })?;
         *last = Some(of);
     }
     Ok(())

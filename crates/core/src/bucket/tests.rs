@@ -248,8 +248,8 @@ fn one_of_many_cannot_say_that_all_others_slept() {
     let mut net = Net::new(4, 20, Sending::default());
     net.run(2_000);
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = crate::wire::Datagram::new(&mut buf).unwrap();
-    datagram.put(crate::wire::Item::Time(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
+    let mut datagram = crate::wire::PeerWorldDatagram::new(&mut buf).unwrap();
+    datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
     let len = datagram.len();
     // The lowest site of all says so: it is followed in what is a matter of milliseconds only.
     for _ in 0..30 {
@@ -306,26 +306,27 @@ fn nothing_that_arrives_does_harm_or_fills_the_memory() {
     for round in 0..60_000 {
         let now = Instant::ZERO + TimeDelta::from_micros(round * 50);
         let from = Site(2 + next() % 3_000);
-        let mut datagram = crate::wire::Datagram::new(&mut buf).unwrap();
+        let mut datagram = crate::wire::PeerWorldDatagram::new(&mut buf).unwrap();
         let state = [next() as u8; 9];
         let record = [7; MAX_RECORD];
         for _ in 0..next() % 4 {
-            let update = crate::wire::Update {
-                index: next() as u8,
+            let update = crate::wire::EntityStateUpdate {
+                entity_index: next() as u8,
                 sequence: next() as u16,
                 tick: next() as u16,
                 state: &state[..next() as usize % 10],
             };
             _ = match next() % 6 {
-                0 => datagram.put(crate::wire::Item::Update(update)),
-                1 => datagram.put(crate::wire::Item::Probe(Instant::from_nanos(i64::from(next()) << 31))),
+                0 => datagram.put(crate::wire::PeerWorldItem::Update(update)),
+                1 => datagram.put(crate::wire::PeerWorldItem::Probe(Instant::from_nanos(i64::from(next()) << 31))),
                 2 => {
                     let (of, version) = (Site(next()), ledger::version(next() >> 12, &record));
-                    datagram.put(crate::wire::Item::Record { of, version, bytes: &record })
+                    datagram.put(crate::wire::PeerWorldItem::Record { site: of, version, bytes: &record })
                 }
-                3 => datagram.put(crate::wire::Item::Digest { of: Site(next()), version: next() }),
-                4 => datagram.put(crate::wire::Item::Time(Some(TimeDelta::from_nanos(i64::from(next()) << 30)))),
-                _ => datagram.put(crate::wire::Item::Here(Region { x: next() as u8, y: 0 })),
+                3 => datagram.put(crate::wire::PeerWorldItem::RecordVersion { site: Site(next()), version: next() }),
+                4 => datagram
+                    .put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(i64::from(next()) << 30)))),
+                _ => datagram.put(crate::wire::PeerWorldItem::OwnRegion(Region { x: next() as u8, y: 0 })),
             };
         }
         let mut len = datagram.len();

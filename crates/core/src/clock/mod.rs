@@ -7,26 +7,26 @@
 //! the difference of the least delays, which no protocol can know (and which, for two sites in lockstep, is the very offset at
 //! which they run fastest).
 
-mod fit;
+mod line_fit;
 
 use alloc::boxed::Box;
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use fit::{Envelope, Line};
+use line_fit::{ClockLine, DelayEnvelope};
 
 /// Round trips to wait for before an estimate is good enough to start a game on.
-pub const ENOUGH_ROUND_TRIPS: u32 = 8;
+pub const MIN_ROUND_TRIPS: u32 = 8;
 /// A line is fitted this often at first, then less often, and seldom once it is settled: it costs microseconds, and clocks drift
 /// slowly.
-const REFIT_EARLY: TimeDelta = TimeDelta::from_millis(100);
-const REFIT_EVERY: TimeDelta = TimeDelta::from_millis(500);
-const REFIT_SETTLED: TimeDelta = TimeDelta::from_secs(4);
-const REFIT_FULL: TimeDelta = TimeDelta::from_secs(10);
-const EARLY: TimeDelta = TimeDelta::from_secs(5);
+const REFIT_INTERVAL_EARLY: TimeDelta = TimeDelta::from_millis(100);
+const REFIT_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
+const REFIT_INTERVAL_SETTLED: TimeDelta = TimeDelta::from_secs(4);
+const REFIT_INTERVAL_FULL: TimeDelta = TimeDelta::from_secs(10);
+const EARLY_PERIOD: TimeDelta = TimeDelta::from_secs(5);
 /// A fit is never off by more than this when both clocks run as clocks do.
-const STEPPED: TimeDelta = TimeDelta::from_millis(5);
+const CLOCK_STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(5);
 /// So uneven is a way at the most that has next to no length.
-const UNEVEN: TimeDelta = TimeDelta::from_millis(100);
+const MAX_RTT_VARIATION: TimeDelta = TimeDelta::from_millis(100);
 
 /// The four stamps of a round trip: `sent` and `returned` on our clock, `received` and `answered` on the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,72 +52,74 @@ impl RoundTrip {
 #[derive(Debug, Default)]
 pub struct Clock {
     /// In a box, because it is large and seldom looked at.
-    envelope: Box<Envelope>,
-    line: Option<Line>,
-    fitted: Option<Instant>,
-    since: Option<Instant>,
+    envelope: Box<DelayEnvelope>,
+    line: Option<ClockLine>,
+    fitted_at: Option<Instant>,
+    first_round_trip_at: Option<Instant>,
     round_trips: u32,
     rtt: Option<TimeDelta>,
     jitter: TimeDelta,
     /// Whether both clocks are taken to be crystals.
-    crystals: bool,
+    assumes_crystals: bool,
 }
 
 /// Two crystals are never further apart.
-const CRYSTALS: f64 = 200e-6;
+const MAX_CRYSTAL_SKEW: f64 = 200e-6;
 
 impl Clock {
     /// For round trips that are too few to tell how fast a clock runs while their times vary much: it is taken to run like a crystal.
-    pub fn of_crystals() -> Self {
-        Self { crystals: true, ..Self::default() }
+    pub fn assuming_crystals() -> Self {
+        Self { assumes_crystals: true, ..Self::default() }
     }
 
-    fn most_skew(&self) -> f64 {
-        if self.crystals { CRYSTALS } else { fit::MAX_SKEW }
+    fn max_skew(&self) -> f64 {
+        if self.assumes_crystals { MAX_CRYSTAL_SKEW } else { line_fit::MAX_SKEW }
     }
 
     /// Takes in a round trip. One that cannot be (negative, or longer than a minute) is ignored.
     pub fn on_round_trip(&mut self, trip: RoundTrip) {
         // Stamps are rounded, so on the shortest links a round trip can seem to take a little less than no time.
         let rtt = trip.rtt();
-        if rtt < -STEPPED || rtt > TimeDelta::from_secs(60) {
+        if rtt < -CLOCK_STEP_THRESHOLD || rtt > TimeDelta::from_secs(60) {
             return;
         }
         let rtt = rtt.max(TimeDelta::ZERO);
-        self.smooth(rtt);
+        self.smooth_rtt(rtt);
         self.round_trips = self.round_trips.saturating_add(1);
-        let since = *self.since.get_or_insert(trip.returned);
+        let since = *self.first_round_trip_at.get_or_insert(trip.returned);
         self.envelope.add(&trip);
         let pause = match self.line {
-            Some(line) if line.full => REFIT_FULL,
-            Some(line) if line.settled => REFIT_SETTLED,
-            _ if trip.returned - since < EARLY => REFIT_EARLY,
-            _ => REFIT_EVERY,
+            Some(line) if line.is_full => REFIT_INTERVAL_FULL,
+            Some(line) if line.is_settled => REFIT_INTERVAL_SETTLED,
+            _ if trip.returned - since < EARLY_PERIOD => REFIT_INTERVAL_EARLY,
+            _ => REFIT_INTERVAL,
         };
-        let overdue = self.fitted.is_none_or(|fitted| trip.returned - fitted >= pause);
+        let overdue = self.fitted_at.is_none_or(|fitted| trip.returned - fitted >= pause);
         if overdue || self.line.is_some_and(|line| line.contradicts(&trip)) {
             self.fit(trip);
         }
     }
 
     fn fit(&mut self, trip: RoundTrip) {
-        let most_skew = self.most_skew();
+        let most_skew = self.max_skew();
         let line = self.envelope.fit(trip.returned, self.line, most_skew);
         // No round trip takes less than no time. The shortest ones show more than that where they are many.
-        if line.rtt_min < -STEPPED || !self.crystals && self.envelope.contradicts(trip.returned, line) {
+        if line.rtt_min < -CLOCK_STEP_THRESHOLD
+            || !self.assumes_crystals && self.envelope.contradicts(trip.returned, line)
+        {
             // One of the clocks was set, or stood still with its computer.
             self.reset();
             self.envelope.add(&trip);
-            self.since = Some(trip.returned);
+            self.first_round_trip_at = Some(trip.returned);
             self.line = Some(self.envelope.fit(trip.returned, None, most_skew));
         } else {
             self.line = Some(line);
         }
-        self.fitted = Some(trip.returned);
+        self.fitted_at = Some(trip.returned);
     }
 
     /// Smoothed as TCP does it (RFC 6298).
-    fn smooth(&mut self, sample: TimeDelta) {
+    fn smooth_rtt(&mut self, sample: TimeDelta) {
         match self.rtt {
             None => self.rtt = Some(sample),
             Some(rtt) => {
@@ -129,7 +131,7 @@ impl Clock {
 
     /// Forgets everything, for when one of the two clocks was stepped or stood still.
     pub fn reset(&mut self) {
-        *self = Self { rtt: self.rtt, jitter: self.jitter, crystals: self.crystals, ..Self::default() };
+        *self = Self { rtt: self.rtt, jitter: self.jitter, assumes_crystals: self.assumes_crystals, ..Self::default() };
     }
 
     /// Bytes on the heap.
@@ -139,7 +141,7 @@ impl Clock {
 
     /// Whether there were enough round trips to rely on the estimate.
     pub fn is_ready(&self) -> bool {
-        self.round_trips >= ENOUGH_ROUND_TRIPS && self.line.is_some()
+        self.round_trips >= MIN_ROUND_TRIPS && self.line.is_some()
     }
 
     /// The smoothed round-trip time.
@@ -158,8 +160,8 @@ impl Clock {
     }
 
     /// No round trip takes longer than this, unless somebody was asleep, which says nothing of the way.
-    pub(crate) fn rtt_most(&self) -> TimeDelta {
-        self.rtt_min().or(self.rtt).unwrap_or_default() * 3 + UNEVEN
+    pub(crate) fn max_plausible_rtt(&self) -> TimeDelta {
+        self.rtt_min().or(self.rtt).unwrap_or_default() * 3 + MAX_RTT_VARIATION
     }
 
     /// How far the peer's clock is ahead of ours at `now`.
@@ -174,7 +176,7 @@ impl Clock {
 
     /// Our time at which the peer's clock shows `theirs`.
     pub fn to_local(&self, theirs: Instant) -> Option<Instant> {
-        self.line.map(|line| line.local(theirs))
+        self.line.map(|line| line.to_local(theirs))
     }
 
     /// The peer's time when ours is `ours`.
@@ -244,41 +246,41 @@ mod tests {
         }
     }
 
-    fn worst(peer: &Peer, seconds: i64) -> TimeDelta {
+    fn worst_error(peer: &Peer, seconds: i64) -> TimeDelta {
         (1..=1_000).map(|seed| peer.error_after(seconds, seed).abs()).max().unwrap()
     }
 
-    fn jittery(skew_ppm: f64) -> Peer {
+    fn jittery_peer(skew_ppm: f64) -> Peer {
         let half = TimeDelta::from_millis(30);
         Peer { offset: TimeDelta::from_secs(-12_345), skew_ppm, out: half, back: half, jitter_us: 20_000.0 }
     }
 
     #[test]
-    fn a_millisecond_within_five_seconds_under_twenty_of_jitter() {
+    fn offset_error_below_1_ms_after_5_s_with_20_ms_jitter() {
         for skew_ppm in [0.0, 50.0, -50.0] {
-            let error = worst(&jittery(skew_ppm), 5);
+            let error = worst_error(&jittery_peer(skew_ppm), 5);
             assert!(error < TimeDelta::from_millis(1), "{error} with a skew of {skew_ppm} ppm");
         }
     }
 
     #[test]
-    fn it_follows_a_clock_that_is_off_by_as_much_as_a_percent() {
+    fn clock_skew_of_one_percent_is_tracked() {
         for skew_ppm in [30.0, 100.0, 10_000.0] {
-            let error = worst(&jittery(skew_ppm), 30);
+            let error = worst_error(&jittery_peer(skew_ppm), 30);
             assert!(error < TimeDelta::from_micros(2_500), "{error} with a skew of {skew_ppm} ppm");
         }
     }
 
     #[test]
-    fn unequal_delays_cost_half_their_difference_and_no_more() {
-        let peer = Peer { out: TimeDelta::from_millis(20), back: TimeDelta::from_millis(100), ..jittery(0.0) };
-        let error = worst(&peer, 5);
+    fn asymmetric_delay_costs_half_the_difference() {
+        let peer = Peer { out: TimeDelta::from_millis(20), back: TimeDelta::from_millis(100), ..jittery_peer(0.0) };
+        let error = worst_error(&peer, 5);
         assert!((error - TimeDelta::from_millis(40)).abs() < TimeDelta::from_millis(1), "{error}");
     }
 
     #[test]
-    fn a_route_that_was_shorter_for_a_moment_does_not_mislead_a_crooked_clock() {
-        let mut peer = jittery(6_000.0);
+    fn briefly_shorter_route_does_not_mislead_a_skewed_clock() {
+        let mut peer = jittery_peer(6_000.0);
         peer.jitter_us = 1_000.0;
         let (mut clock, mut noise) = (Clock::default(), Noise(3));
         for step in 0..150i64 {
@@ -295,8 +297,8 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back_is_the_same_instant() {
-        let peer = jittery(10_000.0);
+    fn local_to_remote_and_back_is_identity() {
+        let peer = jittery_peer(10_000.0);
         let mut clock = Clock::default();
         for step in 0..100 {
             let sent = Instant::from_nanos(step * 50_000_000);
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_learned_anew() {
+    fn stepped_clock_is_relearned() {
         let mut clock = Clock::default();
         let delay = TimeDelta::from_millis(20);
         for step in 0..200 {
@@ -326,9 +328,10 @@ mod tests {
 
     /// A clock that stands still for less than a round trip takes: no packet seems to arrive before it was sent.
     #[test]
-    fn a_clock_that_stood_still_for_a_moment_is_learned_anew() {
+    fn briefly_stopped_clock_is_relearned() {
         for (jitter_us, stood_still) in [(0.0, 87), (500.0, 30), (5_000.0, 70)] {
-            let mut peer = Peer { out: TimeDelta::from_millis(51), back: TimeDelta::from_millis(51), ..jittery(0.0) };
+            let mut peer =
+                Peer { out: TimeDelta::from_millis(51), back: TimeDelta::from_millis(51), ..jittery_peer(0.0) };
             let (mut clock, mut noise) = (Clock::default(), Noise(7));
             for step in 0..150i64 {
                 let sent = Instant::from_nanos(step * 200_000_000);

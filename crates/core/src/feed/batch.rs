@@ -4,7 +4,7 @@ use super::{MAX_CHANGES, MAX_RECORD};
 use crate::frame::Frame;
 use crate::input::{MAX_WIDTH, get_change, put_change};
 use crate::time::Instant;
-use crate::wire::{Error, MAX_RECORD_FRAMES, Reader, Record, Writer, put_record};
+use crate::wire::{ByteReader, ByteWriter, DecodeError, FrameRecord, MAX_RECORD_FRAMES, put_record};
 
 /// The batch that is being filled.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Batch {
         if self.count == MAX_RECORD_FRAMES {
             return false;
         }
-        let mut writer = Writer::new(&mut self.changes[self.len..]);
+        let mut writer = ByteWriter::new(&mut self.changes[self.len..]);
         let old = &mut self.value[..self.width];
         if self.count == 0 {
             (self.first, self.since) = (frame, now);
@@ -72,10 +72,15 @@ impl Batch {
 
     /// Writes the batch as a record, and begins a new one.
     pub(super) fn close(&mut self, buf: &mut [u8; MAX_RECORD]) -> usize {
-        let mut writer = Writer::new(buf);
+        let mut writer = ByteWriter::new(buf);
         let (first, count) = (self.first.number(), self.count);
         let hash = self.hash.take().map(|(frame, hash)| (frame.number(), hash));
-        let record = Record { first, count, hash, changes: &self.changes[..self.len] };
+        let record = FrameRecord {
+            first_frame: first,
+            frame_count: count,
+            state_hash: hash,
+            changes: &self.changes[..self.len],
+        };
         put_record(&mut writer, &record).expect("a record fits into its buffer");
         (self.count, self.len, self.unchanged) = (0, 0, 0);
         writer.len()
@@ -83,18 +88,18 @@ impl Batch {
 }
 
 /// Whether a record can be decoded, so that it need not be asked again when its frames are needed.
-pub(super) fn check(width: usize, record: &Record<'_>) -> Result<(), Error> {
+pub(super) fn check(width: usize, record: &FrameRecord<'_>) -> Result<(), DecodeError> {
     let mut value = [0; MAX_WIDTH];
-    let mut reader = Reader::new(record.changes);
+    let mut reader = ByteReader::new(record.changes);
     let mut frames = 1u64 + u64::from(get_change(&mut reader, &mut value[..width])?);
     if frames != 1 {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     while !reader.is_empty() {
         let before = value;
         frames += u64::from(get_change(&mut reader, &mut value[..width])?) + 1;
-        if frames > u64::from(record.count) || before == value {
-            return Err(Error::Malformed);
+        if frames > u64::from(record.frame_count) || before == value {
+            return Err(DecodeError::Malformed);
         }
     }
     Ok(())
@@ -143,7 +148,7 @@ impl Unroll {
     }
 
     fn fetch(&mut self, changes: &[u8]) {
-        let mut reader = Reader::new(changes.get(self.read..).unwrap_or_default());
+        let mut reader = ByteReader::new(changes.get(self.read..).unwrap_or_default());
         self.wait = get_change(&mut reader, &mut self.next[..self.width]).ok();
         self.read = changes.len() - reader.rest().len();
     }
@@ -152,7 +157,7 @@ impl Unroll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Records;
+    use crate::wire::FrameRecords;
     use std::vec::Vec;
 
     #[test]
@@ -172,8 +177,11 @@ mod tests {
             let (mut buf, mut bytes) = ([0; MAX_RECORD], Vec::from([0u8]));
             let len = batch.close(&mut buf);
             bytes.extend_from_slice(&buf[..len]);
-            let record = Records::new(50, &bytes).unwrap().iter().next().unwrap();
-            assert_eq!((record.first, record.count, record.hash), (50, frames.len() as u32, Some((52, 7))));
+            let record = FrameRecords::new(50, &bytes).unwrap().iter().next().unwrap();
+            assert_eq!(
+                (record.first_frame, record.frame_count, record.state_hash),
+                (50, frames.len() as u32, Some((52, 7)))
+            );
             check(width, &record).unwrap();
             let mut unroll = Unroll::new(width);
             unroll.begin(record.changes);
@@ -188,7 +196,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_seen_before_it_is_kept() {
-        let record = |count, changes| Record { first: 0, count, hash: None, changes };
+        let record = |count, changes| FrameRecord { first_frame: 0, frame_count: count, state_hash: None, changes };
         assert!(check(2, &record(3, &[])).is_err(), "nothing to begin with");
         assert!(check(2, &record(3, &[4])).is_err(), "the first frame is not the first");
         assert!(check(2, &record(3, &[0, 1 | 3 << 2, 9])).is_err(), "more frames than there are");

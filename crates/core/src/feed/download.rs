@@ -8,7 +8,7 @@ use super::flow::Flow;
 use super::snapshot::{block_range, blocks_of, digest_of_block, digest_of_blocks, unpack};
 use super::{BLOCK, PART, PARTS};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Chunk, Offer, Wants};
+use crate::wire::{BlockRequests, SnapshotChunk, SnapshotOffer};
 
 /// The most blocks that are incomplete at a time.
 const MOST_OPEN: usize = 48;
@@ -16,7 +16,7 @@ const MOST_OPEN: usize = 48;
 /// The snapshot that is downloaded.
 #[derive(Debug)]
 pub(super) struct Download {
-    offer: Offer,
+    offer: SnapshotOffer,
     state: Vec<u8>,
     /// The digests of the blocks that are here.
     hashes: Vec<u64>,
@@ -70,7 +70,7 @@ pub(super) enum Outcome {
 
 impl Download {
     /// Begins to download what is offered, whose size was found acceptable.
-    pub(super) fn new(offer: Offer) -> Self {
+    pub(super) fn new(offer: SnapshotOffer) -> Self {
         let blocks = blocks_of(offer.size as usize);
         Self {
             offer,
@@ -84,7 +84,7 @@ impl Download {
         }
     }
 
-    pub(super) fn offer(&self) -> &Offer {
+    pub(super) fn offer(&self) -> &SnapshotOffer {
         &self.offer
     }
 
@@ -93,14 +93,14 @@ impl Download {
     }
 
     /// Whether another offer is of the same snapshot, so that what is here can be used.
-    pub(super) fn is_same(&self, other: &Offer) -> bool {
-        let id = |offer: &Offer| (offer.next, offer.size, offer.hash, offer.digest);
+    pub(super) fn is_same(&self, other: &SnapshotOffer) -> bool {
+        let id = |offer: &SnapshotOffer| (offer.next_frame, offer.size, offer.state_hash, offer.digest);
         id(&self.offer) == id(other)
     }
 
     /// Goes on with the same snapshot, perhaps from elsewhere.
-    pub(super) fn resume(&mut self, offer: Offer) {
-        if self.offer.snapshot != offer.snapshot {
+    pub(super) fn resume(&mut self, offer: SnapshotOffer) {
+        if self.offer.snapshot_id != offer.snapshot_id {
             self.offer = offer;
             self.forget_asked();
         }
@@ -161,7 +161,7 @@ impl Download {
     }
 
     /// What to ask for now.
-    pub(super) fn ask(&mut self, now: Instant, flow: &mut Flow) -> Wants {
+    pub(super) fn ask(&mut self, now: Instant, flow: &mut Flow) -> BlockRequests {
         let (asked, retry) = (self.asked.len(), self.patience(flow));
         while let Some(late) = self.asked.front().copied().filter(|asked| now - asked.at >= retry) {
             self.asked.pop_front();
@@ -170,7 +170,7 @@ impl Download {
         if self.asked.len() < asked {
             flow.on_late();
         }
-        let mut wants = Wants::default();
+        let mut wants = BlockRequests::default();
         let most = flow.window() / PART;
         for open in &mut self.open {
             ask_of(open, now, most, self.usual_parts, &mut self.asked, &mut wants);
@@ -194,13 +194,13 @@ impl Download {
     }
 
     /// Takes in a part.
-    pub(super) fn on_chunk(&mut self, now: Instant, chunk: &Chunk<'_>, flow: &mut Flow) -> Outcome {
-        let kind = Kind { hash: chunk.hash, raw: chunk.raw, size: chunk.size };
+    pub(super) fn on_chunk(&mut self, now: Instant, chunk: &SnapshotChunk<'_>, flow: &mut Flow) -> Outcome {
+        let kind = Kind { hash: chunk.block_hash, raw: chunk.is_raw, size: chunk.block_len };
         let place = usize::from(chunk.part) * PART;
-        let len = usize::from(chunk.size).saturating_sub(place).min(PART);
-        let fits = usize::from(chunk.size) <= BLOCK && usize::from(chunk.part) < PARTS && chunk.bytes.len() == len;
+        let len = usize::from(chunk.block_len).saturating_sub(place).min(PART);
+        let fits = usize::from(chunk.block_len) <= BLOCK && usize::from(chunk.part) < PARTS && chunk.bytes.len() == len;
         let Some(at) = self.open.iter().position(|open| open.block == chunk.block) else { return Outcome::Useless };
-        if chunk.snapshot != self.offer.snapshot || !fits || len == 0 {
+        if chunk.snapshot_id != self.offer.snapshot_id || !fits || len == 0 {
             return Outcome::Useless;
         }
         if self.open[at].kind.is_some_and(|known| known != kind) {
@@ -279,7 +279,7 @@ fn ask_of(
     most: usize,
     usual: usize,
     asked: &mut VecDeque<Asked>,
-    wants: &mut Wants,
+    wants: &mut BlockRequests,
 ) -> bool {
     let mut any = false;
     let missing = all_parts(open.kind, usual) & !open.got & !open.asked;

@@ -5,8 +5,8 @@ use core::fmt;
 
 use crate::frame::Frame;
 use crate::id::Addr;
-use crate::input::Word;
-use crate::wire::Bye;
+use crate::input::InputWord;
+use crate::wire::CloseReason;
 
 /// Something the host program of a feed may want to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum FeedEvent {
         /// Where.
         addr: Addr,
         /// Why, if it was not of its own will.
-        reason: Option<Bye>,
+        reason: Option<CloseReason>,
     },
 }
 
@@ -77,7 +77,7 @@ pub enum WatchRequest<'a> {
         /// The frame to step.
         frame: Frame,
         /// One word per player.
-        inputs: &'a [Word],
+        inputs: &'a [InputWord],
         /// Whether it is to be shown and heard; else we are behind, and it is one of many.
         fresh: bool,
     },
@@ -141,7 +141,7 @@ pub enum WatchEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// It says that we cannot watch.
-    Refused(Bye),
+    Refused(CloseReason),
     /// Nothing is heard of it.
     Silent,
     /// Its snapshot is larger than we can take.

@@ -97,11 +97,11 @@ pub use serve::{Feed, FeedConfig};
 pub use watch::{Start, WatchConfig, Watcher};
 
 use crate::id::{MAX_SITES, SiteId};
-use crate::input::{Layout, Ownership};
+use crate::input::{InputLayout, Ownership};
 use crate::session::Settings;
 use crate::time::TimeDelta;
 use crate::wire::hello::put_settings;
-use crate::wire::{MAX_DATAGRAM, Writer};
+use crate::wire::{ByteWriter, MAX_DATAGRAM};
 
 /// A snapshot is cut into blocks of this size, each of which is compressed and checked by itself.
 pub(crate) const BLOCK: usize = 16 * 1_024;
@@ -120,13 +120,13 @@ pub(crate) const BEAT: TimeDelta = TimeDelta::from_millis(500);
 const _: () = assert!(PARTS <= 16, "the parts of a block are told in 16 bits");
 
 /// How the inputs of all players travel: every bit that anybody owns.
-fn layout_of_all(settings: &Settings) -> Layout {
+fn layout_of_all(settings: &Settings) -> InputLayout {
     let ownership = &settings.ownership;
     let mut all = Ownership::new(ownership.players());
     let everyone = SiteId::new(0).expect("there is a first site");
     for player in 0..ownership.players() {
         let mask = SiteId::first(MAX_SITES).fold(0, |bits, site| bits | ownership.mask(site, player));
-        all.give(everyone, player, mask).expect("nobody else owns anything");
+        all.assign(everyone, player, mask).expect("nobody else owns anything");
     }
     all.layout(everyone)
 }
@@ -134,7 +134,7 @@ fn layout_of_all(settings: &Settings) -> Layout {
 /// A digest of everything that must be equal to watch a game.
 fn settings_digest(settings: &Settings) -> u64 {
     let mut buf = [0; MAX_DATAGRAM];
-    let mut writer = Writer::new(&mut buf);
+    let mut writer = ByteWriter::new(&mut buf);
     let mut settings = settings.clone();
     settings.game.name.clear();
     let len = put_settings(&mut writer, &settings).map_or(0, |()| writer.len());

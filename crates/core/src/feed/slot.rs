@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{MAX_SPANS, Spans, Wants};
+use crate::wire::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 
 /// The most blocks of a snapshot that one watcher can have asked for.
 const MOST_WANTS: usize = 64;
@@ -46,7 +46,7 @@ pub(super) struct Slot {
     /// Nothing is sent to it in bulk before this.
     pub(super) bulk_at: Instant,
     wants: VecDeque<(u32, u16)>,
-    spans: [(Frame, Frame); MAX_SPANS],
+    spans: [(Frame, Frame); MAX_FRAME_RANGES],
     span_count: u8,
 }
 
@@ -69,7 +69,7 @@ impl Slot {
             snapshot: None,
             bulk_at: now,
             wants: VecDeque::new(),
-            spans: [(Frame::ZERO, Frame::ZERO); MAX_SPANS],
+            spans: [(Frame::ZERO, Frame::ZERO); MAX_FRAME_RANGES],
             span_count: 0,
         }
     }
@@ -110,7 +110,7 @@ impl Slot {
     }
 
     /// Takes in which frames it misses, from its first missing one on; `false` when one of them is not kept any more.
-    pub(super) fn on_spans(&mut self, next: Frame, spans: &Spans, oldest: Frame, end: Frame) -> bool {
+    pub(super) fn on_spans(&mut self, next: Frame, spans: &FrameRanges, oldest: Frame, end: Frame) -> bool {
         let mut at = next;
         for (skip, len) in spans.iter() {
             let first = at + skip;
@@ -154,7 +154,7 @@ impl Slot {
     }
 
     /// Takes in which parts of a snapshot it wants.
-    pub(super) fn on_wants(&mut self, wants: &Wants) {
+    pub(super) fn on_wants(&mut self, wants: &BlockRequests) {
         for (block, parts) in wants.iter() {
             if let Some(want) = self.wants.iter_mut().find(|want| want.0 == block) {
                 want.1 |= parts;

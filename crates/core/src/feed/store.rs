@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::batch::Unroll;
 use crate::frame::Frame;
-use crate::wire::Record;
+use crate::wire::FrameRecord;
 
 /// A record, or the part of it that no other has. Entries are disjoint and in order.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +84,9 @@ impl Store {
 
     /// Keeps what is new in a record that can be decoded. Where there is no room, what is nearer counts more. Says whether
     /// anything was kept.
-    pub(super) fn insert(&mut self, record: &Record<'_>) -> bool {
-        let base = Frame::new(record.first);
-        let (mut first, mut until) = (base.max(self.begin), base + record.count);
+    pub(super) fn insert(&mut self, record: &FrameRecord<'_>) -> bool {
+        let base = Frame::new(record.first_frame);
+        let (mut first, mut until) = (base.max(self.begin), base + record.frame_count);
         let at = self.entries.partition_point(|entry| entry.first <= first);
         if let Some(before) = at.checked_sub(1).and_then(|before| self.entries.get(before)) {
             first = first.max(before.until);
@@ -185,7 +185,7 @@ mod tests {
     use super::super::batch::Batch;
     use super::*;
     use crate::time::Instant;
-    use crate::wire::Records;
+    use crate::wire::FrameRecords;
 
     fn value(frame: u32) -> [u8; 2] {
         [(frame / 3) as u8, (frame / 50) as u8]
@@ -202,7 +202,7 @@ mod tests {
 
     fn insert(store: &mut Store, first: u32, count: u32) -> bool {
         let bytes = record(first, count);
-        store.insert(&Records::new(first, &bytes).unwrap().iter().next().unwrap())
+        store.insert(&FrameRecords::new(first, &bytes).unwrap().iter().next().unwrap())
     }
 
     #[test]

@@ -4,14 +4,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Block, MAX_PLAYERS, Word};
+use super::{InputWord, MAX_PLAYERS, PackedInputBlock};
 use crate::id::{MAX_SITES, SiteId};
 
 /// Disjoint sets of input bits, one per site. Bits that nobody owns are zero in every frame.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ownership {
     players: u8,
-    sets: Box<[[Word; MAX_PLAYERS]; MAX_SITES]>,
+    masks: Box<[[InputWord; MAX_PLAYERS]; MAX_SITES]>,
 }
 
 /// Why bits cannot be given to a site.
@@ -29,7 +29,7 @@ pub enum OwnershipError {
         /// Whose word it is.
         player: usize,
         /// The bits in question.
-        bits: Word,
+        bits: InputWord,
         /// The site that owns them.
         owner: SiteId,
     },
@@ -53,20 +53,20 @@ impl core::error::Error for OwnershipError {}
 impl Ownership {
     /// Nobody owns anything yet. `players` is held to 1..=[`MAX_PLAYERS`].
     pub fn new(players: usize) -> Self {
-        Self { players: players.clamp(1, MAX_PLAYERS) as u8, sets: Box::new([[0; MAX_PLAYERS]; MAX_SITES]) }
+        Self { players: players.clamp(1, MAX_PLAYERS) as u8, masks: Box::new([[0; MAX_PLAYERS]; MAX_SITES]) }
     }
 
     /// The usual case: site k is player k, with the bits of `mask`.
-    pub fn one_each(sites: usize, mask: Word) -> Self {
+    pub fn one_player_per_site(sites: usize, mask: InputWord) -> Self {
         let mut ownership = Self::new(sites);
         for site in SiteId::first(sites) {
-            ownership.sets[site.index()][site.index()] = mask;
+            ownership.masks[site.index()][site.index()] = mask;
         }
         ownership
     }
 
     /// Gives the bits of `mask` of a player's word to a site, in addition to what it has.
-    pub fn give(&mut self, site: SiteId, player: usize, mask: Word) -> Result<(), OwnershipError> {
+    pub fn assign(&mut self, site: SiteId, player: usize, mask: InputWord) -> Result<(), OwnershipError> {
         if player >= self.players() {
             return Err(OwnershipError::NoSuchPlayer { player, players: self.players() });
         }
@@ -76,7 +76,7 @@ impl Ownership {
                 return Err(OwnershipError::Taken { player, bits, owner });
             }
         }
-        self.sets[site.index()][player] |= mask;
+        self.masks[site.index()][player] |= mask;
         Ok(())
     }
 
@@ -86,21 +86,21 @@ impl Ownership {
     }
 
     /// The bits of a player's word that a site owns.
-    pub fn mask(&self, site: SiteId, player: usize) -> Word {
-        self.sets[site.index()].get(player).copied().unwrap_or(0)
+    pub fn mask(&self, site: SiteId, player: usize) -> InputWord {
+        self.masks[site.index()].get(player).copied().unwrap_or(0)
     }
 
     /// Where a site's bits sit in its packed form.
-    pub fn layout(&self, site: SiteId) -> Layout {
+    pub fn layout(&self, site: SiteId) -> InputLayout {
         let places = (0..self.players()).flat_map(|player| {
             let mask = self.mask(site, player).to_le_bytes();
-            (0..mask.len()).filter(move |byte| mask[*byte] != 0).map(move |byte| Place {
+            (0..mask.len()).filter(move |byte| mask[*byte] != 0).map(move |byte| OwnedByte {
                 player: player as u8,
                 byte: byte as u8,
                 mask: mask[byte],
             })
         });
-        Layout::new(places.collect())
+        InputLayout::new(places.collect())
     }
 }
 
@@ -113,7 +113,7 @@ impl fmt::Debug for Ownership {
 
 /// One byte of a packed input: which byte of which player's word, and the bits of it that are owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct OwnedByte {
     player: u8,
     byte: u8,
     mask: u8,
@@ -121,57 +121,61 @@ struct Place {
 
 /// How a site's bits are packed: one byte for every byte of a word in which it owns anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    places: Vec<Place>,
+pub struct InputLayout {
+    bytes: Vec<OwnedByte>,
     /// What most sites own is one stretch of one player's word, and can be moved at once.
-    stretch: Option<Stretch>,
+    contiguous: Option<ContiguousBits>,
 }
 
 /// Neighbouring bytes of one player's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct ContiguousBits {
     player: usize,
     shift: u32,
-    mask: Word,
+    mask: InputWord,
 }
 
-impl Layout {
-    fn new(places: Vec<Place>) -> Self {
+impl InputLayout {
+    fn new(places: Vec<OwnedByte>) -> Self {
         let stretch = places.first().and_then(|first| {
             let neighbours =
                 places.iter().zip(first.byte..).all(|(place, byte)| place.player == first.player && place.byte == byte);
             let mask =
-                places.iter().fold(0, |mask, place| mask | Word::from(place.mask) << (8 * u32::from(place.byte)));
-            neighbours.then_some(Stretch { player: usize::from(first.player), shift: 8 * u32::from(first.byte), mask })
+                places.iter().fold(0, |mask, place| mask | InputWord::from(place.mask) << (8 * u32::from(place.byte)));
+            neighbours.then_some(ContiguousBits {
+                player: usize::from(first.player),
+                shift: 8 * u32::from(first.byte),
+                mask,
+            })
         });
-        Self { places, stretch }
+        Self { bytes: places, contiguous: stretch }
     }
 
     /// How many bytes a packed input has.
     pub fn width(&self) -> usize {
-        self.places.len()
+        self.bytes.len()
     }
 
     /// Takes the owned bits out of the words; all others are dropped.
-    pub fn pack(&self, words: &[Word], packed: &mut [u8]) {
-        for (place, out) in self.places.iter().zip(packed) {
+    pub fn pack(&self, words: &[InputWord], packed: &mut [u8]) {
+        for (place, out) in self.bytes.iter().zip(packed) {
             let word = words.get(usize::from(place.player)).copied().unwrap_or(0);
             *out = (word >> (8 * u32::from(place.byte))) as u8 & place.mask;
         }
     }
 
     /// Puts the owned bits into the words, which must not hold any of them yet.
-    pub fn unpack(&self, packed: &[u8], words: &mut [Word]) {
-        for (place, byte) in self.places.iter().zip(packed) {
+    pub fn unpack(&self, packed: &[u8], words: &mut [InputWord]) {
+        for (place, byte) in self.bytes.iter().zip(packed) {
             if let Some(word) = words.get_mut(usize::from(place.player)) {
-                *word |= Word::from(byte & place.mask) << (8 * u32::from(place.byte));
+                *word |= InputWord::from(byte & place.mask) << (8 * u32::from(place.byte));
             }
         }
     }
 
     /// Takes the owned bits out of the words into blocks of 16 bytes, padded with zeros.
-    pub(crate) fn pack_blocks(&self, words: &[Word], blocks: &mut [Block]) {
-        match (&self.stretch, blocks) {
+    pub(crate) fn pack_blocks(&self, words: &[InputWord], blocks: &mut [PackedInputBlock]) {
+        match (&self.contiguous, blocks) {
             (Some(stretch), [block]) => {
                 let word = words.get(stretch.player).copied().unwrap_or(0);
                 *block = ((word & stretch.mask) >> stretch.shift).to_le_bytes();
@@ -181,11 +185,11 @@ impl Layout {
     }
 
     /// Puts the owned bits of blocks into the words, which must not hold any of them yet.
-    pub(crate) fn unpack_blocks(&self, blocks: &[Block], words: &mut [Word]) {
-        match (&self.stretch, blocks) {
+    pub(crate) fn unpack_blocks(&self, blocks: &[PackedInputBlock], words: &mut [InputWord]) {
+        match (&self.contiguous, blocks) {
             (Some(stretch), [block]) => {
                 if let Some(word) = words.get_mut(stretch.player) {
-                    let bits = Word::from_le_bytes(*block);
+                    let bits = InputWord::from_le_bytes(*block);
                     *word |= if stretch.shift == 0 { bits } else { bits << stretch.shift } & stretch.mask;
                 }
             }
@@ -203,22 +207,25 @@ mod tests {
     }
 
     #[test]
-    fn overlaps_and_strangers_are_refused_with_the_reason() {
+    fn overlapping_bits_and_unknown_players_are_refused() {
         let mut ownership = Ownership::new(2);
-        ownership.give(site(0), 0, 0xff).unwrap();
-        ownership.give(site(1), 0, 0xff00).unwrap();
-        let taken = ownership.give(site(2), 0, 0x180).unwrap_err();
+        ownership.assign(site(0), 0, 0xff).unwrap();
+        ownership.assign(site(1), 0, 0xff00).unwrap();
+        let taken = ownership.assign(site(2), 0, 0x180).unwrap_err();
         assert_eq!(taken, OwnershipError::Taken { player: 0, bits: 0x80, owner: site(0) });
-        assert_eq!(ownership.give(site(2), 2, 1).unwrap_err(), OwnershipError::NoSuchPlayer { player: 2, players: 2 });
+        assert_eq!(
+            ownership.assign(site(2), 2, 1).unwrap_err(),
+            OwnershipError::NoSuchPlayer { player: 2, players: 2 }
+        );
     }
 
     #[test]
     fn two_sites_can_share_one_pad_bit_by_bit() {
         let mut ownership = Ownership::new(1);
-        ownership.give(site(0), 0, 0x5555 | 1 << 127).unwrap();
-        ownership.give(site(1), 0, 0xaaaa).unwrap();
+        ownership.assign(site(0), 0, 0x5555 | 1 << 127).unwrap();
+        ownership.assign(site(1), 0, 0xaaaa).unwrap();
         let mut merged = [0];
-        for (number, word) in [(0, Word::MAX), (1, Word::MAX)] {
+        for (number, word) in [(0, InputWord::MAX), (1, InputWord::MAX)] {
             let layout = ownership.layout(site(number));
             let mut packed = [0; 16];
             layout.pack(&[word], &mut packed[..layout.width()]);
@@ -229,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn blocks_hold_the_same_as_bytes() {
-        for mask in [0xffff, 0x00ff_ff00, 0xff_00ff, 0x1234 << 100, Word::MAX] {
-            let layout = Ownership::one_each(2, mask).layout(site(1));
-            let words = [Word::MAX, 0x0123_4567_89ab_cdef << 60 | 0xfedc_ba98];
+    fn blocks_and_bytes_pack_equally() {
+        for mask in [0xffff, 0x00ff_ff00, 0xff_00ff, 0x1234 << 100, InputWord::MAX] {
+            let layout = Ownership::one_player_per_site(2, mask).layout(site(1));
+            let words = [InputWord::MAX, 0x0123_4567_89ab_cdef << 60 | 0xfedc_ba98];
             let (mut bytes, mut blocks) = ([0; 16], [[0; 16]]);
             layout.pack(&words, &mut bytes[..layout.width()]);
             layout.pack_blocks(&words, &mut blocks);

@@ -14,11 +14,11 @@
 //! A receiver understands all of them at any time, so sites need not agree on one.
 
 use super::Stream;
-use super::stream::REACH;
+use super::stream::HALF_CAPACITY;
 use crate::clock::Clock;
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Full, Ranges, Writer};
+use crate::wire::{BufferFull, ByteWriter, MissingRanges};
 
 /// How lost inputs come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,77 +35,77 @@ pub enum Recovery {
 }
 
 /// Bytes of input that the adaptive policy repeats without being asked.
-const BUDGET: usize = 128;
+const MAX_REDUNDANT_BYTES: usize = 128;
 /// Bytes of new input that one packet can hold, and that one can that carries much else.
-const INPUT_ROOM: usize = 700;
-const TIGHT_ROOM: usize = 500;
+const MAX_INPUT_BYTES: usize = 700;
+const MAX_INPUT_BYTES_WITH_EXTRAS: usize = 500;
 /// Bytes of answers that one packet can hold.
-const ANSWER_ROOM: usize = 250;
+const MAX_RESEND_BYTES: usize = 250;
 /// Bytes of a third site's inputs that one packet can hold.
-const RELAY_ROOM: usize = 160;
+const MAX_RELAY_BYTES: usize = 160;
 
 /// The most bytes that one change of so wide an input can take.
-fn change_cost(width: usize) -> usize {
+fn max_change_len(width: usize) -> usize {
     if width <= 4 { 2 + width } else { 5 + width.div_ceil(8) + width }
 }
 
 /// How many changes fit into some bytes; one is kept for the start from nothing that an absolute stretch needs.
-fn changes_in(bytes: usize, width: usize) -> usize {
-    (bytes / change_cost(width)).saturating_sub(1)
+fn changes_fitting(bytes: usize, width: usize) -> usize {
+    (bytes / max_change_len(width)).saturating_sub(1)
 }
 
 /// What of the own stream a packet to one peer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct SendPlan {
     pub(crate) first: Frame,
-    pub(crate) until: Frame,
-    pub(crate) absolute: bool,
+    pub(crate) end: Frame,
+    pub(crate) is_absolute: bool,
 }
 
 /// Keeps, for one peer, what it has of our inputs and what it asked for.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct InputSender {
     /// Changes that a packet repeats unasked, and that it holds at all.
-    budget: usize,
-    room: usize,
-    tight_room: usize,
+    max_redundant_changes: usize,
+    max_changes: usize,
+    max_changes_with_extras: usize,
     /// The peer does not know our input before its first.
-    from_nothing: bool,
+    needs_absolute: bool,
     /// The peer has everything before this frame.
     acked: Frame,
     /// Everything before this frame was sent at least once.
-    sent: Frame,
+    sent_end: Frame,
     /// What the peer asked for, as (first, until); empty ranges are none.
-    asked: [(Frame, Frame); crate::wire::MAX_RANGES],
-    any_asked: bool,
+    requested: [(Frame, Frame); crate::wire::MAX_MISSING_RANGES],
+    has_requests: bool,
     /// How often it asked.
-    requests: u64,
+    request_count: u64,
     /// The newest answers, as (first, until, sent), in a ring.
-    answered: [(Frame, Frame, Instant); crate::wire::MAX_RANGES],
-    next_answer: usize,
+    recent_resends: [(Frame, Frame, Instant); crate::wire::MAX_MISSING_RANGES],
+    resend_count: usize,
 }
 
-impl Sender {
+impl InputSender {
     pub(crate) fn new(start: Frame, width: usize) -> Self {
         let nothing = (Frame::ZERO, Frame::ZERO);
         Self {
-            budget: changes_in(BUDGET, width) + 1,
-            room: changes_in(INPUT_ROOM, width),
-            tight_room: changes_in(TIGHT_ROOM, width),
-            from_nothing: false,
+            max_redundant_changes: changes_fitting(MAX_REDUNDANT_BYTES, width) + 1,
+            max_changes: changes_fitting(MAX_INPUT_BYTES, width),
+            max_changes_with_extras: changes_fitting(MAX_INPUT_BYTES_WITH_EXTRAS, width),
+            needs_absolute: false,
             acked: start,
-            sent: start,
-            asked: [nothing; crate::wire::MAX_RANGES],
-            any_asked: false,
-            requests: 0,
-            answered: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); crate::wire::MAX_RANGES],
-            next_answer: 0,
+            sent_end: start,
+            requested: [nothing; crate::wire::MAX_MISSING_RANGES],
+            has_requests: false,
+            request_count: 0,
+            recent_resends: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); crate::wire::MAX_MISSING_RANGES],
+            resend_count: 0,
         }
     }
 
     /// The same for a peer that comes in the middle of a game.
-    pub(crate) fn in_the_middle(start: Frame, width: usize) -> Self {
-        Self { from_nothing: true, ..Self::new(start, width) }
+    pub(crate) fn for_late_joiner(start: Frame, width: usize) -> Self {
+        Self { needs_absolute: true, ..Self::new(start, width) }
     }
 
     pub(crate) fn acked(&self) -> Frame {
@@ -113,8 +113,8 @@ impl Sender {
     }
 
     /// How often the peer asked for something, and how many stretches it was given.
-    pub(crate) fn asked_and_answered(&self) -> (u64, u64) {
-        (self.requests, self.next_answer as u64)
+    pub(crate) fn request_and_resend_counts(&self) -> (u64, u64) {
+        (self.request_count, self.resend_count as u64)
     }
 
     /// Everything before `ack` has arrived; returns whether that is news. What is old or impossible is none.
@@ -122,64 +122,64 @@ impl Sender {
         let news = ack > self.acked && ack <= own.end();
         if news {
             self.acked = ack;
-            self.from_nothing = false;
+            self.needs_absolute = false;
         }
         news
     }
 
     /// The peer misses these ranges, counted from its acknowledgement on.
-    pub(crate) fn on_request(&mut self, ack: Frame, ranges: &Ranges) {
-        self.requests += 1;
+    pub(crate) fn on_request(&mut self, ack: Frame, ranges: &MissingRanges) {
+        self.request_count += 1;
         let mut at = ack;
-        self.any_asked = true;
-        self.asked.fill((Frame::ZERO, Frame::ZERO));
-        for (slot, (held, missing)) in self.asked.iter_mut().zip(ranges.iter()) {
-            let first = at + held.min(REACH);
-            at = first + missing.min(REACH);
+        self.has_requests = true;
+        self.requested.fill((Frame::ZERO, Frame::ZERO));
+        for (slot, (held, missing)) in self.requested.iter_mut().zip(ranges.iter()) {
+            let first = at + held.min(HALF_CAPACITY);
+            at = first + missing.min(HALF_CAPACITY);
             *slot = (first, at);
         }
     }
 
     /// Chooses the inputs of the next packet.
     #[inline]
-    pub(crate) fn plan(&self, policy: Recovery, own: &Stream, tight: bool) -> Plan {
+    pub(crate) fn plan(&self, policy: Recovery, own: &Stream, tight: bool) -> SendPlan {
         let newest = own.end();
         if self.acked > newest {
             // It comes later than our inputs end so far, and needs none of them.
-            return Plan { first: newest, until: newest, absolute: false };
+            return SendPlan { first: newest, end: newest, is_absolute: false };
         }
         // A site that left, or lies, may have acknowledged nothing for longer than anything is kept.
-        let oldest = self.acked.max(newest.checked_sub(REACH - 1).unwrap_or_default());
-        let changes = usize::from(own.changes_in(oldest, newest));
-        let room = if tight { self.tight_room } else { self.room };
-        if !matches!(policy, Recovery::History | Recovery::Classic) && changes <= self.budget.min(room) {
-            return Plan { first: oldest, until: newest, absolute: oldest > self.acked || self.from_nothing };
+        let oldest = self.acked.max(newest.checked_sub(HALF_CAPACITY - 1).unwrap_or_default());
+        let changes = usize::from(own.count_changes(oldest, newest));
+        let room = if tight { self.max_changes_with_extras } else { self.max_changes };
+        if !matches!(policy, Recovery::History | Recovery::Classic) && changes <= self.max_redundant_changes.min(room) {
+            return SendPlan { first: oldest, end: newest, is_absolute: oldest > self.acked || self.needs_absolute };
         }
         let first = match policy {
             Recovery::Redundant => oldest,
             Recovery::History | Recovery::Classic => {
-                self.sent.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest)
+                self.sent_end.max(oldest).min(newest.checked_sub(1).unwrap_or(newest)).max(oldest)
             }
-            Recovery::Adaptive => within(own, oldest, newest, self.budget),
+            Recovery::Adaptive => earliest_start_within(own, oldest, newest, self.max_redundant_changes),
         };
-        let absolute = first > self.acked || self.from_nothing;
-        Plan { first, until: fitting(own, first, newest, room), absolute }
+        let absolute = first > self.acked || self.needs_absolute;
+        SendPlan { first, end: latest_end_fitting(own, first, newest, room), is_absolute: absolute }
     }
 
     /// Whether there are inputs that were in no packet to the peer yet.
     pub(crate) fn has_unsent(&self, own: &Stream) -> bool {
-        self.sent < own.end()
+        self.sent_end < own.end()
     }
 
     /// Whether anything that was asked for should be answered now.
     #[inline]
-    pub(crate) fn has_answers(&self, now: Instant, clock: &Clock, own: &Stream, end: Frame) -> bool {
-        let rtt = || round_trip(clock);
-        self.any_asked && self.asked.iter().any(|range| self.answerable(now, rtt(), own, end, *range).is_some())
+    pub(crate) fn has_resends(&self, now: Instant, clock: &Clock, own: &Stream, end: Frame) -> bool {
+        let rtt = || resend_rtt(clock);
+        self.has_requests && self.requested.iter().any(|range| self.resendable(now, rtt(), own, end, *range).is_some())
     }
 
     /// The part of a range that we have, that comes before the end of the packet and that is not under way already.
-    fn answerable(
+    fn resendable(
         &self,
         now: Instant,
         rtt: TimeDelta,
@@ -189,76 +189,76 @@ impl Sender {
     ) -> Option<(Frame, Frame)> {
         let (first, until) = range;
         let mut first = first.max(self.acked);
-        while let Some(next) = self.under_way(now, rtt, first) {
+        while let Some(next) = self.in_flight_end(now, rtt, first) {
             first = next;
         }
         let until = until.min(end);
-        (first < until && own.end() - first < i64::from(REACH)).then_some((first, until))
+        (first < until && own.end() - first < i64::from(HALF_CAPACITY)).then_some((first, until))
     }
 
     /// Where answers end that have a frame in them and may still arrive: two, because one that is lost costs a round trip.
-    fn under_way(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
-        let recent = self.answered.iter().filter(|(_, _, sent)| now - *sent < rtt);
+    fn in_flight_end(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
+        let recent = self.recent_resends.iter().filter(|(_, _, sent)| now - *sent < rtt);
         let mut ends = recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until);
         let (one, other) = (ends.next()?, ends.next()?);
         Some(one.min(other))
     }
 
     /// Writes what was asked for, as far as it fits, and forgets the rest: it will be asked for again.
-    pub(crate) fn encode_answers(
+    pub(crate) fn encode_resends(
         &mut self,
         now: Instant,
         clock: &Clock,
         own: &Stream,
         end: Frame,
-        writer: &mut Writer<'_>,
-    ) -> Result<(), Full> {
-        let rtt = round_trip(clock);
-        let mut room = ANSWER_ROOM;
+        writer: &mut ByteWriter<'_>,
+    ) -> Result<(), BufferFull> {
+        let rtt = resend_rtt(clock);
+        let mut room = MAX_RESEND_BYTES;
         let size_at = writer.len();
         writer.put(&[0; 2])?;
-        for range in self.asked {
-            let Some((first, until)) = self.answerable(now, rtt, own, end, range) else { continue };
+        for range in self.requested {
+            let Some((first, until)) = self.resendable(now, rtt, own, end, range) else { continue };
             // The first frame is written whole, only the others as changes.
-            let Some(changes) = (room.saturating_sub(16) / change_cost(own.width())).checked_sub(1) else { break };
-            let until = fitting(own, first.next(), until, changes);
+            let Some(changes) = (room.saturating_sub(16) / max_change_len(own.width())).checked_sub(1) else { break };
+            let until = latest_end_fitting(own, first.next(), until, changes);
             let start = writer.len();
             writer.varint((end - first) as u32)?;
             writer.varint((until - first) as u32)?;
-            sized(writer, |writer| own.encode(writer, first, until, true))?;
+            write_with_length(writer, |writer| own.encode(writer, first, until, true))?;
             room = room.saturating_sub(writer.len() - start);
-            self.answered[self.next_answer % crate::wire::MAX_RANGES] = (first, until, now);
-            self.next_answer = self.next_answer.wrapping_add(1);
+            self.recent_resends[self.resend_count % crate::wire::MAX_MISSING_RANGES] = (first, until, now);
+            self.resend_count = self.resend_count.wrapping_add(1);
         }
         let size = (writer.len() - size_at - 2) as u16;
         writer.written_since(size_at)[..2].copy_from_slice(&size.to_le_bytes());
-        self.any_asked = false;
+        self.has_requests = false;
         Ok(())
     }
 
     /// A packet with this plan is on its way.
-    pub(crate) fn on_sent(&mut self, plan: &Plan) {
-        self.sent = self.sent.max(plan.until);
+    pub(crate) fn on_sent(&mut self, plan: &SendPlan) {
+        self.sent_end = self.sent_end.max(plan.end);
     }
 }
 
 /// How long an answer and the next question take.
-fn round_trip(clock: &Clock) -> TimeDelta {
-    clock.rtt().unwrap_or_default().min(clock.rtt_most())
+fn resend_rtt(clock: &Clock) -> TimeDelta {
+    clock.rtt().unwrap_or_default().min(clock.max_plausible_rtt())
 }
 
 /// How much of another site's inputs, from `first` on, can be passed on in one packet: up to where, or `None` if that is forgotten.
-pub(crate) fn passable(stream: &Stream, first: Frame) -> Option<Frame> {
-    let kept = first >= stream.start() && first < stream.end() && stream.end() - first < i64::from(REACH);
-    let changes = (RELAY_ROOM / change_cost(stream.width())).saturating_sub(1);
-    kept.then(|| fitting(stream, first.next(), stream.end(), changes))
+pub(crate) fn relayable_end(stream: &Stream, first: Frame) -> Option<Frame> {
+    let kept = first >= stream.start() && first < stream.end() && stream.end() - first < i64::from(HALF_CAPACITY);
+    let changes = (MAX_RELAY_BYTES / max_change_len(stream.width())).saturating_sub(1);
+    kept.then(|| latest_end_fitting(stream, first.next(), stream.end(), changes))
 }
 
 /// Writes a block with its length in front.
-pub(crate) fn sized(
-    writer: &mut Writer<'_>,
-    write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>,
-) -> Result<(), Full> {
+pub(crate) fn write_with_length(
+    writer: &mut ByteWriter<'_>,
+    write: impl FnOnce(&mut ByteWriter<'_>) -> Result<(), BufferFull>,
+) -> Result<(), BufferFull> {
     let size_at = writer.len();
     writer.put(&[0; 2])?;
     write(writer)?;
@@ -268,15 +268,15 @@ pub(crate) fn sized(
 }
 
 /// The earliest frame, not before `oldest`, from which on there are no more than `changes` up to `newest`.
-fn within(own: &Stream, oldest: Frame, newest: Frame, changes: usize) -> Frame {
-    if usize::from(own.changes_in(oldest, newest)) <= changes {
+fn earliest_start_within(own: &Stream, oldest: Frame, newest: Frame, changes: usize) -> Frame {
+    if usize::from(own.count_changes(oldest, newest)) <= changes {
         return oldest;
     }
     let mut left = changes;
     let mut first = newest;
     while first > oldest {
         let Some(before) = first.checked_sub(1) else { break };
-        if own.changes_at(before) {
+        if own.is_changed_at(before) {
             if left == 0 && first < newest {
                 break;
             }
@@ -288,14 +288,14 @@ fn within(own: &Stream, oldest: Frame, newest: Frame, changes: usize) -> Frame {
 }
 
 /// The latest frame, not after `newest`, up to which there are no more than `changes` from `first` on.
-fn fitting(own: &Stream, first: Frame, newest: Frame, changes: usize) -> Frame {
-    if usize::from(own.changes_in(first, newest)) <= changes {
+fn latest_end_fitting(own: &Stream, first: Frame, newest: Frame, changes: usize) -> Frame {
+    if usize::from(own.count_changes(first, newest)) <= changes {
         return newest;
     }
     let mut left = changes;
     let mut until = first;
     while until < newest {
-        if own.changes_at(until) {
+        if own.is_changed_at(until) {
             if left == 0 {
                 break;
             }
@@ -307,12 +307,12 @@ fn fitting(own: &Stream, first: Frame, newest: Frame, changes: usize) -> Frame {
 }
 
 /// What a stream misses, told from its gapless end on.
-pub(crate) fn missing(stream: &Stream) -> Ranges {
-    let mut ranges = Ranges::default();
+pub(crate) fn missing_ranges(stream: &Stream) -> MissingRanges {
+    let mut ranges = MissingRanges::default();
     let mut frame = stream.end();
-    while frame < stream.top() {
-        let held = run(stream, &mut frame, true);
-        let lost = run(stream, &mut frame, false);
+    while frame < stream.received_end() {
+        let held = skip_run(stream, &mut frame, true);
+        let lost = skip_run(stream, &mut frame, false);
         if lost == 0 || !ranges.push(held, lost) {
             break;
         }
@@ -321,9 +321,9 @@ pub(crate) fn missing(stream: &Stream) -> Ranges {
 }
 
 /// Counts the frames from `frame` on that are here, or not here, and moves past them.
-fn run(stream: &Stream, frame: &mut Frame, here: bool) -> u32 {
+fn skip_run(stream: &Stream, frame: &mut Frame, here: bool) -> u32 {
     let first = *frame;
-    while *frame < stream.top() && stream.has(*frame) == here {
+    while *frame < stream.received_end() && stream.contains(*frame) == here {
         *frame = frame.next();
     }
     (*frame - first) as u32
@@ -334,110 +334,110 @@ mod tests {
     use super::*;
     use crate::clock::RoundTrip;
 
-    fn changing(width: usize, frames: u32) -> Stream {
+    fn changing_stream(width: usize, frames: u32) -> Stream {
         let mut stream = Stream::new(width, Frame::ZERO);
         for frame in 0..frames {
-            stream.push(&[(frame as u8).wrapping_add(1); crate::input::code::MAX_WIDTH][..width]);
+            stream.push(&[(frame as u8).wrapping_add(1); crate::input::delta_codec::MAX_WIDTH][..width]);
         }
         stream
     }
 
     #[test]
-    fn policies_differ_in_how_far_back_a_packet_reaches() {
-        let own = changing(2, 30);
-        let mut sender = Sender::new(Frame::ZERO, 2);
+    fn recovery_policies_differ_in_redundancy() {
+        let own = changing_stream(2, 30);
+        let mut sender = InputSender::new(Frame::ZERO, 2);
         sender.on_ack(Frame::new(10), &own);
-        sender.on_sent(&Plan { first: Frame::ZERO, until: Frame::new(29), absolute: false });
+        sender.on_sent(&SendPlan { first: Frame::ZERO, end: Frame::new(29), is_absolute: false });
         let first = |policy| sender.plan(policy, &own, false).first.number();
         assert_eq!(first(Recovery::Redundant), 10);
         assert_eq!(first(Recovery::History), 29);
         assert_eq!(first(Recovery::Adaptive), 10);
-        assert!(sender.plan(Recovery::History, &own, false).absolute);
+        assert!(sender.plan(Recovery::History, &own, false).is_absolute);
     }
 
     #[test]
-    fn adaptive_stays_within_its_budget_and_redundant_within_a_packet() {
-        let own = changing(128, 200);
-        let sender = Sender::new(Frame::ZERO, 128);
+    fn adaptive_recovery_respects_budget_and_redundant_fits_a_packet() {
+        let own = changing_stream(128, 200);
+        let sender = InputSender::new(Frame::ZERO, 128);
         let adaptive = sender.plan(Recovery::Adaptive, &own, false);
-        assert_eq!((adaptive.first, adaptive.until, adaptive.absolute), (Frame::new(199), Frame::new(200), true));
+        assert_eq!((adaptive.first, adaptive.end, adaptive.is_absolute), (Frame::new(199), Frame::new(200), true));
         let redundant = sender.plan(Recovery::Redundant, &own, false);
         assert_eq!(redundant.first, Frame::ZERO);
-        assert!(redundant.until > Frame::ZERO && redundant.until < Frame::new(6));
+        assert!(redundant.end > Frame::ZERO && redundant.end < Frame::new(6));
     }
 
     #[test]
-    fn who_comes_later_than_our_inputs_end_gets_none_of_them() {
+    fn late_joiner_gets_no_inputs_before_its_join_frame() {
         for (frames, sent) in [(30, 0), (99, 0), (100, 0), (101, 1), (130, 30)] {
-            let own = changing(2, frames);
+            let own = changing_stream(2, frames);
             for policy in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
-                let plan = Sender::in_the_middle(Frame::new(100), 2).plan(policy, &own, false);
-                let len = plan.until - plan.first;
-                assert!(plan.until == own.end() && len >= i64::from(sent > 0) && len <= sent, "{policy:?}: {plan:?}");
-                assert!(len == 0 || plan.first >= Frame::new(100) && plan.absolute, "{policy:?}: {plan:?}");
+                let plan = InputSender::for_late_joiner(Frame::new(100), 2).plan(policy, &own, false);
+                let len = plan.end - plan.first;
+                assert!(plan.end == own.end() && len >= i64::from(sent > 0) && len <= sent, "{policy:?}: {plan:?}");
+                assert!(len == 0 || plan.first >= Frame::new(100) && plan.is_absolute, "{policy:?}: {plan:?}");
                 let mut buf = [0; 1_200];
-                let mut writer = Writer::new(&mut buf);
-                own.encode(&mut writer, plan.first, plan.until, plan.absolute).unwrap();
+                let mut writer = ByteWriter::new(&mut buf);
+                own.encode(&mut writer, plan.first, plan.end, plan.is_absolute).unwrap();
                 assert_eq!(writer.len() > 0, len > 0);
             }
         }
     }
 
     #[test]
-    fn what_is_forgotten_is_not_sent() {
-        let own = changing(2, 2_000);
-        let sender = Sender::new(Frame::ZERO, 2);
+    fn forgotten_inputs_are_not_sent() {
+        let own = changing_stream(2, 2_000);
+        let sender = InputSender::new(Frame::ZERO, 2);
         for policy in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
             let plan = sender.plan(policy, &own, false);
             assert!(
-                plan.absolute && plan.until > plan.first && own.value(plan.first).is_some(),
+                plan.is_absolute && plan.end > plan.first && own.value(plan.first).is_some(),
                 "{policy:?}: {plan:?}"
             );
             let mut buf = [0; 1_200];
-            own.encode(&mut Writer::new(&mut buf), plan.first, plan.until, plan.absolute).unwrap();
+            own.encode(&mut ByteWriter::new(&mut buf), plan.first, plan.end, plan.is_absolute).unwrap();
         }
     }
 
     #[test]
-    fn the_widest_inputs_are_answered_too() {
-        let own = changing(128, 40);
-        let mut sender = Sender::new(Frame::ZERO, 128);
-        let mut ranges = Ranges::default();
+    fn widest_inputs_are_resent() {
+        let own = changing_stream(128, 40);
+        let mut sender = InputSender::new(Frame::ZERO, 128);
+        let mut ranges = MissingRanges::default();
         ranges.push(0, 40);
         sender.on_request(Frame::ZERO, &ranges);
         let mut buf = [0; 1_200];
-        let mut writer = Writer::new(&mut buf);
-        sender.encode_answers(Instant::ZERO, &Clock::default(), &own, own.end(), &mut writer).unwrap();
-        assert!((130..=2 + ANSWER_ROOM).contains(&writer.len()), "{} bytes", writer.len());
+        let mut writer = ByteWriter::new(&mut buf);
+        sender.encode_resends(Instant::ZERO, &Clock::default(), &own, own.end(), &mut writer).unwrap();
+        assert!((130..=2 + MAX_RESEND_BYTES).contains(&writer.len()), "{} bytes", writer.len());
     }
 
     #[test]
-    fn requests_name_the_gaps_and_only_impossible_ones_go_unanswered() {
-        let own = changing(2, 40);
+    fn requests_name_gaps_and_resends_in_flight_are_not_repeated() {
+        let own = changing_stream(2, 40);
         let mut there = Stream::new(2, Frame::ZERO);
         for (first, until) in [(0, 3), (5, 6), (10, 12)] {
             let mut buf = [0; 100];
-            let mut writer = Writer::new(&mut buf);
+            let mut writer = ByteWriter::new(&mut buf);
             own.encode(&mut writer, Frame::new(first), Frame::new(until), true).unwrap();
             let len = writer.len();
             there.receive(Frame::new(first), until - first, true, &buf[..len]).unwrap();
         }
-        let ranges = missing(&there);
+        let ranges = missing_ranges(&there);
         assert!(ranges.iter().eq([(0, 2), (1, 4)]));
-        let mut sender = Sender::new(Frame::ZERO, 2);
+        let mut sender = InputSender::new(Frame::ZERO, 2);
         sender.on_request(there.end(), &ranges);
-        assert_eq!(sender.asked[..2], [(Frame::new(3), Frame::new(5)), (Frame::new(6), Frame::new(10))]);
+        assert_eq!(sender.requested[..2], [(Frame::new(3), Frame::new(5)), (Frame::new(6), Frame::new(10))]);
         let (now, rtt) = (Instant::from_nanos(1 << 40), TimeDelta::from_millis(50));
         let mut clock = Clock::default();
         clock.on_round_trip(RoundTrip { sent: now - rtt, received: now, answered: now, returned: now });
-        assert!(sender.has_answers(now, &clock, &own, own.end()));
+        assert!(sender.has_resends(now, &clock, &own, own.end()));
         let mut buf = [0; 1_200];
-        sender.encode_answers(now, &clock, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
+        sender.encode_resends(now, &clock, &own, own.end(), &mut ByteWriter::new(&mut buf)).unwrap();
         sender.on_request(there.end(), &ranges);
-        assert!(sender.has_answers(now, &clock, &own, own.end()), "one answer may be lost");
-        sender.encode_answers(now, &clock, &own, own.end(), &mut Writer::new(&mut buf)).unwrap();
+        assert!(sender.has_resends(now, &clock, &own, own.end()), "one answer may be lost");
+        sender.encode_resends(now, &clock, &own, own.end(), &mut ByteWriter::new(&mut buf)).unwrap();
         sender.on_request(there.end(), &ranges);
-        assert!(!sender.has_answers(now, &clock, &own, own.end()), "the answer is under way");
-        assert!(sender.has_answers(now + rtt, &clock, &own, own.end()), "it may have been lost");
+        assert!(!sender.has_resends(now, &clock, &own, own.end()), "the answer is under way");
+        assert!(sender.has_resends(now + rtt, &clock, &own, own.end()), "it may have been lost");
     }
 }

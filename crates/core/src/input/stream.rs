@@ -3,32 +3,32 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::Block;
-use super::code::{MAX_WIDTH, get_change, put_change};
+use super::PackedInputBlock;
+use super::delta_codec::{MAX_WIDTH, get_change, put_change};
 use crate::frame::Frame;
-use crate::wire::{self, Full, Reader, Writer};
+use crate::wire::{self, BufferFull, ByteReader, ByteWriter};
 
 /// How many frames a stream holds: half of them behind its gapless end, half of them ahead. That is a constant, so that what can
 /// be decoded never depends on how far ahead anyone may run.
-pub const CAPACITY: usize = 512;
+pub const STREAM_CAPACITY: usize = 512;
 /// Blocks of the widest input.
 pub(crate) const MAX_BLOCKS: usize = MAX_WIDTH / 16;
 /// Frames kept behind the gapless end, and accepted ahead of it.
-pub(crate) const REACH: u32 = CAPACITY as u32 / 2;
+pub(crate) const HALF_CAPACITY: u32 = STREAM_CAPACITY as u32 / 2;
 
 /// Why inputs were not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum StreamError {
     /// The bytes make no sense.
     Malformed,
     /// They begin or end further from what is held than anyone can be.
-    OutOfReach,
+    OutOfRange,
     /// They say what changed, but not from what: the frame before them is not here.
-    NoBase,
+    MissingBase,
 }
 
-impl From<wire::Error> for Trouble {
-    fn from(_: wire::Error) -> Self {
+impl From<wire::DecodeError> for StreamError {
+    fn from(_: wire::DecodeError) -> Self {
         Self::Malformed
     }
 }
@@ -41,17 +41,17 @@ pub struct Stream {
     width: usize,
     start: Frame,
     /// Whether the input before that is known to be neutral.
-    rooted: bool,
+    has_neutral_start: bool,
     /// Everything before this frame is here.
     end: Frame,
     /// Nothing from this frame on is here.
-    top: Frame,
-    values: Box<[Block]>,
-    blocks: usize,
+    received_end: Frame,
+    values: Box<[PackedInputBlock]>,
+    block_count: usize,
     /// How many times the input has changed up to a frame, modulo 256: proves that nothing changed inside a gap (K5 made sound).
-    counters: Box<[u8; CAPACITY]>,
+    change_counters: Box<[u8; STREAM_CAPACITY]>,
     /// Which frames past the end are here.
-    held: Box<[bool; CAPACITY]>,
+    held: Box<[bool; STREAM_CAPACITY]>,
 }
 
 impl Stream {
@@ -61,13 +61,13 @@ impl Stream {
         Self {
             width,
             start,
-            rooted: true,
+            has_neutral_start: true,
             end: start,
-            top: start,
-            values: vec![[0; 16]; width.div_ceil(16) * CAPACITY].into_boxed_slice(),
-            blocks: width.div_ceil(16),
-            counters: Box::new([0; CAPACITY]),
-            held: Box::new([false; CAPACITY]),
+            received_end: start,
+            values: vec![[0; 16]; width.div_ceil(16) * STREAM_CAPACITY].into_boxed_slice(),
+            block_count: width.div_ceil(16),
+            change_counters: Box::new([0; STREAM_CAPACITY]),
+            held: Box::new([false; STREAM_CAPACITY]),
         }
     }
 
@@ -78,7 +78,7 @@ impl Stream {
 
     /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.values) + size_of_val(&*self.counters) + size_of_val(&*self.held)
+        size_of_val(&*self.values) + size_of_val(&*self.change_counters) + size_of_val(&*self.held)
     }
 
     /// The frame that it begins with.
@@ -92,45 +92,45 @@ impl Stream {
     }
 
     /// The frame after the last that is here, with or without gaps before it.
-    pub fn top(&self) -> Frame {
-        self.top
+    pub fn received_end(&self) -> Frame {
+        self.received_end
     }
 
     /// Whether nothing is missing before what is here.
     pub(crate) fn is_gapless(&self) -> bool {
-        self.end == self.top
+        self.end == self.received_end
     }
 
     /// Whether the input of a frame is known.
-    pub fn has(&self, frame: Frame) -> bool {
-        frame < self.end || (frame < self.top && self.held[Self::slot(frame)])
+    pub fn contains(&self, frame: Frame) -> bool {
+        frame < self.end || (frame < self.received_end && self.held[Self::slot(frame)])
     }
 
     /// The input of a frame, if it is known and not yet forgotten.
     pub fn value(&self, frame: Frame) -> Option<&[u8]> {
-        (self.has(frame) && self.end - frame <= i64::from(REACH)).then(|| self.slot_value(frame))
+        (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_value(frame))
     }
 
     /// How many blocks an input has.
-    pub(crate) fn blocks(&self) -> usize {
-        self.blocks
+    pub(crate) fn block_count(&self) -> usize {
+        self.block_count
     }
 
     /// The input of a frame in blocks, if it is known and not yet forgotten.
-    pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[Block]> {
-        (self.has(frame) && self.end - frame <= i64::from(REACH)).then(|| self.slot_blocks(frame))
+    pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[PackedInputBlock]> {
+        (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_blocks(frame))
     }
 
     /// Appends the input of the next frame.
     pub fn push(&mut self, value: &[u8]) {
         let mut blocks = [[0; 16]; MAX_BLOCKS];
         blocks.as_flattened_mut()[..self.width].copy_from_slice(value);
-        self.push_blocks(&blocks[..self.blocks]);
+        self.push_blocks(&blocks[..self.block_count]);
     }
 
     /// Appends the input of the next frame.
     #[inline]
-    pub(crate) fn push_blocks(&mut self, value: &[Block]) {
+    pub(crate) fn push_blocks(&mut self, value: &[PackedInputBlock]) {
         let changed = match (self.end.checked_sub(1).filter(|_| self.end > self.start), value) {
             (Some(before), [block]) => self.values[Self::slot(before)] != *block,
             (Some(before), blocks) => self.slot_blocks(before) != blocks,
@@ -139,57 +139,57 @@ impl Stream {
         let counter = self.counter_before(self.end).wrapping_add(u8::from(changed));
         self.store(self.end, value, counter);
         self.end = self.end.next();
-        self.top = self.top.max(self.end);
+        self.received_end = self.received_end.max(self.end);
     }
 
     /// Begins anew with `first`. What was here before `last` stays; between the two the input is neutral, or, if not `rooted`, not
     /// known, so that the first inputs must come from nothing.
-    pub(crate) fn reopen(&mut self, last: Frame, first: Frame, rooted: bool) {
-        self.rooted = rooted;
-        let oldest = first.checked_sub(CAPACITY as u32 - 1).unwrap_or_default();
+    pub(crate) fn restart(&mut self, last: Frame, first: Frame, rooted: bool) {
+        self.has_neutral_start = rooted;
+        let oldest = first.checked_sub(STREAM_CAPACITY as u32 - 1).unwrap_or_default();
         let mut frame = last.max(oldest);
         while frame < first {
             self.store(frame, &[[0; 16]; MAX_BLOCKS], 0);
             frame = frame.next();
         }
         self.held.fill(false);
-        (self.start, self.end, self.top) = (first, first, first);
+        (self.start, self.end, self.received_end) = (first, first, first);
         // Changes are counted from here on, as the new site counts its own.
         if let Some(before) = first.checked_sub(1) {
-            self.counters[Self::slot(before)] = 0;
+            self.change_counters[Self::slot(before)] = 0;
         }
     }
 
     /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
     #[inline]
-    pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), Trouble> {
+    pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), StreamError> {
         let until = first + len;
         // Fewer than 256 frames ahead: the changes in a gap are counted modulo 256.
-        if len > REACH || until - self.end >= i64::from(REACH) || first < self.start {
-            return Err(Trouble::OutOfReach);
+        if len > HALF_CAPACITY || until - self.end >= i64::from(HALF_CAPACITY) || first < self.start {
+            return Err(StreamError::OutOfRange);
         }
         if until <= self.end || len == 0 {
             return Ok(());
         }
         if bytes.is_empty() && !absolute && first <= self.end && self.end > self.start && self.is_gapless() {
-            match self.blocks {
-                1 => self.repeat::<1>(until),
-                _ => self.repeat::<MAX_BLOCKS>(until),
+            match self.block_count {
+                1 => self.extend_unchanged::<1>(until),
+                _ => self.extend_unchanged::<MAX_BLOCKS>(until),
             }
             return Ok(());
         }
-        if self.blocks <= 1 {
+        if self.block_count <= 1 {
             self.decode::<1>(first, until, absolute, bytes)?;
         } else {
             self.decode::<MAX_BLOCKS>(first, until, absolute, bytes)?;
         }
-        self.admit(first.max(self.end), until);
+        self.accept_decoded(first.max(self.end), until);
         Ok(())
     }
 
     /// Nothing has changed up to `until`: what most packets say, so it is made short.
     #[inline]
-    fn repeat<const BLOCKS: usize>(&mut self, until: Frame) {
+    fn extend_unchanged<const BLOCKS: usize>(&mut self, until: Frame) {
         let counter = self.counter_before(self.end);
         let mut value = [[0; 16]; BLOCKS];
         self.load_before(self.end, &mut value);
@@ -197,7 +197,7 @@ impl Stream {
             self.store(self.end, &value, counter);
             self.end = self.end.next();
         }
-        self.top = self.end;
+        self.received_end = self.end;
     }
 
     /// Writes decoded inputs into places that nothing reads until [`Stream::admit`] says that they count.
@@ -207,22 +207,22 @@ impl Stream {
         until: Frame,
         absolute: bool,
         bytes: &[u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StreamError> {
         let width = self.width;
         let mut value = [[0; 16]; N];
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let mut counter;
         let mut frame = first;
         if absolute {
             counter = reader.u8()?;
             if get_change(&mut reader, &mut value.as_flattened_mut()[..width])? != 0 {
-                return Err(Trouble::Malformed);
+                return Err(StreamError::Malformed);
             }
-            frame = self.store_new(frame, frame.next(), &value, counter);
+            frame = self.store_missing(frame, frame.next(), &value, counter);
         } else {
-            let baseless = !self.rooted && first == self.start;
-            if baseless || first > self.end || self.end - first >= i64::from(REACH) {
-                return Err(Trouble::NoBase);
+            let baseless = !self.has_neutral_start && first == self.start;
+            if baseless || first > self.end || self.end - first >= i64::from(HALF_CAPACITY) {
+                return Err(StreamError::MissingBase);
             }
             self.load_before(first, &mut value);
             counter = self.counter_before(first);
@@ -231,21 +231,21 @@ impl Stream {
             let mut next = value;
             let change_at = frame + get_change(&mut reader, &mut next.as_flattened_mut()[..width])?;
             if change_at >= until || next == value {
-                return Err(Trouble::Malformed);
+                return Err(StreamError::Malformed);
             }
-            self.store_new(frame, change_at, &value, counter);
+            self.store_missing(frame, change_at, &value, counter);
             value = next;
             counter = counter.wrapping_add(1);
-            frame = self.store_new(change_at, change_at.next(), &value, counter);
+            frame = self.store_missing(change_at, change_at.next(), &value, counter);
         }
-        self.store_new(frame, until, &value, counter);
+        self.store_missing(frame, until, &value, counter);
         Ok(())
     }
 
     /// The frames of `from..until` are decoded: they count from now on.
-    fn admit(&mut self, from: Frame, until: Frame) {
+    fn accept_decoded(&mut self, from: Frame, until: Frame) {
         if from == self.end {
-            self.release(until);
+            self.advance_end(until);
         } else {
             let mut frame = from;
             while frame < until {
@@ -253,12 +253,12 @@ impl Stream {
                 frame = frame.next();
             }
         }
-        self.top = self.top.max(until);
-        while self.end < self.top && self.close_gap() {}
+        self.received_end = self.received_end.max(until);
+        while self.end < self.received_end && self.close_gap() {}
     }
 
     /// Moves the gapless end to `until`.
-    fn release(&mut self, until: Frame) {
+    fn advance_end(&mut self, until: Frame) {
         while self.end < until {
             self.held[Self::slot(self.end)] = false;
             self.end = self.end.next();
@@ -268,27 +268,27 @@ impl Stream {
     /// Goes on over what is held, or over a gap in which provably nothing changed.
     fn close_gap(&mut self) -> bool {
         let mut island = self.end;
-        while island < self.top && !self.held[Self::slot(island)] {
+        while island < self.received_end && !self.held[Self::slot(island)] {
             island = island.next();
         }
-        if island == self.top {
+        if island == self.received_end {
             return false;
         }
         if island > self.end {
             let counter = self.counter_before(self.end);
-            let rooted = self.rooted || self.end > self.start;
-            if !rooted || self.counters[Self::slot(island)] != counter {
+            let rooted = self.has_neutral_start || self.end > self.start;
+            if !rooted || self.change_counters[Self::slot(island)] != counter {
                 return false;
             }
             let mut value = [[0; 16]; MAX_BLOCKS];
             self.load_before(island.next(), &mut value);
-            self.store_new(self.end, island, &value, counter);
+            self.store_missing(self.end, island, &value, counter);
         }
         let mut until = island;
-        while until < self.top && self.held[Self::slot(until)] {
+        while until < self.received_end && self.held[Self::slot(until)] {
             until = until.next();
         }
-        self.release(until);
+        self.advance_end(until);
         true
     }
 
@@ -296,21 +296,21 @@ impl Stream {
     #[inline]
     pub(crate) fn encode(
         &self,
-        writer: &mut Writer<'_>,
+        writer: &mut ByteWriter<'_>,
         first: Frame,
         until: Frame,
         absolute: bool,
-    ) -> Result<(), Full> {
+    ) -> Result<(), BufferFull> {
         let mut frame = first;
         if absolute && first < until {
-            writer.u8(self.counters[Self::slot(first)])?;
+            writer.u8(self.change_counters[Self::slot(first)])?;
             put_change(writer, 0, &[0; MAX_WIDTH][..self.width], self.slot_value(first))?;
             frame = frame.next();
         }
         let mut unchanged = 0;
-        let mut changes = self.changes_in(frame, until);
+        let mut changes = self.count_changes(frame, until);
         while changes > 0 {
-            if self.changes_at(frame) {
+            if self.is_changed_at(frame) {
                 put_change(writer, unchanged, self.value_before(frame), self.slot_value(frame))?;
                 unchanged = 0;
                 changes -= 1;
@@ -323,12 +323,12 @@ impl Stream {
     }
 
     /// Whether the input of a known frame differs from that of the frame before it.
-    pub(crate) fn changes_at(&self, frame: Frame) -> bool {
-        self.counters[Self::slot(frame)] != self.counter_before(frame)
+    pub(crate) fn is_changed_at(&self, frame: Frame) -> bool {
+        self.change_counters[Self::slot(frame)] != self.counter_before(frame)
     }
 
     /// How many of the known frames of `first..until` do so; there must be fewer than 256.
-    pub(crate) fn changes_in(&self, first: Frame, until: Frame) -> u8 {
+    pub(crate) fn count_changes(&self, first: Frame, until: Frame) -> u8 {
         if first >= until {
             return 0;
         }
@@ -336,12 +336,12 @@ impl Stream {
     }
 
     fn slot(frame: Frame) -> usize {
-        frame.number() as usize % CAPACITY
+        frame.number() as usize % STREAM_CAPACITY
     }
 
-    fn slot_blocks(&self, frame: Frame) -> &[Block] {
-        let at = Self::slot(frame) * self.blocks;
-        &self.values[at..at + self.blocks]
+    fn slot_blocks(&self, frame: Frame) -> &[PackedInputBlock] {
+        let at = Self::slot(frame) * self.block_count;
+        &self.values[at..at + self.block_count]
     }
 
     fn slot_value(&self, frame: Frame) -> &[u8] {
@@ -349,10 +349,10 @@ impl Stream {
     }
 
     #[inline]
-    fn store(&mut self, frame: Frame, value: &[Block], counter: u8) {
-        let (slot, at) = (Self::slot(frame), Self::slot(frame) * self.blocks);
-        self.counters[slot] = counter;
-        match self.blocks {
+    fn store(&mut self, frame: Frame, value: &[PackedInputBlock], counter: u8) {
+        let (slot, at) = (Self::slot(frame), Self::slot(frame) * self.block_count);
+        self.change_counters[slot] = counter;
+        match self.block_count {
             0 => {}
             1 => self.values[at] = value[0],
             blocks => self.values[at..at + blocks].copy_from_slice(&value[..blocks]),
@@ -360,7 +360,7 @@ impl Stream {
     }
 
     /// Stores one input for those of `from..until` that are not here yet (the first word stands); returns `until`.
-    fn store_new(&mut self, from: Frame, until: Frame, value: &[Block], counter: u8) -> Frame {
+    fn store_missing(&mut self, from: Frame, until: Frame, value: &[PackedInputBlock], counter: u8) -> Frame {
         let mut frame = from.max(self.end);
         while frame < until {
             if !self.held[Self::slot(frame)] {
@@ -373,10 +373,10 @@ impl Stream {
 
     /// Fetches the input of the frame before.
     #[inline]
-    fn load_before(&self, frame: Frame, value: &mut [Block]) {
+    fn load_before(&self, frame: Frame, value: &mut [PackedInputBlock]) {
         let Some(before) = frame.checked_sub(1).filter(|_| frame > self.start) else { return value.fill([0; 16]) };
-        let at = Self::slot(before) * self.blocks;
-        match self.blocks {
+        let at = Self::slot(before) * self.block_count;
+        match self.block_count {
             0 => {}
             1 => value[0] = self.values[at],
             blocks => value[..blocks].copy_from_slice(&self.values[at..at + blocks]),
@@ -392,7 +392,7 @@ impl Stream {
 
     fn counter_before(&self, frame: Frame) -> u8 {
         match frame.checked_sub(1) {
-            Some(before) if frame > self.start => self.counters[Self::slot(before)],
+            Some(before) if frame > self.start => self.change_counters[Self::slot(before)],
             _ => 0,
         }
     }
@@ -405,7 +405,7 @@ mod tests {
 
     const START: Frame = Frame::new(3);
 
-    fn sender(values: &[u8]) -> Stream {
+    fn stream_of(values: &[u8]) -> Stream {
         let mut stream = Stream::new(1, START);
         for value in values {
             stream.push(&[*value]);
@@ -415,13 +415,13 @@ mod tests {
 
     fn encoded(stream: &Stream, first: u32, until: u32, absolute: bool) -> Vec<u8> {
         let mut buf = [0; 600];
-        let mut writer = Writer::new(&mut buf);
+        let mut writer = ByteWriter::new(&mut buf);
         stream.encode(&mut writer, START + first, START + until, absolute).unwrap();
         let len = writer.len();
         buf[..len].to_vec()
     }
 
-    fn pass(from: &Stream, to: &mut Stream, first: u32, until: u32, absolute: bool) -> Result<(), Trouble> {
+    fn transfer(from: &Stream, to: &mut Stream, first: u32, until: u32, absolute: bool) -> Result<(), StreamError> {
         to.receive(START + first, until - first, absolute, &encoded(from, first, until, absolute))
     }
 
@@ -430,69 +430,69 @@ mod tests {
     }
 
     #[test]
-    fn any_order_and_overlap_gives_the_same_inputs() {
+    fn inputs_arrive_equal_in_any_order_and_overlap() {
         let inputs = [0, 0, 5, 5, 5, 9, 0, 0, 0, 1];
-        let from = sender(&inputs);
+        let from = stream_of(&inputs);
         let mut to = Stream::new(1, START);
-        pass(&from, &mut to, 6, 10, true).unwrap();
-        pass(&from, &mut to, 1, 3, true).unwrap();
-        assert_eq!((to.end(), to.top()), (START + 3, START + 10), "frame 0 is concealed, frame 3 is not");
-        pass(&from, &mut to, 2, 6, false).unwrap();
+        transfer(&from, &mut to, 6, 10, true).unwrap();
+        transfer(&from, &mut to, 1, 3, true).unwrap();
+        assert_eq!((to.end(), to.received_end()), (START + 3, START + 10), "frame 0 is concealed, frame 3 is not");
+        transfer(&from, &mut to, 2, 6, false).unwrap();
         assert_eq!(to.end(), START + 10);
         assert_eq!(values(&to, 10), inputs);
     }
 
     #[test]
-    fn a_gap_is_filled_only_when_nothing_changed_in_it() {
-        let still = sender(&[7, 7, 7, 7, 7]);
+    fn gap_is_closed_only_without_changes_in_it() {
+        let still = stream_of(&[7, 7, 7, 7, 7]);
         let mut to = Stream::new(1, START);
-        pass(&still, &mut to, 0, 1, false).unwrap();
-        pass(&still, &mut to, 4, 5, true).unwrap();
+        transfer(&still, &mut to, 0, 1, false).unwrap();
+        transfer(&still, &mut to, 4, 5, true).unwrap();
         assert_eq!(to.end(), START + 5);
 
         // Released and pressed again inside the gap: equal on both sides, and yet not the same.
-        let tapped = sender(&[7, 7, 0, 7, 7]);
+        let tapped = stream_of(&[7, 7, 0, 7, 7]);
         let mut to = Stream::new(1, START);
-        pass(&tapped, &mut to, 0, 1, false).unwrap();
-        pass(&tapped, &mut to, 4, 5, true).unwrap();
+        transfer(&tapped, &mut to, 0, 1, false).unwrap();
+        transfer(&tapped, &mut to, 4, 5, true).unwrap();
         assert_eq!(to.end(), START + 1);
-        pass(&tapped, &mut to, 1, 4, true).unwrap();
+        transfer(&tapped, &mut to, 1, 4, true).unwrap();
         assert_eq!(values(&to, 5), [7, 7, 0, 7, 7]);
     }
 
     #[test]
-    fn the_first_word_stands() {
-        let (one, other) = (sender(&[1, 1, 1]), sender(&[2, 2, 2, 2]));
+    fn first_received_input_is_kept() {
+        let (one, other) = (stream_of(&[1, 1, 1]), stream_of(&[2, 2, 2, 2]));
         let mut to = Stream::new(1, START);
-        pass(&one, &mut to, 0, 3, false).unwrap();
-        pass(&other, &mut to, 0, 4, false).unwrap();
+        transfer(&one, &mut to, 0, 3, false).unwrap();
+        transfer(&other, &mut to, 0, 4, false).unwrap();
         assert_eq!(values(&to, 4), [1, 1, 1, 2]);
     }
 
     #[test]
-    fn nonsense_changes_nothing() {
-        let from = sender(&[1, 2, 3, 4]);
+    fn invalid_inputs_change_nothing() {
+        let from = stream_of(&[1, 2, 3, 4]);
         let mut to = Stream::new(1, START);
-        assert_eq!(to.receive(START, 300, false, &[]), Err(Trouble::OutOfReach));
-        assert_eq!(to.receive(START + 250, 100, true, &[]), Err(Trouble::OutOfReach));
-        assert_eq!(to.receive(Frame::ZERO, 1, true, &[0, 0]), Err(Trouble::OutOfReach));
-        assert_eq!(pass(&from, &mut to, 2, 4, false), Err(Trouble::NoBase));
+        assert_eq!(to.receive(START, 300, false, &[]), Err(StreamError::OutOfRange));
+        assert_eq!(to.receive(START + 250, 100, true, &[]), Err(StreamError::OutOfRange));
+        assert_eq!(to.receive(Frame::ZERO, 1, true, &[0, 0]), Err(StreamError::OutOfRange));
+        assert_eq!(transfer(&from, &mut to, 2, 4, false), Err(StreamError::MissingBase));
         let mut bytes = encoded(&from, 0, 4, false);
         bytes.pop();
-        assert_eq!(to.receive(START, 4, false, &bytes), Err(Trouble::Malformed));
-        assert_eq!((to.end(), to.top()), (START, START));
-        pass(&from, &mut to, 0, 4, false).unwrap();
+        assert_eq!(to.receive(START, 4, false, &bytes), Err(StreamError::Malformed));
+        assert_eq!((to.end(), to.received_end()), (START, START));
+        transfer(&from, &mut to, 0, 4, false).unwrap();
         assert_eq!(values(&to, 4), [1, 2, 3, 4]);
     }
 
     #[test]
-    fn the_ring_turns_for_ever_and_forgets() {
+    fn ring_wraps_and_forgets_old_frames() {
         let mut from = Stream::new(1, START);
         let mut to = Stream::new(1, START);
         for frame in 0..5_000u32 {
             from.push(&[(frame / 3) as u8]);
             if frame % 50 == 49 {
-                pass(&from, &mut to, frame - 49, frame + 1, false).unwrap();
+                transfer(&from, &mut to, frame - 49, frame + 1, false).unwrap();
             }
         }
         assert_eq!(to.end(), START + 5_000);

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use crate::time::{GroupInstant, TimeDelta};
-use crate::wire::{Happening, Run};
+use crate::wire::{EventRef, ObsoleteSet};
 
 /// The most bytes of an event: it fits in one datagram.
 pub const MAX_PAYLOAD: usize = 900;
@@ -104,18 +104,18 @@ pub(super) struct Event {
 }
 
 impl Event {
-    pub(super) fn new(happening: &Happening<'_>) -> Self {
-        let run = happening.run.bytes();
+    pub(super) fn new(happening: &EventRef<'_>) -> Self {
+        let run = happening.obsolete_set.bytes();
         let mut body = alloc::vec::Vec::with_capacity(run.len() + happening.payload.len());
         body.extend_from_slice(run);
         body.extend_from_slice(happening.payload);
-        let Happening { at, key, after, barrier, replaces, .. } = *happening;
+        let EventRef { issued_at: at, key, after, is_barrier: barrier, replaces, .. } = *happening;
         Self { at, key, after, barrier, replaces, run_len: run.len() as u16, body: body.into_boxed_slice() }
     }
 
     /// The events of its key since `after`, if its own number is this.
-    pub(super) fn run(&self, seq: u64) -> Run<'_> {
-        Run::written(seq, &self.body[..usize::from(self.run_len)])
+    pub(super) fn run(&self, seq: u64) -> ObsoleteSet<'_> {
+        ObsoleteSet::from_bytes(seq, &self.body[..usize::from(self.run_len)])
     }
 
     pub(super) fn payload(&self) -> &[u8] {
@@ -123,9 +123,19 @@ impl Event {
     }
 
     /// As it goes over the wire.
-    pub(super) fn happening(&self, source: Source, seq: u64) -> Happening<'_> {
+    pub(super) fn happening(&self, source: Source, seq: u64) -> EventRef<'_> {
         let Self { at, key, after, barrier, replaces, .. } = *self;
-        Happening { source, seq, at, key, after, barrier, replaces, run: self.run(seq), payload: self.payload() }
+        EventRef {
+            source,
+            seq,
+            issued_at: at,
+            key,
+            after,
+            is_barrier: barrier,
+            replaces,
+            obsolete_set: self.run(seq),
+            payload: self.payload(),
+        }
     }
 
     /// Bytes on the heap.

@@ -67,7 +67,7 @@ pub use send::{To, Transmit};
 pub use stats::{PeerStats, STEP, STEPS, Stats};
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Happening, Run};
+use crate::wire::{EventRef, ObsoleteSet};
 use issuer::Issuer;
 use peer::Peer;
 use policy::Dropper;
@@ -166,7 +166,7 @@ pub enum Notice {
     },
     /// There were too many sources; of this one, which has long been gone, nothing is known any more.
     Forgot(Source),
-    /// Somebody lacks a part of the state that is longer than a snapshot may be ([`Config::snapshot`]), and does not get it from us.
+    /// Somebody lacks a part of the state that is longer than a snapshot may be ([`Config::snapshot_id`]), and does not get it from us.
     TooLong {
         /// Whose objects.
         of: Source,
@@ -290,19 +290,19 @@ impl Mirror {
         self.last_at = at;
         let links = self.issuer.link(seq, issue.key, issue.replaceable, self.config.run);
         let mut buf = [0; MAX_RUN * LONGEST_STEP];
-        let mut writer = crate::wire::Writer::new(&mut buf);
-        let run = Run::write(seq, links.newest_first(), &mut writer);
+        let mut writer = crate::wire::ByteWriter::new(&mut buf);
+        let run = ObsoleteSet::write(seq, links.newest_first(), &mut writer);
         assert!(run.is_ok(), "a run has at most {MAX_RUN} numbers");
         let len = writer.len();
-        let happening = Happening {
+        let happening = EventRef {
             source: me,
             seq,
-            at,
+            issued_at: at,
             key: issue.key,
             after: links.after,
-            barrier: links.barrier,
+            is_barrier: links.barrier,
             replaces: issue.replaces,
-            run: Run::written(seq, &buf[..len]),
+            obsolete_set: ObsoleteSet::from_bytes(seq, &buf[..len]),
             payload: issue.payload,
         };
         own.insert(now, &happening);
@@ -336,7 +336,7 @@ impl Mirror {
     /// The newest of our events up to which some other mirror that is here has all; nothing if none is here.
     pub fn known_elsewhere(&self) -> Option<u64> {
         let here = self.peers.values().filter(|peer| peer.is_here);
-        here.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled)).max()
+        here.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled_end)).max()
     }
 
     /// Whether an event was dropped here. Only of those is it known that are still kept for others.

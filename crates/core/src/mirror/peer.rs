@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use super::Source;
 use crate::clock::Clock;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::Have;
+use crate::wire::StreamStatus;
 
 /// An answer takes so long if nothing is known.
 const UNKNOWN: TimeDelta = TimeDelta::from_millis(200);
@@ -25,13 +25,13 @@ pub(super) struct Peer {
     pub(super) next_probe: Instant,
     pub(super) probes: u32,
     /// Of sources that we know, and no others.
-    haves: BTreeMap<Source, Have>,
+    haves: BTreeMap<Source, StreamStatus>,
 }
 
 impl Peer {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            clock: Clock::of_crystals(),
+            clock: Clock::assuming_crystals(),
             heard: now,
             is_here: false,
             is_vouched_for: false,
@@ -49,8 +49,8 @@ impl Peer {
         self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + ahead)
     }
 
-    pub(super) fn on_have(&mut self, have: Have) {
-        self.haves.insert(have.of, have);
+    pub(super) fn on_have(&mut self, have: StreamStatus) {
+        self.haves.insert(have.source, have);
     }
 
     /// We know nothing of this source any more.
@@ -58,13 +58,13 @@ impl Peer {
         self.haves.remove(&source);
     }
 
-    pub(super) fn have(&self, of: Source) -> Option<&Have> {
+    pub(super) fn have(&self, of: Source) -> Option<&StreamStatus> {
         self.haves.get(&of)
     }
 
     /// Whether it could be asked for an event.
     pub(super) fn can_give(&self, of: Source, seq: u64) -> bool {
-        self.have(of).is_some_and(|have| have.base <= seq && seq <= have.newest)
+        self.have(of).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
     }
 
     /// How long an answer takes.
@@ -73,6 +73,6 @@ impl Peer {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.clock.memory() + self.haves.len() * size_of::<(Source, Have)>()
+        self.clock.memory() + self.haves.len() * size_of::<(Source, StreamStatus)>()
     }
 }

@@ -5,7 +5,7 @@ use super::stream::Taken;
 use super::{MAX_SOURCES, Measure, Mirror, Notice, Peer, Source, Stream};
 use crate::clock::RoundTrip;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Echo, Error, Happening, Have, MirrorItem, MirrorItems};
+use crate::wire::{ClockEcho, DecodeError, EventRef, MirrorItem, MirrorItems, StreamStatus};
 
 /// Who said goodbye is deaf to what was still under way for so long.
 const FAREWELL: TimeDelta = TimeDelta::from_secs(2);
@@ -66,21 +66,23 @@ impl Mirror {
         }
     }
 
-    fn read(&mut self, from: Source, bytes: &[u8]) -> Result<(), Error> {
+    fn read(&mut self, from: Source, bytes: &[u8]) -> Result<(), DecodeError> {
         for item in MirrorItems::new(bytes)? {
             match item? {
                 MirrorItem::Event(happening) => self.on_event(&happening),
-                MirrorItem::Alive { at, last } => self.on_alive(from, at, last),
-                MirrorItem::Have(have) => self.on_have(from, have),
-                MirrorItem::Ask { of, first, count } => self.on_ask(from, of, first, count),
-                MirrorItem::Time(ahead) => self.with_peer(from, |peer| peer.group_ahead = ahead),
+                MirrorItem::Heartbeat { at, last_event: last } => self.on_alive(from, at, last),
+                MirrorItem::StreamStatus(have) => self.on_have(from, have),
+                MirrorItem::EventRequest { source: of, first, count } => self.on_ask(from, of, first, count),
+                MirrorItem::GroupTime(ahead) => self.with_peer(from, |peer| peer.group_ahead = ahead),
                 MirrorItem::Probe(sent) => self.push_control(from, Control::Echo { sent, received: self.now }),
                 MirrorItem::Echo(echo) => self.on_echo(from, echo),
-                MirrorItem::Want { of, piece, count, .. } => self.on_want(from, of, piece, count),
-                MirrorItem::Piece { of, version, total, piece, bytes } => {
+                MirrorItem::SnapshotRequest { source: of, first_piece: piece, count, .. } => {
+                    self.on_want(from, of, piece, count)
+                }
+                MirrorItem::SnapshotPiece { source: of, version, total_len: total, piece, bytes } => {
                     self.on_piece(from, of, (version, total, piece), bytes);
                 }
-                MirrorItem::Bye => self.on_bye(from),
+                MirrorItem::Leave => self.on_bye(from),
             }
         }
         Ok(())
@@ -92,7 +94,7 @@ impl Mirror {
         }
     }
 
-    fn on_event(&mut self, happening: &Happening<'_>) {
+    fn on_event(&mut self, happening: &EventRef<'_>) {
         let (now, source) = (self.now, happening.source);
         if source == self.config.source {
             return;
@@ -103,7 +105,7 @@ impl Mirror {
             Taken::Refused => self.stats.refused += 1,
             Taken::New => {
                 self.enqueue(source, happening.seq);
-                self.measure(happening.at);
+                self.measure(happening.issued_at);
             }
         }
     }
@@ -131,8 +133,8 @@ impl Mirror {
     }
 
     /// Who is here tells how far it is itself; of who is not, others do.
-    fn on_have(&mut self, from: Source, have: Have) {
-        let (now, of) = (self.now, have.of);
+    fn on_have(&mut self, from: Source, have: StreamStatus) {
+        let (now, of) = (self.now, have.source);
         let is_others_to_tell = of == self.config.source || (self.is_here(of) && of != from);
         if !is_others_to_tell && let Some(stream) = self.learn_of(of) {
             stream.expect(now, have.newest);
@@ -152,7 +154,7 @@ impl Mirror {
         here.into_iter().for_each(|seq| self.push_control(from, Control::Event(of, seq)));
     }
 
-    fn on_echo(&mut self, from: Source, echo: Echo) {
+    fn on_echo(&mut self, from: Source, echo: ClockEcho) {
         let trip = RoundTrip { sent: echo.sent, received: echo.received, answered: echo.answered, returned: self.now };
         if echo.sent <= self.now {
             self.with_peer(from, |peer| peer.clock.on_round_trip(trip));

@@ -2,7 +2,7 @@
 
 use super::{Mirror, Source};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Echo, Full, Have, MAX_DATAGRAM, MirrorDatagram, MirrorItem};
+use crate::wire::{BufferFull, ClockEcho, MAX_DATAGRAM, MirrorDatagram, MirrorItem, StreamStatus};
 
 /// Things to be told to single mirrors that are kept waiting.
 const MAX_CONTROL: usize = 8_192;
@@ -78,7 +78,7 @@ impl Mirror {
         if self.leaving {
             self.is_gone = true;
             let mut datagram = MirrorDatagram::new(buf).ok()?;
-            datagram.put(&MirrorItem::Bye).ok()?;
+            datagram.put(&MirrorItem::Leave).ok()?;
             return Some(Transmit { to: To::All, len: datagram.len() });
         }
         if let Some((to, len)) = self.ask(buf) {
@@ -162,8 +162,9 @@ impl Mirror {
                 Some((first, count)) if missing.seq == *first + u64::from(*count) && *count < u8::MAX => *count += 1,
                 _ => {
                     let before = asked.replace((missing.seq, 1));
-                    if before.is_some_and(|(first, count)| datagram.put(&MirrorItem::Ask { of, first, count }).is_err())
-                    {
+                    if before.is_some_and(|(first, count)| {
+                        datagram.put(&MirrorItem::EventRequest { source: of, first, count }).is_err()
+                    }) {
                         asked = None;
                         break;
                     }
@@ -176,7 +177,7 @@ impl Mirror {
         }
         if let Some((first, count)) = asked {
             // What does not fit is asked for the next time.
-            _ = datagram.put(&MirrorItem::Ask { of, first, count });
+            _ = datagram.put(&MirrorItem::EventRequest { source: of, first, count });
         }
         let target = target.filter(|_| !datagram.is_empty())?;
         self.stats.asked += count;
@@ -197,7 +198,7 @@ impl Mirror {
     }
 
     /// All that one mirror is to be told, as far as it fits; nothing if there is nothing to say any more.
-    fn control_for(&mut self, to: Source, buf: &mut [u8]) -> Result<Option<usize>, Full> {
+    fn control_for(&mut self, to: Source, buf: &mut [u8]) -> Result<Option<usize>, BufferFull> {
         let mut datagram = MirrorDatagram::new(buf)?;
         let mut at = 0;
         while let Some((for_whom, control)) = self.control.get(at).copied() {
@@ -217,13 +218,13 @@ impl Mirror {
         Ok((!datagram.is_empty()).then(|| datagram.len()))
     }
 
-    fn put_control(&mut self, control: Control, datagram: &mut MirrorDatagram<'_>) -> Result<(), Full> {
+    fn put_control(&mut self, control: Control, datagram: &mut MirrorDatagram<'_>) -> Result<(), BufferFull> {
         match control {
             Control::Probe => datagram.put(&MirrorItem::Probe(self.now)),
             // Who wants to know our clock wants to know the group's time, too.
             Control::Echo { sent, received } => {
-                datagram.put(&MirrorItem::Echo(Echo { sent, received, answered: self.now }))?;
-                datagram.put(&MirrorItem::Time(self.time.ahead()))
+                datagram.put(&MirrorItem::Echo(ClockEcho { sent, received, answered: self.now }))?;
+                datagram.put(&MirrorItem::GroupTime(self.time.ahead()))
             }
             Control::Event(of, seq) => match self.streams.get(&of).and_then(|stream| stream.event(seq)) {
                 Some(event) => {
@@ -239,20 +240,20 @@ impl Mirror {
     }
 
     /// How far we are, for everybody.
-    fn beacon(&mut self, buf: &mut [u8]) -> Result<usize, Full> {
+    fn beacon(&mut self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = MirrorDatagram::new(buf)?;
-        datagram.put(&MirrorItem::Time(self.time.ahead()))?;
+        datagram.put(&MirrorItem::GroupTime(self.time.ahead()))?;
         if let Some(at) = self.time.at(self.now) {
             self.last_at = self.last_at.max(at);
             let last = self.streams.get(&self.config.source).map_or(0, super::Stream::newest);
-            datagram.put(&MirrorItem::Alive { at: self.last_at, last })?;
+            datagram.put(&MirrorItem::Heartbeat { at: self.last_at, last_event: last })?;
         }
         self.put_haves(&mut datagram)?;
         Ok(datagram.len())
     }
 
     /// What we have of ourselves, then of those who are here, then of those who are gone, in turn, as far as it fits.
-    fn put_haves(&mut self, datagram: &mut MirrorDatagram<'_>) -> Result<(), Full> {
+    fn put_haves(&mut self, datagram: &mut MirrorDatagram<'_>) -> Result<(), BufferFull> {
         let me = self.config.source;
         let others = self.streams.keys().filter(|source| **source != me && self.is_here(**source));
         let here = self.streams.keys().filter(|source| **source == me).chain(others);
@@ -264,7 +265,7 @@ impl Mirror {
         let mut last = told;
         for of in here.chain(next).chain(again) {
             let Some(have) = self.have(*of) else { continue };
-            if datagram.put(&MirrorItem::Have(have)).is_err() {
+            if datagram.put(&MirrorItem::StreamStatus(have)).is_err() {
                 break;
             }
             if !self.is_here(*of) {
@@ -275,9 +276,9 @@ impl Mirror {
         Ok(())
     }
 
-    fn have(&self, of: Source) -> Option<Have> {
+    fn have(&self, of: Source) -> Option<StreamStatus> {
         let stream = self.streams.get(&of)?;
-        Some(Have { of, base: stream.base(), settled: stream.settled(), newest: stream.newest() })
+        Some(StreamStatus { source: of, oldest: stream.base(), settled_end: stream.settled(), newest: stream.newest() })
     }
 
     /// When to come back at the latest, if nothing comes.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::send::Control;
 use super::{MAX_SEQ, Mirror, Notice, Request, Source, Wanted};
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Full, MAX_PIECE, MirrorDatagram, MirrorItem, Reader};
+use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagram, MirrorItem};
 
 /// A snapshot that nobody asks for is let go of after this, and another one is made for who comes then.
 const KEPT: TimeDelta = TimeDelta::from_secs(3);
@@ -73,13 +73,13 @@ impl Download {
     fn begin(&mut self, version: u32, total: usize) {
         (self.version, self.total, self.first) = (version, total, 0);
         self.bytes = alloc::vec![0; total];
-        self.here = alloc::vec![false; total.div_ceil(MAX_PIECE)];
+        self.here = alloc::vec![false; total.div_ceil(MAX_PIECE_LEN)];
     }
 
     /// Takes in a piece. Whether all are here.
     fn put(&mut self, now: Instant, piece: usize, bytes: &[u8]) -> bool {
-        let from = piece * MAX_PIECE;
-        let len = self.total.saturating_sub(from).min(MAX_PIECE);
+        let from = piece * MAX_PIECE_LEN;
+        let len = self.total.saturating_sub(from).min(MAX_PIECE_LEN);
         if piece >= self.here.len() || bytes.len() != len {
             return false;
         }
@@ -113,7 +113,7 @@ impl Head {
         bytes.extend_from_slice(&self.done);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(reader: &mut ByteReader<'_>) -> Option<Self> {
         let (settled, floor) = (reader.u64().ok()?, reader.u64().ok()? as i64);
         let len = usize::from(reader.u16().ok()?);
         let done = reader.take(len).ok()?.to_vec();
@@ -176,17 +176,22 @@ impl Mirror {
             return;
         };
         given.asked = now;
-        let pieces = given.bytes.len().div_ceil(MAX_PIECE) as u32;
+        let pieces = given.bytes.len().div_ceil(MAX_PIECE_LEN) as u32;
         for piece in (piece..piece.saturating_add(count.into())).take_while(|piece| *piece < pieces) {
             self.push_control(from, Control::Piece(of, piece));
         }
     }
 
-    pub(super) fn put_piece(&self, of: Source, piece: u32, datagram: &mut MirrorDatagram<'_>) -> Result<(), Full> {
+    pub(super) fn put_piece(
+        &self,
+        of: Source,
+        piece: u32,
+        datagram: &mut MirrorDatagram<'_>,
+    ) -> Result<(), BufferFull> {
         let Some(given) = self.given.get(&of) else { return Ok(()) };
-        let Some(bytes) = given.bytes.chunks(MAX_PIECE).nth(piece as usize) else { return Ok(()) };
+        let Some(bytes) = given.bytes.chunks(MAX_PIECE_LEN).nth(piece as usize) else { return Ok(()) };
         let (version, total) = (given.version, given.bytes.len() as u32);
-        datagram.put(&MirrorItem::Piece { of, version, total, piece, bytes })
+        datagram.put(&MirrorItem::SnapshotPiece { source: of, version, total_len: total, piece, bytes })
     }
 
     pub(super) fn on_piece(
@@ -211,7 +216,7 @@ impl Mirror {
 
     fn finish(&mut self, of: Source) {
         let Some(download) = self.downloads.remove(&of) else { return };
-        let mut reader = Reader::new(&download.bytes);
+        let mut reader = ByteReader::new(&download.bytes);
         if let Some(head) = Head::read(&mut reader) {
             let bytes = reader.rest().to_vec();
             self.requests.push_back(Wanted::Install { of, head, bytes });
@@ -270,14 +275,14 @@ impl Mirror {
         let stream = self.streams.get(&of)?;
         let next = stream.settled() + 1;
         if let Some(peer) = self.peers.get(&of).filter(|peer| peer.is_here) {
-            return peer.have(of).filter(|have| have.base > next).map(|_| of);
+            return peer.have(of).filter(|have| have.oldest > next).map(|_| of);
         }
         let is_hopeless = stream.missing().first().is_some_and(|first| first.seq == next && first.times >= HOPELESS);
         let others = || self.peers.iter().filter(|(_, peer)| peer.is_here);
         if !is_hopeless && others().any(|(_, peer)| peer.can_give(of, next)) {
             return None;
         }
-        let further = others().filter_map(|(source, peer)| peer.have(of).map(|have| (have.settled, *source)));
+        let further = others().filter_map(|(source, peer)| peer.have(of).map(|have| (have.settled_end, *source)));
         further.filter(|(settled, _)| *settled >= next).max().map(|(_, source)| source)
     }
 
@@ -293,7 +298,14 @@ impl Mirror {
         download.times += 1;
         let mut datagram = MirrorDatagram::new(buf).ok()?;
         let piece = download.first as u32;
-        datagram.put(&MirrorItem::Want { of: *of, version: download.version, piece, count: AT_ONCE }).ok()?;
+        datagram
+            .put(&MirrorItem::SnapshotRequest {
+                source: *of,
+                version: download.version,
+                first_piece: piece,
+                count: AT_ONCE,
+            })
+            .ok()?;
         Some((download.from, datagram.len()))
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::event::Event;
 use crate::time::{GroupInstant, Instant};
-use crate::wire::Happening;
+use crate::wire::EventRef;
 
 /// Events of a source beyond the last that is settled that are taken in.
 pub(super) const WINDOW: u64 = 4_096;
@@ -141,7 +141,7 @@ impl Stream {
     }
 
     /// Takes in an event.
-    pub(super) fn insert(&mut self, now: Instant, happening: &Happening<'_>) -> Taken {
+    pub(super) fn insert(&mut self, now: Instant, happening: &EventRef<'_>) -> Taken {
         let seq = happening.seq;
         if seq < self.base {
             return Taken::Known;
@@ -161,7 +161,7 @@ impl Stream {
             self.missing.remove(found);
         }
         if happening.replaces {
-            happening.run.for_each(|member| self.mark_obsolete(member));
+            happening.obsolete_set.for_each(|member| self.mark_obsolete(member));
         }
         if !is_open {
             if seq == self.settled {

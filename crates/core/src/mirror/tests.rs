@@ -156,7 +156,8 @@ fn what_is_correlated_keeps_its_order_and_what_is_not_comes_at_once() {
     let mut net = Net::new(3, |config| config.policy = Policy::Off);
     // The first is lost on its way to server 1, once.
     net.lost = |from, to, item| {
-        (from, to) == (0, 1) && matches!(item, MirrorItem::Event(event) if event.seq == 1 && event.at.as_nanos() > 0)
+        (from, to) == (0, 1)
+            && matches!(item, MirrorItem::Event(event) if event.seq == 1 && event.issued_at.as_nanos() > 0)
     };
     for event in [did(1, 101), did(1, 102), did(2, 103)] {
         net.issue(0, event);
@@ -175,7 +176,7 @@ fn in_total_order_all_see_the_same() {
     let mut net = Net::new(4, |config| (config.order, config.policy) = (Order::Total, Policy::Off));
     net.lost = |from, to, item| {
         let MirrorItem::Event(event) = item else { return false };
-        (event.seq as usize + from * 3 + to).is_multiple_of(7) && event.at.as_nanos() % 3 != 0
+        (event.seq as usize + from * 3 + to).is_multiple_of(7) && event.issued_at.as_nanos() % 3 != 0
     };
     for step in 0..200 {
         net.issue(step % 4, did(step as u64 % 3, 100 + step as u8 % 100));
@@ -387,19 +388,19 @@ fn numbers_go_on_for_as_long_as_a_server_does() {
 fn the_longest_event_fits_in_a_datagram() {
     let mut buf = [0; MAX_DATAGRAM];
     let mut run = [0; MAX_RUN * LONGEST_STEP];
-    let mut writer = crate::wire::Writer::new(&mut run);
+    let mut writer = crate::wire::ByteWriter::new(&mut run);
     let members = (1..=MAX_RUN as u64).map(|back| MAX_SEQ - back * (MAX_SEQ / (MAX_RUN as u64 + 1)));
-    Run::write(MAX_SEQ, members, &mut writer).unwrap();
+    ObsoleteSet::write(MAX_SEQ, members, &mut writer).unwrap();
     assert_eq!(writer.len(), MAX_RUN * LONGEST_STEP);
-    let event = Happening {
+    let event = EventRef {
         source: source(0),
         seq: MAX_SEQ,
-        at: GroupInstant::from_nanos(1),
+        issued_at: GroupInstant::from_nanos(1),
         key: 7,
         after: 1,
-        barrier: false,
+        is_barrier: false,
         replaces: true,
-        run: Run::written(MAX_SEQ, &run),
+        obsolete_set: ObsoleteSet::from_bytes(MAX_SEQ, &run),
         payload: &[7; MAX_PAYLOAD],
     };
     crate::wire::MirrorDatagram::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
@@ -421,9 +422,13 @@ fn of_those_who_came_and_went_no_more_is_kept_than_of_sources() {
     let mirror = &mut net.server(0).mirror;
     for number in 0..2 * MAX_SOURCES as u32 {
         let of = Source(1_000 + number);
-        mirror.handle_datagram(now, of, &said(&MirrorItem::Alive { at: GroupInstant::from_nanos(1), last: 0 }));
-        let have = crate::wire::Have { of, base: 1, settled: 5, newest: 5 };
-        mirror.handle_datagram(now, source(1), &said(&MirrorItem::Have(have)));
+        mirror.handle_datagram(
+            now,
+            of,
+            &said(&MirrorItem::Heartbeat { at: GroupInstant::from_nanos(1), last_event: 0 }),
+        );
+        let have = crate::wire::StreamStatus { source: of, oldest: 1, settled_end: 5, newest: 5 };
+        mirror.handle_datagram(now, source(1), &said(&MirrorItem::StreamStatus(have)));
         let peer = &mirror.peers[&source(1)];
         assert_eq!(peer.have(of), Some(&have), "source {number}");
         mirror.remove_peer(of);

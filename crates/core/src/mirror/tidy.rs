@@ -94,7 +94,7 @@ impl Mirror {
     fn forget_stable(&mut self) {
         for (of, stream) in &mut self.streams {
             let here = self.peers.iter().filter(|(source, peer)| peer.is_here && *source != of);
-            let stable = here.map(|(_, peer)| peer.have(*of).map_or(0, |have| have.settled)).min();
+            let stable = here.map(|(_, peer)| peer.have(*of).map_or(0, |have| have.settled_end)).min();
             let given = self.given.get(of).map(Given::settled);
             stream.forget(stable.unwrap_or(u64::MAX), self.config.history, given);
         }

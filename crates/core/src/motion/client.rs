@@ -8,8 +8,8 @@ use super::replica::{Ear, News, Replica};
 use super::speak::put_motion;
 use super::{Config, ConfigError, Consistency, MAX_OBJECTS, Moment, Number, ObjectId, Predictor};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::motion::{Datagram, Item, Items};
-use crate::wire::{Error, Full, MAX_DATAGRAM};
+use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
 /// Events that nobody asked for yet.
 const MAX_EVENTS: usize = 256;
@@ -98,7 +98,7 @@ impl<P: Predictor> Client<P> {
         self.leaving = true;
     }
 
-    /// Commands one of our objects: it moves like this from now on. Commands within [`Config::buffer`] are combined into one. Whether the object is ours.
+    /// Commands one of our objects: it moves like this from now on. Commands within [`Config::jitter_buffer`] are combined into one. Whether the object is ours.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) -> bool {
         self.advance(now);
         let Some(Replica { hand: Some(hand), simulator, .. }) = self.replicas.get_mut(&object) else { return false };
@@ -127,11 +127,11 @@ impl<P: Predictor> Client<P> {
         }
     }
 
-    fn take_in(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let items = Items::new(bytes)?;
-        let head = items.head();
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        let items = MotionItems::new(bytes)?;
+        let head = items.header();
         // What is for an earlier run of ours says nothing: the server does not know yet that we know nothing.
-        if head.to != self.config.run {
+        if head.receiver_incarnation != self.config.run {
             return Ok(());
         }
         match self.server.on_head(self.now, head) {
@@ -141,7 +141,7 @@ impl<P: Predictor> Client<P> {
         }
         let mut start = None;
         for item in items {
-            self.on_item(head.sent, item?, &mut start)?;
+            self.on_item(head.sent_at, item?, &mut start)?;
         }
         Ok(())
     }
@@ -156,39 +156,41 @@ impl<P: Predictor> Client<P> {
     fn on_item(
         &mut self,
         sent: Instant,
-        item: Item<'_>,
+        item: MotionItem<'_>,
         start: &mut Option<(ObjectId, Number, P::State)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         let now = self.now;
         match item {
-            Item::Start { object, number, state } => {
-                let state = self.predictor.decode_state(state).ok_or(Error::Malformed)?;
+            MotionItem::StartState { object, number, state } => {
+                let state = self.predictor.decode_state(state).ok_or(DecodeError::Malformed)?;
                 *start = Some((object, number, state));
             }
-            Item::Command { object, number, leg, vector } => {
-                let vector = self.predictor.decode_vector(vector).ok_or(Error::Malformed)?;
+            MotionItem::Command { object, number, previous_segment: leg, vector } => {
+                let vector = self.predictor.decode_vector(vector).ok_or(DecodeError::Malformed)?;
                 let start = start.take().filter(|start| (start.0, start.1) == (object, number)).map(|start| start.2);
                 self.on_command(sent, object, (number, leg, vector), start);
             }
-            Item::Timer { object, number, timer, owed, since, from } => {
+            MotionItem::Timer { object, number, timer, catch_up: owed, command_age: since, timer_at_command: from } => {
                 if let Some((replica, mut ear)) = self.ear(sent, object) {
                     replica.on_timer(&mut ear, number, Progress { timer, owed, since, from });
                 }
             }
-            Item::Heard { object, number, sent } => {
+            MotionItem::Ack { object, number, sent } => {
                 if let Some(replica) = self.replicas.get_mut(&object) {
                     replica.on_heard(number, sent);
                 }
             }
-            Item::Gone { object, epoch } => self.on_gone(object, epoch),
-            Item::Echo { sent: ours, received } => {
+            MotionItem::Removed { object, epoch } => self.on_gone(object, epoch),
+            MotionItem::Echo { sent: ours, received } => {
                 if let Some(delay) = self.server.on_echo(now, ours, received, sent) {
                     let ear = (&self.predictor, &self.config);
                     self.replicas.values_mut().for_each(|replica| replica.on_delay(now, delay, ear));
                 }
             }
-            Item::Probe => self.server.on_probe(),
-            Item::Watch(_) | Item::Ignore(_) | Item::Bye => return Err(Error::Malformed),
+            MotionItem::Probe => self.server.on_probe(),
+            MotionItem::Subscribe(_) | MotionItem::Unsubscribe(_) | MotionItem::Leave => {
+                return Err(DecodeError::Malformed);
+            }
         }
         Ok(())
     }
@@ -239,7 +241,7 @@ impl<P: Predictor> Client<P> {
         self.advance(now);
         let room = buf.len().min(MAX_DATAGRAM);
         let head = self.server.head(self.now, self.config.run);
-        let mut datagram = Datagram::new(&mut buf[..room], head).ok()?;
+        let mut datagram = MotionDatagram::new(&mut buf[..room], head).ok()?;
         let echo = self.server.echo();
         let is_wanted = self.server.put_echo(&mut datagram).ok()?;
         let begun = datagram.len();
@@ -252,33 +254,33 @@ impl<P: Predictor> Client<P> {
         None
     }
 
-    fn put_all(&mut self, datagram: &mut Datagram<'_>) -> Result<(), Full> {
+    fn put_all(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
         let now = self.now;
         if core::mem::take(&mut self.leaving) {
-            datagram.put(Item::Bye)?;
+            datagram.put(MotionItem::Leave)?;
         }
         self.put_commands(datagram)?;
         let repeat_after = self.server.repeat_after();
         for (object, replica) in &mut self.replicas {
             if let (Some(sent), Some(simulator)) = (replica.heard, &replica.simulator) {
                 let number = simulator.course.newest().number;
-                datagram.put(Item::Heard { object: *object, number, sent })?;
+                datagram.put(MotionItem::Ack { object: *object, number, sent })?;
                 replica.heard = None;
             }
             if replica.is_to_be_asked_for(now, repeat_after) {
-                datagram.put(Item::Watch(*object))?;
+                datagram.put(MotionItem::Subscribe(*object))?;
                 replica.asked = Some(now);
             }
         }
         while let Some(object) = self.ignored.first().copied() {
-            datagram.put(Item::Ignore(object))?;
+            datagram.put(MotionItem::Unsubscribe(object))?;
             self.ignored.remove(&object);
         }
         self.server.put_probe(now, datagram)
     }
 
     /// Commands that the server does not have, as far as we know.
-    fn put_commands(&mut self, datagram: &mut Datagram<'_>) -> Result<(), Full> {
+    fn put_commands(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
         let (now, repeat_after) = (self.now, self.server.repeat_after());
         for (object, replica) in &mut self.replicas {
             if replica.is_doubtful() {

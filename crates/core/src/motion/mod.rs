@@ -2,13 +2,13 @@
 //!
 //! After Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online Games*. The server runs a *reference simulator* of every object
 //! that moves, avatars and others alike ([`Server`]). A client runs one of its own object and of every other that it is interested in
-//! ([`Client`]). An object goes on as its [`Predictor`] says until the next *command*; how far it is on that *leg* is told by a motion [`Timer`]. Commands
+//! ([`Client`]). An object goes on as its [`InputPredictor`] says until the next *command*; how far it is on that *leg* is told by a motion [`InvalidSendTimer`]. Commands
 //! carry how long the leg before them lasted, so all walk the same way, and only timers differ. Who is ahead of the server is slower for a while,
 //! who is behind is quicker (equations 3 to 5), and how far apart copies were of late is measured ([`Discrepancy`]).
 //!
 //! Where the paper is silent: a client that gives a command is ahead by `RT_accum` and by the time for which commands were combined; one that hears of
 //! it is behind by `RT_accum` and by what the server says it is on the leg. What gets lost is said again, and counts as a longer way. Who is off by more
-//! than [`Config::leap`] is put right at once.
+//! than [`Config::jump_to`] is put right at once.
 //!
 //! Then what clocks add ([`Method::Clocks`]). A round trip that varies says little of one delay; a [clock](crate::clock) is hardly moved by jitter.
 //! By the server's clock a client knows exactly how far the reference is, so it need not guess and is right after the first answer. It slows down from the

@@ -3,8 +3,8 @@
 use super::Delay;
 use crate::clock::{Clock, RoundTrip};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::Full;
-use crate::wire::motion::{Datagram, Head, Item};
+use crate::wire::BufferFull;
+use crate::wire::motion::{MotionDatagram, MotionHeader, MotionItem};
 
 /// Echoes that are asked for at once, and how soon; then as often as the way is uneven.
 const FIRST_PROBES: u32 = 12;
@@ -45,7 +45,7 @@ impl Peer {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             run: None,
-            clock: Clock::of_crystals(),
+            clock: Clock::assuming_crystals(),
             delay: Delay::default(),
             heard: now,
             echo: None,
@@ -55,25 +55,25 @@ impl Peer {
         }
     }
 
-    pub(super) fn on_head(&mut self, now: Instant, head: Head) -> Run {
+    pub(super) fn on_head(&mut self, now: Instant, head: MotionHeader) -> Run {
         let run = match self.run {
-            Some(run) if head.run < run => return Run::Past,
-            Some(run) if head.run == run => Run::Same,
+            Some(run) if head.sender_incarnation < run => return Run::Past,
+            Some(run) if head.sender_incarnation == run => Run::Same,
             Some(_) => {
                 *self = Self::new(now);
                 Run::New
             }
             None => Run::New,
         };
-        self.run = Some(head.run);
+        self.run = Some(head.sender_incarnation);
         self.heard = now;
-        self.echo = Some((head.sent, now));
+        self.echo = Some((head.sent_at, now));
         run
     }
 
     /// What a datagram to it begins with.
-    pub(super) fn head(&self, now: Instant, run: u32) -> Head {
-        Head { run, to: self.run.unwrap_or(0), sent: now }
+    pub(super) fn head(&self, now: Instant, run: u32) -> MotionHeader {
+        MotionHeader { sender_incarnation: run, receiver_incarnation: self.run.unwrap_or(0), sent_at: now }
     }
 
     pub(super) fn on_probe(&mut self) {
@@ -90,7 +90,7 @@ impl Peer {
     ) -> Option<TimeDelta> {
         let trip = RoundTrip { sent, received, answered, returned: now };
         let rtt = trip.rtt();
-        if rtt.is_negative() || rtt > self.clock.rtt_most().max(REPEAT_LATEST) * 4 {
+        if rtt.is_negative() || rtt > self.clock.max_plausible_rtt().max(REPEAT_LATEST) * 4 {
             return None;
         }
         self.clock.on_round_trip(trip);
@@ -125,9 +125,9 @@ impl Peer {
     }
 
     /// Begins a datagram with what is owed of echoes. Says whether that alone is worth one.
-    pub(super) fn put_echo(&mut self, datagram: &mut Datagram<'_>) -> Result<bool, Full> {
+    pub(super) fn put_echo(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<bool, BufferFull> {
         if let Some((sent, received)) = self.echo.take() {
-            datagram.put(Item::Echo { sent, received })?;
+            datagram.put(MotionItem::Echo { sent, received })?;
         }
         Ok(core::mem::take(&mut self.echo_wanted))
     }
@@ -142,7 +142,7 @@ impl Peer {
     }
 
     /// Asks for an echo if it is time.
-    pub(super) fn put_probe(&mut self, now: Instant, datagram: &mut Datagram<'_>) -> Result<(), Full> {
+    pub(super) fn put_probe(&mut self, now: Instant, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
         if now < self.next_probe {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Peer {
                 _ if !self.clock.is_ready() || self.clock.jitter() > UNEVEN => PROBE_SOON,
                 _ => PROBE_LATER,
             };
-        datagram.put(Item::Probe)
+        datagram.put(MotionItem::Probe)
     }
 
     /// Bytes on the heap.

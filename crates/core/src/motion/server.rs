@@ -10,8 +10,8 @@ use super::reference::Reference;
 use super::speak::{put_motion, put_timer};
 use super::{BEAT, ClientId, Config, ConfigError, MAX_CLIENTS, MAX_OBJECTS, Moment, Number, ObjectId, Predictor};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::motion::{Datagram, Item, Items};
-use crate::wire::{Error, Full, MAX_DATAGRAM};
+use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
 /// Events that nobody asked for yet.
 const MAX_EVENTS: usize = 1_024;
@@ -45,7 +45,7 @@ type ReferenceOf<P> = Reference<<P as Predictor>::State, <P as Predictor>::Vecto
 pub enum ServerEvent {
     /// A client is heard for the first time, or was started anew.
     Came(ClientId),
-    /// A client said goodbye, or was silent for long. Its objects go on until they are [removed](Server::remove) or [given away](Server::give).
+    /// A client said goodbye, or was silent for long. Its objects go on until they are [removed](Server::remove) or [given away](Server::assign).
     Left(ClientId),
     /// A client wants to be told of an object that there is: see [`Server::show`].
     Wanted(ClientId, ObjectId),
@@ -245,9 +245,9 @@ impl<P: Predictor> Server<P> {
         }
     }
 
-    fn take_in(&mut self, client: ClientId, bytes: &[u8]) -> Result<(), Error> {
-        let items = Items::new(bytes)?;
-        let head = items.head();
+    fn take_in(&mut self, client: ClientId, bytes: &[u8]) -> Result<(), DecodeError> {
+        let items = MotionItems::new(bytes)?;
+        let head = items.header();
         if !self.guests.contains_key(&client) && self.guests.len() >= MAX_CLIENTS {
             return Ok(());
         }
@@ -259,14 +259,14 @@ impl<P: Predictor> Server<P> {
             Run::New => self.on_client_anew(client),
         }
         self.due.insert(client);
-        if ![0, self.config.run].contains(&head.to) {
+        if ![0, self.config.run].contains(&head.receiver_incarnation) {
             // It is for an earlier run of ours: what it knows it does not know from us. An echo tells it that we are another.
             self.guests.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe());
             return Ok(());
         }
         let mut start = None;
         for item in items {
-            self.on_item(client, head.sent, item?, &mut start)?;
+            self.on_item(client, head.sent_at, item?, &mut start)?;
         }
         Ok(())
     }
@@ -284,45 +284,45 @@ impl<P: Predictor> Server<P> {
         &mut self,
         client: ClientId,
         sent: Instant,
-        item: Item<'_>,
+        item: MotionItem<'_>,
         start: &mut Option<(ObjectId, Number, P::State)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         let now = self.now;
         match item {
-            Item::Start { object, number, state } => {
-                let state = self.predictor.decode_state(state).ok_or(Error::Malformed)?;
+            MotionItem::StartState { object, number, state } => {
+                let state = self.predictor.decode_state(state).ok_or(DecodeError::Malformed)?;
                 *start = Some((object, number, state));
             }
-            Item::Command { object, number, leg, vector } => {
-                let vector = self.predictor.decode_vector(vector).ok_or(Error::Malformed)?;
+            MotionItem::Command { object, number, previous_segment: leg, vector } => {
+                let vector = self.predictor.decode_vector(vector).ok_or(DecodeError::Malformed)?;
                 let start = start.take().filter(|start| (start.0, start.1) == (object, number)).map(|start| start.2);
                 self.on_command(client, object, (number, leg, vector), start)?;
             }
-            Item::Timer { object, timer, since, .. } => {
+            MotionItem::Timer { object, timer, command_age: since, .. } => {
                 let owner = self.guests.get(&client).map(|guest| &guest.peer);
                 let own = self.references.get_mut(&object).filter(|reference| reference.owner == Some(client));
                 if let (Some(owner), Some(reference)) = (owner, own) {
                     reference.begin(now, sent, timer, since, (owner, &self.config));
                 }
             }
-            Item::Heard { object, number, .. } => {
+            MotionItem::Ack { object, number, .. } => {
                 let told = self.guests.get_mut(&client).and_then(|guest| guest.told.get_mut(&object));
                 if let (Some(told), Some(reference)) = (told, self.references.get(&object)) {
                     told.acked = Some(number.min(reference.newest())).max(told.acked);
                 }
             }
-            Item::Watch(object) => self.on_watch(client, object),
-            Item::Ignore(object) => {
+            MotionItem::Subscribe(object) => self.on_watch(client, object),
+            MotionItem::Unsubscribe(object) => {
                 self.guests.get_mut(&client).into_iter().for_each(|guest| _ = guest.told.remove(&object));
             }
-            Item::Echo { sent: ours, received } => {
+            MotionItem::Echo { sent: ours, received } => {
                 if let Some(guest) = self.guests.get_mut(&client) {
                     guest.peer.on_echo(now, ours, received, sent);
                 }
             }
-            Item::Probe => self.guests.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe()),
-            Item::Bye => self.forget(client),
-            Item::Gone { .. } => return Err(Error::Malformed),
+            MotionItem::Probe => self.guests.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe()),
+            MotionItem::Leave => self.forget(client),
+            MotionItem::Removed { .. } => return Err(DecodeError::Malformed),
         }
         Ok(())
     }
@@ -333,7 +333,7 @@ impl<P: Predictor> Server<P> {
         object: ObjectId,
         command: (Number, TimeDelta, P::Vector),
         start: Option<P::State>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         let number = command.0;
         let own = self.references.get_mut(&object).filter(|reference| reference.owner == Some(client));
         let Some(reference) = own else { return Ok(()) };
@@ -342,7 +342,7 @@ impl<P: Predictor> Server<P> {
             Ordering::Less => return Ok(()),
             Ordering::Equal => {}
             // Nobody but the server begins an epoch.
-            Ordering::Greater => return Err(Error::Malformed),
+            Ordering::Greater => return Err(DecodeError::Malformed),
         }
         let heard = reference.hear(self.now, command, start, (&self.predictor, &self.config));
         if heard == Heard::Missing {
@@ -392,7 +392,7 @@ impl<P: Predictor> Server<P> {
     fn datagram_to(&mut self, client: ClientId, buf: &mut [u8]) -> Option<usize> {
         let guest = self.guests.get_mut(&client)?;
         let head = guest.peer.head(self.now, self.config.run);
-        let mut datagram = Datagram::new(buf, head).ok()?;
+        let mut datagram = MotionDatagram::new(buf, head).ok()?;
         let echo = guest.peer.echo();
         let is_wanted = guest.peer.put_echo(&mut datagram).ok()?;
         let begun = datagram.len();
@@ -484,16 +484,16 @@ impl<P: Predictor> Server<P> {
 
 /// Says something of an object, or from which epoch on there could be one.
 fn put<P: Predictor>(
-    datagram: &mut Datagram<'_>,
+    datagram: &mut MotionDatagram<'_>,
     predictor: &P,
     (object, subject): (ObjectId, Result<&ReferenceOf<P>, u32>),
     say: Say,
     told: &Told,
     now: Instant,
-) -> Result<(), Full> {
+) -> Result<(), BufferFull> {
     let reference = match subject {
         Ok(reference) => reference,
-        Err(epoch) => return datagram.put(Item::Gone { object, epoch }),
+        Err(epoch) => return datagram.put(MotionItem::Removed { object, epoch }),
     };
     let (number, progress) = (reference.newest(), reference.progress(now));
     match say {
@@ -501,7 +501,7 @@ fn put<P: Predictor>(
             put_motion(datagram, predictor, object, reference.simulator().course.since(told.acked), progress)
         }
         Say::Answer => {
-            datagram.put(Item::Heard { object, number, sent: reference.brought })?;
+            datagram.put(MotionItem::Ack { object, number, sent: reference.brought })?;
             put_timer(datagram, object, number, progress)
         }
         Say::Beat => put_timer(datagram, object, number, progress),

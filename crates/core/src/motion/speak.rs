@@ -3,32 +3,32 @@
 use super::course::Turn;
 use super::known::Progress;
 use super::{MAX_STATE, MAX_VECTOR, Number, ObjectId, Predictor};
-use crate::wire::Full;
-use crate::wire::motion::{Datagram, Item};
+use crate::wire::BufferFull;
+use crate::wire::motion::{MotionDatagram, MotionItem};
 
 /// Commands, where they took effect unless that follows from the one before, and the timer on the leg of the last. All of it, or nothing.
 pub(super) fn put_motion<'a, P: Predictor>(
-    datagram: &mut Datagram<'_>,
+    datagram: &mut MotionDatagram<'_>,
     predictor: &P,
     object: ObjectId,
     turns: impl Iterator<Item = &'a Turn<P::State, P::Vector>>,
     progress: Progress,
-) -> Result<(), Full>
+) -> Result<(), BufferFull>
 where
     P::State: 'a,
     P::Vector: 'a,
 {
     let begun = datagram.len();
-    put_all(datagram, predictor, object, turns, progress).inspect_err(|Full| datagram.cut(begun))
+    put_all(datagram, predictor, object, turns, progress).inspect_err(|BufferFull| datagram.truncate(begun))
 }
 
 fn put_all<'a, P: Predictor>(
-    datagram: &mut Datagram<'_>,
+    datagram: &mut MotionDatagram<'_>,
     predictor: &P,
     object: ObjectId,
     turns: impl Iterator<Item = &'a Turn<P::State, P::Vector>>,
     progress: Progress,
-) -> Result<(), Full>
+) -> Result<(), BufferFull>
 where
     P::State: 'a,
     P::Vector: 'a,
@@ -38,13 +38,17 @@ where
         // Who knows the command before knows where this one took effect.
         if newest.is_none_or(|before| before.next() != turn.number) {
             let mut state = [0; MAX_STATE];
-            let len = predictor.encode_state(&turn.start, &mut state).ok_or(Full)?;
-            datagram.put(Item::Start { object, number: turn.number, state: state.get(..len).ok_or(Full)? })?;
+            let len = predictor.encode_state(&turn.start, &mut state).ok_or(BufferFull)?;
+            datagram.put(MotionItem::StartState {
+                object,
+                number: turn.number,
+                state: state.get(..len).ok_or(BufferFull)?,
+            })?;
         }
         let mut vector = [0; MAX_VECTOR];
-        let len = predictor.encode_vector(&turn.vector, &mut vector).ok_or(Full)?;
-        let vector = vector.get(..len).ok_or(Full)?;
-        datagram.put(Item::Command { object, number: turn.number, leg: turn.leg, vector })?;
+        let len = predictor.encode_vector(&turn.vector, &mut vector).ok_or(BufferFull)?;
+        let vector = vector.get(..len).ok_or(BufferFull)?;
+        datagram.put(MotionItem::Command { object, number: turn.number, previous_segment: turn.leg, vector })?;
         newest = Some(turn.number);
     }
     newest.map_or(Ok(()), |number| put_timer(datagram, object, number, progress))
@@ -52,10 +56,17 @@ where
 
 /// How far a simulator is.
 pub(super) fn put_timer(
-    datagram: &mut Datagram<'_>,
+    datagram: &mut MotionDatagram<'_>,
     object: ObjectId,
     number: Number,
     Progress { timer, owed, since, from }: Progress,
-) -> Result<(), Full> {
-    datagram.put(Item::Timer { object, number, timer, owed, since, from })
+) -> Result<(), BufferFull> {
+    datagram.put(MotionItem::Timer {
+        object,
+        number,
+        timer,
+        catch_up: owed,
+        command_age: since,
+        timer_at_command: from,
+    })
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::MAX_DATAGRAM;
-use crate::wire::motion::{Datagram, Item, Items};
+use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -310,11 +310,13 @@ fn who_is_given_an_object_that_it_watches_commands_it() {
 /// What A sends, with other numbers of commands.
 fn renumbered(letter: &[u8], number: Number) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = Datagram::new(&mut buf, Items::new(letter).unwrap().head()).unwrap();
-    for item in Items::new(letter).unwrap() {
+    let mut datagram = MotionDatagram::new(&mut buf, MotionItems::new(letter).unwrap().header()).unwrap();
+    for item in MotionItems::new(letter).unwrap() {
         let item = match item.unwrap() {
-            Item::Start { object, state, .. } => Item::Start { object, number, state },
-            Item::Command { object, leg, vector, .. } => Item::Command { object, number, leg, vector },
+            MotionItem::StartState { object, state, .. } => MotionItem::StartState { object, number, state },
+            MotionItem::Command { object, previous_segment: leg, vector, .. } => {
+                MotionItem::Command { object, number, previous_segment: leg, vector }
+            }
             item => item,
         };
         datagram.put(item).unwrap();
@@ -360,11 +362,11 @@ fn an_object_that_is_called_like_one_before_is_another() {
     let epoch = stand.timers()[1].number.epoch;
     assert!(epoch > 0);
     // Word that the one before is no more comes late.
-    let head = crate::wire::motion::Head { run: 1, to: 1, sent: stand.now };
+    let head = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: stand.now };
     for (epoch, is_there) in [(epoch, true), (epoch + 1, false)] {
         let mut buf = [0; MAX_DATAGRAM];
-        let mut datagram = Datagram::new(&mut buf, head).unwrap();
-        datagram.put(Item::Gone { object: AVATAR, epoch }).unwrap();
+        let mut datagram = MotionDatagram::new(&mut buf, head).unwrap();
+        datagram.put(MotionItem::Removed { object: AVATAR, epoch }).unwrap();
         let len = datagram.len();
         stand.a().handle_datagram(at(6_000), &buf[..len]);
         assert_eq!(stand.clients[0].1.at(stand.now, AVATAR).is_some(), is_there);
@@ -420,13 +422,14 @@ fn said_gone(stand: &mut Stand) -> usize {
     let mut count = 0;
     for _ in 0..2_000 {
         stand.now += FRAME;
-        let head = crate::wire::motion::Head { run: 1, to: 1, sent: stand.now };
+        let head =
+            crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: stand.now };
         let mut buf = [0; MAX_DATAGRAM];
-        let len = Datagram::new(&mut buf, head).unwrap().len();
+        let len = MotionDatagram::new(&mut buf, head).unwrap().len();
         stand.server.handle_datagram(stand.now, B, &buf[..len]);
         while let Some((client, len)) = stand.server.poll_transmit(stand.now, &mut buf) {
-            let items = Items::new(&buf[..len]).unwrap().map(Result::unwrap);
-            count += items.filter(|item| client == B && matches!(item, Item::Gone { .. })).count();
+            let items = MotionItems::new(&buf[..len]).unwrap().map(Result::unwrap);
+            count += items.filter(|item| client == B && matches!(item, MotionItem::Removed { .. })).count();
         }
     }
     count
@@ -435,11 +438,11 @@ fn said_gone(stand: &mut Stand) -> usize {
 #[test]
 fn who_asks_for_what_is_not_there_is_told_so_once() {
     let mut stand = settled(Config::clocks(1), 30);
-    let head = crate::wire::motion::Head { run: 1, to: 1, sent: stand.now };
+    let head = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: stand.now };
     for object in 1_000..1_300 {
         let mut buf = [0; MAX_DATAGRAM];
-        let mut datagram = Datagram::new(&mut buf, head).unwrap();
-        datagram.put(Item::Watch(ObjectId(object))).unwrap();
+        let mut datagram = MotionDatagram::new(&mut buf, head).unwrap();
+        datagram.put(MotionItem::Subscribe(ObjectId(object))).unwrap();
         let len = datagram.len();
         stand.server.handle_datagram(stand.now, B, &buf[..len]);
     }

@@ -1,7 +1,7 @@
 //! Blocks: the pieces of a movie that are whole or not there at all.
 
 use crate::hash::xxh64;
-use crate::wire::{Error, Full, Reader, Writer};
+use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
 /// The most frames in one block, ten seconds at 60 per second: what is lost at most when a recording breaks off.
 pub const MAX_BLOCK_FRAMES: u16 = 600;
@@ -37,28 +37,28 @@ pub(super) struct Head {
 
 impl Head {
     /// Writes the head into the front of a block whose payload is in place, and the checksum behind it; returns the bytes in all.
-    pub(super) fn seal(self, seed: u64, block: &mut [u8]) -> Result<usize, Full> {
-        let mut writer = Writer::new(block);
+    pub(super) fn seal(self, seed: u64, block: &mut [u8]) -> Result<usize, BufferFull> {
+        let mut writer = ByteWriter::new(block);
         writer.u8(self.kind as u8)?;
         writer.put(&(self.len as u16).to_le_bytes())?;
         writer.put(&self.place.to_le_bytes())?;
         writer.put(&self.frames.to_le_bytes())?;
-        let (summed, rest) = block.split_at_mut_checked(HEAD + self.len).ok_or(Full)?;
-        *rest.first_chunk_mut().ok_or(Full)? = xxh64(seed, summed).to_le_bytes();
+        let (summed, rest) = block.split_at_mut_checked(HEAD + self.len).ok_or(BufferFull)?;
+        *rest.first_chunk_mut().ok_or(BufferFull)? = xxh64(seed, summed).to_le_bytes();
         Ok(self.size())
     }
 
-    /// Reads a head, which no checksum has proved yet. [`Error::Truncated`] asks for more bytes.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(bytes);
+    /// Reads a head, which no checksum has proved yet. [`DecodeError::Truncated`] asks for more bytes.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let (kind, len) = (reader.u8()?, usize::from(reader.u16()?));
         let (place, frames) = (reader.u32()?, reader.u16()?);
         let kind = [Kind::Header, Kind::State, Kind::Inputs, Kind::End].into_iter().find(|known| *known as u8 == kind);
-        let kind = kind.ok_or(Error::Malformed)?;
+        let kind = kind.ok_or(DecodeError::Malformed)?;
         let frames_fit = frames <= if kind == Kind::Inputs { MAX_BLOCK_FRAMES } else { 0 };
         match frames_fit && len <= MAX_PAYLOAD && place.checked_add(u32::from(frames)).is_some() {
             true => Ok(Self { kind, len, place, frames }),
-            false => Err(Error::Malformed),
+            false => Err(DecodeError::Malformed),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A game on record: its settings, where it starts, and the inputs of every frame. Nothing else is needed to play it again.
 //!
-//! A [`Writer`] turns confirmed inputs into bytes that the host program appends to a file or sends to a watcher; a [`Reader`] turns
-//! them back. State hashes on the way ([`Writer::push_hash`]) let whoever plays it prove that the machine did the same
+//! A [`ByteWriter`] turns confirmed inputs into bytes that the host program appends to a file or sends to a watcher; a [`ByteReader`] turns
+//! them back. State hashes on the way ([`ByteWriter::push_hash`]) let whoever plays it prove that the machine did the same
 //! ([`Checked`]), and marks hold whatever else happened to the machine between two frames (a reset, another disc).
 //!
 //! The bytes are for bad days. They come in blocks with a checksum each, at most [`MAX_BLOCK_FRAMES`] frames long, that need nothing
@@ -86,7 +86,7 @@ pub use write::{Start, StartError, WriteError, Writer};
 
 use crate::frame::Frame;
 use crate::id::SiteId;
-use crate::input::{Layout, Ownership};
+use crate::input::{InputLayout, Ownership};
 use crate::session::Settings;
 
 /// The first bytes of every movie.
@@ -103,13 +103,13 @@ const HASH: u8 = 0;
 const MARK: u8 = 1;
 
 /// How the words of all players are packed: a movie knows no sites, so one layout has the bits of all of them.
-fn merged(settings: &Settings) -> Layout {
+fn merged(settings: &Settings) -> InputLayout {
     let ownership = &settings.ownership;
     let mut all = Ownership::new(ownership.players());
     let one = SiteId::new(0).expect("there is always a site 0");
     for player in 0..ownership.players() {
         let mask = SiteId::first(crate::id::MAX_SITES).fold(0, |mask, site| mask | ownership.mask(site, player));
-        all.give(one, player, mask).expect("nobody else owns anything");
+        all.assign(one, player, mask).expect("nobody else owns anything");
     }
     all.layout(one)
 }

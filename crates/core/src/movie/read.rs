@@ -9,11 +9,11 @@ use core::ops::Range;
 use super::block::{HEAD, Head, Kind, MAX_BLOCK, SUM, proven};
 use super::{HASH, MAGIC, MARK, MAX_STATE, VERSION, merged};
 use crate::frame::Frame;
-use crate::input::code::{MAX_WIDTH, get_change};
-use crate::input::{Layout, MAX_PLAYERS, Word};
+use crate::input::delta_codec::{MAX_WIDTH, get_change};
+use crate::input::{InputLayout, InputWord, MAX_PLAYERS};
 use crate::session::Settings;
 use crate::wire::hello::get_settings;
-use crate::wire::{Error, Reader as Get};
+use crate::wire::{ByteReader as Get, DecodeError};
 
 /// Bytes kept until they are understood: two blocks, so that they need not be moved too often.
 const KEPT: usize = 2 * MAX_BLOCK;
@@ -40,7 +40,7 @@ pub enum Entry<'a> {
         /// Its number; they come one after the other.
         frame: Frame,
         /// One word per player.
-        words: &'a [Word],
+        words: &'a [InputWord],
     },
     /// The hash of the state after the frame that was told last.
     Hash {
@@ -114,13 +114,13 @@ pub struct Reader {
     /// What is in the block at hand, if there is one.
     block: Option<Block>,
     settings: Option<Box<Settings>>,
-    layout: Option<Layout>,
+    layout: Option<InputLayout>,
     seed: u64,
     state: Vec<u8>,
     first: Frame,
     /// The frame to be told next.
     next: Frame,
-    words: [Word; MAX_PLAYERS],
+    words: [InputWord; MAX_PLAYERS],
     /// There are no more bytes.
     ended: bool,
     error: Option<MovieError>,
@@ -212,7 +212,7 @@ impl Reader {
         taken
     }
 
-    /// There are no more bytes. When all that is here has been told, [`Reader::poll`] says [`MovieError::Cut`] unless the movie is
+    /// There are no more bytes. When all that is here has been told, [`ByteReader::poll`] says [`MovieError::Cut`] unless the movie is
     /// whole.
     pub fn end(&mut self) {
         self.ended = true;
@@ -317,19 +317,19 @@ impl Reader {
     }
 
     /// The head of the block in front, if all of it is here and as it was written.
-    fn whole_block(&self) -> Result<Option<Head>, Error> {
+    fn whole_block(&self) -> Result<Option<Head>, DecodeError> {
         let head = match Head::read(&self.bytes[..self.len]) {
-            Err(Error::Truncated) => return Ok(None),
+            Err(DecodeError::Truncated) => return Ok(None),
             head => head?,
         };
         if head.size() > self.len {
             return Ok(None);
         }
-        proven(self.seed, &self.bytes[..head.size()]).ok_or(Error::Malformed)?;
+        proven(self.seed, &self.bytes[..head.size()]).ok_or(DecodeError::Malformed)?;
         Ok(Some(head))
     }
 
-    fn on_block(&mut self, head: Head) -> Result<Option<Step>, Error> {
+    fn on_block(&mut self, head: Head) -> Result<Option<Step>, DecodeError> {
         let payload = HEAD..HEAD + head.len;
         let step = match (self.stage, head.kind) {
             (Stage::Header, Kind::Header) => {
@@ -339,7 +339,7 @@ impl Reader {
             (Stage::State(len), Kind::State) => {
                 let fits = !payload.is_empty() && payload.len() <= len - self.state.len();
                 if !fits || head.place as usize != self.state.len() {
-                    return Err(Error::Malformed);
+                    return Err(DecodeError::Malformed);
                 }
                 self.state.extend_from_slice(&self.bytes[payload]);
                 None
@@ -352,24 +352,24 @@ impl Reader {
                 self.stage = Stage::Over;
                 Some(Step::End)
             }
-            _ => return Err(Error::Malformed),
+            _ => return Err(DecodeError::Malformed),
         };
         self.discard(head.size());
         Ok(step)
     }
 
-    fn read_header(&mut self, head: Head) -> Result<(), Error> {
+    fn read_header(&mut self, head: Head) -> Result<(), DecodeError> {
         let mut get = Get::new(&self.bytes[HEAD..HEAD + head.len]);
         let settings = get_settings(&mut get)?;
         self.stage = match get.u8()? {
             0 if head.place == 0 => Stage::Frames,
             1 => Stage::State(get.varint()? as usize),
-            _ => return Err(Error::Malformed),
+            _ => return Err(DecodeError::Malformed),
         };
         if !get.is_empty() || matches!(self.stage, Stage::State(len) if len > MAX_STATE) {
-            return Err(Error::Malformed);
+            return Err(DecodeError::Malformed);
         }
-        self.seed = proven(0, &self.bytes[..head.size()]).ok_or(Error::Malformed)?;
+        self.seed = proven(0, &self.bytes[..head.size()]).ok_or(DecodeError::Malformed)?;
         self.first = Frame::new(head.place);
         self.next = self.first;
         self.layout = Some(merged(&settings));
@@ -378,7 +378,7 @@ impl Reader {
     }
 
     /// What comes next in the block at hand; `None` when it is done.
-    fn play(&mut self) -> Result<Option<Step>, Error> {
+    fn play(&mut self) -> Result<Option<Step>, DecodeError> {
         let (Some(block), Some(layout)) = (&mut self.block, &self.layout) else { return Ok(None) };
         loop {
             if block.unchanged == 0 {
@@ -422,7 +422,7 @@ impl Block {
     }
 
     /// Reads a token and what belongs to it. `told`: there is a frame before this block that a hash can belong to.
-    fn read_token(&mut self, bytes: &[u8], width: usize, told: bool) -> Result<(), Error> {
+    fn read_token(&mut self, bytes: &[u8], width: usize, told: bool) -> Result<(), DecodeError> {
         let mut get = Get::new(&bytes[self.tokens.clone()]);
         let mut value = self.value;
         self.unchanged = get_change(&mut get, &mut value[..width])?;
@@ -437,12 +437,12 @@ impl Block {
                     get.take(len)?;
                     Then::Mark(start..start + len)
                 }
-                _ => return Err(Error::Malformed),
+                _ => return Err(DecodeError::Malformed),
             }
         };
         self.tokens.start = self.tokens.end - get.rest().len();
         let frames = self.unchanged.checked_add(u32::from(matches!(self.then, Then::Change(_))));
-        if frames.is_none_or(|frames| frames > self.frames) { Err(Error::Malformed) } else { Ok(()) }
+        if frames.is_none_or(|frames| frames > self.frames) { Err(DecodeError::Malformed) } else { Ok(()) }
     }
 }
 
@@ -453,29 +453,29 @@ pub(super) mod tests {
     use crate::frame::FrameRate;
     use crate::id::SiteSet;
     use crate::input::Ownership;
-    use crate::session::{Absent, GameId, MachineId, Starvation};
+    use crate::session::{AbsentInput, GameId, MachineId, StarvationPolicy};
 
-    pub(in super::super) fn settings(sites: usize, mask: Word) -> Settings {
+    pub(in super::super) fn settings(sites: usize, mask: InputWord) -> Settings {
         Settings {
             game: GameId { name: "game".into(), hash: [3; 32] },
-            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames: 0 },
+            machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
             rate: FrameRate::per_second(60).unwrap(),
-            lag: 6,
-            window: 0,
-            auto: false,
-            absent: Absent::Nothing,
-            starvation: Starvation::Wait,
-            compare_every: 60,
-            sites: sites as u8,
-            starters: SiteSet::first(sites),
-            ownership: Ownership::one_each(sites, mask),
+            input_delay: 6,
+            prediction_window: 0,
+            auto_tune: false,
+            absent_input: AbsentInput::Nothing,
+            starvation_policy: StarvationPolicy::Wait,
+            compare_interval: 60,
+            site_count: sites as u8,
+            starting_sites: SiteSet::first(sites),
+            ownership: Ownership::one_player_per_site(sites, mask),
         }
     }
 
     /// All that a movie tells.
     #[derive(Debug, PartialEq)]
     pub(in super::super) struct Played {
-        pub(in super::super) frames: Vec<(u32, Vec<Word>)>,
+        pub(in super::super) frames: Vec<(u32, Vec<InputWord>)>,
         hashes: Vec<(u32, u64)>,
         marks: Vec<(u32, Vec<u8>)>,
         state: Option<(u32, Vec<u8>)>,
@@ -521,7 +521,7 @@ pub(super) mod tests {
                 writer.push_mark(frame, &number.to_le_bytes()).unwrap();
                 played.marks.push((number, number.to_le_bytes().to_vec()));
             }
-            let words = vec![Word::from(number / 7 % 5), Word::from(number / 300)];
+            let words = vec![InputWord::from(number / 7 % 5), InputWord::from(number / 300)];
             writer.push(frame, &words).unwrap();
             played.frames.push((number, words));
             if number % 60 == 59 {

@@ -7,11 +7,11 @@ use core::fmt;
 use super::block::{HEAD, Head, Kind, MAX_BLOCK, MAX_BLOCK_FRAMES, MAX_PAYLOAD, proven};
 use super::{HASH, MAGIC, MARK, MAX_MARK, MAX_STATE, VERSION, merged};
 use crate::frame::Frame;
-use crate::input::code::{MAX_WIDTH, put_change};
-use crate::input::{Layout, Word};
+use crate::input::delta_codec::{MAX_WIDTH, put_change};
+use crate::input::{InputLayout, InputWord};
 use crate::session::{Settings, SettingsError};
 use crate::wire::hello::put_settings;
-use crate::wire::{Full, Writer as Put};
+use crate::wire::{BufferFull, ByteWriter as Put};
 
 /// Finished bytes that wait to be taken, at most; the state at the start comes on top.
 const MAX_WAITING: usize = 4 * MAX_BLOCK;
@@ -64,7 +64,7 @@ pub enum WriteError {
     },
     /// A mark is longer than [`MAX_MARK`] bytes.
     Mark(usize),
-    /// Finished bytes wait to be taken: call [`Writer::poll_bytes`], then try again.
+    /// Finished bytes wait to be taken: call [`ByteWriter::poll_bytes`], then try again.
     Full,
     /// The movie is finished.
     Finished,
@@ -88,7 +88,7 @@ impl core::error::Error for WriteError {}
 /// Its memory is bounded and, once the start has been taken, nothing is allocated any more.
 #[derive(Debug)]
 pub struct Writer {
-    layout: Layout,
+    layout: InputLayout,
     /// The block at hand, with room for its head.
     block: Box<[u8; MAX_BLOCK]>,
     /// Bytes of payload in it.
@@ -144,7 +144,7 @@ impl Writer {
         Ok(writer)
     }
 
-    fn put_header(&mut self, settings: &Settings, state: Option<&[u8]>) -> Result<(), Full> {
+    fn put_header(&mut self, settings: &Settings, state: Option<&[u8]>) -> Result<(), BufferFull> {
         self.waiting.extend_from_slice(&MAGIC);
         self.waiting.push(VERSION);
         let mut put = Put::new(&mut self.block[HEAD..]);
@@ -161,7 +161,7 @@ impl Writer {
     }
 
     /// Appends the inputs of the frame that is due, one word per player; bits that nobody owns are dropped.
-    pub fn push(&mut self, frame: Frame, words: &[Word]) -> Result<(), WriteError> {
+    pub fn push(&mut self, frame: Frame, words: &[InputWord]) -> Result<(), WriteError> {
         self.expect(frame, self.next)?;
         // The very last number there is stands for the end.
         if frame == Frame::new(u32::MAX) {
@@ -228,7 +228,7 @@ impl Writer {
         if self.len + ROOM > MAX_PAYLOAD { self.flush() } else { Ok(()) }
     }
 
-    fn put(&mut self, write: impl FnOnce(&mut Put<'_>, u32, &[u8]) -> Result<(), Full>) {
+    fn put(&mut self, write: impl FnOnce(&mut Put<'_>, u32, &[u8]) -> Result<(), BufferFull>) {
         let mut put = Put::new(&mut self.block[HEAD + self.len..HEAD + MAX_PAYLOAD]);
         write(&mut put, self.unchanged, &self.last).expect("a block has room for a token");
         self.len += put.len();
@@ -313,7 +313,7 @@ mod tests {
         let start = all(&mut writer).len();
         let mut bytes = 0;
         for number in 0..3_600u32 {
-            let held = |shift: u32| Word::from((number + shift) / 8 * 0x9e37 % 16);
+            let held = |shift: u32| InputWord::from((number + shift) / 8 * 0x9e37 % 16);
             writer.push(Frame::new(number), &[held(0), held(3) << 8]).unwrap();
             bytes += all(&mut writer).len();
         }
@@ -328,11 +328,11 @@ mod tests {
     fn nothing_is_allocated_once_the_start_is_taken() {
         let state = std::vec![7; 300_000];
         let start = Start::Snapshot { frame: Frame::new(1_000), state: &state };
-        let mut writer = Writer::new(&settings(8, Word::MAX), start).unwrap();
+        let mut writer = Writer::new(&settings(8, InputWord::MAX), start).unwrap();
         assert!(all(&mut writer).len() > state.len());
         let mut memory = 0;
         for number in 1_000..4_000u32 {
-            let words = [(); 8].map(|()| Word::from(number) << 64 | Word::from(number));
+            let words = [(); 8].map(|()| InputWord::from(number) << 64 | InputWord::from(number));
             writer.push(Frame::new(number), &words).unwrap();
             if number == 2_000 {
                 memory = writer.memory();
@@ -345,11 +345,11 @@ mod tests {
 
     #[test]
     fn bytes_that_nobody_takes_stop_the_movie_and_lose_nothing() {
-        let mut writer = Writer::new(&settings(2, Word::MAX), Start::PowerOn).unwrap();
+        let mut writer = Writer::new(&settings(2, InputWord::MAX), Start::PowerOn).unwrap();
         let mut file = Vec::new();
         let mut stopped = 0;
         for number in 0..5_000u32 {
-            let words = [Word::from(number) * 0x0101_0101_0101_0101, 0];
+            let words = [InputWord::from(number) * 0x0101_0101_0101_0101, 0];
             if writer.push(Frame::new(number), &words) == Err(WriteError::Full) {
                 file.extend(all(&mut writer));
                 stopped += 1;

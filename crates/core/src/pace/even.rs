@@ -20,105 +20,105 @@ use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 
 /// How much quicker frames may follow each other to make up for a late one: the least, and what a whole period adds.
-const CATCH_UP: f64 = 0.03;
-const CATCH_UP_FAR: f64 = 0.12;
+const MIN_CATCH_UP_RATE: f64 = 0.03;
+const CATCH_UP_RATE_PER_PERIOD: f64 = 0.12;
 /// A site that is later than this many periods gives its plan up and goes on from where it is.
-const GIVE_UP_PERIODS: i64 = 3;
+const MAX_LATE_PERIODS: i64 = 3;
 /// The part of the distance to the reference that one frame makes good.
-const GAIN: i64 = 8;
+const STEERING_DIVISOR: i64 = 8;
 /// How much longer or shorter one frame may be for that, as a part of the period: the least, and what a whole period adds.
-const SLEW: f64 = 0.01;
+const MIN_SLEW_LIMIT: f64 = 0.01;
 /// A part of the period that is below the limit in any case.
-const LEAST_SLEW: i64 = 128;
-const SLEW_FAR: f64 = 0.05;
+const FREE_SLEW_DIVISOR: i64 = 128;
+const SLEW_LIMIT_PER_PERIOD: f64 = 0.05;
 /// Sites that are further apart than this many periods come together no quicker.
-const FAR: f64 = 10.0;
+const MAX_SLEW_PERIODS: f64 = 10.0;
 /// The part of the period by which a site sways about the reference.
-const SWAY: i64 = 128;
+const DITHER_DIVISOR: i64 = 128;
 /// How many frames it takes to go from one side to the other: so many for the first site, and so many more for each other.
-const SWAY_FRAMES: i64 = 64;
-const SWAY_FRAMES_MORE: i64 = 16;
+const DITHER_FRAMES: i64 = 64;
+const DITHER_FRAMES_PER_SITE: i64 = 16;
 /// No clock worth following is off by more than one part in this many.
-const MAX_SKEW: i64 = 50;
+const MAX_SKEW_DIVISOR: i64 = 50;
 /// Sites are never further apart than this many frames.
-const FURTHEST: i64 = 256;
+const MAX_FRAMES_APART: i64 = 256;
 /// A reference older than this many frames says nothing any more.
-const STALE_FRAMES: i64 = 120;
+const REFERENCE_LIFETIME_FRAMES: i64 = 120;
 
 /// Our pacing.
 #[derive(Debug)]
-pub struct Even {
+pub struct EvenPacer {
     period: TimeDelta,
-    limits: Limits,
-    lag: i64,
+    limits: PacingLimits,
+    max_lead: i64,
     /// The time from one frame to the next as things are.
-    pace: TimeDelta,
+    current_period: TimeDelta,
     /// When the frame at hand should begin.
-    plan: Instant,
+    planned_start: Instant,
     /// When it does.
-    next: Instant,
+    next_start: Instant,
     /// By how much the host began it later.
-    host_late: TimeDelta,
-    reference: Option<Reference>,
+    host_lateness: TimeDelta,
+    reference: Option<PaceReference>,
     /// The frame at hand was planned for when the reference has it, which may be long ago.
-    leapt: bool,
+    has_jumped: bool,
     /// How many frames it takes to sway from one side of the reference to the other; 0 if we do not.
-    sway_frames: i64,
-    delays: [Option<Delay>; MAX_SITES],
+    dither_frames: i64,
+    delays: [Option<OneWayDelay>; MAX_SITES],
     /// The longest of them, and the shortest period that it allows.
-    longest: TimeDelta,
-    link_pace: TimeDelta,
+    max_delay: TimeDelta,
+    min_link_period: TimeDelta,
 }
 
 /// What follows from the period alone, worked out once.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct PacingLimits {
     /// A site that is later than this gives up its plan.
-    give_up: TimeDelta,
+    max_lateness: TimeDelta,
     /// No clock worth following makes a period shorter or longer than this.
-    shortest: TimeDelta,
-    longest: TimeDelta,
+    min_period: TimeDelta,
+    max_period: TimeDelta,
     /// A change of the period that is allowed in any case.
-    least_slew: TimeDelta,
+    free_slew: TimeDelta,
     /// How far a site sways about the reference.
-    sway: TimeDelta,
+    dither: TimeDelta,
 }
 
-impl Limits {
+impl PacingLimits {
     fn of(period: TimeDelta) -> Self {
         Self {
-            give_up: period * GIVE_UP_PERIODS,
-            shortest: period - period / MAX_SKEW,
-            longest: period + period / MAX_SKEW,
-            least_slew: period / LEAST_SLEW,
-            sway: period / SWAY,
+            max_lateness: period * MAX_LATE_PERIODS,
+            min_period: period - period / MAX_SKEW_DIVISOR,
+            max_period: period + period / MAX_SKEW_DIVISOR,
+            free_slew: period / FREE_SLEW_DIVISOR,
+            dither: period / DITHER_DIVISOR,
         }
     }
 }
 
 /// The plan of the site that sets the pace.
 #[derive(Clone, Copy, Debug)]
-struct Reference {
+struct PaceReference {
     frame: Frame,
-    at: Instant,
+    planned_at: Instant,
     period: TimeDelta,
 }
 
 /// A one-way delay, smoothed over the least of short stretches: what a sleeping computer finds in its socket when it wakes says
 /// nothing about the link.
 #[derive(Clone, Copy, Debug)]
-struct Delay {
+struct OneWayDelay {
     smoothed: TimeDelta,
     least: TimeDelta,
     since: Instant,
 }
 
 /// How long such a stretch is.
-const STRETCH: TimeDelta = TimeDelta::from_millis(150);
+const DELAY_INTERVAL: TimeDelta = TimeDelta::from_millis(150);
 
-impl Delay {
+impl OneWayDelay {
     fn add(&mut self, now: Instant, delay: TimeDelta, period: TimeDelta) {
-        if now - self.since < STRETCH {
+        if now - self.since < DELAY_INTERVAL {
             self.least = self.least.min(delay);
             return;
         }
@@ -128,101 +128,101 @@ impl Delay {
     }
 }
 
-impl Even {
+impl EvenPacer {
     /// Frames of `period` with a local lag of `lag` frames, the first at `start`.
     pub fn new(period: TimeDelta, lag: u32, start: Instant) -> Self {
         Self {
             period,
-            limits: Limits::of(period),
-            lag: i64::from(lag),
-            pace: period,
-            plan: start,
-            next: start,
-            host_late: TimeDelta::ZERO,
+            limits: PacingLimits::of(period),
+            max_lead: i64::from(lag),
+            current_period: period,
+            planned_start: start,
+            next_start: start,
+            host_lateness: TimeDelta::ZERO,
             reference: None,
-            leapt: false,
-            sway_frames: 0,
+            has_jumped: false,
+            dither_frames: 0,
             delays: [None; MAX_SITES],
-            longest: TimeDelta::ZERO,
-            link_pace: TimeDelta::ZERO,
+            max_delay: TimeDelta::ZERO,
+            min_link_period: TimeDelta::ZERO,
         }
     }
 
     /// Sways about the reference, as sites do that guess: each in a time of its own, so that any two are fair to each other.
-    pub fn sway(&mut self, site: SiteId) {
-        self.sway_frames = SWAY_FRAMES + SWAY_FRAMES_MORE * site.index() as i64;
+    pub fn enable_dither(&mut self, site: SiteId) {
+        self.dither_frames = DITHER_FRAMES + DITHER_FRAMES_PER_SITE * site.index() as i64;
     }
 
     /// When the next frame begins.
-    pub fn next(&self) -> Instant {
-        self.next
+    pub fn next_start(&self) -> Instant {
+        self.next_start
     }
 
     /// When the frame at hand should begin if nothing had to be waited for.
-    pub fn plan(&self) -> Instant {
-        self.plan
+    pub fn planned_start(&self) -> Instant {
+        self.planned_start
     }
 
     /// The time from one frame to the next as things are.
-    pub fn pace(&self) -> TimeDelta {
-        self.pace
+    pub fn current_period(&self) -> TimeDelta {
+        self.current_period
     }
 
     /// A packet of a peer was under way for so long.
     pub fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         match &mut self.delays[site.index()] {
             Some(known) => known.add(now, delay, self.period),
-            slot => *slot = Some(Delay { smoothed: delay, least: delay, since: now }),
+            slot => *slot = Some(OneWayDelay { smoothed: delay, least: delay, since: now }),
         }
-        self.update_link_pace();
+        self.update_min_link_period();
     }
 
     /// The frame that the reference is in at this time, if that is known.
     pub fn frame_at(&self, now: Instant) -> Option<Frame> {
         let reference = self.reference?;
-        let passed = (now - reference.at).as_nanos() / reference.period.as_nanos().max(1);
+        let passed = (now - reference.planned_at).as_nanos() / reference.period.as_nanos().max(1);
         Some(reference.frame + passed.clamp(0, i64::from(u16::MAX)) as u32)
     }
 
     /// Plans a frame for when the reference has it, however far back that is; `false` if there is no reference. What is further
     /// ahead than sites can be apart is an error or a lie, and nobody waits for it.
-    pub fn leap(&mut self, now: Instant, frame: Frame) -> bool {
+    pub fn jump_to(&mut self, now: Instant, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };
-        let planned = reference.at + reference.period * (frame - reference.frame);
-        self.plan = planned.min(now + self.period * FURTHEST);
-        (self.next, self.leapt) = (self.plan, true);
+        let planned = reference.planned_at + reference.period * (frame - reference.frame);
+        self.planned_start = planned.min(now + self.period * MAX_FRAMES_APART);
+        (self.next_start, self.has_jumped) = (self.planned_start, true);
         true
     }
 
     /// The next frame begins no earlier than this, here and everywhere: what was known of the reference before is of no use.
-    pub fn rest_until(&mut self, until: Instant) {
-        self.plan = self.plan.max(until);
-        self.next = self.next.max(until);
+    pub fn pause_until(&mut self, until: Instant) {
+        self.planned_start = self.planned_start.max(until);
+        self.next_start = self.next_start.max(until);
         self.reference = None;
     }
 
     /// The local lag has changed.
-    pub fn set_reach(&mut self, lag: u32) {
-        self.lag = i64::from(lag);
-        self.update_link_pace();
+    pub fn set_max_lead(&mut self, lag: u32) {
+        self.max_lead = i64::from(lag);
+        self.update_min_link_period();
     }
 
     /// The site will not be waited for again.
-    pub fn forget(&mut self, site: SiteId) {
+    pub fn forget_site(&mut self, site: SiteId) {
         self.delays[site.index()] = None;
-        self.update_link_pace();
+        self.update_min_link_period();
     }
 
     /// The site whose way is too long for frames of this period, and the part of the time that it costs.
-    pub fn slowed_by(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
+    pub fn limiting_site(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
         let site = SiteId::first(MAX_SITES).max_by_key(|site| self.delays[site.index()].map(|delay| delay.smoothed))?;
-        let share = 1.0 - period.as_nanos() as f64 / self.link_pace.as_nanos().max(1) as f64;
+        let share = 1.0 - period.as_nanos() as f64 / self.min_link_period.as_nanos().max(1) as f64;
         (share > 0.0).then_some((site, share))
     }
 
-    fn update_link_pace(&mut self) {
-        self.longest = self.delays.iter().flatten().map(|delay| delay.smoothed).max().unwrap_or_default();
-        self.link_pace = self.longest / self.lag.max(1);
+    fn update_min_link_period(&mut self) {
+        self.max_delay = self.delays.iter().flatten().map(|delay| delay.smoothed).max().unwrap_or_default();
+        self.min_link_period = self.max_delay / self.max_lead.max(1);
     }
 
     /// The site that sets the pace planned to begin `frame` at this time of ours.
@@ -234,58 +234,66 @@ impl Even {
                 }
                 last.period
             }
-            Some(last) if frame - last.frame < STALE_FRAMES => {
-                let measured = (at - last.at) / (frame - last.frame);
+            Some(last) if frame - last.frame < REFERENCE_LIFETIME_FRAMES => {
+                let measured = (at - last.planned_at) / (frame - last.frame);
                 // A freeze lies between the two, or a plan was given up: start over.
-                if measured > self.pace * 2 { self.pace } else { last.period + (measured - last.period) / 4 }
+                if measured > self.current_period * 2 {
+                    self.current_period
+                } else {
+                    last.period + (measured - last.period) / 4
+                }
             }
-            _ => self.pace,
+            _ => self.current_period,
         };
-        self.reference = Some(Reference { frame, at, period });
+        self.reference = Some(PaceReference { frame, planned_at: at, period });
     }
 
     /// A frame begins, perhaps later than it was asked for: a host's timer may be coarse.
     pub fn on_begin(&mut self, now: Instant) {
-        let late = now - self.next;
-        self.host_late = if late > self.period * 2 { TimeDelta::ZERO } else { late.max(TimeDelta::ZERO) };
+        let late = now - self.next_start;
+        self.host_lateness = if late > self.period * 2 { TimeDelta::ZERO } else { late.max(TimeDelta::ZERO) };
     }
 
     /// The machine is about to step `frame`: plans the one after it.
     pub fn on_step(&mut self, now: Instant, frame: Frame) {
-        self.pace = self.link_pace.max(self.followed_period(frame));
+        self.current_period = self.min_link_period.max(self.followed_period(frame));
         // What the host was late with is not made up for, or a coarse timer would slow down the game.
-        let now = now - self.host_late;
+        let now = now - self.host_lateness;
         // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
-        let now = if self.lag == 0 { now - self.longest } else { now };
-        let late = now - self.plan;
-        let leapt = core::mem::take(&mut self.leapt);
-        if late > self.limits.give_up && !leapt {
-            self.plan = now;
+        let now = if self.max_lead == 0 { now - self.max_delay } else { now };
+        let late = now - self.planned_start;
+        let leapt = core::mem::take(&mut self.has_jumped);
+        if late > self.limits.max_lateness && !leapt {
+            self.planned_start = now;
             self.reference = None;
         }
-        self.plan += self.pace;
-        self.plan += self.steering(frame.next());
-        self.next = self.plan;
+        self.planned_start += self.current_period;
+        self.planned_start += self.steering_correction(frame.next());
+        self.next_start = self.planned_start;
         if late > TimeDelta::ZERO {
-            self.next = self.plan.max(now + self.pace.scale(1.0 - self.catch_up(now)));
+            self.next_start = self.planned_start.max(now + self.current_period.scale(1.0 - self.catch_up_rate(now)));
         }
     }
 
     /// How much quicker the next frame may follow. Where the link sets the pace, hurrying would only mean waiting again.
-    fn catch_up(&self, now: Instant) -> f64 {
-        let late = self.in_periods(now + self.pace - self.plan, 1.0);
-        if self.pace > self.period.scale(1.02) { CATCH_UP } else { CATCH_UP + CATCH_UP_FAR * late }
+    fn catch_up_rate(&self, now: Instant) -> f64 {
+        let late = self.in_periods(now + self.current_period - self.planned_start, 1.0);
+        if self.current_period > self.period.scale(1.02) {
+            MIN_CATCH_UP_RATE
+        } else {
+            MIN_CATCH_UP_RATE + CATCH_UP_RATE_PER_PERIOD * late
+        }
     }
 
     /// The nominal period by the clock of the reference, which may be quicker or slower than ours. A reference that is slower than
     /// clocks are has to wait for somebody, perhaps for us: to follow it in that would keep both slow for ever.
     fn followed_period(&self, frame: Frame) -> TimeDelta {
         let followed = self.current_reference(frame).map_or(self.period, |reference| reference.period);
-        followed.clamp(self.limits.shortest, self.limits.longest)
+        followed.clamp(self.limits.min_period, self.limits.max_period)
     }
 
-    fn current_reference(&self, frame: Frame) -> Option<Reference> {
-        self.reference.filter(|reference| frame - reference.frame < STALE_FRAMES)
+    fn current_reference(&self, frame: Frame) -> Option<PaceReference> {
+        self.reference.filter(|reference| frame - reference.frame < REFERENCE_LIFETIME_FRAMES)
     }
 
     /// A distance as a part of the period, `most` at the most.
@@ -294,25 +302,26 @@ impl Even {
     }
 
     /// How far from the reference a frame is to be. Where the link sets the pace, everybody guesses as much as is allowed.
-    fn swayed(&self, frame: Frame) -> TimeDelta {
-        if self.sway_frames == 0 || self.link_pace > self.period {
+    fn dither_offset(&self, frame: Frame) -> TimeDelta {
+        if self.dither_frames == 0 || self.min_link_period > self.period {
             return TimeDelta::ZERO;
         }
-        let phase = i64::from(frame.number()) % (self.sway_frames * 2);
-        let there = phase.min(self.sway_frames * 2 - phase);
-        self.limits.sway * (there * 2 - self.sway_frames) / self.sway_frames
+        let phase = i64::from(frame.number()) % (self.dither_frames * 2);
+        let there = phase.min(self.dither_frames * 2 - phase);
+        self.limits.dither * (there * 2 - self.dither_frames) / self.dither_frames
     }
 
     /// How much longer to make the way to `frame` so as to come nearer to the reference.
-    fn steering(&self, frame: Frame) -> TimeDelta {
+    fn steering_correction(&self, frame: Frame) -> TimeDelta {
         let Some(reference) = self.current_reference(frame) else { return TimeDelta::ZERO };
-        let there = reference.at + reference.period * (frame - reference.frame);
-        let error = there + self.swayed(frame) - self.plan;
-        let wanted = error / GAIN;
-        if wanted.abs() < self.limits.least_slew {
+        let there = reference.planned_at + reference.period * (frame - reference.frame);
+        let error = there + self.dither_offset(frame) - self.planned_start;
+        let wanted = error / STEERING_DIVISOR;
+        if wanted.abs() < self.limits.free_slew {
             return wanted;
         }
-        let limit = self.period.scale(SLEW + SLEW_FAR * self.in_periods(error, FAR));
+        let limit =
+            self.period.scale(MIN_SLEW_LIMIT + SLEW_LIMIT_PER_PERIOD * self.in_periods(error, MAX_SLEW_PERIODS));
         wanted.clamp(-limit, limit)
     }
 }
@@ -328,110 +337,111 @@ mod tests {
     }
 
     /// Runs frames that begin `host` later than asked for and wait `inputs` for inputs; returns when each was stepped.
-    fn run(
-        even: &mut Even,
+    fn run_frames(
+        even: &mut EvenPacer,
         frames: u32,
         mut host: impl FnMut(u32) -> TimeDelta,
         inputs: impl Fn(u32) -> TimeDelta,
     ) -> [Instant; 2] {
-        let first = even.next();
+        let first = even.next_start();
         for frame in 0..frames {
-            let begin = even.next() + host(frame);
+            let begin = even.next_start() + host(frame);
             even.on_begin(begin);
             even.on_step(begin + inputs(frame), Frame::new(frame));
         }
-        [first, even.next()]
+        [first, even.next_start()]
     }
 
     #[test]
-    fn a_coarse_timer_does_not_slow_the_game_down() {
-        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
-        let [first, last] = run(&mut even, 1_000, |frame| ms(i64::from(frame % 8)), |_| TimeDelta::ZERO);
+    fn coarse_host_timer_does_not_slow_the_game() {
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
+        let [first, last] = run_frames(&mut even, 1_000, |frame| ms(i64::from(frame % 8)), |_| TimeDelta::ZERO);
         assert_eq!(last - first, PERIOD * 1_000);
     }
 
     #[test]
-    fn a_late_input_delays_a_frame_and_not_the_plan() {
-        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+    fn late_input_delays_one_frame_and_not_the_plan() {
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         let late = |frame| if frame == 10 { ms(20) } else { TimeDelta::ZERO };
-        let [first, last] = run(&mut even, 200, |_| TimeDelta::ZERO, late);
+        let [first, last] = run_frames(&mut even, 200, |_| TimeDelta::ZERO, late);
         assert_eq!(last - first, PERIOD * 200);
     }
 
     #[test]
-    fn who_leaps_is_on_the_reference_at_once_from_however_far_behind() {
-        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+    fn jump_reaches_the_reference_at_once() {
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         let now = Instant::ZERO + ms(1_600);
         even.on_reference(Frame::new(100), now);
         for frame in 60..100u32 {
-            assert!(even.leap(now, Frame::new(frame)) && even.next() < now, "frame {frame} is due");
+            assert!(even.jump_to(now, Frame::new(frame)) && even.next_start() < now, "frame {frame} is due");
             even.on_begin(now);
             even.on_step(now, Frame::new(frame));
         }
-        assert!((even.next() - now).abs() < PERIOD, "{:?}", even.next());
+        assert!((even.next_start() - now).abs() < PERIOD, "{:?}", even.next_start());
     }
 
     #[test]
-    fn a_link_too_long_for_the_lag_stretches_every_frame_alike() {
+    fn link_longer_than_input_delay_stretches_all_frames_evenly() {
         let site = SiteId::new(1).unwrap();
-        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         even.on_delay(Instant::ZERO, site, ms(120));
-        let [first, last] = run(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
+        let [first, last] = run_frames(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
         assert_eq!(last - first, ms(20) * 100);
-        even.forget(site);
-        let [first, last] = run(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
+        even.forget_site(site);
+        let [first, last] = run_frames(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
         assert_eq!(last - first, PERIOD * 100);
     }
 
     #[test]
-    fn a_site_comes_near_to_the_reference_by_a_percent_of_a_frame() {
-        let mut even = Even::new(PERIOD, 6, Instant::ZERO);
-        let mut before = even.next();
+    fn slew_towards_reference_is_limited_per_frame() {
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
+        let mut before = even.next_start();
         for frame in 0..600u32 {
             if frame.is_multiple_of(12) {
                 even.on_reference(Frame::new(frame), Instant::ZERO + ms(3) + PERIOD * i64::from(frame));
             }
-            even.on_begin(even.next());
-            even.on_step(even.next(), Frame::new(frame));
-            let change = (even.next() - before - PERIOD).abs();
+            even.on_begin(even.next_start());
+            even.on_step(even.next_start(), Frame::new(frame));
+            let change = (even.next_start() - before - PERIOD).abs();
             assert!(change <= PERIOD.scale(0.02), "{change} at once");
-            before = even.next();
+            before = even.next_start();
         }
-        let error = even.plan() - (Instant::ZERO + ms(3) + PERIOD * 600);
+        let error = even.planned_start() - (Instant::ZERO + ms(3) + PERIOD * 600);
         assert!(error.abs() < TimeDelta::from_micros(50), "{error}");
     }
 
     #[test]
-    fn nobody_leaps_further_ahead_than_sites_can_be_apart() {
+    fn jump_ahead_is_limited() {
         let now = Instant::ZERO + TimeDelta::from_secs(100);
-        for (at, expected) in [(ms(-90_000), ms(-90_000)), (ms(500), ms(500)), (ms(90_000), PERIOD * FURTHEST)] {
-            let mut even = Even::new(PERIOD, 6, Instant::ZERO);
-            assert!(!even.leap(now, Frame::new(50)), "there is no reference");
+        for (at, expected) in [(ms(-90_000), ms(-90_000)), (ms(500), ms(500)), (ms(90_000), PERIOD * MAX_FRAMES_APART)]
+        {
+            let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
+            assert!(!even.jump_to(now, Frame::new(50)), "there is no reference");
             even.on_reference(Frame::new(50), now + at);
-            assert!(even.leap(now, Frame::new(50)));
-            assert_eq!(even.next() - now, expected);
+            assert!(even.jump_to(now, Frame::new(50)));
+            assert_eq!(even.next_start() - now, expected);
         }
     }
 
     /// How far from the reference a site is that follows it for so many frames.
-    fn follow(even: &mut Even, frames: u32, mut look: impl FnMut(u32, TimeDelta)) {
+    fn follow_reference(even: &mut EvenPacer, frames: u32, mut look: impl FnMut(u32, TimeDelta)) {
         for frame in 0..frames {
             if frame.is_multiple_of(12) {
                 even.on_reference(Frame::new(frame), Instant::ZERO + PERIOD * i64::from(frame));
             }
-            even.on_begin(even.next());
-            even.on_step(even.next(), Frame::new(frame));
-            look(frame, even.plan() - (Instant::ZERO + PERIOD * (i64::from(frame) + 1)));
+            even.on_begin(even.next_start());
+            even.on_step(even.next_start(), Frame::new(frame));
+            look(frame, even.planned_start() - (Instant::ZERO + PERIOD * (i64::from(frame) + 1)));
         }
     }
 
     #[test]
-    fn who_guesses_is_ahead_of_the_reference_as_often_as_behind_it() {
+    fn dither_is_ahead_of_the_reference_as_often_as_behind() {
         for site in SiteId::first(MAX_SITES) {
-            let mut even = Even::new(PERIOD, 6, Instant::ZERO);
-            even.sway(site);
+            let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
+            even.enable_dither(site);
             let (mut ahead, mut changed, mut before) = (0, 0, TimeDelta::ZERO);
-            follow(&mut even, 7_200, |frame, distance| {
+            follow_reference(&mut even, 7_200, |frame, distance| {
                 ahead += u32::from(distance < TimeDelta::ZERO);
                 assert!(distance.abs() < PERIOD / 100, "{distance}");
                 let change = (distance - before).abs();
@@ -445,10 +455,10 @@ mod tests {
     }
 
     #[test]
-    fn sites_many_frames_apart_are_together_in_two_seconds() {
+    fn sites_many_frames_apart_converge_in_two_seconds() {
         for apart in [-18, -3, 3, 18] {
-            let mut even = Even::new(PERIOD, 18, Instant::ZERO + PERIOD * apart);
-            follow(&mut even, 120, |frame, distance| {
+            let mut even = EvenPacer::new(PERIOD, 18, Instant::ZERO + PERIOD * apart);
+            follow_reference(&mut even, 120, |frame, distance| {
                 assert!(frame < 100 || distance.abs() < PERIOD / 10, "{distance} apart after {frame} frames");
             });
         }

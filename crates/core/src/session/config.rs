@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::auto::Costs;
-use super::guess::Predictor;
-use super::join::Join;
-use super::late::MIN_LATE_AFTER;
+use super::auto_tune::MachineCosts;
+use super::join::LateJoin;
+use super::prediction::InputPredictor;
 use super::settings::{Settings, SettingsError};
+use super::slow_peer::MIN_STALL_LIMIT;
 use crate::feed::FeedConfig;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
@@ -16,13 +16,13 @@ use crate::time::TimeDelta;
 
 /// The shortest silence for which a site can be dropped. Who waits sends only every 100 ms, so with less a packet that is late or
 /// lost would make a site a suspect that is not gone.
-pub const MIN_DROP_AFTER: TimeDelta = TimeDelta::from_millis(300);
+pub const MIN_DROP_TIMEOUT: TimeDelta = TimeDelta::from_millis(300);
 
 /// What one site needs to know to take part in a session.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The session's number, the same at every site and not to be guessed: it tells one game's packets from another's.
-    pub session: u64,
+    pub session_id: u64,
     /// Who we are.
     pub site: SiteId,
     /// Where the other sites are. A transport keeps a table from its own addresses to these numbers and gives a sender that it
@@ -31,7 +31,7 @@ pub struct Config {
     /// Whether the transport authenticates senders, so that the address of a datagram proves which peer sent it. Then a peer's address
     /// never changes, and a datagram from any other address is refused, whatever it claims. If not, a peer that has moved is followed to
     /// the address of its newest datagram.
-    pub authenticated: bool,
+    pub is_transport_authenticated: bool,
     /// What is played and how; the same at every site.
     pub settings: Settings,
     /// How lost inputs come back.
@@ -39,19 +39,19 @@ pub struct Config {
     /// How frames are paced.
     pub pacing: Pacing,
     /// When packets leave.
-    pub sending: Sending,
+    pub send_policy: SendPolicy,
     /// How missing inputs are guessed, where [`Settings::window`] allows it.
-    pub predictor: Predictor,
+    pub predictor: InputPredictor,
     /// Whether the machine can save and load its state. If not, nothing can be guessed, and nobody can come late but by playing
     /// everything from the first frame on; [`Settings::auto`] then leaves the window shut.
     pub can_save: bool,
     /// Whether differences between the sites' states are looked into: a state is kept every second or so. Usual where states are
     /// saved anyway, because frames may be guessed.
-    pub investigate: bool,
+    pub bisect_desyncs: bool,
     /// What the machine takes to step, save and load, as far as that is known; repairs are measured as they happen.
-    pub costs: Costs,
+    pub machine_costs: MachineCosts,
     /// Takes a seat in a game that runs already; `None` waits for a start in the lobby.
-    pub join: Option<Join>,
+    pub late_join: Option<LateJoin>,
     /// Serves those who watch, and those who come late.
     pub feed: Option<FeedConfig>,
     /// A number that is larger every time the program is started, such as the time of day in seconds: tells a site that comes back
@@ -59,28 +59,28 @@ pub struct Config {
     pub incarnation: u32,
     /// A site that is silent for longer than this is dropped, and the others go on, if they are more than half, or half with the
     /// lowest of them; `None` waits for it. Who waits sends only every 100 ms, and one such packet may be lost: it is
-    /// [`MIN_DROP_AFTER`] or more. Sites need not wait for the same time: who is asked to drop another does so after half of its own.
+    /// [`MIN_DROP_TIMEOUT`] or more. Sites need not wait for the same time: who is asked to drop another does so after half of its own.
     ///
-    /// Silence is all that counts: for who is heard, but slow or without inputs, there is [`Config::late_after`].
-    pub drop_after: Option<TimeDelta>,
+    /// Silence is all that counts: for who is heard, but slow or without inputs, there is [`Config::stall_limit`].
+    pub drop_timeout: Option<TimeDelta>,
     /// A site that is heard, but has held up the game for as long as this of late, is dropped by the coordinator, which is the lowest
     /// site that plays, and whose word alone counts; `None` waits for it. What its players do until it is back says
     /// [`Settings::absent`]. It is let in again some seconds later, and only over a way that is short enough. At least
-    /// [`MIN_LATE_AFTER`].
-    pub late_after: Option<TimeDelta>,
+    /// [`MIN_STALL_LIMIT`].
+    pub stall_limit: Option<TimeDelta>,
     /// Whether the last player left plays on alone, and others can take the free seats: otherwise the session ends with
     /// [`End::Alone`](super::End::Alone) when all others have left. Where the others are only silent,
-    /// [`Session::go_on_alone`](super::Session::go_on_alone) lets a person decide.
-    pub play_on_alone: bool,
+    /// [`Session::go_on_alone`](super::Session::continue_alone) lets a person decide.
+    pub can_play_alone: bool,
     /// A wait for inputs that is longer than this is told as a freeze.
-    pub freeze_after: TimeDelta,
+    pub freeze_timeout: TimeDelta,
     /// The session ends when a site is silent for longer than this; `None` waits for ever.
-    pub give_up_after: Option<TimeDelta>,
+    pub silence_timeout: Option<TimeDelta>,
 }
 
 /// When packets leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Sending {
+pub enum SendPolicy {
     /// As soon as there is something new: one packet per frame and peer.
     #[default]
     AtOnce,
@@ -96,25 +96,25 @@ impl Config {
     /// for another.
     pub fn new(session: u64, site: SiteId, peers: Vec<(SiteId, Addr)>, settings: Settings) -> Self {
         Self {
-            session,
+            session_id: session,
             site,
             peers,
-            authenticated: false,
+            is_transport_authenticated: false,
             recovery: Recovery::default(),
             pacing: Pacing::default(),
-            sending: Sending::default(),
-            predictor: Predictor::default(),
-            join: None,
+            send_policy: SendPolicy::default(),
+            predictor: InputPredictor::default(),
+            late_join: None,
             feed: None,
             can_save: true,
-            investigate: settings.window > 0 || settings.auto,
-            costs: Costs::default(),
+            bisect_desyncs: settings.prediction_window > 0 || settings.auto_tune,
+            machine_costs: MachineCosts::default(),
             incarnation: 1,
-            drop_after: None,
-            late_after: None,
-            play_on_alone: false,
-            freeze_after: TimeDelta::from_millis(250),
-            give_up_after: None,
+            drop_timeout: None,
+            stall_limit: None,
+            can_play_alone: false,
+            freeze_timeout: TimeDelta::from_millis(250),
+            silence_timeout: None,
             settings,
         }
     }
@@ -122,19 +122,19 @@ impl Config {
     /// Whether a session can be made of this.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.settings.check()?;
-        if self.settings.window > 0 && !self.can_save {
-            return Err(ConfigError::CannotSave(self.settings.window));
+        if self.settings.prediction_window > 0 && !self.can_save {
+            return Err(ConfigError::CannotSave(self.settings.prediction_window));
         }
-        if matches!(self.sending, Sending::Timer(period) if period <= TimeDelta::ZERO) {
-            return Err(ConfigError::Timer);
+        if matches!(self.send_policy, SendPolicy::Timer(period) if period <= TimeDelta::ZERO) {
+            return Err(ConfigError::InvalidSendTimer);
         }
-        if let Some(limit) = self.drop_after.filter(|limit| *limit < MIN_DROP_AFTER) {
-            return Err(ConfigError::DropAfter(limit));
+        if let Some(limit) = self.drop_timeout.filter(|limit| *limit < MIN_DROP_TIMEOUT) {
+            return Err(ConfigError::DropTimeoutTooShort(limit));
         }
-        if let Some(limit) = self.late_after.filter(|limit| *limit < MIN_LATE_AFTER) {
-            return Err(ConfigError::LateAfter(limit));
+        if let Some(limit) = self.stall_limit.filter(|limit| *limit < MIN_STALL_LIMIT) {
+            return Err(ConfigError::StallLimitTooShort(limit));
         }
-        let everyone = SiteSet::first(usize::from(self.settings.sites));
+        let everyone = SiteSet::first(usize::from(self.settings.site_count));
         if !everyone.contains(self.site) {
             return Err(SettingsError::NoSuchSite(self.site).into());
         }
@@ -144,15 +144,15 @@ impl Config {
                 return Err(SettingsError::NoSuchSite(*site).into());
             }
             if known.contains(*site) {
-                return Err(ConfigError::Twice(*site));
+                return Err(ConfigError::DuplicateSite(*site));
             }
             if self.peers.iter().any(|(other, there)| other != site && there == addr) {
-                return Err(ConfigError::SameAddress(*site));
+                return Err(ConfigError::DuplicateAddress(*site));
             }
             known.insert(*site);
         }
         match everyone.iter().find(|site| !known.contains(*site)) {
-            Some(site) => Err(ConfigError::Unknown(site)),
+            Some(site) => Err(ConfigError::MissingAddress(site)),
             None => Ok(()),
         }
     }
@@ -164,19 +164,19 @@ pub enum ConfigError {
     /// The settings are unfit.
     Settings(SettingsError),
     /// A site's address is missing.
-    Unknown(SiteId),
+    MissingAddress(SiteId),
     /// Frames would be guessed and could not be repaired.
     CannotSave(u32),
     /// A site is named twice, or is ourselves.
-    Twice(SiteId),
+    DuplicateSite(SiteId),
     /// A send timer must have a period.
-    Timer,
-    /// A site would be dropped although it only waits: at least [`MIN_DROP_AFTER`].
-    DropAfter(TimeDelta),
-    /// A site would be dropped for a hiccup: at least [`MIN_LATE_AFTER`].
-    LateAfter(TimeDelta),
+    InvalidSendTimer,
+    /// A site would be dropped although it only waits: at least [`MIN_DROP_TIMEOUT`].
+    DropTimeoutTooShort(TimeDelta),
+    /// A site would be dropped for a hiccup: at least [`MIN_STALL_LIMIT`].
+    StallLimitTooShort(TimeDelta),
     /// Two sites have the same address.
-    SameAddress(SiteId),
+    DuplicateAddress(SiteId),
 }
 
 impl From<SettingsError> for ConfigError {
@@ -189,20 +189,20 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::Unknown(site) => write!(f, "the address of site {site} is missing"),
+            Self::MissingAddress(site) => write!(f, "the address of site {site} is missing"),
             Self::CannotSave(window) => {
                 write!(f, "a window of {window} frames needs a machine that can save and load its state (0 needs none)")
             }
-            Self::Twice(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
-            Self::Timer => write!(f, "a send timer needs a period longer than nothing"),
-            Self::DropAfter(limit) => write!(
+            Self::DuplicateSite(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
+            Self::InvalidSendTimer => write!(f, "a send timer needs a period longer than nothing"),
+            Self::DropTimeoutTooShort(limit) => write!(
                 f,
-                "{limit} of silence are too few to drop a site, the least is {MIN_DROP_AFTER}: who waits sends every 100 ms"
+                "{limit} of silence are too few to drop a site, the least is {MIN_DROP_TIMEOUT}: who waits sends every 100 ms"
             ),
-            Self::LateAfter(limit) => {
-                write!(f, "a site that holds up the game for {limit} is only unlucky, the least is {MIN_LATE_AFTER}")
+            Self::StallLimitTooShort(limit) => {
+                write!(f, "a site that holds up the game for {limit} is only unlucky, the least is {MIN_STALL_LIMIT}")
             }
-            Self::SameAddress(site) => write!(f, "site {site} has the same address as another"),
+            Self::DuplicateAddress(site) => write!(f, "site {site} has the same address as another"),
         }
     }
 }

@@ -5,12 +5,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::report::Report;
-use super::settings::Difference;
+use super::desync::report::DesyncReport;
+use super::settings::SettingsDifference;
 use crate::feed::Trouble;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
-use crate::input::Word;
+use crate::input::InputWord;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::Refusal;
 
@@ -28,7 +28,7 @@ pub enum Request<'a> {
     Save {
         /// The frame that the machine has not stepped yet.
         frame: Frame,
-        /// The place, below [`Session::slots`](super::Session::slots).
+        /// The place, below [`Session::slots`](super::Session::rollback_slots).
         slot: usize,
     },
     /// Put the machine back into the state that was kept in a place. The frames from there on follow once more.
@@ -43,7 +43,7 @@ pub enum Request<'a> {
         /// The frame to step.
         frame: Frame,
         /// One word per player.
-        inputs: &'a [Word],
+        inputs: &'a [InputWord],
         /// Whether the frame comes for the first time and is to be seen and heard. If not, it repairs the past: its picture and sound
         /// were out already.
         fresh: bool,
@@ -98,7 +98,7 @@ pub enum Event {
         /// Which.
         site: SiteId,
         /// Everything that differs.
-        differences: Vec<Difference>,
+        differences: Vec<SettingsDifference>,
     },
     /// We cannot take part.
     Refused {
@@ -121,21 +121,21 @@ pub enum Event {
         /// How long the wait was.
         after: TimeDelta,
     },
-    /// All sites pause together, because inputs are about to run out ([`Starvation::Pause`](super::Starvation)).
+    /// All sites pause together, because inputs are about to run out ([`Starvation::Pause`](super::StarvationPolicy)).
     Paused {
         /// Before this frame.
         frame: Frame,
         /// For so long.
-        hold: TimeDelta,
+        duration: TimeDelta,
         /// The site that would run out of them.
         site: SiteId,
     },
     /// A site is heard from another address than before.
-    Moved {
+    AddressChanged {
         /// Which.
         site: SiteId,
         /// Where it is now.
-        to: Addr,
+        addr: Addr,
     },
     /// A site left the game properly; from `frame` on its input is neutral.
     Left {
@@ -161,22 +161,22 @@ pub enum Event {
         frame: Frame,
     },
     /// The inputs that we have of a site are not those that it gave: somebody who passed them on changed them. Told once.
-    Forged {
+    InputsForged {
         /// Whose.
         site: SiteId,
         /// The first compared frame at which that is known.
         frame: Frame,
     },
     /// Lag and window have changed, everywhere.
-    Dials {
+    DelayChanged {
         /// At this frame.
         frame: Frame,
         /// By how many frames local input is delayed now.
-        lag: u32,
+        input_delay: u32,
         /// How many frames may be guessed now.
-        window: u32,
+        prediction_window: u32,
         /// Because inputs are this many frames old when they are needed.
-        need: u32,
+        input_age: u32,
         /// At the site for which they are oldest.
         site: SiteId,
     },
@@ -189,17 +189,17 @@ pub enum Event {
     },
     /// All that could be found out about a difference between the sites' states. The site that is odd can be healed: start its program
     /// anew, and let it [join](super::Config::join).
-    Report(Box<Report>),
+    DesyncReport(Box<DesyncReport>),
     /// This site and another one each went on alone, and have met again. One game is kept; the site that gives its own up ends with
-    /// [`End::Dropped`] and can [join](super::Config::join) the other.
-    BothAlone {
+    /// [`End::DroppedDatagrams`] and can [join](super::Config::join) the other.
+    SplitBrainResolved {
         /// The other site.
         site: SiteId,
         /// Whether this site's game is kept.
-        ours: bool,
+        is_own_game_kept: bool,
     },
     /// The session is over.
-    Ended(End),
+    Ended(SessionEnd),
 }
 
 /// A wait for inputs.
@@ -212,15 +212,15 @@ pub struct Freeze {
     /// The sites whose input is missing.
     pub waiting_for: SiteSet,
     /// Those of them that are not heard at all; the others are heard, but they are slow or stuck themselves.
-    pub silent: SiteSet,
+    pub silent_sites: SiteSet,
 }
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SessionEnd {
     /// We left.
     Left,
-    /// Everybody else left, and [`Config::play_on_alone`](super::Config::play_on_alone) is not set.
+    /// Everybody else left, and [`Config::play_on_alone`](super::Config::can_play_alone) is not set.
     Alone,
     /// A site was silent for longer than we wanted to wait.
     Silent(SiteId),
@@ -238,37 +238,37 @@ impl fmt::Display for Event {
                 write!(f, "site {site} cannot play with us:")?;
                 differences.iter().try_for_each(|difference| write!(f, " {difference};"))
             }
-            Self::Refused { site, reason: Refusal::Running } => {
+            Self::Refused { site, reason: Refusal::AlreadyRunning } => {
                 write!(f, "site {site} says that the game is running and this seat was taken already")
             }
             Self::Refused { site, reason: Refusal::Dropped } => {
                 write!(f, "site {site} says that the game goes on without us")
             }
-            Self::Refused { site, reason: Refusal::Alone { .. } } => {
+            Self::Refused { site, reason: Refusal::ContinuedAlone { .. } } => {
                 write!(f, "site {site} says that it plays on alone")
             }
-            Self::BothAlone { site, ours: true } => {
+            Self::SplitBrainResolved { site, is_own_game_kept: true } => {
                 write!(f, "site {site} and this site both played on alone; this site's game is kept")
             }
-            Self::BothAlone { site, ours: false } => {
+            Self::SplitBrainResolved { site, is_own_game_kept: false } => {
                 write!(f, "site {site} and this site both played on alone; the game of site {site} is kept")
             }
             Self::Starting { .. } => write!(f, "all agree, the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
             Self::Resumed { frame, after } => write!(f, "goes on with frame {frame} after {after}"),
-            Self::Paused { frame, hold, site } => {
+            Self::Paused { frame, duration: hold, site } => {
                 write!(f, "all pause for {hold} before frame {frame}: inputs run out at site {site}")
             }
-            Self::Moved { site, .. } => write!(f, "site {site} has a new address"),
+            Self::AddressChanged { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Dropped { site, frame } => {
                 write!(f, "site {site} was silent or late for too long; frame {frame} is the first without it")
             }
-            Self::Dials { frame, lag, window, need, site } => write!(
+            Self::DelayChanged { frame, input_delay: lag, prediction_window: window, input_age: need, site } => write!(
                 f,
                 "lag {lag} and window {window} from frame {frame} on: inputs are {need} frames old at site {site}"
             ),
-            Self::Forged { site, frame } => {
+            Self::InputsForged { site, frame } => {
                 write!(
                     f,
                     "up to frame {frame} we have other inputs of site {site} than it gave: somebody changed them on the way"
@@ -278,12 +278,12 @@ impl fmt::Display for Event {
             Self::Diverged { site, frame } => {
                 write!(f, "the state of site {site} differs from ours after frame {frame}")
             }
-            Self::Report(report) => report.fmt(f),
-            Self::Ended(End::Left) => write!(f, "we left"),
-            Self::Ended(End::Alone) => write!(f, "everybody else left"),
-            Self::Ended(End::Dropped) => write!(f, "the others went on without us"),
-            Self::Ended(End::NoWayIn(reason)) => write!(f, "nobody could let us in: {reason}"),
-            Self::Ended(End::Silent(site)) => write!(f, "site {site} was silent for too long"),
+            Self::DesyncReport(report) => report.fmt(f),
+            Self::Ended(SessionEnd::Left) => write!(f, "we left"),
+            Self::Ended(SessionEnd::Alone) => write!(f, "everybody else left"),
+            Self::Ended(SessionEnd::Dropped) => write!(f, "the others went on without us"),
+            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "nobody could let us in: {reason}"),
+            Self::Ended(SessionEnd::Silent(site)) => write!(f, "site {site} was silent for too long"),
         }
     }
 }
@@ -292,7 +292,7 @@ impl fmt::Display for Freeze {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "frozen at frame {}, waiting for", self.frame)?;
         for site in self.waiting_for.iter() {
-            write!(f, " site {site}{}", if self.silent.contains(site) { " (silent)" } else { "" })?;
+            write!(f, " site {site}{}", if self.silent_sites.contains(site) { " (silent)" } else { "" })?;
         }
         Ok(())
     }
@@ -303,29 +303,29 @@ const MAX_EVENTS: usize = 64;
 
 /// Events not yet asked for; when there are too many, the oldest go.
 #[derive(Debug)]
-pub(super) struct Events {
-    waiting: VecDeque<Event>,
+pub(super) struct SessionEventQueue {
+    queue: VecDeque<Event>,
 }
 
-impl Events {
+impl SessionEventQueue {
     pub(super) fn new() -> Self {
-        Self { waiting: VecDeque::with_capacity(MAX_EVENTS) }
+        Self { queue: VecDeque::with_capacity(MAX_EVENTS) }
     }
 
     /// Bytes on the heap, without what single events hold.
     pub(super) fn memory(&self) -> usize {
-        self.waiting.capacity() * size_of::<Event>()
+        self.queue.capacity() * size_of::<Event>()
     }
 
     pub(super) fn push(&mut self, event: Event) {
-        if self.waiting.len() == MAX_EVENTS {
-            self.waiting.pop_front();
+        if self.queue.len() == MAX_EVENTS {
+            self.queue.pop_front();
         }
-        self.waiting.push_back(event);
+        self.queue.push_back(event);
     }
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Event> {
-        self.waiting.pop_front()
+        self.queue.pop_front()
     }
 }

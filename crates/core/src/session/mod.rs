@@ -10,48 +10,49 @@
 //! - a local input takes effect in exactly the frame that was promised when it was asked for;
 //! - everything has a bound: memory, packet size, distance between sites.
 
-mod alone;
-mod auto;
-mod buffer;
-mod chain;
-mod compare;
+mod auto_tune;
 mod config;
+mod desync;
+mod digest_history;
 mod event;
-mod finder;
-mod guess;
+mod feed_output;
+mod frame_loop;
+mod input_digest;
+mod jitter_buffer;
 mod join;
-mod late;
 mod lobby;
-mod mend;
-mod order;
+mod membership;
+mod membership_reports;
 mod packet;
 mod peer;
-mod play;
+mod prediction;
 mod relay;
-mod report;
-mod reports;
-mod search;
+mod rollback;
+mod scheduled;
 mod send;
-mod serve;
 mod settings;
+mod slow_peer;
+mod split_brain;
 mod stats;
-mod view;
 
-pub use auto::Costs;
-pub use buffer::Buffering;
-pub use config::{Config, ConfigError, MIN_DROP_AFTER, Sending};
-pub use event::{End, Event, Freeze, Request};
-pub use finder::{Finder, Want};
-pub use guess::{Past, Predictor};
-pub use join::Join;
-pub use late::MIN_LATE_AFTER;
-pub use report::{MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN, PAGE, Region, RegionDifference, Report, Span};
-pub use serve::Certain;
-pub use settings::{
-    Absent, Difference, GameId, MAX_COMPARE_EVERY, MAX_LAG, MAX_OPTIONS, MAX_REACH, MAX_TEXT, MAX_WINDOW, MachineId,
-    Settings, SettingsError, Starvation,
+pub use auto_tune::MachineCosts;
+pub use config::{Config, ConfigError, MIN_DROP_TIMEOUT, SendPolicy};
+pub use desync::report::{
+    DesyncReport, FrameSpan, MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN_FRAMES, PAGE_SIZE, StateRegion,
+    StateRegionDifference,
 };
-pub use stats::{Dropped, PeerStats, Stats};
+pub use desync::{DesyncBisector, LocalQuery};
+pub use event::{Event, Freeze, Request, SessionEnd};
+pub use feed_output::ConfirmedFrame;
+pub use jitter_buffer::JitterBufferModel;
+pub use join::LateJoin;
+pub use prediction::{InputHistory, InputPredictor};
+pub use settings::{
+    AbsentInput, GameId, MAX_COMPARE_INTERVAL, MAX_INPUT_DELAY, MAX_LEAD, MAX_OPTIONS, MAX_PREDICTION_WINDOW,
+    MAX_TEXT_LEN, MachineId, Settings, SettingsDifference, SettingsError, StarvationPolicy,
+};
+pub use slow_peer::MIN_STALL_LIMIT;
+pub use stats::{DroppedDatagrams, PeerStats, Stats};
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -60,40 +61,40 @@ use alloc::vec::Vec;
 use crate::feed::Feed;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
-use crate::input::{Layout, Stream, Word};
+use crate::input::{InputLayout, InputWord, Stream};
 use crate::pace::Pacer;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Error, Hello, Order, Search, Tick, is_feed, is_tick};
-use alone::Alone;
-use auto::Auto;
-use buffer::Pause;
-use chain::Chain;
-use compare::{Digests, Told};
-use event::Events;
-use join::Joining;
-use mend::Mending;
+use crate::wire::{DecodeError, DesyncMessage, Hello, ScheduledCommand, Tick, is_feed, is_tick};
+use auto_tune::AutoTuner;
+use desync::DesyncSearch;
+use digest_history::{DigestHistory, FrameDigest};
+use event::SessionEventQueue;
+use input_digest::InputDigest;
+use jitter_buffer::GroupPause;
+use join::JoinProgress;
+use membership::Membership;
 use peer::{Peer, Seat};
-use search::Inquiry;
-use view::View;
+use rollback::RollbackScheduler;
+use split_brain::SplitBrain;
 
 /// Frames whose beginning is remembered: at least as many as sites can be apart.
-const STARTS: usize = 256;
+const MAX_FRAME_STARTS: usize = 256;
 /// Packets that nobody may need are this far apart.
-const KEEP_ALIVE: TimeDelta = TimeDelta::from_millis(100);
+const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// A wait may be a lost packet for so long; then it is a fault, and packets are sent less often.
-const HURRY: TimeDelta = TimeDelta::from_millis(300);
+const FAST_RETRANSMIT: TimeDelta = TimeDelta::from_millis(300);
 /// Who leaves a lobby says so for as long as this.
-const GOODBYE: TimeDelta = TimeDelta::from_secs(1);
+const LOBBY_LEAVE_DURATION: TimeDelta = TimeDelta::from_secs(1);
 /// Stands for a time that must be looked up.
-const LOOK_AGAIN: Instant = Instant::from_nanos(i64::MIN);
+const SEND_TIME_UNKNOWN: Instant = Instant::from_nanos(i64::MIN);
 /// Leaving, freezing and giving up take their time, and are looked after this often.
-const WATCH_EVERY: TimeDelta = TimeDelta::from_millis(50);
+const UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// What is called with an earlier time than the last call, by no more than this, has waited somewhere; by more, a clock was set back.
-const ARRIVED_BEFORE: TimeDelta = TimeDelta::from_millis(250);
+const MAX_ARRIVAL_AGE: TimeDelta = TimeDelta::from_millis(250);
 /// A host program that does not call for so long has no right to complain that others are late.
-const DOZED: TimeDelta = TimeDelta::from_millis(150);
+const HOST_STALL: TimeDelta = TimeDelta::from_millis(150);
 /// A host program that does not call for so long was asleep itself.
-const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
+const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 
 /// One site's end of a shared game.
 #[derive(Debug)]
@@ -102,118 +103,118 @@ pub struct Session {
     peers: Vec<Peer>,
     phase: Phase,
     /// When the game starts, once that is agreed on.
-    start: Option<GroupInstant>,
-    refused: bool,
+    start_time: Option<GroupInstant>,
+    is_refused: bool,
     pacer: Option<Pacer>,
     /// The site whose plan we follow; `None` when that is ourselves.
     pace_setter: Option<SiteId>,
     /// The next frame to be stepped for the first time, or the one being stepped.
     frame: Frame,
     /// The next frame of the host program's machine, which during a repair is in the past.
-    at: Frame,
+    machine_frame: Frame,
     /// The first frame that was stepped with a wrong guess.
-    wrong: Option<Frame>,
-    mending: Mending,
-    starts: [Instant; STARTS],
+    first_misprediction: Option<Frame>,
+    rollback_scheduler: RollbackScheduler,
+    frame_starts: [Instant; MAX_FRAME_STARTS],
     /// Our own inputs.
-    own: Stream,
-    layout: Layout,
-    words: Vec<Word>,
-    fed_words: Vec<Word>,
-    digests: Digests<Told>,
+    own_inputs: Stream,
+    layout: InputLayout,
+    input_words: Vec<InputWord>,
+    scratch_words: Vec<InputWord>,
+    own_digests: DigestHistory<FrameDigest>,
     /// The hash of our own inputs.
-    chain: Chain,
+    own_input_digest: InputDigest,
     /// The same where a repair may still change them.
-    tentative: Digests,
+    tentative_hashes: DigestHistory,
     /// The next frame whose state is compared once it is certain.
-    compare_next: Option<Frame>,
+    next_compared_frame: Option<Frame>,
     /// The frame whose state the host program hashes.
-    hashing: Option<Frame>,
+    hash_pending: Option<Frame>,
     /// The frame at hand had to wait for inputs.
-    waited: bool,
+    is_stalled: bool,
     /// Since when, as far as we were awake; and for whom, in the end.
-    waiting_since: Instant,
-    awaited: SiteSet,
+    stalled_since: Instant,
+    stalled_by: SiteSet,
     /// When the frame at hand, or the one before it, began.
-    begun: Instant,
-    frozen: Option<Freeze>,
+    frame_begun_at: Instant,
+    freeze: Option<Freeze>,
     /// A pause of all sites.
-    pause: Pause,
-    dials: Dials,
+    pause: GroupPause,
+    delay_settings: DelaySettings,
     /// What they will be from a frame on.
-    turning: Option<Dials>,
+    next_delay_settings: Option<DelaySettings>,
     /// The furthest that anybody was ever allowed to be ahead.
-    most_reach: u32,
-    view: View,
+    max_lead: u32,
+    membership: Membership,
     /// Sites that the game went on without although no quorum decided that.
-    alone: Alone,
+    split_brain: SplitBrain,
     /// What is to happen at one frame everywhere.
-    order: Option<Order>,
+    command: Option<ScheduledCommand>,
     /// The frame of the newest order that was carried out.
-    carried_out: Option<Frame>,
+    last_applied_command: Option<Frame>,
     /// Some ticks carry more than inputs.
-    talkative: bool,
-    auto: Option<Box<Auto>>,
+    extras_pending: bool,
+    auto_tuner: Option<Box<AutoTuner>>,
     /// There is or was something to do beside the game.
-    aside: bool,
+    side_work: bool,
     /// What is needed to look into differences.
-    inquiry: Option<Box<Inquiry>>,
+    desync_search: Option<Box<DesyncSearch>>,
     /// We are on our way into a running game.
-    joining: Option<Box<Joining>>,
+    joining: Option<Box<JoinProgress>>,
     /// Those who watch, and those who come late.
     feed: Option<Box<Feed>>,
     /// Everything before this frame is in the feed; and everything before that one can be searched for differences.
-    fed: Frame,
-    searchable: Frame,
+    feed_end: Frame,
+    search_end: Frame,
     /// Everything before this frame was told to whoever keeps a movie.
-    told: Frame,
+    record_end: Frame,
     /// The frame whose state the host program was asked for.
-    snapshot_asked: Option<Frame>,
+    snapshot_requested: Option<Frame>,
     /// Frames before this one came to us with certainty.
-    born: Frame,
+    joined_at: Frame,
     /// Frames before this one are made up for as quickly as the machine can.
-    fast_until: Frame,
+    catch_up_until: Frame,
     /// It is time to tell how things are here.
-    telling_condition: bool,
+    tuning_stats_due: bool,
     /// We are going away.
-    leaving: Option<Leave>,
-    left: SiteSet,
-    events: Events,
+    leaving: Option<OwnLeave>,
+    left_sites: SiteSet,
+    events: SessionEventQueue,
     stats: Stats,
     /// The peers, by index, for which there is something new.
-    due: u8,
+    due_peers: u8,
     /// The peers, by index, that are there to hear it.
-    listeners: u8,
+    active_peers: u8,
     /// No packet leaves before this because its time has come; the earliest of all times if that must be looked up again.
     next_send: Instant,
     /// Somebody waits for a hello in the middle of the game.
-    greetings: bool,
+    hello_pending: bool,
     /// When to look after slow things again.
-    next_watch: Instant,
+    next_update: Instant,
     /// By how much the host program's clock has gone back so far, all in all: our own never does.
-    set_back: TimeDelta,
+    clock_set_back: TimeDelta,
     /// When the host program last called.
-    called: Instant,
-    created: Instant,
+    last_call: Instant,
+    created_at: Instant,
 }
 
 /// Our leaving.
 #[derive(Clone, Copy, Debug)]
-struct Leave {
+struct OwnLeave {
     /// Our inputs end before this frame.
-    frame: Frame,
+    input_end: Frame,
     since: Instant,
     /// How we tell it.
-    end: End,
+    reason: SessionEnd,
 }
 
 /// How long local input waits, and how many frames may be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Dials {
+struct DelaySettings {
     /// Since this frame.
-    from: Frame,
-    lag: u32,
-    window: u32,
+    from_frame: Frame,
+    input_delay: u32,
+    prediction_window: u32,
 }
 
 /// Where a session is.
@@ -225,42 +226,42 @@ enum Phase {
     Starting {
         at: Instant,
     },
-    Running(Step),
-    Over(End),
+    Running(FramePhase),
+    Over(SessionEnd),
 }
 
 /// Where a running game is in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum FramePhase {
     /// It is not time yet.
-    Rest,
+    Idle,
     /// The frame has begun, its local input is to be taken.
-    Sample,
+    SampleDue,
     /// The host program takes it.
-    Sampling,
+    AwaitSample,
     /// The other sites' inputs are awaited.
-    Gather { began: Instant },
+    AwaitInputs { began: Instant },
     /// The machine is brought up to where it should be; the state that it has may be saved already.
-    Run { aim: Aim, saved: bool },
+    Simulate { target: SimulationTarget, is_saved: bool },
     /// The host program steps the machine.
-    Stepping,
+    AwaitStep,
     /// The past is played once more, aside.
-    Aside,
+    Replay,
     /// It is to keep the state, because it was hashed.
-    Anchor { place: usize, aim: Option<Aim> },
+    SaveAnchor { slot: usize, target: Option<SimulationTarget> },
     /// It is to hash the state.
     Hash,
     /// The same in the middle of a repair.
-    HashPast { aim: Aim },
+    HashResimulated { target: SimulationTarget },
 }
 
 /// What the machine is brought up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+enum SimulationTarget {
     /// The frame that has not begun yet: nobody waits for it.
-    Rest,
+    BeforeNextFrame,
     /// The frame that began then, which is stepped.
-    Frame { began: Instant },
+    CurrentFrame { began: Instant },
 }
 
 /// Where a session is, for its host program.
@@ -274,7 +275,7 @@ pub enum State {
     /// On the way into a running game.
     Joining {
         /// How much of the state is here, in percent.
-        downloaded: u8,
+        download_percent: u8,
     },
     /// All agree; the first frame comes at this instant.
     Starting {
@@ -286,7 +287,7 @@ pub enum State {
     /// Frames do not follow each other.
     Frozen(Freeze),
     /// Over.
-    Ended(End),
+    Ended(SessionEnd),
 }
 
 /// A datagram to be sent.
@@ -299,7 +300,7 @@ pub struct Transmit {
 }
 
 /// The peers, by index, that get packets.
-fn listeners(peers: &[Peer]) -> u8 {
+fn active_peer_bits(peers: &[Peer]) -> u8 {
     peers.iter().enumerate().filter(|(_, peer)| !peer.is_free()).fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
@@ -308,78 +309,86 @@ impl Session {
     pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let settings = &config.settings;
-        let (ownership, first) = (&settings.ownership, Frame::new(settings.lag));
+        let (ownership, first) = (&settings.ownership, Frame::new(settings.input_delay));
         let layout = ownership.layout(config.site);
-        let sizes = (layout.width(), settings.slots());
+        let sizes = (layout.width(), settings.rollback_slots());
         let peer = |(site, addr): &(SiteId, Addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first, sizes);
         let mut peers: Vec<Peer> = config.peers.iter().map(peer).collect();
-        let absent = |peer: &&mut Peer| !settings.starters.contains(peer.site);
+        let absent = |peer: &&mut Peer| !settings.starting_sites.contains(peer.site);
         peers.iter_mut().filter(absent).for_each(|peer| peer.seat = Seat::Free(Frame::ZERO));
-        let joining = config.join.map(|join| Joining::new(now, join, &config)).transpose()?;
+        let joining = config.late_join.map(|join| JoinProgress::new(now, join, &config)).transpose()?;
         let feed = config.feed.clone().map(|feed| Feed::new(feed).map(Box::new)).transpose()?;
-        let searching = config.investigate && config.can_save && settings.compare_every > 0;
-        let everyone = SiteSet::first(usize::from(settings.sites));
-        let inquiry = searching.then(|| Inquiry::new(config.site, everyone, settings, Frame::ZERO));
+        let searching = config.bisect_desyncs && config.can_save && settings.compare_interval > 0;
+        let everyone = SiteSet::first(usize::from(settings.site_count));
+        let inquiry = searching.then(|| DesyncSearch::new(config.site, everyone, settings, Frame::ZERO));
         let phase = if joining.is_some() { Phase::Joining } else { Phase::Lobby };
         Ok(Self {
-            listeners: listeners(&peers),
+            active_peers: active_peer_bits(&peers),
             peers,
             phase,
-            start: None,
-            refused: false,
+            start_time: None,
+            is_refused: false,
             pacer: None,
             pace_setter: None,
             frame: Frame::ZERO,
-            at: Frame::ZERO,
-            wrong: None,
-            mending: Mending::default(),
-            starts: [now; STARTS],
-            own: Stream::new(layout.width(), first),
+            machine_frame: Frame::ZERO,
+            first_misprediction: None,
+            rollback_scheduler: RollbackScheduler::default(),
+            frame_starts: [now; MAX_FRAME_STARTS],
+            own_inputs: Stream::new(layout.width(), first),
             layout,
-            words: vec![0; ownership.players()],
-            fed_words: vec![0; ownership.players()],
-            digests: Digests::default(),
-            chain: Chain::new(first),
-            tentative: Digests::default(),
-            hashing: None,
-            waited: false,
-            waiting_since: now,
-            awaited: SiteSet::EMPTY,
-            begun: now,
-            compare_next: settings.compare_every.checked_sub(1).map(Frame::new),
-            frozen: None,
-            pause: Pause::default(),
-            dials: Dials { from: Frame::ZERO, lag: settings.lag, window: settings.window },
-            turning: None,
-            most_reach: settings.lag + settings.window,
-            view: View::default(),
-            alone: Alone::default(),
-            order: None,
-            carried_out: None,
-            talkative: false,
-            auto: settings.auto.then(|| Box::new(Auto::new(now, config.costs))),
-            telling_condition: false,
-            aside: joining.is_some() || feed.is_some(),
-            inquiry,
+            input_words: vec![0; ownership.players()],
+            scratch_words: vec![0; ownership.players()],
+            own_digests: DigestHistory::default(),
+            own_input_digest: InputDigest::new(first),
+            tentative_hashes: DigestHistory::default(),
+            hash_pending: None,
+            is_stalled: false,
+            stalled_since: now,
+            stalled_by: SiteSet::EMPTY,
+            frame_begun_at: now,
+            next_compared_frame: settings.compare_interval.checked_sub(1).map(Frame::new),
+            freeze: None,
+            pause: GroupPause::default(),
+            delay_settings: DelaySettings {
+                from_frame: Frame::ZERO,
+                input_delay: settings.input_delay,
+                prediction_window: settings.prediction_window,
+            },
+            next_delay_settings: None,
+            max_lead: settings.input_delay + settings.prediction_window,
+            membership: Membership::default(),
+            split_brain: SplitBrain::default(),
+            command: None,
+            last_applied_command: None,
+            extras_pending: false,
+            auto_tuner: settings.auto_tune.then(|| Box::new(AutoTuner::new(now, config.machine_costs))),
+            tuning_stats_due: false,
+            side_work: joining.is_some() || feed.is_some(),
+            desync_search: inquiry,
             joining,
             feed,
-            fed: Frame::ZERO,
-            searchable: Frame::ZERO,
-            told: Frame::ZERO,
-            snapshot_asked: None,
-            born: Frame::ZERO,
-            fast_until: Frame::ZERO,
+            feed_end: Frame::ZERO,
+            search_end: Frame::ZERO,
+            record_end: Frame::ZERO,
+            snapshot_requested: None,
+            joined_at: Frame::ZERO,
+            catch_up_until: Frame::ZERO,
             leaving: None,
-            left: SiteSet::EMPTY,
-            events: Events::new(),
-            stats: Stats { lag: settings.lag, window: settings.window, ..Stats::default() },
-            due: 0,
+            left_sites: SiteSet::EMPTY,
+            events: SessionEventQueue::new(),
+            stats: Stats {
+                input_delay: settings.input_delay,
+                prediction_window: settings.prediction_window,
+                ..Stats::default()
+            },
+            due_peers: 0,
             next_send: now,
-            greetings: false,
-            next_watch: now,
-            set_back: TimeDelta::ZERO,
-            called: now,
-            created: now,
+            hello_pending: false,
+            next_update: now,
+            clock_set_back: TimeDelta::ZERO,
+            last_call: now,
+            created_at: now,
             config,
         })
     }
@@ -387,12 +396,12 @@ impl Session {
     /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted. `now` may be when it arrived, if that is
     /// no more than a quarter of a second ago.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
-        let now = self.notice_sleep(now);
+        let now = self.note_call_time(now);
         if self.is_over() {
             return;
         }
-        if Search::is(bytes) {
-            return self.handle_search(now, from, bytes);
+        if DesyncMessage::is_desync_message(bytes) {
+            return self.handle_desync_message(now, from, bytes);
         }
         if is_feed(bytes) {
             return self.handle_feed(now, from, bytes);
@@ -401,75 +410,77 @@ impl Session {
             let mut tick = Tick::default();
             match tick.read(bytes) {
                 Ok(()) => self.handle_tick(now, from, &tick, bytes.len()),
-                Err(_) => self.stats.dropped.malformed += 1,
+                Err(_) => self.stats.dropped_datagrams.malformed += 1,
             }
             return;
         }
         match Hello::decode(bytes) {
             Ok(hello) => self.handle_hello(now, from, &hello, bytes.len()),
-            Err(Error::Version(version)) => self.handle_other_version(from, version),
-            Err(_) => self.stats.dropped.malformed += 1,
+            Err(DecodeError::Version(version)) => self.handle_other_version(from, version),
+            Err(_) => self.stats.dropped_datagrams.malformed += 1,
         }
-        self.look_again();
+        self.invalidate_send_time();
     }
 
     /// Lets time pass. [`Session::poll_request`] does it, too.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let now = self.notice_sleep(now);
-        self.pass_time(now);
+        let now = self.note_call_time(now);
+        self.advance_time(now);
     }
 
-    fn pass_time(&mut self, now: Instant) {
+    fn advance_time(&mut self, now: Instant) {
         match self.phase {
             Phase::Starting { at } if at <= now => self.start_running(at),
-            Phase::Running(_) if self.next_watch <= now => {
-                self.next_watch = now + WATCH_EVERY;
-                self.watch(now);
+            Phase::Running(_) if self.next_update <= now => {
+                self.next_update = now + UPDATE_INTERVAL;
+                self.update(now);
             }
             Phase::Running(_) => {}
-            Phase::Lobby | Phase::Joining if self.leaving.is_some_and(|leave| now - leave.since > GOODBYE) => {
-                self.end(End::Left);
+            Phase::Lobby | Phase::Joining
+                if self.leaving.is_some_and(|leave| now - leave.since > LOBBY_LEAVE_DURATION) =>
+            {
+                self.end_session(SessionEnd::Left);
             }
             Phase::Lobby => self.try_start(now),
-            Phase::Joining => self.watch_joining(now),
+            Phase::Joining => self.update_joining(now),
             Phase::Starting { .. } | Phase::Over(_) => {}
         }
     }
 
     /// Our time, which never goes back, from the host program's, which should not.
     #[inline]
-    fn own_time(&mut self, now: Instant) -> Instant {
-        let steady = self.set_back == TimeDelta::ZERO && now >= self.called;
-        if steady { now } else { self.own_time_set_back(now) }
+    fn monotonic_time(&mut self, now: Instant) -> Instant {
+        let steady = self.clock_set_back == TimeDelta::ZERO && now >= self.last_call;
+        if steady { now } else { self.monotonic_time_after_set_back(now) }
     }
 
     /// Our time where the host program's went back, now or before.
     #[cold]
-    fn own_time_set_back(&mut self, now: Instant) -> Instant {
-        let ours = now + self.set_back;
+    fn monotonic_time_after_set_back(&mut self, now: Instant) -> Instant {
+        let ours = now + self.clock_set_back;
         // A datagram may be handed in with the time at which it arrived, which was before this program was done with something else.
-        if self.called - ours > ARRIVED_BEFORE {
-            self.set_back += self.called - ours;
+        if self.last_call - ours > MAX_ARRIVAL_AGE {
+            self.clock_set_back += self.last_call - ours;
         }
-        ours.max(self.called)
+        ours.max(self.last_call)
     }
 
     /// Whoever was asleep cannot blame others for their silence.
-    fn notice_sleep(&mut self, now: Instant) -> Instant {
-        let now = self.own_time(now);
-        self.note_call(now);
+    fn note_call_time(&mut self, now: Instant) -> Instant {
+        let now = self.monotonic_time(now);
+        self.detect_host_stall(now);
         now
     }
 
-    fn note_call(&mut self, now: Instant) {
-        let away = now - self.called;
-        self.called = now;
-        if away > DOZED {
-            self.waiting_since += away;
+    fn detect_host_stall(&mut self, now: Instant) {
+        let away = now - self.last_call;
+        self.last_call = now;
+        if away > HOST_STALL {
+            self.stalled_since += away;
         }
-        if away > ASLEEP {
+        if away > HOST_SUSPENDED {
             for peer in &mut self.peers {
-                peer.heard += away;
+                peer.last_received_at += away;
             }
         }
     }
@@ -478,13 +489,13 @@ impl Session {
     /// [`Event::Ended`], or as long as you like; it comes when all others know, at most 30 s later. Where the others leave at the same
     /// time, it may be told as [`End::Alone`].
     pub fn leave(&mut self, now: Instant) {
-        let now = self.notice_sleep(now);
-        self.leave_as(now, End::Left);
+        let now = self.note_call_time(now);
+        self.begin_leave(now, SessionEnd::Left);
     }
 
     /// Leaves, and tells it like this.
-    fn leave_as(&mut self, now: Instant, end: End) {
-        self.leaving.get_or_insert(Leave { frame: self.own.end(), since: now, end });
+    fn begin_leave(&mut self, now: Instant, end: SessionEnd) {
+        self.leaving.get_or_insert(OwnLeave { input_end: self.own_inputs.end(), since: now, reason: end });
         if let Some(feed) = &mut self.feed {
             // What we know of the game ends here.
             feed.dismiss();
@@ -494,17 +505,17 @@ impl Session {
         }
         if self.phase == Phase::Joining && self.pacer.is_some() {
             // The others count on us already.
-            self.phase = Phase::Running(Step::Rest);
+            self.phase = Phase::Running(FramePhase::Idle);
             self.joining = None;
-            self.next_watch = now + WATCH_EVERY;
+            self.next_update = now + UPDATE_INTERVAL;
         }
         if matches!(self.phase, Phase::Running(_)) {
-            self.phase = Phase::Running(Step::Rest);
+            self.phase = Phase::Running(FramePhase::Idle);
         }
-        self.frozen = None;
-        self.talk();
-        self.set_all_due();
-        self.look_again();
+        self.freeze = None;
+        self.mark_extras_pending();
+        self.mark_all_due();
+        self.invalidate_send_time();
     }
 
     /// The next thing to tell.
@@ -520,10 +531,12 @@ impl Session {
     /// coarse; wait with it until a few milliseconds before, then sleep.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let resting = matches!(self.phase, Phase::Running(Step::Rest)) && self.leaving.is_none() && !self.aside;
-        let nothing_new = self.due == 0 && self.next_send != LOOK_AGAIN && self.wrong.is_none();
+        let resting =
+            matches!(self.phase, Phase::Running(FramePhase::Idle)) && self.leaving.is_none() && !self.side_work;
+        let nothing_new =
+            self.due_peers == 0 && self.next_send != SEND_TIME_UNKNOWN && self.first_misprediction.is_none();
         match resting && nothing_new {
-            true => Some(self.next_send.min(self.next_begin()) - self.set_back),
+            true => Some(self.next_send.min(self.next_frame_time()) - self.clock_set_back),
             false => self.next_timeout(),
         }
     }
@@ -531,25 +544,33 @@ impl Session {
     fn next_timeout(&self) -> Option<Instant> {
         let send = match self.next_send {
             // Nobody has looked since something changed.
-            LOOK_AGAIN => (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE),
+            SEND_TIME_UNKNOWN => {
+                (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE)
+            }
             known => known,
         };
-        let send = if self.due != 0 { self.called } else { send };
+        let send = if self.due_peers != 0 { self.last_call } else { send };
         let frame = match self.phase {
             Phase::Over(_) => return None,
             // There may be nobody to send to, and so no other reason to be called.
-            Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.called + WATCH_EVERY,
+            Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.last_call + UPDATE_INTERVAL,
             Phase::Lobby | Phase::Joining => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
-            Phase::Running(Step::Rest) if self.leaving.is_none() => self.next_mend().min(self.next_begin()),
-            Phase::Running(Step::Gather { .. }) if self.leaving.is_none() && !self.may_step() => Instant::FAR_FUTURE,
-            Phase::Running(Step::Gather { began }) if self.leaving.is_none() => self.guess_at(began).max(self.called),
-            Phase::Running(Step::Sampling) if self.leaving.is_none() => Instant::FAR_FUTURE,
-            Phase::Running(_) if self.leaving.is_none() => self.called,
-            Phase::Running(_) => self.next_watch,
+            Phase::Running(FramePhase::Idle) if self.leaving.is_none() => {
+                self.next_rollback_time().min(self.next_frame_time())
+            }
+            Phase::Running(FramePhase::AwaitInputs { .. }) if self.leaving.is_none() && !self.can_step() => {
+                Instant::FAR_FUTURE
+            }
+            Phase::Running(FramePhase::AwaitInputs { began }) if self.leaving.is_none() => {
+                self.predict_at(began).max(self.last_call)
+            }
+            Phase::Running(FramePhase::AwaitSample) if self.leaving.is_none() => Instant::FAR_FUTURE,
+            Phase::Running(_) if self.leaving.is_none() => self.last_call,
+            Phase::Running(_) => self.next_update,
         };
-        let aside = if self.aside { self.time_aside() } else { Instant::FAR_FUTURE };
-        Some(send.min(frame).min(aside) - self.set_back)
+        let aside = if self.side_work { self.next_side_work_time() } else { Instant::FAR_FUTURE };
+        Some(send.min(frame).min(aside) - self.clock_set_back)
     }
 
     /// Whether the session is over.
@@ -559,12 +580,12 @@ impl Session {
 
     /// Where the session is.
     pub fn state(&self) -> State {
-        match (self.phase, self.frozen) {
+        match (self.phase, self.freeze) {
             (Phase::Over(end), _) => State::Ended(end),
             (Phase::Running(_), Some(freeze)) => State::Frozen(freeze),
             (Phase::Running(_), None) => State::Running,
             (Phase::Starting { at }, _) => State::Starting { at },
-            (Phase::Joining, _) => State::Joining { downloaded: self.downloaded() },
+            (Phase::Joining, _) => State::Joining { download_percent: self.download_percent() },
             (Phase::Lobby, _) => State::Lobby { waiting_for: self.missing_in_lobby() },
         }
     }
@@ -572,8 +593,8 @@ impl Session {
     /// About how many bytes the session takes, all in all. It does not grow while a game runs.
     pub fn memory(&self) -> usize {
         let peers: usize = self.peers.iter().map(Peer::memory).sum();
-        let digests = self.digests.memory() + self.tentative.memory();
-        size_of::<Self>() + peers + self.own.memory() + digests + self.events.memory() + self.memory_aside()
+        let digests = self.own_digests.memory() + self.tentative_hashes.memory();
+        size_of::<Self>() + peers + self.own_inputs.memory() + digests + self.events.memory() + self.side_work_memory()
     }
 
     /// Who we are.
@@ -589,20 +610,25 @@ impl Session {
     /// The session in numbers.
     pub fn stats(&self) -> Stats {
         let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
-        Stats { frame: self.frame, confirmed: self.certain(), period, ..self.stats }
+        Stats { frame: self.frame, confirmed: self.confirmed_end(), period, ..self.stats }
     }
 
     /// The link to a peer in numbers, or `None` for who is no peer.
     pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
-        let now = now + self.set_back;
+        let now = now + self.clock_set_back;
         let peer = self.peers.iter().find(|peer| peer.site == site)?;
-        let (requests, answers) = peer.sender.asked_and_answered();
-        Some(PeerStats { ahead: self.ahead(peer), requests, answers, ..peer.stats(now, self.own.end()) })
+        let (requests, answers) = peer.sender.request_and_resend_counts();
+        Some(PeerStats {
+            buffered_frames: self.buffered_frames(peer),
+            resend_requests: requests,
+            resends: answers,
+            ..peer.stats(now, self.own_inputs.end())
+        })
     }
 
     /// The time of the clock that all sites share, which is that of the lowest site.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
-        let now = now + self.set_back;
+        let now = now + self.clock_set_back;
         match self.time_keeper() {
             None => Some(GroupInstant::from_nanos(now.as_nanos())),
             Some(keeper) => keeper.clock.to_group(now),

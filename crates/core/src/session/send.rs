@@ -1,7 +1,9 @@
 //! When packets leave, and to whom.
 
-use super::lobby::HELLO_EVERY;
-use super::{HURRY, KEEP_ALIVE, LOOK_AGAIN, Phase, Sending, Session, Step, Transmit};
+use super::lobby::HELLO_INTERVAL;
+use super::{
+    FAST_RETRANSMIT, FramePhase, KEEP_ALIVE_INTERVAL, Phase, SEND_TIME_UNKNOWN, SendPolicy, Session, Transmit,
+};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::MAX_DATAGRAM;
 
@@ -9,25 +11,25 @@ impl Session {
     /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        if self.due == 0 && self.next_send > now + self.set_back {
-            return if self.aside { self.transmit_aside(now, buf) } else { None };
+        if self.due_peers == 0 && self.next_send > now + self.clock_set_back {
+            return if self.side_work { self.transmit_side_work(now, buf) } else { None };
         }
         let transmit = self.transmit(now, buf);
-        if transmit.is_none() && self.aside { self.transmit_aside(now, buf) } else { transmit }
+        if transmit.is_none() && self.side_work { self.transmit_side_work(now, buf) } else { transmit }
     }
 
     fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let now = self.own_time(now);
+        let now = self.monotonic_time(now);
         assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
-        let index = self.next_to_send(now)?;
-        let greeting = self.pacer.is_none() || self.peers[index].lobby.hello_due;
+        let index = self.next_due_peer(now)?;
+        let greeting = self.pacer.is_none() || self.peers[index].lobby.is_hello_due;
         let len = match greeting {
             true => self.encode_hello(now, index, buf),
             false => self.encode_tick(now, index, buf).expect("a tick fits into a packet"),
         };
-        self.due &= !(1 << index);
-        if self.due == 0 {
-            self.next_send = self.after_all(now, greeting);
+        self.due_peers &= !(1 << index);
+        if self.due_peers == 0 {
+            self.next_send = self.next_send_after_all(now, greeting);
         }
         let peer = &mut self.peers[index];
         peer.on_sent(now, len);
@@ -35,11 +37,11 @@ impl Session {
     }
 
     /// The peer to which a packet leaves now: one for which there is something new, or one whose time has come.
-    fn next_to_send(&mut self, now: Instant) -> Option<usize> {
-        if self.due != 0 && !self.is_over() {
-            return Some(self.due.trailing_zeros() as usize);
+    fn next_due_peer(&mut self, now: Instant) -> Option<usize> {
+        if self.due_peers != 0 && !self.is_over() {
+            return Some(self.due_peers.trailing_zeros() as usize);
         }
-        self.greetings = self.peers.iter().any(|peer| peer.lobby.hello_due);
+        self.hello_pending = self.peers.iter().any(|peer| peer.lobby.is_hello_due);
         let times = (0..self.peers.len()).map(|index| (self.send_time(index), index));
         let (earliest, index) = times.min()?;
         self.next_send = earliest;
@@ -47,26 +49,30 @@ impl Session {
     }
 
     /// When to look for packets whose time has come, after one has been sent to everybody.
-    fn after_all(&self, now: Instant, greeting: bool) -> Instant {
+    fn next_send_after_all(&self, now: Instant, greeting: bool) -> Instant {
         match self.phase {
             // Nobody got anything earlier than the frame began, so nobody is due before this.
-            Phase::Running(step) if !greeting && !self.greetings && self.config.sending == Sending::AtOnce => {
-                self.begun.min(now) + self.resend_pause(step)
+            Phase::Running(step)
+                if !greeting && !self.hello_pending && self.config.send_policy == SendPolicy::AtOnce =>
+            {
+                self.frame_begun_at.min(now) + self.resend_interval(step)
             }
-            _ => LOOK_AGAIN,
+            _ => SEND_TIME_UNKNOWN,
         }
     }
 
     /// There is something new for a peer, unless packets leave by a timer.
-    pub(super) fn set_due(&mut self, index: usize) {
+    pub(super) fn mark_due(&mut self, index: usize) {
         let peer = &self.peers[index];
-        let time = match self.config.sending {
-            Sending::AtOnce => true,
-            Sending::Timer(_) => false,
-            Sending::Measured => self.called - peer.sent >= self.send_interval(index) - self.frame_period() / 2,
+        let time = match self.config.send_policy {
+            SendPolicy::AtOnce => true,
+            SendPolicy::Timer(_) => false,
+            SendPolicy::Measured => {
+                self.last_call - peer.last_sent_at >= self.send_interval(index) - self.frame_period() / 2
+            }
         };
-        if time && !peer.lobby.hello_due && !peer.is_free() {
-            self.due |= 1 << index;
+        if time && !peer.lobby.is_hello_due && !peer.is_free() {
+            self.due_peers |= 1 << index;
         }
     }
 
@@ -75,21 +81,21 @@ impl Session {
     }
 
     /// There is something new for everybody.
-    pub(super) fn set_all_due(&mut self) {
-        if self.greetings || self.config.sending != Sending::AtOnce {
+    pub(super) fn mark_all_due(&mut self) {
+        if self.hello_pending || self.config.send_policy != SendPolicy::AtOnce {
             for index in 0..self.peers.len() {
-                self.set_due(index);
+                self.mark_due(index);
             }
             // What must wait leaves as soon as it may.
-            self.look_again();
+            self.invalidate_send_time();
         } else {
-            self.due |= self.listeners;
+            self.due_peers |= self.active_peers;
         }
     }
 
     /// Something may have changed when the next packet leaves.
-    pub(super) fn look_again(&mut self) {
-        self.next_send = LOOK_AGAIN;
+    pub(super) fn invalidate_send_time(&mut self) {
+        self.next_send = SEND_TIME_UNKNOWN;
     }
 
     /// When the next packet to a peer leaves if there is nothing new.
@@ -97,32 +103,34 @@ impl Session {
         let peer = &self.peers[index];
         match self.phase {
             Phase::Over(_) => Instant::FAR_FUTURE,
-            _ if peer.lobby.hello_due => peer.sent + HELLO_EVERY / 2,
-            Phase::Joining if self.pacer.is_none() => peer.sent + HELLO_EVERY,
+            _ if peer.lobby.is_hello_due => peer.last_sent_at + HELLO_INTERVAL / 2,
+            Phase::Joining if self.pacer.is_none() => peer.last_sent_at + HELLO_INTERVAL,
             _ if peer.is_free() => Instant::FAR_FUTURE,
-            Phase::Lobby | Phase::Starting { .. } => peer.sent + HELLO_EVERY,
-            Phase::Joining => peer.sent + self.resend_pause(Step::Rest),
-            Phase::Running(step) => match self.config.sending {
-                Sending::AtOnce => peer.sent + self.resend_pause(step),
-                Sending::Measured if peer.sender.has_unsent(&self.own) => peer.sent + self.send_interval(index),
-                Sending::Measured => peer.sent + self.resend_pause(step).max(self.send_interval(index)),
-                Sending::Timer(period) => self.next_ring(period, peer.sent),
+            Phase::Lobby | Phase::Starting { .. } => peer.last_sent_at + HELLO_INTERVAL,
+            Phase::Joining => peer.last_sent_at + self.resend_interval(FramePhase::Idle),
+            Phase::Running(step) => match self.config.send_policy {
+                SendPolicy::AtOnce => peer.last_sent_at + self.resend_interval(step),
+                SendPolicy::Measured if peer.sender.has_unsent(&self.own_inputs) => {
+                    peer.last_sent_at + self.send_interval(index)
+                }
+                SendPolicy::Measured => peer.last_sent_at + self.resend_interval(step).max(self.send_interval(index)),
+                SendPolicy::Timer(period) => self.next_timer_tick(period, peer.last_sent_at),
             },
         }
     }
 
     /// While somebody waits, packets follow each other at half the pace of frames, so that with the one that ends the wait there are
     /// never more of them than frames there could have been; after a while it must be a fault.
-    pub(super) fn resend_pause(&self, step: Step) -> TimeDelta {
+    pub(super) fn resend_interval(&self, step: FramePhase) -> TimeDelta {
         match step {
-            Step::Gather { began } if self.called - began > HURRY => KEEP_ALIVE,
-            _ => self.pacer.as_ref().map_or(KEEP_ALIVE, |pacer| (pacer.period() * 2).min(KEEP_ALIVE)),
+            FramePhase::AwaitInputs { began } if self.last_call - began > FAST_RETRANSMIT => KEEP_ALIVE_INTERVAL,
+            _ => self.pacer.as_ref().map_or(KEEP_ALIVE_INTERVAL, |pacer| (pacer.period() * 2).min(KEEP_ALIVE_INTERVAL)),
         }
     }
 
     /// The first time after `sent` at which a timer of this period rings.
-    fn next_ring(&self, period: TimeDelta, sent: Instant) -> Instant {
-        let rung = (sent - self.created).as_nanos().div_euclid(period.as_nanos().max(1));
-        self.created + period * (rung + 1)
+    fn next_timer_tick(&self, period: TimeDelta, sent: Instant) -> Instant {
+        let rung = (sent - self.created_at).as_nanos().div_euclid(period.as_nanos().max(1));
+        self.created_at + period * (rung + 1)
     }
 }

@@ -9,34 +9,34 @@ pub struct Stats {
     /// The next frame to be stepped.
     pub frame: Frame,
     /// Local lag, in frames.
-    pub lag: u32,
+    pub input_delay: u32,
     /// How many frames may be guessed.
-    pub window: u32,
+    pub prediction_window: u32,
     /// The time from one frame to the next as things are.
     pub period: TimeDelta,
     /// Frames that had to wait for inputs.
     pub stalls: u64,
     /// The time spent waiting for inputs.
-    pub stalled: TimeDelta,
+    pub stall_time: TimeDelta,
     /// Everything before this frame is stepped with the inputs that all sites gave.
     pub confirmed: Frame,
     /// How often all sites paused because inputs were about to run out.
     pub pauses: u64,
     /// How often the past was repaired.
-    pub repairs: u64,
+    pub rollbacks: u64,
     /// Frames that were stepped once more for that.
     pub resimulated: u64,
     /// States that were kept.
     pub saves: u64,
     /// Certain frames that were not asked for in time with [`Session::poll_certain`](super::Session::poll_certain), and skipped there.
-    pub skipped: u64,
+    pub skipped_confirmed: u64,
     /// Datagrams dropped, by reason.
-    pub dropped: Dropped,
+    pub dropped_datagrams: DroppedDatagrams,
 }
 
 /// Datagrams that were of no use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedDatagrams {
     /// Not a message.
     pub malformed: u64,
     /// From nobody we know, or of another session.
@@ -47,7 +47,7 @@ pub struct Dropped {
     pub inputs: u64,
 }
 
-impl Dropped {
+impl DroppedDatagrams {
     /// All of them.
     pub fn total(&self) -> u64 {
         self.malformed + self.strangers + self.early + self.inputs
@@ -70,11 +70,11 @@ pub struct PeerStats {
     /// Frames of our input that it has not acknowledged.
     pub unacknowledged: u32,
     /// Frames of its input that are here and not played yet; less than 0 where they are guessed.
-    pub ahead: i64,
+    pub buffered_frames: i64,
     /// How often it asked for inputs that it misses, and how many stretches of them it was given.
-    pub requests: u64,
+    pub resend_requests: u64,
     /// See [`PeerStats::requests`].
-    pub answers: u64,
+    pub resends: u64,
     /// How long ago it was heard.
     pub silence: TimeDelta,
     /// States that were compared with ours.
@@ -102,7 +102,7 @@ pub(super) struct LossMeter {
 }
 
 /// Packets looked at before the loss is told anew.
-const LOSS_SPAN: u32 = 120;
+const LOSS_AVERAGING_WINDOW: u32 = 120;
 
 impl LossMeter {
     #[inline]
@@ -117,7 +117,7 @@ impl LossMeter {
             self.newest = Some(end);
             self.expected += 1;
             self.arrived += 1;
-            return self.tell();
+            return self.update_loss();
         }
         if ahead > 0 {
             for step in 1..=ahead.min(256) {
@@ -125,7 +125,7 @@ impl LossMeter {
             }
             self.newest = Some(end);
             self.expected += ahead.min(256) as u32;
-            self.tell();
+            self.update_loss();
         }
         if ahead > -256 && ahead != 0 && !self.mark(end, true) {
             self.arrived += 1;
@@ -141,8 +141,8 @@ impl LossMeter {
         before
     }
 
-    fn tell(&mut self) {
-        if self.expected >= LOSS_SPAN {
+    fn update_loss(&mut self) {
+        if self.expected >= LOSS_AVERAGING_WINDOW {
             self.loss = (1.0 - self.arrived as f32 / self.expected as f32).clamp(0.0, 1.0);
             (self.expected, self.arrived) = (0, 0);
         }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_counts_what_never_came_and_not_what_came_late_or_twice() {
+    fn loss_excludes_late_and_duplicate_packets() {
         let mut meter = LossMeter::default();
         for frame in 0..1_000u32 {
             match frame % 5 {

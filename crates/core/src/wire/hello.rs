@@ -5,29 +5,29 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Error, Full, Reader, VERSION, Writer};
+use super::{BufferFull, ByteReader, ByteWriter, DecodeError, VERSION};
 use crate::frame::{Frame, FrameRate};
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
-use crate::session::{Absent, GameId, MAX_OPTIONS, MAX_TEXT, MachineId, Settings, Starvation};
+use crate::session::{AbsentInput, GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId, Settings, StarvationPolicy};
 
 /// The packet of the lobby.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
     /// The session's number.
-    pub session: u64,
+    pub session_id: u64,
     /// The sender.
     pub site: SiteId,
     /// Which start of the sender's program this is: another number means that it was started anew.
     pub incarnation: u32,
     /// Which start of the receiver's program this answers; 0 if the sender has not heard of it.
-    pub yours: u32,
+    pub your_incarnation: u32,
     /// The sites that the sender agrees with and whose clocks it knows well enough, itself included.
-    pub agreed: SiteSet,
+    pub agreed_sites: SiteSet,
     /// Whether the sender is going away.
-    pub leaving: bool,
+    pub is_leaving: bool,
     /// Whether the sender wants to take a seat in a running game, and if so, whether it is ready to play.
-    pub joining: Option<bool>,
+    pub join_readiness: Option<bool>,
     /// Why the receiver cannot take part.
     pub refusal: Option<Refusal>,
     /// When this was sent, in microseconds of the sender's clock.
@@ -44,11 +44,11 @@ pub struct Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The game is running, and this seat's player was in it already.
-    Running,
+    AlreadyRunning,
     /// The game goes on without the site, which was silent or too slow.
     Dropped,
     /// The sender went on alone without the receiver, and no quorum decided that.
-    Alone {
+    ContinuedAlone {
         /// The frame that the sender's game has reached. 0: the sender gives its own game up for the receiver's.
         frame: Frame,
     },
@@ -62,23 +62,23 @@ const REFUSED_DROPPED: u8 = 0x10;
 const JOINING: u8 = 0x20;
 const READY: u8 = 0x40;
 const REFUSED_ALONE: u8 = 0x80;
-const REFUSED: u8 = REFUSED_RUNNING | REFUSED_DROPPED | REFUSED_ALONE;
+const REFUSAL_MASK: u8 = REFUSED_RUNNING | REFUSED_DROPPED | REFUSED_ALONE;
 
 impl Hello {
     /// Reads a hello.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let version = reader.u8()?;
         if version != VERSION {
-            return Err(Error::Version(version));
+            return Err(DecodeError::Version(version));
         }
         let session = reader.u64()?;
-        let site = SiteId::new(reader.u8()?).ok_or(Error::Malformed)?;
+        let site = SiteId::new(reader.u8()?).ok_or(DecodeError::Malformed)?;
         let (incarnation, yours) = (reader.u32()?, reader.u32()?);
         let agreed = SiteSet::from_bits(reader.u8()?);
         let flags = reader.u8()?;
-        if (flags & REFUSED).count_ones() > 1 || flags & (READY | JOINING) == READY {
-            return Err(Error::Malformed);
+        if (flags & REFUSAL_MASK).count_ones() > 1 || flags & (READY | JOINING) == READY {
+            return Err(DecodeError::Malformed);
         }
         let stamp_us = reader.u64()?;
         let echo = if flags & ECHO != 0 { Some((reader.u64()?, reader.u32()?)) } else { None };
@@ -86,16 +86,16 @@ impl Hello {
         let refusal = get_refusal(&mut reader, flags)?;
         let settings = get_settings(&mut reader)?;
         if !reader.is_empty() {
-            return Err(Error::Malformed);
+            return Err(DecodeError::Malformed);
         }
         Ok(Self {
-            session,
+            session_id: session,
             site,
             incarnation,
-            yours,
-            agreed,
-            leaving: flags & LEAVING != 0,
-            joining: (flags & JOINING != 0).then_some(flags & READY != 0),
+            your_incarnation: yours,
+            agreed_sites: agreed,
+            is_leaving: flags & LEAVING != 0,
+            join_readiness: (flags & JOINING != 0).then_some(flags & READY != 0),
             refusal,
             stamp_us,
             echo,
@@ -105,14 +105,14 @@ impl Hello {
     }
 
     /// Writes a hello.
-    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, Full> {
-        let mut writer = Writer::new(buf);
+    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
+        let mut writer = ByteWriter::new(buf);
         writer.u8(VERSION)?;
-        writer.put(&self.session.to_le_bytes())?;
+        writer.put(&self.session_id.to_le_bytes())?;
         writer.u8(self.site.number())?;
         writer.put(&self.incarnation.to_le_bytes())?;
-        writer.put(&self.yours.to_le_bytes())?;
-        writer.u8(self.agreed.bits())?;
+        writer.put(&self.your_incarnation.to_le_bytes())?;
+        writer.u8(self.agreed_sites.bits())?;
         writer.u8(self.flags())?;
         writer.put(&self.stamp_us.to_le_bytes())?;
         if let Some((stamp, held)) = self.echo {
@@ -122,7 +122,7 @@ impl Hello {
         if let Some(start) = self.start_ns {
             writer.put(&start.to_le_bytes())?;
         }
-        if let Some(Refusal::Alone { frame }) = self.refusal {
+        if let Some(Refusal::ContinuedAlone { frame }) = self.refusal {
             writer.put(&frame.number().to_le_bytes())?;
         }
         put_settings(&mut writer, &self.settings)?;
@@ -131,22 +131,22 @@ impl Hello {
 
     fn flags(&self) -> u8 {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        flag(self.leaving, LEAVING)
+        flag(self.is_leaving, LEAVING)
             | flag(self.echo.is_some(), ECHO)
             | flag(self.start_ns.is_some(), START)
-            | flag(self.refusal == Some(Refusal::Running), REFUSED_RUNNING)
+            | flag(self.refusal == Some(Refusal::AlreadyRunning), REFUSED_RUNNING)
             | flag(self.refusal == Some(Refusal::Dropped), REFUSED_DROPPED)
-            | flag(matches!(self.refusal, Some(Refusal::Alone { .. })), REFUSED_ALONE)
-            | flag(self.joining.is_some(), JOINING)
-            | flag(self.joining == Some(true), READY)
+            | flag(matches!(self.refusal, Some(Refusal::ContinuedAlone { .. })), REFUSED_ALONE)
+            | flag(self.join_readiness.is_some(), JOINING)
+            | flag(self.join_readiness == Some(true), READY)
     }
 }
 
-fn get_refusal(reader: &mut Reader<'_>, flags: u8) -> Result<Option<Refusal>, Error> {
-    Ok(match flags & REFUSED {
-        REFUSED_RUNNING => Some(Refusal::Running),
+fn get_refusal(reader: &mut ByteReader<'_>, flags: u8) -> Result<Option<Refusal>, DecodeError> {
+    Ok(match flags & REFUSAL_MASK {
+        REFUSED_RUNNING => Some(Refusal::AlreadyRunning),
         REFUSED_DROPPED => Some(Refusal::Dropped),
-        REFUSED_ALONE => Some(Refusal::Alone { frame: Frame::new(reader.u32()?) }),
+        REFUSED_ALONE => Some(Refusal::ContinuedAlone { frame: Frame::new(reader.u32()?) }),
         _ => None,
     })
 }
@@ -155,28 +155,28 @@ impl Settings {
     /// The settings as bytes, as hellos and movies carry them; `None` if they do not fit into a packet.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut buf = [0; super::MAX_DATAGRAM];
-        let mut writer = Writer::new(&mut buf);
+        let mut writer = ByteWriter::new(&mut buf);
         put_settings(&mut writer, self).ok()?;
         let len = writer.len();
         Some(buf[..len].to_vec())
     }
 
     /// Settings from bytes, which may come from anybody. Whether they can be used, [`check`](Self::check) tells.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(bytes);
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let settings = get_settings(&mut reader)?;
-        if reader.is_empty() { Ok(settings) } else { Err(Error::Malformed) }
+        if reader.is_empty() { Ok(settings) } else { Err(DecodeError::Malformed) }
     }
 }
 
 /// The bytes that settings take in a hello, or `None` if they do not fit.
-pub(crate) fn settings_size(settings: &Settings) -> Option<usize> {
+pub(crate) fn settings_len(settings: &Settings) -> Option<usize> {
     let mut buf = [0; super::MAX_DATAGRAM - 64];
-    let mut writer = Writer::new(&mut buf);
+    let mut writer = ByteWriter::new(&mut buf);
     put_settings(&mut writer, settings).ok().map(|()| writer.len())
 }
 
-pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {
+pub(crate) fn put_settings(writer: &mut ByteWriter<'_>, settings: &Settings) -> Result<(), BufferFull> {
     put_text(writer, &settings.game.name)?;
     writer.put(&settings.game.hash)?;
     put_text(writer, &settings.machine.name)?;
@@ -186,67 +186,68 @@ pub(crate) fn put_settings(writer: &mut Writer<'_>, settings: &Settings) -> Resu
         put_text(writer, key)?;
         put_text(writer, value)?;
     }
-    writer.put(&settings.machine.first_frames.to_le_bytes())?;
+    writer.put(&settings.machine.first_frames_hash.to_le_bytes())?;
     let (frames, seconds) = settings.rate.fraction();
     writer.varint(frames)?;
     writer.varint(seconds)?;
-    writer.varint(settings.lag)?;
-    writer.varint(settings.window)?;
-    let (repeat, pause) = (settings.absent == Absent::Repeat, settings.starvation == Starvation::Pause);
-    writer.u8(u8::from(settings.auto) | u8::from(repeat) << 1 | u8::from(pause) << 2)?;
-    writer.varint(settings.compare_every)?;
-    writer.u8(settings.sites)?;
-    writer.u8(settings.starters.bits())?;
+    writer.varint(settings.input_delay)?;
+    writer.varint(settings.prediction_window)?;
+    let (repeat, pause) =
+        (settings.absent_input == AbsentInput::Repeat, settings.starvation_policy == StarvationPolicy::Pause);
+    writer.u8(u8::from(settings.auto_tune) | u8::from(repeat) << 1 | u8::from(pause) << 2)?;
+    writer.varint(settings.compare_interval)?;
+    writer.u8(settings.site_count)?;
+    writer.u8(settings.starting_sites.bits())?;
     put_ownership(writer, settings)
 }
 
-pub(crate) fn get_settings(reader: &mut Reader<'_>) -> Result<Settings, Error> {
+pub(crate) fn get_settings(reader: &mut ByteReader<'_>) -> Result<Settings, DecodeError> {
     let game = GameId { name: get_text(reader)?, hash: reader.array()? };
     let (name, version) = (get_text(reader)?, get_text(reader)?);
     let count = usize::from(reader.u8()?);
     if count > MAX_OPTIONS {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     let mut options = Vec::new();
     for _ in 0..count {
         options.push((get_text(reader)?, get_text(reader)?));
     }
     let first_frames = reader.u64()?;
-    let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(Error::Malformed)?;
+    let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(DecodeError::Malformed)?;
     let (lag, window, flags) = (reader.varint()?, reader.varint()?, reader.u8()?);
     let compare_every = reader.varint()?;
     if flags > 7 {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     let auto = flags & 1 != 0;
-    let absent = if flags & 2 != 0 { Absent::Repeat } else { Absent::Nothing };
-    let starvation = if flags & 4 != 0 { Starvation::Pause } else { Starvation::Wait };
+    let absent = if flags & 2 != 0 { AbsentInput::Repeat } else { AbsentInput::Nothing };
+    let starvation = if flags & 4 != 0 { StarvationPolicy::Pause } else { StarvationPolicy::Wait };
     let (sites, starters) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
     if usize::from(sites) > MAX_SITES {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     let ownership = get_ownership(reader, sites)?;
-    let machine = MachineId { name, version, options, first_frames };
+    let machine = MachineId { name, version, options, first_frames_hash: first_frames };
     Ok(Settings {
         game,
         machine,
         rate,
-        lag,
-        window,
-        auto,
-        absent,
-        starvation,
-        compare_every,
-        sites,
-        starters,
+        input_delay: lag,
+        prediction_window: window,
+        auto_tune: auto,
+        absent_input: absent,
+        starvation_policy: starvation,
+        compare_interval: compare_every,
+        site_count: sites,
+        starting_sites: starters,
         ownership,
     })
 }
 
-fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Full> {
+fn put_ownership(writer: &mut ByteWriter<'_>, settings: &Settings) -> Result<(), BufferFull> {
     let ownership = &settings.ownership;
     writer.u8(ownership.players() as u8)?;
-    for site in SiteId::first(usize::from(settings.sites)) {
+    for site in SiteId::first(usize::from(settings.site_count)) {
         for player in 0..ownership.players() {
             writer.varint128(ownership.mask(site, player))?;
         }
@@ -254,30 +255,30 @@ fn put_ownership(writer: &mut Writer<'_>, settings: &Settings) -> Result<(), Ful
     Ok(())
 }
 
-fn get_ownership(reader: &mut Reader<'_>, sites: u8) -> Result<Ownership, Error> {
+fn get_ownership(reader: &mut ByteReader<'_>, sites: u8) -> Result<Ownership, DecodeError> {
     let players = usize::from(reader.u8()?);
     if players == 0 || players > crate::input::MAX_PLAYERS {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     let mut ownership = Ownership::new(players);
     for site in SiteId::first(usize::from(sites)) {
         for player in 0..players {
-            ownership.give(site, player, reader.varint128()?).map_err(|_| Error::Malformed)?;
+            ownership.assign(site, player, reader.varint128()?).map_err(|_| DecodeError::Malformed)?;
         }
     }
     Ok(ownership)
 }
 
-fn put_text(writer: &mut Writer<'_>, text: &str) -> Result<(), Full> {
+fn put_text(writer: &mut ByteWriter<'_>, text: &str) -> Result<(), BufferFull> {
     writer.u8(text.len() as u8)?;
     writer.put(text.as_bytes())
 }
 
-fn get_text(reader: &mut Reader<'_>) -> Result<String, Error> {
+fn get_text(reader: &mut ByteReader<'_>) -> Result<String, DecodeError> {
     let len = usize::from(reader.u8()?);
-    if len > MAX_TEXT {
-        return Err(Error::Malformed);
+    if len > MAX_TEXT_LEN {
+        return Err(DecodeError::Malformed);
     }
     let bytes = reader.take(len)?;
-    core::str::from_utf8(bytes).map(String::from).map_err(|_| Error::Malformed)
+    core::str::from_utf8(bytes).map(String::from).map_err(|_| DecodeError::Malformed)
 }

@@ -1,37 +1,43 @@
 //! Bytes in and out.
 //!
-//! Decoding is total: any bytes give a message or an [`Error`], never a panic, and nothing is allocated in proportion to what
+//! Decoding is total: any bytes give a message or an [`DecodeError`], never a panic, and nothing is allocated in proportion to what
 //! a packet claims. Encoding writes into the caller's buffer and says when it is full.
 //!
 //! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
 //! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
-//! 0x2f it is a [`Search`], of the same version; from 0x30 to 0x3f it holds items: 0x31 [`Items`] of a world without a server, 0x34 [those of motion](motion)
+//! 0x2f it is a [`DesyncMessage`], of the same version; from 0x30 to 0x3f it holds items: 0x31 [`Items`] of a world without a server, 0x34 [those of motion](motion)
 //! with a server, 0x35 [`MirrorItems`] of servers that mirror each other; otherwise it is a [`Hello`], which names its version.
 
-mod bucket;
+mod desync;
 mod extra;
-mod feed;
 pub(crate) mod hello;
 mod mirror;
 pub mod motion;
-mod report;
+mod peer_world;
+mod spectator_feed;
 mod tick;
 
-pub(crate) use bucket::Datagram;
-pub use bucket::{Echo, Item, Items, Update};
-pub use extra::{Condition, Decision, Ends, Extra, Extras, Hold, Order, Relay, Vote, What};
-pub(crate) use extra::{put_extra, put_relay_head};
-pub use feed::{
-    Ack, Bye, Chunk, FeedMessage, Frames, Get, MAX_LEVEL, MAX_RECORD_FRAMES, MAX_SPANS, MAX_WANTS, Offer, Record,
-    Records, Spans, Wants, Watch, Welcome, is_feed,
+pub use desync::{DesyncMessage, HashList, MAX_HASHES, RegionList};
+pub use extra::{
+    CommandKind, Extra, Extras, InputEnds, MembershipDecision, PauseRequest, RelayedInputs, ScheduledCommand,
+    TuningStats, Vote,
 };
-pub(crate) use feed::{put_frames_head, put_record};
+pub(crate) use extra::{put_extra, put_relay_header};
 pub use hello::{Hello, Refusal};
-pub(crate) use mirror::MAX_PIECE;
-pub use mirror::{Happening, Have, MirrorDatagram, MirrorItem, MirrorItems, Run};
-pub use report::{Hashes, MAX_HASHES, Regions, Search};
-pub use tick::{Answer, Answers, Digest, Identity, MAX_RANGES, Probe, Ranges, Tick};
-pub(crate) use tick::{Head, put_plain_head};
+pub(crate) use mirror::MAX_PIECE_LEN;
+pub use mirror::{EventRef, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus};
+pub(crate) use peer_world::PeerWorldDatagram;
+pub use peer_world::{ClockEcho, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
+pub use spectator_feed::{
+    BlockRequests, CloseReason, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecord, FrameRecords,
+    MAX_BLOCK_REQUESTS, MAX_FRAME_RANGES, MAX_RECORD_FRAMES, MAX_THINNING_LEVEL, SnapshotChunk, SnapshotOffer,
+    SnapshotRequest, Subscribe, Subscribed, is_feed,
+};
+pub(crate) use spectator_feed::{put_frames_header, put_record};
+pub use tick::{
+    ClockProbe, MAX_MISSING_RANGES, MissingRanges, ResentInputs, ResentInputsList, SenderIdentity, Tick, TickDigest,
+};
+pub(crate) use tick::{TickHeader, put_plain_header};
 
 /// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
 pub const VERSION: u8 = 4;
@@ -41,7 +47,7 @@ pub const MAX_DATAGRAM: usize = 1_200;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Error {
+pub enum DecodeError {
     /// The bytes end in the middle of the message.
     Truncated,
     /// A field holds what no site would send.
@@ -52,22 +58,22 @@ pub enum Error {
 
 /// The buffer has no room for the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub struct BufferFull;
 
 /// What a datagram can be.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Message<'a> {
+pub enum SessionMessage<'a> {
     /// A packet of a running game.
     Tick(Tick<'a>),
     /// A packet of the lobby.
     Hello(alloc::boxed::Box<Hello>),
 }
 
-impl<'a> Message<'a> {
+impl<'a> SessionMessage<'a> {
     /// Reads one datagram.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
-            None => Err(Error::Truncated),
+            None => Err(DecodeError::Truncated),
             Some(_) if is_tick(bytes) => Tick::decode(bytes).map(Self::Tick),
             Some(_) => Hello::decode(bytes).map(|hello| Self::Hello(alloc::boxed::Box::new(hello))),
         }
@@ -76,16 +82,16 @@ impl<'a> Message<'a> {
 
 /// Whether a datagram is a packet of a running game, if it is anything.
 pub(crate) fn is_tick(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|first| first & tick::TICK != 0)
+    bytes.first().is_some_and(|first| first & tick::TICK_FLAG != 0)
 }
 
 /// Takes values off the front of a byte string.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -99,102 +105,102 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Error::Truncated)?;
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated)?;
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Error> {
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Error> {
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Error> {
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Error> {
+    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Seven bits a byte, lowest first; only the shortest form of a number is accepted.
     #[inline]
-    pub(crate) fn varint128(&mut self) -> Result<u128, Error> {
+    pub(crate) fn varint128(&mut self) -> Result<u128, DecodeError> {
         let mut value = 0u128;
         for shift in (0..128).step_by(7) {
             let byte = self.u8()?;
             let bits = u128::from(byte & 0x7f);
             if bits << shift >> shift != bits || (byte == 0 && shift > 0) {
-                return Err(Error::Malformed);
+                return Err(DecodeError::Malformed);
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Error::Malformed)
+        Err(DecodeError::Malformed)
     }
 
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u32, Error> {
+    pub(crate) fn varint(&mut self) -> Result<u32, DecodeError> {
         let byte = self.u8()?;
         if byte < 0x80 {
             return Ok(u32::from(byte));
         }
-        self.long_varint(byte, u32::BITS).map(|value| value as u32)
+        self.varint_tail(byte, u32::BITS).map(|value| value as u32)
     }
 
     #[inline]
-    pub(crate) fn varint64(&mut self) -> Result<u64, Error> {
+    pub(crate) fn varint64(&mut self) -> Result<u64, DecodeError> {
         let byte = self.u8()?;
         if byte < 0x80 {
             return Ok(u64::from(byte));
         }
-        self.long_varint(byte, u64::BITS)
+        self.varint_tail(byte, u64::BITS)
     }
 
     /// The rest of a number that has at most so many bits.
-    fn long_varint(&mut self, first: u8, most: u32) -> Result<u64, Error> {
+    fn varint_tail(&mut self, first: u8, most: u32) -> Result<u64, DecodeError> {
         let mut value = u64::from(first & 0x7f);
         for shift in (7..most).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
             if bits > u64::MAX >> (u64::BITS - most) >> shift || byte == 0 {
-                return Err(Error::Malformed);
+                return Err(DecodeError::Malformed);
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Error::Malformed)
+        Err(DecodeError::Malformed)
     }
 
     /// A small number of either sign.
     #[inline]
-    pub(crate) fn signed(&mut self) -> Result<i32, Error> {
+    pub(crate) fn signed_varint(&mut self) -> Result<i32, DecodeError> {
         self.varint().map(|raw| (raw >> 1) as i32 ^ -((raw & 1) as i32))
     }
 }
 
 /// Appends values to a caller's buffer.
 #[derive(Debug)]
-pub(crate) struct Writer<'a> {
+pub(crate) struct ByteWriter<'a> {
     buf: &'a mut [u8],
     len: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ByteWriter<'a> {
     pub(crate) fn new(buf: &'a mut [u8]) -> Self {
         Self { buf, len: 0 }
     }
@@ -204,7 +210,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Takes back what was written from `len` on.
-    pub(crate) fn cut(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
@@ -214,21 +220,21 @@ impl<'a> Writer<'a> {
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
-        let room = self.buf.get_mut(self.len..self.len + bytes.len()).ok_or(Full)?;
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), BufferFull> {
+        let room = self.buf.get_mut(self.len..self.len + bytes.len()).ok_or(BufferFull)?;
         room.copy_from_slice(bytes);
         self.len += bytes.len();
         Ok(())
     }
 
     #[inline]
-    pub(crate) fn u8(&mut self, value: u8) -> Result<(), Full> {
-        *self.buf.get_mut(self.len).ok_or(Full)? = value;
+    pub(crate) fn u8(&mut self, value: u8) -> Result<(), BufferFull> {
+        *self.buf.get_mut(self.len).ok_or(BufferFull)? = value;
         self.len += 1;
         Ok(())
     }
 
-    pub(crate) fn varint128(&mut self, mut value: u128) -> Result<(), Full> {
+    pub(crate) fn varint128(&mut self, mut value: u128) -> Result<(), BufferFull> {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80)?;
             value >>= 7;
@@ -237,12 +243,12 @@ impl<'a> Writer<'a> {
     }
 
     #[inline]
-    pub(crate) fn varint(&mut self, value: u32) -> Result<(), Full> {
+    pub(crate) fn varint(&mut self, value: u32) -> Result<(), BufferFull> {
         self.varint64(value.into())
     }
 
     #[inline]
-    pub(crate) fn varint64(&mut self, mut value: u64) -> Result<(), Full> {
+    pub(crate) fn varint64(&mut self, mut value: u64) -> Result<(), BufferFull> {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80)?;
             value >>= 7;
@@ -251,7 +257,7 @@ impl<'a> Writer<'a> {
     }
 
     #[inline]
-    pub(crate) fn signed(&mut self, value: i32) -> Result<(), Full> {
+    pub(crate) fn signed_varint(&mut self, value: i32) -> Result<(), BufferFull> {
         self.varint((value << 1 ^ value >> 31) as u32)
     }
 }
@@ -261,40 +267,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_and_only_in_their_shortest_form() {
+    fn varints_round_trip_in_shortest_form_only() {
         let mut buf = [0; 64];
         for value in [0, 1, 127, 128, 16_383, 16_384, u32::MAX - 1, u32::MAX] {
-            let mut writer = Writer::new(&mut buf);
+            let mut writer = ByteWriter::new(&mut buf);
             writer.varint(value).unwrap();
             writer.varint128(u128::from(value) << 90).unwrap();
-            writer.signed(value as i32).unwrap();
+            writer.signed_varint(value as i32).unwrap();
             let len = writer.len();
-            let mut reader = Reader::new(&buf[..len]);
+            let mut reader = ByteReader::new(&buf[..len]);
             assert_eq!(reader.varint(), Ok(value));
             assert_eq!(reader.varint128(), Ok(u128::from(value) << 90));
-            assert_eq!(reader.signed(), Ok(value as i32));
+            assert_eq!(reader.signed_varint(), Ok(value as i32));
             assert!(reader.is_empty());
         }
         for value in [0, 127, 128, 1 << 32, (1 << 48) - 1, u64::MAX] {
-            let mut writer = Writer::new(&mut buf);
+            let mut writer = ByteWriter::new(&mut buf);
             writer.varint64(value).unwrap();
             let len = writer.len();
-            assert_eq!(Reader::new(&buf[..len]).varint64(), Ok(value));
+            assert_eq!(ByteReader::new(&buf[..len]).varint64(), Ok(value));
         }
-        assert_eq!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x10]).varint(), Err(Error::Malformed));
-        assert_eq!(Reader::new(&[0xff; 10]).varint64(), Err(Error::Malformed));
-        assert_eq!(Reader::new(&[0x80, 0]).varint64(), Err(Error::Malformed));
-        assert_eq!(Reader::new(&[0x80, 0]).varint(), Err(Error::Malformed));
-        assert_eq!(Reader::new(&[0xff; 5]).varint(), Err(Error::Malformed));
-        assert_eq!(Reader::new(&[0x80]).varint(), Err(Error::Truncated));
-        assert_eq!(Reader::new(&[0xff; 19]).varint128(), Err(Error::Malformed));
+        assert_eq!(ByteReader::new(&[0xff, 0xff, 0xff, 0xff, 0x10]).varint(), Err(DecodeError::Malformed));
+        assert_eq!(ByteReader::new(&[0xff; 10]).varint64(), Err(DecodeError::Malformed));
+        assert_eq!(ByteReader::new(&[0x80, 0]).varint64(), Err(DecodeError::Malformed));
+        assert_eq!(ByteReader::new(&[0x80, 0]).varint(), Err(DecodeError::Malformed));
+        assert_eq!(ByteReader::new(&[0xff; 5]).varint(), Err(DecodeError::Malformed));
+        assert_eq!(ByteReader::new(&[0x80]).varint(), Err(DecodeError::Truncated));
+        assert_eq!(ByteReader::new(&[0xff; 19]).varint128(), Err(DecodeError::Malformed));
     }
 
     #[test]
-    fn a_full_buffer_is_said_and_not_overrun() {
+    fn full_buffer_is_reported_and_not_overrun() {
         let mut buf = [0; 3];
-        let mut writer = Writer::new(&mut buf);
-        assert_eq!(writer.put(&[1, 2, 3, 4]), Err(Full));
-        assert_eq!(writer.varint(u32::MAX), Err(Full));
+        let mut writer = ByteWriter::new(&mut buf);
+        assert_eq!(writer.put(&[1, 2, 3, 4]), Err(BufferFull));
+        assert_eq!(writer.varint(u32::MAX), Err(BufferFull));
     }
 }

@@ -1,33 +1,33 @@
 //! What the server of a game and its clients tell each other of motion.
 //!
 //! A datagram is a byte that names family and version, the runs of the sender and of who it is for, the sender's clock when it left, then any number of items. So every
-//! datagram is a probe of clocks; the answer is an [`Item::Echo`] in whatever goes back.
+//! datagram is a probe of clocks; the answer is an [`Item::ClockEcho`] in whatever goes back.
 
-use super::{Error, Full, Reader, Writer};
+use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::motion::{MAX_STATE, MAX_VECTOR, Number, ObjectId};
 use crate::time::{Instant, TimeDelta};
 
 /// The first byte of every datagram.
 const FAMILY: u8 = 0x34;
 /// Bytes before the first item.
-const HEAD: usize = 17;
+const HEADER_LEN: usize = 17;
 
 /// What every datagram begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Head {
+pub struct MotionHeader {
     /// Which run of its program the sender is in: a later one has a greater number.
-    pub run: u32,
+    pub sender_incarnation: u32,
     /// Which run it is for, as far as the sender knows; nothing if it does not.
-    pub to: u32,
+    pub receiver_incarnation: u32,
     /// When the datagram left, on the sender's clock.
-    pub sent: Instant,
+    pub sent_at: Instant,
 }
 
 /// One thing that is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item<'a> {
+pub enum MotionItem<'a> {
     /// Where an object was when a command took effect. Who knows the commands before needs no telling.
-    Start {
+    StartState {
         /// Which object.
         object: ObjectId,
         /// The command that took effect there.
@@ -42,7 +42,7 @@ pub enum Item<'a> {
         /// Which of its commands.
         number: Number,
         /// How long, in motion time, the leg before it lasted.
-        leg: TimeDelta,
+        previous_segment: TimeDelta,
         /// As the game writes it.
         vector: &'a [u8],
     },
@@ -55,14 +55,14 @@ pub enum Item<'a> {
         /// The sender's motion timer.
         timer: TimeDelta,
         /// What the sender will make up for by being quicker for a while.
-        owed: TimeDelta,
+        catch_up: TimeDelta,
         /// How long ago the sender learned of the command, or was given it.
-        since: TimeDelta,
+        command_age: TimeDelta,
         /// Its motion timer then.
-        from: TimeDelta,
+        timer_at_command: TimeDelta,
     },
     /// The sender knows an object's commands up to here.
-    Heard {
+    Ack {
         /// Which object.
         object: ObjectId,
         /// The newest.
@@ -71,11 +71,11 @@ pub enum Item<'a> {
         sent: Instant,
     },
     /// The sender wants to be told of an object.
-    Watch(ObjectId),
+    Subscribe(ObjectId),
     /// The sender does not want to be told of an object.
-    Ignore(ObjectId),
+    Unsubscribe(ObjectId),
     /// There is no such object any more.
-    Gone {
+    Removed {
         /// Which object.
         object: ObjectId,
         /// Those of this epoch or later are others that are called the same.
@@ -91,77 +91,84 @@ pub enum Item<'a> {
     /// An echo is wanted at once.
     Probe,
     /// The sender leaves.
-    Bye,
+    Leave,
 }
 
-const START: u8 = 1;
+const START_STATE: u8 = 1;
 const COMMAND: u8 = 2;
 const TIMER: u8 = 3;
-const HEARD: u8 = 4;
-const WATCH: u8 = 5;
-const IGNORE: u8 = 6;
-const GONE: u8 = 7;
+const ACK: u8 = 4;
+const SUBSCRIBE: u8 = 5;
+const UNSUBSCRIBE: u8 = 6;
+const REMOVED: u8 = 7;
 const ECHO: u8 = 8;
 const PROBE: u8 = 9;
-const BYE: u8 = 10;
+const LEAVE: u8 = 10;
 
 /// The items of a datagram; it ends with the first that makes no sense.
 #[derive(Clone, Debug)]
-pub struct Items<'a> {
-    head: Head,
-    reader: Reader<'a>,
+pub struct MotionItems<'a> {
+    header: MotionHeader,
+    reader: ByteReader<'a>,
 }
 
-impl<'a> Items<'a> {
+impl<'a> MotionItems<'a> {
     /// The items of this datagram.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(bytes);
+    pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
-            FAMILY => {
-                Ok(Self { head: Head { run: reader.u32()?, to: reader.u32()?, sent: instant(&mut reader)? }, reader })
-            }
-            _ => Err(Error::Malformed),
+            FAMILY => Ok(Self {
+                header: MotionHeader {
+                    sender_incarnation: reader.u32()?,
+                    receiver_incarnation: reader.u32()?,
+                    sent_at: get_instant(&mut reader)?,
+                },
+                reader,
+            }),
+            _ => Err(DecodeError::Malformed),
         }
     }
 
     /// What the datagram begins with.
-    pub fn head(&self) -> Head {
-        self.head
+    pub fn header(&self) -> MotionHeader {
+        self.header
     }
 
-    fn read(&mut self) -> Result<Item<'a>, Error> {
+    fn read(&mut self) -> Result<MotionItem<'a>, DecodeError> {
         let reader = &mut self.reader;
         Ok(match reader.u8()? {
-            START => {
-                let (object, number) = (object(reader)?, number(reader)?);
-                Item::Start { object, number, state: bounded(reader, MAX_STATE)? }
+            START_STATE => {
+                let (object, number) = (get_object(reader)?, get_number(reader)?);
+                MotionItem::StartState { object, number, state: get_bytes(reader, MAX_STATE)? }
             }
             COMMAND => {
-                let (object, number, leg) = (object(reader)?, number(reader)?, span(reader)?);
-                Item::Command { object, number, leg, vector: bounded(reader, MAX_VECTOR)? }
+                let (object, number, leg) = (get_object(reader)?, get_number(reader)?, get_span(reader)?);
+                MotionItem::Command { object, number, previous_segment: leg, vector: get_bytes(reader, MAX_VECTOR)? }
             }
-            TIMER => Item::Timer {
-                object: object(reader)?,
-                number: number(reader)?,
-                timer: span(reader)?,
-                owed: span(reader)?,
-                since: span(reader)?,
-                from: span(reader)?,
+            TIMER => MotionItem::Timer {
+                object: get_object(reader)?,
+                number: get_number(reader)?,
+                timer: get_span(reader)?,
+                catch_up: get_span(reader)?,
+                command_age: get_span(reader)?,
+                timer_at_command: get_span(reader)?,
             },
-            HEARD => Item::Heard { object: object(reader)?, number: number(reader)?, sent: instant(reader)? },
-            WATCH => Item::Watch(object(reader)?),
-            IGNORE => Item::Ignore(object(reader)?),
-            GONE => Item::Gone { object: object(reader)?, epoch: reader.varint()? },
-            ECHO => Item::Echo { sent: instant(reader)?, received: instant(reader)? },
-            PROBE => Item::Probe,
-            BYE => Item::Bye,
-            _ => return Err(Error::Malformed),
+            ACK => {
+                MotionItem::Ack { object: get_object(reader)?, number: get_number(reader)?, sent: get_instant(reader)? }
+            }
+            SUBSCRIBE => MotionItem::Subscribe(get_object(reader)?),
+            UNSUBSCRIBE => MotionItem::Unsubscribe(get_object(reader)?),
+            REMOVED => MotionItem::Removed { object: get_object(reader)?, epoch: reader.varint()? },
+            ECHO => MotionItem::Echo { sent: get_instant(reader)?, received: get_instant(reader)? },
+            PROBE => MotionItem::Probe,
+            LEAVE => MotionItem::Leave,
+            _ => return Err(DecodeError::Malformed),
         })
     }
 }
 
-impl<'a> Iterator for Items<'a> {
-    type Item = Result<Item<'a>, Error>;
+impl<'a> Iterator for MotionItems<'a> {
+    type Item = Result<MotionItem<'a>, DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.reader.is_empty() {
@@ -169,49 +176,49 @@ impl<'a> Iterator for Items<'a> {
         }
         let item = self.read();
         if item.is_err() {
-            self.reader = Reader::new(&[]);
+            self.reader = ByteReader::new(&[]);
         }
         Some(item)
     }
 }
 
-fn object(reader: &mut Reader<'_>) -> Result<ObjectId, Error> {
+fn get_object(reader: &mut ByteReader<'_>) -> Result<ObjectId, DecodeError> {
     reader.varint().map(ObjectId)
 }
 
-fn number(reader: &mut Reader<'_>) -> Result<Number, Error> {
+fn get_number(reader: &mut ByteReader<'_>) -> Result<Number, DecodeError> {
     Ok(Number { epoch: reader.varint()?, count: reader.varint()? })
 }
 
-fn instant(reader: &mut Reader<'_>) -> Result<Instant, Error> {
+fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
     reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
 }
 
 /// A length of time that is not negative.
-fn span(reader: &mut Reader<'_>) -> Result<TimeDelta, Error> {
-    let nanos = i64::try_from(reader.varint128()?).map_err(|_| Error::Malformed)?;
+fn get_span(reader: &mut ByteReader<'_>) -> Result<TimeDelta, DecodeError> {
+    let nanos = i64::try_from(reader.varint128()?).map_err(|_| DecodeError::Malformed)?;
     Ok(TimeDelta::from_nanos(nanos))
 }
 
-fn bounded<'a>(reader: &mut Reader<'a>, most: usize) -> Result<&'a [u8], Error> {
+fn get_bytes<'a>(reader: &mut ByteReader<'a>, most: usize) -> Result<&'a [u8], DecodeError> {
     let len = reader.varint()? as usize;
-    if len > most { Err(Error::Malformed) } else { reader.take(len) }
+    if len > most { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
 /// Writes a datagram item by item; one for which there is no room is not begun.
 #[derive(Debug)]
-pub struct Datagram<'a> {
-    writer: Writer<'a>,
+pub struct MotionDatagram<'a> {
+    writer: ByteWriter<'a>,
 }
 
-impl<'a> Datagram<'a> {
+impl<'a> MotionDatagram<'a> {
     /// With nothing in it.
-    pub fn new(buf: &'a mut [u8], head: Head) -> Result<Self, Full> {
-        let mut writer = Writer::new(buf);
+    pub fn new(buf: &'a mut [u8], head: MotionHeader) -> Result<Self, BufferFull> {
+        let mut writer = ByteWriter::new(buf);
         writer.u8(FAMILY)?;
-        writer.put(&head.run.to_le_bytes())?;
-        writer.put(&head.to.to_le_bytes())?;
-        writer.put(&head.sent.as_nanos().to_le_bytes())?;
+        writer.put(&head.sender_incarnation.to_le_bytes())?;
+        writer.put(&head.receiver_incarnation.to_le_bytes())?;
+        writer.put(&head.sent_at.as_nanos().to_le_bytes())?;
         Ok(Self { writer })
     }
 
@@ -222,78 +229,78 @@ impl<'a> Datagram<'a> {
 
     /// Whether nothing is told yet.
     pub fn is_empty(&self) -> bool {
-        self.len() == HEAD
+        self.len() == HEADER_LEN
     }
 
     /// Takes back what was written from `len` on.
-    pub(crate) fn cut(&mut self, len: usize) {
-        self.writer.cut(len.max(HEAD));
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.writer.truncate(len.max(HEADER_LEN));
     }
 
     /// One more item.
-    pub fn put(&mut self, item: Item<'_>) -> Result<(), Full> {
+    pub fn put(&mut self, item: MotionItem<'_>) -> Result<(), BufferFull> {
         let begun = self.writer.len();
-        self.write(item).inspect_err(|Full| self.writer.cut(begun))
+        self.write(item).inspect_err(|BufferFull| self.writer.truncate(begun))
     }
 
-    fn write(&mut self, item: Item<'_>) -> Result<(), Full> {
+    fn write(&mut self, item: MotionItem<'_>) -> Result<(), BufferFull> {
         match item {
-            Item::Start { object, number, state } => {
-                self.begin(START, object)?;
-                self.number(number)?;
-                self.text(state)
+            MotionItem::StartState { object, number, state } => {
+                self.put_kind(START_STATE, object)?;
+                self.put_number(number)?;
+                self.put_bytes(state)
             }
-            Item::Command { object, number, leg, vector } => {
-                self.begin(COMMAND, object)?;
-                self.number(number)?;
-                self.span(leg)?;
-                self.text(vector)
+            MotionItem::Command { object, number, previous_segment: leg, vector } => {
+                self.put_kind(COMMAND, object)?;
+                self.put_number(number)?;
+                self.put_span(leg)?;
+                self.put_bytes(vector)
             }
-            Item::Timer { object, number, timer, owed, since, from } => {
-                self.begin(TIMER, object)?;
-                self.number(number)?;
-                [timer, owed, since, from].into_iter().try_for_each(|time| self.span(time))
+            MotionItem::Timer { object, number, timer, catch_up: owed, command_age: since, timer_at_command: from } => {
+                self.put_kind(TIMER, object)?;
+                self.put_number(number)?;
+                [timer, owed, since, from].into_iter().try_for_each(|time| self.put_span(time))
             }
-            Item::Heard { object, number, sent } => {
-                self.begin(HEARD, object)?;
-                self.number(number)?;
-                self.instant(sent)
+            MotionItem::Ack { object, number, sent } => {
+                self.put_kind(ACK, object)?;
+                self.put_number(number)?;
+                self.put_instant(sent)
             }
-            Item::Watch(object) => self.begin(WATCH, object),
-            Item::Ignore(object) => self.begin(IGNORE, object),
-            Item::Gone { object, epoch } => {
-                self.begin(GONE, object)?;
+            MotionItem::Subscribe(object) => self.put_kind(SUBSCRIBE, object),
+            MotionItem::Unsubscribe(object) => self.put_kind(UNSUBSCRIBE, object),
+            MotionItem::Removed { object, epoch } => {
+                self.put_kind(REMOVED, object)?;
                 self.writer.varint(epoch)
             }
-            Item::Echo { sent, received } => {
+            MotionItem::Echo { sent, received } => {
                 self.writer.u8(ECHO)?;
-                self.instant(sent)?;
-                self.instant(received)
+                self.put_instant(sent)?;
+                self.put_instant(received)
             }
-            Item::Probe => self.writer.u8(PROBE),
-            Item::Bye => self.writer.u8(BYE),
+            MotionItem::Probe => self.writer.u8(PROBE),
+            MotionItem::Leave => self.writer.u8(LEAVE),
         }
     }
 
-    fn begin(&mut self, kind: u8, object: ObjectId) -> Result<(), Full> {
+    fn put_kind(&mut self, kind: u8, object: ObjectId) -> Result<(), BufferFull> {
         self.writer.u8(kind)?;
         self.writer.varint(object.0)
     }
 
-    fn number(&mut self, number: Number) -> Result<(), Full> {
+    fn put_number(&mut self, number: Number) -> Result<(), BufferFull> {
         self.writer.varint(number.epoch)?;
         self.writer.varint(number.count)
     }
 
-    fn instant(&mut self, at: Instant) -> Result<(), Full> {
+    fn put_instant(&mut self, at: Instant) -> Result<(), BufferFull> {
         self.writer.put(&at.as_nanos().to_le_bytes())
     }
 
-    fn span(&mut self, time: TimeDelta) -> Result<(), Full> {
+    fn put_span(&mut self, time: TimeDelta) -> Result<(), BufferFull> {
         self.writer.varint128(time.as_nanos().max(0) as u128)
     }
 
-    fn text(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    fn put_bytes(&mut self, bytes: &[u8]) -> Result<(), BufferFull> {
         self.writer.varint(bytes.len() as u32)?;
         self.writer.put(bytes)
     }
@@ -304,29 +311,37 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    const HEAD_OF_TESTS: Head = Head { run: 0x0403_0201, to: 5, sent: Instant::from_nanos(-2) };
+    const TEST_HEADER: MotionHeader =
+        MotionHeader { sender_incarnation: 0x0403_0201, receiver_incarnation: 5, sent_at: Instant::from_nanos(-2) };
 
-    fn all_kinds() -> Vec<Item<'static>> {
+    fn all_kinds() -> Vec<MotionItem<'static>> {
         let (at, time) = (Instant::from_nanos, TimeDelta::from_nanos);
         let object = ObjectId(300);
         let number = |count| Number { epoch: 130, count };
         alloc::vec![
-            Item::Start { object, number: number(1), state: b"here" },
-            Item::Command { object, number: number(2), leg: time(129), vector: b"up" },
-            Item::Timer { object, number: number(2), timer: time(5), owed: time(0), since: time(128), from: time(2) },
-            Item::Heard { object, number: number(2), sent: at(1) },
-            Item::Watch(object),
-            Item::Ignore(ObjectId(0)),
-            Item::Gone { object, epoch: 131 },
-            Item::Echo { sent: at(1), received: at(-1) },
-            Item::Probe,
-            Item::Bye,
+            MotionItem::StartState { object, number: number(1), state: b"here" },
+            MotionItem::Command { object, number: number(2), previous_segment: time(129), vector: b"up" },
+            MotionItem::Timer {
+                object,
+                number: number(2),
+                timer: time(5),
+                catch_up: time(0),
+                command_age: time(128),
+                timer_at_command: time(2)
+            },
+            MotionItem::Ack { object, number: number(2), sent: at(1) },
+            MotionItem::Subscribe(object),
+            MotionItem::Unsubscribe(ObjectId(0)),
+            MotionItem::Removed { object, epoch: 131 },
+            MotionItem::Echo { sent: at(1), received: at(-1) },
+            MotionItem::Probe,
+            MotionItem::Leave,
         ]
     }
 
-    fn written() -> Vec<u8> {
+    fn written_datagram() -> Vec<u8> {
         let mut buf = [0; 400];
-        let mut datagram = Datagram::new(&mut buf, HEAD_OF_TESTS).unwrap();
+        let mut datagram = MotionDatagram::new(&mut buf, TEST_HEADER).unwrap();
         assert!(datagram.is_empty());
         all_kinds().into_iter().for_each(|item| datagram.put(item).unwrap());
         let len = datagram.len();
@@ -334,16 +349,16 @@ mod tests {
     }
 
     #[test]
-    fn every_item_comes_back() {
-        let bytes = written();
-        let items = Items::new(&bytes).unwrap();
-        assert_eq!(items.head(), HEAD_OF_TESTS);
+    fn every_item_round_trips() {
+        let bytes = written_datagram();
+        let items = MotionItems::new(&bytes).unwrap();
+        assert_eq!(items.header(), TEST_HEADER);
         assert_eq!(items.collect::<Result<Vec<_>, _>>().unwrap(), all_kinds());
     }
 
     /// The layout: whoever changes it names another version in the first byte.
     #[test]
-    fn the_bytes_are_these() {
+    fn layout_matches_golden_bytes() {
         let golden: &[u8] = &[
             0x34, 1, 2, 3, 4, 5, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // head
             1, 0xac, 2, 0x82, 1, 1, 4, b'h', b'e', b'r', b'e', // start
@@ -356,34 +371,34 @@ mod tests {
             8, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // echo
             9, 10, // probe, bye
         ];
-        assert_eq!(written(), golden);
+        assert_eq!(written_datagram(), golden);
     }
 
     #[test]
-    fn an_item_that_does_not_fit_leaves_no_trace() {
+    fn item_that_does_not_fit_is_not_written() {
         let mut buf = [0; 22];
-        let mut datagram = Datagram::new(&mut buf, HEAD_OF_TESTS).unwrap();
-        datagram.put(Item::Probe).unwrap();
+        let mut datagram = MotionDatagram::new(&mut buf, TEST_HEADER).unwrap();
+        datagram.put(MotionItem::Probe).unwrap();
         let len = datagram.len();
         assert_eq!(
-            datagram.put(Item::Start { object: ObjectId(1), number: Number::default(), state: &[0; 9] }),
-            Err(Full)
+            datagram.put(MotionItem::StartState { object: ObjectId(1), number: Number::default(), state: &[0; 9] }),
+            Err(BufferFull)
         );
         assert_eq!(datagram.len(), len);
-        assert_eq!(Items::new(&buf[..len]).unwrap().count(), 1);
+        assert_eq!(MotionItems::new(&buf[..len]).unwrap().count(), 1);
     }
 
     #[test]
-    fn whatever_is_cut_off_or_made_up_is_an_error_and_no_more() {
-        let bytes = written();
-        for cut in HEAD..bytes.len() {
-            let items: Vec<_> = Items::new(&bytes[..cut]).unwrap().collect();
+    fn truncated_or_invalid_items_are_errors() {
+        let bytes = written_datagram();
+        for cut in HEADER_LEN..bytes.len() {
+            let items: Vec<_> = MotionItems::new(&bytes[..cut]).unwrap().collect();
             assert!(items.iter().rev().skip(1).all(Result::is_ok), "only the last can be broken off");
         }
-        assert!((0..HEAD).all(|cut| Items::new(&bytes[..cut]).unwrap_err() == Error::Truncated));
-        assert_eq!(Items::new(&[0x31; 20]).unwrap_err(), Error::Malformed);
-        let mut too_long = bytes[..HEAD].to_vec();
-        too_long.extend([START, 0, 0, 0, 0xff, 0x7f]);
-        assert_eq!(Items::new(&too_long).unwrap().next(), Some(Err(Error::Malformed)));
+        assert!((0..HEADER_LEN).all(|cut| MotionItems::new(&bytes[..cut]).unwrap_err() == DecodeError::Truncated));
+        assert_eq!(MotionItems::new(&[0x31; 20]).unwrap_err(), DecodeError::Malformed);
+        let mut too_long = bytes[..HEADER_LEN].to_vec();
+        too_long.extend([START_STATE, 0, 0, 0, 0xff, 0x7f]);
+        assert_eq!(MotionItems::new(&too_long).unwrap().next(), Some(Err(DecodeError::Malformed)));
     }
 }

@@ -5,29 +5,29 @@
 //! marked by a flag, and added only in the packets that need it.
 //!
 //! ```text
-//! flags  end u16  end-ack signed  [identity] [probe] [digest] [request] [extras] [answers]  len varint  changes …
+//! flags  end u16  end-ack signed  [identity] [make_probe] [digest] [missing] [extras] [resends]  len varint  changes …
 //! ```
 
-use super::{Error, Extras, Full, Reader, Writer};
+use super::{BufferFull, ByteReader, ByteWriter, DecodeError, Extras};
 
-pub(super) const TICK: u8 = 0x80;
-const IDENTITY: u8 = 0x40;
-const PROBE: u8 = 0x20;
-const DIGEST: u8 = 0x10;
-const REQUEST: u8 = 0x08;
-const EXTRAS: u8 = 0x04;
-const ANSWERS: u8 = 0x02;
-const ABSOLUTE: u8 = 0x01;
+pub(super) const TICK_FLAG: u8 = 0x80;
+const IDENTITY_FLAG: u8 = 0x40;
+const PROBE_FLAG: u8 = 0x20;
+const DIGEST_FLAG: u8 = 0x10;
+const MISSING_FLAG: u8 = 0x08;
+const EXTRAS_FLAG: u8 = 0x04;
+const RESENDS_FLAG: u8 = 0x02;
+const ABSOLUTE_FLAG: u8 = 0x01;
 
 /// The most ranges of lost inputs one packet asks for.
-pub const MAX_RANGES: usize = 8;
+pub const MAX_MISSING_RANGES: usize = 8;
 
 /// Durations in a probe are told in this many nanoseconds.
-const HOLD_UNIT_NS: i64 = 16_000;
+const ECHO_HELD_UNIT_NS: i64 = 16_000;
 /// The distance from a frame's plan is told in this many nanoseconds.
-const LATE_UNIT_NS: i64 = 31_250;
+const LATENESS_UNIT_NS: i64 = 31_250;
 /// Further from its plan no frame is worth telling of.
-const LATE_MOST_NS: i64 = 250_000_000;
+const MAX_LATENESS_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,37 +37,37 @@ pub struct Tick<'a> {
     /// `end` minus the frame up to which (exclusive) the receiver's own inputs have arrived without a gap.
     pub end_minus_ack: i32,
     /// Who sends this, when the receiver might not know from the address.
-    pub identity: Option<Identity>,
+    pub identity: Option<SenderIdentity>,
     /// A clock probe.
-    pub probe: Option<Probe>,
+    pub probe: Option<ClockProbe>,
     /// The newest digest of the sender's state.
-    pub digest: Option<Digest>,
+    pub digest: Option<TickDigest>,
     /// Lost inputs of the receiver's that the sender asks for.
-    pub request: Ranges,
+    pub missing: MissingRanges,
     /// What few ticks carry.
     pub extras: Extras<'a>,
     /// Inputs that the receiver has asked for.
-    pub answers: Answers<'a>,
+    pub resends: ResentInputsList<'a>,
     /// How many frames of input `changes` stands for; the last is the one before `end`.
-    pub len: u32,
+    pub frame_count: u32,
     /// Whether `changes` starts from nothing (with a change counter) and not from the input before its first frame.
-    pub absolute: bool,
+    pub is_absolute: bool,
     /// Change tokens of [`input::code`](crate::input).
     pub changes: &'a [u8],
 }
 
 /// Says which site of which session a packet is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct SenderIdentity {
     /// The session's number.
-    pub session: u64,
+    pub session_id: u64,
     /// The site's number, not yet checked.
     pub site: u8,
 }
 
 /// One leg of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct ClockProbe {
     /// When this was sent, in microseconds of the sender's clock; 40 bits travel.
     pub stamp_us: u64,
     /// Low bits of the newest stamp the sender has received from the receiver, and how long ago, in nanoseconds.
@@ -76,28 +76,28 @@ pub struct Probe {
     pub end_minus_frame: i32,
     /// How long before the stamp (or, if negative, after it) the sender planned to begin that frame, in nanoseconds; `None` when
     /// that says nothing.
-    pub late_ns: Option<i64>,
+    pub lateness_ns: Option<i64>,
 }
 
 /// A short hash of the state after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest {
+pub struct TickDigest {
     /// Low bits of the frame.
     pub frame: u16,
     /// The hash, folded to 32 bits.
-    pub hash: u32,
+    pub state_hash: u32,
     /// A hash of all inputs of the sender's up to this frame.
-    pub inputs: u64,
+    pub input_digest: u64,
 }
 
 /// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Ranges {
-    ranges: [(u16, u16); MAX_RANGES],
+pub struct MissingRanges {
+    ranges: [(u16, u16); MAX_MISSING_RANGES],
     len: u8,
 }
 
-impl Ranges {
+impl MissingRanges {
     /// Adds a range; `false` when there is no room, or it is longer than any can be.
     pub fn push(&mut self, held: u32, missing: u32) -> bool {
         let (Ok(held), Ok(missing)) = (u16::try_from(held), u16::try_from(missing)) else { return false };
@@ -120,26 +120,26 @@ impl Ranges {
 
 /// Inputs sent again because they were asked for, always with an absolute start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct ResentInputs<'a> {
     /// `end` of the tick minus the first frame of this answer.
     pub end_minus_first: u32,
     /// How many frames it holds.
-    pub len: u32,
+    pub frame_count: u32,
     /// Their change tokens.
     pub changes: &'a [u8],
 }
 
 /// The answers in one packet, checked when the packet was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Answers<'a> {
+pub struct ResentInputsList<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Answers<'a> {
+impl<'a> ResentInputsList<'a> {
     /// The answers in the order they were written.
-    pub fn iter(&self) -> impl Iterator<Item = Answer<'a>> + use<'a> {
-        let mut reader = Reader::new(self.bytes);
-        core::iter::from_fn(move || (!reader.is_empty()).then(|| get_answer(&mut reader).ok()).flatten())
+    pub fn iter(&self) -> impl Iterator<Item = ResentInputs<'a>> + use<'a> {
+        let mut reader = ByteReader::new(self.bytes);
+        core::iter::from_fn(move || (!reader.is_empty()).then(|| get_resend(&mut reader).ok()).flatten())
     }
 
     /// Whether there are none.
@@ -148,59 +148,59 @@ impl<'a> Answers<'a> {
     }
 }
 
-fn get_answer<'a>(reader: &mut Reader<'a>) -> Result<Answer<'a>, Error> {
+fn get_resend<'a>(reader: &mut ByteReader<'a>) -> Result<ResentInputs<'a>, DecodeError> {
     let end_minus_first = reader.varint()?;
     let len = reader.varint()?;
     let size = reader.u16()?;
     let changes = reader.take(usize::from(size))?;
     if len == 0 || len > end_minus_first {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
-    Ok(Answer { end_minus_first, len, changes })
+    Ok(ResentInputs { end_minus_first, frame_count: len, changes })
 }
 
 /// The parts of a tick that are known before its inputs are written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct TickHeader {
     pub(crate) end: u16,
     pub(crate) end_minus_ack: i32,
-    pub(crate) identity: Option<Identity>,
-    pub(crate) probe: Option<Probe>,
-    pub(crate) digest: Option<Digest>,
-    pub(crate) request: Ranges,
+    pub(crate) identity: Option<SenderIdentity>,
+    pub(crate) probe: Option<ClockProbe>,
+    pub(crate) digest: Option<TickDigest>,
+    pub(crate) missing: MissingRanges,
 }
 
-impl Head {
+impl TickHeader {
     /// Writes the head; what follows is extras and answers if there are `more` of each, then the inputs, absolute if `absolute`.
     pub(crate) fn encode(
         &self,
-        writer: &mut Writer<'_>,
+        writer: &mut ByteWriter<'_>,
         (extras, answers): (bool, bool),
         absolute: bool,
-    ) -> Result<(), Full> {
+    ) -> Result<(), BufferFull> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        let flags = TICK
-            | flag(self.identity.is_some(), IDENTITY)
-            | flag(self.probe.is_some(), PROBE)
-            | flag(self.digest.is_some(), DIGEST)
-            | flag(!self.request.is_empty(), REQUEST)
-            | flag(extras, EXTRAS)
-            | flag(answers, ANSWERS)
-            | flag(absolute, ABSOLUTE);
+        let flags = TICK_FLAG
+            | flag(self.identity.is_some(), IDENTITY_FLAG)
+            | flag(self.probe.is_some(), PROBE_FLAG)
+            | flag(self.digest.is_some(), DIGEST_FLAG)
+            | flag(!self.missing.is_empty(), MISSING_FLAG)
+            | flag(extras, EXTRAS_FLAG)
+            | flag(answers, RESENDS_FLAG)
+            | flag(absolute, ABSOLUTE_FLAG);
         writer.u8(flags)?;
         writer.put(&self.end.to_le_bytes())?;
-        writer.signed(self.end_minus_ack)?;
-        if flags & !(TICK | ABSOLUTE | ANSWERS | EXTRAS) != 0 {
-            self.put_rest(writer)?;
+        writer.signed_varint(self.end_minus_ack)?;
+        if flags & !(TICK_FLAG | ABSOLUTE_FLAG | RESENDS_FLAG | EXTRAS_FLAG) != 0 {
+            self.put_optional_parts(writer)?;
         }
         Ok(())
     }
 
     /// Writes what only some packets carry.
     #[cold]
-    fn put_rest(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    fn put_optional_parts(&self, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
         if let Some(identity) = &self.identity {
-            writer.put(&identity.session.to_le_bytes())?;
+            writer.put(&identity.session_id.to_le_bytes())?;
             writer.u8(identity.site)?;
         }
         if let Some(probe) = &self.probe {
@@ -208,11 +208,11 @@ impl Head {
         }
         if let Some(digest) = &self.digest {
             writer.put(&digest.frame.to_le_bytes())?;
-            writer.put(&digest.hash.to_le_bytes())?;
-            writer.put(&digest.inputs.to_le_bytes())?;
+            writer.put(&digest.state_hash.to_le_bytes())?;
+            writer.put(&digest.input_digest.to_le_bytes())?;
         }
-        if !self.request.is_empty() {
-            put_ranges(writer, &self.request)?;
+        if !self.missing.is_empty() {
+            put_ranges(writer, &self.missing)?;
         }
         Ok(())
     }
@@ -220,49 +220,50 @@ impl Head {
 
 /// Writes the head of a tick that carries nothing but inputs, as most do.
 #[inline]
-pub(crate) fn put_plain_head(
-    writer: &mut Writer<'_>,
+pub(crate) fn put_plain_header(
+    writer: &mut ByteWriter<'_>,
     end: u16,
     end_minus_ack: i32,
     absolute: bool,
-) -> Result<(), Full> {
+) -> Result<(), BufferFull> {
     let [low, high] = end.to_le_bytes();
-    writer.put(&[if absolute { TICK | ABSOLUTE } else { TICK }, low, high])?;
-    writer.signed(end_minus_ack)
+    writer.put(&[if absolute { TICK_FLAG | ABSOLUTE_FLAG } else { TICK_FLAG }, low, high])?;
+    writer.signed_varint(end_minus_ack)
 }
 
-fn put_probe(writer: &mut Writer<'_>, probe: &Probe) -> Result<(), Full> {
+fn put_probe(writer: &mut ByteWriter<'_>, probe: &ClockProbe) -> Result<(), BufferFull> {
     let stamp = probe.stamp_us.to_le_bytes();
     writer.put(&stamp[..5])?;
     match probe.echo {
         None => writer.varint(0)?,
         Some((stamp, held_ns)) => {
-            let units = (held_ns / HOLD_UNIT_NS).clamp(0, i64::from(u32::MAX) - 1);
+            let units = (held_ns / ECHO_HELD_UNIT_NS).clamp(0, i64::from(u32::MAX) - 1);
             writer.varint(units as u32 + 1)?;
             writer.put(&stamp.to_le_bytes())?;
         }
     }
-    writer.signed(probe.end_minus_frame)?;
-    let late = probe.late_ns.filter(|late| late.unsigned_abs() < LATE_MOST_NS as u64).unwrap_or(LATE_MOST_NS);
-    writer.signed((late / LATE_UNIT_NS) as i32)
+    writer.signed_varint(probe.end_minus_frame)?;
+    let late = probe.lateness_ns.filter(|late| late.unsigned_abs() < MAX_LATENESS_NS as u64).unwrap_or(MAX_LATENESS_NS);
+    writer.signed_varint((late / LATENESS_UNIT_NS) as i32)
 }
 
-fn get_probe(reader: &mut Reader<'_>) -> Result<Probe, Error> {
+fn get_probe(reader: &mut ByteReader<'_>) -> Result<ClockProbe, DecodeError> {
     let mut stamp = [0; 8];
     stamp[..5].copy_from_slice(reader.take(5)?);
     let echo = match reader.varint()? {
         0 => None,
         units => {
             let stamp = reader.u32()?;
-            Some((stamp, i64::from(units - 1) * HOLD_UNIT_NS))
+            Some((stamp, i64::from(units - 1) * ECHO_HELD_UNIT_NS))
         }
     };
-    let end_minus_frame = reader.signed()?;
-    let late_ns = Some(i64::from(reader.signed()?) * LATE_UNIT_NS).filter(|late| late.abs() < LATE_MOST_NS);
-    Ok(Probe { stamp_us: u64::from_le_bytes(stamp), echo, end_minus_frame, late_ns })
+    let end_minus_frame = reader.signed_varint()?;
+    let late_ns =
+        Some(i64::from(reader.signed_varint()?) * LATENESS_UNIT_NS).filter(|late| late.abs() < MAX_LATENESS_NS);
+    Ok(ClockProbe { stamp_us: u64::from_le_bytes(stamp), echo, end_minus_frame, lateness_ns: late_ns })
 }
 
-fn put_ranges(writer: &mut Writer<'_>, ranges: &Ranges) -> Result<(), Full> {
+fn put_ranges(writer: &mut ByteWriter<'_>, ranges: &MissingRanges) -> Result<(), BufferFull> {
     writer.u8(ranges.len)?;
     for (held, missing) in ranges.iter() {
         writer.varint(held)?;
@@ -271,22 +272,22 @@ fn put_ranges(writer: &mut Writer<'_>, ranges: &Ranges) -> Result<(), Full> {
     Ok(())
 }
 
-fn get_ranges(reader: &mut Reader<'_>) -> Result<Ranges, Error> {
-    let mut ranges = Ranges::default();
+fn get_ranges(reader: &mut ByteReader<'_>) -> Result<MissingRanges, DecodeError> {
+    let mut ranges = MissingRanges::default();
     let count = reader.u8()?;
     for _ in 0..count {
         let (held, missing) = (reader.varint()?, reader.varint()?);
         if missing == 0 || !ranges.push(held, missing) {
-            return Err(Error::Malformed);
+            return Err(DecodeError::Malformed);
         }
     }
-    if ranges.is_empty() { Err(Error::Malformed) } else { Ok(ranges) }
+    if ranges.is_empty() { Err(DecodeError::Malformed) } else { Ok(ranges) }
 }
 
 impl<'a> Tick<'a> {
     /// Reads a tick.
     #[inline]
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut tick = Self::default();
         tick.read(bytes)?;
         Ok(tick)
@@ -294,84 +295,85 @@ impl<'a> Tick<'a> {
 
     /// Reads a packet into a tick that is empty so far. A tick is long, and one comes in every frame from everybody: it is not copied.
     #[inline]
-    pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), Error> {
-        let mut reader = Reader::new(bytes);
+    pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let flags = reader.u8()?;
         let has = |bit: u8| flags & bit != 0;
-        if !has(TICK) {
-            return Err(Error::Malformed);
+        if !has(TICK_FLAG) {
+            return Err(DecodeError::Malformed);
         }
         self.end = reader.u16()?;
-        self.end_minus_ack = reader.signed()?;
-        self.absolute = has(ABSOLUTE);
-        if flags & !(TICK | ABSOLUTE) != 0 {
-            self.get_rest(&mut reader, flags)?;
+        self.end_minus_ack = reader.signed_varint()?;
+        self.is_absolute = has(ABSOLUTE_FLAG);
+        if flags & !(TICK_FLAG | ABSOLUTE_FLAG) != 0 {
+            self.get_optional_parts(&mut reader, flags)?;
         }
-        self.len = reader.varint()?;
+        self.frame_count = reader.varint()?;
         self.changes = reader.rest();
         Ok(())
     }
 
     /// Reads what only some packets carry.
     #[cold]
-    fn get_rest(&mut self, reader: &mut Reader<'a>, flags: u8) -> Result<(), Error> {
+    fn get_optional_parts(&mut self, reader: &mut ByteReader<'a>, flags: u8) -> Result<(), DecodeError> {
         let has = |bit: u8| flags & bit != 0;
-        if has(IDENTITY) {
+        if has(IDENTITY_FLAG) {
             self.identity = Some(get_identity(reader)?);
         }
-        if has(PROBE) {
+        if has(PROBE_FLAG) {
             self.probe = Some(get_probe(reader)?);
         }
-        if has(DIGEST) {
-            self.digest = Some(Digest { frame: reader.u16()?, hash: reader.u32()?, inputs: reader.u64()? });
+        if has(DIGEST_FLAG) {
+            self.digest =
+                Some(TickDigest { frame: reader.u16()?, state_hash: reader.u32()?, input_digest: reader.u64()? });
         }
-        if has(REQUEST) {
-            self.request = get_ranges(reader)?;
+        if has(MISSING_FLAG) {
+            self.missing = get_ranges(reader)?;
         }
-        if has(EXTRAS) {
+        if has(EXTRAS_FLAG) {
             self.extras = Extras::decode(reader)?;
         }
-        if has(ANSWERS) {
-            self.answers = get_answers(reader)?;
+        if has(RESENDS_FLAG) {
+            self.resends = get_resends(reader)?;
         }
         Ok(())
     }
 
     /// Writes a tick, for tests and tools; the session writes its own in place.
-    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, Full> {
-        let head = Head {
+    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
+        let head = TickHeader {
             end: self.end,
             end_minus_ack: self.end_minus_ack,
             identity: self.identity,
             probe: self.probe,
             digest: self.digest,
-            request: self.request,
+            missing: self.missing,
         };
-        let mut writer = Writer::new(buf);
-        head.encode(&mut writer, (!self.extras.is_empty(), !self.answers.is_empty()), self.absolute)?;
+        let mut writer = ByteWriter::new(buf);
+        head.encode(&mut writer, (!self.extras.is_empty(), !self.resends.is_empty()), self.is_absolute)?;
         if !self.extras.is_empty() {
             self.extras.encode(&mut writer)?;
         }
-        if !self.answers.is_empty() {
-            writer.put(&(self.answers.bytes.len() as u16).to_le_bytes())?;
-            writer.put(self.answers.bytes)?;
+        if !self.resends.is_empty() {
+            writer.put(&(self.resends.bytes.len() as u16).to_le_bytes())?;
+            writer.put(self.resends.bytes)?;
         }
-        writer.varint(self.len)?;
+        writer.varint(self.frame_count)?;
         writer.put(self.changes)?;
         Ok(writer.len())
     }
 }
 
-fn get_identity(reader: &mut Reader<'_>) -> Result<Identity, Error> {
-    Ok(Identity { session: reader.u64()?, site: reader.u8()? })
+fn get_identity(reader: &mut ByteReader<'_>) -> Result<SenderIdentity, DecodeError> {
+    Ok(SenderIdentity { session_id: reader.u64()?, site: reader.u8()? })
 }
 
-fn get_answers<'a>(reader: &mut Reader<'a>) -> Result<Answers<'a>, Error> {
+fn get_resends<'a>(reader: &mut ByteReader<'a>) -> Result<ResentInputsList<'a>, DecodeError> {
     let size = reader.u16()?;
     let bytes = reader.take(usize::from(size))?;
-    let mut checked = Reader::new(bytes);
+    let mut checked = ByteReader::new(bytes);
     while !checked.is_empty() {
-        get_answer(&mut checked)?;
+        get_resend(&mut checked)?;
     }
-    if bytes.is_empty() { Err(Error::Malformed) } else { Ok(Answers { bytes }) }
+    if bytes.is_empty() { Err(DecodeError::Malformed) } else { Ok(ResentInputsList { bytes }) }
 }

@@ -1,7 +1,7 @@
 //! Every recovery policy over loss and round trip: how long a lost input takes, and what that costs. From this the default is justified.
 
 use coplay::id::SiteId;
-use coplay::input::{Recovery, Word};
+use coplay::input::{InputWord, Recovery};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::measure::Experiment as Game;
 use coplay_sim::world::{Happened, World};
@@ -34,7 +34,7 @@ const POLICIES: [(Recovery, &str, Ink); 4] = [
     (Recovery::Classic, "classic", Ink::Paper),
 ];
 /// What is pressed: name, chance of a change in a frame, bits.
-const INPUTS: [(&str, f64, Word); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
+const INPUTS: [(&str, f64, InputWord); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
 /// Long enough for everything to come back in time, so that nobody waits and all are compared alike: a second.
 const LAG: u32 = 60;
 const TURN: TimeDelta = TimeDelta::from_millis(1);
@@ -87,7 +87,7 @@ impl Delays {
 fn known_end(world: &World, at: usize, of: usize) -> i64 {
     let site = &world.sites[at];
     let other = SiteId::first(2).nth(of).expect("there are two sites");
-    let ahead = site.session.peer_stats(site.clock.local(world.now()), other).map_or(0, |stats| stats.ahead);
+    let ahead = site.session.peer_stats(site.clock.local(world.now()), other).map_or(0, |stats| stats.buffered_frames);
     i64::from(site.session.stats().frame.number()) + ahead
 }
 

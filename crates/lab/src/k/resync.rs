@@ -1,6 +1,6 @@
 //! Figure 15: an initial delay that is too short must resynchronise even at little loss.
 
-use coplay::session::Starvation;
+use coplay::session::StarvationPolicy;
 use coplay::time::TimeDelta;
 
 use super::buffer::DELAY;
@@ -31,10 +31,10 @@ const SHORT_DELAY: u32 = 12;
 const SLICE_S: f64 = 0.1;
 
 /// A delay in frames, what is done when inputs run out, and what to call it.
-const WAYS: [(u32, Starvation, &str); 3] = [
-    (SHORT_DELAY, Starvation::Pause, "0.2 s, all pause"),
-    (SHORT_DELAY, Starvation::Wait, "0.2 s, each waits"),
-    (DELAY, Starvation::Pause, "0.3 s, all pause"),
+const WAYS: [(u32, StarvationPolicy, &str); 3] = [
+    (SHORT_DELAY, StarvationPolicy::Pause, "0.2 s, all pause"),
+    (SHORT_DELAY, StarvationPolicy::Wait, "0.2 s, each waits"),
+    (DELAY, StarvationPolicy::Pause, "0.3 s, all pause"),
 ];
 
 fn run(bench: &mut Bench<'_>) -> Findings {

@@ -2,9 +2,9 @@
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
-use coplay::session::{Event, Starvation};
+use coplay::session::{Event, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::Message;
+use coplay::wire::SessionMessage;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::measure::Experiment as Game;
 use coplay_sim::world::{Happened, World};
@@ -77,7 +77,7 @@ impl Stand {
             seed,
             lag: delay_frames,
             recovery: Recovery::History,
-            starvation: Starvation::Pause,
+            starvation: StarvationPolicy::Pause,
             ..Game::new(lossy(2.0 * ONE_WAY_MS, loss))
         };
         Self { game, time: TimeDelta::from_secs(60), changes: Vec::new(), skew_ppm: None }
@@ -149,13 +149,13 @@ impl Watch {
         let stats = [0, 1].map(|site| world.sites[site].session.stats());
         self.trace.frames = stats.map(|stats| stats.frame.number());
         self.trace.stalls = stats.iter().map(|stats| stats.stalls).sum();
-        self.stalled = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stalled);
+        self.stalled = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stall_time);
     }
 
     fn note(&mut self, happened: &Happened<'_>) {
         match happened {
             Happened::Confirmed { site, hash, .. } => self.hashes[*site].push(*hash),
-            Happened::Event { site: 0, at, event: Event::Paused { hold, .. } } => {
+            Happened::Event { site: 0, at, event: Event::Paused { duration: hold, .. } } => {
                 self.trace.pauses.push((self.seconds(*at), hold.as_secs_f64()));
             }
             _ => {}
@@ -168,16 +168,16 @@ impl Watch {
             let site = &world.sites[number];
             let other = SiteId::first(2).nth(1 - number).expect("there are two sites");
             let stats = site.session.peer_stats(site.clock.local(world.now()), other);
-            self.trace.buffers[number].extend(stats.map(|stats| (at_s, stats.ahead as f64)));
+            self.trace.buffers[number].extend(stats.map(|stats| (at_s, stats.buffered_frames as f64)));
         }
         for heard in world.overheard() {
-            let Ok(Message::Tick(tick)) = Message::decode(&heard.bytes) else { continue };
+            let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&heard.bytes) else { continue };
             self.trace.packets.push(Packet {
                 at_s: self.seconds(heard.at),
                 from: heard.from,
                 bytes: heard.bytes.len(),
-                asks: !tick.request.is_empty(),
-                answers: !tick.answers.is_empty(),
+                asks: !tick.missing.is_empty(),
+                answers: !tick.resends.is_empty(),
             });
         }
     }
@@ -188,7 +188,7 @@ impl Watch {
         trace.seconds = self.began.map_or(0.0, |began| (world.now() - began).as_secs_f64());
         trace.frames = [0, 1].map(|site| stats[site].frame.number() - trace.frames[site]);
         trace.stalls = stats.iter().map(|stats| stats.stalls).sum::<u64>() - trace.stalls;
-        let stalled = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stalled) - self.stalled;
+        let stalled = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stall_time) - self.stalled;
         trace.stalled_s = stalled.as_secs_f64();
         let [one, other] = &self.hashes;
         let both = one.len().min(other.len());

@@ -14,7 +14,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 
 use super::VERSION;
 use super::digest::{Look, Region, regions};
@@ -59,7 +59,7 @@ fn serve(
             Some("step") => {
                 let fresh = parts.next() == Some("1");
                 words.clear();
-                words.extend(parts.filter_map(|word| Word::from_str_radix(word, 16).ok()));
+                words.extend(parts.filter_map(|word| InputWord::from_str_radix(word, 16).ok()));
                 machine.step(&words, fresh);
                 let Look { hash, picture } = Look::at(&mut *machine);
                 answer(&mut output, &format!("look {hash:x} {picture:x}"))?;

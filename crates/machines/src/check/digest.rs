@@ -1,7 +1,7 @@
 //! What is seen of a machine, small enough to be compared with that of another, here or in another process.
 
 use coplay::hash::xxh64;
-use coplay::session::PAGE;
+use coplay::session::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -42,7 +42,7 @@ pub(super) struct Region {
 pub(super) fn regions(machine: &mut dyn Machine) -> Vec<Region> {
     let mut regions = Vec::new();
     machine.regions(&mut |name, bytes| {
-        let pages = bytes.chunks(PAGE as usize).map(|page| xxh64(0, page) as u32).collect();
+        let pages = bytes.chunks(PAGE_SIZE as usize).map(|page| xxh64(0, page) as u32).collect();
         regions.push(Region { name: name.into(), len: bytes.len() as u64, pages });
     });
     regions
@@ -71,7 +71,7 @@ pub(super) fn differences(ours: &[Region], theirs: &[Region]) -> Vec<RegionDiffe
         let pages: Vec<usize> = (0..count).filter(|page| our.pages.get(*page) != their.pages.get(*page)).collect();
         (!pages.is_empty()).then(|| RegionDifference {
             name: if our.name.is_empty() { their.name.clone() } else { our.name.clone() },
-            pages_at: pages.iter().take(NAMED).map(|page| *page as u64 * u64::from(PAGE)).collect(),
+            pages_at: pages.iter().take(NAMED).map(|page| *page as u64 * u64::from(PAGE_SIZE)).collect(),
             pages: pages.len(),
             bytes: our.len.max(their.len),
         })

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use coplay::session::Costs;
+use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
 use serde::{Deserialize, Serialize};
 
@@ -36,18 +36,18 @@ pub struct Measured {
 
 impl Measured {
     /// As a session wants to know it. Both kinds of steps are one there, and the dearer counts.
-    pub fn costs(&self) -> Costs {
+    pub fn costs(&self) -> MachineCosts {
         self.costs_by(|timing| timing.median_ns)
     }
 
     /// Likewise, when nobody else wants the computer.
-    pub fn costs_at_best(&self) -> Costs {
+    pub fn costs_at_best(&self) -> MachineCosts {
         self.costs_by(|timing| timing.p10_ns)
     }
 
-    fn costs_by(&self, nanos: fn(Timing) -> u64) -> Costs {
+    fn costs_by(&self, nanos: fn(Timing) -> u64) -> MachineCosts {
         let delta = |timing| TimeDelta::from_nanos(nanos(timing).min(i64::MAX as u64) as i64);
-        Costs { step: delta(self.fresh).max(delta(self.unseen)), save: delta(self.save), load: delta(self.load) }
+        MachineCosts { step: delta(self.fresh).max(delta(self.unseen)), save: delta(self.save), load: delta(self.load) }
     }
 }
 

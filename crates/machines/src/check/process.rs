@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use tempfile::TempDir;
 
 use super::child::{MARK, region};
@@ -117,7 +117,7 @@ impl Process {
     }
 
     /// Lets it begin to step a frame.
-    pub(super) fn ask_step(&mut self, inputs: &[Word], fresh: bool) -> Result<(), String> {
+    pub(super) fn ask_step(&mut self, inputs: &[InputWord], fresh: bool) -> Result<(), String> {
         let words: String = inputs.iter().map(|word| format!(" {word:x}")).collect();
         self.ask(format!("step {}{words}\n", u8::from(fresh)).as_bytes())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coplay::session::{Config, Costs};
+use coplay::session::{Config, MachineCosts};
 use coplay::time::TimeDelta;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -89,7 +89,7 @@ pub struct Fitness {
     /// The most frames that may be guessed.
     pub window: u32,
     /// What it costs.
-    pub costs: Costs,
+    pub costs: MachineCosts,
 }
 
 impl Identity {
@@ -136,11 +136,11 @@ impl Report {
         let Found { mut verdict, compared, cut_short, measured, mut notes } = found;
         let identity = Identity::of(machine);
         // Whether it is fit must not depend on what else this computer does just now.
-        if verdict == Verdict::Rollback && measured.costs_at_best().window(identity.period()) == 0 {
+        if verdict == Verdict::Rollback && measured.costs_at_best().max_prediction_window(identity.period()) == 0 {
             verdict = too_slow(&measured, &identity);
         }
         let exact = verdict == Verdict::Rollback;
-        let window = if exact { measured.costs().window(identity.period()) } else { 0 };
+        let window = if exact { measured.costs().max_prediction_window(identity.period()) } else { 0 };
         if exact && window == 0 {
             notes.push("this computer was too busy to repair a frame within another".into());
         }
@@ -214,8 +214,8 @@ impl Fitness {
     /// to no more than [`window`](Self::window).
     pub fn apply(&self, config: &mut Config) {
         config.can_save &= self.can_save;
-        config.investigate &= self.can_save;
-        config.costs = self.costs;
+        config.bisect_desyncs &= self.can_save;
+        config.machine_costs = self.costs;
     }
 }
 
@@ -239,7 +239,7 @@ pub(super) fn key_of(machine: &dyn Machine) -> String {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
-    hash.update(id.first_frames.to_le_bytes());
+    hash.update(id.first_frames_hash.to_le_bytes());
     hash.update(game.hash);
     let (frames, seconds) = machine.rate().fraction();
     hash.update([frames.to_le_bytes(), seconds.to_le_bytes()].concat());

@@ -1,6 +1,6 @@
 //! What is pressed: random, but always the same for a seed.
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 
 use crate::pad::{Axis, Pad};
 
@@ -32,8 +32,8 @@ impl Luck {
         self.below(many) == 0
     }
 
-    fn word(&mut self) -> Word {
-        Word::from(self.bits()) << 64 | Word::from(self.bits())
+    fn word(&mut self) -> InputWord {
+        InputWord::from(self.bits()) << 64 | InputWord::from(self.bits())
     }
 }
 
@@ -41,9 +41,9 @@ impl Luck {
 #[derive(Debug)]
 pub(super) struct Script {
     luck: Luck,
-    masks: Vec<Word>,
+    masks: Vec<InputWord>,
     /// Frame after frame, one word per player.
-    words: Vec<Word>,
+    words: Vec<InputWord>,
 }
 
 impl Script {
@@ -52,7 +52,7 @@ impl Script {
     }
 
     /// What is pressed in a frame.
-    pub(super) fn at(&mut self, frame: u32) -> &[Word] {
+    pub(super) fn at(&mut self, frame: u32) -> &[InputWord] {
         let players = self.masks.len();
         let from = frame as usize * players;
         while self.words.len() < from + players {
@@ -67,7 +67,7 @@ impl Script {
 }
 
 /// Nothing, a button or two as people press them, or whatever no person would press. Sticks are anywhere, at rest or at an end.
-fn press(luck: &mut Luck) -> Word {
+fn press(luck: &mut Luck) -> InputWord {
     let buttons = match luck.below(4) {
         0 => 0,
         1 | 2 => luck.word() & luck.word() & luck.word(),
@@ -94,7 +94,7 @@ mod tests {
         let stick = Pad { mask: Axis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
         let pads = [Pad::of(&[Button::A, Button::Up]), stick];
         let (mut forward, mut backward) = (Script::new(3, &pads), Script::new(3, &pads));
-        let all: Vec<Vec<Word>> = (0..500).map(|frame| forward.at(frame).to_vec()).collect();
+        let all: Vec<Vec<InputWord>> = (0..500).map(|frame| forward.at(frame).to_vec()).collect();
         for (frame, words) in all.iter().enumerate().rev() {
             assert_eq!(backward.at(frame as u32), words);
             assert!(words.iter().zip(&pads).all(|(word, pad)| word & !pad.mask == 0));

@@ -31,8 +31,8 @@ use std::fmt;
 
 use coplay::frame::Frame;
 use coplay::hash::xxh64;
-use coplay::input::Word;
-use coplay::session::{MAX_REGIONS, PAGE, Region, Request, Session};
+use coplay::input::InputWord;
+use coplay::session::{MAX_REGIONS, PAGE_SIZE, Request, Session, StateRegion};
 use coplay::time::Instant;
 
 use crate::machine::{LoadError, Machine, SaveError};
@@ -49,7 +49,7 @@ pub struct Hosted {
     /// The machine's state of now, while another is looked at; or one on its way to somebody who comes late.
     aside: Vec<u8>,
     pages: Vec<u32>,
-    inputs: Vec<Word>,
+    inputs: Vec<InputWord>,
     fresh: bool,
     counts: Counts,
 }
@@ -162,7 +162,7 @@ impl Hosted {
     }
 
     /// The inputs of the frame stepped last, one word per player.
-    pub fn inputs(&self) -> &[Word] {
+    pub fn inputs(&self) -> &[InputWord] {
         &self.inputs
     }
 
@@ -196,7 +196,7 @@ impl Hosted {
         Some(done.unwrap_or_else(Turn::Trouble))
     }
 
-    fn advance(&mut self, frame: Frame, inputs: &[Word], fresh: bool) -> Turn {
+    fn advance(&mut self, frame: Frame, inputs: &[InputWord], fresh: bool) -> Turn {
         self.inputs.clear();
         self.inputs.extend_from_slice(inputs);
         self.machine.step(inputs, fresh);
@@ -253,7 +253,7 @@ impl Hosted {
         let mut regions = Vec::new();
         self.machine.regions(&mut |name, bytes| {
             if regions.len() < MAX_REGIONS {
-                regions.push(Region { name: name.into(), len: bytes.len() as u32, hash: short_hash(bytes) });
+                regions.push(StateRegion { name: name.into(), len: bytes.len() as u32, hash: short_hash(bytes) });
             }
         });
         session.handle_regions(&regions);
@@ -265,7 +265,7 @@ impl Hosted {
         pages.clear();
         self.machine.regions(&mut |_, bytes| {
             if at == usize::from(region) {
-                let wanted = bytes.chunks(PAGE as usize).skip(from as usize).take(PAGES_AT_ONCE);
+                let wanted = bytes.chunks(PAGE_SIZE as usize).skip(from as usize).take(PAGES_AT_ONCE);
                 pages.extend(wanted.map(short_hash));
             }
             at += 1;

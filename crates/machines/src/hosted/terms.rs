@@ -2,7 +2,7 @@
 
 use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership};
-use coplay::session::{Absent, Config, Settings, Starvation};
+use coplay::session::{AbsentInput, Config, Settings, StarvationPolicy};
 
 use crate::machine::{Machine, Sharing};
 
@@ -37,20 +37,20 @@ pub fn settings(machine: &dyn Machine, terms: Terms) -> Settings {
     let pads = machine.pads();
     let mut ownership = Ownership::new(pads.len().min(MAX_PLAYERS));
     for (player, site) in SiteId::first(usize::from(terms.sites)).enumerate().take(ownership.players()) {
-        ownership.give(site, player, pads[player].mask).expect("bits that nobody owns");
+        ownership.assign(site, player, pads[player].mask).expect("bits that nobody owns");
     }
     Settings {
         game: machine.game_id().clone(),
         machine: machine.machine_id().clone(),
         rate: machine.rate(),
-        lag: terms.lag,
-        window: if machine.sharing() == Sharing::Rollback { terms.window } else { 0 },
-        auto: terms.auto,
-        absent: Absent::Nothing,
-        starvation: Starvation::Wait,
-        compare_every: terms.compare_every,
-        sites: terms.sites,
-        starters: SiteSet::first(usize::from(terms.sites)),
+        input_delay: terms.lag,
+        prediction_window: if machine.sharing() == Sharing::Rollback { terms.window } else { 0 },
+        auto_tune: terms.auto,
+        absent_input: AbsentInput::Nothing,
+        starvation_policy: StarvationPolicy::Wait,
+        compare_interval: terms.compare_every,
+        site_count: terms.sites,
+        starting_sites: SiteSet::first(usize::from(terms.sites)),
         ownership,
     }
 }
@@ -65,5 +65,5 @@ pub fn config(
 ) -> Config {
     let usual = Config::new(session, site, peers, settings);
     let exact = machine.sharing() == Sharing::Rollback;
-    Config { can_save: exact, investigate: usual.investigate && exact, ..usual }
+    Config { can_save: exact, bisect_desyncs: usual.bisect_desyncs && exact, ..usual }
 }

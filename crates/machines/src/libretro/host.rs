@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::CString;
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 
 use super::cut;
 use super::options::Options;
@@ -120,7 +120,7 @@ pub(super) struct Host {
     pub(super) players: u32,
 
     // Set for each frame.
-    pub(super) inputs: [Word; MAX_PLAYERS],
+    pub(super) inputs: [InputWord; MAX_PLAYERS],
     /// Whether the frame is seen and heard.
     pub(super) fresh: bool,
     /// What the core should [`produce`].

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use coplay::frame::FrameRate;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Game;
@@ -126,7 +126,7 @@ impl Instance {
     }
 
     /// Plays a frame. If it is not `fresh`, the core is asked to produce only what `unseen` says.
-    pub(super) fn step(&mut self, inputs: impl Iterator<Item = Word>, fresh: bool, unseen: u32) {
+    pub(super) fn step(&mut self, inputs: impl Iterator<Item = InputWord>, fresh: bool, unseen: u32) {
         let host = self.core.host();
         host.inputs = [0; MAX_PLAYERS];
         host.inputs.iter_mut().zip(inputs).for_each(|(word, input)| *word = input);

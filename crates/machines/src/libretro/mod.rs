@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use coplay::frame::FrameRate;
-use coplay::session::{GameId, MAX_OPTIONS, MAX_TEXT, MachineId};
+use coplay::session::{GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId};
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -152,7 +152,7 @@ fn machine_id(plan: &Plan, instance: &mut Instance, findings: &Findings) -> Resu
         name: machine_name(&info.name),
         version: fit(&info.version),
         options,
-        first_frames: findings.first_frames,
+        first_frames_hash: findings.first_frames,
     })
 }
 
@@ -171,7 +171,7 @@ fn identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     }
-    hash.update(&machine.first_frames.to_le_bytes());
+    hash.update(&machine.first_frames_hash.to_le_bytes());
     hash.update(&game.hash);
     let (frames, seconds) = rate.fraction();
     hash.update(&frames.to_le_bytes());
@@ -182,22 +182,22 @@ fn identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
 /// The name of the core's machine. Sites refuse names with other characters than [`MachineId::is_name`] allows, so where a core has such a
 /// name every site replaces them in the same way, and adds a hash of the whole so that different names stay different.
 fn machine_name(name: &str) -> String {
-    if MachineId::is_name(name) {
+    if MachineId::is_valid_name(name) {
         return name.to_owned();
     }
-    let allowed = |letter: char| if MachineId::is_name_char(letter) { letter } else { '_' };
+    let allowed = |letter: char| if MachineId::is_valid_name_char(letter) { letter } else { '_' };
     let tail = format!("~{:016x}", xxh3_64(name.as_bytes()));
-    let head: String = name.chars().map(allowed).take(MAX_TEXT - tail.len()).collect();
+    let head: String = name.chars().map(allowed).take(MAX_TEXT_LEN - tail.len()).collect();
     if name.is_empty() { "unnamed core".into() } else { head + &tail }
 }
 
 /// A text that sites can exchange: what is too long is cut, and ends with a hash of the whole, so that different ones stay different.
 fn fit(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
+    if text.len() <= MAX_TEXT_LEN {
         return text.to_owned();
     }
     let tail = format!("~{:016x}", xxh3_64(text.as_bytes()));
-    format!("{}{tail}", cut(text, MAX_TEXT - tail.len()))
+    format!("{}{tail}", cut(text, MAX_TEXT_LEN - tail.len()))
 }
 
 /// As much of a text as fits into so many bytes, cut between characters.
@@ -214,7 +214,7 @@ mod tests {
     fn long_texts_are_cut_between_characters_and_stay_different() {
         assert_eq!(fit("Nestopia"), "Nestopia");
         let (long, other) = ("ü".repeat(40), "ü".repeat(41));
-        assert!(fit(&long).len() <= MAX_TEXT && fit(&long) != fit(&other));
+        assert!(fit(&long).len() <= MAX_TEXT_LEN && fit(&long) != fit(&other));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let odd =
             ["", "/tmp/trap.so", "X68000/X1", "X68000\\X1", "\u{1b}[2J", "()", &"a".repeat(65), &"\u{fc}".repeat(40)];
         for (at, name) in odd.iter().enumerate() {
-            assert!(MachineId::is_name(&machine_name(name)), "{name:?}");
+            assert!(MachineId::is_valid_name(&machine_name(name)), "{name:?}");
             assert!(odd[..at].iter().all(|other| machine_name(other) != machine_name(name)), "{name:?}");
         }
     }

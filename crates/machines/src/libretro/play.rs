@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coplay::frame::FrameRate;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -205,7 +205,7 @@ impl Machine for Libretro {
         &self.known.pads
     }
 
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         if self.failure.is_some() {
             return;
         }

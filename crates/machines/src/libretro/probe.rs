@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::error::OpenError;
@@ -324,9 +324,9 @@ struct Again {
 }
 
 /// Some input, always the same.
-fn input(pad: &Pad, player: usize, round: usize, frame: usize) -> Word {
+fn input(pad: &Pad, player: usize, round: usize, frame: usize) -> InputWord {
     let place = [player, round, frame / 3].map(|it| it as u8);
-    let noise = [0u64, 1].map(|half| Word::from(xxhash_rust::xxh3::xxh3_64_with_seed(&place, half)));
+    let noise = [0u64, 1].map(|half| InputWord::from(xxhash_rust::xxh3::xxh3_64_with_seed(&place, half)));
     (noise[0] << 64 | noise[1]) & pad.mask
 }
 

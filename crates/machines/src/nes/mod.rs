@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use coplay::frame::FrameRate;
 use coplay::hash::xxh64;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 use tetanes_core::common::NesRegion;
 use tetanes_core::control_deck::{self, ControlDeck, HeadlessMode};
@@ -104,7 +104,7 @@ impl Nes {
             name: "nes".into(),
             version: VERSION.into(),
             options: settings.map(|(key, value)| (key.into(), value)).to_vec(),
-            first_frames: 0,
+            first_frames_hash: 0,
         };
         let mut nes = Self {
             machine,
@@ -130,7 +130,7 @@ impl Nes {
 
     /// Plays the first frames and forgets them.
     fn know_itself(mut self) -> Result<Self, OpenError> {
-        self.machine.first_frames = identity::first_frames(&mut self, FIRST_FRAMES);
+        self.machine.first_frames_hash = identity::first_frames(&mut self, FIRST_FRAMES);
         if let Some(why) = self.stopped.take() {
             return Err(OpenError::Stops(why));
         }
@@ -138,7 +138,7 @@ impl Nes {
         Ok(self)
     }
 
-    fn press(&mut self, inputs: &[Word]) {
+    fn press(&mut self, inputs: &[InputWord]) {
         let pads = self.deck.bus_mut().input.joypads.iter_mut().take(self.options.players);
         for (player, pad) in pads.enumerate() {
             pad.buttons = buttons(inputs.get(player).copied().unwrap_or(0));
@@ -201,7 +201,7 @@ impl Machine for Nes {
         &self.pads
     }
 
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         if self.stopped.is_some() {
             return;
         }
@@ -297,7 +297,7 @@ impl Machine for Nes {
 }
 
 /// The buttons of a pad in the order of the console's own shift register.
-fn buttons(word: Word) -> JoypadBtnState {
+fn buttons(word: InputWord) -> JoypadBtnState {
     let same = Button::Select.bit()
         | Button::Start.bit()
         | Button::Up.bit()

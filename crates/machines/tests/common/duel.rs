@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::id::SiteId;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{Config, Event, Session, Settings, Stats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::Machine;
@@ -27,7 +27,7 @@ const MOST_OPEN: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Note {
     pub frame: u32,
-    pub words: Vec<Word>,
+    pub words: Vec<InputWord>,
     pub hash: u64,
 }
 
@@ -128,7 +128,7 @@ impl Host for Seat {
         let Some(turn) = self.hosted.serve(now, &mut self.session) else { return false };
         self.count(&turn, (self.clock)() - begun);
         match turn {
-            Turn::Sample { .. } => self.session.handle_input(now, self.fingers.press(Word::MAX)),
+            Turn::Sample { .. } => self.session.handle_input(now, self.fingers.press(InputWord::MAX)),
             Turn::Stepped { frame, .. } => self.note(frame),
             Turn::Trouble(trouble) => self.trouble = Some(trouble.to_string()),
             _ => {}
@@ -165,7 +165,7 @@ pub fn terms(sites: u8) -> Terms {
 
 /// How a site takes part, with a feed for those who come late.
 pub fn config(machine: &dyn Machine, site: SiteId, settings: &Settings) -> Config {
-    let peers = Stage::<Seat>::peers(site, usize::from(settings.sites));
+    let peers = Stage::<Seat>::peers(site, usize::from(settings.site_count));
     let usual = hosted::config(machine, SESSION, site, peers, settings.clone());
     Config { feed: Some(FeedConfig::new(SESSION, u64::from(site.number()) + 1, settings.clone())), ..usual }
 }

@@ -6,7 +6,7 @@ pub mod duel;
 pub mod odd;
 pub mod rom;
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay_machines::nes::{Nes, Options};
 use coplay_sim::random::Random;
 
@@ -23,7 +23,7 @@ pub fn nes_with_four() -> Nes {
 /// Words that change now and then.
 pub struct Fingers {
     luck: Random,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
 }
 
 impl Fingers {
@@ -32,10 +32,10 @@ impl Fingers {
     }
 
     /// The words of the next frame, with no bit but those of `mask`.
-    pub fn press(&mut self, mask: Word) -> &[Word] {
+    pub fn press(&mut self, mask: InputWord) -> &[InputWord] {
         for word in &mut self.words {
             if self.luck.chance(1.0 / 8.0) {
-                *word = (Word::from(self.luck.bits()) << 64 | Word::from(self.luck.bits())) & mask;
+                *word = (InputWord::from(self.luck.bits()) << 64 | InputWord::from(self.luck.bits())) & mask;
             }
         }
         &self.words

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use coplay::frame::FrameRate;
 use coplay::hash::xxh64;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 use coplay_machines::pad::{Axis, Button, Pad};
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
@@ -23,7 +23,7 @@ pub struct Odd {
 impl Odd {
     pub fn new(oddity: &str) -> Self {
         let stick = Pad { mask: Axis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
-        let machine = MachineId { name: "odd".into(), version: "1".into(), options: Vec::new(), first_frames: 0 };
+        let machine = MachineId { name: "odd".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 };
         let mut new = Self {
             oddity: oddity.into(),
             machine,
@@ -86,7 +86,7 @@ impl Machine for Odd {
         &self.pads
     }
 
-    fn step(&mut self, inputs: &[Word], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
         let pressed = inputs.iter().zip(&self.pads).fold(0, |all, (word, pad)| all * 3 + (word & pad.mask));
         self.mix(pressed as u64 ^ (pressed >> 64) as u64);
         if self.is("seconds") {

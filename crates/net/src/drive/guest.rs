@@ -114,7 +114,7 @@ impl Guest {
 
 /// Everything in which our machine and game are not those of the host.
 pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
-    let ours = hosted::settings(machine, hosted::Terms::new(theirs.sites));
+    let ours = hosted::settings(machine, hosted::Terms::new(theirs.site_count));
     let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
     let players = check_players(theirs, machine).err();
     same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use coplay::frame::Frame;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::session::{PeerStats, Stats};
 use coplay::time::{Instant, TimeDelta};
 
@@ -22,7 +22,7 @@ impl FrameLog {
     }
 
     /// Writes down one step. `start` is when it began, on the system's clock that never goes back.
-    pub(super) fn step(&mut self, frame: Frame, start: Instant, resim: bool, inputs: &[Word], hash: Option<u64>) {
+    pub(super) fn step(&mut self, frame: Frame, start: Instant, resim: bool, inputs: &[InputWord], hash: Option<u64>) {
         let inputs: Vec<String> = inputs.iter().map(|word| format!("{word:x}")).collect();
         let hash = hash.map_or_else(String::new, |hash| format!("{hash:016x}"));
         let (start, resim, inputs) = (start.as_nanos(), u8::from(resim), inputs.join(":"));
@@ -83,12 +83,12 @@ impl Numbers {
             worst(|peer| peer.jitter.as_millis_f64()),
             worst(|peer| f64::from(peer.loss)),
             self.stats.stalls,
-            self.stats.stalled.as_millis_f64(),
-            self.stats.repairs,
+            self.stats.stall_time.as_millis_f64(),
+            self.stats.rollbacks,
             self.stats.resimulated,
             sum(|peer| peer.packets_out),
             sum(|peer| peer.bytes_out),
-            self.stats.lag,
+            self.stats.input_delay,
             self.refused.by_us,
             self.refused.by_system,
             self.refused.crowded_out,

@@ -20,8 +20,8 @@ pub use tape::{Tape, Taped};
 pub use watch::{Watch, WatchPlan};
 
 use coplay::frame::Frame;
-use coplay::input::Word;
-use coplay::session::{End, Event, PeerStats, SettingsError, State, Stats};
+use coplay::input::InputWord;
+use coplay::session::{Event, PeerStats, SessionEnd, SettingsError, State, Stats};
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::control::Control;
@@ -32,7 +32,7 @@ use crate::transport::{Place, Refused};
 /// The person in front of a site, or what stands for one. Nothing here may wait.
 pub trait Front {
     /// What the local players press now, one word for each of them.
-    fn sample(&mut self, pads: &mut [Word]);
+    fn sample(&mut self, pads: &mut [InputWord]);
 
     /// A frame is to be seen and heard.
     fn show(&mut self, frame: Frame, machine: &dyn Machine);
@@ -123,7 +123,7 @@ pub enum Why {
     /// So it was asked for.
     Done,
     /// The session ended.
-    Ended(End),
+    Ended(SessionEnd),
     /// The feed that was watched ended.
     FeedOver,
 }

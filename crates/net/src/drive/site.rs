@@ -10,9 +10,9 @@ use std::sync::mpsc::Receiver;
 
 use coplay::feed::{FeedConfig, Start};
 use coplay::id::{Addr, SiteId};
-use coplay::input::{MAX_PLAYERS, Word};
+use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie;
-use coplay::session::{Absent, Costs, End, Event, Join, Session, Settings, State};
+use coplay::session::{AbsentInput, Event, LateJoin, MachineCosts, Session, SessionEnd, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{Control, Controlled, Lamp};
@@ -59,7 +59,7 @@ pub struct HostPlan {
     /// Lag, window and the like. The number of sites follows from the players.
     pub terms: Terms,
     /// What is done for a site that was dropped.
-    pub absent: Absent,
+    pub absent: AbsentInput,
     /// Whether nobody may watch.
     pub private: bool,
     /// How this site takes part.
@@ -78,7 +78,7 @@ pub struct Manner {
     /// Behaviour when all other players are silent and this site is no quorum.
     pub alone: Alone,
     /// What the machine costs, as far as that is known.
-    pub costs: Costs,
+    pub costs: MachineCosts,
 }
 
 /// A site of a game: session, machine and network, to be [run](Self::run).
@@ -120,12 +120,12 @@ pub struct Drive {
     tape: Option<Tape>,
     beat: Beat,
     /// Buttons of the machine, to be pressed with the next input.
-    controls: Word,
+    controls: InputWord,
     diverged: bool,
     done: Option<Why>,
     leaving: bool,
-    local: Vec<Word>,
-    words: Vec<Word>,
+    local: Vec<InputWord>,
+    words: Vec<InputWord>,
 }
 
 impl Drive {
@@ -152,7 +152,7 @@ impl Drive {
         };
         let machine = Controlled::new(machine);
         let mut settings = hosted::settings(&machine, Terms { sites: seats, ..plan.terms });
-        settings.absent = plan.absent;
+        settings.absent_input = plan.absent;
         let terms = settings.to_bytes().ok_or(Failure::Terms)?;
         let list = List::new(me, u64::from_le_bytes(random()) | 1, terms, (seats, players), !plan.private);
         let party = list.party().clone();
@@ -445,27 +445,27 @@ impl Drive {
         let machine = self.hosted.machine();
         check_players(&settings, machine).map_err(|difference| Failure::Different(vec![difference]))?;
         let me = SiteId::new(self.me).ok_or(Failure::Terms)?;
-        let sites = SiteId::first(usize::from(settings.sites));
+        let sites = SiteId::first(usize::from(settings.site_count));
         let peers = sites.filter(|site| *site != me).map(|site| (site, Addr(u64::from(site.number())))).collect();
-        let alone = !settings.starters.contains(me);
+        let alone = !settings.starting_sites.contains(me);
         let mut config = hosted::config(machine, self.party.session, me, peers, settings.clone());
         let start = if machine.can_save() { Start::Snapshot } else { Start::Beginning };
-        config.join = (self.late || alone).then_some(Join { start, most_state: MAX_STATE });
+        config.late_join = (self.late || alone).then_some(LateJoin { start, max_state_len: MAX_STATE });
         config.feed = Some(FeedConfig {
             keep_log: if machine.can_save() { 0 } else { LOG_BYTES },
             most_watchers: 4_096,
             ..FeedConfig::new(self.party.session, u64::from_le_bytes(random()), settings)
         });
         // An address stands for a seat, and a seat belongs to a key.
-        config.authenticated = true;
+        config.is_transport_authenticated = true;
         self.session_number = Some(self.party.session);
         self.incarnation = next_incarnation(self.incarnation, self.party.serial);
-        (config.drop_after, config.late_after) = (self.manner.drop_after, self.manner.late_after);
-        (config.costs, config.incarnation) = (self.manner.costs, self.incarnation);
+        (config.drop_timeout, config.stall_limit) = (self.manner.drop_after, self.manner.late_after);
+        (config.machine_costs, config.incarnation) = (self.manner.costs, self.incarnation);
         let gives_up = self.manner.drop_after.filter(|_| self.manner.alone == Alone::Wait);
-        config.give_up_after = gives_up.map(|patience| patience * i64::from(GIVE_UP));
-        config.play_on_alone = true;
-        if config.join.is_some() && start == Start::Beginning {
+        config.silence_timeout = gives_up.map(|patience| patience * i64::from(GIVE_UP));
+        config.can_play_alone = true;
+        if config.late_join.is_some() && start == Start::Beginning {
             self.hosted.machine_mut().reset();
         }
         self.session = Some(Session::new(now, config).map_err(|error| Failure::Session(error.to_string()))?);
@@ -480,16 +480,16 @@ impl Drive {
                 Event::Left { site, .. } => self.on_gone(site, true),
                 Event::Dropped { site, .. } => self.on_gone(site, false),
                 Event::Joined { site, .. } => self.set_here(site, true),
-                Event::BothAlone { site, ours: false } => self.on_met(site),
+                Event::SplitBrainResolved { site, is_own_game_kept: false } => self.on_met(site),
                 Event::Ended(end) => self.on_end(end, front),
                 _ => {}
             }
         }
     }
 
-    fn on_end(&mut self, end: End, front: &mut dyn Front) {
+    fn on_end(&mut self, end: SessionEnd, front: &mut dyn Front) {
         match end {
-            End::Dropped if !self.leaving => {
+            SessionEnd::Dropped if !self.leaving => {
                 front.tell(News::Note("the others went on without us; coming back".into()));
                 self.record_certain();
                 if let Some(tape) = &mut self.tape {
@@ -554,7 +554,7 @@ impl Drive {
 }
 
 fn peers(session: &Session, now: Instant) -> Vec<(u8, coplay::session::PeerStats)> {
-    let sites = SiteId::first(usize::from(session.settings().sites));
+    let sites = SiteId::first(usize::from(session.settings().site_count));
     sites.filter_map(|site| session.peer_stats(now, site).map(|stats| (site.number(), stats))).collect()
 }
 
@@ -583,7 +583,7 @@ mod tests {
             pads: 1,
             players: 2,
             terms: Terms::new(2),
-            absent: Absent::Nothing,
+            absent: AbsentInput::Nothing,
             private: false,
             manner: Manner::default(),
         };
@@ -593,7 +593,7 @@ mod tests {
         for players in [1, 2, 4, MAX_PLAYERS] {
             let mut ownership = Ownership::new(players);
             for player in 0..players {
-                ownership.give(SiteId::new(0).expect("a site"), player, 1).expect("nobody has it yet");
+                ownership.assign(SiteId::new(0).expect("a site"), player, 1).expect("nobody has it yet");
             }
             drive.party.terms = Settings { ownership, ..sound.clone() }.to_bytes().expect("it fits");
             let refused = format!("the number of players differs: 3 here, {players} there");

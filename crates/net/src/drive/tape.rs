@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 
 use coplay::frame::Frame;
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::movie::{Start, Writer};
 use coplay::session::Settings;
 use coplay_machines::hosted::{Hosted, Turn};
@@ -77,7 +77,7 @@ impl Tape {
     }
 
     /// A frame that is certain, and perhaps the hash of the state after it. What is on record already is passed over.
-    pub(super) fn push(&mut self, frame: Frame, inputs: &[Word], hash: Option<u64>) {
+    pub(super) fn push(&mut self, frame: Frame, inputs: &[InputWord], hash: Option<u64>) {
         let Some(writer) = self.writer.as_mut().filter(|writer| !self.over && frame >= writer.next()) else { return };
         let mut pushed = writer.push(frame, inputs);
         if let Some(hash) = hash {
@@ -134,5 +134,5 @@ impl Tape {
 
 /// Whether states are compared after a frame.
 pub(super) fn is_compared(frame: Frame, settings: &Settings) -> bool {
-    settings.compare_every > 0 && frame.next().number().is_multiple_of(settings.compare_every)
+    settings.compare_interval > 0 && frame.next().number().is_multiple_of(settings.compare_interval)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coplay::bucket::{EntityId, How, Reckoner, Site};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Item, Items};
+use coplay::wire::{PeerWorldItem, PeerWorldItems};
 use coplay_maze::{Avatar, FINE, News, Tally, WALK};
 
 use super::scenario::Fault;
@@ -161,13 +161,13 @@ impl Judge {
         }
         let Some(present) = arena.game(delivery.to).and_then(coplay_maze::Game::tick) else { return };
         let site = arena.site(delivery.from);
-        for item in Items::new(&delivery.bytes).into_iter().flatten().flatten() {
-            if item == Item::Bye {
+        for item in PeerWorldItems::new(&delivery.bytes).into_iter().flatten().flatten() {
+            if item == PeerWorldItem::Leave {
                 self.gone.entry(delivery.from).and_modify(Gone::hear);
             }
-            if let Item::Update(update) = item {
+            if let PeerWorldItem::Update(update) = item {
                 let tick = present.saturating_add_signed((update.tick.wrapping_sub(present as u16) as i16).into());
-                let entity = EntityId { site, index: update.index };
+                let entity = EntityId { site, index: update.entity_index };
                 let ticks = self.delivered.entry((delivery.to, entity)).or_default();
                 ticks.insert(tick);
                 *ticks = ticks.split_off(&present.saturating_sub(4 * GIVE_UP));
@@ -396,11 +396,11 @@ impl Sabotage {
                 }
             }
             Self::Deaf | Self::Wordless => {
-                let has = |is: fn(&Item<'_>) -> bool| {
-                    Items::new(&bytes).into_iter().flatten().flatten().any(|item| is(&item))
+                let has = |is: fn(&PeerWorldItem<'_>) -> bool| {
+                    PeerWorldItems::new(&bytes).into_iter().flatten().flatten().any(|item| is(&item))
                 };
-                let is_goodbye = self == Self::Wordless && has(|item| *item == Item::Bye);
-                match has(|item| matches!(item, Item::Record { .. })) {
+                let is_goodbye = self == Self::Wordless && has(|item| *item == PeerWorldItem::Leave);
+                match has(|item| matches!(item, PeerWorldItem::Record { .. })) {
                     true if is_goodbye => bytes = [bytes[0], bytes[bytes.len() - 1]].into(),
                     true => return None,
                     false => {}

@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use coplay::input::{Recovery, Word};
-use coplay::session::Sending;
+use coplay::input::{InputWord, Recovery};
+use coplay::session::SendPolicy;
 use coplay::time::TimeDelta;
 use coplay_sim::link::{LinkConfig, Loss};
 use coplay_sim::measure::Experiment;
@@ -33,7 +33,7 @@ fn ms(millis: i64) -> TimeDelta {
 
 fn pacing(out: &mut String) -> fmt::Result {
     let paper = Experiment::as_published(LinkConfig::perfect());
-    let Sending::Timer(timer) = paper.sending else { unreachable!("the paper sends by a timer") };
+    let SendPolicy::Timer(timer) = paper.sending else { unreachable!("the paper sends by a timer") };
     writeln!(
         out,
         "Pacing: 2 sites, lag 6 at 60 fps, 3,600 frames. ms; dev = mean absolute deviation of the frame time,"
@@ -137,7 +137,7 @@ fn wire(out: &mut String) -> fmt::Result {
 fn policies(out: &mut String) -> fmt::Result {
     writeln!(out, "Recovery: 2 sites, lag 12, bytes per datagram and stalled frames, by policy.")?;
     writeln!(out, "inputs   RTT   loss        redundant           history          adaptive")?;
-    let inputs: [(&str, f64, Word); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
+    let inputs: [(&str, f64, InputWord); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
     for (name, restlessness, mask) in inputs {
         for (rtt, loss) in [(60, 0.01), (60, 0.1), (200, 0.01), (200, 0.1)] {
             write!(out, "{name:6}  {rtt:4}  {:4.0} %", loss * 100.0)?;

@@ -9,7 +9,7 @@ use coplay::motion::{
 };
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay::wire::motion::{Datagram, Item, Items};
+use coplay::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 
 pub use sabotage::Sabotage;
 pub use scenario::{KINDS, Scenario};
@@ -399,16 +399,16 @@ impl Court {
 
 /// A datagram whose commands have greater numbers than any that was given; `None` if there is none in it.
 fn boasted(bytes: &[u8]) -> Option<Box<[u8]>> {
-    let items: Vec<Item<'_>> = Items::new(bytes).ok()?.collect::<Result<_, _>>().ok()?;
+    let items: Vec<MotionItem<'_>> = MotionItems::new(bytes).ok()?.collect::<Result<_, _>>().ok()?;
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = Datagram::new(&mut buf, Items::new(bytes).ok()?.head()).ok()?;
+    let mut datagram = MotionDatagram::new(&mut buf, MotionItems::new(bytes).ok()?.header()).ok()?;
     let mut is_boast = false;
     for item in items {
         let item = match item {
-            Item::Start { object, state, .. } => Item::Start { object, number: GREATEST, state },
-            Item::Command { object, leg, vector, .. } => {
+            MotionItem::StartState { object, state, .. } => MotionItem::StartState { object, number: GREATEST, state },
+            MotionItem::Command { object, previous_segment: leg, vector, .. } => {
                 is_boast = true;
-                Item::Command { object, number: GREATEST, leg, vector }
+                MotionItem::Command { object, number: GREATEST, previous_segment: leg, vector }
             }
             item => item,
         };

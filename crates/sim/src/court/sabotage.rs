@@ -2,7 +2,7 @@
 
 use coplay::motion::Number;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::motion::{Datagram, Item, Items};
+use coplay::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 
 use super::Scenario;
 
@@ -54,9 +54,9 @@ impl Sabotage {
         if seat != 0 || !is_concerned {
             return Some(bytes);
         }
-        let items = Items::new(&bytes).ok()?;
+        let items = MotionItems::new(&bytes).ok()?;
         let mut buf = [0; coplay::wire::MAX_DATAGRAM];
-        let mut datagram = Datagram::new(&mut buf, items.head()).ok()?;
+        let mut datagram = MotionDatagram::new(&mut buf, items.header()).ok()?;
         for item in items.flatten() {
             datagram.put(self.changed(item)?).ok()?;
         }
@@ -65,23 +65,35 @@ impl Sabotage {
     }
 
     /// An item as it is told, if it is.
-    fn changed(self, item: Item<'_>) -> Option<Item<'_>> {
+    fn changed(self, item: MotionItem<'_>) -> Option<MotionItem<'_>> {
         match (self, item) {
-            (Self::Deaf | Self::Mute, Item::Command { .. }) => None,
-            (Self::Stamps, Item::Echo { sent, received }) => Some(Item::Echo { sent, received: received + OFF * 4 }),
-            (Self::Legs, Item::Command { object, number, leg, vector }) => {
-                Some(Item::Command { object, number, leg: leg + OFF, vector })
+            (Self::Deaf | Self::Mute, MotionItem::Command { .. }) => None,
+            (Self::Stamps, MotionItem::Echo { sent, received }) => {
+                Some(MotionItem::Echo { sent, received: received + OFF * 4 })
             }
-            (Self::Since, Item::Timer { object, number, timer, owed, since, from }) => {
-                Some(Item::Timer { object, number, timer, owed, since: since + OFF * 10, from })
+            (Self::Legs, MotionItem::Command { object, number, previous_segment: leg, vector }) => {
+                Some(MotionItem::Command { object, number, previous_segment: leg + OFF, vector })
             }
-            (Self::Usurped, Item::Timer { object, number, .. }) if object == Scenario::avatar(0) => {
+            (
+                Self::Since,
+                MotionItem::Timer { object, number, timer, catch_up: owed, command_age: since, timer_at_command: from },
+            ) => Some(MotionItem::Timer {
+                object,
+                number,
+                timer,
+                catch_up: owed,
+                command_age: since + OFF * 10,
+                timer_at_command: from,
+            }),
+            (Self::Usurped, MotionItem::Timer { object, number, .. }) if object == Scenario::avatar(0) => {
                 let number = Number { count: number.count.saturating_add(1), ..number };
-                Some(Item::Command { object, number, leg: OFF, vector: &[0; 16] })
+                Some(MotionItem::Command { object, number, previous_segment: OFF, vector: &[0; 16] })
             }
             // A probe says nothing of any object.
-            (Self::Stale, Item::Command { number, .. }) if number.epoch > 0 => Some(Item::Probe),
-            (Self::Unheeded, Item::Watch(_)) | (Self::Lingering, Item::Gone { .. }) => Some(Item::Probe),
+            (Self::Stale, MotionItem::Command { number, .. }) if number.epoch > 0 => Some(MotionItem::Probe),
+            (Self::Unheeded, MotionItem::Subscribe(_)) | (Self::Lingering, MotionItem::Removed { .. }) => {
+                Some(MotionItem::Probe)
+            }
             (_, item) => Some(item),
         }
     }

@@ -1,8 +1,8 @@
 //! Drawing a scenario from a seed.
 
 use coplay::frame::{Frame, FrameRate};
-use coplay::input::{Recovery, Word};
-use coplay::session::{Absent, Past, Predictor, Sending, Starvation};
+use coplay::input::{InputWord, Recovery};
+use coplay::session::{AbsentInput, InputHistory, InputPredictor, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 
 use super::{Fault, Pads, Scenario};
@@ -45,18 +45,18 @@ impl Scenario {
             by_replay: false,
             can_save: vec![true; sites],
             predictor: *luck.pick(&[
-                Predictor::Repeat,
-                Predictor::Repeat,
-                Predictor::Neutral,
-                Predictor::Custom(alternate),
+                InputPredictor::Repeat,
+                InputPredictor::Repeat,
+                InputPredictor::Neutral,
+                InputPredictor::Custom(alternate),
             ]),
             compare_every: *luck.pick(&[60, 60, 60, 60, 60, 1, 7, 280]),
             heals: luck.chance(0.5),
             auto: luck.chance(0.25),
             drop_after: luck.chance(0.5).then(|| draw_patience(&mut luck, sites)),
-            absent: if Random::stream(seed, "absent").chance(0.5) { Absent::Repeat } else { Absent::Nothing },
-            starvation: Starvation::Wait,
-            sending: Sending::AtOnce,
+            absent: if Random::stream(seed, "absent").chance(0.5) { AbsentInput::Repeat } else { AbsentInput::Nothing },
+            starvation: StarvationPolicy::Wait,
+            sending: SendPolicy::AtOnce,
             late_after: draw_late_after(&mut Random::stream(seed, "late after")),
             gallery: gallery::Plan::draw(seed, sites, random_link),
             movie: None,
@@ -80,10 +80,10 @@ impl Scenario {
     /// Some buffer as Kim and Park do, or recover as those do whom they compare themselves with.
     fn draw_buffering(&mut self, luck: &mut Random) {
         if luck.chance(0.15) {
-            self.starvation = Starvation::Pause;
+            self.starvation = StarvationPolicy::Pause;
         }
         if luck.chance(0.1) {
-            self.sending = Sending::Measured;
+            self.sending = SendPolicy::Measured;
         }
         if luck.chance(0.1) {
             self.recovery.fill(Recovery::Classic);
@@ -237,7 +237,7 @@ fn draw_late_after(luck: &mut Random) -> Option<TimeDelta> {
 }
 
 /// A guess that is wrong in every other frame.
-fn alternate(past: &Past<'_>, frame: Frame, words: &mut [Word]) {
+fn alternate(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
     if let Some(last) = past.end().checked_sub(1).filter(|_| frame.number().is_multiple_of(2)) {
         past.read(last, words);
     }

@@ -2,7 +2,7 @@
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
-use coplay::session::{End, Sending, Starvation};
+use coplay::session::{SendPolicy, SessionEnd, StarvationPolicy};
 use coplay::time::Instant;
 
 use super::play::Play;
@@ -21,7 +21,7 @@ impl Scenario {
         let late = |site: usize| self.may_be_late(site) || self.may_be_unheard_for_too_long(site);
         let excused = |site: usize| self.is_in_trouble(site) || !self.is_well_heard(site) || late(site);
         for site in (0..self.sites).filter(|site| !excused(*site)) {
-            if play.ledger.was_dropped(site) && !matches!(play.ended[site], Some(End::Silent(_))) {
+            if play.ledger.was_dropped(site) && !matches!(play.ended[site], Some(SessionEnd::Silent(_))) {
                 play.ledger.violate("agreement", format!("site {site} was dropped though nothing was wrong with it"));
             }
         }
@@ -87,7 +87,8 @@ impl Scenario {
         let period = self.rate.period().as_millis_f64();
         let limit = f64::from(self.lag + self.window) * period + late_after.as_millis_f64();
         // Where packets leave by what is measured of a link, they are up to half of the lag apart.
-        let apart = if self.sending == Sending::Measured { (f64::from(self.lag) / 2.0).max(1.0) } else { 1.0 } * period;
+        let apart =
+            if self.sending == SendPolicy::Measured { (f64::from(self.lag) / 2.0).max(1.0) } else { 1.0 } * period;
         let others = (0..self.sites).filter(|other| *other != site);
         others.flat_map(|other| [(site, other), (other, site)]).any(|(from, to)| {
             let link = &self.links[from * self.sites + to];
@@ -166,7 +167,7 @@ impl Scenario {
                 self.judge_survivor(play, site, speed);
             } else if leavers + 1 >= self.sites {
                 // Where the only way to who leaves is cut for good, nobody can tell.
-                if play.ended[site] != Some(End::Alone) && floor > 0.0 {
+                if play.ended[site] != Some(SessionEnd::Alone) && floor > 0.0 {
                     play.ledger.violate("liveness", format!("site {site} does not know that it is alone"));
                 }
             } else if speed < floor {
@@ -181,7 +182,7 @@ impl Scenario {
     /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
     fn judge_droppers(&self, world: &World, play: &mut Play, frames_when_healed: &[usize], seconds: f64) {
         let left = |site: usize| self.leaves(site);
-        let out = |site: usize| play.ledger.is_dropped(site) || play.ended[site] == Some(End::Dropped);
+        let out = |site: usize| play.ledger.is_dropped(site) || play.ended[site] == Some(SessionEnd::Dropped);
         let alive = |site: &usize| !world.sites[*site].crashed && !left(*site) && !out(*site);
         let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
         // Whoever came back could not decide before it was back.
@@ -224,7 +225,7 @@ impl Scenario {
         // Who is alone because all others left has nobody to play with.
         // Who was late comes in again only where its ways are short enough.
         let kept_out = |site: usize| self.comes(site) && self.may_be_late(site);
-        for site in alive.into_iter().filter(|site| play.ended[*site] != Some(End::Alone) && !kept_out(*site)) {
+        for site in alive.into_iter().filter(|site| play.ended[*site] != Some(SessionEnd::Alone) && !kept_out(*site)) {
             let speed = play.ledger.frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
             if speed < floor {
                 let what =
@@ -376,10 +377,10 @@ impl Scenario {
             _ => 0.6,
         };
         // Packets that leave seldom come late, and who pauses does not play.
-        let rest = if !steady && self.starvation == Starvation::Pause { 0.3 } else { 1.0 };
+        let rest = if !steady && self.starvation == StarvationPolicy::Pause { 0.3 } else { 1.0 };
         let seldom = match self.sending {
-            Sending::Measured if steady => 0.8,
-            Sending::Measured => 0.4,
+            SendPolicy::Measured if steady => 0.8,
+            SendPolicy::Measured => 0.4,
             _ => 1.0,
         };
         // Who asks in packets of its own waits for longer than a round trip before it asks again, where the question or the answer is lost.

@@ -2,7 +2,7 @@
 
 use coplay::frame::Frame;
 use coplay::id::SiteId;
-use coplay::session::{End, Event};
+use coplay::session::{Event, SessionEnd};
 use coplay::time::{Instant, TimeDelta};
 
 use super::{Fault, Scenario};
@@ -135,7 +135,7 @@ fn throw_garbage(world: &mut World, site: usize, packets: u32, luck: &mut Random
 #[derive(Debug)]
 pub(super) struct Play {
     pub(super) ledger: Ledger,
-    pub(super) ended: Vec<Option<End>>,
+    pub(super) ended: Vec<Option<SessionEnd>>,
     /// How many had told of a difference when the site that went astray was started anew.
     pub(super) told_when_healed: usize,
     /// The site that went astray, and in which frame.
@@ -187,15 +187,15 @@ impl Play {
             Happened::Restored { site, frame } => self.ledger.on_restored(site, frame),
             Happened::Event { site, event: Event::Ended(end), .. } => {
                 self.ended[site] = Some(end);
-                if end == End::Dropped {
+                if end == SessionEnd::Dropped {
                     self.ledger.on_refused(site);
                 }
             }
-            Happened::Event { site, event: Event::Forged { site: other, frame }, .. } => {
+            Happened::Event { site, event: Event::InputsForged { site: other, frame }, .. } => {
                 self.forged.push((site, other.index(), frame.number()));
             }
-            Happened::Event { site, event: Event::Report(report), .. } => {
-                self.reports.push((site, report.first_frame.map(Frame::number), report.odd));
+            Happened::Event { site, event: Event::DesyncReport(report), .. } => {
+                self.reports.push((site, report.first_frame.map(Frame::number), report.odd_site));
             }
             Happened::Event { site, event: Event::Joined { site: joined, frame }, .. } => {
                 self.ledger.on_join(site, joined.index(), frame.number());
@@ -255,7 +255,7 @@ impl Played {
             recorded: play.ledger.recorded,
             packets,
             losses,
-            dropped: world.sites.iter().map(|site| site.session.stats().dropped.total()).sum(),
+            dropped: world.sites.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
             cuts: faults(|fault| matches!(fault, Fault::Cut(..) | Fault::CutOneWay(..))),
             crashes: faults(|fault| matches!(fault, Fault::Crash(_))),
             kinds: scenario.contains().to_vec(),

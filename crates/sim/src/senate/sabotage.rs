@@ -2,7 +2,7 @@
 
 use coplay::mirror::Delivery;
 use coplay::time::TimeDelta;
-use coplay::wire::{Happening, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, Run};
+use coplay::wire::{EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet};
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,12 @@ impl Sabotage {
         })
     }
 
-    fn spoil_event(self, event: Happening<'_>) -> Happening<'_> {
+    fn spoil_event(self, event: EventRef<'_>) -> EventRef<'_> {
         match self {
-            Self::Replace => Happening { replaces: true, ..event },
-            Self::Unlink => Happening { after: 0, barrier: false, run: Run::default(), replaces: false, ..event },
+            Self::Replace => EventRef { replaces: true, ..event },
+            Self::Unlink => {
+                EventRef { after: 0, is_barrier: false, obsolete_set: ObsoleteSet::default(), replaces: false, ..event }
+            }
             _ => event,
         }
     }
@@ -52,10 +54,10 @@ impl Sabotage {
     pub(super) fn spoil_outward(self, bytes: &[u8]) -> Box<[u8]> {
         match self {
             Self::Clock => rewrite(bytes, |item| match item {
-                MirrorItem::Time(ahead) => Some(MirrorItem::Time(ahead.map(|ahead| ahead + WRONG))),
+                MirrorItem::GroupTime(ahead) => Some(MirrorItem::GroupTime(ahead.map(|ahead| ahead + WRONG))),
                 other => Some(other),
             }),
-            Self::Mute => rewrite(bytes, |item| (!matches!(item, MirrorItem::Ask { .. })).then_some(item)),
+            Self::Mute => rewrite(bytes, |item| (!matches!(item, MirrorItem::EventRequest { .. })).then_some(item)),
             _ => bytes.into(),
         }
     }

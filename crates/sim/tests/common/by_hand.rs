@@ -64,7 +64,7 @@ impl Hosts {
             change(&mut config);
             let offset = secs(1_000);
             Host {
-                slots: vec![Toy::new(sites); config.settings.slots()],
+                slots: vec![Toy::new(sites); config.settings.rollback_slots()],
                 session: Session::new(Instant::ZERO + offset, config).expect("a sound config"),
                 machine: Toy::new(sites),
                 offset,

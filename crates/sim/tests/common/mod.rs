@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use coplay::feed::Start;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Config, End, Event, Join, PeerStats, Session, Settings, State, Stats};
+use coplay::session::{Config, Event, LateJoin, PeerStats, Session, SessionEnd, Settings, State, Stats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::check::Ledger;
 use coplay_sim::clock::NodeClock;
@@ -75,11 +75,11 @@ impl Setup {
 
     /// How a site takes part if nothing special is asked for.
     pub(crate) fn config(&self, site: usize) -> Config {
-        let ownership = Ownership::one_each(self.sites, self.mask);
-        let settings = Settings { window: self.window, ..toy_settings(self.lag, ownership) };
+        let ownership = Ownership::one_player_per_site(self.sites, self.mask);
+        let settings = Settings { prediction_window: self.window, ..toy_settings(self.lag, ownership) };
         let config = Config::new(0x5e55_1011 + self.seed, id(site), World::peers(site, self.sites), settings);
         // What a search for differences keeps would be counted as saved for repairs.
-        Config { investigate: false, ..config }
+        Config { bisect_desyncs: false, ..config }
     }
 
     pub(crate) fn play(&self) -> Game {
@@ -109,8 +109,8 @@ impl Setup {
         let owned =
             |site: usize| (0..ownership(site).players()).map(move |player| ownership(site).mask(id(site), player));
         let mut ledger = Ledger::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.lag);
-        ledger.absent = configs[0].settings.absent;
-        ledger.reach = (configs[0].settings.lag + configs[0].settings.window) as usize;
+        ledger.absent = configs[0].settings.absent_input;
+        ledger.reach = (configs[0].settings.input_delay + configs[0].settings.prediction_window) as usize;
         Game {
             world,
             ledger,
@@ -210,7 +210,7 @@ impl Game {
                 match event {
                     Event::Joined { site: joined, frame } => ledger.on_join(site, joined.index(), frame.number()),
                     Event::Dropped { site: dropped, frame } => ledger.on_drop(site, dropped.index(), frame.number()),
-                    Event::Ended(End::Dropped) => ledger.on_refused(site),
+                    Event::Ended(SessionEnd::Dropped) => ledger.on_refused(site),
                     _ => {}
                 }
                 events.push(Told { site, at, event });
@@ -285,7 +285,7 @@ impl Game {
     /// The person at a site decides to go on alone; whether that was possible.
     pub(crate) fn go_on_alone(&mut self, site: usize) -> bool {
         let local = self.local(site);
-        let went = self.world.sites[site].session.go_on_alone(local);
+        let went = self.world.sites[site].session.continue_alone(local);
         self.world.wake(site);
         went
     }
@@ -331,7 +331,7 @@ impl Game {
     pub(crate) fn come(&mut self, site: usize, change: impl Fn(&mut Config)) {
         let config = &mut self.configs[site];
         config.incarnation += 1;
-        config.join = Some(Join { start: Start::Snapshot, most_state: 1 << 20 });
+        config.late_join = Some(LateJoin { start: Start::Snapshot, max_state_len: 1 << 20 });
         change(config);
         let session = Session::new(self.local(site), self.configs[site].clone()).expect("a sound config");
         self.ledger.on_restart(site);

@@ -3,7 +3,7 @@
 use coplay::feed::{Feed, FeedConfig, Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
-use coplay::input::{Ownership, Word};
+use coplay::input::{InputWord, Ownership};
 use coplay::session::Settings;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
@@ -34,7 +34,7 @@ impl Big {
         Self { state, memory: 1, frames: 0 }
     }
 
-    pub(crate) fn step(&mut self, words: &[Word]) {
+    pub(crate) fn step(&mut self, words: &[InputWord]) {
         self.memory = words.iter().fold(self.memory, |memory, word| mix(memory, *word as u64));
         if !self.state.is_empty() {
             let at = self.memory as usize % self.state.len();
@@ -96,9 +96,9 @@ pub(crate) struct Stand {
     seed: u64,
     queue: Queue<Happening>,
     luck: Random,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     /// What was played, and the states' hashes.
-    pub(crate) truth: Vec<Vec<Word>>,
+    pub(crate) truth: Vec<Vec<InputWord>>,
     pub(crate) machine: Big,
     pub(crate) playing: bool,
     link: LinkConfig,
@@ -107,7 +107,7 @@ pub(crate) struct Stand {
 }
 
 pub(crate) fn settings() -> Settings {
-    toy_settings(6, Ownership::one_each(2, 0xffff))
+    toy_settings(6, Ownership::one_player_per_site(2, 0xffff))
 }
 
 pub(crate) fn feed_config() -> FeedConfig {
@@ -260,7 +260,7 @@ impl Stand {
         }
         for word in &mut self.words {
             if self.luck.chance(1.0 / 8.0) {
-                *word = Word::from(self.luck.bits() as u16);
+                *word = InputWord::from(self.luck.bits() as u16);
             }
         }
         let frame = Frame::new(self.truth.len() as u32);

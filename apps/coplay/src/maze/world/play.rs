@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use coplay::input::Word;
+use coplay::input::InputWord;
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::Avatar;
 use coplay_maze::picture::Camera;
@@ -32,7 +32,7 @@ struct Player<'a> {
     eyes: Eyes,
     history: History,
     graph: bool,
-    pressed: Word,
+    pressed: InputWord,
 }
 
 /// Plays on a stage until the person has enough or the time is up; what was missing is said at the end.

@@ -17,10 +17,10 @@ use super::snapshot::Snapshots;
 use super::{BEAT, MAX_RECORD, layout_of_all, settings_digest};
 use crate::frame::Frame;
 use crate::id::Addr;
-use crate::input::{Layout, MAX_WIDTH, Word};
+use crate::input::{InputLayout, InputWord, MAX_WIDTH};
 use crate::session::SettingsError;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Bye, MAX_DATAGRAM, MAX_RECORD_FRAMES};
+use crate::wire::{CloseReason, MAX_DATAGRAM, MAX_RECORD_FRAMES};
 use people::MOST_DROPPED;
 
 /// The most answers that wait to be sent; whoever gets none asks again.
@@ -34,7 +34,7 @@ const ASLEEP: TimeDelta = TimeDelta::from_secs(1);
 #[derive(Debug)]
 pub struct Feed {
     config: FeedConfig,
-    layout: Layout,
+    layout: InputLayout,
     settings: u64,
     batch: Batch,
     /// The next frame, once there was a first.
@@ -62,7 +62,7 @@ pub struct Feed {
     /// Our host program has called often enough since then to have heard everybody.
     awake_since: Instant,
     /// Those dropped last, and why: whoever did not hear it is told again.
-    dropped: VecDeque<(Addr, Bye)>,
+    dropped: VecDeque<(Addr, CloseReason)>,
     events: Events<FeedEvent>,
     stats: FeedStats,
 }
@@ -73,7 +73,7 @@ enum Reply {
     Challenge,
     Welcome,
     Offer(u16),
-    Bye(Bye),
+    Bye(CloseReason),
 }
 
 /// A packet that was just made, and what it was made of.
@@ -122,7 +122,7 @@ impl Feed {
     }
 
     /// Takes in a frame that is certain: one word per player. The first may be any; each other must follow on the one before.
-    pub fn push(&mut self, now: Instant, frame: Frame, words: &[Word]) {
+    pub fn push(&mut self, now: Instant, frame: Frame, words: &[InputWord]) {
         let now = self.own_time(now);
         assert!(self.next.is_none_or(|next| next == frame), "frames are pushed in order");
         self.next = Some(frame.next());

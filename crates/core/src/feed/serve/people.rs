@@ -8,7 +8,7 @@ use super::{Feed, MOST_REPLIES, Reply};
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Ack, Bye, Error, FeedMessage, Get, Watch};
+use crate::wire::{CloseReason, DecodeError, FeedAck, FeedMessage, SnapshotRequest, Subscribe};
 
 /// Those dropped last who are remembered.
 pub(super) const MOST_DROPPED: usize = 64;
@@ -23,15 +23,15 @@ impl Feed {
         let now = self.own_time(now);
         self.stats.packets_in += 1;
         match FeedMessage::decode(bytes) {
-            Ok(FeedMessage::Watch(watch)) => self.handle_watch(now, from, &watch),
+            Ok(FeedMessage::Subscribe(watch)) => self.handle_watch(now, from, &watch),
             Ok(FeedMessage::Ack(ack)) => self.handle_ack(now, from, &ack),
-            Ok(FeedMessage::Get(get)) => self.handle_get(now, from, &get),
-            Ok(FeedMessage::Leave { session }) => match self.place(from, session) {
+            Ok(FeedMessage::SnapshotRequest(get)) => self.handle_get(now, from, &get),
+            Ok(FeedMessage::Unsubscribe { session_id: session }) => match self.place(from, session) {
                 Some(at) => self.remove(at, None),
                 None => self.stats.strangers += 1,
             },
             // The answer is shorter than what asked for it, by far.
-            Err(Error::Version(_)) if bytes.len() > 16 => self.reply(from, Reply::Bye(Bye::Version)),
+            Err(DecodeError::Version(_)) if bytes.len() > 16 => self.reply(from, Reply::Bye(CloseReason::Version)),
             _ => self.stats.malformed += 1,
         }
     }
@@ -52,23 +52,23 @@ impl Feed {
         }
     }
 
-    fn handle_watch(&mut self, now: Instant, from: Addr, watch: &Watch) {
-        if watch.session != self.config.session {
+    fn handle_watch(&mut self, now: Instant, from: Addr, watch: &Subscribe) {
+        if watch.session_id != self.config.session {
             self.stats.strangers += 1;
         } else if watch.token != self.token(from) {
             self.reply(from, Reply::Challenge);
-        } else if watch.settings != self.settings {
-            self.reply(from, Reply::Bye(Bye::Settings));
-        } else if watch.from.is_some_and(|first| Some(Frame::new(first)) < self.oldest()) {
-            if let Some(at) = self.place(from, watch.session) {
-                self.remove(at, Some(Bye::TooOld));
+        } else if watch.settings_digest != self.settings {
+            self.reply(from, Reply::Bye(CloseReason::Settings));
+        } else if watch.first_frame.is_some_and(|first| Some(Frame::new(first)) < self.oldest()) {
+            if let Some(at) = self.place(from, watch.session_id) {
+                self.remove(at, Some(CloseReason::TooOld));
             }
-            self.reply(from, Reply::Bye(Bye::TooOld));
+            self.reply(from, Reply::Bye(CloseReason::TooOld));
         } else if let Some(at) = self.seat(now, from) {
             self.welcome(now, at, watch);
         } else {
             self.stats.refused += 1;
-            self.reply(from, Reply::Bye(Bye::Full));
+            self.reply(from, Reply::Bye(CloseReason::Full));
         }
     }
 
@@ -107,7 +107,7 @@ impl Feed {
         Some(at as usize)
     }
 
-    fn welcome(&mut self, now: Instant, at: usize, watch: &Watch) {
+    fn welcome(&mut self, now: Instant, at: usize, watch: &Subscribe) {
         let end = self.history.end().or(self.next).unwrap_or_default();
         let slot = &mut self.slots[at];
         slot.heard = now;
@@ -117,15 +117,15 @@ impl Feed {
         slot.welcomed = now;
         slot.forget_wants();
         slot.sent = end;
-        slot.next = watch.from.map_or(end, Frame::new);
+        slot.next = watch.first_frame.map_or(end, Frame::new);
         if slot.caught_up {
             (slot.caught_up, slot.level, slot.since) = (false, 0, now);
         }
         let addr = slot.addr;
         self.reply(addr, Reply::Welcome);
-        match watch.from {
+        match watch.first_frame {
             Some(_) => self.release_snapshot(at),
-            None => self.find_snapshot(now, at, watch.have),
+            None => self.find_snapshot(now, at, watch.known_snapshot),
         }
     }
 
@@ -184,35 +184,35 @@ impl Feed {
         }
     }
 
-    fn handle_ack(&mut self, now: Instant, from: Addr, ack: &Ack) {
-        let Some(at) = self.place(from, ack.session) else { return self.on_stranger(from, ack.session) };
+    fn handle_ack(&mut self, now: Instant, from: Addr, ack: &FeedAck) {
+        let Some(at) = self.place(from, ack.session_id) else { return self.on_stranger(from, ack.session_id) };
         let end = self.history.end().unwrap_or_default();
         let oldest = self.oldest().unwrap_or_default();
         let period = self.config.settings.rate.period();
-        if !ack.fetching {
+        if !ack.is_fetching_snapshot {
             self.release_snapshot(at);
         }
         let slot = &mut self.slots[at];
         slot.heard = now;
-        slot.next = Frame::new(ack.next).min(end.max(slot.next));
+        slot.next = Frame::new(ack.next_frame).min(end.max(slot.next));
         let behind = period * (end - slot.next).max(0);
-        if !ack.fetching {
+        if !ack.is_fetching_snapshot {
             slot.on_behind(now, behind);
         }
-        if !slot.on_spans(Frame::new(ack.next), &ack.spans, oldest, end) {
-            self.drop(at, Bye::TooOld);
+        if !slot.on_spans(Frame::new(ack.next_frame), &ack.missing, oldest, end) {
+            self.drop(at, CloseReason::TooOld);
         } else {
             self.queue(at);
         }
     }
 
-    fn handle_get(&mut self, now: Instant, from: Addr, get: &Get) {
-        let Some(at) = self.place(from, get.session) else { return self.on_stranger(from, get.session) };
+    fn handle_get(&mut self, now: Instant, from: Addr, get: &SnapshotRequest) {
+        let Some(at) = self.place(from, get.session_id) else { return self.on_stranger(from, get.session_id) };
         self.slots[at].heard = now;
-        if self.slots[at].snapshot != Some(get.snapshot) && !self.take_up(at, get.snapshot) {
-            return self.drop(at, Bye::TooOld);
+        if self.slots[at].snapshot != Some(get.snapshot_id) && !self.take_up(at, get.snapshot_id) {
+            return self.drop(at, CloseReason::TooOld);
         }
-        self.slots[at].on_wants(&get.wants);
+        self.slots[at].on_wants(&get.blocks);
         self.queue(at);
     }
 
@@ -233,7 +233,7 @@ impl Feed {
         self.stats.strangers += 1;
         if session == self.config.session {
             let known = self.dropped.iter().find(|(addr, _)| *addr == from);
-            self.reply(from, Reply::Bye(known.map_or(Bye::Silent, |(_, reason)| *reason)));
+            self.reply(from, Reply::Bye(known.map_or(CloseReason::Silent, |(_, reason)| *reason)));
         }
     }
 
@@ -242,7 +242,7 @@ impl Feed {
         self.config.most_watchers = 0;
         for at in 0..self.slots.len() {
             if self.slots[at].taken {
-                self.drop(at, Bye::Full);
+                self.drop(at, CloseReason::Full);
             }
         }
     }
@@ -258,13 +258,13 @@ impl Feed {
     }
 
     /// Drops one who watches, and tells him why.
-    fn drop(&mut self, at: usize, reason: Bye) {
+    fn drop(&mut self, at: usize, reason: CloseReason) {
         let addr = self.slots[at].addr;
         self.remove(at, Some(reason));
         self.reply(addr, Reply::Bye(reason));
     }
 
-    pub(super) fn remove(&mut self, at: usize, reason: Option<Bye>) {
+    pub(super) fn remove(&mut self, at: usize, reason: Option<CloseReason>) {
         self.release_snapshot(at);
         let slot = &mut self.slots[at];
         slot.taken = false;
@@ -272,8 +272,8 @@ impl Feed {
         let addr = slot.addr;
         self.places.remove(&addr);
         self.free.push(at as u32);
-        self.stats.silent += u64::from(reason == Some(Bye::Silent));
-        self.stats.too_slow += u64::from(matches!(reason, Some(Bye::TooSlow | Bye::TooOld)));
+        self.stats.silent += u64::from(reason == Some(CloseReason::Silent));
+        self.stats.too_slow += u64::from(matches!(reason, Some(CloseReason::TooSlow | CloseReason::TooOld)));
         self.events.push(FeedEvent::Gone { addr, reason });
         if let Some(reason) = reason {
             if self.dropped.len() == MOST_DROPPED {

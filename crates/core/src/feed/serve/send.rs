@@ -6,7 +6,9 @@ use super::{Copy, Feed, Reply};
 use crate::frame::Frame;
 use crate::session::Transmit;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Bye, Chunk, FeedMessage, MAX_DATAGRAM, Offer, Welcome, Writer, put_frames_head};
+use crate::wire::{
+    ByteWriter, CloseReason, FeedMessage, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer, Subscribed, put_frames_header,
+};
 
 /// A record up to this size is sent a second time, with the next one: a lost packet costs no round trip then.
 const REPEATED: usize = 100;
@@ -32,22 +34,22 @@ impl Feed {
         let session = self.config.session;
         while let Some((to, reply)) = self.replies.pop_front() {
             let message = match reply {
-                Reply::Challenge => FeedMessage::Challenge { session, token: self.token(to) },
-                Reply::Bye(reason) => FeedMessage::Bye { session, reason },
-                Reply::Welcome => FeedMessage::Welcome(Welcome {
-                    session,
-                    oldest: self.oldest().unwrap_or_default().number(),
-                    end: self.history.end().or(self.next).unwrap_or_default().number(),
-                    batch: self.config.batch as u8,
+                Reply::Challenge => FeedMessage::Challenge { session_id: session, token: self.token(to) },
+                Reply::Bye(reason) => FeedMessage::Closed { session_id: session, reason },
+                Reply::Welcome => FeedMessage::Subscribed(Subscribed {
+                    session_id: session,
+                    oldest_frame: self.oldest().unwrap_or_default().number(),
+                    end_frame: self.history.end().or(self.next).unwrap_or_default().number(),
+                    batch_frames: self.config.batch as u8,
                 }),
                 Reply::Offer(number) => match self.snapshots.by_number(number) {
                     None => continue,
-                    Some(snapshot) => FeedMessage::Offer(Offer {
-                        session,
-                        snapshot: number,
-                        next: snapshot.next.number(),
+                    Some(snapshot) => FeedMessage::SnapshotOffer(SnapshotOffer {
+                        session_id: session,
+                        snapshot_id: number,
+                        next_frame: snapshot.next.number(),
                         size: snapshot.size(),
-                        hash: snapshot.hash,
+                        state_hash: snapshot.hash,
                         digest: snapshot.digest,
                     }),
                 },
@@ -77,7 +79,7 @@ impl Feed {
         }
         if let Some(reason) = self.too_much(now, slot) {
             self.remove(at, Some(reason));
-            let bye = FeedMessage::Bye { session: self.config.session, reason };
+            let bye = FeedMessage::Closed { session_id: self.config.session, reason };
             return bye.encode(buf).ok();
         }
         let end = self.history.end().unwrap_or_default();
@@ -97,14 +99,14 @@ impl Feed {
     }
 
     /// Why somebody is dropped, if he is.
-    fn too_much(&self, now: Instant, slot: &Slot) -> Option<Bye> {
+    fn too_much(&self, now: Instant, slot: &Slot) -> Option<CloseReason> {
         let behind = self.config.settings.rate.period() * (self.history.end().unwrap_or_default() - slot.next);
         if now - slot.heard.max(self.awake_since) > self.config.silence {
-            Some(Bye::Silent)
+            Some(CloseReason::Silent)
         } else {
             let late = now - slot.since > self.config.catch_up_within;
             let slow = if slot.caught_up { slot.is_too_slow(now, behind) } else { late };
-            slow.then_some(Bye::TooSlow)
+            slow.then_some(CloseReason::TooSlow)
         }
     }
 
@@ -124,10 +126,10 @@ impl Feed {
 
     /// Writes as many frames of `from..until` as fit, and returns the frame after the last.
     fn put_frames(&self, buf: &mut [u8], level: u8, from: Frame, until: Frame) -> (usize, Frame) {
-        let mut writer = Writer::new(&mut buf[..MAX_DATAGRAM]);
+        let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
         let first = self.history.find(from).map_or(from, |kept| kept.first);
         let end = self.history.end().or(self.next).unwrap_or_default();
-        put_frames_head(&mut writer, self.ended, level, end.number(), first.number()).expect("room for a head");
+        put_frames_header(&mut writer, self.ended, level, end.number(), first.number()).expect("room for a head");
         let mut at = first;
         while at < until {
             let Some(kept) = self.history.find(at) else { break };
@@ -189,7 +191,8 @@ impl Feed {
         let number = self.slots[at].snapshot?;
         let found = self.snapshots.by_number(number)?.part(block, part)?;
         let (hash, raw, size, bytes) = (found.hash, found.raw, found.size, found.bytes);
-        let chunk = Chunk { snapshot: number, block, hash, raw, size, part, bytes };
-        (!bytes.is_empty()).then(|| FeedMessage::Chunk(chunk).encode(buf).expect("a part fits into a packet"))
+        let chunk =
+            SnapshotChunk { snapshot_id: number, block, block_hash: hash, is_raw: raw, block_len: size, part, bytes };
+        (!bytes.is_empty()).then(|| FeedMessage::SnapshotChunk(chunk).encode(buf).expect("a part fits into a packet"))
     }
 }

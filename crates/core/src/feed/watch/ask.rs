@@ -6,7 +6,7 @@ use super::{Asked, Contact, Stage, Watcher};
 use crate::frame::Frame;
 use crate::session::Transmit;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Ack, FeedMessage, Get, MAX_DATAGRAM, Spans, Wants, Watch};
+use crate::wire::{BlockRequests, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotRequest, Subscribe};
 
 /// Stretches of frames that are under way because they were asked for.
 const MOST_ASKED: usize = 32;
@@ -46,7 +46,7 @@ impl Watcher {
 
     fn say_goodbye(&mut self, left: u8) -> FeedMessage<'static> {
         self.contact = if left > 1 { Contact::Leaving(left - 1) } else { Contact::Over };
-        FeedMessage::Leave { session: self.config.session }
+        FeedMessage::Unsubscribe { session_id: self.config.session }
     }
 
     /// When to ask again to watch.
@@ -66,7 +66,13 @@ impl Watcher {
         let from = (self.stage != Stage::Fetch).then(|| self.store.end().number());
         let have = self.download.as_ref().filter(|_| from.is_none()).map(|download| download.offer().digest);
         let (session, settings, token) = (self.config.session, self.settings, self.token);
-        Some(FeedMessage::Watch(Watch { session, settings, token, from, have }))
+        Some(FeedMessage::Subscribe(Subscribe {
+            session_id: session,
+            settings_digest: settings,
+            token,
+            first_frame: from,
+            known_snapshot: have,
+        }))
     }
 
     /// What a watcher says to its source.
@@ -77,19 +83,28 @@ impl Watcher {
         }
         if let Some((snapshot, wants)) = self.ask_parts(now) {
             self.sent_at = now;
-            return Some(FeedMessage::Get(Get { session, snapshot, wants }));
+            return Some(FeedMessage::SnapshotRequest(SnapshotRequest {
+                session_id: session,
+                snapshot_id: snapshot,
+                blocks: wants,
+            }));
         }
-        let spans = if now - self.sent_at >= BREATH { self.ask_frames(now) } else { Spans::default() };
+        let spans = if now - self.sent_at >= BREATH { self.ask_frames(now) } else { FrameRanges::default() };
         if spans.is_empty() && now < self.acked_at + BEAT {
             return None;
         }
         (self.acked_at, self.sent_at) = (now, now);
         let fetching = self.stage == Stage::Fetch;
-        Some(FeedMessage::Ack(Ack { session, next: self.store.end().number(), fetching, spans }))
+        Some(FeedMessage::Ack(FeedAck {
+            session_id: session,
+            next_frame: self.store.end().number(),
+            is_fetching_snapshot: fetching,
+            missing: spans,
+        }))
     }
 
     /// The parts of a snapshot to ask for now.
-    fn ask_parts(&mut self, now: Instant) -> Option<(u16, Wants)> {
+    fn ask_parts(&mut self, now: Instant) -> Option<(u16, BlockRequests)> {
         if now - self.sent_at < BREATH {
             return None;
         }
@@ -99,14 +114,14 @@ impl Watcher {
         }
         let wants = download.ask(now, &mut self.flow);
         self.stats.asked_parts += wants.iter().map(|(_, parts)| u64::from(parts.count_ones())).sum::<u64>();
-        (!wants.is_empty()).then_some((download.offer().snapshot, wants))
+        (!wants.is_empty()).then_some((download.offer().snapshot_id, wants))
     }
 
     /// The frames to ask for now: what should have come, as far as the line and our memory allow.
-    fn ask_frames(&mut self, now: Instant) -> Spans {
+    fn ask_frames(&mut self, now: Instant) -> FrameRanges {
         let retry = self.flow.retry();
         self.asked.retain(|asked| now - asked.at < retry);
-        let mut spans = Spans::default();
+        let mut spans = FrameRanges::default();
         if self.store.is_full() && self.store.ready() > 0 {
             return spans;
         }

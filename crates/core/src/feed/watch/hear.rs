@@ -8,7 +8,7 @@ use super::{Contact, Stage, Start, Watcher};
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::time::Instant;
-use crate::wire::{Bye, Chunk, FeedMessage, Frames, Offer, Welcome};
+use crate::wire::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed};
 
 /// Hashes that wait for their frames.
 const MOST_HASHES: usize = 16;
@@ -31,17 +31,19 @@ impl Watcher {
         }
         let session = self.config.session;
         match FeedMessage::decode(bytes) {
-            Ok(FeedMessage::Challenge { session: theirs, token }) if theirs == session => self.on_challenge(token),
-            Ok(FeedMessage::Welcome(welcome)) if welcome.session == session => self.on_welcome(now, from, &welcome),
-            Ok(FeedMessage::Offer(offer)) if offer.session == session => self.on_offer(now, offer),
-            Ok(FeedMessage::Bye { session: theirs, reason }) if theirs == session => self.on_bye(now, reason),
+            Ok(FeedMessage::Challenge { session_id: theirs, token }) if theirs == session => self.on_challenge(token),
+            Ok(FeedMessage::Subscribed(welcome)) if welcome.session_id == session => {
+                self.on_welcome(now, from, &welcome)
+            }
+            Ok(FeedMessage::SnapshotOffer(offer)) if offer.session_id == session => self.on_offer(now, offer),
+            Ok(FeedMessage::Closed { session_id: theirs, reason }) if theirs == session => self.on_bye(now, reason),
             Ok(FeedMessage::Frames(frames)) => self.on_frames(now, &frames),
-            Ok(FeedMessage::Chunk(chunk)) => self.on_chunk(now, &chunk),
+            Ok(FeedMessage::SnapshotChunk(chunk)) => self.on_chunk(now, &chunk),
             Ok(
                 FeedMessage::Challenge { .. }
-                | FeedMessage::Welcome(_)
-                | FeedMessage::Offer(_)
-                | FeedMessage::Bye { .. },
+                | FeedMessage::Subscribed(_)
+                | FeedMessage::SnapshotOffer(_)
+                | FeedMessage::Closed { .. },
             ) => self.stats.strangers += 1,
             _ => self.stats.malformed += 1,
         }
@@ -58,12 +60,12 @@ impl Watcher {
         }
     }
 
-    fn on_welcome(&mut self, now: Instant, from: Addr, welcome: &Welcome) {
+    fn on_welcome(&mut self, now: Instant, from: Addr, welcome: &Subscribed) {
         if !matches!(self.contact, Contact::Asking | Contact::Watching) {
             return;
         }
         self.hear(now);
-        self.pace.on_batch(welcome.batch);
+        self.pace.on_batch(welcome.batch_frames);
         if self.contact == Contact::Asking {
             (self.contact, self.joined) = (Contact::Watching, true);
             self.flow = Flow::new(now);
@@ -72,7 +74,7 @@ impl Watcher {
                 _ => self.flow.on_first_answer(now - self.asked_to_watch),
             }
             self.asked.clear();
-            self.newest = Frame::new(welcome.end).max(self.store.end());
+            self.newest = Frame::new(welcome.end_frame).max(self.store.end());
             let end = self.store.end();
             self.hashes.retain(|(frame, _)| *frame < end);
             self.unproven = (self.stage == Stage::Run && self.store.begin() > Frame::ZERO).then_some((end, now));
@@ -80,7 +82,7 @@ impl Watcher {
         }
     }
 
-    fn on_offer(&mut self, now: Instant, offer: Offer) {
+    fn on_offer(&mut self, now: Instant, offer: SnapshotOffer) {
         if self.contact != Contact::Watching || self.stage != Stage::Fetch {
             return;
         }
@@ -91,7 +93,7 @@ impl Watcher {
         match &mut self.download {
             Some(download) if download.is_same(&offer) => download.resume(offer),
             _ => {
-                self.store.reset(Frame::new(offer.next));
+                self.store.reset(Frame::new(offer.next_frame));
                 self.hashes.clear();
                 self.asked.clear();
                 self.download = Some(Download::new(offer));
@@ -101,22 +103,22 @@ impl Watcher {
         self.check_download(now);
     }
 
-    fn on_bye(&mut self, now: Instant, reason: Bye) {
+    fn on_bye(&mut self, now: Instant, reason: CloseReason) {
         if !matches!(self.contact, Contact::Asking | Contact::Watching) {
             return;
         }
         self.hear(now);
         match reason {
-            Bye::TooSlow if self.contact == Contact::Watching => self.stop(Trouble::Refused(reason)),
+            CloseReason::TooSlow if self.contact == Contact::Watching => self.stop(Trouble::Refused(reason)),
             // We were cut off for a while.
-            Bye::Silent => self.contact = Contact::Asking,
-            Bye::TooOld if self.config.start == Start::Snapshot => self.start_over(now, reason),
+            CloseReason::Silent => self.contact = Contact::Asking,
+            CloseReason::TooOld if self.config.start == Start::Snapshot => self.start_over(now, reason),
             _ => self.refuse(now, Trouble::Refused(reason)),
         }
     }
 
     /// What we need is not to be had: a newer state is.
-    fn start_over(&mut self, now: Instant, reason: Bye) {
+    fn start_over(&mut self, now: Instant, reason: CloseReason) {
         if self.stage == Stage::Fetch && self.download.is_none() {
             return self.refuse(now, Trouble::Refused(reason));
         }
@@ -168,23 +170,23 @@ impl Watcher {
         self.events.push(WatchEvent::Dropped { reason });
     }
 
-    fn on_frames(&mut self, now: Instant, frames: &Frames<'_>) {
+    fn on_frames(&mut self, now: Instant, frames: &FeedFrames<'_>) {
         if self.contact != Contact::Watching {
             return;
         }
         self.hear(now);
-        if frames.level != self.level {
-            self.level = frames.level;
-            self.events.push(WatchEvent::Slowed { batches: 1 << frames.level });
+        if frames.thinning_level != self.level {
+            self.level = frames.thinning_level;
+            self.events.push(WatchEvent::Slowed { batches: 1 << frames.thinning_level });
         }
         let (end, ready) = (self.store.end(), self.store.ready());
-        let newest = Frame::new(frames.end);
+        let newest = Frame::new(frames.end_frame);
         // One packet may overtake another; but what is far from all that others say is a fault.
         if newest > self.newest || self.newest - newest > OVERTAKING {
             self.newest = newest;
             self.pace.on_frames(now, newest, ready);
         }
-        self.ended = frames.ended && newest >= self.newest;
+        self.ended = frames.is_ended && newest >= self.newest;
         if self.stage == Stage::Fetch && self.download.is_none() {
             return;
         }
@@ -193,13 +195,13 @@ impl Watcher {
                 self.stats.malformed += 1;
                 return;
             }
-            self.frame_bytes += (16 * (record.changes.len() + 4) / record.count as usize) / 16;
+            self.frame_bytes += (16 * (record.changes.len() + 4) / record.frame_count as usize) / 16;
             self.frame_bytes -= self.frame_bytes / 16;
-            if let Some((frame, hash)) = record.hash {
+            if let Some((frame, hash)) = record.state_hash {
                 self.keep_hash(Frame::new(frame), hash);
             }
             if self.store.insert(&record) {
-                self.on_record(now, Frame::new(record.first), record.changes.len() + 4);
+                self.on_record(now, Frame::new(record.first_frame), record.changes.len() + 4);
             }
         }
         if self.store.end() > end {
@@ -228,7 +230,7 @@ impl Watcher {
         self.hashes.push_back((frame, hash));
     }
 
-    fn on_chunk(&mut self, now: Instant, chunk: &Chunk<'_>) {
+    fn on_chunk(&mut self, now: Instant, chunk: &SnapshotChunk<'_>) {
         let Some(download) = self.download.as_mut().filter(|_| self.stage == Stage::Fetch) else { return };
         if self.contact != Contact::Watching {
             return;

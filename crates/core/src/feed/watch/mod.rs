@@ -18,7 +18,7 @@ use super::store::Store;
 use super::{layout_of_all, settings_digest};
 use crate::frame::Frame;
 use crate::id::Addr;
-use crate::input::{Layout, Word};
+use crate::input::{InputLayout, InputWord};
 use crate::session::SettingsError;
 use crate::time::{Instant, TimeDelta};
 
@@ -33,7 +33,7 @@ const GOODBYES: u8 = 3;
 #[derive(Debug)]
 pub struct Watcher {
     config: WatchConfig,
-    layout: Layout,
+    layout: InputLayout,
     settings: u64,
     now: Instant,
     contact: Contact,
@@ -66,7 +66,7 @@ pub struct Watcher {
     pace: Pace,
     was_live: bool,
     was_starving: bool,
-    words: Vec<Word>,
+    words: Vec<InputWord>,
     hashes: VecDeque<(Frame, u64)>,
     hash: Hash,
     /// The first frame that a new contact brought and when that began, until a state shows that it plays the game of the contact before.
@@ -203,7 +203,7 @@ impl Watcher {
 
     fn load(&mut self) -> Option<WatchRequest<'_>> {
         let download = self.download.as_ref()?;
-        let (next_frame, hash) = (Frame::new(download.offer().next), download.offer().hash);
+        let (next_frame, hash) = (Frame::new(download.offer().next_frame), download.offer().state_hash);
         self.stage = Stage::Loaded;
         if let Some(frame) = next_frame.checked_sub(1) {
             self.hash = Hash::Due { frame, expected: hash, loaded: true };
@@ -261,7 +261,7 @@ impl Watcher {
 
     /// The words of the next frame at once, whatever the pace: for one who takes a seat and must get there. `None` if it is not the
     /// next, or not here, or no state was loaded yet.
-    pub fn take_words(&mut self, frame: Frame) -> Option<&[Word]> {
+    pub fn take_words(&mut self, frame: Frame) -> Option<&[InputWord]> {
         if self.stage != Stage::Run || frame != self.store.begin() || !self.release() {
             return None;
         }
@@ -290,7 +290,7 @@ impl Watcher {
     /// Whether the source may play another game than the one whose frames this watcher had before: no state was compared since then, and one
     /// will be soon.
     pub(crate) fn is_unproven(&self) -> bool {
-        let compared = self.config.settings.compare_every > 0;
+        let compared = self.config.settings.compare_interval > 0;
         compared && self.unproven.is_some_and(|(_, since)| self.now - since < PROVEN_WITHIN)
     }
 
@@ -401,6 +401,6 @@ impl Watcher {
             + self.asked.capacity() * size_of::<Asked>()
             + self.hashes.capacity() * size_of::<(Frame, u64)>()
             + self.events.memory()
-            + self.words.capacity() * size_of::<Word>()
+            + self.words.capacity() * size_of::<InputWord>()
     }
 }

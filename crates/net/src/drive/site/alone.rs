@@ -23,12 +23,12 @@ pub enum Alone {
 impl Drive {
     /// Whether the person in front of this site can decide to play on alone now.
     pub(super) fn can_go_on_alone(&self, now: Instant) -> bool {
-        self.session.as_ref().is_some_and(|session| session.can_go_on_alone(now))
+        self.session.as_ref().is_some_and(|session| session.can_continue_alone(now))
     }
 
     pub(super) fn go_on_alone(&mut self) {
         if let Some(session) = &mut self.session {
-            session.go_on_alone(clock::now());
+            session.continue_alone(clock::now());
         }
     }
 

@@ -259,7 +259,7 @@ impl Drive {
 
     fn seats_of_party(&self) -> (u8, u8) {
         let settings = Settings::from_bytes(&self.party.terms);
-        settings.map_or(self.seats, |settings| (settings.sites, settings.ownership.players() as u8))
+        settings.map_or(self.seats, |settings| (settings.site_count, settings.ownership.players() as u8))
     }
 
     pub(super) fn say_goodbye(&mut self) {
@@ -279,12 +279,12 @@ fn lay_seats(mut settings: Settings, machine: &dyn Machine, members: &[Member]) 
     let mut next = 0..control;
     let mut give = |site: SiteId, count: u8, ownership: &mut Ownership| {
         for player in next.by_ref().take(usize::from(count)) {
-            ownership.give(site, player, pads[player].mask).expect("nobody has it yet");
+            ownership.assign(site, player, pads[player].mask).expect("nobody has it yet");
         }
         let bits = Control::mask(site.index());
-        ownership.give(site, control, bits).expect("every site has bits of its own");
+        ownership.assign(site, control, bits).expect("every site has bits of its own");
     };
-    let sites: Vec<SiteId> = SiteId::first(usize::from(settings.sites)).collect();
+    let sites: Vec<SiteId> = SiteId::first(usize::from(settings.site_count)).collect();
     let member = |site: &SiteId| members.iter().find(|member| member.site == site.number());
     for site in sites.iter().filter(|site| member(site).is_some()) {
         give(*site, member(site).map_or(1, |member| member.pads), &mut ownership);
@@ -294,6 +294,6 @@ fn lay_seats(mut settings: Settings, machine: &dyn Machine, members: &[Member]) 
     }
     settings.ownership = ownership;
     let ready = members.iter().filter(|member| member.ready && member.here);
-    settings.starters = ready.filter_map(|member| SiteId::new(member.site)).collect::<SiteSet>();
+    settings.starting_sites = ready.filter_map(|member| SiteId::new(member.site)).collect::<SiteSet>();
     settings
 }

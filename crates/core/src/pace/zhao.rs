@@ -5,7 +5,7 @@ use crate::time::{Instant, TimeDelta};
 
 /// What a slave knows of the master when a frame begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Master {
+pub struct ZhaoMaster {
     /// LastRcvFrame\[0\]: the newest frame for which the master's input is here.
     pub last_received: Frame,
     /// MasterRcvTime: when that input came.
@@ -16,23 +16,29 @@ pub struct Master {
 
 /// The paper's pacing.
 #[derive(Debug)]
-pub struct Paper {
+pub struct ZhaoPacer {
     time_per_frame: TimeDelta,
     buf_frame: u32,
     adjust_time_delta: TimeDelta,
     curr_frame_start: Instant,
-    next: Instant,
+    next_start: Instant,
 }
 
-impl Paper {
+impl ZhaoPacer {
     /// Frames of `time_per_frame` with a local lag of `buf_frame` frames, the first at `start`.
     pub fn new(time_per_frame: TimeDelta, buf_frame: u32, start: Instant) -> Self {
-        Self { time_per_frame, buf_frame, adjust_time_delta: TimeDelta::ZERO, curr_frame_start: start, next: start }
+        Self {
+            time_per_frame,
+            buf_frame,
+            adjust_time_delta: TimeDelta::ZERO,
+            curr_frame_start: start,
+            next_start: start,
+        }
     }
 
     /// When the next frame begins.
-    pub fn next(&self) -> Instant {
-        self.next
+    pub fn next_start(&self) -> Instant {
+        self.next_start
     }
 
     /// TimePerFrame.
@@ -41,7 +47,7 @@ impl Paper {
     }
 
     /// Algorithm 4; `master` is `None` at the master itself, and where Algorithm 4 is not used.
-    pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<Master>) {
+    pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<ZhaoMaster>) {
         self.curr_frame_start = curr_time;
         let sync_adjust_time_delta = match master {
             None => TimeDelta::ZERO,
@@ -58,10 +64,10 @@ impl Paper {
         let curr_frame_end = self.curr_frame_start + self.time_per_frame + self.adjust_time_delta;
         if curr_frame_end < curr_time {
             self.adjust_time_delta = curr_frame_end - curr_time;
-            self.next = curr_time;
+            self.next_start = curr_time;
         } else {
             self.adjust_time_delta = TimeDelta::ZERO;
-            self.next = curr_frame_end;
+            self.next_start = curr_frame_end;
         }
     }
 }
@@ -77,24 +83,25 @@ mod tests {
     }
 
     #[test]
-    fn a_long_frame_is_repaid_by_the_next_and_a_short_one_waits() {
-        let mut paper = Paper::new(PERIOD, 6, at(0));
+    fn long_frame_is_repaid_by_the_next_and_short_frame_waits() {
+        let mut paper = ZhaoPacer::new(PERIOD, 6, at(0));
         paper.begin_frame_timing(at(0), Frame::new(0), None);
         paper.end_frame_timing(at(20));
-        assert_eq!(paper.next(), at(20), "4 ms too long: on at once");
+        assert_eq!(paper.next_start(), at(20), "4 ms too long: on at once");
         paper.begin_frame_timing(at(20), Frame::new(1), None);
         paper.end_frame_timing(at(22));
-        assert_eq!(paper.next(), at(32), "and 4 ms shorter");
+        assert_eq!(paper.next_start(), at(32), "and 4 ms shorter");
     }
 
     #[test]
-    fn a_slave_moves_to_where_the_master_is() {
+    fn slave_follows_master() {
         // The master's input for frame 16 (its frame 10) came at 1,000 over a 40 ms round trip: it began frame 10 at 980.
-        let master = Master { last_received: Frame::new(16), received_at: at(1_000), rtt: TimeDelta::from_millis(40) };
-        let mut slave = Paper::new(PERIOD, 6, at(0));
+        let master =
+            ZhaoMaster { last_received: Frame::new(16), received_at: at(1_000), rtt: TimeDelta::from_millis(40) };
+        let mut slave = ZhaoPacer::new(PERIOD, 6, at(0));
         // At 996 the master begins frame 11; we begin frame 12 at 1,004, 8 ms ahead of it: 980 + 2·16 = 1,012.
         slave.begin_frame_timing(at(1_004), Frame::new(12), Some(master));
         slave.end_frame_timing(at(1_005));
-        assert_eq!(slave.next(), at(1_004) + PERIOD + TimeDelta::from_millis(8));
+        assert_eq!(slave.next_start(), at(1_004) + PERIOD + TimeDelta::from_millis(8));
     }
 }

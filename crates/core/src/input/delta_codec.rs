@@ -4,19 +4,19 @@
 //! to four bytes wide (two pads) put the first two into one byte as long as fewer than 8 to 128 frames pass unchanged. What
 //! follows the last token is unchanged.
 
-use crate::wire::{Error, Full, Reader, Writer};
+use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
 /// Writes that after `skip` unchanged frames the input turns from `old` to `new`, which are equally wide.
-pub(crate) fn put_change(writer: &mut Writer<'_>, skip: u32, old: &[u8], new: &[u8]) -> Result<(), Full> {
+pub(crate) fn put_change(writer: &mut ByteWriter<'_>, skip: u32, old: &[u8], new: &[u8]) -> Result<(), BufferFull> {
     let width = new.len();
     if width <= 4 {
-        let mask = changed(old, new);
+        let mask = changed_mask(old, new);
         writer.varint(skip << width | u32::from(mask))?;
     } else if width <= 8 {
         writer.varint(skip)?;
-        writer.u8(changed(old, new))?;
+        writer.u8(changed_mask(old, new))?;
     } else {
-        let groups = || old.chunks(8).zip(new.chunks(8)).map(|(old, new)| changed(old, new));
+        let groups = || old.chunks(8).zip(new.chunks(8)).map(|(old, new)| changed_mask(old, new));
         let present = groups().enumerate().fold(0, |bits, (group, mask)| bits | u32::from(mask != 0) << group);
         writer.varint(skip)?;
         writer.varint(present)?;
@@ -31,35 +31,35 @@ pub(crate) fn put_change(writer: &mut Writer<'_>, skip: u32, old: &[u8], new: &[
 }
 
 /// One bit for each of up to eight bytes that differ.
-fn changed(old: &[u8], new: &[u8]) -> u8 {
+fn changed_mask(old: &[u8], new: &[u8]) -> u8 {
     old.iter().zip(new).enumerate().fold(0, |bits, (at, (old, new))| bits | u8::from(old != new) << at)
 }
 
 /// Reads one token, changes `value` accordingly, and returns after how many unchanged frames that happens.
-pub(crate) fn get_change(reader: &mut Reader<'_>, value: &mut [u8]) -> Result<u32, Error> {
+pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Result<u32, DecodeError> {
     let width = value.len();
     if width <= 4 {
         let token = reader.varint()?;
-        apply(reader, (token & ((1 << width) - 1)) as u8, value)?;
+        apply_mask(reader, (token & ((1 << width) - 1)) as u8, value)?;
         return Ok(token >> width);
     }
     let skip = reader.varint()?;
     if width <= 8 {
         let mask = reader.u8()?;
-        apply(reader, mask, value)?;
+        apply_mask(reader, mask, value)?;
         return Ok(skip);
     }
     let present = reader.varint()?;
     let mut masks = [0; MAX_WIDTH.div_ceil(8)];
     let groups = width.div_ceil(8);
     if present >> groups != 0 {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     for (_, mask) in masks.iter_mut().enumerate().filter(|(group, _)| present >> group & 1 != 0) {
         *mask = reader.u8()?;
     }
     for (chunk, mask) in value.chunks_mut(8).zip(masks) {
-        apply(reader, mask, chunk)?;
+        apply_mask(reader, mask, chunk)?;
     }
     Ok(skip)
 }
@@ -67,9 +67,9 @@ pub(crate) fn get_change(reader: &mut Reader<'_>, value: &mut [u8]) -> Result<u3
 /// The widest packed input: every byte of every player's word.
 pub(crate) const MAX_WIDTH: usize = super::MAX_PLAYERS * 16;
 
-fn apply(reader: &mut Reader<'_>, mask: u8, value: &mut [u8]) -> Result<(), Error> {
+fn apply_mask(reader: &mut ByteReader<'_>, mask: u8, value: &mut [u8]) -> Result<(), DecodeError> {
     if u32::from(mask) >> value.len() != 0 {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
     for (at, byte) in value.iter_mut().enumerate() {
         if mask >> at & 1 != 0 {
@@ -85,7 +85,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn any_width_comes_back() {
+    fn changes_of_any_width_round_trip() {
         for width in 0..=MAX_WIDTH {
             let old = vec![0; width];
             let mut new = old.clone();
@@ -93,10 +93,10 @@ mod tests {
                 new[at] = at as u8 + 1;
             }
             let mut buf = [0; 512];
-            let mut writer = Writer::new(&mut buf);
+            let mut writer = ByteWriter::new(&mut buf);
             put_change(&mut writer, 300, &old, &new).unwrap();
             let len = writer.len();
-            let (mut value, mut reader) = (old, Reader::new(&buf[..len]));
+            let (mut value, mut reader) = (old, ByteReader::new(&buf[..len]));
             assert_eq!(get_change(&mut reader, &mut value), Ok(300));
             assert_eq!(value, new);
             assert!(reader.is_empty());
@@ -104,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pad_of_two_bytes_costs_a_byte_more_than_what_changes() {
+    fn two_byte_pad_change_costs_one_extra_byte() {
         let mut buf = [0; 8];
-        let mut writer = Writer::new(&mut buf);
+        let mut writer = ByteWriter::new(&mut buf);
         put_change(&mut writer, 7, &[1, 2], &[3, 2]).unwrap();
         assert_eq!(writer.written_since(0), [7 << 2 | 1, 3]);
     }

@@ -7,46 +7,46 @@
 //! who is late is waited for.
 
 use super::peer::Peer;
-use super::{Session, WATCH_EVERY};
+use super::{Session, UPDATE_INTERVAL};
 use crate::id::{SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 
 /// The shortest time for which a site can hold up the game before it is dropped: a few lost packets are no reason.
-pub const MIN_LATE_AFTER: TimeDelta = TimeDelta::from_millis(100);
+pub const MIN_STALL_LIMIT: TimeDelta = TimeDelta::from_millis(100);
 
 /// The part of the time that passes by which what was late before counts less.
-const FORGIVEN: i64 = 10;
+const STALL_DECAY_DIVISOR: i64 = 10;
 /// Who was late is let in again after so long, the second time after twice as long, and so on.
-const KEPT_OUT: TimeDelta = TimeDelta::from_secs(5);
-const KEPT_OUT_AT_MOST: i64 = 12;
+const REJOIN_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
+const MAX_REJOIN_BACKOFF_FACTOR: i64 = 12;
 /// Who brings nothing for so long probably does not hear us either.
-const UNHEARD: TimeDelta = TimeDelta::from_millis(500);
+const PEER_SILENCE_LIMIT: TimeDelta = TimeDelta::from_millis(500);
 /// Where nobody was dropped although somebody was late, that is not tried again for so long.
-const PATIENT: TimeDelta = TimeDelta::from_secs(5);
+const FAILED_EVICTION_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 
 /// How late a site is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lateness {
+pub(super) struct StallBudget {
     /// For how long it held up the game of late.
-    held_up: TimeDelta,
+    stall_time: TimeDelta,
     /// How often it was dropped for that.
-    times: i64,
+    evictions: i64,
     /// Until when it is not let in again.
-    out_until: Option<Instant>,
+    excluded_until: Option<Instant>,
 }
 
-impl Lateness {
+impl StallBudget {
     /// Whatever it held up was not its fault: during a ballot nobody listens to those who may be dropped.
-    pub(super) fn forgive(&mut self) {
-        self.held_up = TimeDelta::ZERO;
+    pub(super) fn reset(&mut self) {
+        self.stall_time = TimeDelta::ZERO;
     }
 
     /// The site was dropped, perhaps for being late.
     pub(super) fn on_drop(&mut self, now: Instant, unwanted: bool) {
-        self.held_up = TimeDelta::ZERO;
+        self.stall_time = TimeDelta::ZERO;
         if unwanted {
-            self.times = (self.times + 1).min(KEPT_OUT_AT_MOST);
-            self.out_until = Some(now + KEPT_OUT * self.times);
+            self.evictions = (self.evictions + 1).min(MAX_REJOIN_BACKOFF_FACTOR);
+            self.excluded_until = Some(now + REJOIN_BACKOFF * self.evictions);
         }
     }
 }
@@ -55,88 +55,94 @@ impl Session {
     /// Goes on without a site, whether it is heard or not; its seat can be taken again. Only the coordinator can do this, which is the
     /// lowest site that plays; returns whether that is us, and the site plays.
     pub fn drop_site(&mut self, now: Instant, site: SiteId) -> bool {
-        let now = self.notice_sleep(now);
+        let now = self.note_call_time(now);
         let plays = self.peers.iter().any(|peer| peer.site == site && peer.is_awaited());
         let ours = plays && self.is_running() && self.leaving.is_none() && self.is_coordinator();
         if ours {
-            self.view.unwanted.insert(site);
-            self.watch_view(now);
+            self.membership.to_evict.insert(site);
+            self.update_membership(now);
         }
         ours
     }
 
     /// Whether it is on us to decide about who holds up the game, and for how long that is borne.
-    fn most_lateness(&self) -> Option<TimeDelta> {
-        self.config.late_after.filter(|_| self.leaving.is_none() && self.is_coordinator())
+    fn own_stall_limit(&self) -> Option<TimeDelta> {
+        self.config.stall_limit.filter(|_| self.leaving.is_none() && self.is_coordinator())
     }
 
     /// The frame at hand cannot be stepped: notes whose fault that is.
     #[inline]
-    pub(super) fn note_wait(&mut self, now: Instant) {
-        if !core::mem::replace(&mut self.waited, true) {
-            self.waiting_since = now;
+    pub(super) fn record_stall(&mut self, now: Instant) {
+        if !core::mem::replace(&mut self.is_stalled, true) {
+            self.stalled_since = now;
         }
-        if self.config.late_after.is_some() {
-            self.awaited = self.awaited().map(|peer| peer.site).collect();
+        if self.config.stall_limit.is_some() {
+            self.stalled_by = self.stalling_peers().map(|peer| peer.site).collect();
         }
     }
 
     /// The frame at hand was held up until now.
     #[inline]
-    pub(super) fn blame_awaited(&mut self, now: Instant) {
-        let awaited = core::mem::take(&mut self.awaited);
+    pub(super) fn charge_stall(&mut self, now: Instant) {
+        let awaited = core::mem::take(&mut self.stalled_by);
         if !awaited.is_empty() {
-            let waited = now - self.waiting_since;
+            let waited = now - self.stalled_since;
             let blamed = self.peers.iter_mut().filter(|peer| awaited.contains(peer.site));
-            blamed.for_each(|peer| peer.lateness.held_up += waited);
+            blamed.for_each(|peer| peer.stall_budget.stall_time += waited);
         }
     }
 
     /// Looks who holds up the game, if it is on us to decide about it.
-    pub(super) fn watch_late(&mut self, now: Instant) {
-        let Some(limit) = self.most_lateness() else { return };
-        let waiting = if self.waited { now - self.waiting_since } else { TimeDelta::ZERO };
-        let slowed = self.pacer.as_ref().and_then(|pacer| pacer.slowed_by(self.config.settings.rate.period()));
+    pub(super) fn update_slow_peers(&mut self, now: Instant) {
+        let Some(limit) = self.own_stall_limit() else { return };
+        let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
+        let slowed = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
         // Who looks into a difference plays much of the past again, and has every reason to be late.
         let alike = |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0;
         let mut late = SiteSet::EMPTY;
         for peer in self.peers.iter_mut().filter(alike) {
             let share = slowed.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);
-            let more = WATCH_EVERY.scale(share) - WATCH_EVERY / FORGIVEN;
-            peer.lateness.held_up = (peer.lateness.held_up + more).max(TimeDelta::ZERO);
-            let waiting = if self.awaited.contains(peer.site) { waiting } else { TimeDelta::ZERO };
-            if peer.lateness.held_up + waiting > limit {
+            let more = UPDATE_INTERVAL.scale(share) - UPDATE_INTERVAL / STALL_DECAY_DIVISOR;
+            peer.stall_budget.stall_time = (peer.stall_budget.stall_time + more).max(TimeDelta::ZERO);
+            let waiting = if self.stalled_by.contains(peer.site) { waiting } else { TimeDelta::ZERO };
+            if peer.stall_budget.stall_time + waiting > limit {
                 late.insert(peer.site);
             }
         }
-        if self.can_do_without(now, late) {
-            self.view.unwanted = self.view.unwanted.union(late);
+        if self.can_evict(now, late) {
+            self.membership.to_evict = self.membership.to_evict.union(late);
         }
     }
 
     /// Whether it makes sense to ask the others to go on without these.
-    fn can_do_without(&self, now: Instant, late: SiteSet) -> bool {
-        let unheard = |peer: &Peer| peer.is_playing() && !late.contains(peer.site) && now - peer.heard > UNHEARD;
-        let patient = self.view.patient_until.is_some_and(|until| now < until);
+    fn can_evict(&self, now: Instant, late: SiteSet) -> bool {
+        let unheard = |peer: &Peer| {
+            peer.is_playing() && !late.contains(peer.site) && now - peer.last_received_at > PEER_SILENCE_LIMIT
+        };
+        let patient = self.membership.eviction_retry_at.is_some_and(|until| now < until);
         // A late site may be the only one that has the last inputs of a dropped one, and has time to pass them on.
-        let inputs_missing = self.peers.iter().any(|peer| peer.is_incomplete() && !self.is_lost(now, peer));
+        let inputs_missing =
+            self.peers.iter().any(|peer| peer.lacks_last_inputs() && !self.are_last_inputs_lost(now, peer));
         !late.is_empty() && !patient && !inputs_missing && !self.peers.iter().any(unheard)
     }
 
     /// A ballot came to nothing: nobody is to blame for what it held up, and the coordinator waits before it asks again to go on without the late
     /// sites.
-    pub(super) fn forgive_all(&mut self, now: Instant, unwanted: SiteSet) {
-        self.peers.iter_mut().for_each(|peer| peer.lateness.forgive());
+    pub(super) fn reset_stall_budgets(&mut self, now: Instant, unwanted: SiteSet) {
+        self.peers.iter_mut().for_each(|peer| peer.stall_budget.reset());
         if !unwanted.is_empty() {
-            self.view.patient_until = Some(now + PATIENT);
+            self.membership.eviction_retry_at = Some(now + FAILED_EVICTION_BACKOFF);
         }
     }
 
     /// Whether a site that was late is not any more, as far as its way tells.
-    pub(super) fn is_in_time(&self, peer: &Peer) -> bool {
-        let Some(until) = peer.lateness.out_until.filter(|_| self.config.late_after.is_some()) else { return true };
+    pub(super) fn can_rejoin(&self, peer: &Peer) -> bool {
+        let Some(until) = peer.stall_budget.excluded_until.filter(|_| self.config.stall_limit.is_some()) else {
+            return true;
+        };
         let period = self.config.settings.rate.period();
         let way = peer.clock.rtt().unwrap_or_default() / 2 + peer.clock.jitter() * 2;
-        self.called >= until && way <= period * i64::from(self.dials.lag + self.dials.window)
+        self.last_call >= until
+            && way <= period * i64::from(self.delay_settings.input_delay + self.delay_settings.prediction_window)
     }
 }

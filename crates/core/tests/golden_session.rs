@@ -3,10 +3,11 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{Ownership, Stream};
-use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
+use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 use coplay::wire::{
-    Answer, Answers, Condition, Decision, Digest, Error, Extra, Extras, Hello, Hold, Identity, MAX_DATAGRAM, Message,
-    Order, Probe, Ranges, Refusal, Relay, Tick, VERSION, Vote, What,
+    ClockProbe, CommandKind, DecodeError, Extra, Extras, Hello, MAX_DATAGRAM, MembershipDecision, MissingRanges,
+    PauseRequest, Refusal, RelayedInputs, ResentInputs, ResentInputsList, ScheduledCommand, SenderIdentity,
+    SessionMessage, Tick, TickDigest, TuningStats, VERSION, Vote,
 };
 
 /// A datagram field by field, in hexadecimal.
@@ -42,7 +43,7 @@ const EVERYTHING: Golden = &[
     "00",               // len: no inputs
 ];
 
-const ANSWERED: Golden = &[
+const RESENT: Golden = &[
     "a2",         // flags: tick, probe, answers
     "2c01",       // end: 300
     "00",         // end - ack: 0
@@ -252,59 +253,67 @@ fn bytes(golden: Golden) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(text(pair), 16).expect("two hexadecimal digits")).collect()
 }
 
-fn plain() -> Tick<'static> {
+fn plain_tick() -> Tick<'static> {
     Tick {
         end: 0x1234,
         end_minus_ack: 8,
         identity: None,
         probe: None,
         digest: None,
-        request: Ranges::default(),
+        missing: MissingRanges::default(),
         extras: Extras::default(),
-        answers: Answers::default(),
-        len: 3,
-        absolute: false,
+        resends: ResentInputsList::default(),
+        frame_count: 3,
+        is_absolute: false,
         changes: &[0x01, 0xff],
     }
 }
 
-fn everything(extras: Extras<'_>) -> Tick<'_> {
-    let mut request = Ranges::default();
+fn full_tick(extras: Extras<'_>) -> Tick<'_> {
+    let mut request = MissingRanges::default();
     assert!(request.push(0, 2) && request.push(5, 300));
     Tick {
         end: 1_000,
         end_minus_ack: -1,
-        identity: Some(Identity { session: 0x0123_4567_89ab_cdef, site: 2 }),
-        probe: Some(Probe {
+        identity: Some(SenderIdentity { session_id: 0x0123_4567_89ab_cdef, site: 2 }),
+        probe: Some(ClockProbe {
             stamp_us: 0x11_2233_4455,
             echo: Some((0xdead_beef, 3_200_000)),
             end_minus_frame: 6,
-            late_ns: Some(-62_500),
+            lateness_ns: Some(-62_500),
         }),
-        digest: Some(Digest { frame: 960, hash: 0xcafe_babe, inputs: 0x1234_5678_9abc_def0 }),
-        request,
+        digest: Some(TickDigest { frame: 960, state_hash: 0xcafe_babe, input_digest: 0x1234_5678_9abc_def0 }),
+        missing: request,
         extras,
-        len: 0,
+        frame_count: 0,
         changes: &[],
-        ..plain()
+        ..plain_tick()
     }
 }
 
-fn answered(answers: Answers<'_>) -> Tick<'_> {
-    let probe = Probe { stamp_us: 1, echo: None, end_minus_frame: 0, late_ns: None };
-    Tick { end: 300, end_minus_ack: 0, probe: Some(probe), answers, len: 1, changes: &[0x02, 0x7f], ..plain() }
+fn tick_with_resends(answers: ResentInputsList<'_>) -> Tick<'_> {
+    let probe = ClockProbe { stamp_us: 1, echo: None, end_minus_frame: 0, lateness_ns: None };
+    Tick {
+        end: 300,
+        end_minus_ack: 0,
+        probe: Some(probe),
+        resends: answers,
+        frame_count: 1,
+        changes: &[0x02, 0x7f],
+        ..plain_tick()
+    }
 }
 
-fn absolute() -> Tick<'static> {
+fn absolute_tick() -> Tick<'static> {
     let changes = &[0x2a, 0x03, 0x11, 0x22, 0x06, 0x33];
-    Tick { end: 7, end_minus_ack: 300, len: 3, absolute: true, changes, ..plain() }
+    Tick { end: 7, end_minus_ack: 300, frame_count: 3, is_absolute: true, changes, ..plain_tick() }
 }
 
 fn site(number: u8) -> SiteId {
     SiteId::new(number).expect("a site's number")
 }
 
-fn ends<const N: usize>(named: [(usize, u32); N]) -> [Frame; MAX_SITES] {
+fn input_ends<const N: usize>(named: [(usize, u32); N]) -> [Frame; MAX_SITES] {
     let mut ends = [Frame::ZERO; MAX_SITES];
     named.into_iter().for_each(|(site, frame)| ends[site] = Frame::new(frame));
     ends
@@ -314,71 +323,91 @@ fn sites<const N: usize>(numbers: [u8; N]) -> SiteSet {
     numbers.into_iter().map(site).collect()
 }
 
-fn join(by: u8, frame: u32, who: u8) -> Order {
-    let what = What::Join { site: site(who), incarnation: 5, members: sites([0, 1, 2]), view: 128, lag: 2, window: 10 };
-    Order { by: site(by), frame: Frame::new(frame), what }
+fn join_command(by: u8, frame: u32, who: u8) -> ScheduledCommand {
+    let what = CommandKind::Join {
+        site: site(who),
+        incarnation: 5,
+        members: sites([0, 1, 2]),
+        epoch: 128,
+        input_delay: 2,
+        prediction_window: 10,
+    };
+    ScheduledCommand { issuer: site(by), frame: Frame::new(frame), kind: what }
 }
 
-fn dials(by: u8, frame: u32, lag: u32, window: u32) -> Order {
-    Order { by: site(by), frame: Frame::new(frame), what: What::Dials { lag, window, need: 17, site: site(2) } }
+fn set_delay_command(by: u8, frame: u32, lag: u32, window: u32) -> ScheduledCommand {
+    ScheduledCommand {
+        issuer: site(by),
+        frame: Frame::new(frame),
+        kind: CommandKind::SetDelay { input_delay: lag, prediction_window: window, input_age: 17, site: site(2) },
+    }
 }
 
 fn extras() -> [Extra<'static>; 12] {
-    let dropped = Decision { drop: sites([2]), lasts: ends([(2, 112)]), left: SiteSet::EMPTY, order: None };
+    let dropped = MembershipDecision {
+        drop: sites([2]),
+        input_ends: input_ends([(2, 112)]),
+        left_sites: SiteSet::EMPTY,
+        command: None,
+    };
     let vote = Vote {
-        view: 2,
+        epoch: 2,
         ballot: 9,
         drop: sites([0, 2]),
-        ends: ends([(0, 200), (2, 110)]),
-        left: sites([0]),
-        unwanted: sites([2]),
-        order: Some(join(0, 150, 7)),
+        input_ends: input_ends([(0, 200), (2, 110)]),
+        left_sites: sites([0]),
+        to_evict: sites([2]),
+        command: Some(join_command(0, 150, 7)),
         accepted: Some((8, dropped)),
     };
     let empty = SiteSet::EMPTY;
     let none = Vote {
-        view: 0,
+        epoch: 0,
         ballot: 18,
         drop: empty,
-        ends: ends([]),
-        left: empty,
-        unwanted: empty,
-        order: None,
+        input_ends: input_ends([]),
+        left_sites: empty,
+        to_evict: empty,
+        command: None,
         accepted: None,
     };
     let last = u32::MAX / 2 - 1;
-    let decision =
-        Decision { drop: sites([7]), lasts: ends([(7, last)]), left: sites([7]), order: Some(dials(7, 0, 0, 0)) };
-    let nobody = Decision { drop: empty, lasts: ends([]), left: empty, order: None };
+    let decision = MembershipDecision {
+        drop: sites([7]),
+        input_ends: input_ends([(7, last)]),
+        left_sites: sites([7]),
+        command: Some(set_delay_command(7, 0, 0, 0)),
+    };
+    let nobody = MembershipDecision { drop: empty, input_ends: input_ends([]), left_sites: empty, command: None };
     let changes = &[0x05, 0x03, 0x11, 0xff];
     [
         Extra::Leave(Frame::new(300)),
-        Extra::Order(join(0, 400, 3)),
-        Extra::Order(dials(1, 5, 6, 12)),
+        Extra::Command(join_command(0, 400, 3)),
+        Extra::Command(set_delay_command(1, 5, 6, 12)),
         Extra::Vote(vote),
         Extra::Vote(none),
-        Extra::Decided(u32::MAX, decision, 0),
-        Extra::Decided(0, nobody, 300),
-        Extra::Want(site(2), Frame::new(110)),
-        Extra::Relay(Relay { site: site(2), first: Frame::new(128), len: 4, changes }),
-        Extra::Condition(Condition { need: 300, window: 8 }),
-        Extra::Left(site(2), Frame::new(112)),
-        Extra::Hold(Hold { by: site(1), frame: Frame::new(26_369), until_ns: 1_000_000_000 }),
+        Extra::DecisionReport(u32::MAX, decision, 0),
+        Extra::DecisionReport(0, nobody, 300),
+        Extra::RelayRequest(site(2), Frame::new(110)),
+        Extra::Relay(RelayedInputs { site: site(2), first_frame: Frame::new(128), frame_count: 4, changes }),
+        Extra::TuningStats(TuningStats { input_age: 300, max_prediction_window: 8 }),
+        Extra::LeaveReport(site(2), Frame::new(112)),
+        Extra::Pause(PauseRequest { requested_by: site(1), frame: Frame::new(26_369), until_ns: 1_000_000_000 }),
     ]
 }
 
 fn hello() -> Hello {
     let mut ownership = Ownership::new(2);
-    ownership.give(site(0), 0, 0xffff).expect("bits that nobody owns");
-    ownership.give(site(1), 1, 0x1_0000).expect("bits that nobody owns");
+    ownership.assign(site(0), 0, 0xffff).expect("bits that nobody owns");
+    ownership.assign(site(1), 1, 0x1_0000).expect("bits that nobody owns");
     Hello {
-        session: 0x0123_4567_89ab_cdef,
+        session_id: 0x0123_4567_89ab_cdef,
         site: site(1),
         incarnation: 0x0102_0304,
-        yours: 5,
-        agreed: SiteSet::first(2),
-        leaving: false,
-        joining: None,
+        your_incarnation: 5,
+        agreed_sites: SiteSet::first(2),
+        is_leaving: false,
+        join_readiness: None,
         refusal: None,
         stamp_us: 1_000_000,
         echo: Some((999_000, 250_000)),
@@ -389,17 +418,17 @@ fn hello() -> Hello {
                 name: "toy".into(),
                 version: "1".into(),
                 options: vec![("bios".into(), "hle".into())],
-                first_frames: 0x1122_3344_5566_7788,
+                first_frames_hash: 0x1122_3344_5566_7788,
             },
             rate: FrameRate::new(39_375_000, 655_171).expect("a frame rate"),
-            lag: 6,
-            window: 0,
-            auto: true,
-            absent: Absent::Repeat,
-            starvation: Starvation::Pause,
-            compare_every: 60,
-            sites: 2,
-            starters: SiteSet::first(2),
+            input_delay: 6,
+            prediction_window: 0,
+            auto_tune: true,
+            absent_input: AbsentInput::Repeat,
+            starvation_policy: StarvationPolicy::Pause,
+            compare_interval: 60,
+            site_count: 2,
+            starting_sites: SiteSet::first(2),
             ownership,
         },
     }
@@ -407,29 +436,34 @@ fn hello() -> Hello {
 
 fn refusal() -> Hello {
     Hello {
-        session: 0,
+        session_id: 0,
         site: site(0),
         incarnation: 0,
-        yours: 0,
-        agreed: SiteSet::EMPTY,
-        leaving: true,
-        joining: None,
-        refusal: Some(Refusal::Running),
+        your_incarnation: 0,
+        agreed_sites: SiteSet::EMPTY,
+        is_leaving: true,
+        join_readiness: None,
+        refusal: Some(Refusal::AlreadyRunning),
         stamp_us: u64::MAX,
         echo: None,
         start_ns: None,
         settings: Settings {
             game: GameId { name: String::new(), hash: [0; 32] },
-            machine: MachineId { name: String::new(), version: String::new(), options: Vec::new(), first_frames: 0 },
+            machine: MachineId {
+                name: String::new(),
+                version: String::new(),
+                options: Vec::new(),
+                first_frames_hash: 0,
+            },
             rate: FrameRate::per_second(1).expect("a frame rate"),
-            lag: 0,
-            window: 0,
-            auto: false,
-            absent: Absent::Nothing,
-            starvation: Starvation::Wait,
-            compare_every: 0,
-            sites: 2,
-            starters: sites([1]),
+            input_delay: 0,
+            prediction_window: 0,
+            auto_tune: false,
+            absent_input: AbsentInput::Nothing,
+            starvation_policy: StarvationPolicy::Wait,
+            compare_interval: 0,
+            site_count: 2,
+            starting_sites: sites([1]),
             ownership: Ownership::new(1),
         },
     }
@@ -440,7 +474,7 @@ fn check_tick(golden: Golden, tick: &Tick<'_>) {
     let mut buf = [0; MAX_DATAGRAM];
     let len = tick.encode(&mut buf).expect("room for a tick");
     assert_eq!(buf[..len], golden);
-    assert_eq!(Message::decode(&golden), Ok(Message::Tick(tick.clone())));
+    assert_eq!(SessionMessage::decode(&golden), Ok(SessionMessage::Tick(tick.clone())));
     assert!(tick.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
 }
 
@@ -449,29 +483,32 @@ fn check_hello(golden: Golden, hello: &Hello) {
     let mut buf = [0; MAX_DATAGRAM];
     let len = hello.encode(&mut buf).expect("room for a hello");
     assert_eq!(buf[..len], golden);
-    assert_eq!(Message::decode(&golden), Ok(Message::Hello(Box::new(hello.clone()))));
+    assert_eq!(SessionMessage::decode(&golden), Ok(SessionMessage::Hello(Box::new(hello.clone()))));
     assert!(hello.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
 }
 
 #[test]
-fn a_plain_tick() {
-    check_tick(PLAIN, &plain());
+fn plain_tick_matches_golden_bytes() {
+    check_tick(PLAIN, &plain_tick());
 }
 
 #[test]
-fn a_tick_with_all_that_can_ride_along() {
+fn tick_with_all_optional_parts_matches_golden_bytes() {
     let golden = bytes(EVERYTHING);
-    let Ok(Message::Tick(tick)) = Message::decode(&golden) else { panic!("not a tick") };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&golden) else { panic!("not a tick") };
     assert!(tick.extras.iter().eq([Extra::Leave(Frame::new(1_010))]));
-    check_tick(EVERYTHING, &everything(tick.extras));
+    check_tick(EVERYTHING, &full_tick(tick.extras));
 }
 
 #[test]
-fn a_tick_with_one_extra_of_each_kind() {
+fn tick_with_every_extra_matches_golden_bytes() {
     let golden = bytes(EXTRAS);
-    let Ok(Message::Tick(tick)) = Message::decode(&golden) else { panic!("not a tick") };
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&golden) else { panic!("not a tick") };
     assert!(tick.extras.iter().eq(extras()), "{:#?}", tick.extras.iter().collect::<Vec<_>>());
-    check_tick(EXTRAS, &Tick { end: 100, end_minus_ack: 0, extras: tick.extras, len: 0, changes: &[], ..plain() });
+    check_tick(
+        EXTRAS,
+        &Tick { end: 100, end_minus_ack: 0, extras: tick.extras, frame_count: 0, changes: &[], ..plain_tick() },
+    );
     let mut block = Vec::new();
     for extra in extras() {
         let mut buf = [0; MAX_DATAGRAM];
@@ -483,44 +520,44 @@ fn a_tick_with_one_extra_of_each_kind() {
 }
 
 #[test]
-fn a_tick_with_answers() {
+fn tick_with_resends_matches_golden_bytes() {
     // Answers come from bytes only, so here is what is in them.
-    let golden = bytes(ANSWERED);
-    let Ok(Message::Tick(tick)) = Message::decode(&golden) else { panic!("not a tick") };
+    let golden = bytes(RESENT);
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&golden) else { panic!("not a tick") };
     let answers = [
-        Answer { end_minus_first: 40, len: 2, changes: &[7, 1, 5] },
-        Answer { end_minus_first: 200, len: 128, changes: &[9, 0] },
+        ResentInputs { end_minus_first: 40, frame_count: 2, changes: &[7, 1, 5] },
+        ResentInputs { end_minus_first: 200, frame_count: 128, changes: &[9, 0] },
     ];
-    assert!(tick.answers.iter().eq(answers));
-    check_tick(ANSWERED, &answered(tick.answers));
+    assert!(tick.resends.iter().eq(answers));
+    check_tick(RESENT, &tick_with_resends(tick.resends));
 }
 
 #[test]
-fn a_tick_that_starts_from_nothing() {
-    check_tick(ABSOLUTE, &absolute());
+fn absolute_tick_matches_golden_bytes() {
+    check_tick(ABSOLUTE, &absolute_tick());
 }
 
 #[test]
-fn hellos() {
+fn hellos_match_golden_bytes() {
     check_hello(HELLO, &hello());
     check_hello(REFUSAL, &refusal());
 }
 
 #[test]
-fn what_a_hello_says_in_its_flags() {
+fn hello_flags_encode_state() {
     let said = |flags: u8| {
         let mut golden = bytes(REFUSAL);
         golden[REFUSAL_FLAGS_AT] = flags;
         golden
     };
-    let quiet = Hello { leaving: false, refusal: None, ..refusal() };
+    let quiet = Hello { is_leaving: false, refusal: None, ..refusal() };
     let known = [
         (0x00, quiet.clone()),
-        (0x01, Hello { leaving: true, ..quiet.clone() }),
-        (0x08, Hello { refusal: Some(Refusal::Running), ..quiet.clone() }),
+        (0x01, Hello { is_leaving: true, ..quiet.clone() }),
+        (0x08, Hello { refusal: Some(Refusal::AlreadyRunning), ..quiet.clone() }),
         (0x10, Hello { refusal: Some(Refusal::Dropped), ..quiet.clone() }),
-        (0x20, Hello { joining: Some(false), ..quiet.clone() }),
-        (0x60, Hello { joining: Some(true), ..quiet.clone() }),
+        (0x20, Hello { join_readiness: Some(false), ..quiet.clone() }),
+        (0x60, Hello { join_readiness: Some(true), ..quiet.clone() }),
     ];
     for (flags, hello) in known {
         assert_eq!(Hello::decode(&said(flags)), Ok(hello.clone()), "flags {flags:#04x}");
@@ -530,64 +567,64 @@ fn what_a_hello_says_in_its_flags() {
     }
     let two_reasons = [0x18, 0x88, 0x90].map(|flags| ("refused for two reasons", flags));
     for (what, flags) in [("ready for nothing", 0x40)].into_iter().chain(two_reasons) {
-        assert_eq!(Hello::decode(&said(flags)), Err(Error::Malformed), "{what}");
+        assert_eq!(Hello::decode(&said(flags)), Err(DecodeError::Malformed), "{what}");
     }
 }
 
 #[test]
-fn who_went_on_alone_says_how_far() {
+fn continued_alone_refusal_carries_the_frame() {
     let mut golden = bytes(REFUSAL);
     golden[REFUSAL_FLAGS_AT] = 0x81;
     // The frame stands in front of the settings, after a stamp of eight bytes.
     let at = REFUSAL_FLAGS_AT + 9;
     golden.splice(at..at, [0x78, 0x56, 0x34, 0x12]);
-    let hello = Hello { refusal: Some(Refusal::Alone { frame: Frame::new(0x1234_5678) }), ..refusal() };
+    let hello = Hello { refusal: Some(Refusal::ContinuedAlone { frame: Frame::new(0x1234_5678) }), ..refusal() };
     assert_eq!(Hello::decode(&golden), Ok(hello.clone()));
     let mut buf = [0; MAX_DATAGRAM];
     let len = hello.encode(&mut buf).expect("room for a hello");
     assert_eq!(buf[..len], golden);
     for len in 0..golden.len() {
-        assert_eq!(Message::decode(&golden[..len]), Err(Error::Truncated), "the first {len} bytes");
+        assert_eq!(SessionMessage::decode(&golden[..len]), Err(DecodeError::Truncated), "the first {len} bytes");
     }
 }
 
 #[test]
-fn a_part_of_a_hello_is_none() {
+fn truncated_hello_is_rejected() {
     for golden in [HELLO, REFUSAL] {
         let golden = bytes(golden);
         for len in 0..golden.len() {
-            assert_eq!(Message::decode(&golden[..len]), Err(Error::Truncated), "the first {len} bytes");
+            assert_eq!(SessionMessage::decode(&golden[..len]), Err(DecodeError::Truncated), "the first {len} bytes");
         }
         let longer = [&golden[..], &[0]].concat();
-        assert_eq!(Message::decode(&longer), Err(Error::Malformed), "a byte too many");
+        assert_eq!(SessionMessage::decode(&longer), Err(DecodeError::Malformed), "a byte too many");
     }
 }
 
 #[test]
-fn a_part_of_a_tick_is_none_unless_only_inputs_are_missing() {
-    for (golden, changes) in [(PLAIN, 2), (EVERYTHING, 0), (EXTRAS, 0), (ANSWERED, 2), (ABSOLUTE, 6)] {
+fn truncated_tick_header_is_rejected() {
+    for (golden, changes) in [(PLAIN, 2), (EVERYTHING, 0), (EXTRAS, 0), (RESENT, 2), (ABSOLUTE, 6)] {
         let golden = bytes(golden);
         let whole = golden.len() - changes;
         for len in 0..golden.len() {
-            let decoded = Message::decode(&golden[..len]);
+            let decoded = SessionMessage::decode(&golden[..len]);
             assert_eq!(decoded.is_ok(), len >= whole, "the first {len} bytes: {decoded:?}");
         }
     }
 }
 
 #[test]
-fn another_version_says_which() {
+fn other_protocol_version_is_reported() {
     let mut other = bytes(HELLO);
     assert_eq!(other[0], VERSION);
     for version in (0..0x80).filter(|version| *version != VERSION) {
         other[0] = version;
-        assert_eq!(Message::decode(&other), Err(Error::Version(version)));
-        assert_eq!(Message::decode(&[version]), Err(Error::Version(version)), "whatever follows");
+        assert_eq!(SessionMessage::decode(&other), Err(DecodeError::Version(version)));
+        assert_eq!(SessionMessage::decode(&[version]), Err(DecodeError::Version(version)), "whatever follows");
     }
 }
 
 #[test]
-fn numbers_have_one_form() {
+fn varints_have_one_encoding() {
     let malformed: [(&str, &[u8]); 17] = [
         ("a long zero as end - ack", &[0x80, 0, 0, 0x80, 0, 0]),
         ("33 bits as end - ack", &[0x80, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
@@ -608,7 +645,7 @@ fn numbers_have_one_form() {
         ("an answer that ends after the tick", &[0x82, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0]),
     ];
     for (what, bytes) in malformed {
-        assert_eq!(Message::decode(bytes), Err(Error::Malformed), "{what}");
+        assert_eq!(SessionMessage::decode(bytes), Err(DecodeError::Malformed), "{what}");
     }
 }
 
@@ -624,7 +661,7 @@ fn check_changes<const WIDTH: usize>(golden: Golden, absolute: bool, inputs: &[[
 }
 
 #[test]
-fn changes_of_narrow_inputs() {
+fn narrow_input_changes_match_golden_bytes() {
     check_changes::<0>(&[], false, &[[], []]);
     check_changes::<0>(&["00", "00"], true, &[[], []]);
     // skip << width | which bytes, and their values
@@ -634,7 +671,7 @@ fn changes_of_narrow_inputs() {
 }
 
 #[test]
-fn changes_of_wide_inputs() {
+fn wide_input_changes_match_golden_bytes() {
     // skip, which bytes, and their values
     check_changes(&["01", "11", "aabb"], false, &[[0; 5], [0xaa, 0, 0, 0, 0xbb]]);
     // skip, which groups of eight bytes, which bytes of each, and their values

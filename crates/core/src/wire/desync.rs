@@ -3,28 +3,28 @@
 //! A site asks, the other answers; who gets no answer asks again. So nothing has to be acknowledged, and nothing is sent that
 //! nobody wants. Every message says which span or frame it is about, so that a late one is known for what it is.
 
-use super::{Error, Full, Reader, Writer};
+use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
-use crate::session::{MAX_REGION_NAME, Region, Span};
+use crate::session::{FrameSpan, MAX_REGION_NAME, StateRegion};
 
 /// The most hashes in one answer: with them it is still shorter than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
 pub const MAX_HASHES: usize = 256;
 
-const ASK_HASHES: u8 = 0x20;
+const HASHES_REQUEST: u8 = 0x20;
 const HASHES: u8 = 0x21;
-const UNABLE: u8 = 0x22;
-const ASK_REGIONS: u8 = 0x23;
+const CANNOT_REPLAY: u8 = 0x22;
+const REGIONS_REQUEST: u8 = 0x23;
 const REGIONS: u8 = 0x24;
-const ASK_PAGES: u8 = 0x25;
+const PAGES_REQUEST: u8 = 0x25;
 const PAGES: u8 = 0x26;
 
 /// A packet of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Search<'a> {
+pub enum DesyncMessage<'a> {
     /// Asks for the hashes of the receiver's states.
-    AskHashes {
+    HashesRequest {
         /// The span that is searched.
-        span: Span,
+        span: FrameSpan,
         /// The first frame whose hash is wanted.
         from: Frame,
         /// The sender's digest after the span, as it was in the game.
@@ -33,23 +33,23 @@ pub enum Search<'a> {
     /// The hashes of the sender's states, frame by frame.
     Hashes {
         /// The span that is searched.
-        span: Span,
+        span: FrameSpan,
         /// The frame of the first hash.
         from: Frame,
         /// The sender's digest after the span, as it was in the game.
         digest: Option<u32>,
         /// The hashes.
-        hashes: Hashes<'a>,
+        hashes: HashList<'a>,
     },
     /// The sender cannot play the span again.
-    Unable {
+    CannotReplay {
         /// The span that is searched.
-        span: Span,
+        span: FrameSpan,
         /// The sender's digest after the span, as it was in the game.
         digest: Option<u32>,
     },
     /// Asks for the hashes of the parts of the receiver's state.
-    AskRegions {
+    RegionsRequest {
         /// The frame after which.
         frame: Frame,
         /// The first region that is wanted.
@@ -64,10 +64,10 @@ pub enum Search<'a> {
         /// How many regions there are.
         total: u8,
         /// The regions.
-        regions: Regions<'a>,
+        regions: RegionList<'a>,
     },
     /// Asks for the hashes of pages of a region.
-    AskPages {
+    PagesRequest {
         /// The frame after which.
         frame: Frame,
         /// The region's number at the receiver.
@@ -84,17 +84,17 @@ pub enum Search<'a> {
         /// The first page.
         from: u32,
         /// The hashes.
-        hashes: Hashes<'a>,
+        hashes: HashList<'a>,
     },
 }
 
 /// Hashes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Hashes<'a> {
+pub struct HashList<'a> {
     hashes: &'a [[u8; 4]],
 }
 
-impl<'a> Hashes<'a> {
+impl<'a> HashList<'a> {
     /// At most [`MAX_HASHES`] hashes, each with its lowest byte first; what is too much is left out.
     pub fn new(hashes: &'a [[u8; 4]]) -> Self {
         Self { hashes: &hashes[..hashes.len().min(MAX_HASHES)] }
@@ -106,30 +106,30 @@ impl<'a> Hashes<'a> {
     }
 
     /// Their bytes.
-    pub(crate) fn raw(&self) -> &'a [[u8; 4]] {
+    pub(crate) fn as_bytes(&self) -> &'a [[u8; 4]] {
         self.hashes
     }
 
     /// All that is left of a packet.
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+    fn read(reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
         let (hashes, odd) = reader.rest().as_chunks();
         reader.take(reader.rest().len())?;
-        if odd.is_empty() && hashes.len() <= MAX_HASHES { Ok(Self { hashes }) } else { Err(Error::Malformed) }
+        if odd.is_empty() && hashes.len() <= MAX_HASHES { Ok(Self { hashes }) } else { Err(DecodeError::Malformed) }
     }
 }
 
 /// Regions in a row, checked when the packet was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Regions<'a> {
+pub struct RegionList<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Regions<'a> {
+impl<'a> RegionList<'a> {
     /// Writes as many regions as fit into `buf`.
-    pub fn pack(regions: &[Region], buf: &'a mut [u8]) -> Self {
+    pub fn pack(regions: &[StateRegion], buf: &'a mut [u8]) -> Self {
         let mut len = 0;
         for region in regions {
-            let mut writer = Writer::new(&mut buf[len..]);
+            let mut writer = ByteWriter::new(&mut buf[len..]);
             if put_region(&mut writer, region).is_err() {
                 break;
             }
@@ -139,12 +139,12 @@ impl<'a> Regions<'a> {
     }
 
     /// The regions in the order they were written.
-    pub fn iter(&self) -> impl Iterator<Item = Region> + use<'a> {
-        let mut reader = Reader::new(self.bytes);
+    pub fn iter(&self) -> impl Iterator<Item = StateRegion> + use<'a> {
+        let mut reader = ByteReader::new(self.bytes);
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_region(&mut reader).ok()).flatten())
     }
 
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+    fn read(reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
         let bytes = reader.rest();
         while !reader.is_empty() {
             get_region(reader)?;
@@ -153,7 +153,7 @@ impl<'a> Regions<'a> {
     }
 }
 
-fn put_region(writer: &mut Writer<'_>, region: &Region) -> Result<(), Full> {
+fn put_region(writer: &mut ByteWriter<'_>, region: &StateRegion) -> Result<(), BufferFull> {
     let name = region.short_name();
     writer.u8(name.len() as u8)?;
     writer.put(name.as_bytes())?;
@@ -161,64 +161,64 @@ fn put_region(writer: &mut Writer<'_>, region: &Region) -> Result<(), Full> {
     writer.put(&region.hash.to_le_bytes())
 }
 
-fn get_region(reader: &mut Reader<'_>) -> Result<Region, Error> {
+fn get_region(reader: &mut ByteReader<'_>) -> Result<StateRegion, DecodeError> {
     let len = usize::from(reader.u8()?);
     if len > MAX_REGION_NAME {
-        return Err(Error::Malformed);
+        return Err(DecodeError::Malformed);
     }
-    let name = core::str::from_utf8(reader.take(len)?).map_err(|_| Error::Malformed)?;
-    Ok(Region { name: name.into(), len: reader.varint()?, hash: reader.u32()? })
+    let name = core::str::from_utf8(reader.take(len)?).map_err(|_| DecodeError::Malformed)?;
+    Ok(StateRegion { name: name.into(), len: reader.varint()?, hash: reader.u32()? })
 }
 
-impl<'a> Search<'a> {
+impl<'a> DesyncMessage<'a> {
     /// Whether a datagram is a packet of a search, if it is anything.
-    pub fn is(bytes: &[u8]) -> bool {
+    pub fn is_desync_message(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|first| first & 0xf0 == 0x20)
     }
 
     /// Reads a packet of a search.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(bytes);
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
         let kind = reader.u8()?;
         let message = match kind {
-            ASK_HASHES | HASHES | UNABLE => Self::read_hashes(kind, &mut reader)?,
-            ASK_REGIONS => Self::AskRegions { frame: get_frame(&mut reader)?, from: reader.u8()? },
+            HASHES_REQUEST | HASHES | CANNOT_REPLAY => Self::read_span_message(kind, &mut reader)?,
+            REGIONS_REQUEST => Self::RegionsRequest { frame: get_frame(&mut reader)?, from: reader.u8()? },
             REGIONS => {
                 let (frame, from, total) = (get_frame(&mut reader)?, reader.u8()?, reader.u8()?);
-                Self::Regions { frame, from, total, regions: Regions::read(&mut reader)? }
+                Self::Regions { frame, from, total, regions: RegionList::read(&mut reader)? }
             }
-            ASK_PAGES => {
-                Self::AskPages { frame: get_frame(&mut reader)?, region: reader.u8()?, from: reader.varint()? }
+            PAGES_REQUEST => {
+                Self::PagesRequest { frame: get_frame(&mut reader)?, region: reader.u8()?, from: reader.varint()? }
             }
             PAGES => {
                 let (frame, region, from) = (get_frame(&mut reader)?, reader.u8()?, reader.varint()?);
-                Self::Pages { frame, region, from, hashes: Hashes::read(&mut reader)? }
+                Self::Pages { frame, region, from, hashes: HashList::read(&mut reader)? }
             }
-            _ => return Err(Error::Malformed),
+            _ => return Err(DecodeError::Malformed),
         };
-        if reader.is_empty() { Ok(message) } else { Err(Error::Malformed) }
+        if reader.is_empty() { Ok(message) } else { Err(DecodeError::Malformed) }
     }
 
-    fn read_hashes(kind: u8, reader: &mut Reader<'a>) -> Result<Self, Error> {
-        let span = Span::new(get_frame(reader)?, get_frame(reader)?).ok_or(Error::Malformed)?;
+    fn read_span_message(kind: u8, reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
+        let span = FrameSpan::new(get_frame(reader)?, get_frame(reader)?).ok_or(DecodeError::Malformed)?;
         let digest = match reader.u8()? {
             0 => None,
             1 => Some(reader.u32()?),
-            _ => return Err(Error::Malformed),
+            _ => return Err(DecodeError::Malformed),
         };
         Ok(match kind {
-            UNABLE => Self::Unable { span, digest },
-            ASK_HASHES => Self::AskHashes { span, from: get_frame(reader)?, digest },
-            _ => Self::Hashes { span, from: get_frame(reader)?, digest, hashes: Hashes::read(reader)? },
+            CANNOT_REPLAY => Self::CannotReplay { span, digest },
+            HASHES_REQUEST => Self::HashesRequest { span, from: get_frame(reader)?, digest },
+            _ => Self::Hashes { span, from: get_frame(reader)?, digest, hashes: HashList::read(reader)? },
         })
     }
 
     /// Writes a packet of a search.
-    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, Full> {
-        let mut writer = Writer::new(buf);
+    pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
+        let mut writer = ByteWriter::new(buf);
         match self {
-            Self::AskHashes { span, from, digest } => {
-                put_span(&mut writer, ASK_HASHES, *span, *digest)?;
+            Self::HashesRequest { span, from, digest } => {
+                put_span(&mut writer, HASHES_REQUEST, *span, *digest)?;
                 put_frame(&mut writer, *from)?;
             }
             Self::Hashes { span, from, digest, hashes } => {
@@ -226,9 +226,9 @@ impl<'a> Search<'a> {
                 put_frame(&mut writer, *from)?;
                 writer.put(hashes.hashes.as_flattened())?;
             }
-            Self::Unable { span, digest } => put_span(&mut writer, UNABLE, *span, *digest)?,
-            Self::AskRegions { frame, from } => {
-                writer.u8(ASK_REGIONS)?;
+            Self::CannotReplay { span, digest } => put_span(&mut writer, CANNOT_REPLAY, *span, *digest)?,
+            Self::RegionsRequest { frame, from } => {
+                writer.u8(REGIONS_REQUEST)?;
                 put_frame(&mut writer, *frame)?;
                 writer.u8(*from)?;
             }
@@ -238,7 +238,9 @@ impl<'a> Search<'a> {
                 writer.put(&[*from, *total])?;
                 writer.put(regions.bytes)?;
             }
-            Self::AskPages { frame, region, from } => put_pages(&mut writer, ASK_PAGES, *frame, *region, *from)?,
+            Self::PagesRequest { frame, region, from } => {
+                put_pages(&mut writer, PAGES_REQUEST, *frame, *region, *from)?
+            }
             Self::Pages { frame, region, from, hashes } => {
                 put_pages(&mut writer, PAGES, *frame, *region, *from)?;
                 writer.put(hashes.hashes.as_flattened())?;
@@ -248,7 +250,7 @@ impl<'a> Search<'a> {
     }
 }
 
-fn put_span(writer: &mut Writer<'_>, kind: u8, span: Span, digest: Option<u32>) -> Result<(), Full> {
+fn put_span(writer: &mut ByteWriter<'_>, kind: u8, span: FrameSpan, digest: Option<u32>) -> Result<(), BufferFull> {
     writer.u8(kind)?;
     put_frame(writer, span.first())?;
     put_frame(writer, span.last())?;
@@ -256,18 +258,18 @@ fn put_span(writer: &mut Writer<'_>, kind: u8, span: Span, digest: Option<u32>) 
     digest.map_or(Ok(()), |digest| writer.put(&digest.to_le_bytes()))
 }
 
-fn put_pages(writer: &mut Writer<'_>, kind: u8, frame: Frame, region: u8, from: u32) -> Result<(), Full> {
+fn put_pages(writer: &mut ByteWriter<'_>, kind: u8, frame: Frame, region: u8, from: u32) -> Result<(), BufferFull> {
     writer.u8(kind)?;
     put_frame(writer, frame)?;
     writer.u8(region)?;
     writer.varint(from)
 }
 
-fn put_frame(writer: &mut Writer<'_>, frame: Frame) -> Result<(), Full> {
+fn put_frame(writer: &mut ByteWriter<'_>, frame: Frame) -> Result<(), BufferFull> {
     writer.put(&frame.number().to_le_bytes())
 }
 
-fn get_frame(reader: &mut Reader<'_>) -> Result<Frame, Error> {
+fn get_frame(reader: &mut ByteReader<'_>) -> Result<Frame, DecodeError> {
     reader.u32().map(Frame::new)
 }
 
@@ -277,55 +279,58 @@ mod tests {
     use crate::wire::MAX_DATAGRAM;
     use alloc::vec::Vec;
 
-    fn messages<'a>(hashes: &'a [[u8; 4]], regions: Regions<'a>) -> Vec<Search<'a>> {
-        let (frame, from, hashes) = (Frame::new(90), Frame::new(70), Hashes::new(hashes));
-        let span = Span::new(Frame::new(60), Frame::new(119)).unwrap();
+    fn messages<'a>(hashes: &'a [[u8; 4]], regions: RegionList<'a>) -> Vec<DesyncMessage<'a>> {
+        let (frame, from, hashes) = (Frame::new(90), Frame::new(70), HashList::new(hashes));
+        let span = FrameSpan::new(Frame::new(60), Frame::new(119)).unwrap();
         [
-            Search::AskHashes { span, from, digest: None },
-            Search::AskHashes { span, from, digest: Some(7) },
-            Search::Hashes { span, from, digest: Some(8), hashes },
-            Search::Unable { span, digest: Some(9) },
-            Search::AskRegions { frame, from: 3 },
-            Search::Regions { frame, from: 3, total: 64, regions },
-            Search::AskPages { frame, region: 5, from: 512 },
-            Search::Pages { frame, region: 5, from: 512, hashes },
+            DesyncMessage::HashesRequest { span, from, digest: None },
+            DesyncMessage::HashesRequest { span, from, digest: Some(7) },
+            DesyncMessage::Hashes { span, from, digest: Some(8), hashes },
+            DesyncMessage::CannotReplay { span, digest: Some(9) },
+            DesyncMessage::RegionsRequest { frame, from: 3 },
+            DesyncMessage::Regions { frame, from: 3, total: 64, regions },
+            DesyncMessage::PagesRequest { frame, region: 5, from: 512 },
+            DesyncMessage::Pages { frame, region: 5, from: 512, hashes },
         ]
         .into()
     }
 
     #[test]
-    fn messages_come_back_and_fit_into_a_datagram() {
+    fn messages_round_trip_and_fit_into_a_datagram() {
         let hashes = [[1, 2, 3, 4]; 300];
-        let named = |number: u8| Region { name: "r".repeat(30), len: 1 << 20, hash: number.into() };
-        let all: Vec<Region> = (0..64).map(named).collect();
+        let named = |number: u8| StateRegion { name: "r".repeat(30), len: 1 << 20, hash: number.into() };
+        let all: Vec<StateRegion> = (0..64).map(named).collect();
         let mut packed = [0; MAX_DATAGRAM - 16];
-        let regions = Regions::pack(&all, &mut packed);
+        let regions = RegionList::pack(&all, &mut packed);
         assert!(regions.iter().eq(all[..regions.iter().count()].iter().cloned()) && regions.iter().count() > 20);
         for message in messages(&hashes, regions) {
             let mut buf = [0; MAX_DATAGRAM];
             let len = message.encode(&mut buf).unwrap();
-            assert!(Search::is(&buf));
-            assert_eq!(Search::decode(&buf[..len]), Ok(message));
+            assert!(DesyncMessage::is_desync_message(&buf));
+            assert_eq!(DesyncMessage::decode(&buf[..len]), Ok(message));
         }
     }
 
     #[test]
-    fn any_bytes_do_no_harm() {
+    fn arbitrary_bytes_do_not_panic() {
         let hashes = [[1, 2, 3, 4]; 3];
         let mut packed = [0; 99];
-        let all = [Region { name: "ram".into(), len: 2_048, hash: 9 }];
-        let regions = Regions::pack(&all, &mut packed);
+        let all = [StateRegion { name: "ram".into(), len: 2_048, hash: 9 }];
+        let regions = RegionList::pack(&all, &mut packed);
         for message in messages(&hashes, regions) {
             let mut buf = [0; MAX_DATAGRAM];
             let len = message.encode(&mut buf).unwrap();
             for end in 0..len {
-                let list = matches!(message, Search::Hashes { .. } | Search::Regions { .. } | Search::Pages { .. });
-                assert!(list || Search::decode(&buf[..end]).is_err());
+                let list = matches!(
+                    message,
+                    DesyncMessage::Hashes { .. } | DesyncMessage::Regions { .. } | DesyncMessage::Pages { .. }
+                );
+                assert!(list || DesyncMessage::decode(&buf[..end]).is_err());
             }
             for at in 0..len {
                 for byte in 0..=255 {
                     let before = core::mem::replace(&mut buf[at], byte);
-                    if let Ok(decoded) = Search::decode(&buf[..len]) {
+                    if let Ok(decoded) = DesyncMessage::decode(&buf[..len]) {
                         let mut again = [0; MAX_DATAGRAM];
                         assert_eq!(decoded.encode(&mut again), Ok(len), "a message has one form");
                         assert_eq!(again[..len], buf[..len]);
@@ -334,7 +339,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Search::decode(&[]), Err(Error::Truncated));
-        assert_eq!(Search::decode(&[0x2f]), Err(Error::Malformed));
+        assert_eq!(DesyncMessage::decode(&[]), Err(DecodeError::Truncated));
+        assert_eq!(DesyncMessage::decode(&[0x2f]), Err(DecodeError::Malformed));
     }
 }

@@ -5,8 +5,10 @@
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteId, SiteSet};
-use coplay::input::{Ownership, Word};
-use coplay::session::{Absent, Config, GameId, MachineId, Predictor, Request, Session, Settings, Starvation};
+use coplay::input::{InputWord, Ownership};
+use coplay::session::{
+    AbsentInput, Config, GameId, InputPredictor, MachineId, Request, Session, Settings, StarvationPolicy,
+};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use proptest::collection::vec;
@@ -23,21 +25,21 @@ fn config() -> ProptestConfig {
 }
 
 /// From then on nothing is lost or late.
-const HEALED: Instant = Instant::from_nanos(6_000_000_000);
+const HEALED_AT: Instant = Instant::from_nanos(6_000_000_000);
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_certain_is_what_the_players_did(
+    fn confirmed_frames_match_the_players_inputs(
         lag in 0..5u32,
         window in prop_oneof![Just(0), 1..12u32],
         neutral in any::<bool>(),
         restless in 1..9u32,
         fates in vec(prop_oneof![4 => (0..150i64).prop_map(Some), 1 => Just(None)], 1..200),
     ) {
-        let predictor = if neutral { Predictor::Neutral } else { Predictor::Repeat };
-        let mut ends = [0, 1].map(|site| End::new(site, lag, window, predictor));
+        let predictor = if neutral { InputPredictor::Neutral } else { InputPredictor::Repeat };
+        let mut ends = [0, 1].map(|site| TestSite::new(site, lag, window, predictor));
         let mut under_way: Vec<(Instant, usize, Vec<u8>)> = Vec::new();
         let mut fates = fates.into_iter().cycle();
         for now in (0..9_000).map(|ms| Instant::ZERO + TimeDelta::from_millis(ms)) {
@@ -48,7 +50,7 @@ proptest! {
                 }
                 for bytes in end.run(now, restless) {
                     // The network comes to rest in the end.
-                    let fate = if now < HEALED { fates.next().flatten() } else { Some(10) };
+                    let fate = if now < HEALED_AT { fates.next().flatten() } else { Some(10) };
                     if let Some(delay) = fate {
                         under_way.push((now + TimeDelta::from_millis(delay), 1 - site, bytes));
                     }
@@ -60,51 +62,51 @@ proptest! {
             prop_assert!(certain > 20, "{certain} frames are certain");
             for frame in 0..certain {
                 let words = end.stepped.get(frame as usize);
-                prop_assert_eq!(words, Some(&[0, 1].map(|site| truth(site, frame, lag, restless))), "frame {}", frame);
+                prop_assert_eq!(words, Some(&[0, 1].map(|site| expected_input(site, frame, lag, restless))), "frame {}", frame);
             }
         }
     }
 }
 
 /// What a site's player does in a frame.
-fn truth(site: usize, frame: u32, lag: u32, restless: u32) -> Word {
+fn expected_input(site: usize, frame: u32, lag: u32, restless: u32) -> InputWord {
     match frame.checked_sub(lag) {
-        Some(_) => Word::from((frame / restless).wrapping_mul(2_654_435_761 + site as u32) >> 24),
+        Some(_) => InputWord::from((frame / restless).wrapping_mul(2_654_435_761 + site as u32) >> 24),
         None => 0,
     }
 }
 
 /// One of two sites, and its machine, which only remembers what it was stepped with.
-struct End {
+struct TestSite {
     session: Session,
-    stepped: Vec<[Word; 2]>,
+    stepped: Vec<[InputWord; 2]>,
     saved: Vec<Option<usize>>,
-    lag: u32,
+    input_delay: u32,
     site: usize,
 }
 
-impl End {
-    fn new(site: usize, lag: u32, window: u32, predictor: Predictor) -> Self {
+impl TestSite {
+    fn new(site: usize, lag: u32, window: u32, predictor: InputPredictor) -> Self {
         let settings = Settings {
             game: GameId { name: "none".into(), hash: [1; 32] },
-            machine: MachineId { name: "none".into(), version: "1".into(), options: Vec::new(), first_frames: 0 },
+            machine: MachineId { name: "none".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 },
             rate: FrameRate::per_second(60).expect("a frame rate"),
-            lag,
-            window,
-            auto: false,
-            absent: Absent::Nothing,
-            starvation: Starvation::Wait,
-            compare_every: 0,
-            sites: 2,
-            starters: SiteSet::first(2),
-            ownership: Ownership::one_each(2, 0xff),
+            input_delay: lag,
+            prediction_window: window,
+            auto_tune: false,
+            absent_input: AbsentInput::Nothing,
+            starvation_policy: StarvationPolicy::Wait,
+            compare_interval: 0,
+            site_count: 2,
+            starting_sites: SiteSet::first(2),
+            ownership: Ownership::one_player_per_site(2, 0xff),
         };
         let id = |site: usize| SiteId::new(site as u8).expect("a site");
         let peers = vec![(id(1 - site), Addr(1 - site as u64))];
-        let saved = vec![None; settings.slots()];
+        let saved = vec![None; settings.rollback_slots()];
         let config = Config { predictor, ..Config::new(7, id(site), peers, settings) };
         let session = Session::new(Instant::ZERO, config).expect("a sound config");
-        Self { session, stepped: Vec::new(), saved, lag, site }
+        Self { session, stepped: Vec::new(), saved, input_delay: lag, site }
     }
 
     /// Does what is asked for and returns what is to be sent.
@@ -118,7 +120,7 @@ impl End {
             match self.session.poll_request(now) {
                 None => return sent,
                 Some(Request::Sample { frame }) => {
-                    let word = truth(self.site, frame.number(), self.lag, restless);
+                    let word = expected_input(self.site, frame.number(), self.input_delay, restless);
                     self.session.handle_input(now, &[word; 2]);
                 }
                 Some(Request::Save { frame, slot }) => {

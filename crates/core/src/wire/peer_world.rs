@@ -1,0 +1,320 @@
+//! What sites of a world without a server tell each other. A datagram is a byte that names family and version, then any number of items.
+
+use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
+use crate::bucket::{MAX_RECORD, MAX_STATE, Region, Site};
+use crate::time::{Instant, TimeDelta};
+
+/// The first byte of every datagram: the family, and the version of this layout in it.
+const FAMILY: u8 = 0x31;
+
+/// One thing that is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerWorldItem<'a> {
+    /// The state of one of the sender's entities.
+    Update(EntityStateUpdate<'a>),
+    /// What the sender takes the world's time to be: by how much it is ahead of the sender's clock. Nothing if it does not know.
+    WorldTime(Option<TimeDelta>),
+    /// All regions in which the sender has an entity are named in this datagram.
+    RegionsComplete,
+    /// A region in which the sender has an entity.
+    OwnRegion(Region),
+    /// When this was sent, on the sender's clock; to be echoed.
+    Probe(Instant),
+    /// The answer to a probe.
+    Echo(ClockEcho),
+    /// How much of what a site sends gets to the sender, in 255ths: lost, and too late.
+    LinkReport {
+        /// Whose updates.
+        site: Site,
+        /// That never came.
+        lost: u8,
+        /// That came after they were needed.
+        late: u8,
+    },
+    /// Which version of a site's record the sender has.
+    RecordVersion {
+        /// Whose record.
+        site: Site,
+        /// How often it was changed; 0 if the sender has none.
+        version: u32,
+    },
+    /// The sender wants a site's record. The answer is the record, or a digest that says that there is none. A site asks for its own record
+    /// after a start only.
+    RecordRequest {
+        /// Whose.
+        site: Site,
+    },
+    /// A site's record.
+    Record {
+        /// Whose.
+        site: Site,
+        /// How often it was changed.
+        version: u32,
+        /// What it says.
+        bytes: &'a [u8],
+    },
+    /// The sender leaves.
+    Leave,
+}
+
+/// The state of an entity at a tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntityStateUpdate<'a> {
+    /// Which of the sender's entities.
+    pub entity_index: u8,
+    /// Counts the updates of this entity, so that lost ones are seen.
+    pub sequence: u16,
+    /// The world's tick, shortened: the nearest is meant.
+    pub tick: u16,
+    /// The state as the game writes it.
+    pub state: &'a [u8],
+}
+
+/// The stamps of a round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockEcho {
+    /// As it was in the probe.
+    pub sent: Instant,
+    /// When the probe came, on the clock of who answers.
+    pub received: Instant,
+    /// When the answer left, on the same clock.
+    pub answered: Instant,
+}
+
+const UPDATE: u8 = 1;
+const WORLD_TIME: u8 = 2;
+const NO_WORLD_TIME: u8 = 3;
+const REGIONS_COMPLETE: u8 = 12;
+const OWN_REGION: u8 = 4;
+const PROBE: u8 = 5;
+const ECHO: u8 = 6;
+const LINK_REPORT: u8 = 7;
+const RECORD_VERSION: u8 = 8;
+const RECORD_REQUEST: u8 = 9;
+const RECORD: u8 = 10;
+const LEAVE: u8 = 11;
+
+/// The items of a datagram; it ends with the first that makes no sense.
+#[derive(Clone, Debug)]
+pub struct PeerWorldItems<'a> {
+    reader: ByteReader<'a>,
+}
+
+impl<'a> PeerWorldItems<'a> {
+    /// The items of this datagram.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        match reader.u8()? {
+            FAMILY => Ok(Self { reader }),
+            other if other & 0xf0 == FAMILY & 0xf0 => Err(DecodeError::Version(other & 0x0f)),
+            _ => Err(DecodeError::Malformed),
+        }
+    }
+
+    fn read(&mut self) -> Result<PeerWorldItem<'a>, DecodeError> {
+        let reader = &mut self.reader;
+        Ok(match reader.u8()? {
+            UPDATE => {
+                let (index, sequence, tick) = (reader.u8()?, reader.u16()?, reader.u16()?);
+                PeerWorldItem::Update(EntityStateUpdate {
+                    entity_index: index,
+                    sequence,
+                    tick,
+                    state: get_bytes(reader, MAX_STATE)?,
+                })
+            }
+            WORLD_TIME => PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(reader.u64()? as i64))),
+            NO_WORLD_TIME => PeerWorldItem::WorldTime(None),
+            REGIONS_COMPLETE => PeerWorldItem::RegionsComplete,
+            OWN_REGION => PeerWorldItem::OwnRegion(Region { x: reader.u8()?, y: reader.u8()? }),
+            PROBE => PeerWorldItem::Probe(get_instant(reader)?),
+            ECHO => PeerWorldItem::Echo(ClockEcho {
+                sent: get_instant(reader)?,
+                received: get_instant(reader)?,
+                answered: get_instant(reader)?,
+            }),
+            LINK_REPORT => {
+                PeerWorldItem::LinkReport { site: get_site(reader)?, lost: reader.u8()?, late: reader.u8()? }
+            }
+            RECORD_VERSION => PeerWorldItem::RecordVersion { site: get_site(reader)?, version: reader.varint()? },
+            RECORD_REQUEST => PeerWorldItem::RecordRequest { site: get_site(reader)? },
+            RECORD => {
+                let (of, version) = (get_site(reader)?, reader.varint()?);
+                PeerWorldItem::Record { site: of, version, bytes: get_bytes(reader, MAX_RECORD)? }
+            }
+            LEAVE => PeerWorldItem::Leave,
+            _ => return Err(DecodeError::Malformed),
+        })
+    }
+}
+
+impl<'a> Iterator for PeerWorldItems<'a> {
+    type Item = Result<PeerWorldItem<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let item = self.read();
+        if item.is_err() {
+            self.reader = ByteReader::new(&[]);
+        }
+        Some(item)
+    }
+}
+
+fn get_site(reader: &mut ByteReader<'_>) -> Result<Site, DecodeError> {
+    reader.u32().map(Site)
+}
+
+fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
+    reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
+}
+
+fn get_bytes<'a>(reader: &mut ByteReader<'a>, most: usize) -> Result<&'a [u8], DecodeError> {
+    let len = reader.varint()? as usize;
+    if len > most { Err(DecodeError::Malformed) } else { reader.take(len) }
+}
+
+/// Writes a datagram item by item; one for which there is no room is not begun.
+#[derive(Debug)]
+pub(crate) struct PeerWorldDatagram<'a> {
+    writer: ByteWriter<'a>,
+}
+
+impl<'a> PeerWorldDatagram<'a> {
+    pub(crate) fn new(buf: &'a mut [u8]) -> Result<Self, BufferFull> {
+        let mut writer = ByteWriter::new(buf);
+        writer.u8(FAMILY)?;
+        Ok(Self { writer })
+    }
+
+    /// How long it is by now.
+    pub(crate) fn len(&self) -> usize {
+        self.writer.len()
+    }
+
+    /// Whether nothing is told yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 1
+    }
+
+    pub(crate) fn put(&mut self, item: PeerWorldItem<'_>) -> Result<(), BufferFull> {
+        let begun = self.writer.len();
+        self.write(item).inspect_err(|BufferFull| self.writer.truncate(begun))
+    }
+
+    fn write(&mut self, item: PeerWorldItem<'_>) -> Result<(), BufferFull> {
+        let writer = &mut self.writer;
+        match item {
+            PeerWorldItem::Update(update) => {
+                writer.put(&[UPDATE, update.entity_index])?;
+                writer.put(&update.sequence.to_le_bytes())?;
+                writer.put(&update.tick.to_le_bytes())?;
+                writer.varint(update.state.len() as u32)?;
+                writer.put(update.state)
+            }
+            PeerWorldItem::WorldTime(Some(ahead)) => {
+                writer.u8(WORLD_TIME)?;
+                writer.put(&ahead.as_nanos().to_le_bytes())
+            }
+            PeerWorldItem::WorldTime(None) => writer.u8(NO_WORLD_TIME),
+            PeerWorldItem::RegionsComplete => writer.u8(REGIONS_COMPLETE),
+            PeerWorldItem::OwnRegion(Region { x, y }) => writer.put(&[OWN_REGION, x, y]),
+            PeerWorldItem::Probe(sent) => {
+                writer.u8(PROBE)?;
+                writer.put(&sent.as_nanos().to_le_bytes())
+            }
+            PeerWorldItem::Echo(ClockEcho { sent, received, answered }) => {
+                writer.u8(ECHO)?;
+                [sent, received, answered].iter().try_for_each(|stamp| writer.put(&stamp.as_nanos().to_le_bytes()))
+            }
+            PeerWorldItem::LinkReport { site: of, lost, late } => {
+                put_site(writer, LINK_REPORT, of)?;
+                writer.put(&[lost, late])
+            }
+            PeerWorldItem::RecordVersion { site: of, version } => {
+                put_site(writer, RECORD_VERSION, of)?;
+                writer.varint(version)
+            }
+            PeerWorldItem::RecordRequest { site: of } => put_site(writer, RECORD_REQUEST, of),
+            PeerWorldItem::Record { site: of, version, bytes } => {
+                put_site(writer, RECORD, of)?;
+                writer.varint(version)?;
+                writer.varint(bytes.len() as u32)?;
+                writer.put(bytes)
+            }
+            PeerWorldItem::Leave => writer.u8(LEAVE),
+        }
+    }
+}
+
+fn put_site(writer: &mut ByteWriter<'_>, kind: u8, site: Site) -> Result<(), BufferFull> {
+    writer.u8(kind)?;
+    writer.put(&site.0.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn all_kinds() -> Vec<PeerWorldItem<'static>> {
+        let at = Instant::from_nanos;
+        alloc::vec![
+            PeerWorldItem::Update(EntityStateUpdate { entity_index: 3, sequence: 65_535, tick: 258, state: b"here" }),
+            PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(-5))),
+            PeerWorldItem::WorldTime(None),
+            PeerWorldItem::RegionsComplete,
+            PeerWorldItem::OwnRegion(Region { x: 1, y: 255 }),
+            PeerWorldItem::Probe(at(-1)),
+            PeerWorldItem::Echo(ClockEcho { sent: at(1), received: at(2), answered: at(i64::MAX) }),
+            PeerWorldItem::LinkReport { site: Site(9), lost: 255, late: 1 },
+            PeerWorldItem::RecordVersion { site: Site(u32::MAX), version: 1 << 20 },
+            PeerWorldItem::RecordRequest { site: Site(0) },
+            PeerWorldItem::Record { site: Site(1), version: 0, bytes: b"score" },
+            PeerWorldItem::Leave,
+        ]
+    }
+
+    #[test]
+    fn every_item_round_trips() {
+        let mut buf = [0; 400];
+        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        assert!(datagram.is_empty());
+        for item in all_kinds() {
+            datagram.put(item).unwrap();
+        }
+        let len = datagram.len();
+        let read: Result<Vec<_>, _> = PeerWorldItems::new(&buf[..len]).unwrap().collect();
+        assert_eq!(read.unwrap(), all_kinds());
+    }
+
+    #[test]
+    fn item_that_does_not_fit_is_not_written() {
+        let mut buf = [0; 12];
+        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        datagram.put(PeerWorldItem::WorldTime(None)).unwrap();
+        let len = datagram.len();
+        assert_eq!(datagram.put(PeerWorldItem::Record { site: Site(1), version: 1, bytes: &[0; 9] }), Err(BufferFull));
+        assert_eq!(datagram.len(), len);
+        assert_eq!(PeerWorldItems::new(&buf[..len]).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn truncated_or_invalid_items_are_errors() {
+        let mut buf = [0; 400];
+        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        all_kinds().into_iter().for_each(|item| datagram.put(item).unwrap());
+        let len = datagram.len();
+        for cut in 1..len {
+            let items: Vec<_> = PeerWorldItems::new(&buf[..cut]).unwrap().collect();
+            assert!(items.iter().rev().skip(1).all(Result::is_ok), "only the last can be broken off");
+        }
+        assert_eq!(PeerWorldItems::new(&[0x3f]).unwrap_err(), DecodeError::Version(15));
+        assert_eq!(PeerWorldItems::new(&[0x91]).unwrap_err(), DecodeError::Malformed);
+        assert_eq!(PeerWorldItems::new(&[]).unwrap_err(), DecodeError::Truncated);
+        let too_long = [FAMILY, RECORD, 0, 0, 0, 0, 0, 0xff, 0x7f];
+        assert_eq!(PeerWorldItems::new(&too_long).unwrap().next(), Some(Err(DecodeError::Malformed)));
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! `valgrind --tool=callgrind target/release/examples/crowd 300 5` has 300 players press other buttons 25 times a second, for 5 seconds.
 
-use coplay::bucket::{EntityId, Site};
-use coplay::mirror::{Config, Source, To};
+use coplay::mirror::{MirrorConfig, MirrorDestination, SourceId};
+use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Controls, Terms};
@@ -28,15 +28,15 @@ fn main() {
     let terms = Terms { side: 64, seed: 7, ..Terms::default() };
     let mut servers: Vec<Server> = (1..=SERVERS as u32)
         .map(|source| {
-            let config = Config { founder: source == 1, ..Config::new(Source(source)) };
+            let config = MirrorConfig { is_founder: source == 1, ..MirrorConfig::new(SourceId(source)) };
             Server::new(now, config, terms, 0).expect("a server can be like that")
         })
         .collect();
     for server in &mut servers {
-        (1..=SERVERS as u32).for_each(|source| server.add_peer(now, Source(source)));
+        (1..=SERVERS as u32).for_each(|source| server.add_peer(now, SourceId(source)));
     }
     let player = |number: usize| Player {
-        entity: EntityId { site: Site(number as u32), index: 0 },
+        entity: EntityId { site: WorldSiteId(number as u32), index: 0 },
         client: Client::new(now, &format!("player {number}"), 1),
     };
     let mut crowd: Vec<Player> = (0..players).map(player).collect();
@@ -74,7 +74,7 @@ fn talk_to_each_other(now: Instant, servers: &mut [Server]) {
         let source = servers[from].source();
         while let Some(transmit) = servers[from].poll_mirror(now, &mut buf) {
             for other in servers.iter_mut().filter(|other| other.source() != source) {
-                if transmit.to == To::All || transmit.to == To::One(other.source()) {
+                if transmit.to == MirrorDestination::All || transmit.to == MirrorDestination::One(other.source()) {
                     other.handle_mirror(now, source, &buf[..transmit.len]);
                 }
             }

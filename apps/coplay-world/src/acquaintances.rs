@@ -97,7 +97,7 @@ impl Acquaintances {
 mod tests {
     use super::*;
     use crate::seal::{Opener, Sealer, Topic};
-    use coplay::mirror::Source;
+    use coplay::mirror::SourceId;
     use coplay_maze::Terms;
     use coplay_net::key::Secret;
     use coplay_world::Greeting;
@@ -115,7 +115,7 @@ mod tests {
             // What it comes to takes long on purpose.
             static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::from_text("one"));
             let secret = SECRET.clone();
-            let sealer = Sealer::new(&secret, Source(source));
+            let sealer = Sealer::new(&secret, SourceId(source));
             Self { sealer, opener: Opener::new(&secret), known: Acquaintances::default() }
         }
 

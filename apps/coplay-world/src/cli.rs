@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use coplay::mirror::{Curve, Policy, THRESHOLD};
+use coplay::mirror::{DEFAULT_GIT, DropCurve, DropPolicy};
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::Relay;
 use coplay_net::ticket::Ticket;
@@ -166,12 +166,12 @@ impl PolicyName {
     }
 
     /// What it stands for.
-    pub fn policy(self) -> Policy {
+    pub fn policy(self) -> DropPolicy {
         match self {
-            Self::Off => Policy::Off,
-            Self::OnOff => Policy::OnOff { threshold: THRESHOLD },
-            Self::Ila => Policy::Ila(Curve::PAPER),
-            Self::Adaptive => Policy::Adaptive { threshold: THRESHOLD },
+            Self::Off => DropPolicy::Off,
+            Self::OnOff => DropPolicy::OnOff { threshold: DEFAULT_GIT },
+            Self::Ila => DropPolicy::Ila(DropCurve::PAPER),
+            Self::Adaptive => DropPolicy::Adaptive { threshold: DEFAULT_GIT },
         }
     }
 }

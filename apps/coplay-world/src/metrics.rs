@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use coplay::mirror::{STEP, Stats};
+use coplay::mirror::{GTD_BUCKET_WIDTH, MirrorStats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_world::TICK;
 
@@ -41,7 +41,7 @@ pub struct Numbers {
     /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. Where all processes read the same clock, those of one computer say the same.
     pub time_ahead_ms: f64,
     /// What passed between the servers.
-    pub stats: Stats,
+    pub stats: MirrorStats,
     /// Datagrams and bytes to and from players.
     pub players_sent: (u64, u64),
     /// The same, the other way.
@@ -91,12 +91,12 @@ impl Numbers {
         counter("commands_total", "Times that players pressed other buttons", self.commands as f64);
         counter("cpu_seconds_total", "Processor time that was used", self.cpu_seconds);
         counter("events_issued_total", "Events that were issued here", stats.issued as f64);
-        let (delivered, late) = (stats.foreign() as f64, stats.over as f64);
+        let (delivered, late) = (stats.remote_delivered() as f64, stats.over_threshold as f64);
         counter("events_delivered_total", "Events of other servers that were delivered", delivered);
         counter("events_late_total", "Those of them that took longer than the threshold", late);
         counter("events_dropped_total", "Obsolete events that were here and not delivered", stats.dropped as f64);
         counter("events_skipped_total", "Obsolete events that were missing and not waited for", stats.skipped as f64);
-        counter("events_asked_total", "Events that were asked for again", stats.asked as f64);
+        counter("events_asked_total", "Events that were asked for again", stats.requested as f64);
         counter("mirror_sent_bytes_total", "Bytes to other servers", stats.sent.1 as f64);
         counter("mirror_received_bytes_total", "Bytes from other servers", stats.received.1 as f64);
         counter("player_sent_datagrams_total", "Datagrams to players", self.players_sent.0 as f64);
@@ -113,10 +113,10 @@ impl Numbers {
         let name = "coplay_world_event_delay_seconds";
         let _ = writeln!(text, "# HELP {name} How long events of other servers took\n# TYPE {name} histogram");
         let mut sum = 0;
-        for (step, count) in self.stats.gtd.iter().enumerate() {
+        for (step, count) in self.stats.gtd_histogram.iter().enumerate() {
             sum += *count;
-            let until = (STEP * (step as i64 + 1)).as_secs_f64();
-            if step + 1 < self.stats.gtd.len() && (step + 1) % 25 == 0 {
+            let until = (GTD_BUCKET_WIDTH * (step as i64 + 1)).as_secs_f64();
+            if step + 1 < self.stats.gtd_histogram.len() && (step + 1) % 25 == 0 {
                 let _ = writeln!(text, "{name}_bucket{{le=\"{until}\"}} {sum}");
             }
         }
@@ -126,7 +126,7 @@ impl Numbers {
 
     /// How many events of other servers took how many milliseconds: less than one, less than two, and so on.
     fn delays(&self) -> String {
-        let counts = &self.stats.gtd;
+        let counts = &self.stats.gtd_histogram;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         let counts: Vec<String> = counts[..used].iter().map(u64::to_string).collect();
         format!("[{}]", counts.join(","))
@@ -153,10 +153,10 @@ impl Numbers {
             ("commands", self.commands.to_string()),
             ("time_ahead_ms", format!("{:.3}", self.time_ahead_ms)),
             ("issued", stats.issued.to_string()),
-            ("delivered", stats.foreign().to_string()),
-            ("late", stats.over.to_string()),
+            ("delivered", stats.remote_delivered().to_string()),
+            ("late", stats.over_threshold.to_string()),
             ("dropped", (stats.dropped + stats.skipped).to_string()),
-            ("asked", stats.asked.to_string()),
+            ("asked", stats.requested.to_string()),
             ("delay_p50_ms", quantile(500)),
             ("delay_p99_ms", quantile(990)),
             ("delays", self.delays()),
@@ -206,10 +206,10 @@ mod tests {
     fn some() -> Numbers {
         let ticked = Some(NOW - TimeDelta::from_millis(20));
         let mut numbers = Numbers { players: 3, objects: 5, beings: 9, ticked, ..Numbers::default() };
-        numbers.stats.gtd[2] = 7;
-        numbers.stats.gtd[160] = 2;
-        numbers.stats.gtd[499] = 1;
-        (numbers.stats.delivered, numbers.stats.over) = (5_000, 3);
+        numbers.stats.gtd_histogram[2] = 7;
+        numbers.stats.gtd_histogram[160] = 2;
+        numbers.stats.gtd_histogram[499] = 1;
+        (numbers.stats.delivered, numbers.stats.over_threshold) = (5_000, 3);
         numbers
     }
 

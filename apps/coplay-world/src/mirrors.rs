@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use coplay::mirror::{Source, To};
+use coplay::mirror::{MirrorDestination, SourceId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::clock;
 use coplay_net::key::Secret;
@@ -38,14 +38,14 @@ pub enum Said {
         /// When it came.
         at: Instant,
         /// From whom.
-        from: Source,
+        from: SourceId,
         /// What it says.
         bytes: Vec<u8>,
     },
     /// It is there.
     Hello {
         /// Who.
-        from: Source,
+        from: SourceId,
         /// What it says of itself.
         greeting: Greeting,
     },
@@ -57,14 +57,14 @@ pub enum Said {
 pub struct Mirrors {
     session: zenoh::Session,
     prefix: String,
-    source: Source,
+    source: SourceId,
     sealer: Sealer,
     to_all: Publisher<'static>,
     hello: Publisher<'static>,
-    to_one: BTreeMap<Source, Publisher<'static>>,
+    to_one: BTreeMap<SourceId, Publisher<'static>>,
     acquaintances: Arc<Mutex<Acquaintances>>,
     greeted: Option<Instant>,
-    known: BTreeMap<Source, (Instant, Greeting)>,
+    known: BTreeMap<SourceId, (Instant, Greeting)>,
 }
 
 /// Where to find others.
@@ -83,7 +83,7 @@ impl Mirrors {
     pub fn open(
         network: &Network<'_>,
         secret: &Secret,
-        source: Source,
+        source: SourceId,
         hear: impl Fn(Said) + Send + Sync + 'static,
     ) -> Result<Self, Trouble> {
         let session = zenoh::open(config(network)?).wait().map_err(|error| {
@@ -119,15 +119,15 @@ impl Mirrors {
     }
 
     /// Sends a datagram. What cannot be sent now is lost, and will be asked for.
-    pub fn send(&mut self, to: To, bytes: &[u8]) {
+    pub fn send(&mut self, to: MirrorDestination, bytes: &[u8]) {
         let topic = match to {
-            To::All => Topic::All,
-            To::One(other) => Topic::One(other),
+            MirrorDestination::All => Topic::All,
+            MirrorDestination::One(other) => Topic::One(other),
         };
         let sealed = self.sealer.seal(topic, bytes);
         let publisher = match to {
-            To::All => &self.to_all,
-            To::One(other) => {
+            MirrorDestination::All => &self.to_all,
+            MirrorDestination::One(other) => {
                 if self.to_one.len() >= MAX_PUBLISHERS {
                     self.to_one.clear();
                 }
@@ -160,13 +160,13 @@ impl Mirrors {
     }
 
     /// Another server says that it is there. Whether it is new.
-    pub fn on_greeting(&mut self, now: Instant, from: Source, greeting: Greeting) -> bool {
+    pub fn on_greeting(&mut self, now: Instant, from: SourceId, greeting: Greeting) -> bool {
         self.known.retain(|_, (heard, _)| now - *heard < FORGET);
         self.known.insert(from, (now, greeting)).is_none()
     }
 
     /// Whether a server said of late that it has the same world.
-    pub fn knows(&self, source: Source) -> bool {
+    pub fn knows(&self, source: SourceId) -> bool {
         self.known.contains_key(&source)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay::time::Instant;
 use coplay_net::impair::{Impaired, Impairment};
 use coplay_net::iroh::{Home, Iroh, Relay};
@@ -200,11 +200,11 @@ fn impaired(way: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
 
     #[test]
     fn many_handshakes_do_not_cut_off_who_plays() {
-        let entity = |number: u32| EntityId { site: Site(number), index: 0 };
+        let entity = |number: u32| EntityId { site: WorldSiteId(number), index: 0 };
         let mut keys = Keys::default();
         for number in 0..MAX_KEYS as u32 {
             assert!(!keys.is_full());

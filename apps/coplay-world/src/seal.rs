@@ -11,7 +11,7 @@
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use coplay::mirror::Source;
+use coplay::mirror::SourceId;
 use coplay_net::key::{Secret, random};
 
 const HEAD: usize = 4 + 16 + 8;
@@ -20,7 +20,7 @@ const HEAD: usize = 4 + 16 + 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Speaker {
     /// Who it is.
-    pub source: Source,
+    pub source: SourceId,
     run: [u8; 16],
 }
 
@@ -32,7 +32,7 @@ pub enum Topic {
     /// For the mirrors of all.
     All,
     /// For the mirror of one.
-    One(Source),
+    One(SourceId),
 }
 
 impl Topic {
@@ -64,7 +64,7 @@ pub struct Opened {
 /// Seals what we say.
 pub struct Sealer {
     cipher: XChaCha20Poly1305,
-    source: Source,
+    source: SourceId,
     run: [u8; 16],
     number: u64,
 }
@@ -80,7 +80,7 @@ fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
 
 impl Sealer {
     /// For a server of the world with this secret.
-    pub fn new(secret: &Secret, source: Source) -> Self {
+    pub fn new(secret: &Secret, source: SourceId) -> Self {
         Self { cipher: cipher(secret), source, run: random(), number: 0 }
     }
 
@@ -115,7 +115,7 @@ impl Opener {
         let (run, number) = (*head[4..].first_chunk()?, u64::from_le_bytes(*head[20..].first_chunk()?));
         let payload = Payload { msg: sealed, aad: &topic.with(source) };
         let content = self.cipher.decrypt(XNonce::from_slice(&head[4..]), payload).ok()?;
-        Some(Opened { from: Speaker { source: Source(u32::from_le_bytes(source)), run }, number, content })
+        Some(Opened { from: Speaker { source: SourceId(u32::from_le_bytes(source)), run }, number, content })
     }
 }
 
@@ -126,17 +126,17 @@ mod tests {
     #[test]
     fn only_who_knows_the_secret_is_understood_and_only_where_it_was_meant() {
         let (secret, other) = (Secret::from_text("one"), Secret::from_text("other"));
-        let mut sealer = Sealer::new(&secret, Source(7));
+        let mut sealer = Sealer::new(&secret, SourceId(7));
         let opener = Opener::new(&secret);
-        let [first, second] = [b"first", b"secnd"].map(|content| sealer.seal(Topic::One(Source(3)), content));
-        let open = |message: &[u8]| opener.open(Topic::One(Source(3)), message);
+        let [first, second] = [b"first", b"secnd"].map(|content| sealer.seal(Topic::One(SourceId(3)), content));
+        let open = |message: &[u8]| opener.open(Topic::One(SourceId(3)), message);
         let opened = open(&first).expect("it is ours");
-        assert_eq!((opened.from.source, opened.number, &opened.content[..]), (Source(7), 1, &b"first"[..]));
+        assert_eq!((opened.from.source, opened.number, &opened.content[..]), (SourceId(7), 1, &b"first"[..]));
         assert_eq!(open(&second).map(|second| (second.from, second.number)), Some((opened.from, 2)));
-        for elsewhere in [Topic::Hello, Topic::All, Topic::One(Source(4))] {
+        for elsewhere in [Topic::Hello, Topic::All, Topic::One(SourceId(4))] {
             assert_eq!(opener.open(elsewhere, &second), None, "{elsewhere:?}");
         }
-        assert_eq!(Opener::new(&other).open(Topic::One(Source(3)), &second), None, "a stranger");
+        assert_eq!(Opener::new(&other).open(Topic::One(SourceId(3)), &second), None, "a stranger");
         for at in 0..second.len() {
             let mut forged = second.clone();
             forged[at] ^= 1;

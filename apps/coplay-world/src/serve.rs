@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 
-use coplay::mirror::{Config, Notice as Happened, Source, Stats};
+use coplay::mirror::{MirrorConfig, MirrorEvent as Happened, MirrorStats, SourceId};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Terms;
@@ -116,7 +116,7 @@ struct Process {
     next_numbers: Instant,
     next_log: Instant,
     /// What had passed between the servers when that was last logged.
-    logged: Stats,
+    logged: MirrorStats,
     next_warning: Instant,
     next_warning_of_end: Instant,
     /// Whether zenoh is configured: others may have to be reached in another way than players.
@@ -126,7 +126,7 @@ struct Process {
     /// Whether servers have a secret of their own.
     has_own_secret: bool,
     /// Servers of which it was said that they have another world.
-    warned: BTreeSet<Source>,
+    warned: BTreeSet<SourceId>,
     /// When the first of them was heard, and what is wrong then if nobody has our world.
     astray: Option<(Instant, Trouble)>,
     /// Whether another server with our world was ever heard.
@@ -139,7 +139,7 @@ impl Process {
         // Who knows the one and not the other is no server.
         let both = args.server_secret.as_ref().map(|servers| format!("{secret} {servers}"));
         let servers_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
-        let source = Source(u32::from_le_bytes(random()).max(1));
+        let source = SourceId(u32::from_le_bytes(random()).max(1));
         let (players, here) = Players::open(args, &key)?;
         let (queue, said) = sync_channel(QUEUE);
         let network = Network { listen: format!("tcp/{here}"), peers: &args.peer, config: args.zenoh.as_deref() };
@@ -150,7 +150,11 @@ impl Process {
         let mirrors = Mirrors::open(&network, &servers_key, source, hear)?;
         let seed = args.seed.unwrap_or_else(|| usual_seed(&key));
         let terms = Terms { seed, side: args.side, ..Terms::default() };
-        let config = Config { founder: args.peer.is_empty(), policy: args.policy.policy(), ..Config::new(source) };
+        let config = MirrorConfig {
+            is_founder: args.peer.is_empty(),
+            policy: args.policy.policy(),
+            ..MirrorConfig::new(source)
+        };
         let now = clock::now();
         let server = Server::new(now, config, terms, args.ninjas)
             .map_err(|error| Trouble::misuse(format!("there can be no such server: {error}"), "see --help"))?;
@@ -171,7 +175,7 @@ impl Process {
             tick: None,
             next_numbers: now,
             next_log: now + LOG_EVERY,
-            logged: Stats::default(),
+            logged: MirrorStats::default(),
             next_warning: now + FIRST_WARNING,
             next_warning_of_end: now,
             zenoh: args.zenoh.is_some(),
@@ -252,7 +256,7 @@ impl Process {
         }
     }
 
-    fn meet(&mut self, from: Source, greeting: Greeting) {
+    fn meet(&mut self, from: SourceId, greeting: Greeting) {
         let now = clock::now();
         if (greeting.terms, greeting.ninjas) != (self.greeting.terms, self.greeting.ninjas) {
             if self.astray.is_none() {
@@ -348,15 +352,15 @@ impl Process {
     fn log(&mut self, numbers: &Numbers) {
         let before = std::mem::replace(&mut self.logged, numbers.stats);
         let mut stats = numbers.stats;
-        stats.gtd.iter_mut().zip(before.gtd).for_each(|(count, before)| *count -= before);
+        stats.gtd_histogram.iter_mut().zip(before.gtd_histogram).for_each(|(count, before)| *count -= before);
         let delay = |part| stats.gtd_quantile(part).unwrap_or_default().as_millis_f64();
         info!(
             players = numbers.players,
             objects = numbers.objects,
             mirrors = numbers.mirrors,
             issued = stats.issued - before.issued,
-            delivered = stats.foreign(),
-            late = stats.over - before.over,
+            delivered = stats.remote_delivered(),
+            late = stats.over_threshold - before.over_threshold,
             delay_p50_ms = delay(500),
             delay_p99_ms = delay(990),
             "how it went for ten seconds"
@@ -377,7 +381,7 @@ impl Process {
             owned: realm.owned(),
             objects: realm.field().len(),
             beings: realm.register().len(),
-            mirrors: self.server.mirror().present().count(),
+            mirrors: self.server.mirror().present_peers().count(),
             digest: None,
             commands: realm.commands(),
             time_ahead_ms: self.server.mirror().group_time(now).map_or(0.0, |time| ahead_ms(now, time)),
@@ -396,7 +400,7 @@ impl Process {
         self.server.realm_mut().drain();
         self.greeting.drains = true;
         let until = clock::now() + DRAIN;
-        let has_others = self.server.mirror().present().next().is_some();
+        let has_others = self.server.mirror().present_peers().next().is_some();
         let has_players = |server: &Server| has_others && server.realm().players().next().is_some();
         while (has_players(&self.server) || !self.server.is_known_elsewhere()) && clock::now() < until {
             self.turn();
@@ -427,14 +431,14 @@ fn another_maze(ours: &Greeting, theirs: &Greeting) -> Trouble {
 
 fn log_notice(happened: Happened) {
     match happened {
-        Happened::Came(source) => info!(%source, "a server is here"),
-        Happened::Left(source) => warn!(%source, "a server is gone"),
-        Happened::GaveUp { source, seq } => warn!(%source, seq, "an event was given up"),
-        Happened::Forgot(source) => info!(%source, "a server that was gone is forgotten"),
-        Happened::TooLong { of, len } => {
+        Happened::PeerJoined(source) => info!(%source, "a server is here"),
+        Happened::PeerLeft(source) => warn!(%source, "a server is gone"),
+        Happened::EventAbandoned { source, seq } => warn!(%source, seq, "an event was given up"),
+        Happened::SourceForgotten(source) => info!(%source, "a server that was gone is forgotten"),
+        Happened::SnapshotTooLong { of, len } => {
             error!(%of, len, "what is known by the word of this server is too long to be told to one that comes late: that one will lack it");
         }
-        Happened::NoSnapshot { of, from } => {
+        Happened::SnapshotUnavailable { of, from } => {
             warn!(%of, %from, "what is known by the word of a server was asked for in vain; it is asked for again");
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use coplay::frame::Frame;
 use coplay::input::{InputWord, MAX_PLAYERS};
-use coplay::movie::{Entry, MovieError, Reader};
+use coplay::movie::{MovieEntry, MovieError, MovieReader};
 use coplay::session::Settings;
 
 use crate::trouble::{Trouble, in_words};
@@ -19,7 +19,7 @@ const PIECE: usize = 1 << 16;
 pub struct Film {
     path: PathBuf,
     file: File,
-    reader: Reader,
+    reader: MovieReader,
     piece: Vec<u8>,
     /// The part of the piece that the reader has not taken yet.
     rest: std::ops::Range<usize>,
@@ -53,7 +53,8 @@ impl Film {
                 .hint("name one file that `coplay play --record` made"));
         }
         let file = File::open(path).map_err(unreadable).map_err(|trouble| trouble.hint("is the name right?"))?;
-        let mut film = Self { path: path.to_owned(), file, reader: Reader::new(), piece: vec![0; PIECE], rest: 0..0 };
+        let mut film =
+            Self { path: path.to_owned(), file, reader: MovieReader::new(), piece: vec![0; PIECE], rest: 0..0 };
         match film.advance()? {
             None => Ok(film),
             Some(Next::Broken(error)) => Err(film.unplayable(error)),
@@ -66,14 +67,14 @@ impl Film {
         match error {
             MovieError::NotAMovie => Trouble::failure(format!("{path} is not a movie"))
                 .hint("movies are made by `coplay play --record FILE`"),
-            MovieError::Version(version) => {
+            MovieError::UnsupportedVersion(version) => {
                 Trouble::failure(format!("{path} is a movie of format {version}, which this program does not know"))
                     .hint("a newer coplay may play it")
             }
             MovieError::Damaged { .. } => {
                 Trouble::failure(format!("{path} is damaged at its very beginning")).hint("try another copy")
             }
-            MovieError::Cut { .. } => Trouble::failure(format!("{path} breaks off before its first frame"))
+            MovieError::Truncated { .. } => Trouble::failure(format!("{path} breaks off before its first frame"))
                 .hint("it is empty, or was not copied as a whole"),
         }
     }
@@ -85,7 +86,7 @@ impl Film {
 
     /// The frame that comes next.
     pub fn next_frame(&self) -> Frame {
-        self.reader.next()
+        self.reader.next_frame()
     }
 
     /// What comes next.
@@ -116,7 +117,7 @@ impl Film {
             })?;
             self.rest = 0..read;
             if read == 0 {
-                self.reader.end();
+                self.reader.end_input();
             }
         }
         self.rest.start += self.reader.push(&self.piece[self.rest.clone()]);
@@ -124,17 +125,17 @@ impl Film {
     }
 }
 
-fn copy(entry: Entry<'_>) -> Option<Next> {
+fn copy(entry: MovieEntry<'_>) -> Option<Next> {
     Some(match entry {
-        Entry::Header { .. } => return None,
-        Entry::Snapshot { state, .. } => Next::Snapshot(state.to_vec()),
-        Entry::Frame { words, .. } => {
+        MovieEntry::Header { .. } => return None,
+        MovieEntry::Snapshot { state, .. } => Next::Snapshot(state.to_vec()),
+        MovieEntry::Frame { words, .. } => {
             let mut all = [0; MAX_PLAYERS];
             all[..words.len()].copy_from_slice(words);
             Next::Frame(all)
         }
-        Entry::Hash { frame, hash } => Next::Hash(frame, hash),
-        Entry::Mark { bytes, .. } => Next::Mark(bytes.to_vec()),
-        Entry::End { .. } => Next::End,
+        MovieEntry::Hash { frame, hash } => Next::Hash(frame, hash),
+        MovieEntry::Mark { bytes, .. } => Next::Mark(bytes.to_vec()),
+        MovieEntry::End { .. } => Next::End,
     })
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership};
-use coplay::movie::{Start, Writer};
+use coplay::movie::{MovieStart, MovieWriter};
 use coplay::session::{AbsentInput, Settings, StarvationPolicy};
 use coplay_machines::Machine;
 
@@ -23,7 +23,7 @@ pub const RESET: &[u8] = b"reset";
 pub struct Recorder {
     path: PathBuf,
     file: File,
-    writer: Writer,
+    writer: MovieWriter,
 }
 
 /// The settings of a game that one site plays alone: all pads are its own.
@@ -76,7 +76,7 @@ impl Recorder {
     /// Begins a movie with a machine just switched on. What is there already is only overwritten by `force`.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, Trouble> {
         let settings = solo_settings(machine)?;
-        let writer = Writer::new(&settings, Start::PowerOn)
+        let writer = MovieWriter::new(&settings, MovieStart::PowerOn)
             .map_err(|error| Trouble::failure(format!("this game cannot be recorded: {error}")))?;
         let file = create(path, force)?;
         let mut recorder = Self { path: path.to_owned(), file, writer };
@@ -86,32 +86,32 @@ impl Recorder {
 
     /// A frame was stepped with these words; `hash` is asked for where the movie wants one.
     pub fn frame(&mut self, words: &[InputWord], hash: impl FnOnce() -> u64) -> Result<(), Trouble> {
-        let frame = self.writer.next();
+        let frame = self.writer.next_frame();
         self.write(|writer| writer.push(frame, words))?;
         if frame.next().number().is_multiple_of(HASH_EVERY) {
             let hash = hash();
             self.write(|writer| writer.push_hash(frame, hash))?;
-            self.write(Writer::flush)?;
+            self.write(MovieWriter::flush)?;
         }
         self.drain()
     }
 
     /// The machine is switched off and on before the next frame.
     pub fn reset(&mut self) -> Result<(), Trouble> {
-        let frame = self.writer.next();
+        let frame = self.writer.next_frame();
         self.write(|writer| writer.push_mark(frame, RESET))
     }
 
     /// Ends the movie, with the hash of the last state.
     pub fn finish(mut self, hash: u64) -> Result<Frame, Trouble> {
-        let next = self.writer.next();
+        let next = self.writer.next_frame();
         // The last frame may have its hash already.
         if let Some(last) = next.checked_sub(1)
             && !next.number().is_multiple_of(HASH_EVERY)
         {
             self.write(|writer| writer.push_hash(last, hash))?;
         }
-        self.write(Writer::finish)?;
+        self.write(MovieWriter::finish)?;
         self.drain()?;
         Ok(next)
     }
@@ -121,7 +121,7 @@ impl Recorder {
         &self.path
     }
 
-    fn write<E: ToString>(&mut self, put: impl FnOnce(&mut Writer) -> Result<(), E>) -> Result<(), Trouble> {
+    fn write<E: ToString>(&mut self, put: impl FnOnce(&mut MovieWriter) -> Result<(), E>) -> Result<(), Trouble> {
         put(&mut self.writer)
             .map_err(|error| Trouble::failure(format!("the movie cannot go on: {}", error.to_string())))
     }

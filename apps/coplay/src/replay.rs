@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use coplay::frame::Frame;
 use coplay::input::{InputWord, MAX_PLAYERS};
-use coplay::movie::{Checked, MovieError};
+use coplay::movie::{HashComparison, MovieError};
 use coplay::session::Settings;
 use coplay_machines::Machine;
 use coplay_machines::control::{Controlled, is_controlled};
@@ -27,7 +27,7 @@ pub struct Replay {
     /// Those of people: a game with others has one more, for the machine itself.
     pads: Vec<Pad>,
     film: Film,
-    checked: Checked,
+    checked: HashComparison,
     frames: u64,
     /// Why it goes no further, once it does not.
     over: Option<Ending>,
@@ -69,7 +69,7 @@ impl Replay {
         let pads = machine.pads().to_vec();
         let shared = is_controlled(film.settings());
         let machine: Box<dyn Machine> = if shared { Box::new(Controlled::new(machine)) } else { machine };
-        Ok(Self { machine, pads, film, checked: Checked::default(), frames: 0, over: None, seam: false })
+        Ok(Self { machine, pads, film, checked: HashComparison::default(), frames: 0, over: None, seam: false })
     }
 
     /// As fast as it goes, without anything to see.
@@ -194,7 +194,7 @@ impl Replay {
     }
 
     fn verdict(&self) -> Option<Trouble> {
-        if let Some(different) = self.checked.first_different {
+        if let Some(different) = self.checked.first_mismatch {
             let after = |frame: Option<Frame>| frame.map_or("the first frame".into(), |frame| format!("frame {frame}"));
             let equal = after(self.checked.last_equal);
             return Some(
@@ -205,7 +205,7 @@ impl Replay {
             );
         }
         match self.over {
-            Some(Ending::Broken(MovieError::Cut { frame })) => {
+            Some(Ending::Broken(MovieError::Truncated { frame })) => {
                 let what = format!("the movie breaks off before frame {frame}; what came before was played");
                 Some(
                     Trouble::failure(what).hint("the recording was interrupted, or the file was not copied as a whole"),

@@ -12,14 +12,14 @@ const FRAMES: &str = "400";
 
 /// The inputs of a movie, frame by frame.
 fn inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::InputWord>> {
-    let (mut reader, mut rest, mut all) = (coplay::movie::Reader::new(), bytes, vec![]);
+    let (mut reader, mut rest, mut all) = (coplay::movie::MovieReader::new(), bytes, vec![]);
     loop {
         rest = &rest[reader.push(rest)..];
         match reader.poll().expect("a sound movie") {
-            Some(coplay::movie::Entry::Frame { words, .. }) => all.push(words.to_vec()),
-            Some(coplay::movie::Entry::End { .. }) => return all,
+            Some(coplay::movie::MovieEntry::Frame { words, .. }) => all.push(words.to_vec()),
+            Some(coplay::movie::MovieEntry::End { .. }) => return all,
             Some(_) => {}
-            None if rest.is_empty() => reader.end(),
+            None if rest.is_empty() => reader.end_input(),
             None => {}
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};
 
-use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::Ownership;
+use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_bench::counter::allocations;
@@ -40,7 +40,7 @@ impl Cost {
 struct Hall {
     now: Instant,
     feed: Feed,
-    watchers: Vec<Watcher>,
+    watchers: Vec<Spectator>,
     /// When, to whom (the feed is the last), and what.
     flying: VecDeque<(Instant, usize, Vec<u8>, usize)>,
     luck: Random,
@@ -53,9 +53,9 @@ struct Hall {
 impl Hall {
     fn new() -> Self {
         let settings = toy_settings(6, Ownership::one_player_per_site(2, 0xffff));
-        let config = FeedConfig { most_bytes_per_second: 10_000_000, ..FeedConfig::new(1, 2, settings.clone()) };
+        let config = FeedConfig { max_bulk_rate: 10_000_000, ..FeedConfig::new(1, 2, settings.clone()) };
         let watcher =
-            |_| Watcher::new(Instant::ZERO, WatchConfig::new(1, settings.clone(), vec![FEED])).expect("sound");
+            |_| Spectator::new(Instant::ZERO, SpectatorConfig::new(1, settings.clone(), vec![FEED])).expect("sound");
         Self {
             now: Instant::ZERO,
             feed: Feed::new(config).expect("sound settings"),
@@ -112,7 +112,7 @@ impl Hall {
         self.watchers_cost.of(|| {
             while let Some(request) = watcher.poll_request(now) {
                 let expected = match request {
-                    WatchRequest::Hash { expected, .. } => Some(expected),
+                    SpectatorRequest::Hash { expected, .. } => Some(expected),
                     _ => None,
                 };
                 *stepped += 1;
@@ -150,7 +150,7 @@ fn a_watched_game_does_not_allocate() {
     let per = |cost: Cost| cost.time.as_nanos() as f64 / all;
     println!("{WATCHERS} watchers, loss {LOSS}: {:?}", hall.feed.stats());
     println!("feed {:.0} ns, watcher {:.0} ns, per watcher and frame", per(hall.feed_cost), per(hall.watchers_cost));
-    assert_eq!(hall.feed.stats().watchers, WATCHERS);
+    assert_eq!(hall.feed.stats().spectators, WATCHERS);
     assert!(hall.stepped as f64 > 0.95 * all, "all see the game");
     assert_eq!(hall.feed_cost.allocations, 0, "the feed");
     assert!(hall.watchers_cost.allocations < WATCHERS as u64, "rings that still grow: {:?}", hall.watchers_cost);

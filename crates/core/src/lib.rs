@@ -87,9 +87,9 @@
 //! - [`peer_world`]: worlds without a server.
 //! - [`motion`]: objects that move at a server and at clients that are kept in step with it.
 //! - [`clock`]: other sites' clocks, and group time.
-//! - [`wire`]: bytes in and out.
+//! - [`in_flight`]: bytes in and out.
 //! - [`hash`]: XXH64, for checksums and for the hashes of states.
-//! - [`time`], [`frame`], [`id`]: the vocabulary.
+//! - [`time`], [`next_frame`], [`id`]: the vocabulary.
 
 #![no_std]
 
@@ -97,9 +97,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod bucket;
 pub mod clock;
-pub mod feed;
 pub mod frame;
 pub mod hash;
 pub mod id;
@@ -108,6 +106,8 @@ pub mod mirror;
 pub mod motion;
 pub mod movie;
 pub mod pace;
+pub mod peer_world;
 pub mod session;
+pub mod spectator_feed;
 pub mod time;
 pub mod wire;

@@ -1,6 +1,6 @@
 //! The bytes of what mirrors tell each other, written out by hand. Whoever changes one of these changes the layout, and its number with it.
 
-use coplay::mirror::Source;
+use coplay::mirror::SourceId;
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::{
     ClockEcho, EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus,
@@ -10,7 +10,7 @@ use coplay::wire::{
 type Golden = &'static [&'static str];
 
 const FAMILY: &str = "35";
-const SOURCE: Source = Source(0x0403_0201);
+const SOURCE: SourceId = SourceId(0x0403_0201);
 
 fn bytes(golden: Golden) -> Vec<u8> {
     let text: String = std::iter::once(&FAMILY).chain(golden).copied().collect();

@@ -6,7 +6,9 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, MAX_PLAYERS, Ownership};
-use coplay::movie::{Entry, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, WriteError, Writer};
+use coplay::movie::{
+    MAX_BLOCK_FRAMES, MAX_MARK_SIZE, MovieEntry, MovieError, MovieReader, MovieStart, MovieWriteError, MovieWriter,
+};
 use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 use proptest::collection::vec;
 use proptest::option;
@@ -93,7 +95,7 @@ fn every_truncation_and_bit_flip_is_detected() {
 /// Changing this layout makes all movies unreadable that people have kept: it takes a new `VERSION`, and a reader for both.
 #[test]
 fn movie_matches_golden_bytes() {
-    let mut writer = Writer::new(&TestMovie::simple().settings(), Start::PowerOn).expect("good settings");
+    let mut writer = MovieWriter::new(&TestMovie::simple().settings(), MovieStart::PowerOn).expect("good settings");
     let header = writer.poll_bytes().expect("a header").to_vec();
     assert_eq!(header[..10], *b"COPLAYMV\x01\x01");
     writer.push_mark(Frame::ZERO, b"on").expect("a mark");
@@ -151,7 +153,7 @@ fn test_movie() -> impl Strategy<Value = TestMovie> {
 
 fn segment() -> impl Strategy<Value = Segment> {
     let frames = prop_oneof![4 => 0..20u32, 1 => 0..1_500u32];
-    let mark = option::weighted(0.2, vec(any::<u8>(), 0..=MAX_MARK));
+    let mark = option::weighted(0.2, vec(any::<u8>(), 0..=MAX_MARK_SIZE));
     let hash = option::weighted(0.3, any::<u64>());
     (vec(any::<InputWord>(), MAX_PLAYERS), frames, hash, mark, prop::bool::weighted(0.1))
         .prop_map(|(words, frames, hash, mark, flush)| Segment { words, frames, hash, mark, has_flush: flush })
@@ -223,10 +225,10 @@ impl TestMovie {
 
     fn file(&self) -> Vec<u8> {
         let start = match &self.start {
-            None => Start::PowerOn,
-            Some((frame, state)) => Start::Snapshot { frame: Frame::new(*frame), state },
+            None => MovieStart::PowerOn,
+            Some((frame, state)) => MovieStart::Snapshot { frame: Frame::new(*frame), state },
         };
-        let mut writer = Writer::new(&self.settings(), start).expect("good settings");
+        let mut writer = MovieWriter::new(&self.settings(), start).expect("good settings");
         let mut file = vec![];
         for entry in self.segments.iter().flat_map(|span| self.segment_writes(span)) {
             entry(&mut writer).expect("a good entry");
@@ -241,16 +243,16 @@ impl TestMovie {
     fn segment_writes<'a>(&'a self, span: &'a Segment) -> Vec<WriteOp<'a>> {
         let mut pushes: Vec<WriteOp<'a>> = vec![];
         for _ in 0..span.frames {
-            pushes.push(Box::new(|writer| writer.push(writer.next(), &span.words)));
+            pushes.push(Box::new(|writer| writer.push(writer.next_frame(), &span.words)));
         }
         if let Some(hash) = span.hash {
-            pushes.push(Box::new(move |writer| match writer.next() > self.first_frame() {
-                true => writer.push_hash(writer.next().checked_sub(1).expect("a frame"), hash),
+            pushes.push(Box::new(move |writer| match writer.next_frame() > self.first_frame() {
+                true => writer.push_hash(writer.next_frame().checked_sub(1).expect("a frame"), hash),
                 false => Ok(()),
             }));
         }
         if let Some(mark) = &span.mark {
-            pushes.push(Box::new(|writer| writer.push_mark(writer.next(), mark)));
+            pushes.push(Box::new(|writer| writer.push_mark(writer.next_frame(), mark)));
         }
         if span.has_flush {
             pushes.push(Box::new(|writer| writer.flush()));
@@ -259,7 +261,7 @@ impl TestMovie {
     }
 }
 
-type WriteOp<'a> = Box<dyn Fn(&mut Writer) -> Result<(), WriteError> + 'a>;
+type WriteOp<'a> = Box<dyn Fn(&mut MovieWriter) -> Result<(), MovieWriteError> + 'a>;
 
 struct ReadResult {
     entries: Vec<OwnedEntry>,
@@ -267,12 +269,12 @@ struct ReadResult {
 }
 
 fn is_truncated(played: &ReadResult) -> bool {
-    matches!(played.error, Some(MovieError::Cut { .. }))
+    matches!(played.error, Some(MovieError::Truncated { .. }))
 }
 
 /// Reads a file in pieces, as one would from a disk.
 fn read_movie(file: &[u8], piece: usize) -> ReadResult {
-    let mut reader = Reader::new();
+    let mut reader = MovieReader::new();
     let (mut rest, mut entries, mut over) = (file, vec![], false);
     loop {
         rest = &rest[reader.push(&rest[..piece.min(rest.len())])..];
@@ -283,17 +285,17 @@ fn read_movie(file: &[u8], piece: usize) -> ReadResult {
             }
             Ok(None) if rest.is_empty() && over => return ReadResult { entries, error: None },
             Ok(None) if rest.is_empty() => {
-                reader.end();
+                reader.end_input();
                 over = true;
                 continue;
             }
             Ok(None) => continue,
-            Ok(Some(Entry::Header { settings, first })) => OwnedEntry::Header(settings.clone(), first),
-            Ok(Some(Entry::Snapshot { frame, state })) => OwnedEntry::Snapshot(frame, state.to_vec()),
-            Ok(Some(Entry::Frame { frame, words })) => OwnedEntry::Frame(frame, words.to_vec()),
-            Ok(Some(Entry::Hash { frame, hash })) => OwnedEntry::Hash(frame, hash),
-            Ok(Some(Entry::Mark { frame, bytes })) => OwnedEntry::Mark(frame, bytes.to_vec()),
-            Ok(Some(Entry::End { frames })) => OwnedEntry::End(frames),
+            Ok(Some(MovieEntry::Header { settings, first })) => OwnedEntry::Header(settings.clone(), first),
+            Ok(Some(MovieEntry::Snapshot { frame, state })) => OwnedEntry::Snapshot(frame, state.to_vec()),
+            Ok(Some(MovieEntry::Frame { frame, words })) => OwnedEntry::Frame(frame, words.to_vec()),
+            Ok(Some(MovieEntry::Hash { frame, hash })) => OwnedEntry::Hash(frame, hash),
+            Ok(Some(MovieEntry::Mark { frame, bytes })) => OwnedEntry::Mark(frame, bytes.to_vec()),
+            Ok(Some(MovieEntry::End { frames })) => OwnedEntry::End(frames),
         };
         entries.push(kept);
         assert!(reader.memory() < 128 << 10, "a reader stays small");

@@ -3,11 +3,11 @@
 //! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
 //! --test properties_feed`.
 
-use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteSet};
 use coplay::input::Ownership;
 use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
+use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{
     BlockRequests, CloseReason, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer,
@@ -138,8 +138,8 @@ fn datagram() -> impl Strategy<Value = Vec<u8>> {
 /// Lets somebody watch from there.
 fn subscribe(feed: &mut Feed, addr: Addr) {
     let (now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
-    let config = WatchConfig::new(SESSION, settings(), vec![Addr(99)]);
-    let mut watcher = Watcher::new(now, config).expect("sound settings");
+    let config = SpectatorConfig::new(SESSION, settings(), vec![Addr(99)]);
+    let mut watcher = Spectator::new(now, config).expect("sound settings");
     for _ in 0..2 {
         while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
             feed.handle_datagram(now, addr, &buf[..packet.len]);
@@ -171,11 +171,11 @@ proptest! {
 
     #[test]
     fn feed_survives_arbitrary_datagrams(datagrams in vec((datagram(), 0..3u64), 0..80)) {
-        let config = FeedConfig { most_watchers: 2, keep_log: 4_096, ..FeedConfig::new(SESSION, 9, settings()) };
+        let config = FeedConfig { max_spectators: 2, log_bytes: 4_096, ..FeedConfig::new(SESSION, 9, settings()) };
         let mut feed = Feed::new(config).expect("sound settings");
         let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
         (0..2).for_each(|from| subscribe(&mut feed, Addr(from)));
-        prop_assert_eq!(feed.stats().watchers, 2);
+        prop_assert_eq!(feed.stats().spectators, 2);
         for (frame, (bytes, from)) in datagrams.into_iter().enumerate() {
             feed.push(now, Frame::new(frame as u32), &[frame as u128, 0]);
             if feed.wants_snapshot() {
@@ -196,8 +196,8 @@ proptest! {
 
     #[test]
     fn spectator_survives_arbitrary_datagrams(datagrams in vec((datagram(), 0..3i64), 0..80)) {
-        let config = WatchConfig { max_state: 60_000, backlog: 8_192, ..WatchConfig::new(SESSION, settings(), vec![Addr(1)]) };
-        let mut watcher = Watcher::new(Instant::ZERO, config).expect("sound settings");
+        let config = SpectatorConfig { max_snapshot_size: 60_000, max_backlog_bytes: 8_192, ..SpectatorConfig::new(SESSION, settings(), vec![Addr(1)]) };
+        let mut watcher = Spectator::new(Instant::ZERO, config).expect("sound settings");
         let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
         for (bytes, wait) in datagrams {
             watcher.handle_datagram(now, Addr(1), &bytes);
@@ -243,14 +243,14 @@ impl Player {
     }
 }
 
-fn answer_requests(watcher: &mut Watcher, now: Instant, state: &mut u64) {
+fn answer_requests(watcher: &mut Spectator, now: Instant, state: &mut u64) {
     while let Some(request) = watcher.poll_request(now) {
         match request {
-            WatchRequest::Load { state: loaded, .. } => {
+            SpectatorRequest::Load { state: loaded, .. } => {
                 *state = u64::from_le_bytes(loaded.try_into().expect("the state of a sum"));
             }
-            WatchRequest::Advance { inputs, .. } => *state = state.wrapping_mul(31).wrapping_add(inputs[0] as u64),
-            WatchRequest::Hash { .. } => watcher.handle_hash(*state),
+            SpectatorRequest::Advance { inputs, .. } => *state = state.wrapping_mul(31).wrapping_add(inputs[0] as u64),
+            SpectatorRequest::Hash { .. } => watcher.handle_hash(*state),
         }
     }
 }
@@ -265,8 +265,8 @@ fn spectator_loads_state_when_the_next_source_differs() {
         is_alive: true,
     };
     let (mut players, mut buf, mut now) = ([player(1), player(2)], [0; MAX_DATAGRAM], Instant::ZERO);
-    let config = WatchConfig::new(SESSION, settings(), vec![Addr(0), Addr(1)]);
-    let (mut watcher, mut seen) = (Watcher::new(now, config).expect("sound settings"), 0);
+    let config = SpectatorConfig::new(SESSION, settings(), vec![Addr(0), Addr(1)]);
+    let (mut watcher, mut seen) = (Spectator::new(now, config).expect("sound settings"), 0);
     for frame in 0..1_500 {
         players[0].is_alive = frame < 600;
         for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.is_alive) {

@@ -4,11 +4,13 @@
 
 use std::collections::VecDeque;
 
-use coplay::feed::{Feed, FeedConfig, Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::InputWord;
 use coplay::session::Settings;
+use coplay::spectator_feed::{
+    Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
+};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{FeedMessage, MAX_DATAGRAM};
 
@@ -40,7 +42,7 @@ struct Stage {
     settings: Settings,
     now: Instant,
     feed: Feed,
-    watcher: Watcher,
+    watcher: Spectator,
     players: Machine,
     viewer: Machine,
     /// What was played, frame by frame.
@@ -71,19 +73,22 @@ impl Stage {
         let owners = [Owners::Pads, Owners::Shared, Owners::Sticks, Owners::LastAll][usize::from(how & 3)];
         let settings = settings(&Scene { owners, ..Scene::PLAIN });
         let feed = FeedConfig {
-            most_watchers: 3,
-            batch: [6, 1, 127, 30][usize::from(how >> 2 & 3)],
-            keep_log: if how & 16 != 0 { 8_192 } else { 0 },
-            history: if how & 64 != 0 { 60 } else { 1_200 },
+            max_spectators: 3,
+            batch_frames: [6, 1, 127, 30][usize::from(how >> 2 & 3)],
+            log_bytes: if how & 16 != 0 { 8_192 } else { 0 },
+            history_frames: if how & 64 != 0 { 60 } else { 1_200 },
             ..FeedConfig::new(SESSION, 9, settings.clone())
         };
-        let start = if how & 32 != 0 { Start::Beginning } else { Start::Snapshot };
-        let watch =
-            WatchConfig { start, max_state: MOST_STATE, ..WatchConfig::new(SESSION, settings.clone(), vec![FEED]) };
+        let start = if how & 32 != 0 { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
+        let watch = SpectatorConfig {
+            start,
+            max_snapshot_size: MOST_STATE,
+            ..SpectatorConfig::new(SESSION, settings.clone(), vec![FEED])
+        };
         Self {
             now: Instant::ZERO,
             feed: Feed::new(feed).expect("sound settings"),
-            watcher: Watcher::new(Instant::ZERO, watch).expect("sound settings"),
+            watcher: Spectator::new(Instant::ZERO, watch).expect("sound settings"),
             players: Machine::new(0),
             viewer: Machine::new(0),
             played: Vec::new(),
@@ -218,7 +223,7 @@ impl Stage {
         let (feed, watcher) = (self.feed.memory(), self.watcher.memory());
         assert!(feed <= MAX_MEMORY + 6 * self.size, "the feed takes {feed} bytes");
         assert!(watcher <= MAX_MEMORY + 2 * MOST_STATE, "the watcher takes {watcher} bytes");
-        let _ = (self.feed.stats(), self.watcher.stats(), self.watcher.downloaded(), self.watcher.is_live());
+        let _ = (self.feed.stats(), self.watcher.stats(), self.watcher.download_progress(), self.watcher.is_live());
         for next in [self.feed.poll_timeout(), self.watcher.poll_timeout()].into_iter().flatten() {
             assert!(next > self.now, "who is done wants to be called in the past");
         }
@@ -230,19 +235,19 @@ impl Stage {
             requests += 1;
             assert!(requests < 2 * MAX_AT_ONCE, "a watcher asks for ever");
             match request {
-                WatchRequest::Load { next_frame, state, .. } => self.viewer.restore(next_frame.number(), state),
-                WatchRequest::Advance { frame, inputs, .. } => {
+                SpectatorRequest::Load { next_frame, state, .. } => self.viewer.restore(next_frame.number(), state),
+                SpectatorRequest::Advance { frame, inputs, .. } => {
                     let known = self.played.get(frame.number() as usize).copied();
                     let inputs = inputs.to_vec();
                     assert!(self.forged || known.is_some_and(|input| self.owned(input) == inputs), "frame {frame}");
                     self.viewer.advance(frame.number(), &inputs, true);
                     self.viewer.confirm(frame.number().saturating_add(1));
                 }
-                WatchRequest::Hash { .. } => self.watcher.handle_hash(self.viewer.state),
+                SpectatorRequest::Hash { .. } => self.watcher.handle_hash(self.viewer.state),
             }
         }
         while let Some(event) = self.watcher.poll_event() {
-            assert!(self.forged || !matches!(event, WatchEvent::Diverged { .. }), "out of the blue: {event:?}");
+            assert!(self.forged || !matches!(event, SpectatorEvent::Diverged { .. }), "out of the blue: {event:?}");
         }
         while self.feed.poll_event().is_some() {}
     }

@@ -2,7 +2,9 @@
 
 use coplay::frame::Frame;
 use coplay::hash::xxh64;
-use coplay::movie::{Entry, MAGIC, MAX_BLOCK_FRAMES, MAX_MARK, MovieError, Reader, Start, VERSION, Writer};
+use coplay::movie::{
+    MAGIC, MAX_BLOCK_FRAMES, MAX_MARK_SIZE, MovieEntry, MovieError, MovieReader, MovieStart, MovieWriter, VERSION,
+};
 use coplay::session::Settings;
 
 use crate::bytes::Bytes;
@@ -37,8 +39,9 @@ pub(crate) fn check(data: &[u8]) {
 
 /// What a writer writes before the first frame.
 fn header(settings: &Settings, with_state: bool) -> Vec<u8> {
-    let start = if with_state { Start::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] } } else { Start::PowerOn };
-    let mut writer = Writer::new(settings, start).expect("sound settings");
+    let start =
+        if with_state { MovieStart::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] } } else { MovieStart::PowerOn };
+    let mut writer = MovieWriter::new(settings, start).expect("sound settings");
     let mut file = Vec::new();
     while let Some(bytes) = writer.poll_bytes() {
         file.extend_from_slice(bytes);
@@ -78,12 +81,12 @@ fn read(file: &[u8]) {
 
 /// How many entries a file has, and how it ends.
 fn told(file: &[u8], piece: usize) -> (Vec<u32>, Option<MovieError>) {
-    let (mut reader, mut rest, mut told) = (Reader::new(), file, Vec::new());
+    let (mut reader, mut rest, mut told) = (MovieReader::new(), file, Vec::new());
     loop {
         let taken = reader.push(&rest[..rest.len().min(piece)]);
         rest = &rest[taken..];
         if rest.is_empty() {
-            reader.end();
+            reader.end_input();
         }
         loop {
             match reader.poll() {
@@ -106,19 +109,19 @@ fn told(file: &[u8], piece: usize) -> (Vec<u32>, Option<MovieError>) {
 }
 
 /// A few bits of an entry, to tell it from others.
-fn check_entry(entry: &Entry<'_>) -> u32 {
+fn check_entry(entry: &MovieEntry<'_>) -> u32 {
     match entry {
-        Entry::Header { settings, first } => {
+        MovieEntry::Header { settings, first } => {
             let _ = settings.check();
             first.number()
         }
-        Entry::Snapshot { frame, state } => frame.number() ^ (state.len() as u32) << 8,
-        Entry::Frame { frame, words } => words.iter().fold(frame.number(), |sum, word| sum ^ *word as u32),
-        Entry::Hash { frame, hash } => frame.number() ^ *hash as u32,
-        Entry::Mark { frame, bytes } => {
-            assert!(bytes.len() <= MAX_MARK);
+        MovieEntry::Snapshot { frame, state } => frame.number() ^ (state.len() as u32) << 8,
+        MovieEntry::Frame { frame, words } => words.iter().fold(frame.number(), |sum, word| sum ^ *word as u32),
+        MovieEntry::Hash { frame, hash } => frame.number() ^ *hash as u32,
+        MovieEntry::Mark { frame, bytes } => {
+            assert!(bytes.len() <= MAX_MARK_SIZE);
             frame.number() ^ (bytes.len() as u32) << 16
         }
-        Entry::End { frames } => *frames,
+        MovieEntry::End { frames } => *frames,
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::{InputWord, MAX_PLAYERS, Ownership};
 use coplay::session::{
     AbsentInput, Config, GameId, LateJoin, MachineId, SendPolicy, Session, Settings, StarvationPolicy,
 };
+use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::machine::Machine;
@@ -75,7 +75,7 @@ impl Site {
 
     /// Starts its program, to take its seat while the others play.
     pub(crate) fn come(&mut self, scene: &Scene, now: Instant) {
-        let start = if scene.from_the_beginning { Start::Beginning } else { Start::Snapshot };
+        let start = if scene.from_the_beginning { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
         let mut config = config(scene, self.number);
         config.incarnation = config.incarnation.saturating_add(self.starts);
         config.late_join = Some(LateJoin { start, max_state_len: MOST_STATE });
@@ -119,7 +119,11 @@ fn config(scene: &Scene, number: usize) -> Config {
     config.drop_timeout = scene.drop_after_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
     config.silence_timeout = scene.gives_up.then_some(TimeDelta::from_millis(400));
     let keep_log = if scene.from_the_beginning { 64 * 1_024 } else { 0 };
-    let feed = FeedConfig { most_watchers: 4, keep_log, ..FeedConfig::new(SESSION, number as u64, settings(scene)) };
+    let feed = FeedConfig {
+        max_spectators: 4,
+        log_bytes: keep_log,
+        ..FeedConfig::new(SESSION, number as u64, settings(scene))
+    };
     config.feed = scene.late.then_some(feed);
     config
 }

@@ -2,8 +2,8 @@
 
 use coplay::frame::Frame;
 use coplay::input::{STREAM_CAPACITY, Stream};
-use coplay::mirror::{self, Mirror, Source};
-use coplay::motion::{Client, ClientId, Config, Linear, ObjectId, Pair, Server};
+use coplay::mirror::{self, Mirror, SourceId};
+use coplay::motion::{ClientId, LinearPredictor, MilliVec2, MotionClient, MotionConfig, MotionServer, ObjectId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{DesyncMessage, Extra, FeedMessage, Hello, MAX_DATAGRAM, MirrorItems, SessionMessage, Tick, motion};
 
@@ -46,13 +46,13 @@ fn check_beside(data: &[u8]) {
 fn check_mirror(data: &[u8]) {
     let Ok(items) = MirrorItems::new(data) else { return };
     let _ = items.count();
-    let config = mirror::Config { founder: true, ..mirror::Config::new(Source(1)) };
+    let config = mirror::MirrorConfig { is_founder: true, ..mirror::MirrorConfig::new(SourceId(1)) };
     let mut mirror = Mirror::new(Instant::ZERO, config).expect("a mirror can be like that");
     let mut buf = [0; MAX_DATAGRAM];
     for step in 1..6 {
         let now = Instant::ZERO + TimeDelta::from_millis(step * 100);
-        mirror.handle_datagram(now, Source(2), data);
-        let _ = mirror.issue(now, mirror::Issue::state(7, b"here"));
+        mirror.handle_datagram(now, SourceId(2), data);
+        let _ = mirror.issue(now, mirror::NewEvent::state(7, b"here"));
         while mirror.poll_request(now).is_some() {}
         while mirror.poll_delivery(now).is_some() {}
         while mirror.poll_transmit(now, &mut buf).is_some() {}
@@ -70,18 +70,18 @@ fn check_motion(data: &[u8]) {
         items.into_iter().for_each(|item| datagram.put(item).expect("there is room for as much"));
         assert_eq!(buf, data, "a packet of motion has one form");
     }
-    let (linear, config) = (Linear { fastest: 1_000 }, Config::clocks(head.receiver_incarnation));
-    let mut server = Server::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
-    let mut client = Client::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
+    let (linear, config) = (LinearPredictor { max_speed: 1_000 }, MotionConfig::clocks(head.receiver_incarnation));
+    let mut server = MotionServer::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
+    let mut client = MotionClient::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
     let (who, object) = (ClientId(1), ObjectId(1));
-    server.spawn(Instant::ZERO, object, Some(who), Pair::default(), Pair::default());
+    server.spawn(Instant::ZERO, object, Some(who), MilliVec2::default(), MilliVec2::default());
     client.own(object);
     let mut buf = [0; MAX_DATAGRAM];
     for step in 1..4 {
         let now = Instant::ZERO + TimeDelta::from_millis(step * 100);
         server.handle_datagram(now, who, data);
         client.handle_datagram(now, data);
-        client.command(now, object, Pair { x: step, y: 0 });
+        client.command(now, object, MilliVec2 { x: step, y: 0 });
         while server.poll_transmit(now, &mut buf).is_some() {}
         while client.poll_transmit(now, &mut buf).is_some() {}
         let _ = client.consistency(object);

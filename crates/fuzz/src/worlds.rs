@@ -1,7 +1,7 @@
 //! The target `worlds`: a maze without a server and a server with its player, and somebody among them who says anything at all.
 
-use coplay::bucket::{Config, Sending, Site, World};
-use coplay::mirror::{self, Source};
+use coplay::mirror::{self, SourceId};
+use coplay::peer_world::{PeerWorld, PeerWorldConfig, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, Maze, Rules, Tally, Terms};
@@ -61,7 +61,7 @@ fn check_alone(data: &[u8]) {
 
 struct Stage {
     ticks: u32,
-    site: World<Rules>,
+    site: PeerWorld<Rules>,
     avatar: Avatar,
     server: Server,
     player: Client,
@@ -71,8 +71,8 @@ struct Stage {
     is_deceived: bool,
 }
 
-const SITE: Site = Site(1);
-const ENEMY: Site = Site(2);
+const SITE: WorldSiteId = WorldSiteId(1);
+const ENEMY: WorldSiteId = WorldSiteId(2);
 /// Keys of an honest player, and of another one.
 const ADA: [u8; 32] = [1; 32];
 const EVE: [u8; 32] = [2; 32];
@@ -83,12 +83,12 @@ impl Stage {
     fn new() -> Self {
         let now = Instant::ZERO;
         let rules = Rules::new(Maze::new(TERMS.seed, TERMS.side));
-        let config = Config { sending: Sending::fixed(25), ..Config::new(SITE, true) };
-        let mut site = World::new(now, config, rules.clone()).expect("a site can be like that");
+        let config = PeerWorldConfig { update_policy: UpdatePolicy::fixed(25), ..PeerWorldConfig::new(SITE, true) };
+        let mut site = PeerWorld::new(now, config, rules.clone()).expect("a site can be like that");
         site.add_peer(now, ENEMY);
-        let config = mirror::Config { founder: true, ..mirror::Config::new(Source(1)) };
+        let config = mirror::MirrorConfig { is_founder: true, ..mirror::MirrorConfig::new(SourceId(1)) };
         let mut server = Server::new(now, config, TERMS, 1).expect("a server can be like that");
-        server.add_peer(now, Source(2));
+        server.add_peer(now, SourceId(2));
         let avatar = rules.newcomer(&[], 7);
         Self {
             ticks: 0,
@@ -110,10 +110,10 @@ impl Stage {
         let (now, mut buf) = (self.now(), [0; MAX_DATAGRAM]);
         self.site.advance(now);
         if let Some(tick) = self.site.tick(now) {
-            self.site.publish(tick, 0, self.avatar.clone());
+            self.site.publish_entity(tick, 0, self.avatar.clone());
         }
         if let Some(tick) = self.site.poll_view(now) {
-            self.site.show(tick);
+            self.site.visible_at(tick);
         }
         while let Some(packet) = self.site.poll_transmit(now, &mut buf) {
             self.said[0] = buf[..packet.len].into();
@@ -145,7 +145,7 @@ impl Stage {
             0 => self.site.handle_datagram(now, ENEMY, bytes),
             1 => _ = self.server.handle_player(now, entity_of(&EVE), bytes),
             2 => _ = self.player.handle_datagram(now, bytes),
-            _ => self.server.handle_mirror(now, Source(2), bytes),
+            _ => self.server.handle_mirror(now, SourceId(2), bytes),
         }
     }
 

@@ -5,11 +5,11 @@ mod common;
 use common::duel::{self, Judge, Seat, bad_link, config, terms};
 use common::odd::Odd;
 use common::{nes, nes_with_four};
-use coplay::feed::Start;
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::InputWord;
 use coplay::session::{Config, Event, GameId, LateJoin, MachineId, Session, Settings, State};
+use coplay::spectator_feed::SpectatorStart;
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::control::Controlled;
 use coplay_machines::hosted::{self, Terms};
@@ -138,7 +138,7 @@ fn somebody_can_come_late_by_a_snapshot() {
     let late = SiteId::new(2).expect("a site");
     let usual = config(&nes(), late, &settings);
     let join = Config {
-        late_join: Some(LateJoin { start: Start::Snapshot, max_state_len: 1 << 20 }),
+        late_join: Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 }),
         incarnation: 2,
         ..usual
     };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use coplay::bucket::{EntityId, Site};
+use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay_maze::picture::{Camera, Canvas, Shape, Thing, colour_of, draw_map, draw_view};
 use coplay_maze::{Avatar, Life, Maze, Ninja, Position, Rules};
 
@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
 }
 
 fn play(rules: &Rules, seed: u32, ticks: u32) -> Vec<(EntityId, Avatar)> {
-    let id = |index| EntityId { site: Site(seed), index };
+    let id = |index| EntityId { site: WorldSiteId(seed), index };
     let mut avatars: Vec<_> = (0..PLAYERS).map(|index| (id(index), rules.newcomer(&[], index.into()))).collect();
     let mut ninjas: Vec<_> = (0..PLAYERS).map(|index| Ninja::new(index.into())).collect();
     for tick in 0..=ticks {

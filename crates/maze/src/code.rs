@@ -193,7 +193,7 @@ mod tests {
     use crate::luck::Luck;
     use crate::maze::Maze;
     use crate::rules::Rules;
-    use coplay::bucket::{MAX_STATE, Reckoner};
+    use coplay::peer_world::{DeadReckoning, MAX_STATE_SIZE};
 
     fn rules() -> Rules {
         Rules::new(Maze::new(7, 8))
@@ -226,7 +226,7 @@ mod tests {
         let mut seen = [0; MOST_SHOTS + 1];
         let mut dead = 0;
         play(&rules, 60_000, |avatar| {
-            let mut buf = [0; MAX_STATE];
+            let mut buf = [0; MAX_STATE_SIZE];
             let len = rules.encode(avatar, &mut buf).expect("there is room");
             assert_eq!(rules.decode(&buf[..len]).as_ref(), Some(avatar));
             assert_eq!(rules.encode(avatar, &mut buf[..len - 1]), None, "no room");
@@ -245,7 +245,7 @@ mod tests {
     fn other_speeds_and_turns_can_be_told_up_to_the_fastest() {
         let rules = rules();
         let mut avatar = rules.newcomer(&[], 1);
-        let mut buf = [0; MAX_STATE];
+        let mut buf = [0; MAX_STATE_SIZE];
         let mut comes_back = |speed, turn| {
             (avatar.speed, avatar.turn) = (speed, turn);
             let len = rules.encode(&avatar, &mut buf).expect("there is room");
@@ -266,7 +266,7 @@ mod tests {
         let mut luck = Luck::new(4);
         let mut states = Vec::new();
         play(&rules, 4_000, |avatar| {
-            let mut buf = [0; MAX_STATE];
+            let mut buf = [0; MAX_STATE_SIZE];
             let len = rules.encode(avatar, &mut buf).expect("there is room");
             states.push(buf[..len].to_vec());
         });
@@ -278,7 +278,7 @@ mod tests {
             }
             bytes.truncate(bytes.len() - luck.below(2) as usize);
             if let Some(avatar) = rules.decode(&bytes) {
-                let mut again = [0; MAX_STATE];
+                let mut again = [0; MAX_STATE_SIZE];
                 let len = rules.encode(&avatar, &mut again).expect("there is room");
                 assert_eq!(again[..len], bytes, "one state, one encoding");
                 understood += 1;
@@ -294,7 +294,7 @@ mod tests {
         for _ in 0..100_000 {
             let bytes: Vec<u8> = (0..luck.below(60)).map(|_| luck.bits() as u8).collect();
             if let Some(avatar) = rules.decode(&bytes) {
-                assert!(rules.maze.is_free(rules.ahead(&avatar, 50).position, crate::rules::RADIUS));
+                assert!(rules.maze.is_free(rules.extrapolate(&avatar, 50).position, crate::rules::RADIUS));
             }
         }
     }
@@ -308,7 +308,7 @@ mod tests {
             let press = |fire| Controls { forward: true, fire, ..Controls::default() };
             (0..100).for_each(|tick| rules.step(tick, &mut avatar, press(false), &[], 1));
             rules.step(100, &mut avatar, press(true), &[], 1);
-            let mut buf = [0; MAX_STATE];
+            let mut buf = [0; MAX_STATE_SIZE];
             let len = rules.encode(&avatar, &mut buf).expect("it can be told");
             assert_eq!(rules.decode(&buf[..len]), Some(avatar));
         }
@@ -318,7 +318,7 @@ mod tests {
     fn nobody_is_in_a_wall_or_off_the_grid() {
         let rules = rules();
         let mut avatar = rules.newcomer(&[], 1);
-        let mut buf = [0; MAX_STATE];
+        let mut buf = [0; MAX_STATE_SIZE];
         avatar.position = rules.maze.corner();
         let len = rules.encode(&avatar, &mut buf).expect("there is room");
         assert_eq!(rules.decode(&buf[..len]), None);

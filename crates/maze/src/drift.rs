@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{EntityId, Site};
+use coplay::peer_world::{EntityId, WorldSiteId};
 
 use crate::trace::{Line, What};
 use crate::{FINE, TICKS_PER_SECOND, Terms, WALK};
@@ -19,7 +19,7 @@ const LATE: i64 = 500_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// Who wrote it.
-    pub site: Option<Site>,
+    pub site: Option<WorldSiteId>,
     /// All lines, in their order.
     pub lines: Vec<Line>,
 }
@@ -28,7 +28,7 @@ pub struct Trace {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// Who saw.
-    pub seen_by: Site,
+    pub seen_by: WorldSiteId,
     /// What it saw.
     pub entity: EntityId,
     /// How far apart the views were, in units, in the order of time: when on the clock of who saw, and by how much.
@@ -128,8 +128,8 @@ impl Offset {
 }
 
 /// By least squares through what both have measured of each other.
-fn fitted_offset(seer: &Trace, site: Site, seen: &Trace, seen_by: Site) -> Option<Offset> {
-    let measured = |trace: &Trace, of: Site| -> Vec<(i64, f64)> {
+fn fitted_offset(seer: &Trace, site: WorldSiteId, seen: &Trace, seen_by: WorldSiteId) -> Option<Offset> {
+    let measured = |trace: &Trace, of: WorldSiteId| -> Vec<(i64, f64)> {
         let of_peer = |line: &Line| match line.what {
             What::Offset { peer, ahead } if peer == of => Some((line.at, ahead as f64)),
             _ => None,
@@ -160,11 +160,11 @@ fn seen(line: &Line) -> Option<(EntityId, View)> {
     }
 }
 
-fn own_views(trace: &Trace, site: Site) -> BTreeMap<EntityId, Vec<View>> {
+fn own_views(trace: &Trace, site: WorldSiteId) -> BTreeMap<EntityId, Vec<View>> {
     views_of(trace, site, 0)
 }
 
-fn views_of(trace: &Trace, site: Site, skip: i64) -> BTreeMap<EntityId, Vec<View>> {
+fn views_of(trace: &Trace, site: WorldSiteId, skip: i64) -> BTreeMap<EntityId, Vec<View>> {
     let begin = trace.lines.first().map_or(0, |line| line.at.saturating_add(skip));
     let mut views: BTreeMap<EntityId, Vec<View>> = BTreeMap::new();
     for (entity, view) in trace.lines.iter().filter(|line| line.at >= begin).filter_map(seen) {
@@ -210,7 +210,7 @@ struct Gap {
     updates: u32,
 }
 
-fn missing_around(trace: &Trace, site: Site) -> BTreeMap<EntityId, Vec<Gap>> {
+fn missing_around(trace: &Trace, site: WorldSiteId) -> BTreeMap<EntityId, Vec<Gap>> {
     let mut heard: BTreeMap<EntityId, Vec<(u32, u16)>> = BTreeMap::new();
     for line in &trace.lines {
         if let What::Heard { entity, sequence, tick } = line.what
@@ -235,8 +235,8 @@ fn missing_around(trace: &Trace, site: Site) -> BTreeMap<EntityId, Vec<Gap>> {
 mod tests {
     use super::*;
 
-    const A: Site = Site(1);
-    const B: Site = Site(2);
+    const A: WorldSiteId = WorldSiteId(1);
+    const B: WorldSiteId = WorldSiteId(2);
     const AVATAR: EntityId = EntityId { site: A, index: 0 };
     /// B's clock is ahead of A's by so much, and gains a thousandth on it.
     const AHEAD: i64 = 5_000_000_000;

@@ -12,8 +12,9 @@
 //! once, and nobody fell. Avatars that run into each other are not seen coming: each stops in the tick before they would touch, which is
 //! told like any other change of course.
 
-use coplay::bucket::{
-    Config, ConfigError, EntityId, Event, Packet, Record, Region, Sending, Shown, Site, Stats, To, World,
+use coplay::peer_world::{
+    EntityId, PeerWorld, PeerWorldConfig, PeerWorldConfigError, PeerWorldDestination, PeerWorldEvent, PeerWorldStats,
+    PeerWorldTransmit, SiteRecord, UpdatePolicy, VisibleEntity, WorldRegion, WorldSiteId,
 };
 use coplay::time::{Instant, TimeDelta};
 
@@ -36,7 +37,7 @@ pub const MAX_AVATARS: usize = 64;
 
 /// One site of a maze.
 pub struct Game {
-    world: World<Rules>,
+    world: PeerWorld<Rules>,
     avatars: Vec<Own>,
     /// The last tick that our avatars made.
     tick: Option<u32>,
@@ -48,7 +49,7 @@ pub struct Game {
     scores: Scores,
     scored: u64,
     /// The newest view of its bucket.
-    view: Vec<Shown<Avatar>>,
+    view: Vec<VisibleEntity<Avatar>>,
     viewed: u32,
     trace: Option<Vec<Line>>,
     news: Vec<News>,
@@ -71,9 +72,9 @@ struct Own {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A site came.
-    Came(Site),
+    Came(WorldSiteId),
     /// A site left.
-    Left(Site),
+    Left(WorldSiteId),
     /// One of ours was hit.
     Hit {
         /// Which of ours.
@@ -87,15 +88,24 @@ impl Game {
     /// A site with so many ninjas, and with a person if it has a name. The person is its avatar 0.
     pub fn new(
         now: Instant,
-        site: Site,
+        site: WorldSiteId,
         founder: bool,
         terms: &Terms,
-        sending: Sending,
+        sending: UpdatePolicy,
         (person, ninjas): (Option<&str>, u8),
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, PeerWorldConfigError> {
         let rules = Rules::new(Maze::new(terms.seed, terms.side));
         let (bucket, delay) = (u32::from(terms.bucket), u32::from(terms.delay));
-        let world = World::new(now, Config { bucket, delay, sending, ..Config::new(site, founder) }, rules)?;
+        let world = PeerWorld::new(
+            now,
+            PeerWorldConfig {
+                bucket_ticks: bucket,
+                playout_delay: delay,
+                update_policy: sending,
+                ..PeerWorldConfig::new(site, founder)
+            },
+            rules,
+        )?;
         let mut game = Self {
             world,
             avatars: Vec::new(),
@@ -139,17 +149,17 @@ impl Game {
     }
 
     /// Who we are.
-    pub fn site(&self) -> Site {
+    pub fn site(&self) -> WorldSiteId {
         self.world.config().site
     }
 
     /// The rules, with their maze.
     pub fn rules(&self) -> &Rules {
-        self.world.reckoner()
+        self.world.dead_reckoning()
     }
 
     /// The shared world, for its numbers.
-    pub fn world(&self) -> &World<Rules> {
+    pub fn world(&self) -> &PeerWorld<Rules> {
         &self.world
     }
 
@@ -178,24 +188,24 @@ impl Game {
     }
 
     /// There is a way to a site.
-    pub fn add_peer(&mut self, now: Instant, site: Site) {
+    pub fn add_peer(&mut self, now: Instant, site: WorldSiteId) {
         self.world.add_peer(now, site);
     }
 
     /// A site is no more.
-    pub fn remove_peer(&mut self, site: Site) {
+    pub fn remove_peer(&mut self, site: WorldSiteId) {
         self.world.remove_peer(site);
     }
 
     /// Takes in a datagram from a site.
-    pub fn handle_datagram(&mut self, now: Instant, from: Site, bytes: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         self.world.handle_datagram(now, from, bytes);
         if self.trace.is_some() {
             self.note_heard(now, from, bytes);
         }
     }
 
-    fn note_heard(&mut self, now: Instant, from: Site, bytes: &[u8]) {
+    fn note_heard(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         let Some(present) = self.world.tick(now) else { return };
         for item in coplay::wire::PeerWorldItems::new(bytes).into_iter().flatten().flatten() {
             if let coplay::wire::PeerWorldItem::Update(update) = item {
@@ -208,22 +218,22 @@ impl Game {
     }
 
     /// The next datagram to be sent.
-    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Packet> {
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<PeerWorldTransmit> {
         self.world.poll_transmit(now, buf)
     }
 
     /// The sites to which a datagram goes, where each needs a copy of its own.
-    pub fn receivers(&self, to: To) -> Vec<Site> {
+    pub fn receivers(&self, to: PeerWorldDestination) -> Vec<WorldSiteId> {
         match to {
-            To::All => self.world.peers().collect(),
-            To::Near(region) => self.world.wanting(region).collect(),
-            To::One(site) => vec![site],
+            PeerWorldDestination::All => self.world.peers().collect(),
+            PeerWorldDestination::Near(region) => self.world.interested_peers(region).collect(),
+            PeerWorldDestination::One(site) => vec![site],
         }
     }
 
     /// The regions of which we want to hear.
-    pub fn wanted(&self) -> Vec<Region> {
-        self.world.wanted()
+    pub fn wanted(&self) -> Vec<WorldRegion> {
+        self.world.interest_regions()
     }
 
     /// Plays up to now: all our avatars make their ticks, hits are decided, and the view is renewed when it is due. Whether it was.
@@ -249,10 +259,12 @@ impl Game {
     fn hear_events(&mut self) {
         while let Some(event) = self.world.poll_event() {
             match event {
-                Event::Came(site) => self.tell(News::Came(site)),
-                Event::Left(site) => self.tell(News::Left(site)),
-                Event::Remembered => self.remember(),
-                Event::Changed(_) | Event::Appeared(_) | Event::Vanished(_) => {}
+                PeerWorldEvent::PeerJoined(site) => self.tell(News::Came(site)),
+                PeerWorldEvent::PeerLeft(site) => self.tell(News::Left(site)),
+                PeerWorldEvent::OwnRecordRecovered => self.remember(),
+                PeerWorldEvent::RecordChanged(_)
+                | PeerWorldEvent::EntityAppeared(_)
+                | PeerWorldEvent::EntityVanished(_) => {}
             }
         }
     }
@@ -275,12 +287,12 @@ impl Game {
     }
 
     fn post(&mut self) {
-        self.world.post(&self.tally.and(&self.before).to_bytes());
+        self.world.publish_record(&self.tally.and(&self.before).to_bytes());
     }
 
     /// One tick of all our avatars.
     fn step(&mut self, now: Instant, tick: u32) {
-        let others: Vec<(EntityId, Avatar)> = self.world.reckoned(tick).collect();
+        let others: Vec<(EntityId, Avatar)> = self.world.extrapolated_at(tick).collect();
         for index in 0..self.avatars.len() {
             self.move_avatar(tick, index, &others);
         }
@@ -289,7 +301,7 @@ impl Game {
         for index in 0..self.avatars.len() {
             let avatar = self.avatars[index].avatar.clone();
             let (entity, position) = (self.own(index), units(avatar.position));
-            if self.world.publish(tick, index as u8, avatar) {
+            if self.world.publish_entity(tick, index as u8, avatar) {
                 self.note(now, || What::Sent { entity, tick, position });
             }
         }
@@ -305,7 +317,7 @@ impl Game {
         let others: Vec<(EntityId, Avatar)> =
             ours.filter(|(entity, _)| *entity != me).chain(others.iter().cloned()).collect();
         let own = &mut self.avatars[index];
-        let rules = self.world.reckoner();
+        let rules = self.world.dead_reckoning();
         let controls = match &mut own.mind {
             Mind::Person(controls) => *controls,
             Mind::Ninja(ninja) => ninja.think(tick, rules, &own.avatar, &others),
@@ -325,14 +337,14 @@ impl Game {
         let site = self.site();
         let entity = |index: usize| EntityId { site, index: index as u8 };
         let ours = self.avatars.iter().enumerate().map(|(index, own)| (entity(index), &own.avatar));
-        for (by, avatar) in ours.chain(self.world.newest().map(|(entity, _, avatar)| (entity, avatar))) {
+        for (by, avatar) in ours.chain(self.world.newest_states().map(|(entity, _, avatar)| (entity, avatar))) {
             self.watch.notice(tick, by, avatar);
         }
         let (world, avatars) = (&self.world, &self.avatars);
         let targets =
             avatars.iter().enumerate().map(|(index, own)| Target { entity: entity(index), avatar: &own.avatar });
-        let hits = self.watch.judge(world.reckoner(), tick, targets, |target, at| {
-            let then = world.own_at(target.entity.index, at)?;
+        let hits = self.watch.judge(world.dead_reckoning(), tick, targets, |target, at| {
+            let then = world.own_state_at(target.entity.index, at)?;
             (then.lives == target.avatar.lives && then.is_alive()).then_some(then.position)
         });
         for (whom, by) in hits {
@@ -343,7 +355,7 @@ impl Game {
     /// Looks ahead whether anything that is known to fly will hit one of ours before others see what is now.
     fn foresee(&mut self, tick: u32) {
         let (site, behind) = (self.site(), self.behind().min(u8::MAX.into()) as u8);
-        let rules = self.world.reckoner();
+        let rules = self.world.dead_reckoning();
         for (index, own) in self.avatars.iter_mut().enumerate() {
             let target = Target { entity: EntityId { site, index: index as u8 }, avatar: &own.avatar };
             own.avatar.doom = self.watch.foresee(rules, tick, behind, target);
@@ -352,7 +364,7 @@ impl Game {
 
     /// It was hit: once, and everybody will know.
     fn fall(&mut self, tick: u32, index: usize, by: EntityId) {
-        let rules = self.world.reckoner();
+        let rules = self.world.dead_reckoning();
         let avatar = &mut self.avatars[index].avatar;
         if !avatar.is_alive() {
             return;
@@ -366,7 +378,7 @@ impl Game {
     fn renew_view(&mut self, now: Instant) -> bool {
         let Some(tick) = self.world.poll_view(now) else { return false };
         self.view.clear();
-        self.view.extend_from_slice(self.world.show(tick));
+        self.view.extend_from_slice(self.world.visible_at(tick));
         self.viewed = tick;
         if self.trace.is_some() {
             self.note_view(now, tick);
@@ -380,10 +392,10 @@ impl Game {
             self.note(now, || What::Seen { entity, tick, position, alive });
             self.view.push(shown);
         }
-        let bucket = self.world.config().bucket;
+        let bucket = self.world.config().bucket_ticks;
         if tick / OFFSETS_EVERY != tick.saturating_sub(bucket) / OFFSETS_EVERY {
             for peer in self.world.peers().collect::<Vec<_>>() {
-                if let Some(offset) = self.world.peer_stats(now, peer).and_then(|stats| stats.offset) {
+                if let Some(offset) = self.world.peer_stats(now, peer).and_then(|stats| stats.clock_offset) {
                     self.note(now, || What::Offset { peer, ahead: offset.as_nanos() });
                 }
             }
@@ -391,13 +403,13 @@ impl Game {
     }
 
     /// Everybody as the newest bucket shows them, our own as well.
-    pub fn view(&self) -> (u32, &[Shown<Avatar>]) {
+    pub fn view(&self) -> (u32, &[VisibleEntity<Avatar>]) {
         (self.viewed, &self.view)
     }
 
     /// Everybody else at any tick that is past by now: for pictures between two buckets.
     pub fn others_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, Avatar)> {
-        self.world.reckoned(tick)
+        self.world.extrapolated_at(tick)
     }
 
     /// One of our avatars as it is now.
@@ -417,7 +429,7 @@ impl Game {
 
     /// How many ticks what is shown lies behind.
     pub fn behind(&self) -> u32 {
-        self.world.config().delay + self.world.config().bucket
+        self.world.config().playout_delay + self.world.config().bucket_ticks
     }
 
     /// Who hit whom, as far as we knew when this was last [advanced](Self::advance).
@@ -427,9 +439,9 @@ impl Game {
 
     /// Adds up the score, if anything was put down since. Not by [`Event::Changed`]: events that nobody asks for go.
     fn renew_scores(&mut self) {
-        let revision = self.world.records_changed();
+        let revision = self.world.record_revision();
         if std::mem::replace(&mut self.scored, revision) != revision {
-            let tally = |(site, record): (Site, &Record)| Some((site, Tally::from_bytes(&record.bytes)?));
+            let tally = |(site, record): (WorldSiteId, &SiteRecord)| Some((site, Tally::from_bytes(&record.bytes)?));
             self.scores = Scores::of(self.world.records().filter_map(tally));
         }
     }
@@ -450,18 +462,19 @@ impl Game {
     /// Bytes on the heap, roughly, but for the trace: it is bounded, whatever arrives.
     pub fn memory(&self) -> usize {
         let tallies = self.tally.memory() + self.before.memory() + self.scores.memory();
-        let lists = self.view.capacity() * size_of::<Shown<Avatar>>() + self.news.capacity() * size_of::<News>();
+        let lists =
+            self.view.capacity() * size_of::<VisibleEntity<Avatar>>() + self.news.capacity() * size_of::<News>();
         self.world.memory() + self.watch.memory() + tallies + lists
     }
 
     /// Numbers of the shared world.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PeerWorldStats {
         self.world.stats()
     }
 
     /// By how much the world's time is ahead of our clock.
     pub fn world_ahead(&self) -> Option<TimeDelta> {
-        self.world.world_ahead()
+        self.world.world_time_offset()
     }
 
     /// Nobody presses anything any more.

@@ -4,7 +4,7 @@
 //! They press buttons as a person does: one decision is held for a tenth of a second or more, so their ways are made of straight lines and
 //! circles; they need a moment to react, and do not aim perfectly.
 
-use coplay::bucket::{EntityId, Reckoner};
+use coplay::peer_world::{DeadReckoning, EntityId};
 
 use crate::angle::{QUARTER, degrees, short_way, sine};
 use crate::avatar::{Avatar, Controls};
@@ -216,7 +216,7 @@ impl Ninja {
     /// Which way a shot must go: to where the quarry is when it gets there, give or take the error of this ninja's hand.
     fn aim(&self, rules: &Rules, me: &Avatar, quarry: &Avatar) -> u16 {
         let flight = me.position.distance(quarry.position) / (SHOT_SPEED / FINE) as u32;
-        let there = rules.ahead(quarry, flight).position;
+        let there = rules.extrapolate(quarry, flight).position;
         me.position.bearing(there).wrapping_add_signed(self.aim_error as i16)
     }
 

@@ -1,6 +1,6 @@
 //! How an avatar goes on, as far as others can know: what the engine of shared worlds asks.
 
-use coplay::bucket::{FAR, Reckoner, Region};
+use coplay::peer_world::{DeadReckoning, INFINITE_DISTANCE, WorldRegion};
 
 use crate::angle::{degrees, short_way};
 use crate::avatar::{Avatar, Doom, Life};
@@ -24,11 +24,11 @@ const SAME_DOOM: u32 = 4;
 /// Units of a region, each way.
 const REGION: i32 = 2_048;
 
-impl Reckoner for Rules {
+impl DeadReckoning for Rules {
     type State = Avatar;
 
     /// With the same speed and turn, as walls let it, until it falls. What the player does not change is exact.
-    fn ahead(&self, state: &Avatar, ticks: u32) -> Avatar {
+    fn extrapolate(&self, state: &Avatar, ticks: u32) -> Avatar {
         let mut ahead = state.clone();
         let ticks = state.doom.map_or(ticks, |doom| ticks.min(doom.left.into()));
         if state.is_alive() && (state.speed, state.turn) != (0, 0) {
@@ -40,12 +40,12 @@ impl Reckoner for Rules {
 
     /// The earlier one goes on as it does, and is bent more and more towards the later one, so that it gets there. If that lives it did not
     /// fall in between, though it was seen coming.
-    fn between(&self, earlier: &Avatar, later: &Avatar, part: u32, whole: u32) -> Avatar {
+    fn interpolate(&self, earlier: &Avatar, later: &Avatar, part: u32, whole: u32) -> Avatar {
         if !is_one_walk(earlier, later) {
-            return self.ahead(earlier, part);
+            return self.extrapolate(earlier, part);
         }
         let earlier = Avatar { doom: None, ..earlier.clone() };
-        let (mut state, end) = (self.ahead(&earlier, part), self.ahead(&earlier, whole));
+        let (mut state, end) = (self.extrapolate(&earlier, part), self.extrapolate(&earlier, whole));
         let share = |error: i32| (i64::from(error) * i64::from(part) / i64::from(whole.max(1))) as i32;
         state.position.x += share(later.position.x - end.position.x);
         state.position.y += share(later.position.y - end.position.y);
@@ -57,20 +57,20 @@ impl Reckoner for Rules {
 
     /// The distance in units. Deaths, those that are seen coming and those that do not come after all, comings back and shots must be
     /// told at once; another speed or turn shows as a distance soon enough.
-    fn apart(&self, one: &Avatar, other: &Avatar) -> u32 {
+    fn distance(&self, one: &Avatar, other: &Avatar) -> u32 {
         let is_same_life = one.life == other.life && one.lives == other.lives;
         if !is_same_life || one.shots.fired() != other.shots.fired() || is_another_doom(one.doom, other.doom) {
-            return FAR;
+            return INFINITE_DISTANCE;
         }
         let distance = one.position.distance(other.position);
         let looks_away = short_way(one.heading, other.heading).unsigned_abs() > ASKANCE;
         if looks_away { distance.max(RADIUS.into()) } else { distance }
     }
 
-    fn region(&self, state: &Avatar) -> Region {
+    fn region(&self, state: &Avatar) -> WorldRegion {
         let Position { x, y } = state.position;
         let square = |at: i32| at.clamp(0, GRID * FINE - 1) / (REGION * FINE);
-        Region { x: square(x) as u8, y: square(y) as u8 }
+        WorldRegion { x: square(x) as u8, y: square(y) as u8 }
     }
 
     fn encode(&self, state: &Avatar, buf: &mut [u8]) -> Option<usize> {
@@ -139,7 +139,7 @@ mod tests {
             let ticks = 1 + luck.below(120);
             for tick in 1..=ticks {
                 rules.step(round, &mut avatar, controls, &[], 1);
-                assert_eq!(rules.ahead(&known, tick), avatar, "after {tick} ticks of {controls:?}");
+                assert_eq!(rules.extrapolate(&known, tick), avatar, "after {tick} ticks of {controls:?}");
             }
             let freely = u32::from(known.speed.unsigned_abs()) * ticks / FINE as u32;
             met_a_wall += u32::from(known.turn == 0 && avatar.position.distance(known.position) + 2 < freely);
@@ -152,9 +152,9 @@ mod tests {
         let rules = rules();
         let mut avatar = rules.newcomer(&[], 1);
         (avatar.speed, avatar.turn) = (WALK, TURN);
-        assert_eq!(rules.ahead(&avatar, u32::MAX), rules.ahead(&avatar, FURTHEST));
+        assert_eq!(rules.extrapolate(&avatar, u32::MAX), rules.extrapolate(&avatar, FURTHEST));
         rules.kill(5, &mut avatar);
-        assert_eq!(rules.ahead(&avatar, 99), avatar);
+        assert_eq!(rules.extrapolate(&avatar, 99), avatar);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             }
             let mut last = earlier.clone();
             for part in 1..whole {
-                let state = rules.between(&earlier, &later, part, whole);
+                let state = rules.interpolate(&earlier, &later, part, whole);
                 assert!(state.position.distance(last.position) <= 20, "no step is much wider than two");
                 last = state;
             }
@@ -191,12 +191,12 @@ mod tests {
         rules.step(9 + crate::rules::RESPAWN, &mut back, Controls::default(), &[], 1);
         assert!(back.is_alive());
         for (earlier, later) in [(&alive, &dead), (&dead, &back), (&alive, &back)] {
-            assert_eq!(rules.between(earlier, later, 2, 4), *earlier);
-            assert_eq!(rules.apart(earlier, later), FAR);
+            assert_eq!(rules.interpolate(earlier, later, 2, 4), *earlier);
+            assert_eq!(rules.distance(earlier, later), INFINITE_DISTANCE);
         }
         let mut jumped = alive.clone();
         jumped.position.x += 1_100 * FINE;
-        assert_eq!(rules.between(&alive, &jumped, 2, 4), alive);
+        assert_eq!(rules.interpolate(&alive, &jumped, 2, 4), alive);
     }
 
     #[test]
@@ -212,14 +212,22 @@ mod tests {
             if ticks == 7 {
                 rules.kill(107, &mut truth);
             }
-            let reckoned = rules.ahead(&avatar, ticks);
+            let reckoned = rules.extrapolate(&avatar, ticks);
             assert_eq!((reckoned.position, reckoned.life), (truth.position, truth.life), "after {ticks} ticks");
-            assert_eq!(rules.ahead(&rules.ahead(&avatar, 3), ticks), rules.ahead(&avatar, ticks + 3), "in any steps");
+            assert_eq!(
+                rules.extrapolate(&rules.extrapolate(&avatar, 3), ticks),
+                rules.extrapolate(&avatar, ticks + 3),
+                "in any steps"
+            );
         }
-        assert_eq!(rules.apart(&rules.ahead(&avatar, 7), &truth), FAR, "the fall itself is told, too");
-        let later = rules.ahead(&Avatar { doom: None, ..avatar.clone() }, 12);
-        assert!(rules.between(&avatar, &later, 9, 12).is_alive(), "it did not fall after all");
-        assert!(!rules.between(&avatar, &truth, 9, 12).is_alive());
+        assert_eq!(
+            rules.distance(&rules.extrapolate(&avatar, 7), &truth),
+            INFINITE_DISTANCE,
+            "the fall itself is told, too"
+        );
+        let later = rules.extrapolate(&Avatar { doom: None, ..avatar.clone() }, 12);
+        assert!(rules.interpolate(&avatar, &later, 9, 12).is_alive(), "it did not fall after all");
+        assert!(!rules.interpolate(&avatar, &truth, 9, 12).is_alive());
     }
 
     #[test]
@@ -227,8 +235,11 @@ mod tests {
         let rules = rules();
         let at = |tick| Avatar { doom: Some(Doom { tick, left: 9 }), ..rules.newcomer(&[], 1) };
         let none = rules.newcomer(&[], 1);
-        assert_eq!((rules.apart(&none, &at(50)), rules.apart(&at(50), &none)), (FAR, FAR));
-        assert_eq!((rules.apart(&at(50), &at(54)), rules.apart(&at(50), &at(45))), (0, FAR));
+        assert_eq!(
+            (rules.distance(&none, &at(50)), rules.distance(&at(50), &none)),
+            (INFINITE_DISTANCE, INFINITE_DISTANCE)
+        );
+        assert_eq!((rules.distance(&at(50), &at(54)), rules.distance(&at(50), &at(45))), (0, INFINITE_DISTANCE));
     }
 
     #[test]
@@ -238,15 +249,15 @@ mod tests {
         let with = |change: fn(&mut Avatar)| {
             let mut other = avatar.clone();
             change(&mut other);
-            rules.apart(&avatar, &other)
+            rules.distance(&avatar, &other)
         };
         assert_eq!(with(|_| ()), 0);
         assert_eq!(with(|other| other.position.x += 50 * FINE), 50);
         assert_eq!(with(|other| (other.speed, other.turn) = (WALK, TURN)), 0);
         assert_eq!(with(|other| other.heading = other.heading.wrapping_add(degrees(20))), 0);
         assert_eq!(with(|other| other.heading = other.heading.wrapping_sub(degrees(40))), 32);
-        assert_eq!(with(|other| other.shots.push(crate::Shot::default())), FAR);
-        assert_eq!(with(|other| other.lives += 1), FAR);
+        assert_eq!(with(|other| other.shots.push(crate::Shot::default())), INFINITE_DISTANCE);
+        assert_eq!(with(|other| other.lives += 1), INFINITE_DISTANCE);
     }
 
     #[test]
@@ -257,7 +268,7 @@ mod tests {
         let known = avatar.clone();
         rules.step(999, &mut avatar, Controls::default(), &[], 1);
         assert_eq!(avatar.shots.iter().len(), 0);
-        assert_eq!(rules.apart(&rules.ahead(&known, 999), &avatar), 0);
+        assert_eq!(rules.distance(&rules.extrapolate(&known, 999), &avatar), 0);
     }
 
     #[test]
@@ -268,8 +279,8 @@ mod tests {
             avatar.position = Position::of_units(x, y);
             rules.region(&avatar)
         };
-        assert_eq!(at(0, 2_047), Region { x: 0, y: 0 });
-        assert_eq!(at(2_048, 65_535), Region { x: 1, y: 31 });
-        assert_eq!(at(-5, 70_000), Region { x: 0, y: 31 }, "nonsense has a region, too");
+        assert_eq!(at(0, 2_047), WorldRegion { x: 0, y: 0 });
+        assert_eq!(at(2_048, 65_535), WorldRegion { x: 1, y: 31 });
+        assert_eq!(at(-5, 70_000), WorldRegion { x: 0, y: 31 }, "nonsense has a region, too");
     }
 }

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{EntityId, MAX_RECORD, Site};
+use coplay::peer_world::{EntityId, MAX_RECORD_SIZE, WorldSiteId};
 
 use crate::game::MAX_AVATARS;
 
@@ -23,7 +23,7 @@ pub const MAX_NAME: usize = 24;
 /// The number of all avatars of a site that have no line of their own.
 pub const OTHERS: u8 = u8::MAX;
 /// All avatars of sites that have no line of their own.
-pub const ANYBODY: EntityId = EntityId { site: Site(u32::MAX), index: OTHERS };
+pub const ANYBODY: EntityId = EntityId { site: WorldSiteId(u32::MAX), index: OTHERS };
 /// More hits are not counted: nobody ever gets there.
 const MOST_HITS: u32 = 1 << 24;
 /// So many sites always have a line of their own: a group has no more.
@@ -32,7 +32,7 @@ const SITES: usize = 64;
 const MAX_TIMES: usize = 4;
 
 const _: () = assert!(
-    1 + MAX_NAME + 1 + MAX_AVATARS * (1 + MAX_TIMES) + SITES * (4 + 1 + 1 + MAX_TIMES) <= MAX_RECORD
+    1 + MAX_NAME + 1 + MAX_AVATARS * (1 + MAX_TIMES) + SITES * (4 + 1 + 1 + MAX_TIMES) <= MAX_RECORD_SIZE
         && MOST_HITS < 1 << (7 * MAX_TIMES)
 );
 
@@ -105,7 +105,7 @@ impl Tally {
 
     /// Puts together who hit least until it is short enough for a record.
     fn fit(&mut self) {
-        while self.len() > MAX_RECORD {
+        while self.len() > MAX_RECORD_SIZE {
             let whole = self.crowded_site().map(|site| (site, self.least_of(site)));
             let (from, to) = match whole {
                 Some((site, least)) => (least, EntityId { site, index: OTHERS }),
@@ -117,13 +117,13 @@ impl Tally {
     }
 
     /// The site with the most lines, if one has more than one.
-    fn crowded_site(&self) -> Option<Site> {
+    fn crowded_site(&self) -> Option<WorldSiteId> {
         let sites = by_site(&self.hits).map(|(site, lines)| (lines.len(), site));
         sites.max().filter(|(lines, _)| *lines > 1).map(|(_, site)| site)
     }
 
     /// Who of a site hit least, and still has a line of its own.
-    fn least_of(&self, site: Site) -> EntityId {
+    fn least_of(&self, site: WorldSiteId) -> EntityId {
         let (first, last) = (EntityId { site, index: 0 }, EntityId { site, index: OTHERS });
         let own = self.hits.range(first..last).map(|(by, times)| (*times, *by));
         own.min().map_or(first, |(_, by)| by)
@@ -170,7 +170,7 @@ impl Tally {
             hits.extend(reader.lines(count)?.into_iter().map(|(index, times)| (EntityId { site, index }, times)));
             last = Some(site);
         }
-        let is_ours = falls.keys().all(|index| usize::from(*index) < MAX_AVATARS) && bytes.len() <= MAX_RECORD;
+        let is_ours = falls.keys().all(|index| usize::from(*index) < MAX_AVATARS) && bytes.len() <= MAX_RECORD_SIZE;
         let is_sound = sum(&falls) == sum(&hits) && sum(&falls) <= MOST_HITS.into();
         (is_ours && is_sound).then_some(Self { name, falls, hits })
     }
@@ -192,10 +192,10 @@ impl Reader<'_> {
         Some(*byte)
     }
 
-    fn site(&mut self) -> Option<Site> {
+    fn site(&mut self) -> Option<WorldSiteId> {
         let (site, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
-        Some(Site(u32::from_le_bytes(*site)))
+        Some(WorldSiteId(u32::from_le_bytes(*site)))
     }
 
     fn name(&mut self) -> Option<String> {
@@ -245,7 +245,7 @@ fn length(times: u32) -> usize {
 }
 
 /// Lines that belong to one site after the other.
-fn by_site(hits: &BTreeMap<EntityId, u32>) -> impl Iterator<Item = (Site, Vec<(u8, u32)>)> {
+fn by_site(hits: &BTreeMap<EntityId, u32>) -> impl Iterator<Item = (WorldSiteId, Vec<(u8, u32)>)> {
     let mut rest = hits.iter().peekable();
     std::iter::from_fn(move || {
         let site = rest.peek()?.0.site;
@@ -274,14 +274,14 @@ fn shortened(name: &str) -> &str {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scores {
     by_entity: BTreeMap<EntityId, Score>,
-    names: BTreeMap<Site, String>,
+    names: BTreeMap<WorldSiteId, String>,
 }
 
 impl Scores {
     /// Adds up what all sites counted. Who is of a site that counts nothing itself may be made up, and is [`ANYBODY`].
-    pub fn of(tallies: impl Iterator<Item = (Site, Tally)>) -> Self {
+    pub fn of(tallies: impl Iterator<Item = (WorldSiteId, Tally)>) -> Self {
         let mut scores = Self::default();
-        let tallies: Vec<(Site, Tally)> = tallies.collect();
+        let tallies: Vec<(WorldSiteId, Tally)> = tallies.collect();
         scores.names.extend(tallies.iter().map(|(site, tally)| (*site, tally.name.clone())));
         for (site, tally) in tallies {
             for (index, count) in &tally.falls {
@@ -299,12 +299,12 @@ impl Scores {
 
     /// Bytes on the heap, roughly.
     pub(crate) fn memory(&self) -> usize {
-        let names: usize = self.names.values().map(|name| name.capacity() + size_of::<(Site, String)>()).sum();
+        let names: usize = self.names.values().map(|name| name.capacity() + size_of::<(WorldSiteId, String)>()).sum();
         names + self.by_entity.len() * size_of::<(EntityId, Score)>()
     }
 
     /// What a site is called.
-    pub fn call(&mut self, site: Site, name: &str) {
+    pub fn call(&mut self, site: WorldSiteId, name: &str) {
         self.names.insert(site, name.into());
     }
 
@@ -360,11 +360,11 @@ mod tests {
     use super::*;
 
     fn entity(site: u32, index: u8) -> EntityId {
-        EntityId { site: Site(site), index }
+        EntityId { site: WorldSiteId(site), index }
     }
 
     /// Of a site's tally, how often each site hit.
-    fn by_sites(tally: &Tally) -> BTreeMap<Site, u32> {
+    fn by_sites(tally: &Tally) -> BTreeMap<WorldSiteId, u32> {
         let mut sites = BTreeMap::new();
         tally.hits.iter().for_each(|(by, times)| count(&mut sites, by.site, *times));
         sites
@@ -374,7 +374,7 @@ mod tests {
     fn comes_back(tally: &Tally) -> u32 {
         let bytes = tally.to_bytes();
         assert_eq!(bytes.len(), tally.len());
-        assert!(bytes.len() <= MAX_RECORD, "{} bytes", bytes.len());
+        assert!(bytes.len() <= MAX_RECORD_SIZE, "{} bytes", bytes.len());
         assert_eq!(Tally::from_bytes(&bytes).as_ref(), Some(tally));
         assert_eq!(sum(&tally.hits), sum(&tally.falls), "whoever fell was hit by somebody");
         tally.total()
@@ -460,7 +460,7 @@ mod tests {
             let mut other = Tally::default();
             (0..round * 20).for_each(|n| other.on_hit(0, entity(round * 1_000 + n % 100, 0)));
             before.learn(other);
-            assert!(before.len() <= MAX_RECORD);
+            assert!(before.len() <= MAX_RECORD_SIZE);
         }
         let mut absurd = before.clone();
         absurd.falls.insert(0, MOST_HITS);
@@ -514,7 +514,7 @@ mod tests {
         let mut tally = Tally::new("one");
         tally.on_hit(0, entity(2, 0));
         tally.on_hit(0, entity(77, 3));
-        let scores = Scores::of([(Site(1), tally), (Site(2), Tally::new("two"))].into_iter());
+        let scores = Scores::of([(WorldSiteId(1), tally), (WorldSiteId(2), Tally::new("two"))].into_iter());
         let lines: Vec<EntityId> = scores.table().into_iter().map(|(entity, _)| entity).collect();
         assert_eq!(lines, [entity(2, 0), ANYBODY, entity(1, 0)]);
         assert_eq!((scores.hits(), scores.name(ANYBODY)), (2, "others".into()));
@@ -532,7 +532,7 @@ mod tests {
         let mut base = Tally::default();
         base.learn(before.clone());
         base.learn(before);
-        let scores = Scores::of([(Site(1), one.and(&base)), (Site(2), two)].into_iter());
+        let scores = Scores::of([(WorldSiteId(1), one.and(&base)), (WorldSiteId(2), two)].into_iter());
         assert_eq!(scores.get(entity(1, 0)), Score { hits: 1, falls: 3 });
         assert_eq!(scores.get(entity(2, 0)), Score { hits: 2, falls: 0 });
         assert_eq!(scores.get(entity(2, 3)), Score { hits: 1, falls: 1 });

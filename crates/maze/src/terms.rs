@@ -74,11 +74,11 @@ mod tests {
     #[test]
     fn what_is_sane_makes_a_game_and_nothing_else_does() {
         use crate::Game;
-        use coplay::bucket::{Sending, Site};
+        use coplay::peer_world::{UpdatePolicy, WorldSiteId};
         use coplay::time::Instant;
         for ticks in [0, 1, Terms::MOST_TICKS, Terms::MOST_TICKS + 1] {
             for terms in [Terms { bucket: ticks, ..Terms::default() }, Terms { delay: ticks, ..Terms::default() }] {
-                let game = Game::new(Instant::ZERO, Site(1), true, &terms, Sending::default(), (None, 1));
+                let game = Game::new(Instant::ZERO, WorldSiteId(1), true, &terms, UpdatePolicy::default(), (None, 1));
                 assert_eq!(game.is_ok(), terms.are_sane(), "{terms:?}");
                 assert_eq!(Terms::from_bytes(&terms.to_bytes()).is_some(), terms.are_sane());
             }

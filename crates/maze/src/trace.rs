@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use coplay::bucket::{EntityId, Site};
+use coplay::peer_world::{EntityId, WorldSiteId};
 
 /// The first line of a trace.
 pub const HEADER: &str = "coplay maze trace 1";
@@ -21,7 +21,7 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// Who writes this.
-    Site(Site),
+    Site(WorldSiteId),
     /// An entity of ours was told of.
     Sent {
         /// Which.
@@ -54,7 +54,7 @@ pub enum What {
     /// Somebody's clock is ahead of ours by so many nanoseconds, as far as we know.
     Offset {
         /// Whose.
-        peer: Site,
+        peer: WorldSiteId,
         /// By how much.
         ahead: i64,
     },
@@ -122,8 +122,8 @@ fn number<T: FromStr>(text: &str) -> Result<T, NoLine> {
     text.parse().map_err(|_| NoLine)
 }
 
-fn site(text: &str) -> Result<Site, NoLine> {
-    u32::from_str_radix(text, 16).map(Site).map_err(|_| NoLine)
+fn site(text: &str) -> Result<WorldSiteId, NoLine> {
+    u32::from_str_radix(text, 16).map(WorldSiteId).map_err(|_| NoLine)
 }
 
 fn entity(text: &str) -> Result<EntityId, NoLine> {
@@ -137,13 +137,13 @@ mod tests {
 
     #[test]
     fn lines_come_back_and_what_is_none_is_refused() {
-        let entity = EntityId { site: Site(0xdead_beef), index: 3 };
+        let entity = EntityId { site: WorldSiteId(0xdead_beef), index: 3 };
         let lines = [
-            What::Site(Site(7)),
+            What::Site(WorldSiteId(7)),
             What::Sent { entity, tick: 5, position: (1.5, -2.25) },
             What::Heard { entity, sequence: 65_535, tick: 9 },
             What::Seen { entity, tick: 9, position: (0.0, 65_535.5), alive: true },
-            What::Offset { peer: Site(1), ahead: -12 },
+            What::Offset { peer: WorldSiteId(1), ahead: -12 },
             What::Score { entity, hits: 3, falls: 0 },
         ];
         for what in lines {

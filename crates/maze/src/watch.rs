@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 
 use crate::game::MAX_AVATARS;
 use crate::rules::{Stretch, shot_reaches};
@@ -134,7 +134,7 @@ mod tests {
     use crate::Maze;
 
     fn entity(site: u32, index: u8) -> EntityId {
-        EntityId { site: coplay::bucket::Site(site), index }
+        EntityId { site: coplay::peer_world::WorldSiteId(site), index }
     }
 
     #[test]

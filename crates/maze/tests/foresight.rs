@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{EntityId, Sending, Site};
+use coplay::peer_world::{EntityId, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Controls, Game, Life, Terms};
@@ -39,12 +39,12 @@ impl Duel {
     fn new(ninjas: [u8; 2], lossy: bool) -> Self {
         let terms = Terms { side: 5, ..Terms::default() };
         let enter = |site, person, ninjas| {
-            let sending = Sending::default();
-            Game::new(Instant::ZERO, Site(site), site == 1, &terms, sending, (person, ninjas)).unwrap()
+            let sending = UpdatePolicy::default();
+            Game::new(Instant::ZERO, WorldSiteId(site), site == 1, &terms, sending, (person, ninjas)).unwrap()
         };
         let mut games = [enter(1, Some("Ann"), ninjas[0]), enter(2, None, ninjas[1])];
-        games[0].add_peer(Instant::ZERO, Site(2));
-        games[1].add_peer(Instant::ZERO, Site(1));
+        games[0].add_peer(Instant::ZERO, WorldSiteId(2));
+        games[1].add_peer(Instant::ZERO, WorldSiteId(1));
         let (truth, seen) = (BTreeMap::new(), BTreeMap::new());
         Self { now: Instant::ZERO, games, wire: vec![], lossy, truth, seen, foreseen: 0 }
     }
@@ -81,7 +81,7 @@ impl Duel {
 
     fn note_seen(&mut self) {
         let (tick, shown) = self.games[1].view();
-        for shown in shown.iter().filter(|shown| shown.entity.site == Site(1)) {
+        for shown in shown.iter().filter(|shown| shown.entity.site == WorldSiteId(1)) {
             self.seen.insert((shown.entity, tick), fallen(shown.state.life));
         }
     }

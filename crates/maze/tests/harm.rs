@@ -1,18 +1,18 @@
 //! Whatever members of a group say, a site stays as it should: bounded, and nobody's score is kept from it.
 
-use coplay::bucket::{EntityId, Reckoner, Sending, Site};
 use coplay::hash::xxh64;
+use coplay::peer_world::{DeadReckoning, EntityId, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Game, Shot, Tally, Terms};
 
-const VICTIM: Site = Site(1);
-const LIAR: Site = Site(2);
+const VICTIM: WorldSiteId = WorldSiteId(1);
+const LIAR: WorldSiteId = WorldSiteId(2);
 const TICK: TimeDelta = TimeDelta::from_millis(10);
 
-fn game(site: Site) -> Game {
+fn game(site: WorldSiteId) -> Game {
     let terms = Terms { side: 5, ..Terms::default() };
-    Game::new(Instant::ZERO, site, site == VICTIM, &terms, Sending::default(), (Some("Ann"), 1)).unwrap()
+    Game::new(Instant::ZERO, site, site == VICTIM, &terms, UpdatePolicy::default(), (Some("Ann"), 1)).unwrap()
 }
 
 /// Items as they are written.
@@ -20,7 +20,7 @@ const FAMILY: u8 = 0x31;
 const UPDATE: u8 = 1;
 const RECORD: u8 = 10;
 
-fn say(game: &mut Game, now: Instant, from: Site, item: &[u8]) {
+fn say(game: &mut Game, now: Instant, from: WorldSiteId, item: &[u8]) {
     game.handle_datagram(now, from, &[&[FAMILY][..], item].concat());
 }
 
@@ -35,12 +35,12 @@ fn varint(mut number: u32) -> Vec<u8> {
     bytes
 }
 
-fn record_of_version(of: Site, version: u32, bytes: &[u8]) -> Vec<u8> {
+fn record_of_version(of: WorldSiteId, version: u32, bytes: &[u8]) -> Vec<u8> {
     [&[RECORD][..], &of.0.to_le_bytes(), &varint(version), &varint(bytes.len() as u32), bytes].concat()
 }
 
 /// A record that was changed so often, as one who follows the rules would mark it.
-fn record(of: Site, changes: u32, bytes: &[u8]) -> Vec<u8> {
+fn record(of: WorldSiteId, changes: u32, bytes: &[u8]) -> Vec<u8> {
     record_of_version(of, changes << 12 | xxh64(0, bytes) as u32 & 0xfff, bytes)
 }
 
@@ -74,7 +74,7 @@ fn said(game: &mut Game, now: Instant) -> Vec<Vec<u8>> {
 
 #[test]
 fn what_others_make_up_of_us_fills_no_memory_and_silences_nobody() {
-    let (mut victim, mut other) = (game(VICTIM), game(Site(3)));
+    let (mut victim, mut other) = (game(VICTIM), game(WorldSiteId(3)));
     let mut now = Instant::ZERO;
     for round in 1..=127u8 {
         now += TICK;
@@ -100,13 +100,13 @@ fn what_others_make_up_of_us_fills_no_memory_and_silences_nobody() {
 fn made_up_sites_keep_nobodys_score_out() {
     let mut game = game(VICTIM);
     for site in 5_000..8_000 {
-        say(&mut game, Instant::ZERO, LIAR, &record(Site(site), 1, &forged(9_000, 1, 1)));
+        say(&mut game, Instant::ZERO, LIAR, &record(WorldSiteId(site), 1, &forged(9_000, 1, 1)));
     }
     let mut late = Tally::new("Cid");
     late.on_hit(0, EntityId { site: VICTIM, index: 0 });
-    say(&mut game, Instant::ZERO, Site(4), &record(Site(4), 1, &late.to_bytes()));
+    say(&mut game, Instant::ZERO, WorldSiteId(4), &record(WorldSiteId(4), 1, &late.to_bytes()));
     game.advance(Instant::ZERO + TICK);
-    assert_eq!(game.scores().name(EntityId { site: Site(4), index: 0 }), "Cid");
+    assert_eq!(game.scores().name(EntityId { site: WorldSiteId(4), index: 0 }), "Cid");
     assert_eq!(game.scores().get(EntityId { site: VICTIM, index: 0 }).hits, 1);
 }
 
@@ -124,13 +124,13 @@ fn nothing_that_arrives_fills_the_memory_of_a_game() {
     let (mut most, mut state) = (0, [0; 100]);
     for round in 0..6_000u32 {
         let now = Instant::ZERO + TimeDelta::from_micros(i64::from(round) * 500);
-        let (from, luck) = (Site(2 + scramble(round) % 63), scramble(round ^ 0xabcd));
+        let (from, luck) = (WorldSiteId(2 + scramble(round) % 63), scramble(round ^ 0xabcd));
         let tick = round / 20;
         avatar.shots.push(Shot { tick, from: avatar.position, heading: luck as u16, ..Shot::default() });
         avatar.shots.forget_before(tick);
         let len = game.rules().encode(&avatar, &mut state).expect("there is room");
         let slander = forged(luck >> 1, 100, 1 + (luck % 100) as u8);
-        let of = [VICTIM, from, Site(luck)][luck as usize % 3];
+        let of = [VICTIM, from, WorldSiteId(luck)][luck as usize % 3];
         say(&mut game, now, from, &record(of, 1 + luck % 400_000, &slander));
         say(&mut game, now, from, &update((luck >> 8) as u8, luck as u16, tick, &state[..len]));
         if round % 20 == 0 {

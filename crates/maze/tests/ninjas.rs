@@ -1,6 +1,6 @@
 //! Ninjas among themselves: a game that somebody would want to join.
 
-use coplay::bucket::{EntityId, Reckoner, Site};
+use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay_maze::{Avatar, Maze, Ninja, Position, Rules, TICKS_PER_SECOND};
 
 /// Ticks between two updates, 25 a second.
@@ -18,7 +18,7 @@ struct Game {
 impl Game {
     fn new(seed: u64, side: u8, players: u8) -> Self {
         let rules = Rules::new(Maze::new(seed, side));
-        let id = |index| EntityId { site: Site(1), index };
+        let id = |index| EntityId { site: WorldSiteId(1), index };
         let avatars = (0..players).map(|index| (id(index), rules.newcomer(&[], index.into())));
         Self {
             avatars: avatars.collect(),
@@ -69,13 +69,13 @@ fn eight_ninjas_hunt_each_other_on_ways_that_can_be_reckoned() {
         if tick % UPDATE == 0 {
             for ((_, last), (_, now)) in before.iter().zip(&game.avatars).filter(|((_, last), _)| last.is_alive()) {
                 updates += 1;
-                reckoned += u32::from(game.rules.ahead(last, UPDATE).position == now.position);
+                reckoned += u32::from(game.rules.extrapolate(last, UPDATE).position == now.position);
                 walked += u32::from(last.position != now.position);
             }
             before.clone_from(&game.avatars);
             // Who reckons itself as the others do tells them only what they would not find out.
             for ((since, known), (_, now)) in known.iter_mut().zip(&game.avatars) {
-                if game.rules.apart(&game.rules.ahead(known, tick - *since), now) > 16 {
+                if game.rules.distance(&game.rules.extrapolate(known, tick - *since), now) > 16 {
                     (*since, *known) = (tick, now.clone());
                     told += 1;
                 }

@@ -1,6 +1,6 @@
 //! What avatars and shots can do, and what they cannot.
 
-use coplay::bucket::Reckoner;
+use coplay::peer_world::DeadReckoning;
 use coplay_maze::angle::{QUARTER, degrees};
 use coplay_maze::{Avatar, Controls, FINE, FIRE_EVERY, Maze, Position, RADIUS, RESPAWN, Rules, Shot, TURN, WALK};
 
@@ -137,7 +137,7 @@ fn nobody_walks_into_another() {
     }
     assert!(avatar.position.distance(other) < 64 + 8, "it came near");
     assert_eq!(avatar.speed, 0, "others can reckon that it stands");
-    assert_eq!(rules.ahead(&avatar, 50).position, avatar.position);
+    assert_eq!(rules.extrapolate(&avatar, 50).position, avatar.position);
     rules.step(100, &mut avatar, Controls { back: true, ..STILL }, &[other], 1);
     assert!(avatar.speed < 0, "it can step back");
 }

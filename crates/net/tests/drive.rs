@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
-use coplay::feed::{WatchConfig, Watcher};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::Addr;
 use coplay::input::InputWord;
-use coplay::movie::{Checked, Entry, Reader};
+use coplay::movie::{HashComparison, MovieEntry, MovieReader};
 use coplay::session::{AbsentInput, Event, GameId, MachineId, Settings};
+use coplay::spectator_feed::{Spectator, SpectatorConfig};
 use coplay::time::TimeDelta;
 use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{Control, Controlled, is_controlled};
@@ -538,8 +538,8 @@ fn the_lobby_measures_and_the_stand_is_heard() {
 fn peep(door: &Door, party: &Party) -> usize {
     let (transport, incoming) = listen(&door.net, Identity::random());
     let settings = Settings::from_bytes(&party.terms).expect("sound terms");
-    let config = WatchConfig::new(party.session, settings, vec![Addr(0)]);
-    let mut watcher = Watcher::new(clock::now(), config).expect("a sound plan");
+    let config = SpectatorConfig::new(party.session, settings, vec![Addr(0)]);
+    let mut watcher = Spectator::new(clock::now(), config).expect("a sound plan");
     transport.call(&door.place, None);
     let (until, mut host, mut answers, mut buf) = (clock::now() + TimeDelta::from_secs(2), None, 0, [0; MAX_DATAGRAM]);
     while clock::now() < until {
@@ -662,21 +662,21 @@ impl Film {
     /// Plays it on a new machine; the inputs by frame.
     fn replay(&self) -> BTreeMap<u32, Vec<InputWord>> {
         let bytes = std::fs::read(&self.0).expect("it is there");
-        let (mut reader, mut rest) = (Reader::new(), &bytes[..]);
-        let (mut machine, mut checked, mut all) = (Controlled::new(nes()), Checked::default(), BTreeMap::new());
+        let (mut reader, mut rest) = (MovieReader::new(), &bytes[..]);
+        let (mut machine, mut checked, mut all) = (Controlled::new(nes()), HashComparison::default(), BTreeMap::new());
         loop {
             rest = &rest[reader.push(rest)..];
             match reader.poll().expect("a sound movie") {
-                Some(Entry::Header { settings, .. }) => assert!(is_controlled(settings)),
-                Some(Entry::Snapshot { state, .. }) => machine.load(state).expect("a sound state"),
-                Some(Entry::Frame { frame, words }) => {
+                Some(MovieEntry::Header { settings, .. }) => assert!(is_controlled(settings)),
+                Some(MovieEntry::Snapshot { state, .. }) => machine.load(state).expect("a sound state"),
+                Some(MovieEntry::Frame { frame, words }) => {
                     machine.step(words, false);
                     all.insert(frame.number(), words.to_vec());
                 }
-                Some(Entry::Hash { frame, hash }) => _ = checked.on_hash(frame, hash, machine.hash()),
-                Some(Entry::Mark { .. }) => panic!("nobody made a mark"),
-                Some(Entry::End { .. }) => break,
-                None if rest.is_empty() => reader.end(),
+                Some(MovieEntry::Hash { frame, hash }) => _ = checked.on_hash(frame, hash, machine.hash()),
+                Some(MovieEntry::Mark { .. }) => panic!("nobody made a mark"),
+                Some(MovieEntry::End { .. }) => break,
+                None if rest.is_empty() => reader.end_input(),
                 None => {}
             }
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
-use coplay::bucket::Region;
+use coplay::peer_world::WorldRegion;
 use coplay::time::TimeDelta;
 use coplay_net::group::{Approach, Counts, Dest, Event, Failure, Group, Manner, Member, Multicast, Why, Wire};
 use coplay_net::iroh::{Iroh, Relay};
@@ -49,8 +49,8 @@ enum Order {
     All(Vec<u8>),
     One(u32, Vec<u8>),
     These(Vec<u32>, Vec<u8>),
-    Region(Region, Vec<u32>, Vec<u8>),
-    Listen(Vec<Region>),
+    Region(WorldRegion, Vec<u32>, Vec<u8>),
+    Listen(Vec<WorldRegion>),
     Leave,
     Die,
 }
@@ -451,7 +451,7 @@ fn refuse_what_is_not_genuine(multicast: &Multicast, socket: &UdpSocket, packet:
 fn a_region_is_heard_by_those_who_listen_to_it() {
     let multicast = meeting();
     let Some([ann, bob, cid]) = three_by_multicast(&multicast) else { return };
-    let (here, there) = (Region { x: 3, y: 4 }, Region { x: 4, y: 4 });
+    let (here, there) = (WorldRegion { x: 3, y: 4 }, WorldRegion { x: 4, y: 4 });
     bob.ask(Order::Listen(vec![here]));
     cid.ask(Order::Listen(vec![there]));
     // When the order was carried out is not seen; so it is said until it is heard.
@@ -481,14 +481,14 @@ fn a_region_is_heard_by_those_who_listen_to_it() {
 fn who_names_no_region_hears_of_all() {
     let multicast = meeting();
     let Some([ann, bob, cid]) = three_by_multicast(&multicast) else { return };
-    bob.ask(Order::Listen(vec![Region { x: 3, y: 4 }]));
+    bob.ask(Order::Listen(vec![WorldRegion { x: 3, y: 4 }]));
     bob.ask(Order::Listen(vec![]));
     let heard = |bytes: &[u8]| count(&bob.seen.lock().unwrap(), &ann, bytes) > 0;
     let until = Instant::now() + PATIENCE;
     for (x, y) in [(3, 4), (4, 4), (0, 0), (1, 255)] {
         while !heard(&[x, y]) {
             assert!(Instant::now() < until, "nothing of region {x} {y}");
-            ann.ask(Order::Region(Region { x, y }, vec![bob.site], vec![x, y]));
+            ann.ask(Order::Region(WorldRegion { x, y }, vec![bob.site], vec![x, y]));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

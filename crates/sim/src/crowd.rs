@@ -1,9 +1,9 @@
 //! A crowd that watches one game: what it costs, and that the players cannot tell whether it is there.
 
-use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::InputWord;
+use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
@@ -106,7 +106,7 @@ pub struct Outcome {
 /// One who watches, and a machine that only counts.
 #[derive(Debug)]
 struct Seat {
-    watcher: Watcher,
+    watcher: Spectator,
     up: Link,
     down: Link,
     tally: u64,
@@ -146,8 +146,8 @@ fn tally(sum: u64, words: &[InputWord]) -> u64 {
 impl Hall {
     fn new(crowd: &Crowd) -> Self {
         let config = FeedConfig {
-            most_watchers: crowd.watchers,
-            most_bytes_per_second: 20_000_000,
+            max_spectators: crowd.watchers,
+            max_bulk_rate: 20_000_000,
             ..FeedConfig::new(crowd.game.seed, 4_711, crowd.game.settings())
         };
         Self {
@@ -247,13 +247,13 @@ impl Hall {
     }
 
     fn come(&mut self, crowd: &Crowd, now: Instant, seat: usize) {
-        let config = WatchConfig {
-            max_state: 64 * 1_024,
-            backlog: 16 * 1_024,
-            ..WatchConfig::new(crowd.game.seed, crowd.game.settings(), vec![FEED])
+        let config = SpectatorConfig {
+            max_snapshot_size: 64 * 1_024,
+            max_backlog_bytes: 16 * 1_024,
+            ..SpectatorConfig::new(crowd.game.seed, crowd.game.settings(), vec![FEED])
         };
         let link = |way: &str| Link::new(crowd.link.clone(), crowd.game.seed, &format!("{way} {seat}"));
-        let watcher = Watcher::new(now, config).expect("the settings are sound");
+        let watcher = Spectator::new(now, config).expect("the settings are sound");
         let (up, down) = (link("up"), link("down"));
         self.seats[seat] = Some(Seat { watcher, up, down, tally: 0, alarm: 0, came: now });
         self.drive(now, seat);
@@ -292,7 +292,7 @@ impl Hall {
     fn finish(self, now: Instant) -> Outcome {
         let stats = self.feed.stats();
         let mut outcome = Outcome {
-            watching: stats.watchers,
+            watching: stats.spectators,
             batches: stats.batches,
             batch_bytes: stats.batch_bytes,
             packets_down: stats.packets_out,
@@ -324,15 +324,15 @@ impl Seat {
     fn serve(&mut self, now: Instant, truth: &[u64], wrong: &mut usize) {
         while let Some(request) = self.watcher.poll_request(now) {
             match request {
-                WatchRequest::Load { state, .. } => {
+                SpectatorRequest::Load { state, .. } => {
                     let bytes = state.first_chunk().copied().unwrap_or_default();
                     self.tally = u64::from_le_bytes(bytes);
                 }
-                WatchRequest::Advance { frame, inputs, .. } => {
+                SpectatorRequest::Advance { frame, inputs, .. } => {
                     self.tally = tally(self.tally, inputs);
                     *wrong += usize::from(truth.get(frame.number() as usize) != Some(&self.tally));
                 }
-                WatchRequest::Hash { .. } => self.watcher.handle_hash(self.tally),
+                SpectatorRequest::Hash { .. } => self.watcher.handle_hash(self.tally),
             }
         }
     }

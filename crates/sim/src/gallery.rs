@@ -3,10 +3,10 @@
 //! They have addresses, links and a queue of their own and take turns with the [`World`], which knows nothing of them but that some
 //! datagrams go out of it and others come in.
 
-use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::session::{Settings, State};
+use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
@@ -140,7 +140,7 @@ pub struct Gallery {
 /// One who watches: a computer with a machine, and with a feed if others watch there.
 #[derive(Debug)]
 struct Seat {
-    watcher: Watcher,
+    watcher: Spectator,
     feed: Option<Feed>,
     machine: Toy,
     up: Link,
@@ -224,14 +224,14 @@ impl Gallery {
             Source::Site(site) => World::address(*site, world.sites[*site].moves()),
             Source::Seat(seat) => address(*seat),
         });
-        let config = WatchConfig {
-            max_state: 64 * 1_024,
-            backlog: 64 * 1_024,
-            ..WatchConfig::new(self.session, self.settings.clone(), from.collect())
+        let config = SpectatorConfig {
+            max_snapshot_size: 64 * 1_024,
+            max_backlog_bytes: 64 * 1_024,
+            ..SpectatorConfig::new(self.session, self.settings.clone(), from.collect())
         };
         let link = |way: &str| Link::new(plan.link.clone(), self.seed, &format!("{way} {number}"));
         self.seats[number] = Some(Seat {
-            watcher: Watcher::new(self.now, config).expect("the settings are sound"),
+            watcher: Spectator::new(self.now, config).expect("the settings are sound"),
             feed: None,
             machine: Toy::new(self.settings.ownership.players()),
             up: link("up"),
@@ -377,7 +377,7 @@ impl Seat {
     fn serve(&mut self, number: usize, now: Instant, ledger: &mut Ledger) -> bool {
         while let Some(request) = self.watcher.poll_request(now) {
             match request {
-                WatchRequest::Load { next_frame, state, hash } => {
+                SpectatorRequest::Load { next_frame, state, hash } => {
                     ledger.on_watch_begins(number, next_frame.number(), hash);
                     match Toy::from_bytes(self.machine.paddles.len(), state) {
                         Some(machine) if machine.hash() == hash => self.machine = machine,
@@ -387,7 +387,7 @@ impl Seat {
                         return true;
                     }
                 }
-                WatchRequest::Advance { frame, inputs, .. } => {
+                SpectatorRequest::Advance { frame, inputs, .. } => {
                     self.machine.step(inputs);
                     ledger.on_watched(number, frame.number(), inputs, self.machine.hash());
                     if let Some(feed) = &mut self.feed {
@@ -397,7 +397,7 @@ impl Seat {
                         }
                     }
                 }
-                WatchRequest::Hash { frame, expected } => {
+                SpectatorRequest::Hash { frame, expected } => {
                     self.watcher.handle_hash(self.machine.hash());
                     if let Some(feed) = &mut self.feed {
                         feed.push_hash(frame, expected);
@@ -418,8 +418,8 @@ impl Seat {
         }
         while let Some(event) = self.watcher.poll_event() {
             match event {
-                WatchEvent::Joined { source } => (self.source, self.since) = (Some(source), now),
-                WatchEvent::SourceChanged { .. } => self.source = None,
+                SpectatorEvent::Joined { source } => (self.source, self.since) = (Some(source), now),
+                SpectatorEvent::SourceChanged { .. } => self.source = None,
                 _ => {}
             }
         }

@@ -4,11 +4,11 @@
 //! down, whatever the players' machines are made to do must be the same, at the same instants; and so must be every datagram between
 //! the players up to the one that carries the order.
 
-use coplay::feed::{FeedConfig, Start};
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership};
 use coplay::session::{Config, Event, LateJoin, Session, SessionEnd, Settings, State};
+use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Extra, SessionMessage};
 
@@ -47,7 +47,7 @@ pub struct Latecomer {
     /// Bytes of the machine's state that cannot be made shorter.
     pub state: usize,
     /// With what the latecomer begins.
-    pub start: Start,
+    pub start: SpectatorStart,
     /// Whether the machines can save.
     pub can_save: bool,
     /// How long a machine takes for a step.
@@ -71,7 +71,7 @@ impl Latecomer {
             link: lossy(100, 0.01),
             way: LinkConfig { rate: Some(megabit()), ..lossy(300, 0.02) },
             state: 1 << 20,
-            start: Start::Snapshot,
+            start: SpectatorStart::Snapshot,
             can_save: true,
             step_cost: TimeDelta::ZERO,
             comes: TimeDelta::from_secs(20),
@@ -86,7 +86,7 @@ impl Latecomer {
             window: 0,
             way: LinkConfig { rate: Some(megabit()), ..lossy(100, 0.02) },
             state: 0,
-            start: Start::Beginning,
+            start: SpectatorStart::FirstFrame,
             can_save: false,
             step_cost: TimeDelta::from_millis(1),
             comes: TimeDelta::from_secs(600),
@@ -113,7 +113,7 @@ impl Latecomer {
     fn config(&self, number: usize) -> Config {
         let settings = self.settings();
         let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
-        let feed = FeedConfig { keep_log: 1 << 20, ..FeedConfig::new(self.seed, 4_711, settings.clone()) };
+        let feed = FeedConfig { log_bytes: 1 << 20, ..FeedConfig::new(self.seed, 4_711, settings.clone()) };
         Config {
             feed: Some(feed),
             can_save: self.can_save,
@@ -155,7 +155,7 @@ impl Latecomer {
         let config = Config { late_join: join, incarnation: 2, ..self.config(newcomer) };
         if self.died_before.is_some() {
             world.move_site(newcomer);
-        } else if self.start == Start::Snapshot {
+        } else if self.start == SpectatorStart::Snapshot {
             // Whoever was never there has nothing of the state.
             world.sites[newcomer].machine.ballast.clear();
         }

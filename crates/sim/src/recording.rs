@@ -1,6 +1,6 @@
 //! One site keeps a movie of the game, which must be what was played, whole or cut off.
 
-use coplay::movie::{Entry, MovieError, Reader, Start, Writer};
+use coplay::movie::{MovieEntry, MovieError, MovieReader, MovieStart, MovieWriter};
 use coplay::session::{Session, Settings};
 use coplay::time::TimeDelta;
 
@@ -16,7 +16,7 @@ const SHARE: f64 = 0.2;
 #[derive(Debug)]
 pub struct Recording {
     site: usize,
-    writer: Writer,
+    writer: MovieWriter,
     bytes: Vec<u8>,
     compare_every: u32,
     luck: Random,
@@ -34,7 +34,7 @@ impl Recording {
     pub fn new(seed: u64, site: usize, settings: &Settings) -> Self {
         Self {
             site,
-            writer: Writer::new(settings, Start::PowerOn).expect("the settings are sound"),
+            writer: MovieWriter::new(settings, MovieStart::PowerOn).expect("the settings are sound"),
             bytes: Vec::new(),
             compare_every: settings.compare_interval,
             luck: Random::stream(seed, "movie at work"),
@@ -75,7 +75,7 @@ impl Recording {
             Some(error) => Err(error.to_string()),
         });
         let part = self.read(&self.bytes[..cut], ledger).and_then(|(frames, error)| match error {
-            Some(MovieError::Cut { frame }) if frame.number() == frames => Ok(()),
+            Some(MovieError::Truncated { frame }) if frame.number() == frames => Ok(()),
             error => Err(format!("is cut off after {frames} frames, which is told as {error:?}")),
         });
         ledger.recorded += whole.as_ref().map_or(0, |frames| u64::from(*frames));
@@ -90,7 +90,7 @@ impl Recording {
 
     /// Reads as far as it can be read; says how many frames there were, and what stopped it.
     fn read(&self, mut rest: &[u8], ledger: &Ledger) -> Result<(u32, Option<MovieError>), String> {
-        let (mut reader, mut frames, mut hashed) = (Reader::new(), 0, None);
+        let (mut reader, mut frames, mut hashed) = (MovieReader::new(), 0, None);
         loop {
             rest = &rest[reader.push(rest)..];
             let entry = match reader.poll() {
@@ -98,7 +98,7 @@ impl Recording {
                 Err(error) => return Ok((frames, Some(error))),
             };
             match entry {
-                Some(Entry::Frame { frame, words }) => {
+                Some(MovieEntry::Frame { frame, words }) => {
                     if self.lacks_hash(frames, hashed) {
                         return Err(format!("has no hash of the state after frame {}", frames - 1));
                     }
@@ -108,16 +108,16 @@ impl Recording {
                     }
                     frames += 1;
                 }
-                Some(Entry::Hash { frame, hash }) => {
+                Some(MovieEntry::Hash { frame, hash }) => {
                     let told = ledger.first_life_frame(self.site, frame.number() as usize);
                     if told.is_some_and(|(_, theirs)| theirs != hash) {
                         return Err(format!("has another state after frame {frame}"));
                     }
                     hashed = Some(frame.number());
                 }
-                Some(Entry::End { .. }) => return Ok((frames, None)),
+                Some(MovieEntry::End { .. }) => return Ok((frames, None)),
                 Some(_) => {}
-                None if rest.is_empty() => reader.end(),
+                None if rest.is_empty() => reader.end_input(),
                 None => {}
             }
         }

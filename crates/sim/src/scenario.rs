@@ -10,11 +10,11 @@ mod play;
 
 use std::fmt;
 
-use coplay::feed::{FeedConfig, Start};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership, Recovery};
 use coplay::session::{AbsentInput, Config, InputPredictor, LateJoin, SendPolicy, Session, Settings, StarvationPolicy};
+use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
 pub use play::Played;
@@ -378,7 +378,7 @@ impl Scenario {
         let session = self.seed | 1;
         let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Restart(_) | Fault::Astray(_)));
         let feed = FeedConfig::new(session, self.seed, settings.clone());
-        let keep_log = if self.by_replay { KEPT_LOG } else { feed.keep_log };
+        let keep_log = if self.by_replay { KEPT_LOG } else { feed.log_bytes };
         Config {
             bisect_desyncs: true,
             can_save: self.can_save[number],
@@ -388,7 +388,7 @@ impl Scenario {
             stall_limit: self.late_after,
             send_policy: self.sending,
             silence_timeout: (self.has_casualty() && self.drop_after.is_none() && !somebody_comes).then_some(GIVE_UP),
-            feed: (somebody_comes || self.gallery.is_some()).then_some(FeedConfig { keep_log, ..feed }),
+            feed: (somebody_comes || self.gallery.is_some()).then_some(FeedConfig { log_bytes: keep_log, ..feed }),
             ..Config::new(session, id, World::peers(number, self.sites), settings)
         }
     }
@@ -424,7 +424,7 @@ impl Scenario {
         let config = Config {
             incarnation,
             late_join: Some(LateJoin {
-                start: if self.by_replay { Start::Beginning } else { Start::Snapshot },
+                start: if self.by_replay { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot },
                 max_state_len: 1 << 20,
             }),
             peers: peers.map(|(id, _)| (id, World::address(id.index(), world.sites[id.index()].moves()))).collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
 use coplay_sim::arena::{Arena, Fault, KINDS, Plan, Sabotage, Scenario};
@@ -62,7 +62,7 @@ fn last_words_behind_a_cut(seed: u64, then: Option<Fault>) -> Scenario {
     let at = |millis: i64| Instant::ZERO + TimeDelta::from_millis(millis);
     let mut faults = vec![(at(4_000), Fault::Split(2)), (at(7_000), Fault::Leave(0)), (at(8_000), Fault::Heal)];
     faults.splice(2..2, then.map(|fault| (at(7_500), fault)));
-    let plan = Plan { clock: NodeClock::TRUE, sending: Sending::fixed(25), ninjas: 3 };
+    let plan = Plan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(25), ninjas: 3 };
     let terms = Terms { side: 4, ..Scenario::new(seed).terms };
     Scenario { terms, plans: vec![plan; 3], link: LinkConfig::lan(), faults, late: 0, ..Scenario::new(seed) }
 }
@@ -91,7 +91,7 @@ const RATE: u32 = 10;
 
 /// Datagrams and bytes that come to each site in a second.
 fn cost_per_site(sites: usize, side: u8) -> (f64, f64) {
-    let plan = Plan { clock: NodeClock::TRUE, sending: Sending::fixed(RATE), ninjas: 1 };
+    let plan = Plan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(RATE), ninjas: 1 };
     let terms = Terms { side, ..Terms::default() };
     let mut arena = Arena::new(7, terms, &vec![plan; sites], &LinkConfig::lan());
     (0..sites).for_each(|place| arena.enter(place));

@@ -4,11 +4,11 @@
 mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
-use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Recovery;
 use coplay::session::{Config, Event, SessionEnd, State};
+use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Extra, SessionMessage};
 use coplay_sim::link::LinkConfig;

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
-use coplay::feed::{FeedConfig, Start, Trouble};
 use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};
+use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorStart};
 use coplay::time::TimeDelta;
 use coplay::wire::{CommandKind, Extra, ScheduledCommand, SessionMessage};
 use coplay_sim::latecomer::Latecomer;
@@ -22,7 +22,7 @@ fn open(setup: &Setup, starters: usize, change: impl Fn(&mut Config)) -> Game {
         config.settings.starting_sites = (0..starters).map(id).collect();
         change(config);
         let settings = config.settings.clone();
-        config.feed = Some(FeedConfig { keep_log: 1 << 20, ..FeedConfig::new(config.session_id, 7, settings) });
+        config.feed = Some(FeedConfig { log_bytes: 1 << 20, ..FeedConfig::new(config.session_id, 7, settings) });
     })
 }
 
@@ -174,7 +174,7 @@ fn a_machine_that_cannot_load_plays_everything_again() {
     let cannot = |config: &mut Config| config.can_save = false;
     let mut game = two_of_three(&Setup::new(3, lossy(100, 0.05)), cannot);
     game.run_until(at(secs(20)));
-    game.come(2, |config| config.late_join.iter_mut().for_each(|join| join.start = Start::Beginning));
+    game.come(2, |config| config.late_join.iter_mut().for_each(|join| join.start = SpectatorStart::FirstFrame));
     game.run_for(secs(8));
     assert!(joined(&game, 2, 2).is_some(), "{:?}", game.events);
     assert_eq!(game.hashes[2][..1_000], game.hashes[0][..1_000], "from the first frame on");
@@ -535,7 +535,7 @@ fn a_state_that_is_not_what_it_is_said_to_be_is_refused() {
         match liars {
             1 => assert_play(&game, "another one is honest", [0, 1, 2]),
             _ => {
-                assert_eq!(ended(&game, 2), Some(SessionEnd::NoWayIn(Trouble::BadSnapshot)), "{:?}", game.state(2));
+                assert_eq!(ended(&game, 2), Some(SessionEnd::NoWayIn(SourceError::BadSnapshot)), "{:?}", game.state(2));
                 assert_play(&game, "the players", [0, 1]);
             }
         }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
-use coplay::feed::FeedConfig;
 use coplay::session::{AbsentInput, Config, ConfigError, Event, MIN_STALL_LIMIT, Session, SessionEnd, State};
+use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::LinkConfig;
 

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
-use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::input::Recovery;
 use coplay::session::{Config, Event, SessionEnd, State};
+use coplay::spectator_feed::FeedConfig;
 use coplay::time::TimeDelta;
 use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
 use coplay_sim::world::World;

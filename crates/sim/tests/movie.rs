@@ -5,12 +5,12 @@ mod common;
 
 use common::{Game, Setup, at, lossy, ms, secs};
 use coplay::frame::Frame;
-use coplay::movie::{Checked, Entry, Reader, Start, Writer};
+use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStart, MovieWriter};
 use coplay::session::Session;
 use coplay_sim::toy::Toy;
 
 /// Everything certain goes into the movie; says how many frames that were.
-fn record(session: &mut Session, writer: &mut Writer, file: &mut Vec<u8>) -> usize {
+fn record(session: &mut Session, writer: &mut MovieWriter, file: &mut Vec<u8>) -> usize {
     let mut frames = 0;
     while let Some(certain) = session.poll_certain() {
         writer.push(certain.frame, certain.inputs).expect("frames come in order");
@@ -29,7 +29,8 @@ fn record(session: &mut Session, writer: &mut Writer, file: &mut Vec<u8>) -> usi
 fn recorded() -> (Game, Vec<Vec<u8>>) {
     let mut game = Setup { lag: 2, window: 8, ..Setup::new(2, lossy(140, 0.1)) }.play();
     let settings = game.world.sites[0].session.settings().clone();
-    let mut writers: Vec<Writer> = (0..2).map(|_| Writer::new(&settings, Start::PowerOn).expect("sound")).collect();
+    let mut writers: Vec<MovieWriter> =
+        (0..2).map(|_| MovieWriter::new(&settings, MovieStart::PowerOn).expect("sound")).collect();
     let mut files = vec![Vec::new(); 2];
     while game.now() < at(secs(40)) {
         game.run_for(ms(200));
@@ -50,30 +51,30 @@ fn recorded() -> (Game, Vec<Vec<u8>>) {
 #[derive(Debug, Default)]
 struct Replayed {
     hashes: Vec<u64>,
-    checked: Checked,
+    checked: HashComparison,
     whole: bool,
 }
 
 /// Plays a movie on a machine of its own, which may go astray in a frame.
 fn replay(mut rest: &[u8], astray: Option<u32>) -> Replayed {
-    let (mut reader, mut machine, mut replayed) = (Reader::new(), Toy::new(2), Replayed::default());
+    let (mut reader, mut machine, mut replayed) = (MovieReader::new(), Toy::new(2), Replayed::default());
     loop {
         rest = &rest[reader.push(rest)..];
         match reader.poll() {
-            Ok(Some(Entry::Frame { frame, words })) => {
+            Ok(Some(MovieEntry::Frame { frame, words })) => {
                 machine.step(words);
                 if astray == Some(frame.number()) {
                     machine.go_astray();
                 }
                 replayed.hashes.push(machine.hash());
             }
-            Ok(Some(Entry::Hash { frame, hash })) => _ = replayed.checked.on_hash(frame, hash, machine.hash()),
-            Ok(Some(Entry::End { .. })) => {
+            Ok(Some(MovieEntry::Hash { frame, hash })) => _ = replayed.checked.on_hash(frame, hash, machine.hash()),
+            Ok(Some(MovieEntry::End { .. })) => {
                 replayed.whole = true;
                 return replayed;
             }
             Ok(Some(_)) => {}
-            Ok(None) if rest.is_empty() => reader.end(),
+            Ok(None) if rest.is_empty() => reader.end_input(),
             Ok(None) => {}
             Err(_) => return replayed,
         }
@@ -117,7 +118,7 @@ fn a_machine_that_goes_astray_is_found_at_the_next_hash() {
     let (_, files) = recorded();
     for (astray, equal, different) in [(0, None, 59), (59, None, 59), (60, Some(59), 119), (1_000, Some(959), 1_019)] {
         let checked = replay(&files[1], Some(astray)).checked;
-        assert_eq!(checked.first_different, Some(Frame::new(different)), "astray in frame {astray}");
+        assert_eq!(checked.first_mismatch, Some(Frame::new(different)), "astray in frame {astray}");
         assert_eq!(checked.last_equal, equal.map(Frame::new), "astray in frame {astray}");
     }
 }

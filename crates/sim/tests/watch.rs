@@ -4,8 +4,8 @@ mod common;
 
 use common::stand::{Big, SESSION, Stand, beginning, feed_config, minute, mutate, settings, watch_config};
 use common::{ms, secs};
-use coplay::feed::{FeedConfig, Trouble, WatchConfig, WatchEvent};
 use coplay::id::Addr;
+use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorConfig, SpectatorEvent};
 use coplay::time::TimeDelta;
 use coplay::wire::{CloseReason, FeedMessage, MAX_DATAGRAM, Subscribe};
 use coplay_sim::link::{LinkConfig, Loss, Rate};
@@ -34,7 +34,10 @@ fn a_mebibyte_of_noise_comes_over_a_thin_long_lossy_line() {
     let time = stand.run_until_live(watcher, minute());
     println!("1 MiB of noise over 1 Mbit/s, RTT 300 ms, 2 % loss: live after {time}");
     let stats = stand.nodes[watcher].watcher().stats();
-    println!("asked for {} parts, got {}, memory {}", stats.asked_parts, stats.parts, stand.nodes[watcher].most_memory);
+    println!(
+        "asked for {} parts, got {}, memory {}",
+        stats.requested_parts, stats.received_parts, stand.nodes[watcher].most_memory
+    );
     stand.run_for(secs(10));
     stand.assert_sees_all(watcher);
     assert!(time < secs(16), "the line alone needs 9 s: {time}");
@@ -55,7 +58,7 @@ fn what_can_be_compressed_comes_faster() {
 
 #[test]
 fn from_the_beginning_of_a_long_game() {
-    let config = FeedConfig { keep_log: 4 * MIB, ..feed_config() };
+    let config = FeedConfig { log_bytes: 4 * MIB, ..feed_config() };
     let mut stand = Stand::new(2, Big::new(100, true), config, line(100, 0.02));
     stand.run_for(secs(600));
     let fresh = Big::new(100, true);
@@ -86,8 +89,8 @@ fn without_a_log_there_is_no_beginning() {
     stand.run_for(secs(60));
     let watcher = stand.add_watcher(beginning(&[0]), Big::new(100, true));
     stand.run_for(secs(5));
-    let reason = Trouble::Refused(CloseReason::TooOld);
-    assert!(stand.nodes[watcher].told(|event| *event == WatchEvent::Dropped { reason }));
+    let reason = SourceError::Refused(CloseReason::TooOld);
+    assert!(stand.nodes[watcher].told(|event| *event == SpectatorEvent::Dropped { reason }));
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn every_fifth_packet_lost() {
     stand.run_for(secs(60));
     stand.assert_sees_all(watcher);
     let stats = stand.nodes[watcher].watcher().stats();
-    println!("20 % loss: {} stalls in a minute, {} frames asked for", stats.stalls, stats.asked_frames);
+    println!("20 % loss: {} stalls in a minute, {} frames asked for", stats.stalls, stats.requested_frames);
     assert!(stats.stalls < 60, "{stats:?}");
 }
 
@@ -130,7 +133,7 @@ fn a_download_goes_on_after_a_cut() {
     stand.run_for(secs(5));
     let watcher = stand.add_watcher(watch_config(&[0]), empty());
     stand.run_for(secs(1));
-    let before = stand.nodes[watcher].watcher().downloaded();
+    let before = stand.nodes[watcher].watcher().download_progress();
     assert!(before > 0.2 && before < 0.8, "{before}");
     stand.set_cut(0, watcher, true);
     stand.run_for(secs(8));
@@ -138,7 +141,7 @@ fn a_download_goes_on_after_a_cut() {
     let time = stand.run_until_live(watcher, minute());
     println!("after a cut of 8 s in the middle of a download: live after {time}");
     let stats = stand.nodes[watcher].watcher().stats();
-    assert!(stats.parts < (MIB / 1_100) as u64 * 12 / 10, "nothing is downloaded twice: {stats:?}");
+    assert!(stats.received_parts < (MIB / 1_100) as u64 * 12 / 10, "nothing is downloaded twice: {stats:?}");
     stand.run_for(secs(5));
     stand.assert_sees_all(watcher);
 }
@@ -148,7 +151,7 @@ fn who_was_cut_off_while_watching_catches_up_or_starts_over() {
     for (cut, loads) in [(8, 1), (40, 2)] {
         let mut stand = Stand::new(6, Big::new(10_000, true), feed_config(), line(50, 0.01));
         stand.run_for(secs(5));
-        let patient = WatchConfig { give_up_after: secs(60), ..watch_config(&[0]) };
+        let patient = SpectatorConfig { give_up_timeout: secs(60), ..watch_config(&[0]) };
         let watcher = stand.add_watcher(patient, empty());
         stand.run_until_live(watcher, secs(5));
         stand.set_cut(0, watcher, true);
@@ -167,19 +170,19 @@ fn a_source_dies_in_the_middle_of_a_download() {
     stand.run_for(secs(5));
     let watcher = stand.add_watcher(watch_config(&[0, other]), empty());
     stand.run_for(secs(1));
-    assert!(stand.nodes[watcher].watcher().downloaded() > 0.2);
+    assert!(stand.nodes[watcher].watcher().download_progress() > 0.2);
     stand.nodes[0].dead = true;
     let time = stand.run_until_live(watcher, minute());
     println!("the source dies in the middle of a download: live {time} later");
     stand.run_for(secs(5));
     stand.assert_sees_all(watcher);
-    assert!(stand.nodes[watcher].told(|event| matches!(event, WatchEvent::SourceChanged { .. })));
+    assert!(stand.nodes[watcher].told(|event| matches!(event, SpectatorEvent::SourceChanged { .. })));
 }
 
 #[test]
 fn a_source_dies_while_live() {
     let mut stand = Stand::new(8, Big::new(1_000, true), feed_config(), line(50, 0.01));
-    let other = stand.add_feed(FeedConfig { batch: 5, ..feed_config() });
+    let other = stand.add_feed(FeedConfig { batch_frames: 5, ..feed_config() });
     stand.run_for(secs(5));
     let watcher = stand.add_watcher(watch_config(&[0, other]), empty());
     stand.run_until_live(watcher, secs(5));
@@ -203,7 +206,7 @@ fn one_snapshot_from_two_sources() {
     stand.nodes[0].dead = true;
     stand.run_until_live(watcher, minute());
     let stats = stand.nodes[watcher].watcher().stats();
-    assert!(stats.parts < (MIB / 1_100) as u64 * 12 / 10, "the second source goes on: {stats:?}");
+    assert!(stats.received_parts < (MIB / 1_100) as u64 * 12 / 10, "the second source goes on: {stats:?}");
     stand.run_for(secs(5));
     stand.assert_sees_all(watcher);
     stand.assert_sees_all(two);
@@ -221,15 +224,15 @@ fn the_slow_one_is_dropped_alone() {
     let rate = Some(Rate { bytes_per_second: 180, queue_bytes: 600 });
     stand.link(0, slow).set_config(LinkConfig { rate, ..line(50, 0.0) });
     stand.run_for(secs(60));
-    let reason = Trouble::Refused(CloseReason::TooSlow);
+    let reason = SourceError::Refused(CloseReason::TooSlow);
     let node = &stand.nodes[slow];
     println!("the slow one: {:?}", node.events);
-    assert!(node.told(|event| *event == WatchEvent::Dropped { reason }), "{:?}", node.events);
-    assert!(node.told(|event| matches!(event, WatchEvent::Slowed { .. })), "{:?}", node.events);
+    assert!(node.told(|event| *event == SpectatorEvent::Dropped { reason }), "{:?}", node.events);
+    assert!(node.told(|event| matches!(event, SpectatorEvent::Slowed { .. })), "{:?}", node.events);
     for watcher in good {
         stand.assert_sees_all(watcher);
     }
-    assert_eq!(stand.nodes[0].feed().stats().watchers, 3);
+    assert_eq!(stand.nodes[0].feed().stats().spectators, 3);
 }
 
 #[test]
@@ -237,19 +240,19 @@ fn who_is_silent_is_dropped_and_who_leaves_is_gone() {
     let mut stand = Stand::new(11, Big::new(1_000, true), feed_config(), line(50, 0.0));
     let watchers: Vec<usize> = (0..3).map(|_| stand.add_watcher(watch_config(&[0]), empty())).collect();
     stand.run_for(secs(5));
-    assert_eq!(stand.nodes[0].feed().stats().watchers, 3);
+    assert_eq!(stand.nodes[0].feed().stats().spectators, 3);
     stand.nodes[watchers[0]].dead = true;
     let now = stand.now;
     stand.nodes[watchers[1]].watcher.as_mut().unwrap().leave(now);
     stand.run_for(secs(10));
     let stats = stand.nodes[0].feed().stats();
-    assert_eq!((stats.watchers, stats.silent), (1, 1));
+    assert_eq!((stats.spectators, stats.dropped_silent), (1, 1));
     stand.assert_sees_all(watchers[2]);
 }
 
 #[test]
 fn relays_of_relays_pass_everything_on() {
-    let keep = || FeedConfig { keep_log: MIB, ..feed_config() };
+    let keep = || FeedConfig { log_bytes: MIB, ..feed_config() };
     let mut stand = Stand::new(12, Big::new(30_000, true), feed_config(), line(40, 0.02));
     stand.run_for(secs(5));
     let first = stand.add_relay(watch_config(&[0]), feed_config(), Some(empty()));
@@ -285,9 +288,11 @@ fn an_end_is_told_when_all_was_seen() {
     stand.nodes[0].feed.as_mut().unwrap().end(now);
     stand.run_for(secs(5));
     let last = stand.truth.len() as u32;
-    assert!(stand.nodes[watcher].told(|event| *event == WatchEvent::Ended { frame: coplay::frame::Frame::new(last) }));
+    assert!(
+        stand.nodes[watcher].told(|event| *event == SpectatorEvent::Ended { frame: coplay::frame::Frame::new(last) })
+    );
     assert_eq!(stand.nodes[watcher].frames.last(), Some(&(last - 1)));
-    assert_eq!(stand.nodes[0].feed().stats().watchers, 0);
+    assert_eq!(stand.nodes[0].feed().stats().spectators, 0);
 }
 
 #[test]
@@ -301,7 +306,7 @@ fn a_snapshot_that_is_not_what_it_says_is_refused() {
     let watcher = stand.add_watcher(watch_config(&[0]), empty());
     stand.run_for(secs(20));
     let node = &stand.nodes[watcher];
-    let told = node.told(|event| *event == WatchEvent::Dropped { reason: Trouble::BadSnapshot });
+    let told = node.told(|event| *event == SpectatorEvent::Dropped { reason: SourceError::BadSnapshot });
     assert!(told || node.live_at.is_some(), "refused, until there is a good one: {:?}", node.events);
     assert!(node.watcher().stats().mismatches > 0);
 }
@@ -310,10 +315,12 @@ fn a_snapshot_that_is_not_what_it_says_is_refused() {
 fn what_is_larger_than_allowed_is_not_downloaded() {
     let mut stand = Stand::new(15, Big::new(MIB, true), feed_config(), line(50, 0.0));
     stand.run_for(secs(1));
-    let watcher = stand.add_watcher(WatchConfig { max_state: 500_000, ..watch_config(&[0]) }, empty());
+    let watcher = stand.add_watcher(SpectatorConfig { max_snapshot_size: 500_000, ..watch_config(&[0]) }, empty());
     stand.run_for(secs(10));
     let node = &stand.nodes[watcher];
-    let too_large = |event: &WatchEvent| matches!(event, WatchEvent::Dropped { reason: Trouble::TooLarge { .. } });
+    let too_large = |event: &SpectatorEvent| {
+        matches!(event, SpectatorEvent::Dropped { reason: SourceError::SnapshotTooLarge { .. } })
+    };
     assert!(node.told(too_large), "{:?}", node.events);
     assert!(node.most_memory < 200_000);
 }
@@ -323,10 +330,10 @@ fn who_plays_something_else_is_told_so() {
     let mut stand = Stand::new(16, Big::new(100, true), feed_config(), line(50, 0.0));
     let mut other = settings();
     other.input_delay = 9;
-    let watcher = stand.add_watcher(WatchConfig { settings: other, ..watch_config(&[0]) }, empty());
+    let watcher = stand.add_watcher(SpectatorConfig { settings: other, ..watch_config(&[0]) }, empty());
     stand.run_for(secs(10));
-    let reason = Trouble::Refused(CloseReason::Settings);
-    assert!(stand.nodes[watcher].told(|event| *event == WatchEvent::Dropped { reason }));
+    let reason = SourceError::Refused(CloseReason::Settings);
+    assert!(stand.nodes[watcher].told(|event| *event == SpectatorEvent::Dropped { reason }));
 }
 
 #[test]
@@ -396,7 +403,7 @@ fn strangers_get_no_more_than_they_send() {
     }
     println!("strangers sent {sent} bytes and got {got}");
     let feed = stand.nodes[0].feed();
-    assert_eq!(feed.stats().watchers, 1);
+    assert_eq!(feed.stats().spectators, 1);
     assert!(feed.memory() < 500_000, "{}", feed.memory());
     stand.run_for(secs(3));
     stand.assert_sees_all(watcher);
@@ -404,7 +411,7 @@ fn strangers_get_no_more_than_they_send() {
 
 #[test]
 fn bulk_stays_within_its_budget_and_is_shared() {
-    let budget = FeedConfig { most_bytes_per_second: 400_000, most_bytes_per_second_each: 100_000, ..feed_config() };
+    let budget = FeedConfig { max_bulk_rate: 400_000, max_bulk_rate_per_spectator: 100_000, ..feed_config() };
     let mut stand = Stand::new(18, Big::new(MIB, true), budget, line(50, 0.0));
     stand.run_for(secs(5));
     let watchers: Vec<usize> = (0..8).map(|_| stand.add_watcher(watch_config(&[0]), empty())).collect();
@@ -413,7 +420,7 @@ fn bulk_stays_within_its_budget_and_is_shared() {
     stand.run_for(secs(10));
     let rate = (stand.nodes[0].feed().stats().bulk_out - before) / 10;
     assert!((370_000..=405_000).contains(&rate), "{rate} bytes per second");
-    let shares: Vec<f32> = watchers.iter().map(|node| stand.nodes[*node].watcher().downloaded()).collect();
+    let shares: Vec<f32> = watchers.iter().map(|node| stand.nodes[*node].watcher().download_progress()).collect();
     let (least, most) = (shares.iter().copied().fold(1.0, f32::min), shares.iter().copied().fold(0.0, f32::max));
     println!("8 downloads within 400 kB/s: {rate} bytes per second, between {least} and {most} of it");
     assert!(most - least < 0.1, "{shares:?}");
@@ -424,7 +431,7 @@ fn bulk_stays_within_its_budget_and_is_shared() {
 
 #[test]
 fn one_watcher_gets_no_more_than_its_share() {
-    let budget = FeedConfig { most_bytes_per_second_each: 100_000, ..feed_config() };
+    let budget = FeedConfig { max_bulk_rate_per_spectator: 100_000, ..feed_config() };
     let mut stand = Stand::new(19, Big::new(MIB, true), budget, line(50, 0.0));
     stand.run_for(secs(1));
     let watcher = stand.add_watcher(watch_config(&[0]), empty());
@@ -434,7 +441,7 @@ fn one_watcher_gets_no_more_than_its_share() {
 
 #[test]
 fn more_than_may_watch_are_refused_until_there_is_room() {
-    let small = FeedConfig { most_watchers: 2, ..feed_config() };
+    let small = FeedConfig { max_spectators: 2, ..feed_config() };
     let mut stand = Stand::new(20, Big::new(100, true), small, line(50, 0.0));
     let other = stand.add_feed(feed_config());
     stand.run_for(secs(1));
@@ -443,10 +450,10 @@ fn more_than_may_watch_are_refused_until_there_is_room() {
     let (lost, lucky) =
         (stand.add_watcher(watch_config(&[0]), empty()), stand.add_watcher(watch_config(&[0, other]), empty()));
     stand.run_for(secs(10));
-    let reason = Trouble::Refused(CloseReason::Full);
-    assert!(stand.nodes[lost].told(|event| *event == WatchEvent::Dropped { reason }));
+    let reason = SourceError::Refused(CloseReason::Full);
+    assert!(stand.nodes[lost].told(|event| *event == SpectatorEvent::Dropped { reason }));
     first.into_iter().chain([lucky]).for_each(|watcher| stand.assert_sees_all(watcher));
-    assert_eq!(stand.nodes[0].feed().stats().watchers, 2);
+    assert_eq!(stand.nodes[0].feed().stats().spectators, 2);
 }
 
 #[test]
@@ -465,7 +472,7 @@ fn a_game_that_stands_still_is_seen_up_to_its_last_frame() {
     stand.playing = true;
     stand.run_for(secs(5));
     stand.assert_sees_all(watcher);
-    assert!(!stand.nodes[watcher].told(|event| matches!(event, WatchEvent::Dropped { .. })));
+    assert!(!stand.nodes[watcher].told(|event| matches!(event, SpectatorEvent::Dropped { .. })));
 }
 
 #[test]
@@ -492,7 +499,7 @@ fn a_host_program_that_slept_is_not_taken_for_gone() {
     stand.run_for(secs(5));
     stand.assert_sees_all(watcher);
     assert_eq!(stand.nodes[watcher].loads, 1);
-    assert_eq!(stand.nodes[0].feed().stats().silent, 0);
+    assert_eq!(stand.nodes[0].feed().stats().dropped_silent, 0);
 }
 
 #[test]
@@ -533,7 +540,7 @@ fn any_line_will_do() {
     ];
     for (name, line) in lines {
         for seed in 0..3 {
-            let config = FeedConfig { keep_log: MIB, ..feed_config() };
+            let config = FeedConfig { log_bytes: MIB, ..feed_config() };
             let mut stand = Stand::new(seed, Big::new(200_000, true), config, line.clone());
             stand.run_for(secs(20));
             let late = stand.add_watcher(watch_config(&[0]), empty());
@@ -570,7 +577,7 @@ fn a_relay_that_was_cut_off_keeps_those_who_watch_there() {
     stand.run_for(secs(10));
     stand.assert_sees_all(relay);
     stand.assert_sees_all(watcher);
-    assert!(!stand.nodes[watcher].told(|event| matches!(event, WatchEvent::Dropped { .. })));
+    assert!(!stand.nodes[watcher].told(|event| matches!(event, SpectatorEvent::Dropped { .. })));
     assert_eq!(stand.nodes[watcher].loads, 1);
 }
 
@@ -587,5 +594,5 @@ fn who_comes_after_a_difference_was_seen_gets_a_newer_state() {
     stand.run_until_live(after, secs(5));
     stand.run_for(secs(5));
     stand.assert_sees_all(after);
-    assert!(stand.nodes[before].told(|event| matches!(event, WatchEvent::Diverged { .. })));
+    assert!(stand.nodes[before].told(|event| matches!(event, SpectatorEvent::Diverged { .. })));
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::mirror::Source;
+use coplay::mirror::SourceId;
 use coplay_maze::{Avatar, Score};
 
 /// The most servers whose counts of one object are kept: the greatest counts, whatever the order in which they were learned.
@@ -18,7 +18,7 @@ pub struct Term {
     /// Grows whenever somebody takes the object over.
     pub epoch: u32,
     /// The server that took it, in that run of its.
-    pub owner: Source,
+    pub owner: SourceId,
 }
 
 /// Where an object stands, as its owner says.
@@ -51,7 +51,7 @@ pub struct Being {
     name: Option<(Term, String)>,
     stand: Option<Stand>,
     /// How often it hit and fell, as each server counted.
-    counts: BTreeMap<Source, Score>,
+    counts: BTreeMap<SourceId, Score>,
     /// What these come to: hits and falls.
     total: [u64; 2],
 }
@@ -96,7 +96,7 @@ impl Being {
     }
 
     /// Learns how often it hit and fell, as one server counts. Whether that was news.
-    pub fn counts(&mut self, counted_by: Source, count: Score) -> bool {
+    pub fn counts(&mut self, counted_by: SourceId, count: Score) -> bool {
         let known = self.counted(counted_by);
         let most = Score { hits: known.hits.max(count.hits), falls: known.falls.max(count.falls) };
         if most == known {
@@ -114,12 +114,12 @@ impl Being {
     }
 
     /// How often it hit and fell, as one server counts.
-    pub fn counted(&self, counted_by: Source) -> Score {
+    pub fn counted(&self, counted_by: SourceId) -> Score {
         self.counts.get(&counted_by).copied().unwrap_or_default()
     }
 
     /// How often it hit and fell, and who counted it.
-    pub fn all_counts(&self) -> impl ExactSizeIterator<Item = (Source, Score)> {
+    pub fn all_counts(&self) -> impl ExactSizeIterator<Item = (SourceId, Score)> {
         self.counts.iter().map(|(counted_by, count)| (*counted_by, *count))
     }
 
@@ -130,7 +130,7 @@ impl Being {
     }
 
     /// Forgets what one server counted.
-    pub(crate) fn forget_count(&mut self, counted_by: Source) {
+    pub(crate) fn forget_count(&mut self, counted_by: SourceId) {
         let Score { hits, falls } = self.counts.remove(&counted_by).unwrap_or_default();
         self.total = [self.total[0] - u64::from(hits), self.total[1] - u64::from(falls)];
     }
@@ -151,7 +151,7 @@ impl Being {
     }
 
     /// What is known of it by the word of one server.
-    pub fn said_by(&self, source: Source) -> Self {
+    pub fn said_by(&self, source: SourceId) -> Self {
         let mut said = Self {
             name: self.name.clone().filter(|(term, _)| term.owner == source),
             stand: self.stand.clone().filter(|stand| stand.term.owner == source),
@@ -178,7 +178,7 @@ mod tests {
     use coplay_maze::{Maze, Rules};
 
     fn stand(epoch: u32, owner: u32, tick: u32) -> Stand {
-        Stand { term: Term { epoch, owner: Source(owner) }, tick, avatar: None }
+        Stand { term: Term { epoch, owner: SourceId(owner) }, tick, avatar: None }
     }
 
     fn count(hits: u32, falls: u32) -> Score {
@@ -198,10 +198,10 @@ mod tests {
             facts.push(Box::new(move |being| _ = being.stands(stand.clone())));
         }
         for (source, hits, falls) in counts {
-            facts.push(Box::new(move |being| _ = being.counts(Source(source), count(hits, falls))));
+            facts.push(Box::new(move |being| _ = being.counts(SourceId(source), count(hits, falls))));
         }
         for (epoch, owner, name) in [(1, 5, "Ada"), (2, 4, "Bob"), (2, 6, "Eve")] {
-            let term = Term { epoch, owner: Source(owner) };
+            let term = Term { epoch, owner: SourceId(owner) };
             facts.push(Box::new(move |being| _ = being.is_called(term, name.into())));
         }
         facts
@@ -242,7 +242,7 @@ mod tests {
             (0..3 * sources).map(move |at| {
                 let mixed = at.wrapping_mul(7_919).wrapping_add(turn * 31) % (3 * sources);
                 let (source, step) = (mixed % sources, mixed / sources);
-                (Source(source), count(source * 37 % 101 + step, source % 5 + 2 * step))
+                (SourceId(source), count(source * 37 % 101 + step, source % 5 + 2 * step))
             })
         };
         let learned = |turn: u32| {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn lies_do_not_overflow() {
         let mut being = Being::default();
-        (0..3).for_each(|source| _ = being.counts(Source(source), count(u32::MAX, u32::MAX)));
+        (0..3).for_each(|source| _ = being.counts(SourceId(source), count(u32::MAX, u32::MAX)));
         assert_eq!(being.score(), count(u32::MAX, u32::MAX));
     }
 }

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use coplay::bucket::{EntityId, Reckoner};
 use coplay::clock::{Clock, RoundTrip};
-use coplay::motion::{Consistency, Pace, Timer};
+use coplay::motion::{Consistency, MotionTimer, TimerRate};
+use coplay::peer_world::{DeadReckoning, EntityId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::angle::short_way;
 use coplay_maze::{Avatar, Controls, FINE, Maze, Position, Rules, Score, TURN, Terms};
@@ -86,7 +86,7 @@ struct Own {
     /// What is pressed since when, as the server is told.
     held: Controls,
     number: u32,
-    timer: Timer,
+    timer: MotionTimer,
     /// Motion that is not a whole tick yet, and whole ticks since the last press.
     motion: TimeDelta,
     ticks: u32,
@@ -222,7 +222,7 @@ impl Client {
 
     /// By how much our avatar is ahead of the server's.
     pub fn ahead(&self) -> TimeDelta {
-        self.own.timer.off()
+        self.own.timer.offset()
     }
 
     /// How far what we see of an avatar was of late from where the server had it at the same time: D, over a [window](crate::WINDOW), against
@@ -421,7 +421,7 @@ impl Own {
         self.unheard.push_back(Press { number: self.number, lasted, controls });
         self.held = controls;
         self.ticks = 0;
-        self.timer = Timer::new(self.motion, delay + self.timer.off().max(TimeDelta::ZERO));
+        self.timer = MotionTimer::new(self.motion, delay + self.timer.offset().max(TimeDelta::ZERO));
     }
 
     /// How our avatar was at a tick, which was then on our clock.
@@ -435,7 +435,7 @@ impl Own {
         self.unheard.clear();
         self.places.clear();
         self.trail.forget();
-        (self.ticks, self.timer) = (0, Timer::default());
+        (self.ticks, self.timer) = (0, MotionTimer::default());
         self.begin_press(self.held, delay);
     }
 
@@ -443,7 +443,7 @@ impl Own {
     fn compare(&mut self, rules: &Rules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
         self.unheard.retain(|press| press.number > number);
         if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
-            self.avatar = Some(rules.ahead(&avatar, (age.as_nanos() / TICK.as_nanos()).clamp(0, 100) as u32));
+            self.avatar = Some(rules.extrapolate(&avatar, (age.as_nanos() / TICK.as_nanos()).clamp(0, 100) as u32));
             self.beside = (0, 0);
             self.places.clear();
             self.before = None;
@@ -451,7 +451,7 @@ impl Own {
         }
         if number == self.number {
             let there = TICK * i64::from(ticks) + age;
-            self.timer.set_off(self.timer.value() - there);
+            self.timer.set_offset(self.timer.value() - there);
             self.avatar.iter_mut().for_each(|own| own.shots = avatar.shots.clone());
         }
         let then = self.places.iter().find(|place| (place.press, place.ticks) == (number, ticks));
@@ -480,7 +480,7 @@ impl Own {
     }
 
     fn advance(&mut self, rules: &Rules, tick: u32, by: TimeDelta, in_the_way: &[Position]) {
-        self.motion += self.timer.advance(by, Pace::OURS);
+        self.motion += self.timer.advance(by, TimerRate::OURS);
         while self.motion >= TICK {
             self.motion -= TICK;
             self.ticks += 1;
@@ -512,7 +512,7 @@ impl Other {
     /// So many ticks pass for who is seen, up to this one.
     fn come_nearer(&mut self, rules: &Rules, tick: u32, ticks: u32) {
         let (then, known) = &self.known;
-        let target = rules.ahead(known, tick.saturating_sub(*then));
+        let target = rules.extrapolate(known, tick.saturating_sub(*then));
         let off = self.shown.position.distance(target.position);
         if !is_same_life(&self.shown, &target) || off > LEAP {
             self.shown = target;

@@ -9,7 +9,7 @@
 //! counted     hits 4, falls 4
 //! ```
 
-use coplay::bucket::{EntityId, MAX_STATE, Reckoner, Site};
+use coplay::peer_world::{DeadReckoning, EntityId, MAX_STATE_SIZE, WorldSiteId};
 use coplay_maze::{Avatar, MAX_NAME, Rules, Score};
 
 const NAMED: u8 = 1;
@@ -18,7 +18,7 @@ const GONE: u8 = 3;
 const COUNTED: u8 = 5;
 
 /// The longest deed.
-pub const MAX_DEED: usize = 1 + 5 + 8 + MAX_STATE;
+pub const MAX_DEED: usize = 1 + 5 + 8 + MAX_STATE_SIZE;
 
 /// A fact about an object, as its owner says. Who says so is told by the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub(crate) fn put_entity(bytes: &mut Vec<u8>, entity: EntityId) {
 }
 
 pub(crate) fn put_avatar(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
-    let mut state = [0; MAX_STATE];
+    let mut state = [0; MAX_STATE_SIZE];
     let len = rules.encode(avatar, &mut state).unwrap_or_default();
     bytes.extend_from_slice(&state[..len]);
 }
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn entity(&mut self) -> Option<EntityId> {
         let [a, b, c, d, index] = self.take()?;
-        Some(EntityId { site: Site(u32::from_le_bytes([a, b, c, d])), index })
+        Some(EntityId { site: WorldSiteId(u32::from_le_bytes([a, b, c, d])), index })
     }
 
     pub(crate) fn score(&mut self) -> Option<Score> {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn they_come_back_and_others_are_refused() {
         let rules = Rules::new(Maze::new(7, 8));
-        let entity = EntityId { site: Site(0x0102_0304), index: 5 };
+        let entity = EntityId { site: WorldSiteId(0x0102_0304), index: 5 };
         let avatar = rules.newcomer(&[], 3);
         let facts = [
             Fact::Named { epoch: 2, name: "Ada".into() },

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay_maze::Score;
 
 /// Of one object so many counts wait for another server to know them; where there are more, some are known together with later ones.
@@ -56,11 +56,11 @@ impl Doubts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
 
     #[test]
     fn what_nobody_else_knows_is_doubted_and_however_much_that_is_it_is_bounded() {
-        let (entity, count) = (EntityId { site: Site(1), index: 0 }, |hits| Score { hits, falls: 0 });
+        let (entity, count) = (EntityId { site: WorldSiteId(1), index: 0 }, |hits| Score { hits, falls: 0 });
         let mut doubts = Doubts::default();
         for hits in 1..=1_000 {
             doubts.on_more(entity, count(hits - 1));

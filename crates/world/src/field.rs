@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay_maze::{Avatar, CELL, FINE, Position, Rules};
 
 /// Everybody who is in the world, as reckoned for the present tick.
@@ -93,7 +93,7 @@ fn cell(place: Position) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
     use coplay_maze::Maze;
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let rules = Rules::new(Maze::new(7, 16));
         let mut field = Field::default();
         for number in 0..120 {
-            field.put(EntityId { site: Site(number), index: 0 }, rules.newcomer(&[], number.into()));
+            field.put(EntityId { site: WorldSiteId(number), index: 0 }, rules.newcomer(&[], number.into()));
         }
         field.sort();
         let mut found = 0;
@@ -118,9 +118,9 @@ mod tests {
             found += around.len();
         }
         assert!(found > 500, "only {found}");
-        field.remove(EntityId { site: Site(0), index: 0 });
+        field.remove(EntityId { site: WorldSiteId(0), index: 0 });
         field.sort();
-        let gone = field.around(Position::default(), 1_000).any(|placed| placed.entity.site == Site(0));
+        let gone = field.around(Position::default(), 1_000).any(|placed| placed.entity.site == WorldSiteId(0));
         assert!(!gone && field.around(Position::default(), 1_000).count() == 119);
     }
 }

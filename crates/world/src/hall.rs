@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use coplay::bucket::{EntityId, Reckoner};
+use coplay::peer_world::{DeadReckoning, EntityId};
 use coplay_maze::{Avatar, Controls, Ninja, Position, Rules, Target, Watch};
 
 use crate::field::{Field, Placed};
@@ -239,7 +239,7 @@ impl Own {
     /// Whether others must be told. If so they are, and know it as it is.
     fn must_tell(&mut self, rules: &Rules, tick: u32, avatar: &Avatar) -> bool {
         rules.go_on(&mut self.told);
-        let must = rules.apart(&self.told, avatar) > TOLERANCE || tick.saturating_sub(self.told_at) >= TELL_EVERY;
+        let must = rules.distance(&self.told, avatar) > TOLERANCE || tick.saturating_sub(self.told_at) >= TELL_EVERY;
         if must {
             (self.told, self.told_at) = (avatar.clone(), tick);
         }
@@ -250,11 +250,11 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
     use coplay_maze::{FINE, Life, Maze, RADIUS, RESPAWN, Shot};
 
     fn entity(number: u32) -> EntityId {
-        EntityId { site: Site(number), index: 0 }
+        EntityId { site: WorldSiteId(number), index: 0 }
     }
 
     fn hall() -> (Hall, Field) {
@@ -295,7 +295,10 @@ mod tests {
                 }
             }
             for (entity, avatar) in field.iter() {
-                assert!(hall.rules().apart(mirror.get(entity).unwrap(), avatar) <= TOLERANCE, "{entity:?} at {tick}");
+                assert!(
+                    hall.rules().distance(mirror.get(entity).unwrap(), avatar) <= TOLERANCE,
+                    "{entity:?} at {tick}"
+                );
             }
         }
         assert!(falls > 3, "{falls} falls");

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 
 use crate::talk::{Press, Wish};

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::bucket::{EntityId, Reckoner, Site};
 use coplay::hash::xxh64;
-use coplay::mirror::Source;
+use coplay::mirror::SourceId;
+use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Avatar, Controls, Maze, Ninja, Position, Rules, Score, Terms};
 
@@ -48,7 +48,7 @@ const WORLD: u64 = 0x0077_6f72_6c64;
 
 /// A world as one server has it.
 pub struct Realm {
-    me: Source,
+    me: SourceId,
     terms: Terms,
     ninjas: u8,
     register: Register,
@@ -69,24 +69,24 @@ pub struct Realm {
     table: Vec<(EntityId, String, Score)>,
     tabled: Option<Instant>,
     /// Servers that are gone, and since which tick.
-    gone: BTreeMap<Source, u32>,
+    gone: BTreeMap<SourceId, u32>,
     drains: bool,
 }
 
 /// The object that belongs to a player's key.
 pub fn entity_of(key: &[u8; 32]) -> EntityId {
     let hash = xxh64(WORLD, key);
-    EntityId { site: Site(hash as u32), index: (hash >> 32) as u8 & 0x7f }
+    EntityId { site: WorldSiteId(hash as u32), index: (hash >> 32) as u8 & 0x7f }
 }
 
 /// The object of a ninja.
 pub fn ninja(number: u8) -> EntityId {
-    EntityId { site: Site(number.into()), index: NINJA }
+    EntityId { site: WorldSiteId(number.into()), index: NINJA }
 }
 
 impl Realm {
     /// A world of which nothing is known yet.
-    pub fn new(me: Source, terms: Terms, ninjas: u8) -> Self {
+    pub fn new(me: SourceId, terms: Terms, ninjas: u8) -> Self {
         Self {
             me,
             terms,
@@ -334,7 +334,7 @@ impl Realm {
     }
 
     /// Another server says something.
-    pub fn learn(&mut self, now: Instant, said_by: Source, bytes: &[u8]) -> bool {
+    pub fn learn(&mut self, now: Instant, said_by: SourceId, bytes: &[u8]) -> bool {
         let Some(deed) = Deed::from_bytes(bytes, self.hall.rules()) else { return false };
         let (entity, is_stand) = (deed.entity, matches!(deed.fact, Fact::Stands { .. }));
         if self.register.learn(said_by, deed) && is_stand {
@@ -344,12 +344,12 @@ impl Realm {
     }
 
     /// All that is known by the word of one server, for another that comes late.
-    pub fn snapshot(&self, said_by: Source) -> Vec<u8> {
+    pub fn snapshot(&self, said_by: SourceId) -> Vec<u8> {
         self.register.said_by(said_by).to_bytes(self.rules())
     }
 
     /// Learns all that is known elsewhere by the word of one server.
-    pub fn learn_all(&mut self, now: Instant, said_by: Source, snapshot: &[u8]) -> bool {
+    pub fn learn_all(&mut self, now: Instant, said_by: SourceId, snapshot: &[u8]) -> bool {
         let Some(other) = Register::from_bytes(snapshot, self.hall.rules()) else { return false };
         let other = other.said_by(said_by);
         for entity in self.register.merge(other) {
@@ -377,13 +377,13 @@ impl Realm {
         }
         let age = self.tick.unwrap_or_default().saturating_sub(stand.tick);
         match &stand.avatar {
-            Some(avatar) if age <= KEPT => self.field.put(entity, self.hall.rules().ahead(avatar, age)),
+            Some(avatar) if age <= KEPT => self.field.put(entity, self.hall.rules().extrapolate(avatar, age)),
             _ => self.field.remove(entity),
         }
     }
 
     /// Looks after objects whose server is gone, given those that are here. Of several servers one does, always the same.
-    pub fn look_after(&mut self, live: &BTreeSet<Source>) {
+    pub fn look_after(&mut self, live: &BTreeSet<SourceId>) {
         let Some(tick) = self.tick else { return };
         self.note_gone(tick, live);
         for entity in (0..self.ninjas).map(ninja) {
@@ -400,8 +400,8 @@ impl Realm {
         }
     }
 
-    fn note_gone(&mut self, tick: u32, live: &BTreeSet<Source>) {
-        let owners: BTreeSet<Source> = self.register.iter().filter_map(|(_, being)| owner(being)).collect();
+    fn note_gone(&mut self, tick: u32, live: &BTreeSet<SourceId>) {
+        let owners: BTreeSet<SourceId> = self.register.iter().filter_map(|(_, being)| owner(being)).collect();
         self.gone.retain(|source, _| owners.contains(source) && !live.contains(source));
         for source in owners.into_iter().filter(|source| *source != self.me && !live.contains(source)) {
             self.gone.entry(source).or_insert(tick);
@@ -473,7 +473,7 @@ impl Realm {
 }
 
 /// Whose an object is that is in the world.
-fn owner(being: &Being) -> Option<Source> {
+fn owner(being: &Being) -> Option<SourceId> {
     being.stand().filter(|stand| stand.avatar.is_some()).map(|stand| stand.term.owner)
 }
 
@@ -483,8 +483,8 @@ pub(crate) fn number(entity: EntityId) -> u64 {
 }
 
 /// Which of the servers looks after an object whose own is gone.
-fn guardian(entity: EntityId, me: Source, live: &BTreeSet<Source>) -> Source {
-    let rank = |source: &Source| (xxh64(number(entity), &source.0.to_le_bytes()), *source);
+fn guardian(entity: EntityId, me: SourceId, live: &BTreeSet<SourceId>) -> SourceId {
+    let rank = |source: &SourceId| (xxh64(number(entity), &source.0.to_le_bytes()), *source);
     live.iter().copied().chain([me]).max_by_key(rank).unwrap_or(me)
 }
 

@@ -11,9 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{EntityId, Reckoner};
 use coplay::hash::xxh64;
-use coplay::mirror::Source;
+use coplay::mirror::SourceId;
+use coplay::peer_world::{DeadReckoning, EntityId};
 use coplay_maze::{Rules, Score};
 
 use crate::being::{Being, MAX_COUNTS, Stand, Term, weight};
@@ -56,7 +56,7 @@ impl Register {
     }
 
     /// Learns what a server says. Whether that was news.
-    pub fn learn(&mut self, said_by: Source, deed: Deed) -> bool {
+    pub fn learn(&mut self, said_by: SourceId, deed: Deed) -> bool {
         let Some(being) = self.being(deed.entity) else { return false };
         match deed.fact {
             Fact::Named { epoch, name } => being.is_called(Term { epoch, owner: said_by }, name),
@@ -88,7 +88,7 @@ impl Register {
     }
 
     /// The same, as one server counted.
-    pub fn counted(&self, entity: EntityId, counted_by: Source) -> Score {
+    pub fn counted(&self, entity: EntityId, counted_by: SourceId) -> Score {
         self.get(entity).map_or_else(Score::default, |being| being.counted(counted_by))
     }
 
@@ -137,7 +137,7 @@ impl Register {
     }
 
     /// What is known by the word of one server.
-    pub fn said_by(&self, source: Source) -> Self {
+    pub fn said_by(&self, source: SourceId) -> Self {
         let said = self.beings.iter().map(|(entity, being)| (*entity, being.said_by(source)));
         Self { beings: said.filter(|(_, being)| *being != Being::default()).collect() }
     }
@@ -170,7 +170,7 @@ fn put_term(bytes: &mut Vec<u8>, term: Term) {
 }
 
 fn read_term(reader: &mut Reader<'_>) -> Option<Term> {
-    Some(Term { epoch: reader.number()?, owner: Source(reader.number()?) })
+    Some(Term { epoch: reader.number()?, owner: SourceId(reader.number()?) })
 }
 
 fn put_name(bytes: &mut Vec<u8>, naming: Option<&(Term, String)>) {
@@ -204,7 +204,7 @@ fn read_being(reader: &mut Reader<'_>, rules: &Rules) -> Option<Being> {
         being.stands(Stand { term, tick, avatar });
     }
     for _ in 0..reader.number().filter(|counts| *counts as usize <= MAX_COUNTS)? {
-        let (counted_by, count) = (Source(reader.number()?), reader.score()?);
+        let (counted_by, count) = (SourceId(reader.number()?), reader.score()?);
         being.counts(counted_by, count);
     }
     Some(being)
@@ -213,12 +213,12 @@ fn read_being(reader: &mut Reader<'_>, rules: &Rules) -> Option<Being> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
     use coplay_maze::{Avatar, Maze};
     use coplay_sim::random::Random;
 
     fn entity(number: u32) -> EntityId {
-        EntityId { site: Site(number), index: 0 }
+        EntityId { site: WorldSiteId(number), index: 0 }
     }
 
     fn known() -> (Register, Rules) {
@@ -231,7 +231,7 @@ mod tests {
                 Fact::Counted(Score { hits: source, falls: epoch }),
             ];
             for fact in facts {
-                assert!(register.learn(Source(source), Deed { entity: entity(number), fact }));
+                assert!(register.learn(SourceId(source), Deed { entity: entity(number), fact }));
             }
         }
         (register, rules)
@@ -257,7 +257,7 @@ mod tests {
         let (register, rules) = known();
         let mut whole = Register::default();
         for source in [3, 1, 2] {
-            whole.merge(register.said_by(Source(source)));
+            whole.merge(register.said_by(SourceId(source)));
         }
         assert_eq!(whole, register);
         assert_eq!(whole.digest(&rules), register.digest(&rules));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn gone(register: &mut Register, number: u32, tick: u32, score: u32) {
-        let (entity, source) = (entity(number), Source(1));
+        let (entity, source) = (entity(number), SourceId(1));
         register.learn(source, Deed { entity, fact: Fact::Named { epoch: tick, name: "Ada".into() } });
         register.learn(source, stands(entity, tick, tick, None));
         register.learn(source, Deed { entity, fact: Fact::Counted(Score { hits: score, falls: 0 }) });
@@ -300,12 +300,12 @@ mod tests {
     }
 
     /// What happens in a world whose players come and go: when it is told, by whom, and what.
-    fn history(luck: &mut Random, rules: &Rules) -> Vec<(u32, Source, Deed)> {
+    fn history(luck: &mut Random, rules: &Rules) -> Vec<(u32, SourceId, Deed)> {
         let (mut told, mut counts) = (Vec::new(), BTreeMap::new());
         for number in 0..12 {
             let (entity, mut tick) = (entity(number), below(luck, KEPT));
             for _ in 0..1 + below(luck, 4) {
-                let (epoch, source) = (tick, Source(1 + below(luck, 3)));
+                let (epoch, source) = (tick, SourceId(1 + below(luck, 3)));
                 told.push((tick, source, Deed { entity, fact: Fact::Named { epoch, name: format!("{epoch}") } }));
                 for _ in 0..1 + below(luck, 4) {
                     let avatar = Some(rules.newcomer(&[], tick.into()));
@@ -371,7 +371,7 @@ mod tests {
         let (mut away, mut here) = (Register::default(), Register::default());
         gone(&mut away, 1, 100, 0);
         let back = stands(entity(1), 2 * KEPT, 2 * KEPT, Some(rules.newcomer(&[], 1)));
-        assert!(here.learn(Source(2), back));
+        assert!(here.learn(SourceId(2), back));
         for _ in 0..2 {
             here.merge(away.clone());
             away.merge(here.clone());

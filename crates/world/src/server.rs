@@ -5,8 +5,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use coplay::bucket::EntityId;
-use coplay::mirror::{Config, ConfigError, Issue, IssueError, Mirror, Notice, Request, Source, Stats, Transmit};
+use coplay::mirror::{
+    IssueError, Mirror, MirrorConfig, MirrorConfigError, MirrorEvent, MirrorRequest, MirrorStats, MirrorTransmit,
+    NewEvent, SourceId,
+};
+use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
 
@@ -34,13 +37,13 @@ pub struct Server {
 
 impl Server {
     /// A server that begins now.
-    pub fn new(now: Instant, config: Config, terms: Terms, ninjas: u8) -> Result<Self, ConfigError> {
+    pub fn new(now: Instant, config: MirrorConfig, terms: Terms, ninjas: u8) -> Result<Self, MirrorConfigError> {
         let realm = Realm::new(config.source, terms, ninjas);
         Ok(Self { mirror: Mirror::new(now, config)?, realm, waiting: VecDeque::new(), next_care: now, opens: None })
     }
 
     /// Who we are.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> SourceId {
         self.mirror.source()
     }
 
@@ -55,7 +58,7 @@ impl Server {
     }
 
     /// What passed between the servers.
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &MirrorStats {
         self.mirror.stats()
     }
 
@@ -65,12 +68,12 @@ impl Server {
     }
 
     /// There is a way to another server.
-    pub fn add_peer(&mut self, now: Instant, source: Source) {
+    pub fn add_peer(&mut self, now: Instant, source: SourceId) {
         self.mirror.add_peer(now, source);
     }
 
     /// A datagram of another server.
-    pub fn handle_mirror(&mut self, now: Instant, from: Source, bytes: &[u8]) {
+    pub fn handle_mirror(&mut self, now: Instant, from: SourceId, bytes: &[u8]) {
         self.mirror.handle_datagram(now, from, bytes);
     }
 
@@ -104,23 +107,23 @@ impl Server {
     /// Whether all that we told has got to another server, or there is none.
     pub fn is_known_elsewhere(&self) -> bool {
         self.waiting.is_empty()
-            && self.mirror.known_elsewhere().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
+            && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
     }
 
     /// Does what is due: learns what the others did, moves everybody, and tells the others.
     pub fn advance(&mut self, now: Instant) {
         self.hear_mirrors(now);
         let Some(tick) = self.tick(now) else { return };
-        let settle = if self.mirror.present().next().is_some() { SETTLE } else { TimeDelta::ZERO };
+        let settle = if self.mirror.present_peers().next().is_some() { SETTLE } else { TimeDelta::ZERO };
         self.opens.get_or_insert(now + settle);
         self.realm.advance(now, tick);
         if now >= self.next_care && self.is_open(now) {
             self.next_care = now + CARE_EVERY;
-            let live: BTreeSet<Source> = self.mirror.present().collect();
+            let live: BTreeSet<SourceId> = self.mirror.present_peers().collect();
             self.realm.look_after(&live);
         }
         self.tell(now);
-        self.realm.on_known_elsewhere(self.mirror.known_elsewhere().unwrap_or(u64::MAX));
+        self.realm.on_known_elsewhere(self.mirror.replicated_up_to().unwrap_or(u64::MAX));
     }
 
     /// The tick that it is in the world, if that is known.
@@ -131,15 +134,15 @@ impl Server {
     fn hear_mirrors(&mut self, now: Instant) {
         while let Some(request) = self.mirror.poll_request(now) {
             match request {
-                Request::Snapshot { of } => {
+                MirrorRequest::Snapshot { of } => {
                     let snapshot = self.realm.snapshot(of);
                     self.mirror.handle_snapshot(now, of, &snapshot);
                 }
-                Request::Install { of, bytes } => _ = self.realm.learn_all(now, of, &bytes),
+                MirrorRequest::Install { of, bytes } => _ = self.realm.learn_all(now, of, &bytes),
             }
         }
         while let Some(delivery) = self.mirror.poll_delivery(now) {
-            if !delivery.own {
+            if !delivery.is_own {
                 self.realm.learn(now, delivery.source, delivery.payload);
             }
         }
@@ -152,7 +155,7 @@ impl Server {
             let payload = deed.to_bytes(self.realm.rules());
             match self.mirror.issue(now, issue(deed, &payload)) {
                 Ok(seq) => self.realm.on_told(deed, seq),
-                Err(IssueError::Full | IssueError::NoTime) => break,
+                Err(IssueError::TooManyPending | IssueError::NoGroupTime) => break,
                 // No deed is that long.
                 Err(IssueError::TooLong) => {}
             }
@@ -166,14 +169,14 @@ impl Server {
     }
 
     /// The next datagram for other servers.
-    pub fn poll_mirror(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    pub fn poll_mirror(&mut self, now: Instant, buf: &mut [u8]) -> Option<MirrorTransmit> {
         self.mirror.poll_transmit(now, buf)
     }
 
     /// What happened between the servers.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        let notice = self.mirror.poll_notice();
-        if let Some(Notice::Left(source)) = notice {
+    pub fn poll_notice(&mut self) -> Option<MirrorEvent> {
+        let notice = self.mirror.poll_event();
+        if let Some(MirrorEvent::PeerLeft(source)) = notice {
             // Whoever comes back is heard, and known again.
             self.mirror.remove_peer(source);
         }
@@ -213,22 +216,22 @@ fn condense(waiting: &mut VecDeque<Deed>) {
 }
 
 /// Where something stands is made useless by the next; all else stands by itself.
-fn issue<'a>(deed: &Deed, payload: &'a [u8]) -> Issue<'a> {
+fn issue<'a>(deed: &Deed, payload: &'a [u8]) -> NewEvent<'a> {
     match deed.fact {
-        Fact::Stands { .. } => Issue::state(1 + number(deed.entity), payload),
-        Fact::Named { .. } | Fact::Counted(_) => Issue::deed(0, payload),
+        Fact::Stands { .. } => NewEvent::state(1 + number(deed.entity), payload),
+        Fact::Named { .. } | Fact::Counted(_) => NewEvent::action(0, payload),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
     use coplay_maze::Score;
 
     #[test]
     fn however_long_nothing_can_be_told_the_newest_waits() {
-        let entity = |number| EntityId { site: Site(number), index: 0 };
+        let entity = |number| EntityId { site: WorldSiteId(number), index: 0 };
         let facts = |tick: u32| {
             let counted = Fact::Counted(Score { hits: tick, falls: tick });
             [Fact::Stands { epoch: 1, tick, avatar: None }, Fact::Named { epoch: tick, name: "Ada".into() }, counted]

@@ -13,7 +13,7 @@
 //!
 //! Numbers begin with their low byte.
 
-use coplay::bucket::{EntityId, MAX_STATE, Reckoner};
+use coplay::peer_world::{DeadReckoning, EntityId, MAX_STATE_SIZE};
 use coplay::time::Instant;
 use coplay_maze::{Avatar, Controls, Rules, Score, Terms};
 
@@ -179,7 +179,7 @@ impl Wish {
 impl View {
     /// As bytes: as many avatars as there is room for.
     pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(MAX_TALK + 6 + MAX_STATE);
+        let mut bytes = Vec::with_capacity(MAX_TALK + 6 + MAX_STATE_SIZE);
         bytes.extend_from_slice(&[SERVER, VIEW]);
         self.echo.iter().for_each(|stamp| put_stamp(&mut bytes, *stamp));
         for number in [self.tick, self.run, self.came, self.pressed.0, self.pressed.1] {
@@ -322,11 +322,11 @@ fn controls(held: u8) -> Option<Controls> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
     use coplay_maze::Maze;
 
     fn entity(number: u32) -> EntityId {
-        EntityId { site: Site(number), index: 0 }
+        EntityId { site: WorldSiteId(number), index: 0 }
     }
 
     #[test]

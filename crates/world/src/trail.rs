@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use coplay::motion::{Consistency, Discrepancy};
+use coplay::motion::{Consistency, DiscrepancyMeter};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Avatar, FINE, Position, RADIUS};
 
@@ -24,12 +24,12 @@ pub(crate) struct Trail {
     /// In the order of ticks.
     shown: VecDeque<(u32, Position)>,
     /// In units.
-    apart: Discrepancy<f64>,
+    apart: DiscrepancyMeter<f64>,
 }
 
 impl Default for Trail {
     fn default() -> Self {
-        Self { shown: VecDeque::with_capacity(REMEMBERED), apart: Discrepancy::new(WINDOW) }
+        Self { shown: VecDeque::with_capacity(REMEMBERED), apart: DiscrepancyMeter::new(WINDOW) }
     }
 }
 
@@ -57,7 +57,7 @@ impl Trail {
         if !is_same {
             self.forget();
         } else if let Some(shown) = self.at(tick) {
-            self.apart.on_seen(at, &((shown.square(told.position) as f64).sqrt() / f64::from(FINE)));
+            self.apart.record(at, &((shown.square(told.position) as f64).sqrt() / f64::from(FINE)));
         }
     }
 
@@ -84,7 +84,7 @@ impl Trail {
     /// How consistent it was of late; nothing if that is not known yet.
     pub(crate) fn consistency(&self) -> Option<Consistency> {
         let (discrepancy, over) = self.apart.measure(|_, apart| Some(*apart));
-        let consistency = Consistency { discrepancy, tolerance: TOLERANCE, over };
+        let consistency = Consistency { discrepancy, tolerance: TOLERANCE, duration: over };
         (over > TimeDelta::ZERO).then_some(consistency)
     }
 }
@@ -117,8 +117,8 @@ mod tests {
             }
         }
         let seen = trail.consistency().unwrap();
-        assert!((seen.discrepancy - 12.0 * seen.over.as_secs_f64()).abs() < 0.1, "{seen:?}");
-        assert!(seen.over > TimeDelta::from_millis(1_900) && seen.over <= WINDOW && seen.is_tolerated());
+        assert!((seen.discrepancy - 12.0 * seen.duration.as_secs_f64()).abs() < 0.1, "{seen:?}");
+        assert!(seen.duration > TimeDelta::from_millis(1_900) && seen.duration <= WINDOW && seen.is_tolerated());
         assert_eq!(trail.shown.len(), REMEMBERED);
     }
 
@@ -141,6 +141,6 @@ mod tests {
             trail.on_told(at(tick), tick, &avatar(5_000), tick < 10);
         }
         let before = trail.consistency().unwrap();
-        assert!(before.over < TimeDelta::from_millis(100) && !trail.shown.iter().any(|(tick, _)| *tick < 19));
+        assert!(before.duration < TimeDelta::from_millis(100) && !trail.shown.iter().any(|(tick, _)| *tick < 19));
     }
 }

@@ -1,7 +1,7 @@
 //! Who leaves is gone everywhere and for good, whatever is dropped on the way and however late the rest comes; and who does not leave stays.
 
-use coplay::bucket::{EntityId, Site};
-use coplay::mirror::{Config, Source};
+use coplay::mirror::{MirrorConfig, SourceId};
+use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Score, Terms};
 use coplay_world::{Client, Deed, Fact, KEPT, MAX_BEINGS, Realm, Server, TICK, Wish, Word, entity_of, ping};
@@ -16,7 +16,7 @@ fn at(tick: u32) -> Instant {
 }
 
 fn realm(source: u32, tick: u32) -> Realm {
-    let mut realm = Realm::new(Source(source), TERMS, 0);
+    let mut realm = Realm::new(SourceId(source), TERMS, 0);
     realm.advance(at(tick), tick);
     realm
 }
@@ -29,7 +29,7 @@ fn wish(tick: u32, run: u32) -> Wish {
 fn tell(deeds: &[Deed], tick: u32, to: &mut Realm) {
     let rules = to.rules().clone();
     for deed in deeds {
-        assert!(to.learn(at(tick), Source(1), &deed.to_bytes(&rules)));
+        assert!(to.learn(at(tick), SourceId(1), &deed.to_bytes(&rules)));
     }
 }
 
@@ -68,7 +68,7 @@ fn who_falls_silent_leaves_no_ghost_in_whatever_tick() {
 fn who_says_goodbye_is_gone_at_once_and_welcome_at_once() {
     let ada = entity_of(&ADA);
     let now = |millis: i64| Instant::ZERO + TimeDelta::from_millis(1_000 + millis);
-    let config = Config { founder: true, ..Config::new(Source(1)) };
+    let config = MirrorConfig { is_founder: true, ..MirrorConfig::new(SourceId(1)) };
     let mut server = Server::new(now(0), config, TERMS, 0).expect("a server can be like that");
     server.advance(now(0));
     let (mut client, mut again) = (Client::new(now(0), "Ada", 1), Client::new(now(0), "Bob", 2));
@@ -106,7 +106,7 @@ fn a_server_that_was_asleep_does_not_blame_its_players() {
 fn who_is_forgotten_is_not_brought_back() {
     let (ada, mut before) = (entity_of(&ADA), realm(1, 1_000));
     assert!(before.hear(at(1_000), ada, &wish(1_000, 1)));
-    let (stood, known) = (before.take_deeds(), before.snapshot(Source(1)));
+    let (stood, known) = (before.take_deeds(), before.snapshot(SourceId(1)));
     let mut realm = realm(2, 1_010);
     tell(&stood, 1_010, &mut realm);
     assert!(realm.field().get(ada).is_some());
@@ -115,7 +115,7 @@ fn who_is_forgotten_is_not_brought_back() {
     realm.advance(at(late), late);
     assert!(realm.register().is_empty() && realm.field().is_empty());
     tell(&stood, late, &mut realm);
-    assert!(realm.learn_all(at(late), Source(1), &known));
+    assert!(realm.learn_all(at(late), SourceId(1), &known));
     assert!(realm.field().is_empty(), "nobody sees it");
     realm.advance(at(late + 100), late + 100);
     assert!(realm.register().is_empty());
@@ -123,26 +123,26 @@ fn who_is_forgotten_is_not_brought_back() {
     assert!(realm.hear(at(late + 100), ada, &wish(late + 100, 2)));
     for deed in realm.take_deeds() {
         let bytes = deed.to_bytes(before.rules());
-        assert!(before.learn(at(1_001), Source(2), &bytes));
+        assert!(before.learn(at(1_001), SourceId(2), &bytes));
     }
-    assert_eq!(before.register().get(ada).and_then(|being| being.term()).map(|term| term.owner), Some(Source(2)));
+    assert_eq!(before.register().get(ada).and_then(|being| being.term()).map(|term| term.owner), Some(SourceId(2)));
     assert_eq!(before.players().count(), 0, "it is not here any more");
 }
 
 #[test]
 fn a_world_that_is_full_says_so_and_has_room_again() {
     let now = |seconds: i64| Instant::ZERO + TimeDelta::from_secs(seconds);
-    let config = Config { founder: true, ..Config::new(Source(1)) };
+    let config = MirrorConfig { is_founder: true, ..MirrorConfig::new(SourceId(1)) };
     let mut server = Server::new(now(1), config, TERMS, 0).expect("a server can be like that");
     server.advance(now(1));
     let tick = server.realm().tick().expect("it founded the world");
     let rules = server.realm().rules().clone();
-    let somebody = |number: u32| EntityId { site: Site(number), index: 1 };
+    let somebody = |number: u32| EntityId { site: WorldSiteId(number), index: 1 };
     let come_and_go = |server: &mut Server, at: Instant, tick: u32, score: u32| {
         for entity in (0..MAX_BEINGS as u32).map(somebody) {
             let gone = Fact::Stands { epoch: tick, tick, avatar: None };
             for fact in [gone, Fact::Counted(Score { hits: score, falls: 0 })] {
-                server.realm_mut().learn(at, Source(9), &Deed { entity, fact }.to_bytes(&rules));
+                server.realm_mut().learn(at, SourceId(9), &Deed { entity, fact }.to_bytes(&rules));
             }
         }
     };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use coplay::bucket::{EntityId, Site};
-use coplay::mirror::Source;
+use coplay::mirror::SourceId;
+use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{CELL, Controls, FINE, Position, Score, Terms};
 use coplay_world::{Client, Page, Pong, Realm, TOLERANCE, Voyage, WINDOW, Wish, entity_of};
@@ -40,7 +40,7 @@ impl Pair {
             cut: false,
             sent: 0,
             client: Client::new(now, "Ada", 1),
-            realm: Realm::new(Source(1), Terms { side: 8, ..Terms::default() }, ninjas),
+            realm: Realm::new(SourceId(1), Terms { side: 8, ..Terms::default() }, ninjas),
             up: VecDeque::new(),
             down: VecDeque::new(),
         }
@@ -72,7 +72,7 @@ impl Pair {
         self.now += MILLI;
         let (now, there, entity) = (self.now, self.there(), entity_of(&KEY));
         self.realm.advance(there, (now.as_nanos() / 10_000_000) as u32);
-        self.realm.look_after(&BTreeSet::from([Source(1)]));
+        self.realm.look_after(&BTreeSet::from([SourceId(1)]));
         while self.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, bytes) = self.up.pop_front().unwrap();
             assert!(self.realm.hear(there, entity, &Wish::from_bytes(&bytes).unwrap()));
@@ -365,7 +365,7 @@ fn who_is_shown_nothing_knows_for_how_long() {
 fn who_is_gone_is_not_in_the_table_for_long() {
     let began = Instant::from_nanos(5_000_000_000);
     let mut client = Client::new(began, "Ada", 1);
-    let line = |index| (EntityId { site: Site(9), index }, format!("player {index}"), Score::default());
+    let line = |index| (EntityId { site: WorldSiteId(9), index }, format!("player {index}"), Score::default());
     let mut page = |millis: i64, players: u8| {
         let page = Page { terms: Terms::default(), mirrors: vec![], lines: (0..players).map(line).collect() };
         assert!(client.handle_datagram(began + MILLI * millis, &page.to_bytes()));

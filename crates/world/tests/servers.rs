@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::EntityId;
-use coplay::mirror::{Config, Policy, Source, THRESHOLD, To};
+use coplay::mirror::{DEFAULT_GIT, DropPolicy, MirrorConfig, MirrorDestination, SourceId};
+use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, Ninja, Score, Terms};
@@ -19,12 +19,12 @@ struct World {
     now: Instant,
     terms: Terms,
     ninjas: u8,
-    policy: Policy,
+    policy: DropPolicy,
     /// Who runs at each place, in the how manieth run.
     servers: Vec<(u32, Option<Server>)>,
     guests: Vec<Guest>,
     links: BTreeMap<(usize, usize), Link>,
-    queue: Queue<(usize, usize, Source, Vec<u8>)>,
+    queue: Queue<(usize, usize, SourceId, Vec<u8>)>,
     link: LinkConfig,
     player_link: LinkConfig,
     seed: u64,
@@ -56,7 +56,7 @@ impl World {
             now,
             terms: Terms { side: 6, seed, ..Terms::default() },
             ninjas,
-            policy: Policy::Adaptive { threshold: THRESHOLD },
+            policy: DropPolicy::Adaptive { threshold: DEFAULT_GIT },
             servers: (0..servers).map(|_| (0, None)).collect(),
             guests: vec![],
             links: BTreeMap::new(),
@@ -89,8 +89,9 @@ impl World {
     fn start(&mut self, place: usize) {
         let (run, server) = &mut self.servers[place];
         *run += 1;
-        let source = Source(place as u32 * 100 + *run);
-        let config = Config { founder: place == 0 && *run == 1, policy: self.policy, ..Config::new(source) };
+        let source = SourceId(place as u32 * 100 + *run);
+        let config =
+            MirrorConfig { is_founder: place == 0 && *run == 1, policy: self.policy, ..MirrorConfig::new(source) };
         let begun = Server::new(self.now, config, self.terms, self.ninjas).expect("a server can be like that");
         *server = Some(begun);
         self.acquaint();
@@ -99,7 +100,7 @@ impl World {
     /// Everybody knows of everybody.
     fn acquaint(&mut self) {
         let now = self.now;
-        let all: Vec<Source> = self.servers.iter().flat_map(|(_, server)| server).map(Server::source).collect();
+        let all: Vec<SourceId> = self.servers.iter().flat_map(|(_, server)| server).map(Server::source).collect();
         for server in self.servers.iter_mut().filter_map(|(_, server)| server.as_mut()) {
             // Nobody is a peer of itself.
             all.iter().for_each(|other| server.add_peer(now, *other));
@@ -125,7 +126,7 @@ impl World {
         self.link(other, one).set_cut(cut);
     }
 
-    fn send(&mut self, from: usize, to: usize, source: Source, bytes: &[u8]) {
+    fn send(&mut self, from: usize, to: usize, source: SourceId, bytes: &[u8]) {
         let now = self.now;
         for at in self.link(from, to).send(now, bytes.len()) {
             self.queue.push(at, (from, to, source, bytes.to_vec()));
@@ -146,7 +147,7 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, from: usize, to: usize, source: Source, bytes: &[u8]) {
+    fn arrive(&mut self, from: usize, to: usize, source: SourceId, bytes: &[u8]) {
         let (now, servers) = (self.now, self.servers.len());
         if to >= servers {
             let guest = &mut self.guests[to - servers];
@@ -172,9 +173,9 @@ impl World {
         while let Some(transmit) = server.poll_mirror(now, &mut buf) {
             for other in (0..self.servers.len()).filter(|other| *other != place) {
                 let wanted = match (transmit.to, &self.servers[other].1) {
-                    (To::One(source), Some(other)) => other.source() == source,
-                    (To::All, _) => true,
-                    (To::One(_), None) => false,
+                    (MirrorDestination::One(source), Some(other)) => other.source() == source,
+                    (MirrorDestination::All, _) => true,
+                    (MirrorDestination::One(_), None) => false,
                 };
                 if wanted {
                     self.send(place, other, server.source(), &buf[..transmit.len]);
@@ -206,10 +207,10 @@ impl World {
         }
         let wish = guest.client.poll_wish(now).zip(guest.voyage.current()).filter(|_| guest.plays);
         if let Some((servers, ping)) = pings {
-            servers.into_iter().for_each(|to| self.send(from, to, Source(0), &ping));
+            servers.into_iter().for_each(|to| self.send(from, to, SourceId(0), &ping));
         }
         if let Some((bytes, to)) = wish {
-            self.send(from, to, Source(0), &bytes);
+            self.send(from, to, SourceId(0), &bytes);
         }
     }
 
@@ -288,8 +289,8 @@ fn all_servers_have_one_world() {
     world.calm_down();
     world.assert_equal();
     world.assert_nothing_lost();
-    let late = (0..3).map(|place| world.server(place).stats().over).sum::<u64>();
-    let all = (0..3).map(|place| world.server(place).stats().foreign()).sum::<u64>();
+    let late = (0..3).map(|place| world.server(place).stats().over_threshold).sum::<u64>();
+    let all = (0..3).map(|place| world.server(place).stats().remote_delivered()).sum::<u64>();
     assert!(late * 20 < all, "{late} of {all} events took too long");
 }
 
@@ -403,7 +404,7 @@ fn a_departure_is_seen_at_once() {
     let (entity, place) = (world.guests[0].entity, world.guests[0].voyage.current().expect("it is on one"));
     world.guests[0].plays = false;
     let goodbye = world.guests[0].client.goodbye();
-    (0..3).for_each(|_| world.send(2, place, Source(0), &goodbye));
+    (0..3).for_each(|_| world.send(2, place, SourceId(0), &goodbye));
     world.run(300);
     assert!((0..2).all(|place| world.server(place).realm().field().get(entity).is_none()));
     assert!((0..2).all(|place| world.server(place).realm().field().get(world.guests[1].entity).is_some()));

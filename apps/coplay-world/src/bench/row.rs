@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use coplay::mirror::{STEP, STEPS, THRESHOLD};
+use coplay::mirror::{DEFAULT_GIT, GTD_BUCKET_WIDTH, GTD_BUCKETS};
 
 use super::servers::{SERVERS, Servers, State};
 use crate::cli::PolicyName;
@@ -181,7 +181,7 @@ impl Row {
             Verdict::NotAllIn
         } else if self.heard < enough {
             Verdict::NotHeard
-        } else if self.p99 as f64 > THRESHOLD.as_millis_f64() {
+        } else if self.p99 as f64 > DEFAULT_GIT.as_millis_f64() {
             Verdict::Late
         } else {
             Verdict::Carried
@@ -231,7 +231,7 @@ fn quantile(counts: &[u64], part: f64) -> u64 {
         sum += count;
         sum >= wanted
     });
-    (STEP * (step.unwrap_or(STEPS - 1) as i64 + 1)).as_millis_f64() as u64
+    (GTD_BUCKET_WIDTH * (step.unwrap_or(GTD_BUCKETS - 1) as i64 + 1)).as_millis_f64() as u64
 }
 
 #[cfg(test)]

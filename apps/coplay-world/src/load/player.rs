@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Avatar, Controls, Ninja, RESPAWN, Score};
 use coplay_net::impair::{Impairment, Outbox};
@@ -345,7 +345,7 @@ fn is_another((before, then): (u16, u32), (lives, now): (u16, u32)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::mirror::Source;
+    use coplay::mirror::SourceId;
     use coplay_maze::Terms;
     use coplay_world::{Realm, Wish, entity_of};
 
@@ -365,7 +365,7 @@ mod tests {
         assert!(!is_another((7, 1_000), (7, 1_004)) && !is_another((7, 1_000), (8, 1_004)));
         assert!(!is_another((u16::MAX, 1_000), (1, 1_000 + RESPAWN)), "it wraps");
         assert!(is_another((7, 1_000), (6, 1_004)), "it does not go back");
-        let (mut realm, entity) = (Realm::new(Source(1), Terms::default(), 0), entity_of(&[7; 32]));
+        let (mut realm, entity) = (Realm::new(SourceId(1), Terms::default(), 0), entity_of(&[7; 32]));
         let at = |tick: u32| Instant::ZERO + coplay_world::TICK * i64::from(tick);
         let come = |realm: &mut Realm, tick: u32| {
             realm.advance(at(tick), tick);

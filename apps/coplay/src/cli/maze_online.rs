@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use clap::Args;
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 use coplay_maze::Terms;
 use coplay_net::group::Multicast as Way;
 use coplay_net::impair::Impairment;
@@ -121,11 +121,11 @@ pub struct Drift {
 
 impl Part {
     /// When our avatars are told of.
-    pub fn sending(&self) -> Sending {
+    pub fn sending(&self) -> UpdatePolicy {
         match (self.rate, self.reckon) {
-            (Some(rate), _) => Sending::fixed(rate),
-            (None, Some(units)) => Sending::reckoned(units),
-            (None, None) => Sending::default(),
+            (Some(rate), _) => UpdatePolicy::fixed(rate),
+            (None, Some(units)) => UpdatePolicy::dead_reckoned(units),
+            (None, None) => UpdatePolicy::default(),
         }
     }
 

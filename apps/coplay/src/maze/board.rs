@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay_maze::picture::colour_of;
 use coplay_maze::{Game, News, OTHERS, Score, Scores};
 
@@ -55,7 +55,7 @@ impl Board {
     pub fn rows(&self, game: &Game) -> Vec<Row> {
         let scores = game.scores();
         let ours = (0..game.avatars()).map(|index| EntityId { site: game.site(), index: index as u8 });
-        let theirs = game.world().newest().map(|(entity, ..)| entity);
+        let theirs = game.world().newest_states().map(|(entity, ..)| entity);
         let scored = scores.table().into_iter().map(|(entity, _)| entity);
         let all: BTreeSet<EntityId> = ours.chain(theirs).chain(scored).collect();
         let row = |entity| Row { entity, name: self.name(game, entity), score: scores.get(entity) };
@@ -134,7 +134,7 @@ pub fn in_words(score: Score) -> String {
 mod tests {
     use super::*;
     use crate::maze::{Alone, MazeNet, advance_until};
-    use coplay::bucket::{Sending, Site};
+    use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay::time::TimeDelta;
     use coplay_maze::Terms;
 
@@ -143,7 +143,8 @@ mod tests {
         let mut net = Alone::in_virtual_time();
         let terms = Terms { side: 5, ..Terms::default() };
         let name = person.then_some("Ann");
-        let mut game = Game::new(net.now(), Site(1), true, &terms, Sending::default(), (name, ninjas)).unwrap();
+        let mut game =
+            Game::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (name, ninjas)).unwrap();
         let end = net.now() + TimeDelta::from_secs(seconds);
         advance_until(&mut game, &mut net, end).unwrap();
         game

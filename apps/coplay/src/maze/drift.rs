@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use coplay::bucket::{EntityId, Site};
+use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay_maze::drift::{Pair, Sample, Summary as Numbers, Trace, drifts};
 use coplay_maze::trace::{HEADER, Line, What};
 
@@ -66,7 +66,7 @@ fn check(traces: &[Trace]) -> Result<(), Trouble> {
         return Err(Trouble::misuse("one trace says nothing about how far views were apart")
             .hint("give the traces of two sites or more"));
     }
-    let sites: BTreeSet<Option<Site>> = traces.iter().map(|trace| trace.site).collect();
+    let sites: BTreeSet<Option<WorldSiteId>> = traces.iter().map(|trace| trace.site).collect();
     if sites.len() < traces.len() {
         return Err(Trouble::misuse("two of these traces are of the same site")
             .hint("give one trace of each site, from one run"));
@@ -76,8 +76,8 @@ fn check(traces: &[Trace]) -> Result<(), Trouble> {
 
 /// What one site saw of another.
 struct Row {
-    seer: Site,
-    seen: Site,
+    seer: WorldSiteId,
+    seen: WorldSiteId,
     all: Numbers,
     /// While three to five updates in a row were missing.
     missing: Numbers,
@@ -98,7 +98,7 @@ struct Comparison {
 impl Comparison {
     fn of(traces: &[Trace]) -> Self {
         let pairs = drifts(traces, SKIP);
-        let mut by_sites: BTreeMap<(Site, Site), Vec<&Pair>> = BTreeMap::new();
+        let mut by_sites: BTreeMap<(WorldSiteId, WorldSiteId), Vec<&Pair>> = BTreeMap::new();
         for pair in &pairs {
             by_sites.entry((pair.seen_by, pair.entity.site)).or_default().push(pair);
         }
@@ -199,7 +199,7 @@ mod tests {
         let whole = format!("{HEADER}\nsite,0,00000001\nscore,5,00000001.0,1,2\n");
         assert_eq!(parse(&whole).unwrap().lines.len(), 2);
         let cut = parse(&whole[..whole.len() - 3]).unwrap();
-        assert_eq!((cut.site, cut.lines.len()), (Some(Site(1)), 1));
+        assert_eq!((cut.site, cut.lines.len()), (Some(WorldSiteId(1)), 1));
     }
 
     #[test]
@@ -213,20 +213,23 @@ mod tests {
 
     #[test]
     fn one_trace_or_one_site_is_not_enough() {
-        let of = |site| Trace { site: Some(Site(site)), lines: vec![] };
+        let of = |site| Trace { site: Some(WorldSiteId(site)), lines: vec![] };
         assert!(check(&[of(1)]).is_err() && check(&[of(1), of(1)]).is_err() && check(&[of(1), of(2)]).is_ok());
     }
 
     #[test]
     fn scores_are_equal_if_all_say_the_same_and_unknown_if_one_says_nothing() {
         let with = |site, hits| {
-            let entity = EntityId { site: Site(7), index: 0 };
-            Trace { site: Some(Site(site)), lines: vec![Line { at: 0, what: What::Score { entity, hits, falls: 0 } }] }
+            let entity = EntityId { site: WorldSiteId(7), index: 0 };
+            Trace {
+                site: Some(WorldSiteId(site)),
+                lines: vec![Line { at: 0, what: What::Score { entity, hits, falls: 0 } }],
+            }
         };
         let equal = |traces: &[Trace]| Comparison::of(traces).scores_are_equal();
         assert_eq!(equal(&[with(1, 3), with(2, 3)]), Some(true));
         assert_eq!(equal(&[with(1, 3), with(2, 4)]), Some(false));
-        let killed = || Trace { site: Some(Site(2)), lines: vec![] };
+        let killed = || Trace { site: Some(WorldSiteId(2)), lines: vec![] };
         assert_eq!(equal(&[with(1, 3), killed()]), None);
         let unknown = Comparison::of(&[killed(), with(1, 3)]);
         assert!(

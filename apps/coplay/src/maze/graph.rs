@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{Site, Stats};
+use coplay::peer_world::{PeerWorldStats, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::Game;
 
@@ -19,11 +19,11 @@ const PER_SECOND: f32 = 4.0;
 #[derive(Debug, Default)]
 pub(super) struct History {
     next: Option<Time>,
-    trips: BTreeMap<Site, Vec<f32>>,
+    trips: BTreeMap<WorldSiteId, Vec<f32>>,
     lost: Vec<f32>,
     sent: Vec<f32>,
     received: Vec<f32>,
-    before: Stats,
+    before: PeerWorldStats,
 }
 
 impl History {
@@ -37,14 +37,14 @@ impl History {
 
     fn take(&mut self, now: Time, game: &Game) {
         let world = game.world();
-        let peers: BTreeMap<Site, _> =
+        let peers: BTreeMap<WorldSiteId, _> =
             world.peers().filter_map(|site| Some((site, world.peer_stats(now, site)?))).collect();
         self.trips.retain(|site, _| peers.contains_key(site));
         for (site, peer) in &peers {
             let trip = peer.rtt.map_or(0.0, |rtt| rtt.as_millis_f64() as f32);
             push(self.trips.entry(*site).or_default(), trip);
         }
-        let worst = peers.values().map(|peer| peer.lost * 100.0).fold(0.0, f32::max);
+        let worst = peers.values().map(|peer| peer.loss_share * 100.0).fold(0.0, f32::max);
         let stats = game.stats();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f32 * PER_SECOND;
         push(&mut self.lost, worst);
@@ -54,7 +54,7 @@ impl History {
     }
 
     /// All of them; round trips by the names of those at the other end. Of what only others can cause nothing is told where there are none.
-    pub(super) fn graph(&self, name: impl Fn(Site) -> String) -> Graph {
+    pub(super) fn graph(&self, name: impl Fn(WorldSiteId) -> String) -> Graph {
         let mut lines: Vec<Line> = self
             .trips
             .iter()

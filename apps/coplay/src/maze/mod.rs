@@ -14,7 +14,7 @@ mod world;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use coplay::bucket::{Sending, Site};
+use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::{Game, Terms};
 
@@ -32,7 +32,7 @@ pub use play::{advance_until, play};
 /// Seconds of a run that does not say how many and that nobody sees.
 const HEADLESS_SECONDS: u32 = 60;
 /// Who plays alone needs no other number.
-const ALONE: Site = Site(1);
+const ALONE: WorldSiteId = WorldSiteId(1);
 /// Mazes that nobody chose have numbers below this: short enough to be told to somebody.
 const SEEDS: u64 = 10_000;
 
@@ -90,7 +90,7 @@ fn run_headless(args: &cli::Play, terms: &Terms) -> Result<Summary, Trouble> {
 }
 
 fn open(now: Time, terms: &Terms, person: Option<&str>, ninjas: u8) -> Result<Game, Trouble> {
-    Game::new(now, ALONE, true, terms, Sending::default(), (person, ninjas))
+    Game::new(now, ALONE, true, terms, UpdatePolicy::default(), (person, ninjas))
         .map_err(|error| Trouble::failure(format!("there can be no such maze: {error}")))
 }
 

@@ -1,6 +1,6 @@
 //! Two sites of one maze, with nothing between them but a millisecond: for tests.
 
-use coplay::bucket::{Sending, Site};
+use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Game, Terms};
@@ -11,11 +11,12 @@ const STEP: TimeDelta = TimeDelta::from_millis(1);
 pub(super) fn played(seconds: i64) -> (Time, [Game; 2]) {
     let mut now = Time::ZERO;
     let terms = Terms { side: 5, ..Terms::default() };
-    let enter =
-        |site, founder, name| Game::new(now, Site(site), founder, &terms, Sending::default(), (Some(name), 2)).unwrap();
+    let enter = |site, founder, name| {
+        Game::new(now, WorldSiteId(site), founder, &terms, UpdatePolicy::default(), (Some(name), 2)).unwrap()
+    };
     let mut games = [enter(1, true, "Ann"), enter(2, false, "Ben")];
-    games[0].add_peer(now, Site(2));
-    games[1].add_peer(now, Site(1));
+    games[0].add_peer(now, WorldSiteId(2));
+    games[1].add_peer(now, WorldSiteId(1));
     while now < Time::ZERO + TimeDelta::from_secs(seconds) {
         let sent = [0, 1].map(|at| step(now, &mut games[at]));
         now += STEP;

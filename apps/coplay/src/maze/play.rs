@@ -137,12 +137,13 @@ mod tests {
     use super::*;
     use crate::maze::Alone;
     use crate::stage::stage;
-    use coplay::bucket::{Sending, Site};
+    use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay_machines::pad::Button;
     use coplay_maze::Terms;
 
     fn game(net: &Alone) -> Game {
-        Game::new(net.now(), Site(1), true, &Terms::default(), Sending::default(), (Some("Ann"), 0)).unwrap()
+        Game::new(net.now(), WorldSiteId(1), true, &Terms::default(), UpdatePolicy::default(), (Some("Ann"), 0))
+            .unwrap()
     }
 
     #[test]

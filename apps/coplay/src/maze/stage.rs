@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay::time::Instant as Time;
 use coplay_machines::Picture;
 use coplay_maze::angle::short_way;
@@ -135,8 +135,8 @@ impl Eyes {
     /// Where our person looks from: between the last two ticks, so that turns are smooth however often pictures come.
     fn camera(&self, now: Time, game: &Game) -> Option<Camera> {
         let [before, after] = self.steps?;
-        let begun = game.world().begin_of(after.tick)?;
-        let tick = game.world().config().tick.as_secs_f64();
+        let begun = game.world().tick_start(after.tick)?;
+        let tick = game.world().config().tick_duration.as_secs_f64();
         Some(between(before.camera, after.camera, (now - begun).as_secs_f64() / tick))
     }
 
@@ -233,13 +233,13 @@ fn fallen(how: &str, ticks: u32) -> String {
 mod tests {
     use super::*;
     use crate::maze::{Alone, MazeNet, advance_until};
-    use coplay::bucket::{Sending, Site};
+    use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay::time::TimeDelta;
     use coplay_maze::Terms;
 
     fn game(net: &Alone, ninjas: u8) -> Game {
         let terms = Terms { side: 5, ..Terms::default() };
-        Game::new(net.now(), Site(1), true, &terms, Sending::default(), (Some("Ann"), ninjas)).unwrap()
+        Game::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (Some("Ann"), ninjas)).unwrap()
     }
 
     fn seen(eyes: &mut Eyes, game: &mut Game, net: &Alone) -> Scene {

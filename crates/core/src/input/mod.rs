@@ -1,7 +1,7 @@
 //! Inputs: what a player does in a frame, who owns which bits of it, and how it is kept, packed and recovered.
 //!
 //! A game takes one [`InputWord`] of up to 128 bits per player and frame. Every site owns a set of those bits ([`Ownership`]; the sets
-//! are disjoint), and only owned bits travel. A [`Stream`] is one site's contribution over time, bounded; [`code`](self) turns a
+//! are disjoint), and only owned bits travel. A [`EventStream`] is one site's contribution over time, bounded; [`code`](self) turns a
 //! stretch of it into bytes that cost something only where the input changes; [`Recovery`] decides how much of it rides in each
 //! packet.
 

@@ -200,7 +200,7 @@ impl Stream {
         self.received_end = self.end;
     }
 
-    /// Writes decoded inputs into places that nothing reads until [`Stream::admit`] says that they count.
+    /// Writes decoded inputs into places that nothing reads until [`EventStream::admit`] says that they count.
     fn decode<const N: usize>(
         &mut self,
         first: Frame,

@@ -4,10 +4,10 @@
 //! Architectures*. What happens is an *event*, with the time at which it was issued. How old it is when it is delivered is its *game time
 //! difference*; what is older than a threshold (150 ms) is felt. Events that do not concern each other need no order; those of one
 //! object do (*correlation*). Some make earlier ones useless (*obsolescence*), and those need not be delivered, nor waited for, nor asked for
-//! again, where that helps the others to be in time ([`Policy`]).
+//! again, where that helps the others to be in time ([`DropPolicy`]).
 //!
 //! Where we depart from the paper. Obsolescence and correlation are data in the events, worked out by who issues them: a game says with each event
-//! what it is about ([`Issue::key`]), whether it replaces earlier ones, and whether it can be replaced. An event carries the numbers of the
+//! what it is about ([`NewEvent::key`]), whether it replaces earlier ones, and whether it can be replaced. An event carries the numbers of the
 //! replaceable events of its key since the last that is not (its *run*) and the number of that one. So a receiver knows of an event that was lost
 //! whether it matters, and of one that is here whether it may be delivered, from the stream of one source alone. Events about an object are issued by
 //! its owner only; if it gets another owner it gets another key. So the game's state falls into one part for each source, and a *snapshot* is of such a
@@ -22,7 +22,7 @@
 //!    folding `f` alone.
 //!
 //! Then every mirror that has settled the same events has the same state, whatever it dropped under whatever policy (but
-//! [`TwoCurve`](Policy::TwoCurve), which gives up others), and it is the state of a mirror that drops nothing.
+//! [`TwoCurve`](DropPolicy::TwoCurve), which gives up others), and it is the state of a mirror that drops nothing.
 //!
 //! *Proof.* By 1 only the order within a key counts. It is that of the numbers at every mirror: the run of an event and the event before the run are
 //! all that is of its key and after the last irreplaceable one, an event is delivered only when these are settled, and what is settled is never
@@ -41,11 +41,13 @@
 //! The host program owns clock, network and game, and calls [`Mirror::handle_datagram`], [`Mirror::issue`], then [`Mirror::poll_request`],
 //! [`Mirror::poll_delivery`] and [`Mirror::poll_transmit`] until they have nothing, and again at [`Mirror::poll_timeout`]. Nothing in here calls the game.
 
-mod adapt;
 mod config;
+mod delivery;
+mod dependencies;
 mod event;
-mod issuer;
-mod order;
+mod gc;
+mod group_time;
+mod hold_policy;
 mod peer;
 mod policy;
 mod receive;
@@ -55,80 +57,78 @@ mod stats;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod tidy;
-mod time;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-pub use config::{Config, ConfigError, Curve, Measure, Order, Policy, THRESHOLD};
-pub use event::{Delivery, Issue, IssueError, MAX_PAYLOAD, MAX_RUN, Source};
-pub use send::{To, Transmit};
-pub use stats::{PeerStats, STEP, STEPS, Stats};
+pub use config::{DEFAULT_GIT, DeliveryOrder, DropCurve, DropPolicy, GtdMeasure, MirrorConfig, MirrorConfigError};
+pub use event::{Delivery, IssueError, MAX_OBSOLETE_SET, MAX_PAYLOAD, NewEvent, SourceId};
+pub use send::{MirrorDestination, MirrorTransmit};
+pub use stats::{GTD_BUCKET_WIDTH, GTD_BUCKETS, MirrorPeerStats, MirrorStats};
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{EventRef, ObsoleteSet};
-use issuer::Issuer;
-use peer::Peer;
+use dependencies::DependencyTracker;
+use group_time::GroupTime;
+use peer::MirrorPeer;
 use policy::Dropper;
-use send::Control;
-use snapshot::{Download, Given};
-use stream::{Fate, LONGEST_STEP, MAX_SEQ, Stream, WINDOW};
-use time::GroupTime;
+use send::MirrorControl;
+use snapshot::{MirrorDownload, ServedSnapshot};
+use stream::{EventFate, EventStream, MAX_SEQ, MAX_SEQ_DELTA_SIZE, MAX_UNSETTLED};
 
 /// The most sources whose events are known, the gone ones included.
 const MAX_SOURCES: usize = 256;
 /// Notices that nobody asked for yet.
-const MAX_NOTICES: usize = 1_024;
+const MAX_EVENTS: usize = 1_024;
 
 /// One of several servers that hold the same game.
 #[derive(Debug)]
 pub struct Mirror {
-    config: Config,
+    config: MirrorConfig,
     now: Instant,
-    began: Instant,
-    time: GroupTime,
+    started_at: Instant,
+    group_time: GroupTime,
     /// Nothing of ours is issued at an earlier time any more.
-    last_at: GroupInstant,
-    issuer: Issuer,
-    streams: BTreeMap<Source, Stream>,
-    peers: BTreeMap<Source, Peer>,
+    issue_floor: GroupInstant,
+    dependencies: DependencyTracker,
+    streams: BTreeMap<SourceId, EventStream>,
+    peers: BTreeMap<SourceId, MirrorPeer>,
     dropper: Dropper,
     /// Events whose turn it is, but in total order.
-    ready: VecDeque<(Source, u64)>,
+    ready: VecDeque<(SourceId, u64)>,
     /// The furthest that was delivered in total order.
-    reached: Option<(GroupInstant, Source, u64)>,
+    delivery_frontier: Option<(GroupInstant, SourceId, u64)>,
     /// Our events up to this one were sent.
-    sent: u64,
-    control: VecDeque<(Source, Control)>,
+    last_sent_seq: u64,
+    control_queue: VecDeque<(SourceId, MirrorControl)>,
     next_beacon: Instant,
     /// The source of which was told last: they are told of in turn.
-    told: Option<Source>,
-    given: BTreeMap<Source, Given>,
-    downloads: BTreeMap<Source, Download>,
+    last_have_source: Option<SourceId>,
+    served_snapshots: BTreeMap<SourceId, ServedSnapshot>,
+    downloads: BTreeMap<SourceId, MirrorDownload>,
     /// Sources whose part of the state is too long for a snapshot, and since when that is known.
-    too_long: BTreeMap<Source, Instant>,
-    requests: VecDeque<Wanted>,
-    notices: VecDeque<Notice>,
-    leaving: bool,
-    holds: adapt::Holds,
+    oversized: BTreeMap<SourceId, Instant>,
+    pending_requests: VecDeque<PendingRequest>,
+    events: VecDeque<MirrorEvent>,
+    is_leaving: bool,
+    holds: hold_policy::HoldSchedule,
     /// We said goodbye: whatever came after that would look as if we were back.
-    is_gone: bool,
-    stats: Stats,
+    has_left: bool,
+    stats: MirrorStats,
 }
 
 /// What the host program is asked for. Each is to be done before anything else is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum MirrorRequest {
     /// The part of the state that comes from a source's events, as it is now: for [`Mirror::handle_snapshot`].
     Snapshot {
         /// Whose objects.
-        of: Source,
+        of: SourceId,
     },
     /// In place of that part of the state comes what another mirror had.
     Install {
         /// Whose objects.
-        of: Source,
+        of: SourceId,
         /// What the other's host program gave.
         bytes: Vec<u8>,
     },
@@ -136,12 +136,12 @@ pub enum Request {
 
 /// What is wanted of the host program, with what we keep until it is.
 #[derive(Debug)]
-enum Wanted {
-    Snapshot(Source),
-    Install { of: Source, head: snapshot::Head, bytes: Vec<u8> },
+enum PendingRequest {
+    Snapshot(SourceId),
+    Install { of: SourceId, head: snapshot::SnapshotHead, bytes: Vec<u8> },
 }
 
-impl Wanted {
+impl PendingRequest {
     fn memory(&self) -> usize {
         match self {
             Self::Snapshot(_) => 0,
@@ -152,147 +152,147 @@ impl Wanted {
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum MirrorEvent {
     /// A mirror was heard for the first time, or for the first time after a long silence.
-    Came(Source),
+    PeerJoined(SourceId),
     /// A mirror said goodbye, or was not heard for long. Its objects stay as they are.
-    Left(Source),
-    /// An event was given up that was not obsolete: [`Policy::TwoCurve`] only. What it replaced is given up with it.
-    GaveUp {
+    PeerLeft(SourceId),
+    /// An event was given up that was not obsolete: [`DropPolicy::TwoCurve`] only. What it replaced is given up with it.
+    EventAbandoned {
         /// Whose.
-        source: Source,
+        source: SourceId,
         /// Which.
         seq: u64,
     },
     /// There were too many sources; of this one, which has long been gone, nothing is known any more.
-    Forgot(Source),
+    SourceForgotten(SourceId),
     /// Somebody lacks a part of the state that is longer than a snapshot may be ([`Config::snapshot_id`]), and does not get it from us.
-    TooLong {
+    SnapshotTooLong {
         /// Whose objects.
-        of: Source,
+        of: SourceId,
         /// How long it is, in bytes.
         len: usize,
     },
     /// We lack a part of the state and did not get it from who has it. It is asked for again.
-    NoSnapshot {
+    SnapshotUnavailable {
         /// Whose objects.
-        of: Source,
+        of: SourceId,
         /// Who was asked.
-        from: Source,
+        from: SourceId,
     },
 }
 
 impl Mirror {
     /// A mirror that begins now.
-    pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
+    pub fn new(now: Instant, config: MirrorConfig) -> Result<Self, MirrorConfigError> {
         config.check()?;
-        let time = if config.founder { GroupTime::begin(now) } else { GroupTime::default() };
-        let streams = BTreeMap::from([(config.source, Stream::new())]);
+        let time = if config.is_founder { GroupTime::start(now) } else { GroupTime::default() };
+        let streams = BTreeMap::from([(config.source, EventStream::new())]);
         Ok(Self {
             dropper: Dropper::new(config.policy, config.seed ^ u64::from(config.source.0) << 32),
             config,
             now,
-            began: now,
-            time,
-            last_at: GroupInstant::from_nanos(i64::MIN),
-            issuer: Issuer::default(),
+            started_at: now,
+            group_time: time,
+            issue_floor: GroupInstant::from_nanos(i64::MIN),
+            dependencies: DependencyTracker::default(),
             streams,
             peers: BTreeMap::new(),
             ready: VecDeque::new(),
-            reached: None,
-            sent: 0,
-            control: VecDeque::new(),
+            delivery_frontier: None,
+            last_sent_seq: 0,
+            control_queue: VecDeque::new(),
             next_beacon: now,
-            told: None,
-            given: BTreeMap::new(),
+            last_have_source: None,
+            served_snapshots: BTreeMap::new(),
             downloads: BTreeMap::new(),
-            too_long: BTreeMap::new(),
-            requests: VecDeque::new(),
-            notices: VecDeque::new(),
-            leaving: false,
-            holds: adapt::Holds::default(),
-            is_gone: false,
-            stats: Stats::default(),
+            oversized: BTreeMap::new(),
+            pending_requests: VecDeque::new(),
+            events: VecDeque::new(),
+            is_leaving: false,
+            holds: hold_policy::HoldSchedule::default(),
+            has_left: false,
+            stats: MirrorStats::default(),
         })
     }
 
     /// What was chosen.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &MirrorConfig {
         &self.config
     }
 
     /// Who we are.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> SourceId {
         self.config.source
     }
 
     /// The group's time, if it is known.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
-        self.time.at(now)
+        self.group_time.to_group(now)
     }
 
     /// There is a way to a mirror: it is talked to until it is removed. Whoever is heard is known without this, and forgotten when it is gone for long.
-    pub fn add_peer(&mut self, now: Instant, source: Source) {
-        self.learn_of_peer(now, source);
+    pub fn add_peer(&mut self, now: Instant, source: SourceId) {
+        self.ensure_peer(now, source);
         if let Some(peer) = self.peers.get_mut(&source) {
-            peer.is_vouched_for = true;
+            peer.is_configured = true;
         }
     }
 
-    fn learn_of_peer(&mut self, now: Instant, source: Source) {
+    fn ensure_peer(&mut self, now: Instant, source: SourceId) {
         if source != self.config.source && self.peers.len() < MAX_SOURCES {
-            self.peers.entry(source).or_insert_with(|| Peer::new(now));
+            self.peers.entry(source).or_insert_with(|| MirrorPeer::new(now));
         }
     }
 
     /// A mirror is no more: nobody waits for it.
-    pub fn remove_peer(&mut self, source: Source) {
+    pub fn remove_peer(&mut self, source: SourceId) {
         let Some(peer) = self.peers.get_mut(&source) else { return };
-        let was_here = core::mem::replace(&mut peer.is_here, false);
-        peer.is_vouched_for = false;
+        let was_here = core::mem::replace(&mut peer.is_present, false);
+        peer.is_configured = false;
         // Who said goodbye is forgotten later: what it said before may still be under way.
-        if peer.left.is_none() {
+        if peer.left_at.is_none() {
             self.peers.remove(&source);
         }
         if was_here {
-            self.tell(Notice::Left(source));
+            self.push_event(MirrorEvent::PeerLeft(source));
         }
-        self.control.retain(|(to, _)| *to != source);
+        self.control_queue.retain(|(to, _)| *to != source);
     }
 
     /// The mirrors that are here, but for ourselves.
-    pub fn present(&self) -> impl Iterator<Item = Source> {
-        self.peers.iter().filter(|(_, peer)| peer.is_here).map(|(source, _)| *source)
+    pub fn present_peers(&self) -> impl Iterator<Item = SourceId> {
+        self.peers.iter().filter(|(_, peer)| peer.is_present).map(|(source, _)| *source)
     }
 
     /// All to whom what is for [`To::All`] goes: also those that were not heard yet.
-    pub fn peers(&self) -> impl Iterator<Item = Source> {
+    pub fn peers(&self) -> impl Iterator<Item = SourceId> {
         self.peers.keys().copied()
     }
 
-    fn is_here(&self, source: Source) -> bool {
-        source == self.config.source || self.peers.get(&source).is_some_and(|peer| peer.is_here)
+    fn is_present(&self, source: SourceId) -> bool {
+        source == self.config.source || self.peers.get(&source).is_some_and(|peer| peer.is_present)
     }
 
     /// Issues an event; it is delivered here as everywhere, at its turn. Its number.
-    pub fn issue(&mut self, now: Instant, issue: Issue<'_>) -> Result<u64, IssueError> {
+    pub fn issue(&mut self, now: Instant, issue: NewEvent<'_>) -> Result<u64, IssueError> {
         self.now = self.now.max(now);
         let (me, now) = (self.config.source, self.now);
-        let at = self.time.at(now).ok_or(IssueError::NoTime)?.max(self.last_at);
-        let own = self.streams.entry(me).or_insert_with(Stream::new);
+        let at = self.group_time.to_group(now).ok_or(IssueError::NoGroupTime)?.max(self.issue_floor);
+        let own = self.streams.entry(me).or_insert_with(EventStream::new);
         let seq = own.newest() + 1;
         if issue.payload.len() > MAX_PAYLOAD {
             return Err(IssueError::TooLong);
         }
-        if seq > own.settled().saturating_add(WINDOW) || seq > MAX_SEQ {
-            return Err(IssueError::Full);
+        if seq > own.settled().saturating_add(MAX_UNSETTLED) || seq > MAX_SEQ {
+            return Err(IssueError::TooManyPending);
         }
-        self.last_at = at;
-        let links = self.issuer.link(seq, issue.key, issue.replaceable, self.config.run);
-        let mut buf = [0; MAX_RUN * LONGEST_STEP];
+        self.issue_floor = at;
+        let links = self.dependencies.add_event(seq, issue.key, issue.is_replaceable, self.config.max_obsolete_set);
+        let mut buf = [0; MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE];
         let mut writer = crate::wire::ByteWriter::new(&mut buf);
         let run = ObsoleteSet::write(seq, links.newest_first(), &mut writer);
-        assert!(run.is_ok(), "a run has at most {MAX_RUN} numbers");
+        assert!(run.is_ok(), "a run has at most {MAX_OBSOLETE_SET} numbers");
         let len = writer.len();
         let happening = EventRef {
             source: me,
@@ -313,75 +313,75 @@ impl Mirror {
 
     /// Says goodbye with the next datagrams, and nothing after that.
     pub fn leave(&mut self) {
-        self.leaving = true;
+        self.is_leaving = true;
     }
 
     /// Something that happened since this was last asked.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+    pub fn poll_event(&mut self) -> Option<MirrorEvent> {
+        self.events.pop_front()
     }
 
-    fn tell(&mut self, notice: Notice) {
-        if self.notices.len() >= MAX_NOTICES {
-            self.notices.pop_front();
+    fn push_event(&mut self, notice: MirrorEvent) {
+        if self.events.len() >= MAX_EVENTS {
+            self.events.pop_front();
         }
-        self.notices.push_back(notice);
+        self.events.push_back(notice);
     }
 
     /// All events of a source up to this number are settled here: delivered, or dropped.
-    pub fn settled(&self, source: Source) -> u64 {
-        self.streams.get(&source).map_or(0, Stream::settled)
+    pub fn settled(&self, source: SourceId) -> u64 {
+        self.streams.get(&source).map_or(0, EventStream::settled)
     }
 
     /// The newest of our events up to which some other mirror that is here has all; nothing if none is here.
-    pub fn known_elsewhere(&self) -> Option<u64> {
-        let here = self.peers.values().filter(|peer| peer.is_here);
+    pub fn replicated_up_to(&self) -> Option<u64> {
+        let here = self.peers.values().filter(|peer| peer.is_present);
         here.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled_end)).max()
     }
 
     /// Whether an event was dropped here. Only of those is it known that are still kept for others.
-    pub fn is_dropped(&self, source: Source, seq: u64) -> bool {
-        self.streams.get(&source).is_some_and(|stream| stream.fate(seq) == Fate::Dropped)
+    pub fn is_dropped(&self, source: SourceId, seq: u64) -> bool {
+        self.streams.get(&source).is_some_and(|stream| stream.fate(seq) == EventFate::Dropped)
     }
 
     /// All sources whose events are known, also those that are gone.
-    pub fn sources(&self) -> impl Iterator<Item = Source> {
+    pub fn sources(&self) -> impl Iterator<Item = SourceId> {
         self.streams.keys().copied()
     }
 
     /// Numbers.
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &MirrorStats {
         &self.stats
     }
 
     /// What is known of another mirror.
-    pub fn peer_stats(&self, now: Instant, source: Source) -> Option<PeerStats> {
+    pub fn peer_stats(&self, now: Instant, source: SourceId) -> Option<MirrorPeerStats> {
         let peer = self.peers.get(&source)?;
         let stream = self.streams.get(&source);
-        Some(PeerStats {
+        Some(MirrorPeerStats {
             rtt: peer.clock.rtt(),
             jitter: peer.clock.jitter(),
-            offset: peer.clock.is_ready().then(|| peer.clock.offset(now)).flatten(),
-            backlog: stream.map_or(0, Stream::backlog),
+            clock_offset: peer.clock.is_ready().then(|| peer.clock.offset(now)).flatten(),
+            backlog: stream.map_or(0, EventStream::backlog),
             missing: stream.map_or(0, |stream| stream.missing().len()),
-            settled: stream.map_or(0, Stream::settled),
+            settled: stream.map_or(0, EventStream::settled),
         })
     }
 
     /// Bytes on the heap, roughly.
     pub fn memory(&self) -> usize {
-        self.streams.values().map(Stream::memory).sum::<usize>()
-            + self.peers.values().map(|peer| peer.memory() + size_of::<Peer>()).sum::<usize>()
-            + self.requests.iter().map(Wanted::memory).sum::<usize>()
-            + self.given.values().map(Given::memory).sum::<usize>()
-            + self.downloads.values().map(Download::memory).sum::<usize>()
-            + self.control.capacity() * size_of::<(Source, Control)>()
-            + self.ready.capacity() * size_of::<(Source, u64)>()
-            + self.issuer.memory()
+        self.streams.values().map(EventStream::memory).sum::<usize>()
+            + self.peers.values().map(|peer| peer.memory() + size_of::<MirrorPeer>()).sum::<usize>()
+            + self.pending_requests.iter().map(PendingRequest::memory).sum::<usize>()
+            + self.served_snapshots.values().map(ServedSnapshot::memory).sum::<usize>()
+            + self.downloads.values().map(MirrorDownload::memory).sum::<usize>()
+            + self.control_queue.capacity() * size_of::<(SourceId, MirrorControl)>()
+            + self.ready.capacity() * size_of::<(SourceId, u64)>()
+            + self.dependencies.memory()
     }
 
     /// How old an event is now.
     fn age(&self, at: GroupInstant) -> TimeDelta {
-        self.time.at(self.now).map_or(TimeDelta::ZERO, |now| (now - at).max(TimeDelta::ZERO))
+        self.group_time.to_group(self.now).map_or(TimeDelta::ZERO, |now| (now - at).max(TimeDelta::ZERO))
     }
 }

@@ -1,11 +1,11 @@
 //! When obsolete events are given up on: Section IV of the paper, as policies of one queue.
 
-use super::config::{Curve, Policy};
+use super::config::{DropCurve, DropPolicy};
 use crate::time::TimeDelta;
 
 /// How many are to be given up on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DropVerdict {
     None,
     One,
     All,
@@ -14,92 +14,94 @@ pub(super) enum Verdict {
 /// A policy and what it remembers.
 #[derive(Debug)]
 pub(super) struct Dropper {
-    policy: Policy,
-    average: Option<TimeDelta>,
-    obsolete: Dice,
-    others: Dice,
-    state: u64,
+    policy: DropPolicy,
+    average_gtd: Option<TimeDelta>,
+    obsolete: DropSpacing,
+    others: DropSpacing,
+    rng_state: u64,
 }
 
 /// Spreads drops evenly: as in RED, the chance grows with the events since the last one.
 #[derive(Debug, Default)]
-struct Dice {
+struct DropSpacing {
     counter: u64,
     /// From 0 to 65,535.
     random: u64,
 }
 
 impl Dropper {
-    pub(super) fn new(policy: Policy, seed: u64) -> Self {
-        let (obsolete, others) = (Dice::default(), Dice::default());
-        let mut dropper = Self { policy, average: None, obsolete, others, state: seed | 1 };
-        dropper.obsolete.random = dropper.draw();
-        dropper.others.random = dropper.draw();
+    pub(super) fn new(policy: DropPolicy, seed: u64) -> Self {
+        let (obsolete, others) = (DropSpacing::default(), DropSpacing::default());
+        let mut dropper = Self { policy, average_gtd: None, obsolete, others, rng_state: seed | 1 };
+        dropper.obsolete.random = dropper.next_random();
+        dropper.others.random = dropper.next_random();
         dropper
     }
 
     /// From 0 to 65,535 (Marsaglia's xorshift, multiplied).
-    fn draw(&mut self) -> u64 {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 48
+    fn next_random(&mut self) -> u64 {
+        self.rng_state ^= self.rng_state >> 12;
+        self.rng_state ^= self.rng_state << 25;
+        self.rng_state ^= self.rng_state >> 27;
+        self.rng_state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 48
     }
 
     /// Whether it goes by how long events take.
-    pub(super) fn listens(&self) -> bool {
-        !matches!(self.policy, Policy::Off | Policy::Adaptive { .. })
+    pub(super) fn uses_gtd_samples(&self) -> bool {
+        !matches!(self.policy, DropPolicy::Off | DropPolicy::Adaptive { .. })
     }
 
     /// An event took so long: what is to become of those that are obsolete?
-    pub(super) fn on_sample(&mut self, sample: TimeDelta) -> Verdict {
+    pub(super) fn on_sample(&mut self, sample: TimeDelta) -> DropVerdict {
         match self.policy {
-            Policy::Off | Policy::Adaptive { .. } => Verdict::None,
-            Policy::OnOff { threshold } if sample > threshold => Verdict::All,
-            Policy::OnOff { .. } => Verdict::None,
-            Policy::Ila(curve) | Policy::TwoCurve { obsolete: curve, .. } => {
-                let average = self.smooth(sample, curve.weight);
-                self.obsolete.throw(&curve, average)
+            DropPolicy::Off | DropPolicy::Adaptive { .. } => DropVerdict::None,
+            DropPolicy::OnOff { threshold } if sample > threshold => DropVerdict::All,
+            DropPolicy::OnOff { .. } => DropVerdict::None,
+            DropPolicy::Ila(curve) | DropPolicy::TwoCurve { obsolete: curve, .. } => {
+                let average = self.update_average(sample, curve.average_shift);
+                self.obsolete.evaluate(&curve, average)
             }
         }
     }
 
     /// After [`on_sample`](Self::on_sample): whether one that is not obsolete is to be given up on, as a last resort.
-    pub(super) fn is_last_resort(&mut self) -> bool {
-        match (self.policy, self.average) {
-            (Policy::TwoCurve { others, .. }, Some(average)) => self.others.throw(&others, average) != Verdict::None,
+    pub(super) fn should_abandon(&mut self) -> bool {
+        match (self.policy, self.average_gtd) {
+            (DropPolicy::TwoCurve { others, .. }, Some(average)) => {
+                self.others.evaluate(&others, average) != DropVerdict::None
+            }
             _ => false,
         }
     }
 
-    fn smooth(&mut self, sample: TimeDelta, weight: u8) -> TimeDelta {
-        let average = self.average.map_or(sample, |average| average + (sample - average) / (1i64 << weight));
-        self.average = Some(average);
+    fn update_average(&mut self, sample: TimeDelta, weight: u8) -> TimeDelta {
+        let average = self.average_gtd.map_or(sample, |average| average + (sample - average) / (1i64 << weight));
+        self.average_gtd = Some(average);
         average
     }
 
     pub(super) fn on_dropped(&mut self) {
-        self.obsolete = Dice { counter: 0, random: self.draw() };
+        self.obsolete = DropSpacing { counter: 0, random: self.next_random() };
     }
 
-    pub(super) fn on_gave_up(&mut self) {
-        self.others = Dice { counter: 0, random: self.draw() };
+    pub(super) fn on_abandoned(&mut self) {
+        self.others = DropSpacing { counter: 0, random: self.next_random() };
     }
 }
 
-impl Dice {
+impl DropSpacing {
     /// Equation 6 of the paper: counter ≥ R / p.
-    fn throw(&mut self, curve: &Curve, average: TimeDelta) -> Verdict {
+    fn evaluate(&mut self, curve: &DropCurve, average: TimeDelta) -> DropVerdict {
         if average < curve.min {
-            return Verdict::None;
+            return DropVerdict::None;
         }
         if average >= curve.max {
-            return Verdict::All;
+            return DropVerdict::All;
         }
         self.counter += 1;
         let (above, width) = ((average - curve.min).as_nanos(), (curve.max - curve.min).as_nanos());
-        let chance = (u128::from(curve.most) * 65_536 / 1_000 * above as u128 / width as u128) as u64;
-        if self.counter * chance >= self.random.max(1) { Verdict::One } else { Verdict::None }
+        let chance = (u128::from(curve.max_drop_permille) * 65_536 / 1_000 * above as u128 / width as u128) as u64;
+        if self.counter * chance >= self.random.max(1) { DropVerdict::One } else { DropVerdict::None }
     }
 }
 
@@ -114,41 +116,44 @@ mod tests {
     }
 
     #[test]
-    fn off_and_on_off_are_what_they_say() {
-        let mut off = Dropper::new(Policy::Off, 1);
-        assert_eq!(off.on_sample(ms(9_999)), Verdict::None);
-        let mut on_off = Dropper::new(Policy::OnOff { threshold: GIT }, 1);
-        assert_eq!([149, 151, 150].map(|gtd| on_off.on_sample(ms(gtd))), [Verdict::None, Verdict::All, Verdict::None]);
+    fn off_never_drops_and_on_off_drops_all_above_the_threshold() {
+        let mut off = Dropper::new(DropPolicy::Off, 1);
+        assert_eq!(off.on_sample(ms(9_999)), DropVerdict::None);
+        let mut on_off = Dropper::new(DropPolicy::OnOff { threshold: GIT }, 1);
+        assert_eq!(
+            [149, 151, 150].map(|gtd| on_off.on_sample(ms(gtd))),
+            [DropVerdict::None, DropVerdict::All, DropVerdict::None]
+        );
     }
 
     #[test]
-    fn ila_drops_with_the_chance_of_its_average_and_evenly() {
-        let mut ila = Dropper::new(Policy::Ila(Curve::PAPER), 7);
-        assert_eq!(ila.on_sample(ms(49)), Verdict::None);
-        ila.average = Some(ms(100));
+    fn ila_drops_evenly_with_the_probability_of_its_average() {
+        let mut ila = Dropper::new(DropPolicy::Ila(DropCurve::PAPER), 7);
+        assert_eq!(ila.on_sample(ms(49)), DropVerdict::None);
+        ila.average_gtd = Some(ms(100));
         let (mut drops, mut since, mut longest) = (0, 0, 0);
         for _ in 0..10_000 {
             since += 1;
-            if ila.on_sample(ms(100)) == Verdict::One {
+            if ila.on_sample(ms(100)) == DropVerdict::One {
                 ila.on_dropped();
                 (drops, longest, since) = (drops + 1, longest.max(since), 0);
             }
         }
         // The chance is 10 %; between two drops there are 1 to 10 events, evenly spread.
         assert!((1_600..2_000).contains(&drops) && longest == 10, "{drops} drops, {longest} apart");
-        assert_eq!(ila.on_sample(ms(9_000)), Verdict::All);
+        assert_eq!(ila.on_sample(ms(9_000)), DropVerdict::All);
     }
 
     #[test]
-    fn the_last_resort_is_only_for_two_curves_and_only_when_nothing_else_helps() {
-        let policy = Policy::TwoCurve { obsolete: Curve::PAPER, others: Curve::LAST_RESORT };
+    fn only_two_curve_abandons_events_and_only_above_its_second_curve() {
+        let policy = DropPolicy::TwoCurve { obsolete: DropCurve::PAPER, others: DropCurve::LAST_RESORT };
         let mut two = Dropper::new(policy, 7);
         two.on_sample(ms(149));
-        assert!(!(0..100).any(|_| two.is_last_resort()));
+        assert!(!(0..100).any(|_| two.should_abandon()));
         two.on_sample(ms(100_000));
-        assert!(two.is_last_resort());
-        let mut ila = Dropper::new(Policy::Ila(Curve::PAPER), 7);
+        assert!(two.should_abandon());
+        let mut ila = Dropper::new(DropPolicy::Ila(DropCurve::PAPER), 7);
         ila.on_sample(ms(100_000));
-        assert!(!ila.is_last_resort());
+        assert!(!ila.should_abandon());
     }
 }

@@ -2,44 +2,44 @@
 
 use alloc::vec::Vec;
 
-use super::send::Control;
-use super::{MAX_SEQ, Mirror, Notice, Request, Source, Wanted};
+use super::send::MirrorControl;
+use super::{MAX_SEQ, Mirror, MirrorEvent, MirrorRequest, PendingRequest, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagram, MirrorItem};
 
 /// A snapshot that nobody asks for is let go of after this, and another one is made for who comes then.
-const KEPT: TimeDelta = TimeDelta::from_secs(3);
+const SNAPSHOT_LIFETIME: TimeDelta = TimeDelta::from_secs(3);
 /// So many snapshots are fetched at a time, at the most.
 const MAX_DOWNLOADS: usize = 4;
 /// Snapshots that are given at a time.
-const MAX_GIVEN: usize = 16;
+const MAX_SERVED_SNAPSHOTS: usize = 16;
 /// What was too long for a snapshot is not asked for again for so long: it costs much, and becomes no shorter soon.
-const TOO_LONG: TimeDelta = TimeDelta::from_secs(30);
+const OVERSIZED_RETRY_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
 /// Pieces that are asked for at a time.
-const AT_ONCE: u8 = 32;
+const PIECES_PER_REQUEST: u8 = 32;
 /// So often in vain, and somebody else is asked.
-const PATIENCE: u32 = 8;
+const MAX_PIECE_ATTEMPTS: u32 = 8;
 /// An event that was asked for so often in vain nobody has.
-const HOPELESS: u32 = 6;
+const MAX_EVENT_ATTEMPTS: u32 = 6;
 
 /// What is known of a part of the state.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct SnapshotHead {
     settled: u64,
-    floor: Option<GroupInstant>,
-    done: Vec<u8>,
+    time_floor: Option<GroupInstant>,
+    settled_bits: Vec<u8>,
 }
 
 /// A snapshot for others.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct ServedSnapshot {
     version: u32,
     settled: u64,
     bytes: Vec<u8>,
-    asked: Instant,
+    last_requested_at: Instant,
 }
 
-impl Given {
+impl ServedSnapshot {
     /// How far it goes.
     pub(super) fn settled(&self) -> u64 {
         self.settled
@@ -52,87 +52,96 @@ impl Given {
 
 /// A snapshot that is under way to us.
 #[derive(Debug)]
-pub(super) struct Download {
-    from: Source,
+pub(super) struct MirrorDownload {
+    from: SourceId,
     version: u32,
-    total: usize,
+    total_size: usize,
     bytes: Vec<u8>,
     /// Which pieces are here.
-    here: Vec<bool>,
+    received_pieces: Vec<bool>,
     /// All pieces before this one are here.
-    first: usize,
-    next: Instant,
-    times: u32,
+    first_missing: usize,
+    next_request_at: Instant,
+    attempts: u32,
 }
 
-impl Download {
-    fn new(now: Instant, from: Source) -> Self {
-        Self { from, version: 0, total: 0, bytes: Vec::new(), here: Vec::new(), first: 0, next: now, times: 0 }
+impl MirrorDownload {
+    fn new(now: Instant, from: SourceId) -> Self {
+        Self {
+            from,
+            version: 0,
+            total_size: 0,
+            bytes: Vec::new(),
+            received_pieces: Vec::new(),
+            first_missing: 0,
+            next_request_at: now,
+            attempts: 0,
+        }
     }
 
-    fn begin(&mut self, version: u32, total: usize) {
-        (self.version, self.total, self.first) = (version, total, 0);
+    fn start(&mut self, version: u32, total: usize) {
+        (self.version, self.total_size, self.first_missing) = (version, total, 0);
         self.bytes = alloc::vec![0; total];
-        self.here = alloc::vec![false; total.div_ceil(MAX_PIECE_LEN)];
+        self.received_pieces = alloc::vec![false; total.div_ceil(MAX_PIECE_LEN)];
     }
 
     /// Takes in a piece. Whether all are here.
-    fn put(&mut self, now: Instant, piece: usize, bytes: &[u8]) -> bool {
+    fn insert_piece(&mut self, now: Instant, piece: usize, bytes: &[u8]) -> bool {
         let from = piece * MAX_PIECE_LEN;
-        let len = self.total.saturating_sub(from).min(MAX_PIECE_LEN);
-        if piece >= self.here.len() || bytes.len() != len {
+        let len = self.total_size.saturating_sub(from).min(MAX_PIECE_LEN);
+        if piece >= self.received_pieces.len() || bytes.len() != len {
             return false;
         }
         self.bytes[from..from + len].copy_from_slice(bytes);
-        self.here[piece] = true;
-        let before = self.first;
-        while self.here.get(self.first) == Some(&true) {
-            self.first += 1;
+        self.received_pieces[piece] = true;
+        let before = self.first_missing;
+        while self.received_pieces.get(self.first_missing) == Some(&true) {
+            self.first_missing += 1;
         }
-        if self.first > before {
-            self.times = 0;
+        if self.first_missing > before {
+            self.attempts = 0;
         }
         // The next ones while the last are under way.
-        if piece + 1 == (before / usize::from(AT_ONCE) + 1) * usize::from(AT_ONCE) {
-            self.next = now;
+        if piece + 1 == (before / usize::from(PIECES_PER_REQUEST) + 1) * usize::from(PIECES_PER_REQUEST) {
+            self.next_request_at = now;
         }
-        self.first == self.here.len()
+        self.first_missing == self.received_pieces.len()
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity() + self.here.capacity()
+        self.bytes.capacity() + self.received_pieces.capacity()
     }
 }
 
-impl Head {
+impl SnapshotHead {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.settled.to_le_bytes());
-        let floor = self.floor.map_or(i64::MIN, GroupInstant::as_nanos);
+        let floor = self.time_floor.map_or(i64::MIN, GroupInstant::as_nanos);
         bytes.extend_from_slice(&floor.to_le_bytes());
-        bytes.extend_from_slice(&(self.done.len() as u16).to_le_bytes());
-        bytes.extend_from_slice(&self.done);
+        bytes.extend_from_slice(&(self.settled_bits.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&self.settled_bits);
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Option<Self> {
         let (settled, floor) = (reader.u64().ok()?, reader.u64().ok()? as i64);
         let len = usize::from(reader.u16().ok()?);
         let done = reader.take(len).ok()?.to_vec();
-        let sane = settled <= MAX_SEQ - super::WINDOW && len <= super::WINDOW as usize / 8;
+        let sane = settled <= MAX_SEQ - super::MAX_UNSETTLED && len <= super::MAX_UNSETTLED as usize / 8;
         let floor = (floor > i64::MIN).then(|| GroupInstant::from_nanos(floor));
-        sane.then_some(Self { settled, floor, done })
+        sane.then_some(Self { settled, time_floor: floor, settled_bits: done })
     }
 }
 
 impl Mirror {
     /// What the host program is to do next.
-    pub fn poll_request(&mut self, now: Instant) -> Option<Request> {
+    pub fn poll_request(&mut self, now: Instant) -> Option<MirrorRequest> {
         self.now = self.now.max(now);
-        while let Some(wanted) = self.requests.pop_front() {
+        while let Some(wanted) = self.pending_requests.pop_front() {
             match wanted {
-                Wanted::Snapshot(of) => return Some(Request::Snapshot { of }),
-                Wanted::Install { of, head, bytes } => {
+                PendingRequest::Snapshot(of) => return Some(MirrorRequest::Snapshot { of }),
+                PendingRequest::Install { of, head, bytes } => {
                     if self.install(of, &head) {
-                        return Some(Request::Install { of, bytes });
+                        return Some(MirrorRequest::Install { of, bytes });
                     }
                 }
             }
@@ -140,55 +149,63 @@ impl Mirror {
         None
     }
 
-    /// The part of the state that was asked for with [`Request::Snapshot`], as it is now.
-    pub fn handle_snapshot(&mut self, now: Instant, of: Source, state: &[u8]) {
+    /// The part of the state that was asked for with [`MirrorRequest::Snapshot`], as it is now.
+    pub fn handle_snapshot(&mut self, now: Instant, of: SourceId, state: &[u8]) {
         self.now = self.now.max(now);
         let Some(stream) = self.streams.get(&of) else { return };
-        let head = Head { settled: stream.settled(), floor: stream.floor(), done: stream.done_bits() };
-        let mut bytes = Vec::with_capacity(state.len() + head.done.len() + 16);
+        let head = SnapshotHead {
+            settled: stream.settled(),
+            time_floor: stream.time_floor(),
+            settled_bits: stream.settled_bits(),
+        };
+        let mut bytes = Vec::with_capacity(state.len() + head.settled_bits.len() + 16);
         head.write(&mut bytes);
         bytes.extend_from_slice(state);
-        if bytes.len() > self.config.snapshot {
-            self.too_long.insert(of, self.now);
-            return self.tell(Notice::TooLong { of, len: bytes.len() });
+        if bytes.len() > self.config.max_snapshot_size {
+            self.oversized.insert(of, self.now);
+            return self.push_event(MirrorEvent::SnapshotTooLong { of, len: bytes.len() });
         }
-        if self.given.len() >= MAX_GIVEN && !self.given.contains_key(&of) {
+        if self.served_snapshots.len() >= MAX_SERVED_SNAPSHOTS && !self.served_snapshots.contains_key(&of) {
             return;
         }
-        let next = self.given.get(&of).map_or(1, |given| given.version.wrapping_add(1));
+        let next = self.served_snapshots.get(&of).map_or(1, |given| given.version.wrapping_add(1));
         let version = (next ^ (self.stats.snapshots.0 as u32 & 0xffff) << 8).max(1);
         self.stats.snapshots.0 += 1;
-        self.given.insert(of, Given { version, settled: head.settled, bytes, asked: self.now });
+        self.served_snapshots
+            .insert(of, ServedSnapshot { version, settled: head.settled, bytes, last_requested_at: self.now });
     }
 
     /// Somebody wants pieces of a snapshot.
-    pub(super) fn on_want(&mut self, from: Source, of: Source, piece: u32, count: u8) {
+    pub(super) fn on_piece_request(&mut self, from: SourceId, of: SourceId, piece: u32, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let now = self.now;
         // Whoever takes over a snapshot must be able to go on from there. Who began with another one begins anew when it sees a piece of this.
-        let is_good = |given: &Given| given.settled + 1 >= stream.base();
-        let Some(given) = self.given.get_mut(&of).filter(|given| is_good(given)) else {
-            let is_asked = |wanted: &Wanted| matches!(wanted, Wanted::Snapshot(other) if *other == of);
-            let is_vain = self.too_long.contains_key(&of);
-            if !is_vain && !self.requests.iter().any(is_asked) && self.requests.len() < MAX_GIVEN {
-                self.requests.push_back(Wanted::Snapshot(of));
+        let is_good = |given: &ServedSnapshot| given.settled + 1 >= stream.base();
+        let Some(given) = self.served_snapshots.get_mut(&of).filter(|given| is_good(given)) else {
+            let is_asked = |wanted: &PendingRequest| matches!(wanted, PendingRequest::Snapshot(other) if *other == of);
+            let is_vain = self.oversized.contains_key(&of);
+            if !is_vain
+                && !self.pending_requests.iter().any(is_asked)
+                && self.pending_requests.len() < MAX_SERVED_SNAPSHOTS
+            {
+                self.pending_requests.push_back(PendingRequest::Snapshot(of));
             }
             return;
         };
-        given.asked = now;
+        given.last_requested_at = now;
         let pieces = given.bytes.len().div_ceil(MAX_PIECE_LEN) as u32;
         for piece in (piece..piece.saturating_add(count.into())).take_while(|piece| *piece < pieces) {
-            self.push_control(from, Control::Piece(of, piece));
+            self.push_control(from, MirrorControl::Piece(of, piece));
         }
     }
 
     pub(super) fn put_piece(
         &self,
-        of: Source,
+        of: SourceId,
         piece: u32,
         datagram: &mut MirrorDatagram<'_>,
     ) -> Result<(), BufferFull> {
-        let Some(given) = self.given.get(&of) else { return Ok(()) };
+        let Some(given) = self.served_snapshots.get(&of) else { return Ok(()) };
         let Some(bytes) = given.bytes.chunks(MAX_PIECE_LEN).nth(piece as usize) else { return Ok(()) };
         let (version, total) = (given.version, given.bytes.len() as u32);
         datagram.put(&MirrorItem::SnapshotPiece { source: of, version, total_len: total, piece, bytes })
@@ -196,41 +213,41 @@ impl Mirror {
 
     pub(super) fn on_piece(
         &mut self,
-        from: Source,
-        of: Source,
+        from: SourceId,
+        of: SourceId,
         (version, total, piece): (u32, u32, u32),
         bytes: &[u8],
     ) {
-        let (now, most) = (self.now, self.config.snapshot);
+        let (now, most) = (self.now, self.config.max_snapshot_size);
         let Some(download) = self.downloads.get_mut(&of).filter(|download| download.from == from) else { return };
         if total as usize > most || total == 0 {
             return;
         }
         if download.version != version {
-            download.begin(version, total as usize);
+            download.start(version, total as usize);
         }
-        if download.total == total as usize && download.put(now, piece as usize, bytes) {
-            self.finish(of);
+        if download.total_size == total as usize && download.insert_piece(now, piece as usize, bytes) {
+            self.finish_download(of);
         }
     }
 
-    fn finish(&mut self, of: Source) {
+    fn finish_download(&mut self, of: SourceId) {
         let Some(download) = self.downloads.remove(&of) else { return };
         let mut reader = ByteReader::new(&download.bytes);
-        if let Some(head) = Head::read(&mut reader) {
+        if let Some(head) = SnapshotHead::read(&mut reader) {
             let bytes = reader.rest().to_vec();
-            self.requests.push_back(Wanted::Install { of, head, bytes });
+            self.pending_requests.push_back(PendingRequest::Install { of, head, bytes });
         }
     }
 
     /// Takes over how far somebody else was. Not if we are further by now.
-    fn install(&mut self, of: Source, head: &Head) -> bool {
+    fn install(&mut self, of: SourceId, head: &SnapshotHead) -> bool {
         let now = self.now;
         let Some(stream) = self.streams.get_mut(&of).filter(|stream| stream.settled() < head.settled) else {
             return false;
         };
-        stream.restart(now, head.settled, &head.done, head.floor);
-        let open: Vec<u64> = stream.open().collect();
+        stream.restart_from_snapshot(now, head.settled, &head.settled_bits, head.time_floor);
+        let open: Vec<u64> = stream.open_events().collect();
         self.ready.retain(|(source, _)| *source != of);
         open.into_iter().for_each(|seq| self.enqueue(of, seq));
         self.stats.snapshots.1 += 1;
@@ -238,72 +255,78 @@ impl Mirror {
     }
 
     /// Begins to ask for snapshots where events alone do not help.
-    pub(super) fn look_for_snapshots(&mut self) {
+    pub(super) fn request_snapshots(&mut self) {
         let now = self.now;
-        let sources: Vec<Source> = self.streams.keys().copied().collect();
+        let sources: Vec<SourceId> = self.streams.keys().copied().collect();
         for of in sources.into_iter().filter(|of| *of != self.config.source) {
-            if self.downloads.len() + self.requests.len() >= MAX_DOWNLOADS {
+            if self.downloads.len() + self.pending_requests.len() >= MAX_DOWNLOADS {
                 break;
             }
             if self.downloads.contains_key(&of) || self.is_installing(of) {
                 continue;
             }
-            if let Some(from) = self.who_has_a_snapshot(of) {
-                self.downloads.insert(of, Download::new(now, from));
+            if let Some(from) = self.snapshot_provider(of) {
+                self.downloads.insert(of, MirrorDownload::new(now, from));
             }
         }
-        self.give_up_downloads();
-        self.given.retain(|_, given| now - given.asked < KEPT);
-        self.too_long.retain(|_, since| now - *since < TOO_LONG);
+        self.abandon_downloads();
+        self.served_snapshots.retain(|_, given| now - given.last_requested_at < SNAPSHOT_LIFETIME);
+        self.oversized.retain(|_, since| now - *since < OVERSIZED_RETRY_INTERVAL);
     }
 
-    fn give_up_downloads(&mut self) {
-        let vain = self.downloads.iter().filter(|(_, download)| download.times >= PATIENCE);
-        let vain: Vec<(Source, Source)> = vain.map(|(of, download)| (*of, download.from)).collect();
+    fn abandon_downloads(&mut self) {
+        let vain = self.downloads.iter().filter(|(_, download)| download.attempts >= MAX_PIECE_ATTEMPTS);
+        let vain: Vec<(SourceId, SourceId)> = vain.map(|(of, download)| (*of, download.from)).collect();
         for (of, from) in vain {
             self.downloads.remove(&of);
-            self.tell(Notice::NoSnapshot { of, from });
+            self.push_event(MirrorEvent::SnapshotUnavailable { of, from });
         }
     }
 
-    fn is_installing(&self, of: Source) -> bool {
-        self.requests.iter().any(|wanted| matches!(wanted, Wanted::Install { of: other, .. } if *other == of))
+    fn is_installing(&self, of: SourceId) -> bool {
+        self.pending_requests
+            .iter()
+            .any(|wanted| matches!(wanted, PendingRequest::Install { of: other, .. } if *other == of))
     }
 
     /// Who is further than events can bring us.
-    fn who_has_a_snapshot(&self, of: Source) -> Option<Source> {
+    fn snapshot_provider(&self, of: SourceId) -> Option<SourceId> {
         let stream = self.streams.get(&of)?;
         let next = stream.settled() + 1;
-        if let Some(peer) = self.peers.get(&of).filter(|peer| peer.is_here) {
+        if let Some(peer) = self.peers.get(&of).filter(|peer| peer.is_present) {
             return peer.have(of).filter(|have| have.oldest > next).map(|_| of);
         }
-        let is_hopeless = stream.missing().first().is_some_and(|first| first.seq == next && first.times >= HOPELESS);
-        let others = || self.peers.iter().filter(|(_, peer)| peer.is_here);
-        if !is_hopeless && others().any(|(_, peer)| peer.can_give(of, next)) {
+        let is_hopeless =
+            stream.missing().first().is_some_and(|first| first.seq == next && first.attempts >= MAX_EVENT_ATTEMPTS);
+        let others = || self.peers.iter().filter(|(_, peer)| peer.is_present);
+        if !is_hopeless && others().any(|(_, peer)| peer.can_serve_event(of, next)) {
             return None;
         }
         let further = others().filter_map(|(source, peer)| peer.have(of).map(|have| (have.settled_end, *source)));
         further.filter(|(settled, _)| *settled >= next).max().map(|(_, source)| source)
     }
 
-    pub(super) fn next_want(&self) -> Option<Instant> {
-        self.downloads.values().map(|download| download.next).min()
+    pub(super) fn next_piece_request_at(&self) -> Option<Instant> {
+        self.downloads.values().map(|download| download.next_request_at).min()
     }
 
-    pub(super) fn ask_for_snapshot(&mut self, buf: &mut [u8]) -> Option<(Source, usize)> {
+    pub(super) fn encode_piece_request(&mut self, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         let now = self.now;
-        let (of, download) = self.downloads.iter_mut().find(|(_, download)| download.next <= now)?;
-        let takes = self.peers.get(&download.from).map_or(TimeDelta::from_millis(200), super::Peer::answer_time);
-        download.next = now + takes + TimeDelta::from_millis(30);
-        download.times += 1;
+        let (of, download) = self.downloads.iter_mut().find(|(_, download)| download.next_request_at <= now)?;
+        let takes = self
+            .peers
+            .get(&download.from)
+            .map_or(TimeDelta::from_millis(200), super::MirrorPeer::expected_response_time);
+        download.next_request_at = now + takes + TimeDelta::from_millis(30);
+        download.attempts += 1;
         let mut datagram = MirrorDatagram::new(buf).ok()?;
-        let piece = download.first as u32;
+        let piece = download.first_missing as u32;
         datagram
             .put(&MirrorItem::SnapshotRequest {
                 source: *of,
                 version: download.version,
                 first_piece: piece,
-                count: AT_ONCE,
+                count: PIECES_PER_REQUEST,
             })
             .ok()?;
         Some((download.from, datagram.len()))

@@ -7,13 +7,13 @@ use alloc::collections::VecDeque;
 use crate::time::{Instant, TimeDelta};
 
 /// Moments of a window that are kept.
-const MOMENTS: usize = 128;
+const MAX_SAMPLES: usize = 128;
 
 /// A copy of an object as it was seen of late.
 #[derive(Clone, Debug)]
-pub struct Discrepancy<S> {
-    window: TimeDelta,
-    seen: VecDeque<(Instant, S)>,
+pub struct DiscrepancyMeter<S> {
+    averaging_window: TimeDelta,
+    samples: VecDeque<(Instant, S)>,
 }
 
 /// How far apart two copies of an object were of late.
@@ -24,7 +24,7 @@ pub struct Consistency {
     /// ξ.
     pub tolerance: f64,
     /// Over how long it was measured: the window, or less where there was no more.
-    pub over: TimeDelta,
+    pub duration: TimeDelta,
 }
 
 impl Consistency {
@@ -34,28 +34,30 @@ impl Consistency {
     }
 }
 
-impl<S: Clone> Discrepancy<S> {
+impl<S: Clone> DiscrepancyMeter<S> {
     /// Over so long a time.
     pub fn new(window: TimeDelta) -> Self {
-        Self { window, seen: VecDeque::new() }
+        Self { averaging_window: window, samples: VecDeque::new() }
     }
 
     /// It is seen like this now. More often than it can be kept it is not.
-    pub fn on_seen(&mut self, now: Instant, state: &S) {
-        if self.seen.back().is_some_and(|(last, _)| now - *last < self.window / MOMENTS as i64) {
+    pub fn record(&mut self, now: Instant, state: &S) {
+        if self.samples.back().is_some_and(|(last, _)| now - *last < self.averaging_window / MAX_SAMPLES as i64) {
             return;
         }
-        while self.seen.len() >= MOMENTS || self.seen.front().is_some_and(|(first, _)| now - *first > self.window) {
-            self.seen.pop_front();
+        while self.samples.len() >= MAX_SAMPLES
+            || self.samples.front().is_some_and(|(first, _)| now - *first > self.averaging_window)
+        {
+            self.samples.pop_front();
         }
-        self.seen.push_back((now, state.clone()));
+        self.samples.push_back((now, state.clone()));
     }
 
     /// D, by how far it was from another copy at each moment, where that is known; and over how long.
     pub fn measure(&self, distance: impl Fn(Instant, &S) -> Option<f64>) -> (f64, TimeDelta) {
         let mut before: Option<(Instant, f64)> = None;
         let (mut sum, mut over) = (0.0, TimeDelta::ZERO);
-        for (at, state) in &self.seen {
+        for (at, state) in &self.samples {
             let Some(apart) = distance(*at, state) else { continue };
             if let Some((last, last_apart)) = before {
                 sum += (apart + last_apart) / 2.0 * (*at - last).as_secs_f64();
@@ -68,7 +70,7 @@ impl<S: Clone> Discrepancy<S> {
 
     /// Bytes on the heap.
     pub(super) fn memory(&self) -> usize {
-        self.seen.capacity() * size_of::<(Instant, S)>()
+        self.samples.capacity() * size_of::<(Instant, S)>()
     }
 }
 
@@ -77,10 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_area_between_two_copies_in_the_window() {
-        let mut discrepancy = Discrepancy::new(TimeDelta::from_secs(2));
+    fn discrepancy_is_the_area_between_two_copies_over_the_averaging_window() {
+        let mut discrepancy = DiscrepancyMeter::new(TimeDelta::from_secs(2));
         for step in 0..1_000i64 {
-            discrepancy.on_seen(Instant::ZERO + TimeDelta::from_millis(10 * step), &(step as f64 / 100.0));
+            discrepancy.record(Instant::ZERO + TimeDelta::from_millis(10 * step), &(step as f64 / 100.0));
         }
         // Two units apart for two seconds; then as far apart as time goes on, the last two of ten seconds.
         let (area, over) = discrepancy.measure(|_, state| Some((state - (state - 2.0)).abs()));
@@ -88,13 +90,13 @@ mod tests {
         let (area, over) = discrepancy.measure(|_, state| Some(*state));
         let mean = area / over.as_secs_f64();
         assert!((8.9..9.1).contains(&mean), "{mean}");
-        assert!(discrepancy.seen.len() <= MOMENTS);
+        assert!(discrepancy.samples.len() <= MAX_SAMPLES);
     }
 
     #[test]
-    fn what_is_not_known_does_not_count() {
-        let mut discrepancy = Discrepancy::new(TimeDelta::from_secs(2));
-        (0..100).for_each(|step| discrepancy.on_seen(Instant::ZERO + TimeDelta::from_millis(20 * step), &1.0));
+    fn times_without_known_state_are_not_measured() {
+        let mut discrepancy = DiscrepancyMeter::new(TimeDelta::from_secs(2));
+        (0..100).for_each(|step| discrepancy.record(Instant::ZERO + TimeDelta::from_millis(20 * step), &1.0));
         assert_eq!(discrepancy.measure(|_, _| None), (0.0, TimeDelta::ZERO));
         let late = Instant::ZERO + TimeDelta::from_secs(1);
         let (area, over) = discrepancy.measure(|at, state| (at >= late).then_some(*state));

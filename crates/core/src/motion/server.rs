@@ -4,11 +4,14 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::course::Heard;
-use super::peer::{Peer, Run};
-use super::reference::Reference;
-use super::speak::{put_motion, put_timer};
-use super::{BEAT, ClientId, Config, ConfigError, MAX_CLIENTS, MAX_OBJECTS, Moment, Number, ObjectId, Predictor};
+use super::authoritative::AuthoritativeObject;
+use super::command_history::CommandReceipt;
+use super::encode::{put_motion, put_timer};
+use super::peer::{IncarnationOrder, MotionPeer};
+use super::{
+    ClientId, CommandNumber, MAX_CLIENTS, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, ObjectId,
+    ObjectMoment, TIMER_UPDATE_INTERVAL,
+};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
@@ -16,114 +19,125 @@ use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 /// Events that nobody asked for yet.
 const MAX_EVENTS: usize = 1_024;
 /// So often is said at the most that there is no such object: who has not heard it asks again.
-const MOST_GONE: u8 = 8;
+const MAX_REMOVAL_NOTICES: u8 = 8;
 /// Who is silent for so long is forgotten.
-const FORGET: TimeDelta = TimeDelta::from_secs(10);
+const CLIENT_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 
 /// The server of objects that move.
 #[derive(Debug)]
-pub struct Server<P: Predictor> {
-    config: Config,
+pub struct MotionServer<P: MotionPredictor> {
+    config: MotionConfig,
     predictor: P,
     now: Instant,
     /// When everything was last brought up to date.
-    advanced: Instant,
-    references: BTreeMap<ObjectId, ReferenceOf<P>>,
+    advanced_at: Instant,
+    objects: BTreeMap<ObjectId, AuthoritativeObjectOf<P>>,
     /// Objects appear in this epoch: no object that is gone got there, so none is taken for one that was called the same.
-    epoch: u32,
-    guests: BTreeMap<ClientId, Guest>,
+    spawn_epoch: u32,
+    clients: BTreeMap<ClientId, ClientRecord>,
     /// Who may have something to be sent.
-    due: BTreeSet<ClientId>,
-    events: VecDeque<ServerEvent>,
-    refused: u64,
+    clients_due: BTreeSet<ClientId>,
+    events: VecDeque<MotionServerEvent>,
+    malformed: u64,
 }
 
-type ReferenceOf<P> = Reference<<P as Predictor>::State, <P as Predictor>::Vector>;
+type AuthoritativeObjectOf<P> = AuthoritativeObject<<P as MotionPredictor>::State, <P as MotionPredictor>::Vector>;
 
 /// Something that happened at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerEvent {
+pub enum MotionServerEvent {
     /// A client is heard for the first time, or was started anew.
-    Came(ClientId),
-    /// A client said goodbye, or was silent for long. Its objects go on until they are [removed](Server::remove) or [given away](Server::assign).
-    Left(ClientId),
-    /// A client wants to be told of an object that there is: see [`Server::show`].
-    Wanted(ClientId, ObjectId),
+    ClientJoined(ClientId),
+    /// A client said goodbye, or was silent for long. Its objects go on until they are [removed](Server::remove_subscriber) or [given away](Server::assign).
+    ClientLeft(ClientId),
+    /// A client wants to be told of an object that there is: see [`Server::visible_at`].
+    SubscriptionRequested(ClientId, ObjectId),
     /// An object was commanded by its owner.
-    Commanded(ObjectId),
+    ObjectCommanded(ObjectId),
 }
 
 /// A client, and what it was told.
 #[derive(Debug)]
-struct Guest {
-    peer: Peer,
-    told: BTreeMap<ObjectId, Told>,
+struct ClientRecord {
+    peer: MotionPeer,
+    subscriptions: BTreeMap<ObjectId, ObjectSubscription>,
 }
 
 /// What a client was told of an object.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ObjectSubscription {
     /// The newest command that it has.
-    acked: Option<Number>,
+    acked: Option<CommandNumber>,
     /// The newest command that was sent to it.
-    sent: Option<Number>,
+    last_sent: Option<CommandNumber>,
     /// When it was last told anything of it.
-    at: Option<Instant>,
+    last_sent_at: Option<Instant>,
     /// Its command came, and is to be answered.
     is_answer_due: bool,
     /// It is to believe that there is no such object.
     is_hidden: bool,
     /// How often it was told that there is none.
-    gone: u8,
+    removal_notices: u8,
 }
 
 /// What is to be said of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Say {
-    Gone,
+enum ObjectMessage {
+    Removed,
     Motion,
     Answer,
-    Beat,
+    TimerUpdate,
 }
 
-impl Told {
+impl ObjectSubscription {
     /// It asked for what is not there: that is answered once, or who asks for much would make us say much.
-    const IN_VAIN: Self =
-        Self { acked: None, sent: None, at: None, is_answer_due: false, is_hidden: false, gone: MOST_GONE - 1 };
+    const UNKNOWN_OBJECT: Self = Self {
+        acked: None,
+        last_sent: None,
+        last_sent_at: None,
+        is_answer_due: false,
+        is_hidden: false,
+        removal_notices: MAX_REMOVAL_NOTICES - 1,
+    };
 
-    fn what(&self, now: Instant, newest: Option<Number>, repeat_after: TimeDelta) -> Option<Say> {
-        let passed = self.at.map_or(TimeDelta::MAX, |at| now - at);
+    fn next_message(
+        &self,
+        now: Instant,
+        newest: Option<CommandNumber>,
+        repeat_after: TimeDelta,
+    ) -> Option<ObjectMessage> {
+        let passed = self.last_sent_at.map_or(TimeDelta::MAX, |at| now - at);
         match newest {
-            None => (passed >= repeat_after).then_some(Say::Gone),
+            None => (passed >= repeat_after).then_some(ObjectMessage::Removed),
             Some(newest) if self.acked.is_none_or(|acked| acked < newest) => {
-                (self.sent != Some(newest) || passed >= repeat_after).then_some(Say::Motion)
+                (self.last_sent != Some(newest) || passed >= repeat_after).then_some(ObjectMessage::Motion)
             }
-            Some(_) if self.is_answer_due => Some(Say::Answer),
-            Some(_) => (passed >= BEAT).then_some(Say::Beat),
+            Some(_) if self.is_answer_due => Some(ObjectMessage::Answer),
+            Some(_) => (passed >= TIMER_UPDATE_INTERVAL).then_some(ObjectMessage::TimerUpdate),
         }
     }
 }
 
-impl<P: Predictor> Server<P> {
+impl<P: MotionPredictor> MotionServer<P> {
     /// A server without objects.
-    pub fn new(now: Instant, config: Config, predictor: P) -> Result<Self, ConfigError> {
+    pub fn new(now: Instant, config: MotionConfig, predictor: P) -> Result<Self, MotionConfigError> {
         config.check()?;
         Ok(Self {
             config,
             predictor,
             now,
-            advanced: now,
-            references: BTreeMap::new(),
-            epoch: 0,
-            guests: BTreeMap::new(),
-            due: BTreeSet::new(),
+            advanced_at: now,
+            objects: BTreeMap::new(),
+            spawn_epoch: 0,
+            clients: BTreeMap::new(),
+            clients_due: BTreeSet::new(),
             events: VecDeque::new(),
-            refused: 0,
+            malformed: 0,
         })
     }
 
     /// How motion is shared.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &MotionConfig {
         &self.config
     }
 
@@ -138,130 +152,133 @@ impl<P: Predictor> Server<P> {
     ) -> bool {
         self.advance(now);
         self.remove(object);
-        if self.references.len() >= MAX_OBJECTS {
+        if self.objects.len() >= MAX_OBJECTS {
             return false;
         }
-        self.references.insert(object, Reference::new(self.now, owner, self.epoch, state, vector));
+        self.objects.insert(object, AuthoritativeObject::new(self.now, owner, self.spawn_epoch, state, vector));
         // What anybody was told is of another object.
-        self.guests
+        self.clients
             .values_mut()
-            .filter_map(|guest| guest.told.get_mut(&object))
-            .for_each(|told| *told = Told::default());
+            .filter_map(|guest| guest.subscriptions.get_mut(&object))
+            .for_each(|told| *told = ObjectSubscription::default());
         owner.into_iter().for_each(|owner| self.show(owner, object));
         true
     }
 
     /// From now on this client commands an object, or the server itself. Commands of who did before that are under way do not count.
-    pub fn give(&mut self, object: ObjectId, owner: Option<ClientId>) {
-        let Some(reference) = self.references.get_mut(&object) else { return };
+    pub fn transfer_ownership(&mut self, object: ObjectId, owner: Option<ClientId>) {
+        let Some(reference) = self.objects.get_mut(&object) else { return };
         if reference.owner != owner {
-            reference.give(self.now, owner, &self.predictor, &self.config);
-            self.on_changed(object);
+            reference.transfer_ownership(self.now, owner, &self.predictor, &self.config);
+            self.mark_subscribers_due(object);
         }
         owner.into_iter().for_each(|owner| self.show(owner, object));
     }
 
     /// There is no such object any more; who knows of it is told.
     pub fn remove(&mut self, object: ObjectId) {
-        if let Some(reference) = self.references.remove(&object) {
-            self.epoch = self.epoch.max(reference.next_epoch());
-            self.on_changed(object);
+        if let Some(reference) = self.objects.remove(&object) {
+            self.spawn_epoch = self.spawn_epoch.max(reference.next_epoch());
+            self.mark_subscribers_due(object);
         }
     }
 
     /// The server itself commands an object, whatever its owner wants; commands of the owner that are under way do not count.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) {
         self.advance(now);
-        if let Some(reference) = self.references.get_mut(&object) {
+        if let Some(reference) = self.objects.get_mut(&object) {
             reference.command(self.now, vector, &self.predictor, &self.config);
         }
-        self.on_changed(object);
+        self.mark_subscribers_due(object);
     }
 
     /// The server puts an object somewhere else, whatever its owner wants; commands of the owner that are under way do not count.
     pub fn place(&mut self, now: Instant, object: ObjectId, state: P::State, vector: P::Vector) {
         self.advance(now);
-        if let Some(reference) = self.references.get_mut(&object) {
+        if let Some(reference) = self.objects.get_mut(&object) {
             reference.place(self.now, state, vector);
         }
-        self.on_changed(object);
+        self.mark_subscribers_due(object);
     }
 
     /// A client is told of an object from now on, if both are known.
     pub fn show(&mut self, client: ClientId, object: ObjectId) {
-        if let Some(guest) = self.guests.get_mut(&client).filter(|_| self.references.contains_key(&object)) {
-            let told = guest.told.entry(object).or_default();
+        if let Some(guest) = self.clients.get_mut(&client).filter(|_| self.objects.contains_key(&object)) {
+            let told = guest.subscriptions.entry(object).or_default();
             if told.is_hidden {
-                *told = Told::default();
+                *told = ObjectSubscription::default();
             }
-            self.due.insert(client);
+            self.clients_due.insert(client);
         }
     }
 
     /// A client is not told of an object any more: as if there were none.
     pub fn hide(&mut self, client: ClientId, object: ObjectId) {
-        if let Some(told) = self.guests.get_mut(&client).and_then(|guest| guest.told.get_mut(&object)) {
-            *told = Told { is_hidden: true, ..Told::default() };
-            self.due.insert(client);
+        if let Some(told) = self.clients.get_mut(&client).and_then(|guest| guest.subscriptions.get_mut(&object)) {
+            *told = ObjectSubscription { is_hidden: true, ..ObjectSubscription::default() };
+            self.clients_due.insert(client);
         }
     }
 
-    fn on_changed(&mut self, object: ObjectId) {
-        let concerned = self.guests.iter().filter(|(_, guest)| guest.told.contains_key(&object));
+    fn mark_subscribers_due(&mut self, object: ObjectId) {
+        let concerned = self.clients.iter().filter(|(_, guest)| guest.subscriptions.contains_key(&object));
         let concerned: Vec<ClientId> = concerned.map(|(client, _)| *client).collect();
-        self.due.extend(concerned);
+        self.clients_due.extend(concerned);
     }
 
     /// Brings everything up to now: to be called once in a frame.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        if self.now <= self.advanced {
+        if self.now <= self.advanced_at {
             return;
         }
         let now = self.now;
-        self.advanced = now;
-        for reference in self.references.values_mut() {
+        self.advanced_at = now;
+        for reference in self.objects.values_mut() {
             reference.advance(now, &self.predictor, &self.config);
         }
-        let silent = self.guests.iter().filter(|(_, guest)| now - guest.peer.heard >= FORGET);
+        let silent = self.clients.iter().filter(|(_, guest)| now - guest.peer.last_received_at >= CLIENT_TIMEOUT);
         let silent: Vec<ClientId> = silent.map(|(client, _)| *client).collect();
-        silent.into_iter().for_each(|client| self.forget(client));
-        self.due.extend(self.guests.keys());
+        silent.into_iter().for_each(|client| self.remove_client(client));
+        self.clients_due.extend(self.clients.keys());
     }
 
     /// A client is no more.
-    pub fn forget(&mut self, client: ClientId) {
-        if self.guests.remove(&client).is_some() {
-            self.due.remove(&client);
-            self.tell(ServerEvent::Left(client));
+    pub fn remove_client(&mut self, client: ClientId) {
+        if self.clients.remove(&client).is_some() {
+            self.clients_due.remove(&client);
+            self.push_event(MotionServerEvent::ClientLeft(client));
         }
     }
 
     /// Takes in what a client sent. Bytes that make no sense are dropped, and counted.
     pub fn handle_datagram(&mut self, now: Instant, client: ClientId, bytes: &[u8]) {
         self.now = self.now.max(now);
-        if self.take_in(client, bytes).is_err() {
-            self.refused += 1;
+        if self.handle_items(client, bytes).is_err() {
+            self.malformed += 1;
         }
     }
 
-    fn take_in(&mut self, client: ClientId, bytes: &[u8]) -> Result<(), DecodeError> {
+    fn handle_items(&mut self, client: ClientId, bytes: &[u8]) -> Result<(), DecodeError> {
         let items = MotionItems::new(bytes)?;
         let head = items.header();
-        if !self.guests.contains_key(&client) && self.guests.len() >= MAX_CLIENTS {
+        if !self.clients.contains_key(&client) && self.clients.len() >= MAX_CLIENTS {
             return Ok(());
         }
         let now = self.now;
-        let guest = self.guests.entry(client).or_insert_with(|| Guest { peer: Peer::new(now), told: BTreeMap::new() });
+        let guest = self
+            .clients
+            .entry(client)
+            .or_insert_with(|| ClientRecord { peer: MotionPeer::new(now), subscriptions: BTreeMap::new() });
         match guest.peer.on_head(now, head) {
-            Run::Past => return Ok(()),
-            Run::Same => {}
-            Run::New => self.on_client_anew(client),
+            IncarnationOrder::Stale => return Ok(()),
+            IncarnationOrder::Same => {}
+            IncarnationOrder::New => self.on_client_restart(client),
         }
-        self.due.insert(client);
-        if ![0, self.config.run].contains(&head.receiver_incarnation) {
+        self.clients_due.insert(client);
+        if ![0, self.config.incarnation].contains(&head.receiver_incarnation) {
             // It is for an earlier run of ours: what it knows it does not know from us. An echo tells it that we are another.
-            self.guests.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe());
+            self.clients.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe());
             return Ok(());
         }
         let mut start = None;
@@ -271,13 +288,13 @@ impl<P: Predictor> Server<P> {
         Ok(())
     }
 
-    fn on_client_anew(&mut self, client: ClientId) {
-        if let Some(guest) = self.guests.get_mut(&client) {
-            guest.told.clear();
-            let own = self.references.iter().filter(|(_, reference)| reference.owner == Some(client));
-            guest.told.extend(own.map(|(object, _)| (*object, Told::default())));
+    fn on_client_restart(&mut self, client: ClientId) {
+        if let Some(guest) = self.clients.get_mut(&client) {
+            guest.subscriptions.clear();
+            let own = self.objects.iter().filter(|(_, reference)| reference.owner == Some(client));
+            guest.subscriptions.extend(own.map(|(object, _)| (*object, ObjectSubscription::default())));
         }
-        self.tell(ServerEvent::Came(client));
+        self.push_event(MotionServerEvent::ClientJoined(client));
     }
 
     fn on_item(
@@ -285,7 +302,7 @@ impl<P: Predictor> Server<P> {
         client: ClientId,
         sent: Instant,
         item: MotionItem<'_>,
-        start: &mut Option<(ObjectId, Number, P::State)>,
+        start: &mut Option<(ObjectId, CommandNumber, P::State)>,
     ) -> Result<(), DecodeError> {
         let now = self.now;
         match item {
@@ -299,29 +316,29 @@ impl<P: Predictor> Server<P> {
                 self.on_command(client, object, (number, leg, vector), start)?;
             }
             MotionItem::Timer { object, timer, command_age: since, .. } => {
-                let owner = self.guests.get(&client).map(|guest| &guest.peer);
-                let own = self.references.get_mut(&object).filter(|reference| reference.owner == Some(client));
+                let owner = self.clients.get(&client).map(|guest| &guest.peer);
+                let own = self.objects.get_mut(&object).filter(|reference| reference.owner == Some(client));
                 if let (Some(owner), Some(reference)) = (owner, own) {
-                    reference.begin(now, sent, timer, since, (owner, &self.config));
+                    reference.start_segment_timer(now, sent, timer, since, (owner, &self.config));
                 }
             }
             MotionItem::Ack { object, number, .. } => {
-                let told = self.guests.get_mut(&client).and_then(|guest| guest.told.get_mut(&object));
-                if let (Some(told), Some(reference)) = (told, self.references.get(&object)) {
-                    told.acked = Some(number.min(reference.newest())).max(told.acked);
+                let told = self.clients.get_mut(&client).and_then(|guest| guest.subscriptions.get_mut(&object));
+                if let (Some(told), Some(reference)) = (told, self.objects.get(&object)) {
+                    told.acked = Some(number.min(reference.newest_number())).max(told.acked);
                 }
             }
-            MotionItem::Subscribe(object) => self.on_watch(client, object),
+            MotionItem::Subscribe(object) => self.on_subscribe(client, object),
             MotionItem::Unsubscribe(object) => {
-                self.guests.get_mut(&client).into_iter().for_each(|guest| _ = guest.told.remove(&object));
+                self.clients.get_mut(&client).into_iter().for_each(|guest| _ = guest.subscriptions.remove(&object));
             }
             MotionItem::Echo { sent: ours, received } => {
-                if let Some(guest) = self.guests.get_mut(&client) {
+                if let Some(guest) = self.clients.get_mut(&client) {
                     guest.peer.on_echo(now, ours, received, sent);
                 }
             }
-            MotionItem::Probe => self.guests.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe()),
-            MotionItem::Leave => self.forget(client),
+            MotionItem::Probe => self.clients.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe()),
+            MotionItem::Leave => self.remove_client(client),
             MotionItem::Removed { .. } => return Err(DecodeError::Malformed),
         }
         Ok(())
@@ -331,48 +348,48 @@ impl<P: Predictor> Server<P> {
         &mut self,
         client: ClientId,
         object: ObjectId,
-        command: (Number, TimeDelta, P::Vector),
+        command: (CommandNumber, TimeDelta, P::Vector),
         start: Option<P::State>,
     ) -> Result<(), DecodeError> {
         let number = command.0;
-        let own = self.references.get_mut(&object).filter(|reference| reference.owner == Some(client));
+        let own = self.objects.get_mut(&object).filter(|reference| reference.owner == Some(client));
         let Some(reference) = own else { return Ok(()) };
-        match number.epoch.cmp(&reference.newest().epoch) {
+        match number.epoch.cmp(&reference.newest_number().epoch) {
             // It was under way when the server decided otherwise.
             Ordering::Less => return Ok(()),
             Ordering::Equal => {}
             // Nobody but the server begins an epoch.
             Ordering::Greater => return Err(DecodeError::Malformed),
         }
-        let heard = reference.hear(self.now, command, start, (&self.predictor, &self.config));
-        if heard == Heard::Missing {
+        let heard = reference.on_owner_command(self.now, command, start, (&self.predictor, &self.config));
+        if heard == CommandReceipt::Gap {
             return Ok(());
         }
-        if let Some(told) = self.guests.get_mut(&client).and_then(|guest| guest.told.get_mut(&object)) {
+        if let Some(told) = self.clients.get_mut(&client).and_then(|guest| guest.subscriptions.get_mut(&object)) {
             told.acked = Some(number).max(told.acked);
             told.is_answer_due = true;
         }
-        if heard == Heard::New {
-            self.on_changed(object);
-            self.tell(ServerEvent::Commanded(object));
+        if heard == CommandReceipt::New {
+            self.mark_subscribers_due(object);
+            self.push_event(MotionServerEvent::ObjectCommanded(object));
         }
         Ok(())
     }
 
     /// Who asks again has not heard, whatever we believe.
-    fn on_watch(&mut self, client: ClientId, object: ObjectId) {
+    fn on_subscribe(&mut self, client: ClientId, object: ObjectId) {
         let now = self.now;
-        let Some(guest) = self.guests.get_mut(&client) else { return };
-        let repeat_after = guest.peer.repeat_after();
-        let is_there = self.references.contains_key(&object);
-        if let Some(told) = guest.told.get_mut(&object).filter(|told| !told.is_hidden) {
-            if told.at.is_none_or(|at| now - at >= repeat_after) {
-                *told = if is_there { Told::default() } else { Told::IN_VAIN };
+        let Some(guest) = self.clients.get_mut(&client) else { return };
+        let repeat_after = guest.peer.retransmit_timeout();
+        let is_there = self.objects.contains_key(&object);
+        if let Some(told) = guest.subscriptions.get_mut(&object).filter(|told| !told.is_hidden) {
+            if told.last_sent_at.is_none_or(|at| now - at >= repeat_after) {
+                *told = if is_there { ObjectSubscription::default() } else { ObjectSubscription::UNKNOWN_OBJECT };
             }
         } else if is_there {
-            self.tell(ServerEvent::Wanted(client, object));
-        } else if guest.told.len() < MAX_OBJECTS {
-            guest.told.insert(object, Told::IN_VAIN);
+            self.push_event(MotionServerEvent::SubscriptionRequested(client, object));
+        } else if guest.subscriptions.len() < MAX_OBJECTS {
+            guest.subscriptions.insert(object, ObjectSubscription::UNKNOWN_OBJECT);
         }
     }
 
@@ -380,86 +397,87 @@ impl<P: Predictor> Server<P> {
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<(ClientId, usize)> {
         self.advance(now);
         let room = buf.len().min(MAX_DATAGRAM);
-        while let Some(client) = self.due.first().copied() {
-            if let Some(len) = self.datagram_to(client, &mut buf[..room]) {
+        while let Some(client) = self.clients_due.first().copied() {
+            if let Some(len) = self.encode_datagram(client, &mut buf[..room]) {
                 return Some((client, len));
             }
-            self.due.remove(&client);
+            self.clients_due.remove(&client);
         }
         None
     }
 
-    fn datagram_to(&mut self, client: ClientId, buf: &mut [u8]) -> Option<usize> {
-        let guest = self.guests.get_mut(&client)?;
-        let head = guest.peer.head(self.now, self.config.run);
+    fn encode_datagram(&mut self, client: ClientId, buf: &mut [u8]) -> Option<usize> {
+        let guest = self.clients.get_mut(&client)?;
+        let head = guest.peer.head(self.now, self.config.incarnation);
         let mut datagram = MotionDatagram::new(buf, head).ok()?;
-        let echo = guest.peer.echo();
+        let echo = guest.peer.pending_echo();
         let is_wanted = guest.peer.put_echo(&mut datagram).ok()?;
         let begun = datagram.len();
-        let repeat_after = guest.peer.repeat_after();
-        for (object, told) in &mut guest.told {
-            let there = self.references.get(object);
-            let subject =
-                there.filter(|_| !told.is_hidden).ok_or_else(|| there.map_or(self.epoch, Reference::next_epoch));
-            let newest = subject.ok().map(Reference::newest);
-            let Some(say) = told.what(self.now, newest, repeat_after) else { continue };
+        let repeat_after = guest.peer.retransmit_timeout();
+        for (object, told) in &mut guest.subscriptions {
+            let there = self.objects.get(object);
+            let subject = there
+                .filter(|_| !told.is_hidden)
+                .ok_or_else(|| there.map_or(self.spawn_epoch, AuthoritativeObject::next_epoch));
+            let newest = subject.ok().map(AuthoritativeObject::newest_number);
+            let Some(say) = told.next_message(self.now, newest, repeat_after) else { continue };
             // What has no room goes with the next one.
-            if put(&mut datagram, &self.predictor, (*object, subject), say, told, self.now).is_err() {
+            if put_object_message(&mut datagram, &self.predictor, (*object, subject), say, told, self.now).is_err() {
                 break;
             }
-            (told.at, told.sent, told.is_answer_due) = (Some(self.now), newest, false);
-            told.gone += u8::from(say == Say::Gone);
+            (told.last_sent_at, told.last_sent, told.is_answer_due) = (Some(self.now), newest, false);
+            told.removal_notices += u8::from(say == ObjectMessage::Removed);
         }
-        guest.told.retain(|_, told| told.gone < MOST_GONE);
+        guest.subscriptions.retain(|_, told| told.removal_notices < MAX_REMOVAL_NOTICES);
         if datagram.len() > begun || (is_wanted && !datagram.is_empty()) {
             return Some(datagram.len());
         }
-        guest.peer.keep_echo(echo);
+        guest.peer.restore_echo(echo);
         None
     }
 
     /// When there may be something to send again, unless something arrives.
     pub fn poll_timeout(&self) -> Instant {
-        let soonest = self.guests.values().map(|guest| guest.peer.repeat_after()).min();
-        self.now + soonest.unwrap_or(BEAT)
+        let soonest = self.clients.values().map(|guest| guest.peer.retransmit_timeout()).min();
+        self.now + soonest.unwrap_or(TIMER_UPDATE_INTERVAL)
     }
 
     /// An object at a time that is not past.
-    pub fn at(&self, now: Instant, object: ObjectId) -> Option<Moment<P::State>> {
-        Some(self.references.get(&object)?.at(now.max(self.now), &self.predictor, &self.config))
+    pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
+        Some(self.objects.get(&object)?.moment_at(now.max(self.now), &self.predictor, &self.config))
     }
 
     /// The motion of an object as it was commanded last.
     pub fn vector(&self, object: ObjectId) -> Option<&P::Vector> {
-        Some(&self.references.get(&object)?.simulator().course.newest().vector)
+        Some(&self.objects.get(&object)?.simulator().commands.newest().vector)
     }
 
     /// All objects.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
-        self.references.keys().copied()
+        self.objects.keys().copied()
     }
 
     /// Who commands an object; nobody if the server does.
     pub fn owner(&self, object: ObjectId) -> Option<ClientId> {
-        self.references.get(&object)?.owner
+        self.objects.get(&object)?.owner
     }
 
     /// All clients.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> {
-        self.guests.keys().copied()
+        self.clients.keys().copied()
     }
 
     /// A client's clock, and the way to it.
     pub fn clock(&self, client: ClientId) -> Option<&crate::clock::Clock> {
-        self.guests.get(&client).map(|guest| &guest.peer.clock)
+        self.clients.get(&client).map(|guest| &guest.peer.clock)
     }
 
     /// Something that happened since this was last asked.
-    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+    pub fn poll_event(&mut self) -> Option<MotionServerEvent> {
         self.events.pop_front()
     }
 
-    fn tell(&mut self, event: ServerEvent) {
+    fn push_event(&mut self, event: MotionServerEvent) {
         if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
         }
@@ -467,43 +485,46 @@ impl<P: Predictor> Server<P> {
     }
 
     /// Datagrams that made no sense.
-    pub fn refused(&self) -> u64 {
-        self.refused
+    pub fn malformed(&self) -> u64 {
+        self.malformed
     }
 
     /// Bytes on the heap, roughly: it is bounded, whatever arrives.
     pub fn memory(&self) -> usize {
-        let reference = |one: &ReferenceOf<P>| size_of_val(one) + one.memory();
-        let guest =
-            |guest: &Guest| size_of::<Guest>() + guest.peer.memory() + guest.told.len() * size_of::<(ObjectId, Told)>();
-        let references: usize = self.references.values().map(reference).sum();
-        let guests: usize = self.guests.values().map(guest).sum();
-        references + guests + self.events.capacity() * size_of::<ServerEvent>()
+        let reference = |one: &AuthoritativeObjectOf<P>| size_of_val(one) + one.memory();
+        let guest = |guest: &ClientRecord| {
+            size_of::<ClientRecord>()
+                + guest.peer.memory()
+                + guest.subscriptions.len() * size_of::<(ObjectId, ObjectSubscription)>()
+        };
+        let references: usize = self.objects.values().map(reference).sum();
+        let guests: usize = self.clients.values().map(guest).sum();
+        references + guests + self.events.capacity() * size_of::<MotionServerEvent>()
     }
 }
 
 /// Says something of an object, or from which epoch on there could be one.
-fn put<P: Predictor>(
+fn put_object_message<P: MotionPredictor>(
     datagram: &mut MotionDatagram<'_>,
     predictor: &P,
-    (object, subject): (ObjectId, Result<&ReferenceOf<P>, u32>),
-    say: Say,
-    told: &Told,
+    (object, subject): (ObjectId, Result<&AuthoritativeObjectOf<P>, u32>),
+    say: ObjectMessage,
+    told: &ObjectSubscription,
     now: Instant,
 ) -> Result<(), BufferFull> {
     let reference = match subject {
         Ok(reference) => reference,
         Err(epoch) => return datagram.put(MotionItem::Removed { object, epoch }),
     };
-    let (number, progress) = (reference.newest(), reference.progress(now));
+    let (number, progress) = (reference.newest_number(), reference.progress(now));
     match say {
-        Say::Gone | Say::Motion => {
-            put_motion(datagram, predictor, object, reference.simulator().course.since(told.acked), progress)
+        ObjectMessage::Removed | ObjectMessage::Motion => {
+            put_motion(datagram, predictor, object, reference.simulator().commands.commands_since(told.acked), progress)
         }
-        Say::Answer => {
-            datagram.put(MotionItem::Ack { object, number, sent: reference.brought })?;
+        ObjectMessage::Answer => {
+            datagram.put(MotionItem::Ack { object, number, sent: reference.command_sent_at })?;
             put_timer(datagram, object, number, progress)
         }
-        Say::Beat => put_timer(datagram, object, number, progress),
+        ObjectMessage::TimerUpdate => put_timer(datagram, object, number, progress),
     }
 }

@@ -10,7 +10,7 @@ use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 const AVATAR: ObjectId = ObjectId(7);
-const LINEAR: Linear = Linear { fastest: 20_000 };
+const LINEAR: LinearPredictor = LinearPredictor { max_speed: 20_000 };
 const FRAME: TimeDelta = TimeDelta::from_millis(5);
 
 fn millis(millis: i64) -> TimeDelta {
@@ -22,18 +22,18 @@ fn at(ms: i64) -> Instant {
 }
 
 /// So many commands were given, and the server decided nothing.
-fn given(count: u32) -> Number {
-    Number { epoch: 0, count }
+fn command_number(count: u32) -> CommandNumber {
+    CommandNumber { epoch: 0, count }
 }
 
 /// What is under way: when it arrives, whose it is, whether it goes to the server, and what it says.
-type Letter = (Instant, ClientId, bool, Vec<u8>);
+type InFlightDatagram = (Instant, ClientId, bool, Vec<u8>);
 
-struct Stand {
+struct TestBed {
     now: Instant,
-    server: Server<Linear>,
-    clients: Vec<(ClientId, Client<Linear>)>,
-    wire: Vec<Letter>,
+    server: MotionServer<LinearPredictor>,
+    clients: Vec<(ClientId, MotionClient<LinearPredictor>)>,
+    in_flight: Vec<InFlightDatagram>,
     delay: TimeDelta,
     /// Loses every so-many-th datagram.
     lose_every: usize,
@@ -42,37 +42,37 @@ struct Stand {
     is_cut: bool,
 }
 
-impl Stand {
-    fn new(config: Config, delay: TimeDelta) -> Self {
+impl TestBed {
+    fn new(config: MotionConfig, delay: TimeDelta) -> Self {
         let now = Instant::ZERO;
-        let mut server = Server::new(now, config, LINEAR).unwrap();
-        server.spawn(now, AVATAR, Some(A), Pair::default(), Pair::default());
-        let mut clients: Vec<_> = [A, B].map(|id| (id, Client::new(now, config, LINEAR).unwrap())).into();
+        let mut server = MotionServer::new(now, config, LINEAR).unwrap();
+        server.spawn(now, AVATAR, Some(A), MilliVec2::default(), MilliVec2::default());
+        let mut clients: Vec<_> = [A, B].map(|id| (id, MotionClient::new(now, config, LINEAR).unwrap())).into();
         clients[0].1.own(AVATAR);
-        clients[1].1.watch(AVATAR);
-        Self { now, server, clients, wire: Vec::new(), delay, lose_every: usize::MAX, sent: 0, is_cut: false }
+        clients[1].1.subscribe(AVATAR);
+        Self { now, server, clients, in_flight: Vec::new(), delay, lose_every: usize::MAX, sent: 0, is_cut: false }
     }
 
-    fn a(&mut self) -> &mut Client<Linear> {
+    fn client_a(&mut self) -> &mut MotionClient<LinearPredictor> {
         &mut self.clients[0].1
     }
 
     fn command(&mut self, x: i64, y: i64) {
         let now = self.now;
-        assert!(self.a().command(now, AVATAR, Pair::units(x, y)));
+        assert!(self.client_a().command(now, AVATAR, MilliVec2::from_units(x, y)));
     }
 
     fn send(&mut self, client: ClientId, up: bool, bytes: &[u8]) {
         self.sent += 1;
         if !self.is_cut && !self.sent.is_multiple_of(self.lose_every) {
-            self.wire.push((self.now + self.delay, client, up, bytes.to_vec()));
+            self.in_flight.push((self.now + self.delay, client, up, bytes.to_vec()));
         }
     }
 
     fn step(&mut self) {
         self.now += FRAME;
         let now = self.now;
-        let arrived: Vec<Letter> = self.wire.extract_if(.., |(at, ..)| *at <= now).collect();
+        let arrived: Vec<InFlightDatagram> = self.in_flight.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, client, up, bytes) in arrived {
             if up {
                 self.server.handle_datagram(now, client, &bytes);
@@ -81,7 +81,7 @@ impl Stand {
             }
         }
         while let Some(event) = self.server.poll_event() {
-            if let ServerEvent::Wanted(client, object) = event {
+            if let MotionServerEvent::SubscriptionRequested(client, object) = event {
                 self.server.show(client, object);
             }
         }
@@ -103,28 +103,28 @@ impl Stand {
     }
 
     /// The timers of A, the server and B.
-    fn timers(&self) -> [Moment<Pair>; 3] {
-        let of = |index: usize| self.clients[index].1.at(self.now, AVATAR).unwrap();
-        [of(0), self.server.at(self.now, AVATAR).unwrap(), of(1)]
+    fn moments(&self) -> [ObjectMoment<MilliVec2>; 3] {
+        let of = |index: usize| self.clients[index].1.moment_at(self.now, AVATAR).unwrap();
+        [of(0), self.server.moment_at(self.now, AVATAR).unwrap(), of(1)]
     }
 
     /// All three know of the same command and are at the same place.
     fn assert_agreed(&self) {
-        let moments = self.timers();
-        let is_there = |moment: &Moment<Pair>| {
+        let moments = self.moments();
+        let is_there = |moment: &ObjectMoment<MilliVec2>| {
             moment.number == moments[1].number && self.is_near(&moment.state, &moments[1].state)
         };
         assert!(moments.iter().all(is_there), "{moments:#?}");
-        assert!(self.apart().iter().all(|apart| *apart < 2.0), "{:?}", self.apart());
+        assert!(self.timer_differences_ms().iter().all(|apart| *apart < 2.0), "{:?}", self.timer_differences_ms());
     }
 
-    fn is_near(&self, one: &Pair, other: &Pair) -> bool {
+    fn is_near(&self, one: &MilliVec2, other: &MilliVec2) -> bool {
         LINEAR.distance(one, other) < 0.05
     }
 
     /// How far apart A and the server, the server and B, A and B are, in milliseconds of motion; who has not begun the newest leg is at its beginning.
-    fn apart(&self) -> [f64; 3] {
-        let moments = self.timers();
+    fn timer_differences_ms(&self) -> [f64; 3] {
+        let moments = self.moments();
         let newest = moments.iter().map(|moment| moment.number).max().unwrap();
         let [a, server, b] =
             moments.map(|moment| if moment.number == newest { moment.timer.value().as_millis_f64() } else { 0.0 });
@@ -132,68 +132,68 @@ impl Stand {
     }
 }
 
-fn settled(config: Config, delay_ms: i64) -> Stand {
-    let mut stand = Stand::new(config, millis(delay_ms));
+fn connected_test_bed(config: MotionConfig, delay_ms: i64) -> TestBed {
+    let mut stand = TestBed::new(config, millis(delay_ms));
     stand.run(at(2_000));
-    assert!(stand.timers().iter().all(|moment| moment.number == given(0)));
+    assert!(stand.moments().iter().all(|moment| moment.number == command_number(0)));
     stand
 }
 
 #[test]
-fn a_command_gets_to_everybody_and_all_converge() {
-    for config in [Config::paper(1), Config::clocks(1)] {
-        let mut stand = settled(config, 80);
+fn command_reaches_all_clients_and_timers_converge() {
+    for config in [MotionConfig::paper(1), MotionConfig::clocks(1)] {
+        let mut stand = connected_test_bed(config, 80);
         stand.command(3, 4);
         stand.run(at(2_600));
-        let moments = stand.timers();
-        assert!(moments.iter().all(|moment| moment.number == given(1)), "{moments:?}");
-        assert!(stand.apart().iter().all(|apart| *apart < 1.0), "{:?}", stand.apart());
+        let moments = stand.moments();
+        assert!(moments.iter().all(|moment| moment.number == command_number(1)), "{moments:?}");
+        assert!(stand.timer_differences_ms().iter().all(|apart| *apart < 1.0), "{:?}", stand.timer_differences_ms());
         assert!(LINEAR.distance(&moments[0].state, &moments[2].state) < 0.01);
     }
 }
 
 #[test]
-fn who_commands_sees_it_at_once_and_is_never_far_ahead() {
-    for (config, most) in [(Config::paper(1), 91.0), (Config::clocks(1), 66.0)] {
-        let mut stand = settled(config, 80);
+fn owner_moves_at_once_and_is_never_far_ahead_of_the_server() {
+    for (config, most) in [(MotionConfig::paper(1), 91.0), (MotionConfig::clocks(1), 66.0)] {
+        let mut stand = connected_test_bed(config, 80);
         stand.command(3, 4);
         let mut worst = [0.0f64; 3];
         for _ in 0..100 {
             stand.step();
-            assert!(stand.timers()[0].state != Pair::default());
-            worst.iter_mut().zip(stand.apart()).for_each(|(worst, apart)| *worst = worst.max(apart));
+            assert!(stand.moments()[0].state != MilliVec2::default());
+            worst.iter_mut().zip(stand.timer_differences_ms()).for_each(|(worst, apart)| *worst = worst.max(apart));
         }
         assert!(worst[0] <= most && worst[1] <= 86.0 && worst[2] <= 160.0, "{config:?}: {worst:?}");
     }
 }
 
 #[test]
-fn commands_of_a_moment_are_one() {
-    let mut stand = settled(Config::clocks(1), 20);
+fn commands_within_the_combine_interval_are_combined() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 20);
     stand.command(3, 0);
     stand.run(at(2_030));
     stand.command(0, 4);
     stand.run(at(2_500));
-    let moments = stand.timers();
-    assert!(moments.iter().all(|moment| moment.number == given(1)));
-    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(3, 4)));
+    let moments = stand.moments();
+    assert!(moments.iter().all(|moment| moment.number == command_number(1)));
+    assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(3, 4)));
     stand.command(1, 0);
     stand.run(at(3_000));
-    assert_eq!(stand.timers().map(|moment| moment.number), [given(2); 3]);
+    assert_eq!(stand.moments().map(|moment| moment.number), [command_number(2); 3]);
 }
 
 #[test]
-fn what_is_lost_comes_later_and_all_walk_the_same_way() {
-    for config in [Config::paper(1), Config::clocks(1)] {
-        let mut stand = settled(config, 30);
+fn lost_commands_are_retransmitted_and_all_paths_agree() {
+    for config in [MotionConfig::paper(1), MotionConfig::clocks(1)] {
+        let mut stand = connected_test_bed(config, 30);
         stand.lose_every = 3;
         for turn in 0..20 {
             stand.command(turn % 5, 3 - turn % 7);
             stand.run(at(2_000 + 150 * (turn + 1)));
         }
         stand.run(at(8_000));
-        let moments = stand.timers();
-        assert_eq!(moments.map(|moment| moment.number), [given(20); 3]);
+        let moments = stand.moments();
+        assert_eq!(moments.map(|moment| moment.number), [command_number(20); 3]);
         let apart = LINEAR.distance(&moments[0].state, &moments[1].state)
             + LINEAR.distance(&moments[1].state, &moments[2].state);
         assert!(apart < 0.1, "{config:?}: {apart} {moments:?}");
@@ -201,60 +201,60 @@ fn what_is_lost_comes_later_and_all_walk_the_same_way() {
 }
 
 /// The server is started anew, and finds the object somewhere else than it was.
-fn restart(stand: &mut Stand) {
-    let config = Config { run: stand.server.config().run + 1, ..*stand.server.config() };
-    let mut server = Server::new(stand.now, config, LINEAR).unwrap();
-    server.spawn(stand.now, AVATAR, Some(A), Pair::units(50, 50), Pair::units(0, 3));
+fn restart_server(stand: &mut TestBed) {
+    let config = MotionConfig { incarnation: stand.server.config().incarnation + 1, ..*stand.server.config() };
+    let mut server = MotionServer::new(stand.now, config, LINEAR).unwrap();
+    server.spawn(stand.now, AVATAR, Some(A), MilliVec2::from_units(50, 50), MilliVec2::from_units(0, 3));
     stand.server = server;
 }
 
 #[test]
-fn a_server_that_was_started_anew_learns_from_its_clients() {
-    for config in [Config::paper(1), Config::clocks(1)] {
+fn restarted_server_recovers_commands_from_its_clients() {
+    for config in [MotionConfig::paper(1), MotionConfig::clocks(1)] {
         for commands in [0, 1, 3] {
-            let mut stand = settled(config, 30);
+            let mut stand = connected_test_bed(config, 30);
             for turn in 0..commands {
                 stand.command(2, turn);
                 stand.run(at(2_000 + 1_000 * (turn + 1)));
             }
             stand.run(at(6_000));
-            let before = stand.timers()[0].state;
-            restart(&mut stand);
+            let before = stand.moments()[0].state;
+            restart_server(&mut stand);
             stand.run(at(9_000));
             stand.assert_agreed();
             let vector = *stand.server.vector(AVATAR).unwrap();
-            let expected = if commands == 0 { Pair::default() } else { Pair::units(2, commands - 1) };
+            let expected = if commands == 0 { MilliVec2::default() } else { MilliVec2::from_units(2, commands - 1) };
             assert_eq!(vector, expected, "what was commanded still counts");
             let way = LINEAR.advance(&before, &vector, millis(3_000));
-            assert!(LINEAR.distance(&way, &stand.timers()[1].state) < 1.0, "{way:?} {:?}", stand.timers());
+            assert!(LINEAR.distance(&way, &stand.moments()[1].state) < 1.0, "{way:?} {:?}", stand.moments());
         }
     }
 }
 
 #[test]
-fn what_a_server_decided_before_it_was_started_anew_says_nothing() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn decisions_of_an_earlier_server_incarnation_are_ignored() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     stand.command(2, 0);
     stand.run(at(3_000));
-    stand.server.place(stand.now, AVATAR, Pair::units(9, 9), Pair::default());
+    stand.server.place(stand.now, AVATAR, MilliVec2::from_units(9, 9), MilliVec2::default());
     stand.run(at(4_000));
-    restart(&mut stand);
+    restart_server(&mut stand);
     stand.run(at(5_000));
     stand.command(0, 1);
     stand.run(at(8_000));
     stand.assert_agreed();
-    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 1)));
-    restart(&mut stand);
-    stand.server.place(stand.now, AVATAR, Pair::units(-9, 0), Pair::default());
+    assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 1)));
+    restart_server(&mut stand);
+    stand.server.place(stand.now, AVATAR, MilliVec2::from_units(-9, 0), MilliVec2::default());
     stand.run(at(11_000));
     stand.assert_agreed();
-    assert_eq!(stand.timers()[0].state, Pair::units(-9, 0), "what it decides counts");
+    assert_eq!(stand.moments()[0].state, MilliVec2::from_units(-9, 0), "what it decides counts");
 }
 
 #[test]
-fn who_was_silent_for_long_is_told_again_of_what_it_watches() {
-    for config in [Config::paper(1), Config::clocks(1)] {
-        let mut stand = settled(config, 30);
+fn forgotten_client_resubscribes_after_a_long_silence() {
+    for config in [MotionConfig::paper(1), MotionConfig::clocks(1)] {
+        let mut stand = connected_test_bed(config, 30);
         stand.command(1, 1);
         stand.run(at(3_000));
         stand.is_cut = true;
@@ -268,47 +268,47 @@ fn who_was_silent_for_long_is_told_again_of_what_it_watches() {
         stand.command(0, 3);
         stand.run(at(21_000));
         stand.assert_agreed();
-        assert_eq!(stand.timers()[2].number, given(7));
+        assert_eq!(stand.moments()[2].number, command_number(7));
     }
 }
 
 #[test]
-fn what_the_server_commands_is_not_taken_for_what_the_owner_does() {
-    let mut stand = settled(Config::clocks(1), 80);
+fn server_command_overrules_the_owner() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 80);
     stand.command(2, 0);
     stand.run(at(2_060));
-    stand.server.command(stand.now, AVATAR, Pair::units(0, 5));
+    stand.server.command(stand.now, AVATAR, MilliVec2::from_units(0, 5));
     stand.run(at(4_000));
     stand.assert_agreed();
-    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 5)));
+    assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 5)));
     stand.command(1, 0);
     stand.run(at(6_000));
     stand.assert_agreed();
-    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(1, 0)));
+    assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(1, 0)));
 }
 
 #[test]
-fn who_is_given_an_object_that_it_watches_commands_it() {
-    let mut stand = settled(Config::clocks(1), 80);
+fn new_owner_can_command_a_transferred_object() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 80);
     stand.command(1, 0);
     stand.run(at(3_000));
     stand.command(2, 0);
     stand.run(at(3_060));
-    stand.server.give(AVATAR, Some(B));
-    stand.a().watch(AVATAR);
+    stand.server.transfer_ownership(AVATAR, Some(B));
+    stand.client_a().subscribe(AVATAR);
     stand.clients[1].1.own(AVATAR);
     stand.run(at(4_000));
     stand.assert_agreed();
-    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(1, 0)), "what was under way does not count");
-    assert!(!stand.clients[0].1.command(stand.now, AVATAR, Pair::units(7, 7)), "it is not A's any more");
-    assert!(stand.clients[1].1.command(stand.now, AVATAR, Pair::units(0, 4)));
+    assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(1, 0)), "what was under way does not count");
+    assert!(!stand.clients[0].1.command(stand.now, AVATAR, MilliVec2::from_units(7, 7)), "it is not A's any more");
+    assert!(stand.clients[1].1.command(stand.now, AVATAR, MilliVec2::from_units(0, 4)));
     stand.run(at(6_000));
     stand.assert_agreed();
-    assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 4)));
+    assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 4)));
 }
 
 /// What A sends, with other numbers of commands.
-fn renumbered(letter: &[u8], number: Number) -> Vec<u8> {
+fn with_command_number(letter: &[u8], number: CommandNumber) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let mut datagram = MotionDatagram::new(&mut buf, MotionItems::new(letter).unwrap().header()).unwrap();
     for item in MotionItems::new(letter).unwrap() {
@@ -326,40 +326,48 @@ fn renumbered(letter: &[u8], number: Number) -> Vec<u8> {
 }
 
 #[test]
-fn nobody_escapes_the_server_by_a_great_number() {
-    for (number, refused) in [(Number { epoch: u32::MAX, count: u32::MAX }, 1), (given(u32::MAX), 0)] {
-        let mut stand = settled(Config::clocks(1), 30);
+fn client_cannot_override_the_server_with_a_huge_command_number() {
+    for (number, refused) in [(CommandNumber { epoch: u32::MAX, count: u32::MAX }, 1), (command_number(u32::MAX), 0)] {
+        let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
         stand.command(2, 0);
         stand.run(at(2_055));
-        let of_a = stand.wire.iter_mut().filter(|(_, client, up, _)| *client == A && *up);
-        of_a.for_each(|(.., letter)| *letter = renumbered(letter, number));
+        let of_a = stand.in_flight.iter_mut().filter(|(_, client, up, _)| *client == A && *up);
+        of_a.for_each(|(.., letter)| *letter = with_command_number(letter, number));
         stand.run(at(2_085));
-        assert_eq!(stand.server.refused(), refused);
-        stand.server.place(stand.now, AVATAR, Pair::units(9, 9), Pair::default());
+        assert_eq!(stand.server.malformed(), refused);
+        stand.server.place(stand.now, AVATAR, MilliVec2::from_units(9, 9), MilliVec2::default());
         stand.run(at(4_000));
-        assert!(stand.timers().iter().all(|moment| moment.state == Pair::units(9, 9)), "{:?}", stand.timers());
+        assert!(
+            stand.moments().iter().all(|moment| moment.state == MilliVec2::from_units(9, 9)),
+            "{:?}",
+            stand.moments()
+        );
         stand.command(0, 2);
         stand.run(at(6_000));
         stand.assert_agreed();
-        assert_eq!(stand.server.vector(AVATAR), Some(&Pair::units(0, 2)));
+        assert_eq!(stand.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 2)));
     }
 }
 
 #[test]
-fn an_object_that_is_called_like_one_before_is_another() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn object_with_a_reused_id_is_a_new_object() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     (0..3).for_each(|turn| {
         stand.command(1, turn);
         stand.run(at(2_300 + 300 * turn));
     });
     stand.server.remove(AVATAR);
-    stand.server.spawn(stand.now, AVATAR, Some(A), Pair::units(-40, 7), Pair::default());
+    stand.server.spawn(stand.now, AVATAR, Some(A), MilliVec2::from_units(-40, 7), MilliVec2::default());
     stand.run(at(4_000));
-    assert!(stand.timers().iter().all(|moment| moment.state == Pair::units(-40, 7)), "{:?}", stand.timers());
+    assert!(
+        stand.moments().iter().all(|moment| moment.state == MilliVec2::from_units(-40, 7)),
+        "{:?}",
+        stand.moments()
+    );
     stand.command(0, 1);
     stand.run(at(6_000));
     stand.assert_agreed();
-    let epoch = stand.timers()[1].number.epoch;
+    let epoch = stand.moments()[1].number.epoch;
     assert!(epoch > 0);
     // Word that the one before is no more comes late.
     let head = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: stand.now };
@@ -368,57 +376,57 @@ fn an_object_that_is_called_like_one_before_is_another() {
         let mut datagram = MotionDatagram::new(&mut buf, head).unwrap();
         datagram.put(MotionItem::Removed { object: AVATAR, epoch }).unwrap();
         let len = datagram.len();
-        stand.a().handle_datagram(at(6_000), &buf[..len]);
-        assert_eq!(stand.clients[0].1.at(stand.now, AVATAR).is_some(), is_there);
+        stand.client_a().handle_datagram(at(6_000), &buf[..len]);
+        assert_eq!(stand.clients[0].1.moment_at(stand.now, AVATAR).is_some(), is_there);
     }
 }
 
 #[test]
-fn what_is_hidden_is_not_seen_and_can_be_shown_again() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn hidden_object_disappears_and_can_be_shown_again() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     stand.server.hide(B, AVATAR);
     stand.run(at(2_500));
-    assert!(stand.clients[1].1.at(stand.now, AVATAR).is_none());
+    assert!(stand.clients[1].1.moment_at(stand.now, AVATAR).is_none());
     stand.run(at(7_000));
-    assert!(stand.clients[1].1.at(stand.now, AVATAR).is_none(), "nobody asks for it");
-    stand.clients[1].1.watch(AVATAR);
+    assert!(stand.clients[1].1.moment_at(stand.now, AVATAR).is_none(), "nobody asks for it");
+    stand.clients[1].1.subscribe(AVATAR);
     stand.run(at(7_500));
     stand.assert_agreed();
 }
 
 #[test]
-fn a_client_that_was_started_anew_takes_over_where_its_object_is() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn restarted_client_continues_from_the_server_state() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     stand.command(2, 0);
     stand.run(at(3_000));
-    let mut anew = Client::new(stand.now, Config::clocks(2), LINEAR).unwrap();
+    let mut anew = MotionClient::new(stand.now, MotionConfig::clocks(2), LINEAR).unwrap();
     anew.own(AVATAR);
     stand.clients[0].1 = anew;
     stand.command(0, 2);
     stand.run(at(6_000));
-    let moments = stand.timers();
-    assert_eq!(moments.map(|moment| moment.number), [given(2); 3]);
+    let moments = stand.moments();
+    assert_eq!(moments.map(|moment| moment.number), [command_number(2); 3]);
     assert!(moments[1].state.x > 1_900 && moments[1].state.y > 1_900, "{moments:?}");
-    assert!(stand.apart().iter().all(|apart| *apart < 2.0), "{:?}", stand.apart());
+    assert!(stand.timer_differences_ms().iter().all(|apart| *apart < 2.0), "{:?}", stand.timer_differences_ms());
 }
 
 #[test]
-fn the_server_has_the_last_word() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn server_placement_and_removal_reach_all_clients() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     stand.command(2, 0);
     stand.run(at(2_055));
     let now = stand.now;
-    stand.server.place(now, AVATAR, Pair::units(9, 9), Pair::default());
+    stand.server.place(now, AVATAR, MilliVec2::from_units(9, 9), MilliVec2::default());
     stand.run(at(4_000));
-    let moments = stand.timers();
-    assert!(moments.iter().all(|moment| moment.state == Pair::units(9, 9)), "{moments:?}");
+    let moments = stand.moments();
+    assert!(moments.iter().all(|moment| moment.state == MilliVec2::from_units(9, 9)), "{moments:?}");
     stand.server.remove(AVATAR);
     stand.run(at(5_000));
-    assert!(stand.clients.iter().all(|(_, client)| client.at(stand.now, AVATAR).is_none()));
+    assert!(stand.clients.iter().all(|(_, client)| client.moment_at(stand.now, AVATAR).is_none()));
 }
 
 /// How often the server says to B that there is no such object, in ten seconds in which B says no more than that it is there.
-fn said_gone(stand: &mut Stand) -> usize {
+fn count_removal_notices(stand: &mut TestBed) -> usize {
     let mut count = 0;
     for _ in 0..2_000 {
         stand.now += FRAME;
@@ -436,8 +444,8 @@ fn said_gone(stand: &mut Stand) -> usize {
 }
 
 #[test]
-fn who_asks_for_what_is_not_there_is_told_so_once() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn unknown_object_is_answered_once() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     let head = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: stand.now };
     for object in 1_000..1_300 {
         let mut buf = [0; MAX_DATAGRAM];
@@ -446,22 +454,22 @@ fn who_asks_for_what_is_not_there_is_told_so_once() {
         let len = datagram.len();
         stand.server.handle_datagram(stand.now, B, &buf[..len]);
     }
-    assert_eq!(said_gone(&mut stand), 300);
+    assert_eq!(count_removal_notices(&mut stand), 300);
     stand.server.remove(AVATAR);
-    let repeated = said_gone(&mut stand);
+    let repeated = count_removal_notices(&mut stand);
     assert!((2..=8).contains(&repeated), "what B knew is repeated, {repeated} times");
 }
 
 #[test]
-fn what_is_seen_never_jumps() {
-    let mut stand = settled(Config::clocks(1), 80);
-    let mut before = stand.timers()[2].shown;
+fn displayed_state_never_jumps() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 80);
+    let mut before = stand.moments()[2].displayed;
     for step in 0..400 {
         if step % 60 == 0 {
             stand.command(3 - step % 7, step % 5);
         }
         stand.step();
-        let shown = stand.timers()[2].shown;
+        let shown = stand.moments()[2].displayed;
         // Twice as fast as it moves, and a correction besides.
         let most = (2.0 * 5.0 + 10.0) * FRAME.as_secs_f64() + 0.002;
         assert!(LINEAR.distance(&before, &shown) <= most, "{before:?} {shown:?}");
@@ -470,13 +478,13 @@ fn what_is_seen_never_jumps() {
 }
 
 #[test]
-fn discrepancies_are_measured_from_when_the_server_turned() {
-    let mut stand = settled(Config { glide: None, ..Config::clocks(1) }, 80);
+fn discrepancy_counts_from_the_time_the_server_started_the_segment() {
+    let mut stand = connected_test_bed(MotionConfig { correction_speed: None, ..MotionConfig::clocks(1) }, 80);
     stand.command(1, 0);
     let mut area = [0.0; 2];
     for _ in 0..300 {
         stand.step();
-        let [a, server, b] = stand.timers().map(|moment| moment.shown);
+        let [a, server, b] = stand.moments().map(|moment| moment.displayed);
         area[0] += LINEAR.distance(&a, &server) * FRAME.as_secs_f64();
         area[1] += LINEAR.distance(&server, &b) * FRAME.as_secs_f64();
     }
@@ -484,13 +492,13 @@ fn discrepancies_are_measured_from_when_the_server_turned() {
         let told = stand.clients[index].1.consistency(AVATAR).unwrap();
         // What A is ahead before the server knows of it counts, too.
         assert!((told.discrepancy - area).abs() < area * 0.1, "{index}: {told:?} {area}");
-        assert!(told.is_tolerated() && told.over > TimeDelta::from_secs(1));
+        assert!(told.is_tolerated() && told.duration > TimeDelta::from_secs(1));
     }
 }
 
 #[test]
-fn whatever_arrives_does_no_harm() {
-    let mut stand = settled(Config::clocks(1), 30);
+fn corrupt_datagrams_do_not_panic_and_memory_is_bounded() {
+    let mut stand = connected_test_bed(MotionConfig::clocks(1), 30);
     let mut buf = [0; MAX_DATAGRAM];
     let now = stand.now;
     let len = loop {
@@ -498,7 +506,7 @@ fn whatever_arrives_does_no_harm() {
         let now = stand.now;
         stand.command(1, 1);
         stand.run(now + millis(55));
-        if let Some((.., letter)) = stand.wire.iter().find(|(_, client, up, _)| *client == A && *up) {
+        if let Some((.., letter)) = stand.in_flight.iter().find(|(_, client, up, _)| *client == A && *up) {
             buf[..letter.len()].copy_from_slice(letter);
             break letter.len();
         }
@@ -511,23 +519,23 @@ fn whatever_arrives_does_no_harm() {
             stand.clients[1].1.handle_datagram(now, &bytes);
         }
     }
-    assert!(stand.server.refused() > 0 && stand.clients[1].1.refused() > 0);
+    assert!(stand.server.malformed() > 0 && stand.clients[1].1.malformed() > 0);
     assert!(stand.server.memory() < 1 << 20);
 }
 
 #[test]
-fn configurations_that_cannot_be_are_refused() {
-    let of = |change: fn(&mut Config)| {
-        let mut config = Config::clocks(1);
+fn invalid_configurations_are_rejected() {
+    let of = |change: fn(&mut MotionConfig)| {
+        let mut config = MotionConfig::clocks(1);
         change(&mut config);
-        Server::new(Instant::ZERO, config, LINEAR).err()
+        MotionServer::new(Instant::ZERO, config, LINEAR).err()
     };
     assert_eq!(of(|_| ()), None);
-    assert_eq!(of(|config| config.buffer = millis(-1)), Some(ConfigError::Buffer));
-    assert_eq!(of(|config| config.pace.slowest = 0.0), Some(ConfigError::Pace));
-    assert_eq!(of(|config| config.share = 1.5), Some(ConfigError::Share));
-    assert_eq!(of(|config| config.glide = Some(f64::NAN)), Some(ConfigError::Glide));
-    assert_eq!(of(|config| config.leap = TimeDelta::ZERO), Some(ConfigError::Times));
-    let paper = Config { share: 0.2, ..Config::paper(1) };
-    assert_eq!(Client::new(Instant::ZERO, paper, LINEAR).err(), Some(ConfigError::Share));
+    assert_eq!(of(|config| config.combine_interval = millis(-1)), Some(MotionConfigError::CombineInterval));
+    assert_eq!(of(|config| config.timer_rate.slowest = 0.0), Some(MotionConfigError::TimerRate));
+    assert_eq!(of(|config| config.server_share = 1.5), Some(MotionConfigError::ServerShare));
+    assert_eq!(of(|config| config.correction_speed = Some(f64::NAN)), Some(MotionConfigError::CorrectionSpeed));
+    assert_eq!(of(|config| config.snap_threshold = TimeDelta::ZERO), Some(MotionConfigError::Durations));
+    let paper = MotionConfig { server_share: 0.2, ..MotionConfig::paper(1) };
+    assert_eq!(MotionClient::new(Instant::ZERO, paper, LINEAR).err(), Some(MotionConfigError::ServerShare));
 }

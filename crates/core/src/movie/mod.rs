@@ -2,7 +2,7 @@
 //!
 //! A [`ByteWriter`] turns confirmed inputs into bytes that the host program appends to a file or sends to a watcher; a [`ByteReader`] turns
 //! them back. State hashes on the way ([`ByteWriter::push_hash`]) let whoever plays it prove that the machine did the same
-//! ([`Checked`]), and marks hold whatever else happened to the machine between two frames (a reset, another disc).
+//! ([`HashComparison`]), and marks hold whatever else happened to the machine between two frames (a reset, another disc).
 //!
 //! The bytes are for bad days. They come in blocks with a checksum each, at most [`MAX_BLOCK_FRAMES`] frames long, that need nothing
 //! from the block before: what is cut off anywhere is good up to its last whole block, and what is damaged is told, never
@@ -77,12 +77,12 @@
 //! ```
 
 mod block;
-mod read;
-mod write;
+mod reader;
+mod writer;
 
 pub use block::MAX_BLOCK_FRAMES;
-pub use read::{Entry, MovieError, Reader};
-pub use write::{Start, StartError, WriteError, Writer};
+pub use reader::{MovieEntry, MovieError, MovieReader};
+pub use writer::{MovieStart, MovieStartError, MovieWriteError, MovieWriter};
 
 use crate::frame::Frame;
 use crate::id::SiteId;
@@ -94,16 +94,16 @@ pub const MAGIC: [u8; 8] = *b"COPLAYMV";
 /// The version of the format.
 pub const VERSION: u8 = 1;
 /// The largest state that a movie can start with, in bytes.
-pub const MAX_STATE: usize = 64 << 20;
+pub const MAX_STATE_SIZE: usize = 64 << 20;
 /// The longest mark, in bytes.
-pub const MAX_MARK: usize = 255;
+pub const MAX_MARK_SIZE: usize = 255;
 
 /// What follows a token that changes nothing.
-const HASH: u8 = 0;
-const MARK: u8 = 1;
+const HASH_TAG: u8 = 0;
+const MARK_TAG: u8 = 1;
 
 /// How the words of all players are packed: a movie knows no sites, so one layout has the bits of all of them.
-fn merged(settings: &Settings) -> InputLayout {
+fn merged_layout(settings: &Settings) -> InputLayout {
     let ownership = &settings.ownership;
     let mut all = Ownership::new(ownership.players());
     let one = SiteId::new(0).expect("there is always a site 0");
@@ -116,30 +116,30 @@ fn merged(settings: &Settings) -> InputLayout {
 
 /// Compares the hashes in a movie with those of the machine that plays it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct HashComparison {
     /// How many hashes were compared.
     pub compared: u64,
     /// The last frame after which the states were equal, before any were not.
     pub last_equal: Option<Frame>,
     /// The first frame after which they were not: the machine went astray between the two.
-    pub first_different: Option<Frame>,
+    pub first_mismatch: Option<Frame>,
 }
 
-impl Checked {
-    /// Takes in the hash of [`Entry::Hash`] and ours after the same frame; `false` if they differ.
+impl HashComparison {
+    /// Takes in the hash of [`Entry::HashCheck`] and ours after the same frame; `false` if they differ.
     pub fn on_hash(&mut self, frame: Frame, recorded: u64, ours: u64) -> bool {
         self.compared += 1;
         match recorded == ours {
-            true if self.first_different.is_none() => self.last_equal = Some(frame),
+            true if self.first_mismatch.is_none() => self.last_equal = Some(frame),
             true => {}
-            false => _ = self.first_different.get_or_insert(frame),
+            false => _ = self.first_mismatch.get_or_insert(frame),
         }
         recorded == ours
     }
 
     /// Whether nothing differed so far.
     pub fn is_equal(&self) -> bool {
-        self.first_different.is_none()
+        self.first_mismatch.is_none()
     }
 }
 
@@ -148,13 +148,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_kept_and_what_was_equal_before_it() {
-        let mut checked = Checked::default();
+    fn first_mismatch_and_last_equal_frame_are_kept() {
+        let mut checked = HashComparison::default();
         for (number, ours) in [(59, 1), (119, 2), (179, 0), (239, 4), (299, 0)] {
             checked.on_hash(Frame::new(number), u64::from(number + 1) / 60, ours);
         }
         assert!(!checked.is_equal());
-        assert_eq!((checked.last_equal, checked.first_different), (Some(Frame::new(119)), Some(Frame::new(179))));
+        assert_eq!((checked.last_equal, checked.first_mismatch), (Some(Frame::new(119)), Some(Frame::new(179))));
         assert_eq!(checked.compared, 5);
     }
 }

@@ -8,10 +8,10 @@ use super::join::LateJoin;
 use super::prediction::InputPredictor;
 use super::settings::{Settings, SettingsError};
 use super::slow_peer::MIN_STALL_LIMIT;
-use crate::feed::FeedConfig;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
 use crate::pace::Pacing;
+use crate::spectator_feed::FeedConfig;
 use crate::time::TimeDelta;
 
 /// The shortest silence for which a site can be dropped. Who waits sends only every 100 ms, so with less a packet that is late or

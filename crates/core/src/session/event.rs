@@ -7,10 +7,10 @@ use core::fmt;
 
 use super::desync::report::DesyncReport;
 use super::settings::SettingsDifference;
-use crate::feed::Trouble;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::InputWord;
+use crate::spectator_feed::SourceError;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::Refusal;
 
@@ -227,7 +227,7 @@ pub enum SessionEnd {
     /// The others went on without us, because they did not hear us for too long, or had waited for us for too long.
     Dropped,
     /// Nobody could let us in.
-    NoWayIn(Trouble),
+    NoWayIn(SourceError),
 }
 
 impl fmt::Display for Event {

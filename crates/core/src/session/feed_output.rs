@@ -2,10 +2,10 @@
 
 use super::event::Request;
 use super::{Phase, Session, Transmit};
-use crate::feed::FeedStats;
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::InputWord;
+use crate::spectator_feed::FeedStats;
 use crate::time::Instant;
 
 /// Certain frames that can still be told.
@@ -121,7 +121,7 @@ impl Session {
         Request::Snapshot { frame, slot }
     }
 
-    /// The state that [`Request::Snapshot`] asked for, and its hash. Without it whoever comes late waits a little longer.
+    /// The state that [`MirrorRequest::Snapshot`] asked for, and its hash. Without it whoever comes late waits a little longer.
     pub fn handle_snapshot(&mut self, state: &[u8], hash: u64) {
         let (Some(frame), Some(feed)) = (self.snapshot_requested, &mut self.feed) else { return };
         feed.set_snapshot(self.last_call, frame, state, hash);
@@ -148,7 +148,7 @@ impl Session {
 
     /// How much of the state is here, in percent.
     pub(super) fn download_percent(&self) -> u8 {
-        self.joining.as_ref().map_or(100, |joining| (joining.spectator.downloaded() * 100.0) as u8)
+        self.joining.as_ref().map_or(100, |joining| (joining.spectator.download_progress() * 100.0) as u8)
     }
 
     pub(super) fn side_work_memory(&self) -> usize {

@@ -194,7 +194,7 @@ impl Session {
         frame.number() as usize % self.config.settings.rollback_slots().max(1)
     }
 
-    /// The local input that [`Request::Sample`] asked for: one word per player, of which only the bits that we own count. Until
+    /// The local input that [`MirrorRequest::StateSample`] asked for: one word per player, of which only the bits that we own count. Until
     /// it comes the frame waits; when it was not asked for it is ignored.
     pub fn handle_input(&mut self, now: Instant, inputs: &[InputWord]) {
         if !matches!(self.phase, Phase::Running(FramePhase::AwaitSample)) || self.leaving.is_some() {
@@ -216,7 +216,7 @@ impl Session {
         self.own_inputs.push_blocks(packed);
     }
 
-    /// The hash that [`Request::Hash`] asked for. Without it this frame is not compared.
+    /// The hash that [`MirrorRequest::HashCheck`] asked for. Without it this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         if self.handle_replay_hash(hash) {
             return;

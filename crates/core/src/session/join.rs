@@ -1,6 +1,6 @@
 //! Coming late: taking a free seat, or one's own again, while the game runs.
 //!
-//! A latecomer first watches: a [`Watcher`] brings it the state, or all inputs since the first frame, and every frame since, until
+//! A latecomer first watches: a [`Spectator`] brings it the state, or all inputs since the first frame, and every frame since, until
 //! it is as far as the players. Meanwhile it greets them all and learns their clocks. When it is ready the coordinator orders a
 //! frame with which it sits down. Frames before that it has from the feed, frames from there on come with the players' ticks.
 //!
@@ -16,11 +16,13 @@ use super::membership_reports::{MembershipReports, TICK_SILENCE_LIMIT};
 use super::peer::{Peer, Seat};
 use super::settings::AbsentInput;
 use super::{FramePhase, Phase, Session, SettingsError};
-use crate::feed::{Start, Trouble, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{STREAM_CAPACITY, Stream};
 use crate::pace::Pacer;
+use crate::spectator_feed::{
+    SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
+};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CommandKind, ScheduledCommand, Tick};
 
@@ -28,7 +30,7 @@ use crate::wire::{CommandKind, ScheduledCommand, Tick};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateJoin {
     /// Where to begin: with a snapshot, or with the first frame of the game, for machines that cannot load a state.
-    pub start: Start,
+    pub start: SpectatorStart,
     /// The largest state that is taken, in bytes.
     pub max_state_len: usize,
 }
@@ -54,7 +56,7 @@ const MAX_FRAMES_AHEAD: i64 = STREAM_CAPACITY as i64 / 2 - 8;
 /// A site on its way into a running game.
 #[derive(Debug)]
 pub(super) struct JoinProgress {
-    pub(super) spectator: Watcher,
+    pub(super) spectator: Spectator,
     /// The frame with which it sits down.
     join_frame: Option<Frame>,
     /// Who ordered that.
@@ -72,11 +74,16 @@ pub(super) struct JoinProgress {
 impl JoinProgress {
     pub(super) fn new(now: Instant, join: LateJoin, config: &super::Config) -> Result<Box<Self>, SettingsError> {
         let from: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
-        let watching = WatchConfig::new(config.session_id, config.settings.clone(), from);
+        let watching = SpectatorConfig::new(config.session_id, config.settings.clone(), from);
         // Nobody looks on: whatever is late is made up for at once.
-        let watching = WatchConfig { start: join.start, max_state: join.max_state_len, far: 0, ..watching };
+        let watching = SpectatorConfig {
+            start: join.start,
+            max_snapshot_size: join.max_state_len,
+            catch_up_threshold: 0,
+            ..watching
+        };
         let reached = (Frame::ZERO, now);
-        Watcher::new(now, watching).map(|watcher| {
+        Spectator::new(now, watching).map(|watcher| {
             Box::new(Self {
                 spectator: watcher,
                 join_frame: None,
@@ -96,7 +103,7 @@ impl Session {
         let Some(joining) = &self.joining else { return false };
         let behind = joining.spectator.newest_frame() - joining.spectator.next_frame();
         let near = MAX_READY_DISTANCE.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
-        joining.spectator.is_live() && behind <= near && !joining.spectator.is_unproven()
+        joining.spectator.is_live() && behind <= near && !joining.spectator.is_unverified()
     }
 
     /// The frame with which we sit down, as long as we have not yet.
@@ -127,18 +134,18 @@ impl Session {
             return Some(Request::Advance { frame: next, inputs: words, fresh: false });
         }
         Some(match joining.spectator.poll_request(now)? {
-            WatchRequest::Load { next_frame, state, .. } => {
+            SpectatorRequest::Load { next_frame, state, .. } => {
                 joining.has_stepped = false;
                 (*at, *frame) = (next_frame, next_frame);
                 Request::Restore { frame: next_frame, state }
             }
-            WatchRequest::Advance { frame: next, inputs, .. } => {
+            SpectatorRequest::Advance { frame: next, inputs, .. } => {
                 joining.has_stepped = true;
                 words.copy_from_slice(inputs);
                 (*at, *frame) = (next.next(), next.next());
                 Request::Advance { frame: next, inputs: words, fresh: false }
             }
-            WatchRequest::Hash { frame, .. } => {
+            SpectatorRequest::Hash { frame, .. } => {
                 *hashing = Some(frame);
                 Request::Hash { frame }
             }
@@ -152,9 +159,9 @@ impl Session {
         self.update_join_progress(now);
         while let Some(event) = self.joining.as_mut().and_then(|joining| joining.spectator.poll_event()) {
             match event {
-                WatchEvent::Dropped { reason } => return self.abort_joining(now, reason),
-                WatchEvent::Ended { .. } => return self.abort_joining(now, Trouble::Silent),
-                WatchEvent::Diverged { frame } => {
+                SpectatorEvent::Dropped { reason } => return self.abort_joining(now, reason),
+                SpectatorEvent::Ended { .. } => return self.abort_joining(now, SourceError::Silent),
+                SpectatorEvent::Diverged { frame } => {
                     let site = self.peers.iter().map(|peer| peer.site).min().unwrap_or(self.config.site);
                     self.events.push(Event::Diverged { site, frame });
                 }
@@ -175,15 +182,15 @@ impl Session {
             // What follows comes from the players, too. If nothing does, they may wait for us.
             joining.source_changed_at = now;
         } else if now - joining.progress.1 > JOIN_TIMEOUT + answer {
-            self.abort_joining(now, Trouble::Silent);
+            self.abort_joining(now, SourceError::Silent);
         } else if now - joining.source_changed_at > SOURCE_TIMEOUT + answer {
             joining.source_changed_at = now;
-            joining.spectator.turn_away(now, plays);
+            joining.spectator.try_other_source(now, plays);
         }
     }
 
     /// We cannot get in. Who has a seat leaves it, so that nobody waits.
-    fn abort_joining(&mut self, now: Instant, reason: Trouble) {
+    fn abort_joining(&mut self, now: Instant, reason: SourceError) {
         match self.pacer {
             None => self.end_session(SessionEnd::NoWayIn(reason)),
             Some(_) => self.begin_leave(now, SessionEnd::NoWayIn(reason)),

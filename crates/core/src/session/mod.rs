@@ -1,7 +1,7 @@
 //! The shared machine: several sites step the same game with the same inputs, frame by frame.
 //!
 //! A [`Session`] is one site's end of it. It is a pure state machine: datagrams, the time and local inputs go in, datagrams,
-//! [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See the [crate]
+//! [`MirrorRequest`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See the [crate]
 //! for a complete example.
 //!
 //! What holds at any time:
@@ -58,11 +58,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::feed::Feed;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{InputLayout, InputWord, Stream};
 use crate::pace::Pacer;
+use crate::spectator_feed::Feed;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{DecodeError, DesyncMessage, Hello, ScheduledCommand, Tick, is_feed, is_tick};
 use auto_tune::AutoTuner;
@@ -498,7 +498,7 @@ impl Session {
         self.leaving.get_or_insert(OwnLeave { input_end: self.own_inputs.end(), since: now, reason: end });
         if let Some(feed) = &mut self.feed {
             // What we know of the game ends here.
-            feed.dismiss();
+            feed.drop_all();
         }
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);

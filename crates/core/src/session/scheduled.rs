@@ -6,7 +6,7 @@
 //! the last.
 //!
 //! When the coordinator dies, its order stays in force if any survivor may have acted on it; a change of the
-//! [view](super::view) settles that.
+//! [view](super::visible) settles that.
 
 use super::input_digest::InputDigest;
 use super::lobby::ALIVE_TIMEOUT;

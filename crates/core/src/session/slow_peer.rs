@@ -2,7 +2,7 @@
 //!
 //! The coordinator measures for how long the game was held up by each site, forgets a tenth of the time that passes, and will not wait
 //! any longer for who held it up for too long. So a hiccup is forgiven, and a game that is slow for one site's sake is
-//! not. The rest is up to a change of the [view](super::view): the others take the coordinator's word for it. All who stay must be asked,
+//! not. The rest is up to a change of the [view](super::visible): the others take the coordinator's word for it. All who stay must be asked,
 //! and while they are, nobody's game goes on; so where the coordinator does not hear all of them, or it came to nothing a short while ago,
 //! who is late is waited for.
 

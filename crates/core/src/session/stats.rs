@@ -73,7 +73,7 @@ pub struct PeerStats {
     pub buffered_frames: i64,
     /// How often it asked for inputs that it misses, and how many stretches of them it was given.
     pub resend_requests: u64,
-    /// See [`PeerStats::requests`].
+    /// See [`PeerStats::pending_requests`].
     pub resends: u64,
     /// How long ago it was heard.
     pub silence: TimeDelta,

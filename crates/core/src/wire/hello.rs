@@ -161,7 +161,7 @@ impl Settings {
         Some(buf[..len].to_vec())
     }
 
-    /// Settings from bytes, which may come from anybody. Whether they can be used, [`check`](Self::check) tells.
+    /// Settings from bytes, which may come from anybody. Whether they can be used, [`check`](Self::validate_record) tells.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let settings = get_settings(&mut reader)?;

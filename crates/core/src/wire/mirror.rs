@@ -1,7 +1,7 @@
 //! What mirrors of a game tell each other. A datagram is a byte that names family and version, then any number of items.
 
 use super::{BufferFull, ByteReader, ByteWriter, ClockEcho, DecodeError};
-use crate::mirror::{MAX_PAYLOAD, MAX_RUN, Source};
+use crate::mirror::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 /// The first byte of every datagram: the family, and the version of this layout in it.
@@ -26,7 +26,7 @@ pub enum MirrorItem<'a> {
     /// The sender wants events of a source.
     EventRequest {
         /// Whose.
-        source: Source,
+        source: SourceId,
         /// The first of them.
         first: u64,
         /// How many in a row.
@@ -41,7 +41,7 @@ pub enum MirrorItem<'a> {
     /// The sender wants a part of a snapshot of a source's objects.
     SnapshotRequest {
         /// Whose objects.
-        source: Source,
+        source: SourceId,
         /// Of which snapshot; 0 is any.
         version: u32,
         /// The first piece.
@@ -52,7 +52,7 @@ pub enum MirrorItem<'a> {
     /// A piece of a snapshot.
     SnapshotPiece {
         /// Whose objects.
-        source: Source,
+        source: SourceId,
         /// Of which snapshot.
         version: u32,
         /// Bytes of the whole.
@@ -70,7 +70,7 @@ pub enum MirrorItem<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamStatus {
     /// Whose events.
-    pub source: Source,
+    pub source: SourceId,
     /// The oldest that can still be asked for; the next one if there is none.
     pub oldest: u64,
     /// All up to this one are settled.
@@ -83,7 +83,7 @@ pub struct StreamStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
     /// Who issued it.
-    pub source: Source,
+    pub source: SourceId,
     /// The number among all of that source, from 1 on.
     pub seq: u64,
     /// When.
@@ -251,7 +251,7 @@ fn read_event<'a>(reader: &mut ByteReader<'a>) -> Result<EventRef<'a>, DecodeErr
     let (source, seq, at) = (get_source(reader)?, get_event_number(reader)?, get_group_instant(reader)?);
     let (key, flags, back) = (reader.u64()?, reader.u8()?, reader.varint64()?);
     let count = usize::from(reader.u8()?);
-    if flags & !(REPLACES | BARRIER) != 0 || count > MAX_RUN || back > seq {
+    if flags & !(REPLACES | BARRIER) != 0 || count > MAX_OBSOLETE_SET || back > seq {
         return Err(DecodeError::Malformed);
     }
     // Nothing is before the first.
@@ -276,8 +276,8 @@ fn read_stream_status(reader: &mut ByteReader<'_>) -> Result<StreamStatus, Decod
     }
 }
 
-fn get_source(reader: &mut ByteReader<'_>) -> Result<Source, DecodeError> {
-    reader.u32().map(Source)
+fn get_source(reader: &mut ByteReader<'_>) -> Result<SourceId, DecodeError> {
+    reader.u32().map(SourceId)
 }
 
 /// The number of an event, which is never 0.
@@ -389,7 +389,7 @@ fn write_event(writer: &mut ByteWriter<'_>, event: &EventRef<'_>) -> Result<(), 
     writer.put(event.payload)
 }
 
-fn put_source(writer: &mut ByteWriter<'_>, kind: u8, source: Source) -> Result<(), BufferFull> {
+fn put_source(writer: &mut ByteWriter<'_>, kind: u8, source: SourceId) -> Result<(), BufferFull> {
     writer.u8(kind)?;
     writer.put(&source.0.to_le_bytes())
 }
@@ -403,7 +403,7 @@ mod tests {
         let (at, group) = (Instant::from_nanos, GroupInstant::from_nanos);
         alloc::vec![
             MirrorItem::Event(EventRef {
-                source: Source(7),
+                source: SourceId(7),
                 seq: 300,
                 issued_at: group(-1),
                 key: u64::MAX,
@@ -414,14 +414,19 @@ mod tests {
                 payload: b"here",
             }),
             MirrorItem::Heartbeat { at: group(5), last_event: 0 },
-            MirrorItem::StreamStatus(StreamStatus { source: Source(1), oldest: 2, settled_end: 400, newest: 1 << 40 }),
-            MirrorItem::EventRequest { source: Source(u32::MAX), first: 1, count: 255 },
+            MirrorItem::StreamStatus(StreamStatus {
+                source: SourceId(1),
+                oldest: 2,
+                settled_end: 400,
+                newest: 1 << 40
+            }),
+            MirrorItem::EventRequest { source: SourceId(u32::MAX), first: 1, count: 255 },
             MirrorItem::GroupTime(Some(TimeDelta::from_nanos(-5))),
             MirrorItem::GroupTime(None),
             MirrorItem::Probe(at(-1)),
             MirrorItem::Echo(ClockEcho { sent: at(1), received: at(2), answered: at(i64::MAX) }),
-            MirrorItem::SnapshotRequest { source: Source(2), version: 0, first_piece: 70_000, count: 8 },
-            MirrorItem::SnapshotPiece { source: Source(2), version: 9, total_len: 5, piece: 0, bytes: b"state" },
+            MirrorItem::SnapshotRequest { source: SourceId(2), version: 0, first_piece: 70_000, count: 8 },
+            MirrorItem::SnapshotPiece { source: SourceId(2), version: 9, total_len: 5, piece: 0, bytes: b"state" },
             MirrorItem::Leave,
         ]
     }

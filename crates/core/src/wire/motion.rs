@@ -4,7 +4,7 @@
 //! datagram is a probe of clocks; the answer is an [`Item::ClockEcho`] in whatever goes back.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
-use crate::motion::{MAX_STATE, MAX_VECTOR, Number, ObjectId};
+use crate::motion::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
 use crate::time::{Instant, TimeDelta};
 
 /// The first byte of every datagram.
@@ -31,7 +31,7 @@ pub enum MotionItem<'a> {
         /// Which object.
         object: ObjectId,
         /// The command that took effect there.
-        number: Number,
+        number: CommandNumber,
         /// As the game writes it.
         state: &'a [u8],
     },
@@ -40,7 +40,7 @@ pub enum MotionItem<'a> {
         /// Which object.
         object: ObjectId,
         /// Which of its commands.
-        number: Number,
+        number: CommandNumber,
         /// How long, in motion time, the leg before it lasted.
         previous_segment: TimeDelta,
         /// As the game writes it.
@@ -51,7 +51,7 @@ pub enum MotionItem<'a> {
         /// Which object.
         object: ObjectId,
         /// The newest command that the sender knows.
-        number: Number,
+        number: CommandNumber,
         /// The sender's motion timer.
         timer: TimeDelta,
         /// What the sender will make up for by being quicker for a while.
@@ -66,7 +66,7 @@ pub enum MotionItem<'a> {
         /// Which object.
         object: ObjectId,
         /// The newest.
-        number: Number,
+        number: CommandNumber,
         /// When the datagram left that brought it, as it said.
         sent: Instant,
     },
@@ -139,11 +139,16 @@ impl<'a> MotionItems<'a> {
         Ok(match reader.u8()? {
             START_STATE => {
                 let (object, number) = (get_object(reader)?, get_number(reader)?);
-                MotionItem::StartState { object, number, state: get_bytes(reader, MAX_STATE)? }
+                MotionItem::StartState { object, number, state: get_bytes(reader, MAX_STATE_SIZE)? }
             }
             COMMAND => {
                 let (object, number, leg) = (get_object(reader)?, get_number(reader)?, get_span(reader)?);
-                MotionItem::Command { object, number, previous_segment: leg, vector: get_bytes(reader, MAX_VECTOR)? }
+                MotionItem::Command {
+                    object,
+                    number,
+                    previous_segment: leg,
+                    vector: get_bytes(reader, MAX_VECTOR_SIZE)?,
+                }
             }
             TIMER => MotionItem::Timer {
                 object: get_object(reader)?,
@@ -186,8 +191,8 @@ fn get_object(reader: &mut ByteReader<'_>) -> Result<ObjectId, DecodeError> {
     reader.varint().map(ObjectId)
 }
 
-fn get_number(reader: &mut ByteReader<'_>) -> Result<Number, DecodeError> {
-    Ok(Number { epoch: reader.varint()?, count: reader.varint()? })
+fn get_number(reader: &mut ByteReader<'_>) -> Result<CommandNumber, DecodeError> {
+    Ok(CommandNumber { epoch: reader.varint()?, count: reader.varint()? })
 }
 
 fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
@@ -287,7 +292,7 @@ impl<'a> MotionDatagram<'a> {
         self.writer.varint(object.0)
     }
 
-    fn put_number(&mut self, number: Number) -> Result<(), BufferFull> {
+    fn put_number(&mut self, number: CommandNumber) -> Result<(), BufferFull> {
         self.writer.varint(number.epoch)?;
         self.writer.varint(number.count)
     }
@@ -317,7 +322,7 @@ mod tests {
     fn all_kinds() -> Vec<MotionItem<'static>> {
         let (at, time) = (Instant::from_nanos, TimeDelta::from_nanos);
         let object = ObjectId(300);
-        let number = |count| Number { epoch: 130, count };
+        let number = |count| CommandNumber { epoch: 130, count };
         alloc::vec![
             MotionItem::StartState { object, number: number(1), state: b"here" },
             MotionItem::Command { object, number: number(2), previous_segment: time(129), vector: b"up" },
@@ -381,7 +386,11 @@ mod tests {
         datagram.put(MotionItem::Probe).unwrap();
         let len = datagram.len();
         assert_eq!(
-            datagram.put(MotionItem::StartState { object: ObjectId(1), number: Number::default(), state: &[0; 9] }),
+            datagram.put(MotionItem::StartState {
+                object: ObjectId(1),
+                number: CommandNumber::default(),
+                state: &[0; 9]
+            }),
             Err(BufferFull)
         );
         assert_eq!(datagram.len(), len);

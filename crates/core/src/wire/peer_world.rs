@@ -1,7 +1,7 @@
 //! What sites of a world without a server tell each other. A datagram is a byte that names family and version, then any number of items.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
-use crate::bucket::{MAX_RECORD, MAX_STATE, Region, Site};
+use crate::peer_world::{MAX_RECORD_SIZE, MAX_STATE_SIZE, WorldRegion, WorldSiteId};
 use crate::time::{Instant, TimeDelta};
 
 /// The first byte of every datagram: the family, and the version of this layout in it.
@@ -17,7 +17,7 @@ pub enum PeerWorldItem<'a> {
     /// All regions in which the sender has an entity are named in this datagram.
     RegionsComplete,
     /// A region in which the sender has an entity.
-    OwnRegion(Region),
+    OwnRegion(WorldRegion),
     /// When this was sent, on the sender's clock; to be echoed.
     Probe(Instant),
     /// The answer to a probe.
@@ -25,7 +25,7 @@ pub enum PeerWorldItem<'a> {
     /// How much of what a site sends gets to the sender, in 255ths: lost, and too late.
     LinkReport {
         /// Whose updates.
-        site: Site,
+        site: WorldSiteId,
         /// That never came.
         lost: u8,
         /// That came after they were needed.
@@ -34,7 +34,7 @@ pub enum PeerWorldItem<'a> {
     /// Which version of a site's record the sender has.
     RecordVersion {
         /// Whose record.
-        site: Site,
+        site: WorldSiteId,
         /// How often it was changed; 0 if the sender has none.
         version: u32,
     },
@@ -42,12 +42,12 @@ pub enum PeerWorldItem<'a> {
     /// after a start only.
     RecordRequest {
         /// Whose.
-        site: Site,
+        site: WorldSiteId,
     },
     /// A site's record.
     Record {
         /// Whose.
-        site: Site,
+        site: WorldSiteId,
         /// How often it was changed.
         version: u32,
         /// What it says.
@@ -120,13 +120,13 @@ impl<'a> PeerWorldItems<'a> {
                     entity_index: index,
                     sequence,
                     tick,
-                    state: get_bytes(reader, MAX_STATE)?,
+                    state: get_bytes(reader, MAX_STATE_SIZE)?,
                 })
             }
             WORLD_TIME => PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(reader.u64()? as i64))),
             NO_WORLD_TIME => PeerWorldItem::WorldTime(None),
             REGIONS_COMPLETE => PeerWorldItem::RegionsComplete,
-            OWN_REGION => PeerWorldItem::OwnRegion(Region { x: reader.u8()?, y: reader.u8()? }),
+            OWN_REGION => PeerWorldItem::OwnRegion(WorldRegion { x: reader.u8()?, y: reader.u8()? }),
             PROBE => PeerWorldItem::Probe(get_instant(reader)?),
             ECHO => PeerWorldItem::Echo(ClockEcho {
                 sent: get_instant(reader)?,
@@ -140,7 +140,7 @@ impl<'a> PeerWorldItems<'a> {
             RECORD_REQUEST => PeerWorldItem::RecordRequest { site: get_site(reader)? },
             RECORD => {
                 let (of, version) = (get_site(reader)?, reader.varint()?);
-                PeerWorldItem::Record { site: of, version, bytes: get_bytes(reader, MAX_RECORD)? }
+                PeerWorldItem::Record { site: of, version, bytes: get_bytes(reader, MAX_RECORD_SIZE)? }
             }
             LEAVE => PeerWorldItem::Leave,
             _ => return Err(DecodeError::Malformed),
@@ -163,8 +163,8 @@ impl<'a> Iterator for PeerWorldItems<'a> {
     }
 }
 
-fn get_site(reader: &mut ByteReader<'_>) -> Result<Site, DecodeError> {
-    reader.u32().map(Site)
+fn get_site(reader: &mut ByteReader<'_>) -> Result<WorldSiteId, DecodeError> {
+    reader.u32().map(WorldSiteId)
 }
 
 fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
@@ -220,7 +220,7 @@ impl<'a> PeerWorldDatagram<'a> {
             }
             PeerWorldItem::WorldTime(None) => writer.u8(NO_WORLD_TIME),
             PeerWorldItem::RegionsComplete => writer.u8(REGIONS_COMPLETE),
-            PeerWorldItem::OwnRegion(Region { x, y }) => writer.put(&[OWN_REGION, x, y]),
+            PeerWorldItem::OwnRegion(WorldRegion { x, y }) => writer.put(&[OWN_REGION, x, y]),
             PeerWorldItem::Probe(sent) => {
                 writer.u8(PROBE)?;
                 writer.put(&sent.as_nanos().to_le_bytes())
@@ -249,7 +249,7 @@ impl<'a> PeerWorldDatagram<'a> {
     }
 }
 
-fn put_site(writer: &mut ByteWriter<'_>, kind: u8, site: Site) -> Result<(), BufferFull> {
+fn put_site(writer: &mut ByteWriter<'_>, kind: u8, site: WorldSiteId) -> Result<(), BufferFull> {
     writer.u8(kind)?;
     writer.put(&site.0.to_le_bytes())
 }
@@ -266,13 +266,13 @@ mod tests {
             PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(-5))),
             PeerWorldItem::WorldTime(None),
             PeerWorldItem::RegionsComplete,
-            PeerWorldItem::OwnRegion(Region { x: 1, y: 255 }),
+            PeerWorldItem::OwnRegion(WorldRegion { x: 1, y: 255 }),
             PeerWorldItem::Probe(at(-1)),
             PeerWorldItem::Echo(ClockEcho { sent: at(1), received: at(2), answered: at(i64::MAX) }),
-            PeerWorldItem::LinkReport { site: Site(9), lost: 255, late: 1 },
-            PeerWorldItem::RecordVersion { site: Site(u32::MAX), version: 1 << 20 },
-            PeerWorldItem::RecordRequest { site: Site(0) },
-            PeerWorldItem::Record { site: Site(1), version: 0, bytes: b"score" },
+            PeerWorldItem::LinkReport { site: WorldSiteId(9), lost: 255, late: 1 },
+            PeerWorldItem::RecordVersion { site: WorldSiteId(u32::MAX), version: 1 << 20 },
+            PeerWorldItem::RecordRequest { site: WorldSiteId(0) },
+            PeerWorldItem::Record { site: WorldSiteId(1), version: 0, bytes: b"score" },
             PeerWorldItem::Leave,
         ]
     }
@@ -296,7 +296,10 @@ mod tests {
         let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
         datagram.put(PeerWorldItem::WorldTime(None)).unwrap();
         let len = datagram.len();
-        assert_eq!(datagram.put(PeerWorldItem::Record { site: Site(1), version: 1, bytes: &[0; 9] }), Err(BufferFull));
+        assert_eq!(
+            datagram.put(PeerWorldItem::Record { site: WorldSiteId(1), version: 1, bytes: &[0; 9] }),
+            Err(BufferFull)
+        );
         assert_eq!(datagram.len(), len);
         assert_eq!(PeerWorldItems::new(&buf[..len]).unwrap().count(), 1);
     }

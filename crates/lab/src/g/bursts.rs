@@ -1,6 +1,6 @@
 //! Figures 6 and 7: how much is lost, and how many in a row.
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 use coplay_sim::link::{LinkConfig, Loss};
 
 use super::path::{Path, record, replay_all};
@@ -50,12 +50,12 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     let rates: &[u32] = bench.either(&RATES, &FEW_RATES);
     let seconds = bench.either(300, 100);
     let seed = bench.seed;
-    let paths: Vec<Path> = record(seed, seconds, Sending::fixed(28), &LinkConfig::lan());
+    let paths: Vec<Path> = record(seed, seconds, UpdatePolicy::fixed(28), &LinkConfig::lan());
     let jobs: Vec<(usize, u32)> =
         (0..LOSSES.len()).flat_map(|which| rates.iter().map(move |rate| (which, *rate))).collect();
     let points: Vec<Point> = bench.spread(1.0, &jobs, |(which, rate)| {
         let (loss, burst, ..) = LOSSES[*which];
-        (*which, *rate, replay_all(&paths, seed, Sending::fixed(*rate), &link(loss, burst)))
+        (*which, *rate, replay_all(&paths, seed, UpdatePolicy::fixed(*rate), &link(loss, burst)))
     });
     let mut findings = Findings::default();
     super::common(&mut findings);

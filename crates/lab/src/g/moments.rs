@@ -1,6 +1,6 @@
 //! Figure 2: drift over time, and what was lost meanwhile.
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 use coplay::time::TimeDelta;
 use coplay_maze::drift::{Pair, Summary};
 use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
@@ -39,7 +39,8 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     };
     let seed = bench.seed;
     let losses = [Loss::None, Loss::bursts(0.08, 4.0)];
-    let games = bench.spread(1.0, &losses, |loss| Match::new(seed, Sending::fixed(25), link(*loss), seconds).play());
+    let games =
+        bench.spread(1.0, &losses, |loss| Match::new(seed, UpdatePolicy::fixed(25), link(*loss), seconds).play());
     let (clean, lossy) = (&games[0], &games[1]);
     let mut findings = Findings::default();
     super::common(&mut findings);

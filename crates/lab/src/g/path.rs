@@ -1,6 +1,9 @@
 //! The way of an avatar, tick by tick, told again at any rate over any link: one trace in place of many games.
 
-use coplay::bucket::{Config, How, Packet, Reckoner, Sending, Site, To, World};
+use coplay::peer_world::{
+    DeadReckoning, PeerWorld, PeerWorldConfig, PeerWorldDestination, PeerWorldTransmit, Provenance, UpdatePolicy,
+    WorldSiteId,
+};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::drift::Summary;
@@ -22,7 +25,7 @@ pub(super) struct Path {
 }
 
 /// Lets five ninjas play, and writes down where each of them was.
-pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfig) -> Vec<Path> {
+pub(super) fn record(seed: u64, seconds: i64, sending: UpdatePolicy, link: &LinkConfig) -> Vec<Path> {
     let plan = Plan { clock: NodeClock::TRUE, sending, ninjas: 1 };
     let mut arena = Arena::new(seed, Terms { seed, ..super::TERMS }, &vec![plan; 5], link);
     (0..5).for_each(|place| arena.enter(place));
@@ -31,7 +34,7 @@ pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfi
         let Some(game) = arena.game(place) else { return };
         let (next, states) = &mut paths[place];
         for tick in (*next).max(1)..=game.view().0 {
-            states.extend(game.world().own_at(0, tick).cloned());
+            states.extend(game.world().own_state_at(0, tick).cloned());
             *next = tick + 1;
         }
     });
@@ -41,7 +44,7 @@ pub(super) fn record(seed: u64, seconds: i64, sending: Sending, link: &LinkConfi
 }
 
 /// Tells each of them to somebody, with luck of its own, and says how far apart the views were, on average over all.
-pub(super) fn replay_all(paths: &[Path], seed: u64, sending: Sending, link: &LinkConfig) -> f64 {
+pub(super) fn replay_all(paths: &[Path], seed: u64, sending: UpdatePolicy, link: &LinkConfig) -> f64 {
     let told = paths.iter().enumerate().map(|(number, path)| path.replay(seed ^ number as u64, sending, link));
     told.sum::<f64>() / paths.len().max(1) as f64
 }
@@ -53,7 +56,7 @@ impl Path {
             (0..).map(|n| n * 100 / rate as usize).take_while(|tick| *tick < self.states.len()).collect();
         let on_course = |pair: &&[usize]| {
             let (before, after) = (&self.states[pair[0]], &self.states[pair[1]]);
-            let ahead = self.rules.ahead(before, (pair[1] - pair[0]) as u32);
+            let ahead = self.rules.extrapolate(before, (pair[1] - pair[0]) as u32);
             let (here, there) = (units(ahead.position), units(after.position));
             (here.0 - there.0).hypot(here.1 - there.1) < 1.0 && ahead.lives == after.lives && ahead.life == after.life
         };
@@ -62,7 +65,7 @@ impl Path {
     }
 
     /// Tells it to somebody over a link on which updates get lost, and says how far apart the views were, on average.
-    fn replay(&self, seed: u64, sending: Sending, link: &LinkConfig) -> f64 {
+    fn replay(&self, seed: u64, sending: UpdatePolicy, link: &LinkConfig) -> f64 {
         Replay::new(self, seed, sending, link).run()
     }
 }
@@ -70,8 +73,8 @@ impl Path {
 /// One who walks, one who looks, and what is under way between them.
 struct Replay<'a> {
     path: &'a Path,
-    teller: World<Rules>,
-    looker: World<Rules>,
+    teller: PeerWorld<Rules>,
+    looker: PeerWorld<Rules>,
     /// Updates, and all else, of which nothing is lost.
     updates: Link,
     control: Link,
@@ -79,14 +82,14 @@ struct Replay<'a> {
     units: Vec<f64>,
 }
 
-const TELLER: Site = Site(1);
-const LOOKER: Site = Site(2);
+const TELLER: WorldSiteId = WorldSiteId(1);
+const LOOKER: WorldSiteId = WorldSiteId(2);
 
 impl<'a> Replay<'a> {
-    fn new(path: &'a Path, seed: u64, sending: Sending, link: &LinkConfig) -> Self {
-        let world = |site: Site| {
-            let config = Config { sending, ..Config::new(site, site == TELLER) };
-            World::new(Instant::ZERO, config, path.rules.clone()).expect("it is the paper's")
+    fn new(path: &'a Path, seed: u64, sending: UpdatePolicy, link: &LinkConfig) -> Self {
+        let world = |site: WorldSiteId| {
+            let config = PeerWorldConfig { update_policy: sending, ..PeerWorldConfig::new(site, site == TELLER) };
+            PeerWorld::new(Instant::ZERO, config, path.rules.clone()).expect("it is the paper's")
         };
         let sure = LinkConfig { loss: Loss::None, ..link.clone() };
         let mut replay = Self {
@@ -114,7 +117,7 @@ impl<'a> Replay<'a> {
             self.deliver(now);
             self.teller.advance(now);
             if let Some(state) = self.state(tick).cloned() {
-                self.teller.publish(tick, 0, state);
+                self.teller.publish_entity(tick, 0, state);
             }
             self.looker.advance(now);
             self.transmit(now);
@@ -135,8 +138,9 @@ impl<'a> Replay<'a> {
         let mut buf = [0; MAX_DATAGRAM];
         for to_looker in [true, false] {
             let world = if to_looker { &mut self.teller } else { &mut self.looker };
-            while let Some(Packet { to, len, .. }) = world.poll_transmit(now, &mut buf) {
-                let link = if matches!(to, To::Near(_)) { &mut self.updates } else { &mut self.control };
+            while let Some(PeerWorldTransmit { to, len, .. }) = world.poll_transmit(now, &mut buf) {
+                let link =
+                    if matches!(to, PeerWorldDestination::Near(_)) { &mut self.updates } else { &mut self.control };
                 for at in link.send(now, len) {
                     self.under_way.push(at, (to_looker, buf[..len].into()));
                 }
@@ -146,7 +150,12 @@ impl<'a> Replay<'a> {
 
     fn look(&mut self, now: Instant) {
         let Some(tick) = self.looker.poll_view(now).filter(|tick| *tick > WARM_UP) else { return };
-        let seen = self.looker.show(tick).iter().find(|shown| shown.how != How::Own).map(|shown| shown.state.clone());
+        let seen = self
+            .looker
+            .visible_at(tick)
+            .iter()
+            .find(|shown| shown.provenance != Provenance::Own)
+            .map(|shown| shown.state.clone());
         let (Some(seen), Some(truth)) = (seen, self.state(tick)) else { return };
         if seen.is_alive() && truth.is_alive() && seen.lives == truth.lives {
             let (here, there) = (units(seen.position), units(truth.position));
@@ -162,8 +171,8 @@ mod tests {
     #[test]
     fn walks_that_are_the_same_lose_different_updates() {
         let lan = LinkConfig::lan();
-        let walk = record(1, 20, Sending::fixed(28), &lan).remove(0);
-        let mean = |walks: &[Path], link: &LinkConfig| replay_all(walks, 1, Sending::fixed(5), link);
+        let walk = record(1, 20, UpdatePolicy::fixed(28), &lan).remove(0);
+        let mean = |walks: &[Path], link: &LinkConfig| replay_all(walks, 1, UpdatePolicy::fixed(5), link);
         let twice = [walk.clone(), walk.clone()];
         assert_eq!(mean(&twice, &lan), mean(&twice[..1], &lan), "nothing is lost");
         let lossy = LinkConfig { loss: Loss::Independent(0.3), ..lan };

@@ -1,6 +1,6 @@
 //! A maze that is played to the end, and what the traces of its sites say.
 
-use coplay::bucket::{EntityId, Sending};
+use coplay::peer_world::{EntityId, UpdatePolicy};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
 use coplay_maze::drift::{Pair, Trace, drifts};
@@ -17,7 +17,7 @@ pub(super) struct Match {
     pub(super) seed: u64,
     pub(super) sites: usize,
     pub(super) ninjas: u8,
-    pub(super) sending: Sending,
+    pub(super) sending: UpdatePolicy,
     pub(super) link: LinkConfig,
     pub(super) seconds: i64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Outcome {
 
 impl Match {
     /// The paper's: five computers, one ninja each.
-    pub(super) fn new(seed: u64, sending: Sending, link: LinkConfig, seconds: i64) -> Self {
+    pub(super) fn new(seed: u64, sending: UpdatePolicy, link: LinkConfig, seconds: i64) -> Self {
         Self { seed, sites: 5, ninjas: 1, sending, link, seconds }
     }
 
@@ -90,7 +90,7 @@ fn clocks(arena: &Arena) -> (f64, f64) {
             all += 1.0;
             let Some(stats) = stats else { continue };
             known += 1.0;
-            let off = stats.offset.map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
+            let off = stats.clock_offset.map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
             worst = worst.max(off.abs());
         }
     }

@@ -1,6 +1,6 @@
 //! Beyond the paper: sites that speak only when others would be wrong, and as often as the network carries.
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 use coplay::time::TimeDelta;
 use coplay_maze::drift::Summary;
 use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss, Rate};
@@ -26,11 +26,11 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 /// What is compared: how it sends, name, colour.
-const SENDINGS: [(Sending, &str, Ink); 4] = [
-    (Sending::fixed(25), "fixed, 25 a second", Ink::Paper),
-    (Sending::adaptive(5, 25), "adaptive rate", Ink::First),
-    (Sending::reckoned(8), "reckoned at the source", Ink::Second),
-    (Sending { adapt: true, ..Sending::reckoned(8) }, "both (the default)", Ink::Fourth),
+const SENDINGS: [(UpdatePolicy, &str, Ink); 4] = [
+    (UpdatePolicy::fixed(25), "fixed, 25 a second", Ink::Paper),
+    (UpdatePolicy::adaptive(5, 25), "adaptive rate", Ink::First),
+    (UpdatePolicy::dead_reckoned(8), "reckoned at the source", Ink::Second),
+    (UpdatePolicy { is_adaptive: true, ..UpdatePolicy::dead_reckoned(8) }, "both (the default)", Ink::Fourth),
 ];
 
 const LINKS: [&str; 3] = ["LAN", "60 ms, 5 % lost", "full: 60 ms, 1.8 kB/s"];

@@ -1,6 +1,6 @@
 //! Figure 3: drift against how often sites speak.
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 
 use super::play::Match;
 use super::{FEW_RATES, RATES, WAYS};
@@ -42,7 +42,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     let jobs: Vec<(usize, u32)> = (0..WAYS.len()).flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
     let seed = bench.seed;
     let points = bench.spread(1.0, &jobs, |(way, rate)| {
-        let outcome = Match::new(seed, Sending::fixed(*rate), WAYS[*way].link(), seconds).play();
+        let outcome = Match::new(seed, UpdatePolicy::fixed(*rate), WAYS[*way].link(), seconds).play();
         let (mean, half) = outcome.mean();
         let (clocks_off_ms, clocks_known) = outcome.clocks;
         Point { way: *way, rate: *rate, mean, half, clocks_off_ms, clocks_known }

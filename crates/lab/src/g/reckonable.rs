@@ -1,6 +1,6 @@
 //! Figure 4: how many updates could have been reckoned.
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 
 use super::path::record;
 use super::{FEW_RATES, RATES, WAYS};
@@ -32,7 +32,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         [0, 2].into_iter().flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
     let seed = bench.seed;
     let shares = bench.spread(1.0, &jobs, |(way, rate)| {
-        let paths = record(seed, seconds, Sending::fixed(*rate), &WAYS[*way].link());
+        let paths = record(seed, seconds, UpdatePolicy::fixed(*rate), &WAYS[*way].link());
         let share = paths.iter().map(|path| path.reckonable(*rate)).sum::<f64>() / paths.len().max(1) as f64;
         (*way, *rate, share)
     });

@@ -1,6 +1,6 @@
 //! Beyond the paper: what a site pays for in a large world.
 
-use coplay::bucket::{EntityId, Region, Sending};
+use coplay::peer_world::{EntityId, UpdatePolicy, WorldRegion};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
 use coplay_sim::arena::{Arena, Plan};
@@ -64,7 +64,7 @@ impl World {
     fn play(seed: u64, sites: usize, seconds: i64) -> Self {
         // One avatar for each region, on average.
         let side = (4.0 * ((sites * usize::from(NINJAS)) as f64).sqrt()).round() as u8;
-        let plan = Plan { clock: NodeClock::TRUE, sending: Sending::fixed(RATE), ninjas: NINJAS };
+        let plan = Plan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(RATE), ninjas: NINJAS };
         let terms = Terms { seed, side, ..super::TERMS };
         let mut arena = Arena::new(seed, terms, &vec![plan; sites], &link());
         for place in 0..sites {
@@ -127,16 +127,16 @@ fn near(arena: &Arena, place: usize, tick: u32) -> Vec<EntityId> {
     let own = whereabouts(arena, place, tick);
     let others = (0..arena.places()).filter(|other| *other != place);
     let all = others.flat_map(|other| whereabouts(arena, other, tick));
-    let is_near = |(_, region): &(EntityId, Region)| own.iter().any(|(_, own)| own.is_near(*region));
+    let is_near = |(_, region): &(EntityId, WorldRegion)| own.iter().any(|(_, own)| own.is_near(*region));
     all.filter(is_near).map(|(entity, _)| entity).collect()
 }
 
 /// Where the avatars of a place really were.
-fn whereabouts(arena: &Arena, place: usize, tick: u32) -> Vec<(EntityId, Region)> {
-    use coplay::bucket::Reckoner as _;
+fn whereabouts(arena: &Arena, place: usize, tick: u32) -> Vec<(EntityId, WorldRegion)> {
+    use coplay::peer_world::DeadReckoning as _;
     let Some(game) = arena.game(place) else { return Vec::new() };
     let at = |index: u8| {
-        let avatar = game.world().own_at(index, tick)?;
+        let avatar = game.world().own_state_at(index, tick)?;
         Some((EntityId { site: game.site(), index }, game.rules().region(avatar)))
     };
     (0..NINJAS).filter_map(at).collect()

@@ -1,6 +1,6 @@
 //! Figure 5: one trace told more seldom, against games that are played at each rate.
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 
 use super::path::{record, replay_all};
 use super::play::Match;
@@ -37,12 +37,12 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         COMPARED.iter().flat_map(|(way, _)| rates.iter().map(move |rate| (*way, *rate))).collect();
     let seed = bench.seed;
     let ways: Vec<usize> = COMPARED.iter().map(|(way, _)| *way).collect();
-    let paths = bench.spread(0.1, &ways, |way| record(seed, seconds, Sending::fixed(28), &WAYS[*way].link()));
+    let paths = bench.spread(0.1, &ways, |way| record(seed, seconds, UpdatePolicy::fixed(28), &WAYS[*way].link()));
     let points: Vec<Point> = bench.spread(0.9, &jobs, |(way, rate)| {
         let of_way = &paths[ways.iter().position(|of| of == way).unwrap_or(0)];
-        let thinned = replay_all(of_way, seed, Sending::fixed(*rate), &WAYS[*way].link());
+        let thinned = replay_all(of_way, seed, UpdatePolicy::fixed(*rate), &WAYS[*way].link());
         let played =
-            Match::new(seed + u64::from(*rate), Sending::fixed(*rate), WAYS[*way].link(), seconds).play().mean().0;
+            Match::new(seed + u64::from(*rate), UpdatePolicy::fixed(*rate), WAYS[*way].link(), seconds).play().mean().0;
         (*way, *rate, thinned, played)
     });
     let mut findings = Findings::default();

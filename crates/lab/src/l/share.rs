@@ -1,6 +1,6 @@
 //! Beyond the paper: who should make up for a command's age, the player by being slower or the server by being quicker?
 
-use coplay::motion::Config;
+use coplay::motion::MotionConfig;
 
 use super::stage::{PAIRS, Walk};
 use crate::bench::Bench;
@@ -29,7 +29,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
     let walks = bench.either(10, 2);
     let seed = bench.seed;
     let discrepancies = bench.spread(1.0, &SHARES, |share| {
-        let config = Config { share: *share, ..Config::clocks(1) };
+        let config = MotionConfig { server_share: *share, ..MotionConfig::clocks(1) };
         let walk =
             |number: u64| Walk { seed: seed.wrapping_mul(1_000) + number, way: 2, path: 1, config, jitter: 0.0 }.walk();
         let mut sum = [0.0; 3];

@@ -1,6 +1,6 @@
 //! A player A who moves, the server, and a player B who looks on, over a way of one of three lengths.
 
-use coplay::motion::{Config, Moment, ObjectId, Pair, Predictor};
+use coplay::motion::{MilliVec2, MotionConfig, MotionPredictor, ObjectId, ObjectMoment};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::court::{Court, End, LINEAR, Plan};
@@ -37,7 +37,7 @@ pub(super) struct Walk {
     pub(super) seed: u64,
     pub(super) way: usize,
     pub(super) path: usize,
-    pub(super) config: Config,
+    pub(super) config: MotionConfig,
     /// The part of the delay that is jitter.
     pub(super) jitter: f64,
 }
@@ -91,14 +91,14 @@ impl Walk {
         };
         let mut court = Court::new(self.seed, &plan);
         let local = court.local(End::Server);
-        court.start_server().spawn(local, AVATAR, Some(Court::id(0)), Pair::default(), Pair::default());
+        court.start_server().spawn(local, AVATAR, Some(Court::id(0)), MilliVec2::default(), MilliVec2::default());
         court.start_client(0).own(AVATAR);
-        court.start_client(1).watch(AVATAR);
+        court.start_client(1).subscribe(AVATAR);
         court
     }
 
     /// The motion after so many commands, at one unit a second.
-    fn vector(&self, turn: usize) -> Pair {
+    fn vector(&self, turn: usize) -> MilliVec2 {
         const EIGHTHS: [(i64, i64); 8] =
             [(1_000, 0), (707, 707), (0, 1_000), (-707, 707), (-1_000, 0), (-707, -707), (0, -1_000), (707, -707)];
         let (x, y) = match self.path {
@@ -106,7 +106,7 @@ impl Walk {
             1 => EIGHTHS[if turn.is_multiple_of(2) { 1 } else { 7 }],
             _ => EIGHTHS[turn % 8],
         };
-        Pair { x, y }
+        MilliVec2 { x, y }
     }
 
     pub(super) fn walk(&self) -> Seen {
@@ -117,7 +117,7 @@ impl Walk {
         court.run(begin, |_, _| ());
         let mut seen = Seen { slowest: 1.0, fastest: 1.0, ..Seen::default() };
         let (mut next, mut pressed) = (begin, begin);
-        let mut past: Vec<[Option<Moment<Pair>>; 3]> = Vec::new();
+        let mut past: Vec<[Option<ObjectMoment<MilliVec2>>; 3]> = Vec::new();
         while court.now() < begin + MOVING {
             if court.now() >= next {
                 court.command(A, AVATAR, self.vector(seen.commands));
@@ -131,7 +131,7 @@ impl Walk {
             past.push(moments);
             seen.note_speed(&past);
         }
-        let window = (self.config.window.as_secs_f64() / LOOK.as_secs_f64()) as usize;
+        let window = (self.config.averaging_window.as_secs_f64() / LOOK.as_secs_f64()) as usize;
         let last = &seen.looks[seen.looks.len().saturating_sub(window)..];
         seen.true_last = last.iter().map(|look| look.units[1]).sum::<f64>() * LOOK.as_secs_f64();
         seen.told = court.client(1).and_then(|b| b.consistency(AVATAR)).map_or(f64::NAN, |told| told.discrepancy);
@@ -139,9 +139,9 @@ impl Walk {
     }
 }
 
-fn look(moments: &[Option<Moment<Pair>>; 3], at: f64, since: f64) -> Look {
+fn look(moments: &[Option<ObjectMoment<MilliVec2>>; 3], at: f64, since: f64) -> Look {
     let newest = moments.iter().flatten().map(|moment| moment.number).max().unwrap_or_default();
-    let timer = |moment: &Option<Moment<Pair>>| match moment {
+    let timer = |moment: &Option<ObjectMoment<MilliVec2>>| match moment {
         Some(moment) if moment.number == newest => moment.timer.value().as_millis_f64(),
         _ => 0.0,
     };
@@ -156,7 +156,7 @@ fn look(moments: &[Option<Moment<Pair>>; 3], at: f64, since: f64) -> Look {
 
 impl Seen {
     /// How fast timers went over the last 50 ms, where that was on one leg.
-    fn note_speed(&mut self, past: &[[Option<Moment<Pair>>; 3]]) {
+    fn note_speed(&mut self, past: &[[Option<ObjectMoment<MilliVec2>>; 3]]) {
         const OVER: usize = 50;
         let Some(before) = past.len().checked_sub(OVER + 1) else { return };
         for (then, now) in past[before].iter().zip(&past[past.len() - 1]) {

@@ -1,6 +1,6 @@
 //! Figure 4: the difference between motion timers over time, with the paper's method and with clocks.
 
-use coplay::motion::Config;
+use coplay::motion::MotionConfig;
 use coplay::time::TimeDelta;
 
 use super::stage::{JITTER, Look, PAIRS, PATHS, Seen, WAYS, Walk};
@@ -52,8 +52,8 @@ struct Outcome {
     looks: Vec<Look>,
 }
 
-fn config(method: usize) -> Config {
-    [Config::paper(1), Config::clocks(1)][method]
+fn config(method: usize) -> MotionConfig {
+    [MotionConfig::paper(1), MotionConfig::clocks(1)][method]
 }
 
 fn run(bench: &mut Bench<'_>) -> Findings {
@@ -74,7 +74,7 @@ fn run(bench: &mut Bench<'_>) -> Findings {
         Outcome::of((*way, *path, *method, *varies), &(0..walks).map(walk).collect::<Vec<Seen>>())
     });
     let unbuffered = bench.spread(0.05, &[0, 1], |method| {
-        let config = Config { buffer: TimeDelta::ZERO, ..config(*method) };
+        let config = MotionConfig { combine_interval: TimeDelta::ZERO, ..config(*method) };
         Walk { seed, way: OVERSEAS, path: 1, config, jitter: 0.0 }.walk().timers()
     });
     let mut findings = Findings::default();

@@ -1,6 +1,6 @@
 //! Under which modelling choices ILA is ahead of ON-OFF, and what that takes.
 
-use coplay::mirror::Measure;
+use coplay::mirror::GtdMeasure;
 
 use super::play::{Model, Outcome, Trial};
 use super::{GIT_MS, MODEL, POLICIES};
@@ -23,8 +23,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     real: None,
 };
 
-const MEASURES: [(&str, Measure); 3] =
-    [("arriving", Measure::Arrival), ("waiting", Measure::Waiting), ("delivered", Measure::Delivery)];
+const MEASURES: [(&str, GtdMeasure); 3] =
+    [("arriving", GtdMeasure::Arrival), ("waiting", GtdMeasure::Waiting), ("delivered", GtdMeasure::Delivery)];
 /// Calibrated on OFF; and with nothing lost, but nearly as much work as there is time.
 const SETTINGS: [(&str, Model); 2] = [("losses", MODEL), ("load", Model { loss: 0.0, work_ms: 4.0, ..MODEL })];
 const ON_OFF: usize = 1;

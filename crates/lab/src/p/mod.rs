@@ -6,7 +6,7 @@ pub mod drops;
 mod play;
 pub mod threshold;
 
-use coplay::mirror::{Curve, Measure, Policy, THRESHOLD};
+use coplay::mirror::{DEFAULT_GIT, DropCurve, DropPolicy, GtdMeasure};
 
 use crate::bench::Bench;
 use crate::findings::Findings;
@@ -23,15 +23,15 @@ const MODEL: Model = Model {
     spread: 0.04,
     loss: 0.018,
     work_ms: 1.0,
-    measure: Measure::Waiting,
+    measure: GtdMeasure::Waiting,
 };
 
 /// What is compared.
-const POLICIES: [(&str, Policy); 4] = [
-    ("OFF", Policy::Off),
-    ("ON-OFF", Policy::OnOff { threshold: THRESHOLD }),
-    ("ILA", Policy::Ila(Curve::PAPER)),
-    ("ours", Policy::Adaptive { threshold: THRESHOLD }),
+const POLICIES: [(&str, DropPolicy); 4] = [
+    ("OFF", DropPolicy::Off),
+    ("ON-OFF", DropPolicy::OnOff { threshold: DEFAULT_GIT }),
+    ("ILA", DropPolicy::Ila(DropCurve::PAPER)),
+    ("ours", DropPolicy::Adaptive { threshold: DEFAULT_GIT }),
 ];
 
 /// What the paper reached with a policy.

@@ -1,6 +1,6 @@
 //! Servers that mirror each other until all is said, and what the first of them saw.
 
-use coplay::mirror::{Config, Measure, Order, Policy, Source};
+use coplay::mirror::{DeliveryOrder, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Delay, LinkConfig, Loss};
@@ -25,7 +25,7 @@ pub(super) struct Model {
     /// How long the receiver works on an event, in milliseconds.
     pub(super) work_ms: f64,
     /// What policies go by.
-    pub(super) measure: Measure,
+    pub(super) measure: GtdMeasure,
 }
 
 /// A run.
@@ -35,7 +35,7 @@ pub(super) struct Trial {
     pub(super) senders: usize,
     /// Events of each.
     pub(super) events: u32,
-    pub(super) policy: Policy,
+    pub(super) policy: DropPolicy,
     pub(super) model: Model,
 }
 
@@ -68,12 +68,12 @@ impl Trial {
             shares: [0.9, 0.0, 0.0, 0.0],
             bytes: 200,
         };
-        let config = Config {
-            order: Order::Total,
+        let config = MirrorConfig {
+            order: DeliveryOrder::Total,
             policy: self.policy,
             measure: self.model.measure,
-            run: coplay::mirror::MAX_RUN,
-            ..Config::new(Source(0))
+            max_obsolete_set: coplay::mirror::MAX_OBSOLETE_SET,
+            ..MirrorConfig::new(SourceId(0))
         };
         let clock =
             NodeClock { offset: TimeDelta::from_secs(1_000 * seat as i64), skew_ppm: 15.0 * seat as f64 - 45.0 };
@@ -138,7 +138,7 @@ impl Trial {
             issued: u64::from(self.events) * self.senders as u64,
             dropped: stats.dropped,
             skipped: stats.skipped,
-            asked: stats.asked,
+            asked: stats.requested,
             is_settled: servers.iter().all(is_settled) && states.iter().all(|state| *state == states[0]),
             states,
         }
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn a_trial_delivers_what_is_issued_and_drops_only_where_it_is_allowed_to() {
         let trial = |policy| Trial { seed: 3, senders: 4, events: 100, policy, model: super::super::MODEL }.play();
-        let off = trial(Policy::Off);
+        let off = trial(DropPolicy::Off);
         assert_eq!((off.gtds_ms.len(), off.drops()), (400, 0.0));
-        let ours = trial(Policy::Adaptive { threshold: coplay::mirror::THRESHOLD });
+        let ours = trial(DropPolicy::Adaptive { threshold: coplay::mirror::DEFAULT_GIT });
         assert!(off.is_settled && ours.is_settled && off.states == ours.states);
         assert!(ours.drops() > 0.0 && ours.over(150.0) < off.over(150.0));
         assert!(off.gtds_ms.iter().all(|gtd| *gtd > 40.0), "nothing is quicker than the network");

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use coplay::feed::FeedConfig;
 use coplay::frame::Frame;
 use coplay::id::SiteId;
 use coplay::input::InputWord;
 use coplay::session::{Config, Event, Session, Settings, Stats};
+use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::Machine;
 use coplay_machines::hosted::{self, Counts, Hosted, Terms, Turn};

@@ -1,6 +1,6 @@
 //! Colours: of players, and of light.
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 
 use crate::luck::Luck;
 
@@ -55,12 +55,12 @@ pub(super) fn sum(one: Light, other: Light) -> Light {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
 
     #[test]
     fn the_players_of_a_site_can_be_told_apart() {
         let colours: std::collections::BTreeSet<Colour> =
-            (0..10).map(|index| colour_of(EntityId { site: Site(99), index })).collect();
+            (0..10).map(|index| colour_of(EntityId { site: WorldSiteId(99), index })).collect();
         assert_eq!(colours.len(), COLOURS.len());
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use coplay::feed::{WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::id::Addr;
 use coplay::session::Settings;
+use coplay::spectator_feed::{Spectator as FeedSpectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_net::key::{Identity, Secret};
@@ -57,7 +57,7 @@ pub(crate) struct Spectator {
     endpoint: Endpoint,
     host: Option<PeerKey>,
     mail: Mail,
-    watcher: Option<Watcher>,
+    watcher: Option<FeedSpectator>,
     numbers: View,
     view: Arc<Mutex<View>>,
 }
@@ -118,8 +118,8 @@ impl Spectator {
 
     fn begin(&mut self, now: Instant, party: &Party) {
         let Ok(settings) = Settings::from_bytes(&party.terms) else { return };
-        let config = WatchConfig::new(party.session, settings, vec![Addr(0)]);
-        self.watcher = Watcher::new(now, config).ok();
+        let config = SpectatorConfig::new(party.session, settings, vec![Addr(0)]);
+        self.watcher = FeedSpectator::new(now, config).ok();
     }
 
     /// Does all that is due; says when something is again.
@@ -136,7 +136,7 @@ impl Spectator {
         self.see(now);
         self.send_all(now);
         self.show();
-        let watcher = self.watcher.as_ref().and_then(Watcher::poll_timeout);
+        let watcher = self.watcher.as_ref().and_then(FeedSpectator::poll_timeout);
         let due = [watcher, self.mail.poll_timeout(), self.endpoint.poll_timeout()];
         due.into_iter().flatten().fold(now + LOOK, Instant::min)
     }
@@ -152,13 +152,13 @@ impl Spectator {
         let Some(watcher) = &mut self.watcher else { return };
         while let Some(request) = watcher.poll_request(now) {
             match request {
-                WatchRequest::Load { .. } => {}
-                WatchRequest::Advance { .. } => self.numbers.frames += 1,
-                WatchRequest::Hash { expected, .. } => watcher.handle_hash(expected),
+                SpectatorRequest::Load { .. } => {}
+                SpectatorRequest::Advance { .. } => self.numbers.frames += 1,
+                SpectatorRequest::Hash { expected, .. } => watcher.handle_hash(expected),
             }
         }
         while let Some(event) = watcher.poll_event() {
-            self.numbers.gone |= matches!(event, WatchEvent::Dropped { .. } | WatchEvent::Ended { .. });
+            self.numbers.gone |= matches!(event, SpectatorEvent::Dropped { .. } | SpectatorEvent::Ended { .. });
         }
         (self.numbers.live, self.numbers.stalls) = (watcher.is_live(), watcher.stats().stalls);
         self.numbers.behind = watcher.newest_frame() - watcher.next_frame();

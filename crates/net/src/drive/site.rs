@@ -8,11 +8,11 @@ pub use alone::Alone;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use coplay::feed::{FeedConfig, Start};
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie;
 use coplay::session::{AbsentInput, Event, LateJoin, MachineCosts, Session, SessionEnd, Settings, State};
+use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{Control, Controlled, Lamp};
@@ -345,7 +345,7 @@ impl Drive {
             return tape.follow(turn, &mut self.hosted, session.settings());
         }
         if !tape.has_begun() {
-            tape.begin(session.settings(), movie::Start::PowerOn);
+            tape.begin(session.settings(), movie::MovieStart::PowerOn);
         }
         self.record_certain();
     }
@@ -449,11 +449,11 @@ impl Drive {
         let peers = sites.filter(|site| *site != me).map(|site| (site, Addr(u64::from(site.number())))).collect();
         let alone = !settings.starting_sites.contains(me);
         let mut config = hosted::config(machine, self.party.session, me, peers, settings.clone());
-        let start = if machine.can_save() { Start::Snapshot } else { Start::Beginning };
+        let start = if machine.can_save() { SpectatorStart::Snapshot } else { SpectatorStart::FirstFrame };
         config.late_join = (self.late || alone).then_some(LateJoin { start, max_state_len: MAX_STATE });
         config.feed = Some(FeedConfig {
-            keep_log: if machine.can_save() { 0 } else { LOG_BYTES },
-            most_watchers: 4_096,
+            log_bytes: if machine.can_save() { 0 } else { LOG_BYTES },
+            max_spectators: 4_096,
             ..FeedConfig::new(self.party.session, u64::from_le_bytes(random()), settings)
         });
         // An address stands for a seat, and a seat belongs to a key.
@@ -465,7 +465,7 @@ impl Drive {
         let gives_up = self.manner.drop_after.filter(|_| self.manner.alone == Alone::Wait);
         config.silence_timeout = gives_up.map(|patience| patience * i64::from(GIVE_UP));
         config.can_play_alone = true;
-        if config.late_join.is_some() && start == Start::Beginning {
+        if config.late_join.is_some() && start == SpectatorStart::FirstFrame {
             self.hosted.machine_mut().reset();
         }
         self.session = Some(Session::new(now, config).map_err(|error| Failure::Session(error.to_string()))?);

@@ -5,14 +5,14 @@ use std::io::{Seek, Write};
 
 use coplay::frame::Frame;
 use coplay::input::InputWord;
-use coplay::movie::{Start, Writer};
+use coplay::movie::{MovieStart, MovieWriter};
 use coplay::session::Settings;
 use coplay_machines::hosted::{Hosted, Turn};
 
 /// A movie in the making. What goes wrong with it does not stop the game, and is told at the end.
 pub struct Tape {
     file: File,
-    writer: Option<Writer>,
+    writer: Option<MovieWriter>,
     frames: u32,
     /// It goes no further, and why if that was not meant.
     over: bool,
@@ -35,7 +35,7 @@ impl Tape {
     }
 
     /// Begins, or begins anew: what was on record before is gone.
-    pub(super) fn begin(&mut self, settings: &Settings, start: Start<'_>) {
+    pub(super) fn begin(&mut self, settings: &Settings, start: MovieStart<'_>) {
         if self.over {
             return;
         }
@@ -43,7 +43,7 @@ impl Tape {
             let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
             self.note(emptied);
         }
-        match Writer::new(settings, start) {
+        match MovieWriter::new(settings, start) {
             Ok(writer) => (self.writer, self.frames) = (Some(writer), 0),
             Err(error) => self.stop(&format!("this game cannot be recorded: {error}")),
         }
@@ -61,13 +61,13 @@ impl Tape {
             Turn::Loaded { frame } => {
                 let mut state = Vec::new();
                 match hosted.machine_mut().save(&mut state) {
-                    Ok(()) => self.begin(settings, Start::Snapshot { frame: *frame, state: &state }),
+                    Ok(()) => self.begin(settings, MovieStart::Snapshot { frame: *frame, state: &state }),
                     Err(error) => self.stop(&format!("a recording cannot begin here: {error}")),
                 }
             }
             Turn::Stepped { frame, .. } => {
                 if !self.has_begun() {
-                    self.begin(settings, Start::PowerOn);
+                    self.begin(settings, MovieStart::PowerOn);
                 }
                 let hash = is_compared(*frame, settings).then(|| hosted.machine_mut().hash());
                 self.push(*frame, hosted.inputs(), hash);
@@ -78,7 +78,9 @@ impl Tape {
 
     /// A frame that is certain, and perhaps the hash of the state after it. What is on record already is passed over.
     pub(super) fn push(&mut self, frame: Frame, inputs: &[InputWord], hash: Option<u64>) {
-        let Some(writer) = self.writer.as_mut().filter(|writer| !self.over && frame >= writer.next()) else { return };
+        let Some(writer) = self.writer.as_mut().filter(|writer| !self.over && frame >= writer.next_frame()) else {
+            return;
+        };
         let mut pushed = writer.push(frame, inputs);
         if let Some(hash) = hash {
             // Whatever ends the program, all up to here is there.
@@ -104,7 +106,7 @@ impl Tape {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        if let Some(Err(error)) = self.writer.as_mut().map(Writer::finish) {
+        if let Some(Err(error)) = self.writer.as_mut().map(MovieWriter::finish) {
             self.trouble.get_or_insert_with(|| error.to_string());
         }
         self.drain();

@@ -1,10 +1,10 @@
 //! Looking on.
 
-use coplay::feed::{Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::movie;
 use coplay::session::{Settings, Stats};
+use coplay::spectator_feed::{Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::Machine;
@@ -48,7 +48,7 @@ pub struct Watch {
     pings: Pings,
     machine: Box<dyn Machine>,
     lamp: Lamp,
-    watcher: Option<Watcher>,
+    watcher: Option<Spectator>,
     plan: WatchPlan,
     log: Option<FrameLog>,
     tape: Option<Tape>,
@@ -143,7 +143,7 @@ impl Watch {
                 let numbers = self.beat.numbers(stats, Vec::new(), self.post.transport.refused());
                 return Ok(Outcome { why, frames: self.seen, agreed: !self.diverged, numbers, taped: None });
             }
-            let due = self.watcher.as_ref().and_then(Watcher::poll_timeout);
+            let due = self.watcher.as_ref().and_then(Spectator::poll_timeout);
             let until = [due, self.post.timeout()].into_iter().flatten().fold(now + LOOK_EVERY, Instant::min);
             if let Some(incoming) = self.post.wait(until) {
                 self.take(incoming, front);
@@ -161,10 +161,10 @@ impl Watch {
         let mut sources: Vec<&crate::party::Member> = self.party.members.iter().filter(|member| member.here).collect();
         sources.sort_by_key(|member| member.key != self.host);
         let from = sources.iter().map(|member| Addr(u64::from(member.site))).collect();
-        let start = if self.machine.can_save() { Start::Snapshot } else { Start::Beginning };
-        let config = WatchConfig { start, ..WatchConfig::new(self.party.session, settings.clone(), from) };
+        let start = if self.machine.can_save() { SpectatorStart::Snapshot } else { SpectatorStart::FirstFrame };
+        let config = SpectatorConfig { start, ..SpectatorConfig::new(self.party.session, settings.clone(), from) };
         self.settings = settings;
-        self.watcher = Some(Watcher::new(now, config).map_err(|error| Failure::Session(error.to_string()))?);
+        self.watcher = Some(Spectator::new(now, config).map_err(|error| Failure::Session(error.to_string()))?);
         Ok(())
     }
 
@@ -244,20 +244,22 @@ impl Watch {
             let now = clock::now();
             let Some(request) = watcher.poll_request(now) else { return Ok(()) };
             match request {
-                WatchRequest::Load { next_frame, state, .. } => {
+                SpectatorRequest::Load { next_frame, state, .. } => {
                     self.machine.load(state).map_err(|error| Failure::Machine(error.to_string()))?;
                     match &mut self.tape {
                         Some(tape) if tape.has_begun() => tape.stop("the recording ends where frames were missed"),
-                        Some(tape) => tape.begin(&self.settings, movie::Start::Snapshot { frame: next_frame, state }),
+                        Some(tape) => {
+                            tape.begin(&self.settings, movie::MovieStart::Snapshot { frame: next_frame, state })
+                        }
                         None => {}
                     }
                 }
-                WatchRequest::Advance { frame, inputs, fresh } => {
+                SpectatorRequest::Advance { frame, inputs, is_presented: fresh } => {
                     self.machine.step(inputs, fresh);
                     self.seen = frame.number() + 1;
                     if let Some(tape) = &mut self.tape {
                         if !tape.has_begun() {
-                            tape.begin(&self.settings, movie::Start::PowerOn);
+                            tape.begin(&self.settings, movie::MovieStart::PowerOn);
                         }
                         let hash = is_compared(frame, &self.settings).then(|| self.machine.hash());
                         tape.push(frame, inputs, hash);
@@ -270,7 +272,7 @@ impl Watch {
                         front.show(frame, &*self.machine);
                     }
                 }
-                WatchRequest::Hash { .. } => watcher.handle_hash(self.machine.hash()),
+                SpectatorRequest::Hash { .. } => watcher.handle_hash(self.machine.hash()),
             }
         }
     }
@@ -299,11 +301,11 @@ impl Watch {
         if self.plan.frames.is_some_and(|frames| self.seen >= frames) {
             self.done = Some(Why::Done);
         }
-        while let Some(event) = self.watcher.as_mut().and_then(Watcher::poll_event) {
+        while let Some(event) = self.watcher.as_mut().and_then(Spectator::poll_event) {
             match event {
-                WatchEvent::Dropped { reason } => return Err(Failure::Feed(reason.to_string())),
-                WatchEvent::Ended { .. } => self.done = Some(Why::FeedOver),
-                WatchEvent::Diverged { .. } => self.diverged = true,
+                SpectatorEvent::Dropped { reason } => return Err(Failure::Feed(reason.to_string())),
+                SpectatorEvent::Ended { .. } => self.done = Some(Why::FeedOver),
+                SpectatorEvent::Diverged { .. } => self.diverged = true,
                 _ => {}
             }
         }

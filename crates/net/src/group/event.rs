@@ -1,6 +1,6 @@
 //! What goes in and comes out: for whom something is, and what happened.
 
-use coplay::bucket::Region;
+use coplay::peer_world::WorldRegion;
 use coplay::time::Instant;
 
 use super::MulticastError;
@@ -18,7 +18,7 @@ pub enum Dest<'a> {
     /// For all who listen to a region.
     Region {
         /// Which one.
-        region: Region,
+        region: WorldRegion,
         /// Who does, as far as the caller knows: where multicast does not reach them they are sent it one by one.
         sites: &'a [u32],
     },

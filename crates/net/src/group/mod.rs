@@ -27,7 +27,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use coplay::bucket::Region;
+use coplay::peer_world::WorldRegion;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
@@ -220,7 +220,7 @@ impl Group {
 
     /// Listens to what is sent to these regions, beside what is for all; without any, to what is sent to any region. Who hears more than
     /// that must bear it: it may come one by one.
-    pub fn listen_to(&mut self, regions: &[Region]) {
+    pub fn listen_to(&mut self, regions: &[WorldRegion]) {
         let listens = self.channels.as_mut().map_or(Ok(()), |channels| channels.listen_to(regions));
         if let Err(error) = listens {
             // Who misses a region must be sent everything one by one.

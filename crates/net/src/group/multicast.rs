@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use coplay::bucket::Region;
+use coplay::peer_world::WorldRegion;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::message::Run;
@@ -92,12 +92,12 @@ impl fmt::Display for MulticastError {
 impl std::error::Error for MulticastError {}
 
 /// The channel of a region. Regions near each other have different ones.
-pub(super) fn channel_of(region: Region) -> u8 {
+pub(super) fn channel_of(region: WorldRegion) -> u8 {
     1 + region.x % 4 + 4 * (region.y % 4)
 }
 
 /// The channels of these regions, beside what concerns all. Who is nowhere looks at everything, and listens to all of them.
-fn channels_of(regions: &[Region]) -> BTreeSet<u8> {
+fn channels_of(regions: &[WorldRegion]) -> BTreeSet<u8> {
     match regions {
         [] => (ALL..=REGIONS).collect(),
         _ => regions.iter().map(|region| channel_of(*region)).chain([ALL]).collect(),
@@ -184,7 +184,7 @@ impl Channels {
     }
 
     /// Listens to these regions, beside what concerns all, and to no others.
-    pub(super) fn listen_to(&mut self, regions: &[Region]) -> Result<(), MulticastError> {
+    pub(super) fn listen_to(&mut self, regions: &[WorldRegion]) -> Result<(), MulticastError> {
         let wanted = channels_of(regions);
         let before = std::mem::replace(&mut *lock(&self.shared.channels), wanted.clone());
         for channel in before.difference(&wanted) {
@@ -311,17 +311,17 @@ mod tests {
     #[test]
     fn regions_near_each_other_have_channels_of_their_own() {
         for (x, y) in [(1, 1), (17, 200), (254, 254), (61, 7)] {
-            let near = (x - 1..=x + 1).flat_map(|x| (y - 1..=y + 1).map(move |y| Region { x, y }));
+            let near = (x - 1..=x + 1).flat_map(|x| (y - 1..=y + 1).map(move |y| WorldRegion { x, y }));
             let channels: BTreeSet<u8> = near.map(channel_of).collect();
             assert!(channels.len() == 9 && !channels.contains(&ALL), "{x} {y}: {channels:?}");
         }
-        let all = (0..=255).flat_map(|x| (0..=255).map(move |y| channel_of(Region { x, y })));
+        let all = (0..=255).flat_map(|x| (0..=255).map(move |y| channel_of(WorldRegion { x, y })));
         assert!(all.into_iter().all(|channel| (1..=REGIONS).contains(&channel)));
     }
 
     #[test]
     fn who_is_nowhere_listens_to_everything() {
-        let (here, there) = (Region { x: 3, y: 4 }, Region { x: 7, y: 8 });
+        let (here, there) = (WorldRegion { x: 3, y: 4 }, WorldRegion { x: 7, y: 8 });
         assert_eq!(channels_of(&[here]), BTreeSet::from([ALL, channel_of(here)]));
         assert_eq!(channels_of(&[here, there]), channels_of(&[here]), "they share one");
         let all = channels_of(&[]);

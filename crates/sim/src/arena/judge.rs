@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::bucket::{EntityId, How, Reckoner, Site};
+use coplay::peer_world::{DeadReckoning, EntityId, Provenance, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{PeerWorldItem, PeerWorldItems};
 use coplay_maze::{Avatar, FINE, News, Tally, WALK};
@@ -128,7 +128,7 @@ impl Judge {
     /// Nobody is shown long after it was heard of, and what was told for the very tick is what its owner says.
     fn judge_view(&mut self, arena: &Arena, place: usize) {
         let Some((tick, shown)) = arena.game(place).map(coplay_maze::Game::view) else { return };
-        for shown in shown.iter().filter(|shown| shown.how != How::Own) {
+        for shown in shown.iter().filter(|shown| shown.provenance != Provenance::Own) {
             let entity = shown.entity;
             let ticks = self.delivered.get(&(place, entity));
             let fresh = tick.saturating_sub(GIVE_UP)..=tick;
@@ -138,7 +138,7 @@ impl Judge {
                 });
             }
             let truth = own_account(arena, entity, tick).filter(|truth| **truth != shown.state);
-            if let Some(truth) = truth.filter(|_| shown.how == How::Told) {
+            if let Some(truth) = truth.filter(|_| shown.provenance == Provenance::Received) {
                 self.violation("told", || {
                     format!("place {place} shows {entity:?} at tick {tick} as {:?}, and it was {truth:?}", shown.state)
                 });
@@ -266,8 +266,10 @@ impl Judge {
         let earlier = own_account(arena, entity, before)?;
         let state = match ticks.range(tick + 1..).next() {
             _ if before == tick => earlier.clone(),
-            Some(after) => rules.between(earlier, own_account(arena, entity, *after)?, tick - before, after - before),
-            None => rules.ahead(earlier, tick - before),
+            Some(after) => {
+                rules.interpolate(earlier, own_account(arena, entity, *after)?, tick - before, after - before)
+            }
+            None => rules.extrapolate(earlier, tick - before),
         };
         Some((before, state))
     }
@@ -280,7 +282,7 @@ impl Judge {
                 let (local, truth) = (arena.local(*place), arena.local(*other) - arena.local(*place));
                 let site = arena.site(*other);
                 let stats = arena.game(*place).and_then(|game| game.world().peer_stats(local, site));
-                let off = stats.and_then(|stats| stats.offset).map(|offset| (offset - truth).abs());
+                let off = stats.and_then(|stats| stats.clock_offset).map(|offset| (offset - truth).abs());
                 if off.is_none_or(|off| off > bound) {
                     self.violation("clock", || {
                         format!("place {place} takes the clock of place {other} to be off by {off:?}")
@@ -355,7 +357,7 @@ impl Judge {
 }
 
 /// How often avatars of a site were hit, as far as a place knows.
-fn known_falls(arena: &Arena, place: usize, site: Site) -> u32 {
+fn known_falls(arena: &Arena, place: usize, site: WorldSiteId) -> u32 {
     let record = |game: &coplay_maze::Game| {
         game.world().records().find(|(of, _)| *of == site).and_then(|(_, record)| Tally::from_bytes(&record.bytes))
     };
@@ -364,7 +366,7 @@ fn known_falls(arena: &Arena, place: usize, site: Site) -> u32 {
 
 /// How an entity was at a tick, as its owner knows.
 fn own_account(arena: &Arena, entity: EntityId, tick: u32) -> Option<&Avatar> {
-    arena.game(arena.place_of(entity.site)?)?.world().own_at(entity.index, tick)
+    arena.game(arena.place_of(entity.site)?)?.world().own_state_at(entity.index, tick)
 }
 
 impl Gone {

@@ -5,7 +5,7 @@ mod scenario;
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{Sending, Site};
+use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Game, Terms};
@@ -23,7 +23,7 @@ pub struct Arena {
     seed: u64,
     terms: Terms,
     places: Vec<Place>,
-    by_site: BTreeMap<Site, usize>,
+    by_site: BTreeMap<WorldSiteId, usize>,
     /// One direction each, from and to, as far as anything was sent there: in a large world most are never used.
     links: BTreeMap<(usize, usize), Link>,
     /// What links are like at first.
@@ -37,9 +37,9 @@ pub struct Arena {
 
 /// A computer at which a site may run.
 struct Place {
-    site: Site,
+    site: WorldSiteId,
     clock: NodeClock,
-    sending: Sending,
+    sending: UpdatePolicy,
     ninjas: u8,
     game: Option<Game>,
     /// The next time it is woken; older ones do not count.
@@ -52,7 +52,7 @@ pub struct Plan {
     /// Its clock.
     pub clock: NodeClock,
     /// When it tells of its avatars.
-    pub sending: Sending,
+    pub sending: UpdatePolicy,
     /// Its avatars.
     pub ninjas: u8,
 }
@@ -80,7 +80,7 @@ impl Arena {
     pub fn new(seed: u64, terms: Terms, plans: &[Plan], link: &LinkConfig) -> Self {
         let mut luck = crate::random::Random::stream(seed, "sites");
         let place = |plan: &Plan| Place {
-            site: Site(luck.bits() as u32),
+            site: WorldSiteId(luck.bits() as u32),
             clock: plan.clock,
             sending: plan.sending,
             ninjas: plan.ninjas,
@@ -124,12 +124,12 @@ impl Arena {
     }
 
     /// The site at a place.
-    pub fn site(&self, place: usize) -> Site {
+    pub fn site(&self, place: usize) -> WorldSiteId {
         self.places[place].site
     }
 
     /// The place of a site.
-    pub fn place_of(&self, site: Site) -> Option<usize> {
+    pub fn place_of(&self, site: WorldSiteId) -> Option<usize> {
         self.by_site.get(&site).copied()
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use coplay::bucket::Sending;
+use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Terms;
 
@@ -85,8 +85,13 @@ impl Scenario {
             bucket: *luck.pick(&[2, 4, 4, 4, 8]),
             delay: *luck.pick(&[10, 15, 15, 20, 30]),
         };
-        let sendings =
-            [Sending::fixed(25), Sending::fixed(5), Sending::reckoned(8), Sending::adaptive(5, 25), Sending::default()];
+        let sendings = [
+            UpdatePolicy::fixed(25),
+            UpdatePolicy::fixed(5),
+            UpdatePolicy::dead_reckoned(8),
+            UpdatePolicy::adaptive(5, 25),
+            UpdatePolicy::default(),
+        ];
         let sending = *luck.pick(&sendings);
         let mixed = luck.chance(0.3);
         let plans = (0..sites)
@@ -198,7 +203,7 @@ impl Scenario {
     /// Which of [`KINDS`] are in it.
     pub fn kinds(&self) -> Vec<bool> {
         let has = |kind: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
-        let sends = |kind: fn(&Sending) -> bool| self.plans.iter().any(|plan| kind(&plan.sending));
+        let sends = |kind: fn(&UpdatePolicy) -> bool| self.plans.iter().any(|plan| kind(&plan.sending));
         vec![
             matches!(self.link.loss, Loss::Independent(_)),
             matches!(self.link.loss, Loss::Bursty { .. }),
@@ -210,7 +215,7 @@ impl Scenario {
             has(|fault| matches!(fault, Fault::Leave(_))),
             self.late > 0,
             sends(|sending| sending.tolerance.is_some()),
-            sends(|sending| sending.adapt),
+            sends(|sending| sending.is_adaptive),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::motion::{ClientEvent, Method, Moment, ObjectId, Pair, Predictor};
+use coplay::motion::{MilliVec2, MotionClientEvent, MotionPredictor, ObjectId, ObjectMoment, SyncMethod};
 use coplay::time::{Instant, TimeDelta};
 
 use super::scenario::Fault;
@@ -24,7 +24,7 @@ const MOST: usize = 3;
 struct Commanded {
     /// When the first of those was given that were combined, on the clock of who gave it.
     at: Instant,
-    vector: Pair,
+    vector: MilliVec2,
     /// Nothing happened since that could have undone it.
     counts: bool,
     /// What the server decided is forgotten with it, until the owner has heard of it.
@@ -33,15 +33,15 @@ struct Commanded {
 
 /// The judge of one scenario.
 pub(super) struct Judge {
-    config: coplay::motion::Config,
+    config: coplay::motion::MotionConfig,
     near: TimeDelta,
     /// What each end showed of each object last, and when, on its own clock.
-    before: BTreeMap<(usize, ObjectId), (Instant, Moment<Pair>)>,
+    before: BTreeMap<(usize, ObjectId), (Instant, ObjectMoment<MilliVec2>)>,
     commanded: BTreeMap<ObjectId, Commanded>,
     /// Who commands an object, where that is another than at first.
     owners: BTreeMap<ObjectId, End>,
     /// What the server decided about objects that clients command, by the epochs of those decisions.
-    decided: BTreeMap<(ObjectId, u32), Vec<Pair>>,
+    decided: BTreeMap<(ObjectId, u32), Vec<MilliVec2>>,
     /// In which epoch an object came to its owner: until that has heard of it, it may hear of commands of the one before.
     given: BTreeMap<ObjectId, u32>,
     removed: BTreeSet<ObjectId>,
@@ -66,7 +66,7 @@ impl Judge {
         let guessed = TimeDelta::from_millis(20) + scenario.jitter() * 2;
         Self {
             config,
-            near: if config.method == Method::Paper { guessed } else { NEAR },
+            near: if config.method == SyncMethod::Paper { guessed } else { NEAR },
             before: BTreeMap::new(),
             commanded: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -97,7 +97,7 @@ impl Judge {
     }
 
     /// Its owner is about to command an object. Whether it is there to be commanded.
-    pub(super) fn on_command(&mut self, court: &mut Court, object: ObjectId, vector: Pair) -> bool {
+    pub(super) fn on_command(&mut self, court: &mut Court, object: ObjectId, vector: MilliVec2) -> bool {
         let by = self.owner(object);
         self.hear(court, by);
         if court.moment(by, object).is_none() {
@@ -106,7 +106,9 @@ impl Judge {
         self.commands += 1;
         let at = court.local(by);
         let is_combined = |before: &&mut Commanded| {
-            by != End::Server && before.by == by && (TimeDelta::ZERO..self.config.buffer).contains(&(at - before.at))
+            by != End::Server
+                && before.by == by
+                && (TimeDelta::ZERO..self.config.combine_interval).contains(&(at - before.at))
         };
         if let Some(before) = self.commanded.get_mut(&object).filter(is_combined) {
             before.vector = LINEAR.combine(&before.vector, &vector);
@@ -197,7 +199,7 @@ impl Judge {
         let End::Seat(seat) = end else { return };
         for event in court.take_events(end) {
             match event {
-                ClientEvent::Appeared(object) => {
+                MotionClientEvent::Appeared(object) => {
                     self.before.remove(&(seat, object));
                     let does = court.client(seat).and_then(|client| client.vector(object));
                     let own = self.commanded.get(&object).filter(|commanded| commanded.by == end);
@@ -205,9 +207,9 @@ impl Judge {
                         self.on_overruled(court, seat, object);
                     }
                 }
-                ClientEvent::Overruled(object) => self.on_overruled(court, seat, object),
-                ClientEvent::Gone(object) => self.on_gone(court, seat, object),
-                ClientEvent::ServerAnew => {}
+                MotionClientEvent::Overruled(object) => self.on_overruled(court, seat, object),
+                MotionClientEvent::Removed(object) => self.on_gone(court, seat, object),
+                MotionClientEvent::ServerRestarted => {}
             }
         }
     }
@@ -224,7 +226,7 @@ impl Judge {
         }
         if self.owner(object) == end {
             // Nothing is combined with it.
-            let at = court.local(end) - self.config.buffer;
+            let at = court.local(end) - self.config.combine_interval;
             self.commanded.insert(object, Commanded { at, vector, counts: true, by: end });
         }
     }
@@ -273,7 +275,12 @@ impl Judge {
     }
 
     /// Compares an object at an end with how it was there when it was last looked at.
-    fn judge_moment(&mut self, court: &Court, (end, number): (End, usize), object: ObjectId) -> Option<Moment<Pair>> {
+    fn judge_moment(
+        &mut self,
+        court: &Court,
+        (end, number): (End, usize),
+        object: ObjectId,
+    ) -> Option<ObjectMoment<MilliVec2>> {
         let (local, moment) = (court.local(end), court.moment(end, object)?);
         if let Some((at, before)) = self.before.insert((number, object), (local, moment)) {
             self.judge_step(end, object, (at, &before), (local, &moment));
@@ -286,25 +293,25 @@ impl Judge {
         &mut self,
         end: End,
         object: ObjectId,
-        (then, before): (Instant, &Moment<Pair>),
-        (now, moment): (Instant, &Moment<Pair>),
+        (then, before): (Instant, &ObjectMoment<MilliVec2>),
+        (now, moment): (Instant, &ObjectMoment<MilliVec2>),
     ) {
-        let (by, pace) = (now - then, self.config.pace);
+        let (by, pace) = (now - then, self.config.timer_rate);
         if moment.number == before.number {
             let step = moment.timer.value() - before.timer.value();
-            let is_leap = step >= self.config.leap;
+            let is_leap = step >= self.config.snap_threshold;
             let (least, most) = (by.scale(pace.slowest) - ROUNDING, by.scale(pace.fastest) + ROUNDING);
             if step < least || (step > most && !is_leap) {
                 self.violation("pace", || format!("{end:?}: {object:?} goes on by {step:?} in {by:?}"));
             }
         }
-        let Some(glide) = self.config.glide.filter(|_| end != End::Server) else { return };
-        let fastest = f64::from(LINEAR.fastest) / 1e3;
+        let Some(glide) = self.config.correction_speed.filter(|_| end != End::Server) else { return };
+        let fastest = f64::from(LINEAR.max_speed) / 1e3;
         let most = (fastest * pace.fastest + glide) * by.as_secs_f64() + 0.01;
-        let seen = LINEAR.distance(&before.shown, &moment.shown);
+        let seen = LINEAR.distance(&before.displayed, &moment.displayed);
         // An object beyond the leap distance is corrected at once.
-        let far = glide * self.config.leap.as_secs_f64();
-        let is_leap = seen > far - most || LINEAR.distance(&before.shown, &before.state) > far;
+        let far = glide * self.config.snap_threshold.as_secs_f64();
+        let is_leap = seen > far - most || LINEAR.distance(&before.displayed, &before.state) > far;
         if seen > most && !is_leap {
             self.violation("seen", || {
                 format!(
@@ -315,13 +322,13 @@ impl Judge {
     }
 
     /// Adds up D in the window before it is measured.
-    fn measure(&mut self, court: &Court, end: End, object: ObjectId, moment: &Moment<Pair>) {
+    fn measure(&mut self, court: &Court, end: End, object: ObjectId, moment: &ObjectMoment<MilliVec2>) {
         let End::Seat(seat) = end else { return };
-        if court.now() < self.measured - self.config.window {
+        if court.now() < self.measured - self.config.averaging_window {
             return;
         }
         let Some(server) = court.moment(End::Server, object) else { return };
-        let apart = LINEAR.distance(&moment.shown, &server.state);
+        let apart = LINEAR.distance(&moment.displayed, &server.state);
         let (area, at, before) = self.area.get(&(seat, object)).copied().unwrap_or((0.0, court.now(), apart));
         let area = area + (apart + before) / 2.0 * (court.now() - at).as_secs_f64();
         self.area.insert((seat, object), (area, court.now(), apart));
@@ -329,14 +336,14 @@ impl Judge {
 
     /// What clients say of their discrepancies is what they were.
     pub(super) fn on_measured(&mut self, court: &Court) {
-        let near = self.near.as_secs_f64() * f64::from(LINEAR.fastest) / 1e3;
+        let near = self.near.as_secs_f64() * f64::from(LINEAR.max_speed) / 1e3;
         for ((seat, object), (area, ..)) in std::mem::take(&mut self.area) {
             let told = court.client(seat).and_then(|client| client.consistency(object));
             let Some(told) = told else { continue };
             // Timers that are within what is called near may be so all the time; and what happens between frames nobody sees.
-            let most = area * 0.15 + near * self.config.window.as_secs_f64() / 2.0 + 0.05;
+            let most = area * 0.15 + near * self.config.averaging_window.as_secs_f64() / 2.0 + 0.05;
             // Where so many commands were given that not all are remembered, less is known than there was.
-            let is_all = told.over > self.config.window.scale(0.9);
+            let is_all = told.duration > self.config.averaging_window.scale(0.9);
             if told.discrepancy - area > most || (is_all && area - told.discrepancy > most) {
                 self.violation("discrepancy", || {
                     format!("seat {seat} says {:.3} of {object:?}, and it was {area:.3}", told.discrepancy)
@@ -353,10 +360,10 @@ impl Judge {
                 self.judge_seat(court, seat, object);
             }
         }
-        let refused = court.server().map_or(0, coplay::motion::Server::refused)
+        let refused = court.server().map_or(0, coplay::motion::MotionServer::malformed)
             + (0..court.seats())
                 .filter_map(|seat| court.client(seat))
-                .map(coplay::motion::Client::refused)
+                .map(coplay::motion::MotionClient::malformed)
                 .sum::<u64>();
         if refused > court.boasts() {
             self.violation("refused", || format!("{refused} datagrams were not understood"));
@@ -393,8 +400,8 @@ impl Judge {
             self.violation("timers", || format!("seat {seat}: the timer of {object:?} is off by {off:?}"));
             return;
         }
-        let near = off.as_secs_f64() * f64::from(LINEAR.fastest) / 1e3 + 0.05;
-        let apart = [here.state, here.shown].map(|place| LINEAR.distance(&place, &there.state));
+        let near = off.as_secs_f64() * f64::from(LINEAR.max_speed) / 1e3 + 0.05;
+        let apart = [here.state, here.displayed].map(|place| LINEAR.distance(&place, &there.state));
         if apart.iter().any(|apart| *apart > near) {
             self.violation("way", || format!("seat {seat}: {object:?} is {apart:?} from where it should be"));
         }

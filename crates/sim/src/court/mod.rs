@@ -5,7 +5,8 @@ mod sabotage;
 mod scenario;
 
 use coplay::motion::{
-    Client, ClientEvent, ClientId, Config, Linear, Moment, Number, ObjectId, Pair, Server, ServerEvent,
+    ClientId, CommandNumber, LinearPredictor, MilliVec2, MotionClient, MotionClientEvent, MotionConfig, MotionServer,
+    MotionServerEvent, ObjectId, ObjectMoment,
 };
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
@@ -19,17 +20,17 @@ use crate::link::{Link, LinkConfig, LinkStats};
 use crate::queue::Queue;
 
 /// How objects move here: no faster than ten units a second.
-pub const LINEAR: Linear = Linear { fastest: 10_000 };
+pub const LINEAR: LinearPredictor = LinearPredictor { max_speed: 10_000 };
 
 /// No command has a greater number.
-const GREATEST: Number = Number { epoch: u32::MAX, count: u32::MAX };
+const GREATEST: CommandNumber = CommandNumber { epoch: u32::MAX, count: u32::MAX };
 
 /// A server and its clients.
 pub struct Court {
     now: Instant,
-    config: Config,
+    config: MotionConfig,
     frame: TimeDelta,
-    server: Option<Server<Linear>>,
+    server: Option<MotionServer<LinearPredictor>>,
     server_clock: NodeClock,
     server_wake: Instant,
     seats: Vec<Seat>,
@@ -44,7 +45,7 @@ pub struct Court {
 /// A computer at which a client may run.
 struct Seat {
     clock: NodeClock,
-    client: Option<Client<Linear>>,
+    client: Option<MotionClient<LinearPredictor>>,
     /// When it is woken next; older plans do not count.
     wake: Instant,
     up: Link,
@@ -57,7 +58,7 @@ struct Seat {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How motion is shared.
-    pub config: Config,
+    pub config: MotionConfig,
     /// The time of a frame, everywhere.
     pub frame: TimeDelta,
     /// The server's clock.
@@ -145,27 +146,29 @@ impl Court {
     }
 
     /// What happened at a client since this was last asked.
-    pub fn take_events(&mut self, end: End) -> Vec<ClientEvent> {
+    pub fn take_events(&mut self, end: End) -> Vec<MotionClientEvent> {
         let End::Seat(seat) = end else { return Vec::new() };
         let client = &mut self.seats[seat].client;
         client.iter_mut().flat_map(|client| std::iter::from_fn(|| client.poll_event())).collect()
     }
 
-    fn next_config(&mut self) -> Config {
+    fn next_config(&mut self) -> MotionConfig {
         self.run += 1;
-        Config { run: self.run, ..self.config }
+        MotionConfig { incarnation: self.run, ..self.config }
     }
 
     /// The server is started, or started anew: it knows nothing.
-    pub fn start_server(&mut self) -> &mut Server<Linear> {
+    pub fn start_server(&mut self) -> &mut MotionServer<LinearPredictor> {
         let (config, local) = (self.next_config(), self.local(End::Server));
-        self.server.insert(Server::new(local, config, LINEAR).expect("motion can be shared like that"))
+        self.server.insert(MotionServer::new(local, config, LINEAR).expect("motion can be shared like that"))
     }
 
     /// A client is started, or started anew: it knows nothing.
-    pub fn start_client(&mut self, seat: usize) -> &mut Client<Linear> {
+    pub fn start_client(&mut self, seat: usize) -> &mut MotionClient<LinearPredictor> {
         let (config, local) = (self.next_config(), self.told(End::Seat(seat)));
-        self.seats[seat].client.insert(Client::new(local, config, LINEAR).expect("motion can be shared like that"))
+        self.seats[seat]
+            .client
+            .insert(MotionClient::new(local, config, LINEAR).expect("motion can be shared like that"))
     }
 
     /// Whatever runs there is gone without a word.
@@ -182,17 +185,17 @@ impl Court {
     }
 
     /// The server, if it runs.
-    pub fn server(&self) -> Option<&Server<Linear>> {
+    pub fn server(&self) -> Option<&MotionServer<LinearPredictor>> {
         self.server.as_ref()
     }
 
     /// The same, to change it.
-    pub fn server_mut(&mut self) -> Option<&mut Server<Linear>> {
+    pub fn server_mut(&mut self) -> Option<&mut MotionServer<LinearPredictor>> {
         self.server.as_mut()
     }
 
     /// A client, if it runs.
-    pub fn client(&self, seat: usize) -> Option<&Client<Linear>> {
+    pub fn client(&self, seat: usize) -> Option<&MotionClient<LinearPredictor>> {
         self.seats[seat].client.as_ref()
     }
 
@@ -209,7 +212,7 @@ impl Court {
     /// A client wants to see an object, and to command it if it is its own.
     pub fn want(&mut self, seat: usize, object: ObjectId, is_own: bool) {
         if let Some(client) = &mut self.seats[seat].client {
-            if is_own { client.own(object) } else { client.watch(object) }
+            if is_own { client.own(object) } else { client.subscribe(object) }
         }
     }
 
@@ -224,7 +227,7 @@ impl Court {
     }
 
     /// Somebody commands an object.
-    pub fn command(&mut self, end: End, object: ObjectId, vector: Pair) {
+    pub fn command(&mut self, end: End, object: ObjectId, vector: MilliVec2) {
         let local = self.told(end);
         match end {
             End::Server => self.server.iter_mut().for_each(|server| server.command(local, object, vector)),
@@ -238,11 +241,11 @@ impl Court {
     }
 
     /// An object as it is there now.
-    pub fn moment(&self, end: End, object: ObjectId) -> Option<Moment<Pair>> {
+    pub fn moment(&self, end: End, object: ObjectId) -> Option<ObjectMoment<MilliVec2>> {
         let local = self.told(end);
         match end {
-            End::Server => self.server.as_ref()?.at(local, object),
-            End::Seat(seat) => self.seats[seat].client.as_ref()?.at(local, object),
+            End::Server => self.server.as_ref()?.moment_at(local, object),
+            End::Seat(seat) => self.seats[seat].client.as_ref()?.moment_at(local, object),
         }
     }
 
@@ -367,7 +370,7 @@ impl Court {
     fn show_what_is_wanted(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some(event) = server.poll_event() {
-            if let ServerEvent::Wanted(client, object) = event {
+            if let MotionServerEvent::SubscriptionRequested(client, object) = event {
                 server.show(client, object);
             }
         }

@@ -1,6 +1,6 @@
 //! What is broken on purpose, to prove that the judge sees it.
 
-use coplay::motion::Number;
+use coplay::motion::CommandNumber;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 
@@ -86,7 +86,7 @@ impl Sabotage {
                 timer_at_command: from,
             }),
             (Self::Usurped, MotionItem::Timer { object, number, .. }) if object == Scenario::avatar(0) => {
-                let number = Number { count: number.count.saturating_add(1), ..number };
+                let number = CommandNumber { count: number.count.saturating_add(1), ..number };
                 Some(MotionItem::Command { object, number, previous_segment: OFF, vector: &[0; 16] })
             }
             // A probe says nothing of any object.

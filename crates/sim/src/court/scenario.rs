@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use coplay::motion::{ClientId, Config, Method, ObjectId, Pair};
+use coplay::motion::{ClientId, MilliVec2, MotionConfig, ObjectId, SyncMethod};
 use coplay::time::{Instant, TimeDelta};
 
 use super::judge::Judge;
@@ -104,11 +104,11 @@ impl Scenario {
     pub fn new(seed: u64) -> Self {
         let mut luck = Random::stream(seed, "court");
         let clients = luck.range(2..=5) as usize;
-        let method = if luck.chance(0.2) { Config::paper(0) } else { Config::clocks(0) };
-        let share = if luck.chance(0.3) && method.method == Method::Clocks { 0.25 } else { 0.0 };
+        let method = if luck.chance(0.2) { MotionConfig::paper(0) } else { MotionConfig::clocks(0) };
+        let share = if luck.chance(0.3) && method.method == SyncMethod::Clocks { 0.25 } else { 0.0 };
         let buffer = TimeDelta::from_millis(*luck.pick(&[0, 50, 50, 50, 120]));
         let plan = Plan {
-            config: Config { share, buffer, ..method },
+            config: MotionConfig { server_share: share, combine_interval: buffer, ..method },
             frame: TimeDelta::from_micros(*luck.pick(&[16_667, 33_333, 33_333, 20_000])),
             server: draw_clock(&mut luck),
             clients: (0..clients).map(|_| draw_clock(&mut luck)).collect(),
@@ -254,12 +254,12 @@ impl Scenario {
         let local = court.local(End::Server);
         let Some(server) = court.server_mut() else { return };
         match fault {
-            Fault::Command(_) => server.command(local, object, Pair { x: -1_500, y: 2_500 }),
+            Fault::Command(_) => server.command(local, object, MilliVec2 { x: -1_500, y: 2_500 }),
             Fault::Give(_, to) => {
-                server.give(object, Some(Court::id(to)));
+                server.transfer_ownership(object, Some(Court::id(to)));
                 judge.on_given(court, object, to);
             }
-            _ => server.place(local, object, Pair::units(100, 100), Pair::default()),
+            _ => server.place(local, object, MilliVec2::from_units(100, 100), MilliVec2::default()),
         }
         judge.on_decided(court, object);
         court.transmit(End::Server);
@@ -268,7 +268,13 @@ impl Scenario {
     fn respawn(&self, court: &mut Court, object: ObjectId, judge: &mut Judge) {
         let (local, owner) = (court.local(End::Server), judge.owner(object));
         let Some(server) = court.server_mut() else { return };
-        server.spawn(local, object, client_of(owner), Pair::units(-50, object.0.into()), Pair { x: 700, y: 100 });
+        server.spawn(
+            local,
+            object,
+            client_of(owner),
+            MilliVec2::from_units(-50, object.0.into()),
+            MilliVec2 { x: 700, y: 100 },
+        );
         judge.on_respawned(court, object);
         for seat in 0..court.seats() {
             court.want(seat, object, owner == End::Seat(seat));
@@ -284,7 +290,8 @@ impl Scenario {
                 let later = court.runs().into();
                 let server = court.start_server();
                 for object in there {
-                    let (place, vector) = (Pair::units(object.0.into(), later), Pair { x: 500, y: -250 });
+                    let (place, vector) =
+                        (MilliVec2::from_units(object.0.into(), later), MilliVec2 { x: 500, y: -250 });
                     server.spawn(local, object, client_of(judge.owner(object)), place, vector);
                 }
             }
@@ -322,9 +329,9 @@ impl Scenario {
             has(|fault| matches!(fault, Fault::Crash(End::Server))),
             has(|fault| matches!(fault, Fault::Place(_))),
             has(|fault| matches!(fault, Fault::Remove)),
-            config.buffer > TimeDelta::ZERO && self.pause < TimeDelta::from_millis(500),
-            config.share > 0.0,
-            config.method == Method::Paper,
+            config.combine_interval > TimeDelta::ZERO && self.pause < TimeDelta::from_millis(500),
+            config.server_share > 0.0,
+            config.method == SyncMethod::Paper,
             self.later > TimeDelta::ZERO,
             has(|fault| matches!(fault, Fault::Command(_))),
             has(|fault| matches!(fault, Fault::Give(..))),
@@ -378,7 +385,7 @@ impl Script {
             }
             self.next[first].0 = self.later(at.max(court.now()));
             judge.rest(court, at);
-            let vector = Pair { x: self.luck.range(-7_000..=7_000), y: self.luck.range(-7_000..=7_000) };
+            let vector = MilliVec2 { x: self.luck.range(-7_000..=7_000), y: self.luck.range(-7_000..=7_000) };
             if judge.on_command(court, object, vector) {
                 court.command(judge.owner(object), object, vector);
             }

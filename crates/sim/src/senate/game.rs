@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::mirror::Issue;
+use coplay::mirror::NewEvent;
 
 use crate::toy::mix;
 
@@ -55,9 +55,9 @@ impl Issued {
     }
 
     /// What the engine is told.
-    pub fn issue<'a>(&self, payload: &'a [u8]) -> Issue<'a> {
+    pub fn issue<'a>(&self, payload: &'a [u8]) -> NewEvent<'a> {
         let Self { key, kind, .. } = *self;
-        Issue { key, replaces: kind.replaces(), replaceable: kind.is_replaceable(), payload }
+        NewEvent { key, replaces: kind.replaces(), is_replaceable: kind.is_replaceable(), payload }
     }
 
     fn read(key: u64, payload: &[u8]) -> Self {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coplay::mirror::{Notice, Order, Source};
+use coplay::mirror::{DeliveryOrder, MirrorEvent, SourceId};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 
 use super::scenario::{Fault, Scenario};
@@ -21,13 +21,13 @@ const MOST: usize = 3;
 
 /// The judge of one scenario.
 pub(super) struct Judge {
-    order: Order,
+    order: DeliveryOrder,
     is_calm: bool,
     /// Seats that may give up what is not obsolete, and those that took something over and may have it from them.
     give_up: BTreeSet<usize>,
     took_over: BTreeSet<usize>,
     /// How far each seat is in the total order.
-    reached: BTreeMap<usize, (GroupInstant, Source, u64)>,
+    reached: BTreeMap<usize, (GroupInstant, SourceId, u64)>,
     gave_up: u64,
     /// Events that each seat said it gave up.
     named: BTreeMap<usize, u64>,
@@ -84,7 +84,7 @@ impl Judge {
                 if !in_order {
                     self.violation("order", || format!("seat {seat} takes in {source} {seq} too late or twice"));
                 }
-                if self.order == Order::Total {
+                if self.order == DeliveryOrder::Total {
                     self.judge_total(seat, (at, source, seq), late);
                 }
             }
@@ -92,7 +92,7 @@ impl Judge {
                 self.installed += 1;
                 self.took_over.insert(seat);
             }
-            Seen::Noticed(Notice::GaveUp { source, seq }) => {
+            Seen::Noticed(MirrorEvent::EventAbandoned { source, seq }) => {
                 self.gave_up += 1;
                 *self.named.entry(seat).or_default() += 1;
                 if !self.give_up.contains(&seat) {
@@ -104,7 +104,7 @@ impl Judge {
     }
 
     /// What is not said to be late is in its order; and nothing is late where nothing goes wrong.
-    fn judge_total(&mut self, seat: usize, place: (GroupInstant, Source, u64), late: bool) {
+    fn judge_total(&mut self, seat: usize, place: (GroupInstant, SourceId, u64), late: bool) {
         let reached = self.reached.get(&seat).copied();
         if late != reached.is_some_and(|reached| place < reached) {
             self.violation("total", || format!("seat {seat} takes in {place:?} after {reached:?}, late: {late}"));
@@ -126,7 +126,7 @@ impl Judge {
 
     /// Nothing was said for a while: everybody has everything.
     pub(super) fn on_end(&mut self, senate: &Senate) {
-        let sources: Vec<Source> = senate.sources().collect();
+        let sources: Vec<SourceId> = senate.sources().collect();
         for seat in senate.present() {
             self.dropped += senate.server(seat).map_or(0, drops);
             self.judge_names(senate, seat);
@@ -152,14 +152,14 @@ impl Judge {
 
     /// What was given up is named, all of it.
     fn judge_names(&mut self, senate: &Senate, seat: usize) {
-        let gave_up = senate.server(seat).map_or(0, |server| server.mirror.stats().gave_up);
+        let gave_up = senate.server(seat).map_or(0, |server| server.mirror.stats().abandoned);
         let named = self.named.get(&seat).copied().unwrap_or(0);
         if gave_up != named {
             self.violation("names", || format!("seat {seat} gave up {gave_up} events and named {named}"));
         }
     }
 
-    fn judge_part(&mut self, senate: &Senate, seat: usize, source: Source) {
+    fn judge_part(&mut self, senate: &Senate, seat: usize, source: SourceId) {
         let Some(server) = senate.server(seat) else { return };
         let journal = senate.journal(source);
         let settled = server.mirror.settled(source) as usize;
@@ -196,7 +196,7 @@ impl Judge {
         }
     }
 
-    fn judge_drops(&mut self, server: &Server, seat: usize, source: Source, journal: &[Issued]) {
+    fn judge_drops(&mut self, server: &Server, seat: usize, source: SourceId, journal: &[Issued]) {
         for seq in 1..=journal.len() as u64 {
             if server.mirror.is_dropped(source, seq) && !is_obsolete(journal, seq) {
                 self.violation("drops", || format!("seat {seat} dropped {source} {seq}, which is not obsolete"));
@@ -205,7 +205,7 @@ impl Judge {
     }
 
     /// Who is gone may have told its last events to nobody; but those who are left agree.
-    fn judge_agreement(&mut self, senate: &Senate, source: Source) {
+    fn judge_agreement(&mut self, senate: &Senate, source: SourceId) {
         let none = Part::default();
         let hash = |seat: &usize| senate.server(*seat).map(|server| server.parts.get(&source).unwrap_or(&none).hash());
         let hashes: Vec<_> = senate.present().iter().filter(|seat| self.has_all(**seat)).map(hash).collect();

@@ -7,7 +7,7 @@ mod scenario;
 
 use std::collections::BTreeMap;
 
-use coplay::mirror::{Config, Mirror, Notice, Request, Source, To};
+use coplay::mirror::{Mirror, MirrorConfig, MirrorDestination, MirrorEvent, MirrorRequest, SourceId};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
@@ -26,12 +26,12 @@ pub struct Senate {
     seed: u64,
     seats: Vec<Seat>,
     /// The seat of each source that ever was.
-    by_source: BTreeMap<Source, usize>,
+    by_source: BTreeMap<SourceId, usize>,
     /// One direction each, by `from * seats + to`.
     links: Vec<Link>,
     queue: Queue<Happening>,
     /// All events that were issued, by source; the first has the number 1.
-    journal: BTreeMap<Source, Vec<Issued>>,
+    journal: BTreeMap<SourceId, Vec<Issued>>,
     sources: Random,
     sabotage: Option<Sabotage>,
 }
@@ -42,7 +42,7 @@ pub struct Plan {
     /// Its clock.
     pub clock: NodeClock,
     /// Its mirror; who it is will be chosen for every run of it.
-    pub config: Config,
+    pub config: MirrorConfig,
     /// How long it takes to take in one event.
     pub work: TimeDelta,
     /// What it issues.
@@ -84,7 +84,7 @@ pub struct Server {
     /// The engine.
     pub mirror: Mirror,
     /// The game: one part for each source.
-    pub parts: BTreeMap<Source, Part>,
+    pub parts: BTreeMap<SourceId, Part>,
     busy: Instant,
     next_issue: Option<Instant>,
     issued: u32,
@@ -92,7 +92,7 @@ pub struct Server {
 
 enum Happening {
     Wake { seat: usize },
-    Arrive { from: Source, for_whom: Source, bytes: Box<[u8]> },
+    Arrive { from: SourceId, for_whom: SourceId, bytes: Box<[u8]> },
 }
 
 /// What was seen at a seat.
@@ -101,7 +101,7 @@ pub enum Seen {
     /// An event was delivered.
     Delivered {
         /// Whose.
-        source: Source,
+        source: SourceId,
         /// Which.
         seq: u64,
         /// When it was issued.
@@ -118,10 +118,10 @@ pub enum Seen {
     /// A part of the game was taken over from somebody else.
     Installed {
         /// Whose objects.
-        of: Source,
+        of: SourceId,
     },
     /// The engine says something.
-    Noticed(Notice),
+    Noticed(MirrorEvent),
 }
 
 impl Senate {
@@ -193,22 +193,22 @@ impl Senate {
     }
 
     /// All events that a source has issued.
-    pub fn journal(&self, source: Source) -> &[Issued] {
+    pub fn journal(&self, source: SourceId) -> &[Issued] {
         self.journal.get(&source).map_or(&[], Vec::as_slice)
     }
 
     /// All sources that ever were.
-    pub fn sources(&self) -> impl Iterator<Item = Source> + '_ {
+    pub fn sources(&self) -> impl Iterator<Item = SourceId> + '_ {
         self.by_source.keys().copied()
     }
 
     /// The seat at which a source runs, or ran.
-    pub fn seat_of(&self, source: Source) -> Option<usize> {
+    pub fn seat_of(&self, source: SourceId) -> Option<usize> {
         self.by_source.get(&source).copied()
     }
 
     /// Whether a source still runs.
-    pub fn runs(&self, source: Source) -> bool {
+    pub fn runs(&self, source: SourceId) -> bool {
         let server = self.seat_of(source).and_then(|seat| self.server(seat));
         server.is_some_and(|server| server.mirror.source() == source)
     }
@@ -231,8 +231,9 @@ impl Senate {
     pub fn enter(&mut self, seat: usize) {
         let founder = self.by_source.is_empty();
         let local = self.local(seat);
-        let source = if founder { Source(1) } else { self.fresh_source() };
-        let config = Config { source, founder, seed: self.seed, ..self.seats[seat].plan.config.clone() };
+        let source = if founder { SourceId(1) } else { self.fresh_source() };
+        let config =
+            MirrorConfig { source, is_founder: founder, seed: self.seed, ..self.seats[seat].plan.config.clone() };
         let mut mirror = Mirror::new(local, config).expect("a sane plan");
         for other in self.present().into_iter().filter(|other| *other != seat) {
             let other_local = self.local(other);
@@ -250,9 +251,9 @@ impl Senate {
         self.wake(seat, self.now);
     }
 
-    fn fresh_source(&mut self) -> Source {
+    fn fresh_source(&mut self) -> SourceId {
         loop {
-            let source = Source(self.sources.bits() as u32);
+            let source = SourceId(self.sources.bits() as u32);
             if source.0 > 1 && !self.by_source.contains_key(&source) {
                 return source;
             }
@@ -309,7 +310,7 @@ impl Senate {
         self.now = self.now.max(until);
     }
 
-    fn arrive(&mut self, from: Source, for_whom: Source, bytes: &[u8], seen: &mut impl FnMut(usize, Seen)) {
+    fn arrive(&mut self, from: SourceId, for_whom: SourceId, bytes: &[u8], seen: &mut impl FnMut(usize, Seen)) {
         let (from_seat, to) = (self.by_source[&from], self.by_source[&for_whom]);
         let local = self.local(to);
         if !self.link_mut(from_seat, to).admit_arrival() || !self.runs(for_whom) {
@@ -358,11 +359,11 @@ impl Senate {
         let Some(server) = server else { return };
         while let Some(request) = server.mirror.poll_request(local) {
             match request {
-                Request::Snapshot { of } => {
+                MirrorRequest::Snapshot { of } => {
                     let bytes = server.parts.get(&of).map(|part| part.save(plan.bulk)).unwrap_or_default();
                     server.mirror.handle_snapshot(local, of, &bytes);
                 }
-                Request::Install { of, mut bytes } => {
+                MirrorRequest::Install { of, mut bytes } => {
                     sabotage.into_iter().for_each(|sabotage| sabotage.spoil_state(&mut bytes));
                     server.parts.insert(of, Part::load(&bytes));
                     seen(seat, Seen::Installed { of });
@@ -375,13 +376,13 @@ impl Senate {
             let part = server.parts.entry(source).or_default();
             let times = sabotage.map_or(1, |sabotage| sabotage.times(&delivery));
             let in_order = (0..times).all(|_| part.take(seq, delivery.key, delivery.payload));
-            let (at, gtd, late, own) = (delivery.at, delivery.gtd, delivery.late, delivery.own);
+            let (at, gtd, late, own) = (delivery.at, delivery.gtd, delivery.is_out_of_order, delivery.is_own);
             if plan.work > TimeDelta::ZERO {
                 server.busy = now + plan.work;
             }
             seen(seat, Seen::Delivered { source, seq, at, gtd, in_order, late, own });
         }
-        while let Some(notice) = server.mirror.poll_notice() {
+        while let Some(notice) = server.mirror.poll_event() {
             seen(seat, Seen::Noticed(notice));
         }
     }
@@ -392,9 +393,9 @@ impl Senate {
         while let Some(server) = self.seats[seat].server.as_mut() {
             let Some(transmit) = server.mirror.poll_transmit(local, &mut buf) else { return };
             let me = server.mirror.source();
-            let targets: Vec<Source> = match transmit.to {
-                To::All => server.mirror.peers().collect(),
-                To::One(source) => vec![source],
+            let targets: Vec<SourceId> = match transmit.to {
+                MirrorDestination::All => server.mirror.peers().collect(),
+                MirrorDestination::One(source) => vec![source],
             };
             for target in targets {
                 self.send((me, seat), target, &buf[..transmit.len]);
@@ -403,7 +404,7 @@ impl Senate {
     }
 
     /// What is for a server that is no more gets nowhere.
-    fn send(&mut self, (from, from_seat): (Source, usize), for_whom: Source, bytes: &[u8]) {
+    fn send(&mut self, (from, from_seat): (SourceId, usize), for_whom: SourceId, bytes: &[u8]) {
         let Some(to) = self.seat_of(for_whom).filter(|to| *to != from_seat && self.runs(for_whom)) else { return };
         let now = self.now;
         let sabotage = self.sabotage_of(from_seat);

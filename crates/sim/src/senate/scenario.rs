@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use coplay::mirror::{Config, Curve, Measure, Order, Policy, Source, THRESHOLD};
+use coplay::mirror::{DEFAULT_GIT, DeliveryOrder, DropCurve, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
 use coplay::time::{Instant, TimeDelta};
 
 use super::judge::Judge;
@@ -94,7 +94,7 @@ impl Scenario {
         let plans = (0..seats)
             .map(|_| Plan {
                 clock: draw_clock(&mut luck),
-                config: Config { policy: if mixed { draw_policy(&mut luck) } else { policy }, ..base.clone() },
+                config: MirrorConfig { policy: if mixed { draw_policy(&mut luck) } else { policy }, ..base.clone() },
                 work: TimeDelta::from_micros(if busy { luck.range(100..=2_000) } else { 0 }),
                 script: draw_script(&mut luck, seats),
                 bulk,
@@ -199,7 +199,7 @@ impl Scenario {
 
     /// The seats at which events may be given up that are not obsolete.
     pub(super) fn give_up(&self) -> BTreeSet<usize> {
-        let gives_up = |plan: &Plan| matches!(plan.config.policy, Policy::TwoCurve { .. });
+        let gives_up = |plan: &Plan| matches!(plan.config.policy, DropPolicy::TwoCurve { .. });
         (0..self.plans.len()).filter(|seat| gives_up(&self.plans[*seat])).collect()
     }
 
@@ -217,14 +217,14 @@ impl Scenario {
         }
     }
 
-    pub(super) fn order(&self) -> Order {
+    pub(super) fn order(&self) -> DeliveryOrder {
         self.plans[0].config.order
     }
 
     /// Which of [`KINDS`] are in it.
     pub fn kinds(&self) -> Vec<bool> {
         let has = |kind: fn(&Fault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
-        let is = |kind: fn(&Policy) -> bool| self.plans.iter().any(|plan| kind(&plan.config.policy));
+        let is = |kind: fn(&DropPolicy) -> bool| self.plans.iter().any(|plan| kind(&plan.config.policy));
         let entered = self.faults.iter().filter(|(_, fault)| matches!(fault, Fault::Enter(_))).count();
         vec![
             matches!(self.link.loss, Loss::Independent(_)),
@@ -240,12 +240,12 @@ impl Scenario {
             self.late > 0,
             self.plans.iter().any(|plan| plan.bulk > 0),
             self.talker.is_some(),
-            self.order() == Order::Total,
-            is(|policy| matches!(policy, Policy::Off)),
-            is(|policy| matches!(policy, Policy::OnOff { .. })),
-            is(|policy| matches!(policy, Policy::Ila(_))),
-            is(|policy| matches!(policy, Policy::TwoCurve { .. })),
-            is(|policy| matches!(policy, Policy::Adaptive { .. })),
+            self.order() == DeliveryOrder::Total,
+            is(|policy| matches!(policy, DropPolicy::Off)),
+            is(|policy| matches!(policy, DropPolicy::OnOff { .. })),
+            is(|policy| matches!(policy, DropPolicy::Ila(_))),
+            is(|policy| matches!(policy, DropPolicy::TwoCurve { .. })),
+            is(|policy| matches!(policy, DropPolicy::Adaptive { .. })),
         ]
     }
 }
@@ -254,28 +254,30 @@ fn pairs(seats: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..seats * seats).map(move |at| (at / seats, at % seats)).filter(|(from, to)| from != to)
 }
 
-fn draw_config(luck: &mut Random) -> Config {
-    Config {
-        order: *luck.pick(&[Order::Correlated, Order::Total]),
-        measure: *luck.pick(&[Measure::Arrival, Measure::Waiting, Measure::Delivery]),
-        run: *luck.pick(&[1, 3, 8, 16, 32]),
-        forget: TimeDelta::from_millis(luck.range(600..=2_000)),
-        history: *luck.pick(&[(0, 64), (16, 128), (64, 256), (256, 4_096)]),
-        ..Config::new(Source(0))
+fn draw_config(luck: &mut Random) -> MirrorConfig {
+    MirrorConfig {
+        order: *luck.pick(&[DeliveryOrder::Correlated, DeliveryOrder::Total]),
+        measure: *luck.pick(&[GtdMeasure::Arrival, GtdMeasure::Waiting, GtdMeasure::Delivery]),
+        max_obsolete_set: *luck.pick(&[1, 3, 8, 16, 32]),
+        silence_timeout: TimeDelta::from_millis(luck.range(600..=2_000)),
+        history_limits: *luck.pick(&[(0, 64), (16, 128), (64, 256), (256, 4_096)]),
+        ..MirrorConfig::new(SourceId(0))
     }
 }
 
-fn draw_policy(luck: &mut Random) -> Policy {
+fn draw_policy(luck: &mut Random) -> DropPolicy {
     // Thresholds that are passed often make policies work hard.
-    let threshold = *luck.pick(&[TimeDelta::ZERO, TimeDelta::from_millis(30), THRESHOLD]);
-    let curve = *luck
-        .pick(&[Curve::PAPER, Curve { min: TimeDelta::ZERO, max: TimeDelta::from_millis(80), most: 900, weight: 1 }]);
+    let threshold = *luck.pick(&[TimeDelta::ZERO, TimeDelta::from_millis(30), DEFAULT_GIT]);
+    let curve = *luck.pick(&[
+        DropCurve::PAPER,
+        DropCurve { min: TimeDelta::ZERO, max: TimeDelta::from_millis(80), max_drop_permille: 900, average_shift: 1 },
+    ]);
     match luck.below(9) {
-        0 | 1 => Policy::Off,
-        2 | 3 => Policy::OnOff { threshold },
-        4 | 5 => Policy::Ila(curve),
-        6 => Policy::TwoCurve { obsolete: curve, others: Curve::LAST_RESORT },
-        _ => Policy::Adaptive { threshold },
+        0 | 1 => DropPolicy::Off,
+        2 | 3 => DropPolicy::OnOff { threshold },
+        4 | 5 => DropPolicy::Ila(curve),
+        6 => DropPolicy::TwoCurve { obsolete: curve, others: DropCurve::LAST_RESORT },
+        _ => DropPolicy::Adaptive { threshold },
     }
 }
 

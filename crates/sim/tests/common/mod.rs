@@ -6,10 +6,10 @@ pub(crate) mod stand;
 
 use std::collections::BTreeMap;
 
-use coplay::feed::Start;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
 use coplay::session::{Config, Event, LateJoin, PeerStats, Session, SessionEnd, Settings, State, Stats};
+use coplay::spectator_feed::SpectatorStart;
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::check::Ledger;
 use coplay_sim::clock::NodeClock;
@@ -331,7 +331,7 @@ impl Game {
     pub(crate) fn come(&mut self, site: usize, change: impl Fn(&mut Config)) {
         let config = &mut self.configs[site];
         config.incarnation += 1;
-        config.late_join = Some(LateJoin { start: Start::Snapshot, max_state_len: 1 << 20 });
+        config.late_join = Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 });
         change(config);
         let session = Session::new(self.local(site), self.configs[site].clone()).expect("a sound config");
         self.ledger.on_restart(site);

@@ -1,10 +1,12 @@
 //! A stand: a game that goes on by itself, feeds of it, relays, and those who watch, over links of a simulated network.
 
-use coplay::feed::{Feed, FeedConfig, Start, WatchConfig, WatchEvent, WatchRequest, Watcher};
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::{InputWord, Ownership};
 use coplay::session::Settings;
+use coplay::spectator_feed::{
+    Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
+};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::link::{Link, LinkConfig};
@@ -63,12 +65,12 @@ impl Big {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) feed: Option<Feed>,
-    pub(crate) watcher: Option<Watcher>,
+    pub(crate) watcher: Option<Spectator>,
     pub(crate) machine: Option<Big>,
     pub(crate) dead: bool,
     pub(crate) live_at: Option<Instant>,
     pub(crate) loads: u32,
-    pub(crate) events: Vec<(Instant, WatchEvent)>,
+    pub(crate) events: Vec<(Instant, SpectatorEvent)>,
     /// Frames given out, and when those to be shown were.
     pub(crate) frames: Vec<u32>,
     pub(crate) shown: Vec<Instant>,
@@ -112,18 +114,18 @@ pub(crate) fn settings() -> Settings {
 
 pub(crate) fn feed_config() -> FeedConfig {
     FeedConfig {
-        most_bytes_per_second: 4_000_000,
-        most_bytes_per_second_each: 4_000_000,
+        max_bulk_rate: 4_000_000,
+        max_bulk_rate_per_spectator: 4_000_000,
         ..FeedConfig::new(SESSION, 99, settings())
     }
 }
 
-pub(crate) fn watch_config(from: &[usize]) -> WatchConfig {
-    WatchConfig::new(SESSION, settings(), from.iter().map(|node| Addr(*node as u64)).collect())
+pub(crate) fn watch_config(from: &[usize]) -> SpectatorConfig {
+    SpectatorConfig::new(SESSION, settings(), from.iter().map(|node| Addr(*node as u64)).collect())
 }
 
 impl Node {
-    fn new(feed: Option<Feed>, watcher: Option<Watcher>, machine: Option<Big>) -> Self {
+    fn new(feed: Option<Feed>, watcher: Option<Spectator>, machine: Option<Big>) -> Self {
         Self {
             feed,
             watcher,
@@ -142,7 +144,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn watcher(&self) -> &Watcher {
+    pub(crate) fn watcher(&self) -> &Spectator {
         self.watcher.as_ref().unwrap()
     }
 
@@ -150,7 +152,7 @@ impl Node {
         self.feed.as_ref().unwrap()
     }
 
-    pub(crate) fn told(&self, what: impl Fn(&WatchEvent) -> bool) -> bool {
+    pub(crate) fn told(&self, what: impl Fn(&SpectatorEvent) -> bool) -> bool {
         self.events.iter().any(|(_, event)| what(event))
     }
 }
@@ -183,15 +185,15 @@ impl Stand {
         self.nodes.len() - 1
     }
 
-    pub(crate) fn add_watcher(&mut self, config: WatchConfig, machine: Big) -> usize {
-        self.nodes.push(Node::new(None, Some(Watcher::new(self.now, config).unwrap()), Some(machine)));
+    pub(crate) fn add_watcher(&mut self, config: SpectatorConfig, machine: Big) -> usize {
+        self.nodes.push(Node::new(None, Some(Spectator::new(self.now, config).unwrap()), Some(machine)));
         self.wake(self.nodes.len() - 1);
         self.nodes.len() - 1
     }
 
     /// One who watches and has a feed of its own, with or without a machine.
-    pub(crate) fn add_relay(&mut self, watch: WatchConfig, feed: FeedConfig, machine: Option<Big>) -> usize {
-        let mut node = Node::new(Some(Feed::new(feed).unwrap()), Some(Watcher::new(self.now, watch).unwrap()), None);
+    pub(crate) fn add_relay(&mut self, watch: SpectatorConfig, feed: FeedConfig, machine: Option<Big>) -> usize {
+        let mut node = Node::new(Some(Feed::new(feed).unwrap()), Some(Spectator::new(self.now, watch).unwrap()), None);
         node.machine = machine;
         self.nodes.push(node);
         self.wake(self.nodes.len() - 1);
@@ -311,7 +313,7 @@ impl Stand {
                 sent.push((packet.to, buf[..packet.len].to_vec()));
             }
             while let Some(event) = watcher.poll_event() {
-                if matches!(event, WatchEvent::Live { .. }) {
+                if matches!(event, SpectatorEvent::Live { .. }) {
                     node.live_at.get_or_insert(now);
                 }
                 node.events.push((now, event));
@@ -325,7 +327,7 @@ impl Stand {
             }
         }
         let timeouts =
-            [node.watcher.as_ref().and_then(Watcher::poll_timeout), node.feed.as_ref().and_then(Feed::poll_timeout)];
+            [node.watcher.as_ref().and_then(Spectator::poll_timeout), node.feed.as_ref().and_then(Feed::poll_timeout)];
         if let Some(next) = timeouts.into_iter().flatten().min() {
             node.alarm += 1;
             let next = next.max(now);
@@ -364,7 +366,7 @@ impl Stand {
             }
             let Some(request) = watcher.poll_request(now) else { return };
             match request {
-                WatchRequest::Load { next_frame, state, hash } => {
+                SpectatorRequest::Load { next_frame, state, hash } => {
                     node.loads += 1;
                     node.frames.clear();
                     if let Some(machine) = &mut node.machine {
@@ -377,7 +379,7 @@ impl Stand {
                         feed.set_snapshot(now, next_frame, state, hash);
                     }
                 }
-                WatchRequest::Advance { frame, inputs, fresh } => {
+                SpectatorRequest::Advance { frame, inputs, is_presented: fresh } => {
                     node.wrong +=
                         u32::from(self.truth.get(frame.number() as usize).is_none_or(|truth| truth != inputs));
                     node.frames.push(frame.number());
@@ -394,7 +396,7 @@ impl Stand {
                         }
                     }
                 }
-                WatchRequest::Hash { frame, expected } => {
+                SpectatorRequest::Hash { frame, expected } => {
                     answer = Some(node.machine.as_ref().map_or(expected, Big::hash));
                     if let Some(feed) = &mut node.feed {
                         feed.push_hash(frame, expected);
@@ -433,8 +435,8 @@ pub(crate) fn mutate(luck: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn beginning(from: &[usize]) -> WatchConfig {
-    WatchConfig { start: Start::Beginning, ..watch_config(from) }
+pub(crate) fn beginning(from: &[usize]) -> SpectatorConfig {
+    SpectatorConfig { start: SpectatorStart::FirstFrame, ..watch_config(from) }
 }
 
 pub(crate) fn minute() -> TimeDelta {

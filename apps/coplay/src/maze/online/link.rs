@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::{PeerStats, Site, To};
+use coplay::peer_world::{PeerWorldDestination, WorldPeerStats, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Game, TICKS_PER_SECOND, Terms};
 use coplay_net::clock;
@@ -31,7 +31,7 @@ pub(super) struct Link {
     invitation: Invitation,
     /// Nobody sees who comes and goes, so it is said.
     aloud: bool,
-    peers: BTreeMap<Site, Peer>,
+    peers: BTreeMap<WorldSiteId, Peer>,
     began: Instant,
     next_look: Instant,
 }
@@ -54,11 +54,11 @@ impl Link {
         while let Some(packet) = game.poll_transmit(clock::now(), &mut buffer) {
             let sites: Vec<u32> = game.receivers(packet.to).iter().map(|site| site.0).collect();
             let to = match packet.to {
-                To::One(site) => Dest::One(site.0),
-                To::All => Dest::All,
-                To::Near(_) if self.small => Dest::All,
-                To::Near(_) if self.group.multicast().is_none() => Dest::These(&sites),
-                To::Near(region) => Dest::Region { region, sites: &sites },
+                PeerWorldDestination::One(site) => Dest::One(site.0),
+                PeerWorldDestination::All => Dest::All,
+                PeerWorldDestination::Near(_) if self.small => Dest::All,
+                PeerWorldDestination::Near(_) if self.group.multicast().is_none() => Dest::These(&sites),
+                PeerWorldDestination::Near(region) => Dest::Region { region, sites: &sites },
             };
             let timestamp = packet.tick.wrapping_mul(RTP_CLOCK / TICKS_PER_SECOND);
             self.group.send(clock::now(), &to, timestamp, &buffer[..packet.len]);
@@ -68,21 +68,21 @@ impl Link {
     fn take(&mut self, game: &mut Game, event: Event) {
         match event {
             // When it came, not when we got round to it: clocks are compared by this.
-            Event::Datagram { at, from, bytes } => game.handle_datagram(at, Site(from), &bytes),
+            Event::Datagram { at, from, bytes } => game.handle_datagram(at, WorldSiteId(from), &bytes),
             Event::Came { member, again } => self.on_came(game, member, again),
-            Event::Went { site, why } => self.on_went(game, Site(site), why),
+            Event::Went { site, why } => self.on_went(game, WorldSiteId(site), why),
             Event::NoMulticast(error) => self.say(&format!("everybody is reached one by one: {error}")),
         }
     }
 
     fn on_came(&mut self, game: &mut Game, member: Member, again: bool) {
-        let site = Site(member.site);
+        let site = WorldSiteId(member.site);
         self.say(&format!("{} is here{}", member.name, if again { " again" } else { "" }));
         self.peers.entry(site).or_default().name = member.name;
         game.add_peer(clock::now(), site);
     }
 
-    fn on_went(&mut self, game: &mut Game, site: Site, why: Why) {
+    fn on_went(&mut self, game: &mut Game, site: WorldSiteId, why: Why) {
         let name = self.peers.get(&site).map_or("somebody", |peer| &peer.name);
         let how = match why {
             Why::Left => "left",
@@ -115,7 +115,7 @@ impl Link {
     fn note_peers(&mut self, now: Instant, game: &Game) {
         for (site, peer) in &mut self.peers {
             let known = game.world().peer_stats(now, *site);
-            if let Some(stats) = known.filter(|stats: &PeerStats| stats.rtt.is_some()) {
+            if let Some(stats) = known.filter(|stats: &WorldPeerStats| stats.rtt.is_some()) {
                 (peer.stats, peer.multicast) = (stats, self.group.is_heard_by(now, site.0));
             }
         }

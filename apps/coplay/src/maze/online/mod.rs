@@ -9,7 +9,7 @@ mod trace;
 use std::path::Path;
 use std::sync::Arc;
 
-use coplay::bucket::Site;
+use coplay::peer_world::WorldSiteId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Game, Terms};
 use coplay_net::clock;
@@ -122,7 +122,7 @@ impl<'a> Visit<'a> {
             return Err(failure::other_terms());
         };
         let person = self.front.is_some().then_some(self.name.as_str());
-        let (site, who) = (Site(group.site()), (person, self.part.ninjas()));
+        let (site, who) = (WorldSiteId(group.site()), (person, self.part.ninjas()));
         let mut game = Game::new(clock::now(), site, founder, &terms, self.part.sending(), who)
             .map_err(|error| Trouble::failure(format!("there can be no such maze: {error}")))?;
         game.set_name(&self.name);

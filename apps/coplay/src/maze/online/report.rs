@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::path::Path;
 
-use coplay::bucket::{EntityId, PeerStats, Site, Stats};
+use coplay::peer_world::{EntityId, PeerWorldStats, WorldPeerStats, WorldSiteId};
 use coplay::time::TimeDelta;
 use coplay_maze::{Game, OTHERS, Score};
 use coplay_net::group::{Counts, Traffic};
@@ -18,20 +18,20 @@ use crate::trouble::Trouble;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
     pub(super) name: String,
-    pub(super) stats: PeerStats,
+    pub(super) stats: WorldPeerStats,
     /// It hears us by multicast.
     pub(super) multicast: bool,
 }
 
 /// What it came to.
 pub(super) struct Report {
-    site: Site,
+    site: WorldSiteId,
     seconds: f64,
     maze: (u64, u8),
     scores: Vec<(EntityId, String, Score)>,
-    stats: Stats,
+    stats: PeerWorldStats,
     counts: Counts,
-    peers: BTreeMap<Site, Peer>,
+    peers: BTreeMap<WorldSiteId, Peer>,
 }
 
 /// Sees that numbers can be written there.
@@ -41,7 +41,13 @@ pub(super) fn check(path: &Path) -> Result<(), Trouble> {
 }
 
 impl Report {
-    pub(super) fn new(game: &Game, own: String, peers: BTreeMap<Site, Peer>, counts: Counts, took: TimeDelta) -> Self {
+    pub(super) fn new(
+        game: &Game,
+        own: String,
+        peers: BTreeMap<WorldSiteId, Peer>,
+        counts: Counts,
+        took: TimeDelta,
+    ) -> Self {
         let name = |entity: EntityId| {
             let other = peers.get(&entity.site).map_or("somebody", |peer| &peer.name);
             let owner = if entity.site == game.site() { &own } else { other };
@@ -73,7 +79,7 @@ impl Report {
     }
 
     fn add_updates(&self, summary: &mut Summary) {
-        let Stats { updates_sent, updates_skipped, updates_received, updates_late, .. } = self.stats;
+        let PeerWorldStats { updates_sent, updates_skipped, updates_received, updates_late, .. } = self.stats;
         summary.row("told", format!("{updates_sent} updates"), &format!("{updates_skipped} more could be reckoned"));
         summary.row("heard", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
     }
@@ -106,13 +112,13 @@ impl Report {
     }
 
     fn to_json(&self) -> String {
-        let Stats {
+        let PeerWorldStats {
             updates_sent,
             updates_skipped,
             updates_received,
             updates_late,
             updates_refused,
-            rate,
+            update_rate: rate,
             malformed,
             ..
         } = self.stats;
@@ -145,15 +151,15 @@ impl Report {
 
 impl Peer {
     fn in_words(&self) -> String {
-        let PeerStats { rtt, offset, lost, .. } = self.stats;
+        let WorldPeerStats { rtt, clock_offset: offset, loss_share: lost, .. } = self.stats;
         let ms =
             |span: Option<TimeDelta>| span.map_or("unknown".into(), |span| format!("{:.2} ms", span.as_millis_f64()));
         let way = if self.multicast { "by multicast" } else { "one by one" };
         format!("round trip {}, clock ahead {}, loss {:.1} %, {way}", ms(rtt), ms(offset), lost * 100.0)
     }
 
-    fn to_json(&self, site: Site) -> String {
-        let PeerStats { rtt, jitter, offset, lost, late, .. } = self.stats;
+    fn to_json(&self, site: WorldSiteId) -> String {
+        let WorldPeerStats { rtt, jitter, clock_offset: offset, loss_share: lost, late_share: late, .. } = self.stats;
         let ms = |span: Option<TimeDelta>| span.map_or("null".into(), |span| format!("{:.4}", span.as_millis_f64()));
         format!(
             "{{\"site\":\"{site:?}\",\"rtt_ms\":{},\"jitter_ms\":{},\"offset_ms\":{},\"loss\":{lost:.4},\"late\":{late:.4},\"multicast\":{}}}",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay::bucket::EntityId;
+use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Game, Position, Scores};
 
@@ -27,7 +27,7 @@ impl Stillness {
             let entity = EntityId { site: game.site(), index: index as u8 };
             game.avatar(index).map(|avatar| (entity, avatar.position))
         });
-        let others = game.world().newest().map(|(entity, _, avatar)| (entity, avatar.position));
+        let others = game.world().newest_states().map(|(entity, _, avatar)| (entity, avatar.position));
         self.note(now, own.chain(others).collect(), game.scores());
     }
 
@@ -49,11 +49,11 @@ impl Stillness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::Site;
+    use coplay::peer_world::WorldSiteId;
 
     #[test]
     fn it_is_quiet_when_nobody_moves_and_also_when_somebody_is_gone() {
-        let entity = |site| EntityId { site: Site(site), index: 0 };
+        let entity = |site| EntityId { site: WorldSiteId(site), index: 0 };
         let at = |seconds| Instant::ZERO + TimeDelta::from_secs(seconds);
         let place = |x| Position { x, y: 0 };
         let both = |x| BTreeMap::from([(entity(1), place(x)), (entity(2), place(9))]);

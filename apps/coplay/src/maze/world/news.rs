@@ -52,8 +52,8 @@ fn lines(before: &News, now: &News, loss: Option<Loss>, fall: &str) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay::bucket::EntityId;
-    use coplay::mirror::Source;
+    use coplay::mirror::SourceId;
+    use coplay::peer_world::EntityId;
     use coplay::time::TimeDelta;
     use coplay_maze::Terms;
     use coplay_world::{Realm, Wish, entity_of, ninja};
@@ -82,7 +82,7 @@ mod tests {
             let now = Instant::ZERO + coplay_world::TICK * i64::from(tick);
             client.advance(now);
             realm.advance(now, tick);
-            realm.look_after(&BTreeSet::from([Source(1)]));
+            realm.look_after(&BTreeSet::from([SourceId(1)]));
             // Nobody else has to know for it to be sure.
             realm.take_deeds().iter().for_each(|deed| realm.on_told(deed, 1));
             realm.on_known_elsewhere(u64::MAX);
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn who_is_hit_is_told_by_whom() {
         let terms = Terms { side: 4, ..Terms::default() };
-        let mut realm = Realm::new(Source(1), terms, 1);
+        let mut realm = Realm::new(SourceId(1), terms, 1);
         let mut client = Client::new(Instant::ZERO, "Ada", 1);
         let mut news = News::new(&client, 0);
         let lines = play(&mut client, &mut news, &mut realm, 1..20_000);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_move_is_told_when_the_other_server_shows_something() {
-        let mut realm = Realm::new(Source(1), Terms::default(), 0);
+        let mut realm = Realm::new(SourceId(1), Terms::default(), 0);
         let mut client = Client::new(Instant::ZERO, "Ada", 1);
         let mut news = News::new(&client, 0);
         let now = Instant::ZERO + TimeDelta::from_secs(2);

@@ -1,7 +1,7 @@
 //! Who leads on a world.
 
-use coplay::bucket::EntityId;
 use coplay::motion::Consistency;
+use coplay::peer_world::EntityId;
 use coplay_maze::Score;
 use coplay_maze::picture::colour_of;
 use coplay_world::Client;
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn of_who_is_seen_the_discrepancy_is_told() {
         let (score, over) = (Score { hits: 3, falls: 4 }, coplay_world::WINDOW);
-        let seen = Consistency { discrepancy: 12.4, tolerance: coplay_world::TOLERANCE, over };
+        let seen = Consistency { discrepancy: 12.4, tolerance: coplay_world::TOLERANCE, duration: over };
         assert_eq!(value(score, None), "3 : 4");
         assert_eq!(value(score, Some(seen)), "3 : 4, D 12");
     }

@@ -394,7 +394,7 @@ impl Session {
         true
     }
 
-    /// The parts of the state that [`Request::RegionList`] asked for. Without them a report says when and who, but not where.
+    /// The parts of the state that [`MirrorRequest::RegionList`] asked for. Without them a report says when and who, but not where.
     pub fn handle_regions(&mut self, regions: &[StateRegion]) {
         if let Some(inquiry) = &mut self.desync_search
             && let Some(Replay { query: LocalQuery::Regions { frame }, .. }) = inquiry.replay
@@ -403,7 +403,7 @@ impl Session {
         }
     }
 
-    /// The hashes that [`Request::Pages`] asked for.
+    /// The hashes that [`MirrorRequest::Pages`] asked for.
     pub fn handle_pages(&mut self, hashes: &[u32]) {
         if let Some(inquiry) = &mut self.desync_search
             && let Some(Replay { query: LocalQuery::Pages { frame, region, first_page: from }, .. }) = inquiry.replay
@@ -412,7 +412,7 @@ impl Session {
         }
     }
 
-    /// How many states the host program keeps at once for [`Request::Save`], all in all.
+    /// How many states the host program keeps at once for [`MirrorRequest::Save`], all in all.
     pub fn slots(&self) -> usize {
         self.config.settings.rollback_slots() + if self.desync_search.is_some() { SEARCH_SLOTS } else { 0 }
     }

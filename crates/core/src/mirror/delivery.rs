@@ -1,0 +1,191 @@
+//! Whose turn it is, and what is dropped before.
+
+use super::policy::DropVerdict;
+use super::{Delivery, DeliveryOrder, DropPolicy, EventFate, EventStream, GtdMeasure, Mirror, MirrorEvent, SourceId};
+use crate::time::{GroupInstant, Instant, TimeDelta};
+
+impl Mirror {
+    /// The next event whose turn it is. The game must have taken it in before anything else is asked for.
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
+        self.now = self.now.max(now);
+        self.apply_hold_policy();
+        let (source, seq) = self.next_deliverable()?;
+        let stream = self.streams.get_mut(&source)?;
+        let (at, key) = stream.event(seq).map(|event| (event.at, event.key))?;
+        stream.set_fate(seq, EventFate::Delivered);
+        if self.config.order == DeliveryOrder::Total {
+            self.holds.on_change();
+        }
+        let (own, late) = (source == self.config.source, self.advance_frontier(at, source, seq));
+        let gtd = self.age(at);
+        self.stats.delivered += 1;
+        self.stats.out_of_order += u64::from(late);
+        if !own {
+            self.stats.on_gtd(gtd, self.config.policy.threshold());
+            if self.config.measure == GtdMeasure::Delivery {
+                self.on_sample(gtd);
+            }
+        }
+        let payload = self.streams.get(&source)?.event(seq)?.payload();
+        Some(Delivery { source, seq, at, key, payload, gtd, is_own: own, is_out_of_order: late })
+    }
+
+    fn next_deliverable(&mut self) -> Option<(SourceId, u64)> {
+        loop {
+            let (source, seq) = match self.config.order {
+                DeliveryOrder::Total => self.next_in_total_order()?,
+                DeliveryOrder::Correlated => self.ready.pop_front()?,
+            };
+            let stream = self.streams.get(&source)?;
+            if self.config.order == DeliveryOrder::Correlated && stream.fate(seq) != EventFate::Queued {
+                continue;
+            }
+            if !self.is_obsolete_and_overdue(source, seq) {
+                return Some((source, seq));
+            }
+            self.drop_event(source, seq);
+        }
+    }
+
+    /// Ours: whether it is not worth being delivered any more.
+    fn is_obsolete_and_overdue(&self, source: SourceId, seq: u64) -> bool {
+        let DropPolicy::Adaptive { threshold } = self.config.policy else { return false };
+        let Some(stream) = self.streams.get(&source) else { return false };
+        stream.is_obsolete(seq) && stream.event(seq).is_some_and(|event| self.age(event.at) > threshold)
+    }
+
+    /// Notes how far we are in the total order, and says whether this event should have come before.
+    fn advance_frontier(&mut self, at: GroupInstant, source: SourceId, seq: u64) -> bool {
+        if self.config.order != DeliveryOrder::Total {
+            return false;
+        }
+        // Nothing of ours comes before it any more.
+        self.issue_floor = self.issue_floor.max(at + TimeDelta::from_nanos(1));
+        let place = Some((at, source, seq));
+        let late = place < self.delivery_frontier;
+        self.delivery_frontier = self.delivery_frontier.max(place);
+        late
+    }
+
+    /// The first in total order, if nobody who is here can still say something that comes before it.
+    fn next_in_total_order(&self) -> Option<(SourceId, u64)> {
+        // Of who is gone something may be missing for ever: what has nothing to do with it does not wait for that.
+        let heads = self.streams.iter().filter_map(|(source, stream)| {
+            let head = if self.is_present(*source) { stream.next_in_sequence() } else { stream.first_deliverable() };
+            head.map(|(seq, event)| (event.at, *source, seq))
+        });
+        let (at, source, seq) = heads.min()?;
+        let is_before = |(other, stream): (&SourceId, &EventStream)| {
+            let speaks = *other != self.config.source && stream.has_announced_floor() && self.is_present(*other);
+            let floor = stream.time_floor().unwrap_or(GroupInstant::from_nanos(i64::MIN));
+            speaks && stream.next_in_sequence().is_none() && (floor, *other) <= (at, source)
+        };
+        (!self.streams.iter().any(is_before)).then_some((source, seq))
+    }
+
+    /// A new event is here: is it its turn?
+    pub(super) fn enqueue(&mut self, source: SourceId, seq: u64) {
+        if self.config.order == DeliveryOrder::Total {
+            return;
+        }
+        let Some(stream) = self.streams.get_mut(&source) else { return };
+        if stream.fate(seq) != EventFate::Open {
+            return;
+        }
+        if stream.is_deliverable(seq) {
+            stream.set_fate(seq, EventFate::Queued);
+            self.ready.push_back((source, seq));
+            self.release_waiting(source);
+        } else {
+            stream.add_waiting(seq);
+            self.holds.on_change();
+        }
+    }
+
+    /// Something of a source is settled: whose turn is it now?
+    pub(super) fn release_waiting(&mut self, source: SourceId) {
+        let Some(stream) = self.streams.get_mut(&source) else { return };
+        self.ready.extend(stream.release_waiting().into_iter().map(|seq| (source, seq)));
+    }
+
+    /// An event took so long: the policy decides.
+    pub(super) fn on_sample(&mut self, gtd: TimeDelta) {
+        match self.dropper.on_sample(gtd) {
+            DropVerdict::None => {}
+            DropVerdict::One => {
+                if let Some((source, seq)) = self.oldest_droppable() {
+                    self.drop_event(source, seq);
+                    self.dropper.on_dropped();
+                }
+            }
+            DropVerdict::All => self.drop_all_obsolete(),
+        }
+        if self.dropper.should_abandon()
+            && let Some((source, seq)) = self.oldest_blocking()
+        {
+            self.dropper.on_abandoned();
+            self.abandon_event(source, seq);
+        }
+    }
+
+    /// The oldest event that may be dropped, by its own time or by the time of what is before it.
+    fn oldest_droppable(&self) -> Option<(SourceId, u64)> {
+        let first = |(source, stream): (&SourceId, &EventStream)| {
+            let seq = stream.droppable_from(0)?;
+            let at = stream.event(seq).map_or(stream.time_floor(), |event| Some(event.at));
+            Some((at, *source, seq))
+        };
+        self.streams.iter().filter_map(first).min().map(|(_, source, seq)| (source, seq))
+    }
+
+    fn drop_all_obsolete(&mut self) {
+        let mut last = None;
+        while let Some((source, seq)) = self.next_droppable(last) {
+            self.drop_event(source, seq);
+            self.dropper.on_dropped();
+            last = Some((source, seq));
+        }
+    }
+
+    fn next_droppable(&self, last: Option<(SourceId, u64)>) -> Option<(SourceId, u64)> {
+        let (first, from) = last.unwrap_or((SourceId(0), 0));
+        self.streams.range(first..).filter(|(_, stream)| stream.has_droppable()).find_map(|(source, stream)| {
+            let from = if *source == first { from } else { 0 };
+            stream.droppable_from(from).map(|seq| (*source, seq))
+        })
+    }
+
+    /// Drops an event that is obsolete.
+    pub(super) fn drop_event(&mut self, source: SourceId, seq: u64) {
+        let Some(stream) = self.streams.get_mut(&source) else { return };
+        if stream.event(seq).is_some() {
+            self.stats.dropped += 1;
+        } else {
+            self.stats.skipped += 1;
+        }
+        stream.drop_event(seq);
+        self.holds.on_change();
+        self.release_waiting(source);
+    }
+
+    /// What holds up the others the longest, of those that are not ours.
+    fn oldest_blocking(&self) -> Option<(SourceId, u64)> {
+        let first = |(source, stream): (&SourceId, &EventStream)| {
+            let seq = stream.first_open().filter(|_| *source != self.config.source && stream.has_announced_floor())?;
+            let at = stream.event(seq).map_or(stream.time_floor(), |event| Some(event.at));
+            Some((at, *source, seq))
+        };
+        self.streams.iter().filter_map(first).min().map(|(_, source, seq)| (source, seq))
+    }
+
+    fn abandon_event(&mut self, source: SourceId, seq: u64) {
+        let Some(stream) = self.streams.get_mut(&source) else { return };
+        if stream.is_obsolete(seq) {
+            return self.drop_event(source, seq);
+        }
+        stream.drop_event(seq);
+        self.stats.abandoned += 1;
+        self.push_event(MirrorEvent::EventAbandoned { source, seq });
+        self.release_waiting(source);
+    }
+}

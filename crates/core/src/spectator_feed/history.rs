@@ -1,0 +1,187 @@
+//! What was played, as encoded records: the newest in a ring, and, if wanted, all of it in a log.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::MAX_RECORD_SIZE;
+use crate::frame::Frame;
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug)]
+struct HistoryEntry {
+    first: Frame,
+    count: u32,
+    offset: u32,
+    len: u32,
+}
+
+/// A record that was kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredRecord<'a> {
+    pub(super) first: Frame,
+    pub(super) count: u32,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Records of frames that follow each other without a gap. Nothing is allocated after the beginning.
+#[derive(Debug)]
+pub(super) struct History {
+    ring: Box<[u8]>,
+    entries: VecDeque<HistoryEntry>,
+    max_entries: usize,
+    /// Where the next record goes.
+    write_offset: usize,
+    log: Vec<u8>,
+    log_entries: Vec<HistoryEntry>,
+    max_log_bytes: usize,
+    /// The log has everything from its first frame on.
+    log_is_complete: bool,
+    end: Option<Frame>,
+}
+
+/// Bytes of a record in the log, for deciding how many fit; if they are shorter the log ends earlier than it could.
+const TYPICAL_RECORD_SIZE: usize = 12;
+
+impl History {
+    /// Room for so many records of so many bytes in all; the log has room for `log` bytes.
+    pub(super) fn new(records: usize, bytes: usize, log: usize) -> Self {
+        let most_log_entries = log / TYPICAL_RECORD_SIZE;
+        Self {
+            ring: vec![0; bytes.max(4 * MAX_RECORD_SIZE)].into_boxed_slice(),
+            entries: VecDeque::with_capacity(records.max(4)),
+            max_entries: records.max(4),
+            write_offset: 0,
+            log: Vec::with_capacity(log),
+            log_entries: Vec::with_capacity(most_log_entries),
+            max_log_bytes: log,
+            log_is_complete: log > 0,
+            end: None,
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let entries = self.entries.capacity() + self.log_entries.capacity();
+        self.ring.len() + self.log.capacity() + entries * size_of::<HistoryEntry>()
+    }
+
+    /// The frame after the last.
+    pub(super) fn end(&self) -> Option<Frame> {
+        self.end
+    }
+
+    /// The first frame that can be had.
+    pub(super) fn oldest_frame(&self) -> Option<Frame> {
+        let in_ring = self.entries.front()?.first;
+        let logged = self.log_entries.last().map(|last| last.first + last.count);
+        match self.log_entries.first() {
+            Some(first) if logged >= Some(in_ring) => Some(first.first),
+            _ => Some(in_ring),
+        }
+    }
+
+    /// Adds a record, which must follow on the last.
+    pub(super) fn push(&mut self, first: Frame, count: u32, bytes: &[u8]) {
+        self.push_log(first, count, bytes);
+        let at = self.make_room(bytes.len());
+        self.ring[at..at + bytes.len()].copy_from_slice(bytes);
+        self.write_offset = at + bytes.len();
+        self.entries.push_back(HistoryEntry { first, count, offset: at as u32, len: bytes.len() as u32 });
+        self.end = Some(first + count);
+    }
+
+    fn push_log(&mut self, first: Frame, count: u32, bytes: &[u8]) {
+        let fits =
+            self.log.len() + bytes.len() <= self.max_log_bytes && self.log_entries.len() < self.log_entries.capacity();
+        self.log_is_complete &= fits;
+        if self.log_is_complete {
+            self.log_entries.push(HistoryEntry {
+                first,
+                count,
+                offset: self.log.len() as u32,
+                len: bytes.len() as u32,
+            });
+            self.log.extend_from_slice(bytes);
+        }
+    }
+
+    /// Forgets the oldest records until there is room, and says where.
+    fn make_room(&mut self, len: usize) -> usize {
+        if self.entries.len() == self.max_entries {
+            self.entries.pop_front();
+        }
+        let mut at = self.write_offset;
+        if at + len > self.ring.len() {
+            while self.entries.front().is_some_and(|oldest| oldest.offset as usize >= at) {
+                self.entries.pop_front();
+            }
+            at = 0;
+        }
+        let in_the_way =
+            |oldest: &HistoryEntry| (oldest.offset as usize) < at + len && (oldest.offset + oldest.len) as usize > at;
+        while self.entries.front().is_some_and(in_the_way) {
+            self.entries.pop_front();
+        }
+        at
+    }
+
+    /// The record that has this frame.
+    pub(super) fn find(&self, frame: Frame) -> Option<StoredRecord<'_>> {
+        self.find_in_ring(frame).or_else(|| {
+            let after = self.log_entries.partition_point(|entry| entry.first <= frame);
+            let entry = self.log_entries.get(after.checked_sub(1)?)?;
+            entry.record_with(&self.log, frame)
+        })
+    }
+
+    fn find_in_ring(&self, frame: Frame) -> Option<StoredRecord<'_>> {
+        let after = self.entries.partition_point(|entry| entry.first <= frame);
+        self.entries.get(after.checked_sub(1)?)?.record_with(&self.ring, frame)
+    }
+}
+
+impl HistoryEntry {
+    fn record_with<'a>(&self, bytes: &'a [u8], frame: Frame) -> Option<StoredRecord<'a>> {
+        let bytes = bytes.get(self.offset as usize..(self.offset + self.len) as usize)?;
+        (frame < self.first + self.count).then_some(StoredRecord { first: self.first, count: self.count, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_drops_oldest_records_and_log_keeps_all_until_full() {
+        let mut history = History::new(50, 5_000, 3_000);
+        for batch in 0..1_000u32 {
+            let len = 10 + batch as usize * 7 % 300;
+            history.push(Frame::new(batch * 6), 6, &vec![batch as u8; len]);
+            let (oldest, end) = (history.oldest_frame().unwrap(), history.end().unwrap());
+            assert_eq!(end, Frame::new(batch * 6 + 6));
+            let mut frame = oldest;
+            while frame < end {
+                let kept = history.find(frame).expect("no gap");
+                assert!(kept.first <= frame && frame < kept.first + kept.count);
+                let number = kept.first.number() / 6;
+                assert_eq!(kept.bytes.len(), 10 + number as usize * 7 % 300);
+                assert!(kept.bytes.iter().all(|byte| *byte == number as u8));
+                frame = kept.first + kept.count;
+            }
+            assert!(history.find(end).is_none());
+            assert!(oldest == Frame::ZERO || batch > 10, "the log holds the first frames");
+        }
+        assert!(history.oldest_frame().unwrap() > Frame::new(5_000));
+    }
+
+    #[test]
+    fn log_keeps_the_first_frame() {
+        let mut history = History::new(4, 0, 100_000);
+        for batch in 0..1_000u32 {
+            history.push(Frame::new(100 + batch * 6), 6, &[batch as u8; 20]);
+        }
+        assert_eq!(history.oldest_frame(), Some(Frame::new(100)));
+        assert_eq!(history.find(Frame::new(107)).unwrap().bytes[0], 1);
+    }
+}

@@ -1,0 +1,273 @@
+//! The serving end.
+
+mod config;
+mod send;
+mod subscribers;
+
+pub use config::FeedConfig;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::batch::Batch;
+use super::event::{EventQueue, FeedEvent, FeedStats};
+use super::history::History;
+use super::snapshot::SnapshotStore;
+use super::subscriber::Subscriber;
+use super::{KEEP_ALIVE_INTERVAL, MAX_RECORD_SIZE, merged_layout, settings_digest};
+use crate::frame::Frame;
+use crate::id::Addr;
+use crate::input::{InputLayout, InputWord, MAX_WIDTH};
+use crate::session::SettingsError;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{CloseReason, MAX_DATAGRAM, MAX_RECORD_FRAMES};
+use subscribers::MAX_REMEMBERED_DROPS;
+
+/// The most answers that wait to be sent; whoever gets none asks again.
+const MAX_PENDING_REPLIES: usize = 256;
+/// The most events kept for a host program that does not ask.
+const MAX_EVENTS: usize = 64;
+/// A host program that does not call for so long was asleep itself.
+const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
+
+/// The serving end of a feed.
+#[derive(Debug)]
+pub struct Feed {
+    config: FeedConfig,
+    layout: InputLayout,
+    settings_digest: u64,
+    batch: Batch,
+    /// The next frame, once there was a first.
+    next_frame: Option<Frame>,
+    history: History,
+    snapshots: SnapshotStore,
+    subscribers: Vec<Subscriber>,
+    free_slots: Vec<u32>,
+    slot_by_addr: BTreeMap<Addr, u32>,
+    /// Those who wait for a snapshot.
+    awaiting_snapshot: usize,
+    pending_replies: VecDeque<(Addr, PendingReply)>,
+    /// Whose turn it is to get what is new, and how many more turns there are.
+    live_cursor: usize,
+    live_turns_left: usize,
+    /// The last packet of frames, for the next who needs the same.
+    live_packet: LivePacket,
+    bulk_queue: VecDeque<u32>,
+    bulk_allowed_at: Instant,
+    /// When somebody passed over may have his share, if that is why nothing was sent.
+    share_allowed_at: Instant,
+    next_keep_alive: Instant,
+    has_ended: bool,
+    now: Instant,
+    /// Our host program has called often enough since then to have heard everybody.
+    awake_since: Instant,
+    /// Those dropped last, and why: whoever did not hear it is told again.
+    recently_dropped: VecDeque<(Addr, CloseReason)>,
+    events: EventQueue<FeedEvent>,
+    stats: FeedStats,
+}
+
+/// An answer to be sent.
+#[derive(Clone, Copy, Debug)]
+enum PendingReply {
+    Challenge,
+    Welcome,
+    Offer(u16),
+    Bye(CloseReason),
+}
+
+/// A packet that was just made, and what it was made of.
+#[derive(Debug)]
+struct LivePacket {
+    key: Option<(Frame, Frame, u8)>,
+    end: Frame,
+    len: usize,
+    bytes: [u8; MAX_DATAGRAM],
+}
+
+impl Feed {
+    /// A feed that nobody watches yet.
+    pub fn new(config: FeedConfig) -> Result<Self, SettingsError> {
+        config.settings.check()?;
+        let layout = merged_layout(&config.settings);
+        let batch = config.batch_frames.clamp(1, MAX_RECORD_FRAMES);
+        let records = config.history_frames.div_ceil(batch) as usize;
+        Ok(Self {
+            settings_digest: settings_digest(&config.settings),
+            batch: Batch::new(layout.width()),
+            layout,
+            next_frame: None,
+            history: History::new(records, config.history_bytes, config.log_bytes),
+            snapshots: SnapshotStore::default(),
+            subscribers: Vec::new(),
+            free_slots: Vec::new(),
+            slot_by_addr: BTreeMap::new(),
+            awaiting_snapshot: 0,
+            pending_replies: VecDeque::with_capacity(MAX_PENDING_REPLIES),
+            live_cursor: 0,
+            live_turns_left: 0,
+            live_packet: LivePacket { key: None, end: Frame::ZERO, len: 0, bytes: [0; MAX_DATAGRAM] },
+            bulk_queue: VecDeque::new(),
+            bulk_allowed_at: Instant::from_nanos(i64::MIN),
+            share_allowed_at: Instant::from_nanos(i64::MIN),
+            next_keep_alive: Instant::from_nanos(i64::MIN),
+            has_ended: false,
+            now: Instant::from_nanos(i64::MIN),
+            awake_since: Instant::from_nanos(i64::MIN),
+            recently_dropped: VecDeque::with_capacity(MAX_REMEMBERED_DROPS),
+            events: EventQueue::new(MAX_EVENTS),
+            stats: FeedStats::default(),
+            config: FeedConfig { batch_frames: batch, ..config },
+        })
+    }
+
+    /// Takes in a frame that is certain: one word per player. The first may be any; each other must follow on the one before.
+    pub fn push(&mut self, now: Instant, frame: Frame, words: &[InputWord]) {
+        let now = self.advance_clock(now);
+        assert!(self.next_frame.is_none_or(|next| next == frame), "frames are pushed in order");
+        self.next_frame = Some(frame.next());
+        let mut packed = [0; MAX_WIDTH];
+        let packed = &mut packed[..self.layout.width()];
+        self.layout.pack(words, packed);
+        if self.batch.count() >= self.config.batch_frames || !self.batch.push(now, frame, packed) {
+            self.close_batch(now);
+            assert!(self.batch.push(now, frame, packed), "a frame fits into an empty batch");
+        }
+        if self.awaiting_snapshot > 0 && self.snapshots.newest().is_some_and(|newest| newest.next_frame == frame.next())
+        {
+            self.offer_to_waiting(now);
+        }
+    }
+
+    /// Takes in the hash of the state after a frame that was pushed. Of several before a batch leaves, the last one is told.
+    pub fn push_hash(&mut self, frame: Frame, hash: u64) {
+        if self.next_frame.is_some_and(|next| frame < next) {
+            self.batch.hash = Some((frame, hash));
+        }
+    }
+
+    /// No frame will follow. Go on polling for a while, so that all hear of it.
+    pub fn end(&mut self, now: Instant) {
+        let now = self.advance_clock(now);
+        self.has_ended = true;
+        self.live_packet.key = None;
+        self.close_batch(now);
+        self.next_keep_alive = now;
+    }
+
+    /// Whether somebody waits for a state to begin with, so that it is worth while to make one.
+    pub fn wants_snapshot(&self) -> bool {
+        let coming = self.snapshots.newest().is_some_and(|newest| !self.has_reached(newest.next_frame));
+        self.awaiting_snapshot > 0 && self.snapshots.has_room() && !coming
+    }
+
+    /// Takes in the state before `next_frame`, and the machine's hash of it. Nobody gets it before all frames before that are pushed.
+    pub fn set_snapshot(&mut self, now: Instant, next_frame: Frame, state: &[u8], hash: u64) {
+        let now = self.advance_clock(now);
+        if !self.snapshots.insert(next_frame, state, hash) {
+            return;
+        }
+        self.stats.snapshots += 1;
+        self.offer_to_waiting(now);
+    }
+
+    fn offer_to_waiting(&mut self, now: Instant) {
+        for at in 0..self.subscribers.len() {
+            if self.awaiting_snapshot > 0
+                && self.subscribers[at].is_occupied
+                && self.subscribers[at].awaiting_snapshot_since.is_some()
+            {
+                self.offer_newest(now, at);
+            }
+        }
+    }
+
+    /// Gives out no state that was taken in so far: the machine may have done since then what others cannot do after it. Whoever is
+    /// about to begin with one goes on.
+    pub fn retire_snapshots(&mut self) {
+        self.snapshots.retire_all();
+    }
+
+    fn advance_clock(&mut self, now: Instant) -> Instant {
+        if now - self.now > HOST_SUSPENDED {
+            self.awake_since = now;
+        }
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// Closes the batch: from now on it can be sent.
+    fn close_batch(&mut self, now: Instant) {
+        if self.batch.count() == 0 {
+            return;
+        }
+        let mut record = [0; MAX_RECORD_SIZE];
+        let count = self.batch.count();
+        let first = self.batch.first();
+        let len = self.batch.close(&mut record);
+        self.history.push(first, count, &record[..len]);
+        self.stats.batches += 1;
+        self.stats.batch_bytes += len as u64;
+        self.start_live_round(now);
+    }
+
+    fn start_live_round(&mut self, now: Instant) {
+        self.live_turns_left = self.subscribers.len();
+        self.next_keep_alive = now + KEEP_ALIVE_INTERVAL;
+    }
+
+    /// When the batch leaves even if it is not full, because the game stands still.
+    fn max_batch_age(&self) -> TimeDelta {
+        self.config.settings.rate.period() * i64::from(self.config.batch_frames) * 2
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        if self.batch.count() >= self.config.batch_frames || now - self.batch.started_at >= self.max_batch_age() {
+            self.close_batch(now);
+        }
+        if self.next_keep_alive <= now && !self.slot_by_addr.is_empty() {
+            self.start_live_round(now);
+        }
+    }
+
+    /// When to call [`Feed::poll_transmit`] again if nothing else happens; `None` when there is nothing to wait for.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.pending_replies.is_empty()
+            || self.live_turns_left > 0
+            || self.batch.count() >= self.config.batch_frames
+        {
+            return Some(self.now);
+        }
+        let beat = (!self.slot_by_addr.is_empty()).then_some(self.next_keep_alive);
+        let batch = (self.batch.count() > 0).then(|| self.batch.started_at + self.max_batch_age());
+        let bulk = (!self.bulk_queue.is_empty()).then(|| self.bulk_allowed_at.max(self.share_allowed_at).max(self.now));
+        [beat, batch, bulk].into_iter().flatten().min()
+    }
+
+    /// The next thing to tell.
+    pub fn poll_event(&mut self) -> Option<FeedEvent> {
+        self.events.pop()
+    }
+
+    /// The feed in numbers.
+    pub fn stats(&self) -> FeedStats {
+        FeedStats { spectators: self.slot_by_addr.len(), next_frame: self.next_frame.unwrap_or_default(), ..self.stats }
+    }
+
+    /// About how many bytes the feed takes, all in all.
+    pub fn memory(&self) -> usize {
+        let slots: usize = self.subscribers.iter().map(Subscriber::memory).sum();
+        let places = self.slot_by_addr.len() * 2 * size_of::<(Addr, u32)>();
+        let queues = self.bulk_queue.capacity() * 4
+            + self.free_slots.capacity() * 4
+            + MAX_PENDING_REPLIES * size_of::<(Addr, PendingReply)>();
+        size_of::<Self>()
+            + self.history.memory()
+            + self.snapshots.memory()
+            + self.subscribers.capacity() * size_of::<Subscriber>()
+            + self.events.memory()
+            + slots
+            + places
+            + queues
+    }
+}

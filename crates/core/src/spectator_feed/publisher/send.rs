@@ -1,0 +1,200 @@
+//! What leaves, and in which order: answers, what is new, and, as far as the budget goes, what was asked for.
+
+use super::super::KEEP_ALIVE_INTERVAL;
+use super::super::subscriber::Subscriber;
+use super::{Feed, LivePacket, PendingReply};
+use crate::frame::Frame;
+use crate::session::Transmit;
+use crate::time::{Instant, TimeDelta};
+use crate::wire::{
+    ByteWriter, CloseReason, FeedMessage, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer, Subscribed, put_frames_header,
+};
+
+/// A record up to this size is sent a second time, with the next one: a lost packet costs no round trip then.
+const MAX_REPEATED_RECORD_SIZE: usize = 100;
+/// What was saved up of a budget can be spent at once as far as it is not older than this.
+const BULK_BURST: TimeDelta = TimeDelta::from_millis(20);
+/// So many who wait for their share are passed over in one call.
+const MAX_PASSED_OVER: usize = 16;
+
+impl Feed {
+    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
+        let now = self.advance_clock(now);
+        self.run_timers(now);
+        let transmit =
+            self.send_reply(buf).or_else(|| self.send_live(now, buf)).or_else(|| self.send_bulk(now, buf))?;
+        self.stats.packets_out += 1;
+        self.stats.bytes_out += transmit.len as u64;
+        Some(transmit)
+    }
+
+    fn send_reply(&mut self, buf: &mut [u8]) -> Option<Transmit> {
+        let session = self.config.session;
+        while let Some((to, reply)) = self.pending_replies.pop_front() {
+            let message = match reply {
+                PendingReply::Challenge => FeedMessage::Challenge { session_id: session, token: self.token(to) },
+                PendingReply::Bye(reason) => FeedMessage::Closed { session_id: session, reason },
+                PendingReply::Welcome => FeedMessage::Subscribed(Subscribed {
+                    session_id: session,
+                    oldest_frame: self.oldest_frame().unwrap_or_default().number(),
+                    end_frame: self.history.end().or(self.next_frame).unwrap_or_default().number(),
+                    batch_frames: self.config.batch_frames as u8,
+                }),
+                PendingReply::Offer(number) => match self.snapshots.by_number(number) {
+                    None => continue,
+                    Some(snapshot) => FeedMessage::SnapshotOffer(SnapshotOffer {
+                        session_id: session,
+                        snapshot_id: number,
+                        next_frame: snapshot.next_frame.number(),
+                        size: snapshot.size(),
+                        state_hash: snapshot.state_hash,
+                        digest: snapshot.digest,
+                    }),
+                },
+            };
+            let len = message.encode(buf).expect("an answer fits into a packet");
+            return Some(Transmit { to, len });
+        }
+        None
+    }
+
+    /// What is new, to one after the other.
+    fn send_live(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        while self.live_turns_left > 0 {
+            self.live_turns_left -= 1;
+            self.live_cursor = (self.live_cursor + 1) % self.subscribers.len();
+            if let Some(len) = self.send_live_to(now, self.live_cursor, buf) {
+                return Some(Transmit { to: self.subscribers[self.live_cursor].addr, len });
+            }
+        }
+        None
+    }
+
+    fn send_live_to(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<usize> {
+        let slot = &self.subscribers[at];
+        if !slot.is_occupied {
+            return None;
+        }
+        if let Some(reason) = self.drop_reason(now, slot) {
+            self.remove_subscriber(at, Some(reason));
+            let bye = FeedMessage::Closed { session_id: self.config.session, reason };
+            return bye.encode(buf).ok();
+        }
+        let end = self.history.end().unwrap_or_default();
+        let new = end - slot.live_sent_end;
+        let worth_it =
+            new >= i64::from(self.config.batch_frames) << slot.throttle_level || (new > 0 && slot.throttle_level == 0);
+        if !worth_it && now - slot.last_sent_at < KEEP_ALIVE_INTERVAL {
+            return None;
+        }
+        let (level, sent) = (slot.throttle_level, slot.live_sent_end);
+        if self.live_packet.key != Some((sent, end, level)) {
+            self.build_live_packet(sent, end, level);
+        }
+        buf[..self.live_packet.len].copy_from_slice(&self.live_packet.bytes[..self.live_packet.len]);
+        let slot = &mut self.subscribers[at];
+        (slot.live_sent_end, slot.last_sent_at) = (self.live_packet.end.max(sent), now);
+        Some(self.live_packet.len)
+    }
+
+    /// Why somebody is dropped, if he is.
+    fn drop_reason(&self, now: Instant, slot: &Subscriber) -> Option<CloseReason> {
+        let behind = self.config.settings.rate.period() * (self.history.end().unwrap_or_default() - slot.next_frame);
+        if now - slot.last_received_at.max(self.awake_since) > self.config.silence_timeout {
+            Some(CloseReason::Silent)
+        } else {
+            let late = now - slot.catching_up_since > self.config.catch_up_timeout;
+            let slow = if slot.has_caught_up { slot.is_too_slow(now, behind) } else { late };
+            slow.then_some(CloseReason::TooSlow)
+        }
+    }
+
+    /// Makes the packet for all who have got everything before `sent`. Who has got less than the last seconds must ask.
+    fn build_live_packet(&mut self, sent: Frame, end: Frame, level: u8) {
+        let most = i64::from(self.config.batch_frames) * 16;
+        let newest = self.history.find(Frame::new(end.number().saturating_sub(1))).map(|kept| kept.first);
+        let mut from = if end - sent > most { newest.unwrap_or(end) } else { sent };
+        let before = from.checked_sub(1).and_then(|before| self.history.find(before));
+        if let Some(kept) = before.filter(|kept| kept.bytes.len() <= MAX_REPEATED_RECORD_SIZE && from < end) {
+            from = kept.first;
+        }
+        let mut bytes = self.live_packet.bytes;
+        let (len, next) = self.put_frames(&mut bytes, level, from, end);
+        self.live_packet = LivePacket { key: Some((sent, end, level)), end: next, len, bytes };
+    }
+
+    /// Writes as many frames of `from..until` as fit, and returns the frame after the last.
+    fn put_frames(&self, buf: &mut [u8], level: u8, from: Frame, until: Frame) -> (usize, Frame) {
+        let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
+        let first = self.history.find(from).map_or(from, |kept| kept.first);
+        let end = self.history.end().or(self.next_frame).unwrap_or_default();
+        put_frames_header(&mut writer, self.has_ended, level, end.number(), first.number()).expect("room for a head");
+        let mut at = first;
+        while at < until {
+            let Some(kept) = self.history.find(at) else { break };
+            if writer.len() + 1 + kept.bytes.len() > MAX_DATAGRAM {
+                break;
+            }
+            writer.u8(0).and_then(|()| writer.put(kept.bytes)).expect("room for a record");
+            at = kept.first + kept.count;
+        }
+        (writer.len(), at)
+    }
+
+    /// What was asked for, to one after the other, as far as the budget goes.
+    fn send_bulk(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if self.bulk_allowed_at > now {
+            return None;
+        }
+        let mut share_at = Instant::FAR_FUTURE;
+        let mut passed_over = 0;
+        while passed_over < MAX_PASSED_OVER.min(self.bulk_queue.len()) {
+            let at = self.bulk_queue.pop_front()? as usize;
+            let slot = &mut self.subscribers[at];
+            if !slot.is_occupied || !slot.has_wants() {
+                slot.is_queued = false;
+                continue;
+            }
+            self.bulk_queue.push_back(at as u32);
+            if slot.bulk_allowed_at > now {
+                share_at = share_at.min(slot.bulk_allowed_at);
+                passed_over += 1;
+                continue;
+            }
+            if let Some(len) = self.put_bulk(at, buf) {
+                self.charge_bulk_budget(now, at, len);
+                return Some(Transmit { to: self.subscribers[at].addr, len });
+            }
+        }
+        self.share_allowed_at = share_at.max(now);
+        None
+    }
+
+    fn charge_bulk_budget(&mut self, now: Instant, at: usize, len: usize) {
+        let cost = |rate: u32| TimeDelta::from_nanos(len as i64 * 1_000_000_000 / i64::from(rate.max(1)));
+        self.bulk_allowed_at = self.bulk_allowed_at.max(now - BULK_BURST) + cost(self.config.max_bulk_rate);
+        let slot = &mut self.subscribers[at];
+        slot.bulk_allowed_at =
+            slot.bulk_allowed_at.max(now - BULK_BURST) + cost(self.config.max_bulk_rate_per_spectator);
+        self.stats.bulk_out += len as u64;
+    }
+
+    /// Missed frames come first: they are what others wait for.
+    fn put_bulk(&mut self, at: usize, buf: &mut [u8]) -> Option<usize> {
+        if let Some((from, until)) = self.subscribers[at].first_span() {
+            let (len, next) = self.put_frames(buf, self.subscribers[at].throttle_level, from, until);
+            // What is not there any more cannot be sent; whoever misses it asks again and is told so.
+            self.subscribers[at].on_span_sent(if next > from { next } else { until });
+            return (next > from).then_some(len);
+        }
+        let (block, part) = self.subscribers[at].take_wanted_part()?;
+        let number = self.subscribers[at].snapshot?;
+        let found = self.snapshots.by_number(number)?.part(block, part)?;
+        let (hash, raw, size, bytes) = (found.digest, found.is_raw, found.size, found.bytes);
+        let chunk =
+            SnapshotChunk { snapshot_id: number, block, block_hash: hash, is_raw: raw, block_len: size, part, bytes };
+        (!bytes.is_empty()).then(|| FeedMessage::SnapshotChunk(chunk).encode(buf).expect("a part fits into a packet"))
+    }
+}

@@ -1,0 +1,260 @@
+//! Records on their way to the machine: kept as they came, in any order, and unrolled frame by frame.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::batch::RecordDecoder;
+use crate::frame::Frame;
+use crate::wire::FrameRecord;
+
+/// A record, or the part of it that no other has. Entries are disjoint and in order.
+#[derive(Clone, Copy, Debug)]
+struct BufferedRecord {
+    first: Frame,
+    end: Frame,
+    /// The first frame of the whole record.
+    record_first: Frame,
+    offset: u32,
+    len: u32,
+}
+
+/// The most entries, whatever their size.
+const MAX_ENTRIES: usize = 8_192;
+
+/// Received frames that were not yet given out.
+#[derive(Debug)]
+pub(super) struct RecordBuffer {
+    bytes: Vec<u8>,
+    entries: VecDeque<BufferedRecord>,
+    /// The bytes of the entries.
+    used_bytes: usize,
+    max_bytes: usize,
+    /// The next frame to be given out.
+    next_frame: Frame,
+    /// The first frame that is not here.
+    contiguous_end: Frame,
+    decoder: RecordDecoder,
+    /// The frame that `unroll` shows, if any.
+    decoded_frame: Option<Frame>,
+}
+
+impl RecordBuffer {
+    /// Holds up to `most` bytes.
+    pub(super) fn new(width: usize, most: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: VecDeque::new(),
+            used_bytes: 0,
+            max_bytes: most.max(4 * super::MAX_RECORD_SIZE),
+            next_frame: Frame::ZERO,
+            contiguous_end: Frame::ZERO,
+            decoder: RecordDecoder::new(width),
+            decoded_frame: None,
+        }
+    }
+
+    /// Begins anew with this frame.
+    pub(super) fn reset(&mut self, begin: Frame) {
+        self.entries.clear();
+        self.bytes.clear();
+        (self.used_bytes, self.next_frame, self.contiguous_end, self.decoded_frame) = (0, begin, begin, None);
+    }
+
+    pub(super) fn next_frame(&self) -> Frame {
+        self.next_frame
+    }
+
+    pub(super) fn contiguous_end(&self) -> Frame {
+        self.contiguous_end
+    }
+
+    /// Frames that can be given out.
+    pub(super) fn ready_frames(&self) -> u32 {
+        (self.contiguous_end - self.next_frame).max(0) as u32
+    }
+
+    /// Whether there is no room for much more.
+    pub(super) fn is_full(&self) -> bool {
+        self.used_bytes > self.max_bytes / 4 * 3 || self.entries.len() > MAX_ENTRIES / 4 * 3
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<BufferedRecord>()
+    }
+
+    /// Keeps what is new in a record that can be decoded. Where there is no room, what is nearer counts more. Says whether
+    /// anything was kept.
+    pub(super) fn insert(&mut self, record: &FrameRecord<'_>) -> bool {
+        let base = Frame::new(record.first_frame);
+        let (mut first, mut until) = (base.max(self.next_frame), base + record.frame_count);
+        let at = self.entries.partition_point(|entry| entry.first <= first);
+        if let Some(before) = at.checked_sub(1).and_then(|before| self.entries.get(before)) {
+            first = first.max(before.end);
+        }
+        if let Some(after) = self.entries.get(at) {
+            until = until.min(after.first);
+        }
+        if first >= until || !self.make_room(first, record.changes.len()) {
+            return false;
+        }
+        let entry = BufferedRecord {
+            first,
+            end: until,
+            record_first: base,
+            offset: self.bytes.len() as u32,
+            len: record.changes.len() as u32,
+        };
+        self.bytes.extend_from_slice(record.changes);
+        self.used_bytes += record.changes.len();
+        self.entries.insert(at.min(self.entries.len()), entry);
+        self.extend_contiguous_end();
+        true
+    }
+
+    /// Goes on over what is here.
+    fn extend_contiguous_end(&mut self) {
+        let mut at = self.entries.partition_point(|entry| entry.first < self.contiguous_end);
+        while let Some(entry) = self.entries.get(at).filter(|entry| entry.first == self.contiguous_end) {
+            self.contiguous_end = entry.end;
+            at += 1;
+        }
+    }
+
+    /// Makes room for so many bytes of this frame, if need be by forgetting what is further ahead.
+    fn make_room(&mut self, first: Frame, len: usize) -> bool {
+        while self.used_bytes + len > self.max_bytes || self.entries.len() >= MAX_ENTRIES {
+            let furthest = self.entries.back().filter(|back| back.first > first && back.first >= self.contiguous_end);
+            let Some(furthest) = furthest.copied() else { return false };
+            self.entries.pop_back();
+            self.used_bytes -= furthest.len as usize;
+        }
+        if self.bytes.len() + len > (2 * self.used_bytes + len).max(1_024) {
+            self.compact();
+        }
+        true
+    }
+
+    /// Closes the holes between the bytes of entries.
+    fn compact(&mut self) {
+        self.entries.make_contiguous().sort_unstable_by_key(|entry| entry.offset);
+        let mut to = 0;
+        for entry in &mut self.entries {
+            let from = entry.offset as usize;
+            self.bytes.copy_within(from..from + entry.len as usize, to);
+            entry.offset = to as u32;
+            to += entry.len as usize;
+        }
+        self.bytes.truncate(to);
+        self.entries.make_contiguous().sort_unstable_by_key(|entry| entry.first);
+    }
+
+    /// The next stretch of frames that are not here, from `from` on and before `limit`.
+    pub(super) fn next_gap(&self, from: Frame, limit: Frame) -> Option<(Frame, Frame)> {
+        let mut from = from.max(self.contiguous_end);
+        let mut at = self.entries.partition_point(|entry| entry.end <= from);
+        while let Some(entry) = self.entries.get(at).filter(|entry| entry.first <= from) {
+            from = entry.end;
+            at += 1;
+        }
+        let until = self.entries.get(at).map_or(limit, |entry| entry.first.min(limit));
+        (from < until).then_some((from, until))
+    }
+
+    /// Takes out the input of the next frame, if it is here.
+    pub(super) fn take_next(&mut self) -> Option<&[u8]> {
+        let entry = *self.entries.front().filter(|entry| entry.first <= self.next_frame)?;
+        let changes = self.bytes.get(entry.offset as usize..(entry.offset + entry.len) as usize)?;
+        let mut shown = match self.decoded_frame {
+            Some(shown) if shown < self.next_frame && entry.record_first <= shown && entry.first <= shown => shown,
+            _ => {
+                self.decoder.begin(changes);
+                entry.record_first
+            }
+        };
+        while shown < self.next_frame {
+            self.decoder.step(changes);
+            shown = shown.next();
+        }
+        self.decoded_frame = Some(shown);
+        self.next_frame = self.next_frame.next();
+        if self.next_frame >= entry.end {
+            self.entries.pop_front();
+            self.used_bytes -= entry.len as usize;
+        }
+        Some(self.decoder.input())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MAX_RECORD_SIZE;
+    use super::super::batch::Batch;
+    use super::*;
+    use crate::time::Instant;
+    use crate::wire::FrameRecords;
+
+    fn input_of(frame: u32) -> [u8; 2] {
+        [(frame / 3) as u8, (frame / 50) as u8]
+    }
+
+    fn encode_record(first: u32, count: u32) -> Vec<u8> {
+        let (mut batch, mut buf) = (Batch::new(2), [0; MAX_RECORD_SIZE]);
+        for frame in first..first + count {
+            assert!(batch.push(Instant::ZERO, Frame::new(frame), &input_of(frame)));
+        }
+        let len = batch.close(&mut buf);
+        [&[0], &buf[..len]].concat()
+    }
+
+    fn insert_record(store: &mut RecordBuffer, first: u32, count: u32) -> bool {
+        let bytes = encode_record(first, count);
+        store.insert(&FrameRecords::new(first, &bytes).unwrap().iter().next().unwrap())
+    }
+
+    #[test]
+    fn reordered_and_overlapping_records_give_the_same_frames() {
+        let mut luck = 7u64;
+        let mut below = |bound: u64| {
+            luck = super::super::mix(luck, 1);
+            luck % bound
+        };
+        for _ in 0..30 {
+            let mut store = RecordBuffer::new(2, 1 << 20);
+            store.reset(Frame::new(100));
+            let mut given = 100;
+            while given < 1_000 {
+                for _ in 0..6 {
+                    insert_record(&mut store, (given + below(80) as u32).saturating_sub(10), 1 + below(20) as u32);
+                }
+                let gap = store.next_gap(store.contiguous_end(), Frame::new(given + 60));
+                if let Some((from, until)) = gap.filter(|_| below(2) == 0) {
+                    let (count, end) = ((until - from) as u32, store.contiguous_end());
+                    assert!(insert_record(&mut store, from.number(), count.min(100)));
+                    assert!(store.contiguous_end() > end);
+                }
+                for _ in 0..below(10) {
+                    let Some(bytes) = store.take_next() else { break };
+                    assert_eq!(bytes, input_of(given), "frame {given}");
+                    given += 1;
+                    assert_eq!(store.next_frame(), Frame::new(given));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn full_buffer_prefers_nearer_frames_and_bounds_memory() {
+        let mut store = RecordBuffer::new(2, 0);
+        for first in (600..60_000).step_by(6) {
+            insert_record(&mut store, first, 6);
+        }
+        assert!(store.is_full() && store.memory() < 64 * 1_024, "{}", store.memory());
+        for first in (0..1_000).step_by(6) {
+            insert_record(&mut store, first, 6);
+        }
+        assert!(store.contiguous_end() > Frame::new(900));
+        let frames: Vec<Vec<u8>> = core::iter::from_fn(|| store.take_next().map(<[u8]>::to_vec)).collect();
+        assert_eq!(frames, (0..frames.len() as u32).map(|frame| input_of(frame).to_vec()).collect::<Vec<_>>());
+        assert_eq!(store.take_next(), None);
+    }
+}

@@ -1,0 +1,419 @@
+//! The receiving end.
+
+mod config;
+mod receive;
+mod send;
+
+pub use config::{SpectatorConfig, SpectatorStart};
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::congestion::CongestionControl;
+use super::download::SnapshotDownload;
+use super::event::{EventQueue, SourceError, SpectatorEvent, SpectatorRequest, SpectatorStats};
+use super::playout::{PlayoutPacer, PlayoutStep};
+use super::record_buffer::RecordBuffer;
+use super::{merged_layout, settings_digest};
+use crate::frame::Frame;
+use crate::id::Addr;
+use crate::input::{InputLayout, InputWord};
+use crate::session::SettingsError;
+use crate::time::{Instant, TimeDelta};
+
+/// The most events kept for a host program that does not ask.
+const MAX_EVENTS: usize = 16;
+/// A state of a new source is waited for no longer than this, however seldom states are compared.
+const VERIFICATION_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
+/// The last words are said so many times.
+const LEAVE_REPEATS: u8 = 3;
+
+/// The receiving end of a feed.
+#[derive(Debug)]
+pub struct Spectator {
+    config: SpectatorConfig,
+    layout: InputLayout,
+    settings_digest: u64,
+    now: Instant,
+    connection: SourceConnection,
+    /// Which source, and what it told us to say.
+    source: usize,
+    token: u64,
+    /// When the source was last heard, and when any was.
+    last_received_at: Instant,
+    last_received_from_any_at: Instant,
+    first_subscribe_at: Instant,
+    last_subscribe_at: Instant,
+    subscribe_attempts: u32,
+    refusals: usize,
+    bad_blocks: u32,
+    load_stage: LoadStage,
+    download: Option<SnapshotDownload>,
+    records: RecordBuffer,
+    /// The frame after the last that our source has, and whether that is all.
+    source_end: Frame,
+    /// Some source has told how far the game is.
+    has_joined: bool,
+    has_ended: bool,
+    throttle_level: u8,
+    congestion: CongestionControl,
+    pending_requests: VecDeque<FrameRequest>,
+    /// Mean bytes of a frame, in 1/16.
+    mean_frame_bytes: usize,
+    last_ack_at: Instant,
+    last_sent_at: Instant,
+    playout: PlayoutPacer,
+    was_live: bool,
+    was_starved: bool,
+    words: Vec<InputWord>,
+    pending_hashes: VecDeque<(Frame, u64)>,
+    hash_check: HashCheck,
+    /// The first frame that a new contact brought and when that began, until a state shows that it plays the game of the contact before.
+    unverified: Option<(Frame, Instant)>,
+    events: EventQueue<SpectatorEvent>,
+    stats: SpectatorStats,
+}
+
+/// How we stand with our source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceConnection {
+    Subscribing,
+    Subscribed,
+    Leaving(u8),
+    Closed,
+}
+
+/// How we stand with the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoadStage {
+    /// A state is needed.
+    Downloading,
+    /// A state is complete.
+    ReadyToLoad,
+    /// It was given out.
+    Loaded,
+    /// Frames follow.
+    Running,
+}
+
+/// A hash that the host program is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HashCheck {
+    Idle,
+    Due { frame: Frame, expected: u64, is_snapshot: bool },
+    Requested { frame: Frame, expected: u64, is_snapshot: bool },
+}
+
+/// Frames that were asked for.
+#[derive(Clone, Copy, Debug)]
+struct FrameRequest {
+    first: Frame,
+    end: Frame,
+    sent_at: Instant,
+    /// Some of it has come.
+    is_answered: bool,
+}
+
+impl Spectator {
+    /// Begins to watch.
+    pub fn new(now: Instant, config: SpectatorConfig) -> Result<Self, SettingsError> {
+        config.settings.check()?;
+        let layout = merged_layout(&config.settings);
+        Ok(Self {
+            settings_digest: settings_digest(&config.settings),
+            now,
+            connection: SourceConnection::Subscribing,
+            source: 0,
+            token: 0,
+            last_received_at: now,
+            last_received_from_any_at: now,
+            first_subscribe_at: now,
+            last_subscribe_at: Instant::from_nanos(i64::MIN),
+            subscribe_attempts: 0,
+            refusals: 0,
+            bad_blocks: 0,
+            load_stage: if config.start == SpectatorStart::Snapshot {
+                LoadStage::Downloading
+            } else {
+                LoadStage::Running
+            },
+            download: None,
+            records: RecordBuffer::new(layout.width(), config.max_backlog_bytes),
+            source_end: Frame::ZERO,
+            has_joined: false,
+            has_ended: false,
+            throttle_level: 0,
+            congestion: CongestionControl::new(now),
+            pending_requests: VecDeque::new(),
+            mean_frame_bytes: 16 * 4,
+            last_ack_at: now,
+            last_sent_at: Instant::from_nanos(i64::MIN),
+            playout: PlayoutPacer::new(config.settings.rate.period(), config.target_buffer, config.catch_up_threshold),
+            was_live: false,
+            was_starved: false,
+            words: vec![0; config.settings.ownership.players()],
+            pending_hashes: VecDeque::new(),
+            hash_check: HashCheck::Idle,
+            unverified: None,
+            events: EventQueue::new(MAX_EVENTS),
+            stats: SpectatorStats::default(),
+            layout,
+            config,
+        })
+    }
+
+    fn advance_clock(&mut self, now: Instant) -> Instant {
+        // Whoever was asleep cannot blame others for their silence.
+        let asleep = now - self.now;
+        if asleep > self.config.silence_timeout {
+            self.last_received_at += asleep;
+            self.last_received_from_any_at += asleep;
+        }
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn source(&self) -> Option<Addr> {
+        self.config.sources.get(self.source).copied()
+    }
+
+    /// What to do now; ask again until there is nothing.
+    pub fn poll_request(&mut self, now: Instant) -> Option<SpectatorRequest<'_>> {
+        let now = self.advance_clock(now);
+        if self.connection == SourceConnection::Closed {
+            return None;
+        }
+        if let HashCheck::Due { frame, expected, is_snapshot: loaded } = self.hash_check {
+            self.hash_check = HashCheck::Requested { frame, expected, is_snapshot: loaded };
+            return Some(SpectatorRequest::Hash { frame, expected });
+        }
+        if self.hash_check != HashCheck::Idle {
+            // The host program has no hash for us.
+            (self.hash_check, self.unverified) = (HashCheck::Idle, None);
+        }
+        match self.load_stage {
+            LoadStage::Downloading => None,
+            LoadStage::Running if !self.has_joined => None,
+            LoadStage::ReadyToLoad => self.request_load(),
+            LoadStage::Loaded => {
+                (self.load_stage, self.download) = (LoadStage::Running, None);
+                self.playout.restart();
+                self.request_advance(now)
+            }
+            LoadStage::Running => self.request_advance(now),
+        }
+    }
+
+    fn request_load(&mut self) -> Option<SpectatorRequest<'_>> {
+        let download = self.download.as_ref()?;
+        let (next_frame, hash) = (Frame::new(download.offer().next_frame), download.offer().state_hash);
+        self.load_stage = LoadStage::Loaded;
+        if let Some(frame) = next_frame.checked_sub(1) {
+            self.hash_check = HashCheck::Due { frame, expected: hash, is_snapshot: true };
+        }
+        Some(SpectatorRequest::Load { next_frame, state: download.state(), hash })
+    }
+
+    fn request_advance(&mut self, now: Instant) -> Option<SpectatorRequest<'_>> {
+        let (ready, frame) = (self.records.ready_frames(), self.records.next_frame());
+        let behind = (self.source_end - frame).max(0) as u32;
+        if self.has_ended && frame >= self.source_end {
+            self.connection = SourceConnection::Leaving(LEAVE_REPEATS);
+            self.has_ended = false;
+            self.events.push(SpectatorEvent::Ended { frame });
+            return None;
+        }
+        let step = self.playout.step(now, ready, behind);
+        self.report_playout_changes(frame, behind);
+        if step == PlayoutStep::Wait || !self.take_next_frame() {
+            return None;
+        }
+        if step == PlayoutStep::Present {
+            self.playout.on_presented(now);
+        }
+        Some(SpectatorRequest::Advance { frame, inputs: &self.words, is_presented: step == PlayoutStep::Present })
+    }
+
+    fn report_playout_changes(&mut self, frame: Frame, behind: u32) {
+        let live = self.playout.is_live();
+        if live != core::mem::replace(&mut self.was_live, live) {
+            self.refusals = if live { 0 } else { self.refusals };
+            self.events.push(if live {
+                SpectatorEvent::Live { frame }
+            } else {
+                SpectatorEvent::Behind { frames: behind }
+            });
+        }
+        let starving = self.playout.is_starved();
+        if !core::mem::replace(&mut self.was_starved, starving) && starving {
+            self.stats.stalls += 1;
+        }
+    }
+
+    /// Takes the next frame's words out of the store.
+    fn take_next_frame(&mut self) -> bool {
+        let frame = self.records.next_frame();
+        let Some(packed) = self.records.take_next() else { return false };
+        self.words.fill(0);
+        self.layout.unpack(packed, &mut self.words);
+        while self.pending_hashes.front().is_some_and(|(known, _)| *known < frame) {
+            self.pending_hashes.pop_front();
+        }
+        if let Some(at) = self.pending_hashes.iter().position(|(known, _)| *known == frame) {
+            let expected = self.pending_hashes.remove(at).map_or(0, |(_, hash)| hash);
+            self.hash_check = HashCheck::Due { frame, expected, is_snapshot: false };
+        }
+        true
+    }
+
+    /// The words of the next frame at once, whatever the pace: for one who takes a seat and must get there. `None` if it is not the
+    /// next, or not here, or no state was loaded yet.
+    pub fn take_words(&mut self, frame: Frame) -> Option<&[InputWord]> {
+        if self.load_stage != LoadStage::Running || frame != self.records.next_frame() || !self.take_next_frame() {
+            return None;
+        }
+        self.hash_check = HashCheck::Idle;
+        Some(&self.words)
+    }
+
+    /// The hash that [`SpectatorRequest::HashCheck`] asked for. Without it this frame is not compared.
+    pub fn handle_hash(&mut self, hash: u64) {
+        let HashCheck::Requested { frame, expected, is_snapshot: loaded } =
+            core::mem::replace(&mut self.hash_check, HashCheck::Idle)
+        else {
+            return;
+        };
+        let unproven = self.unverified.take_if(|(first, _)| *first <= frame).is_some();
+        if hash == expected {
+            return;
+        }
+        if unproven && !loaded && self.config.start == SpectatorStart::Snapshot {
+            return self.reload_snapshot(self.now);
+        }
+        self.stats.mismatches += 1;
+        if loaded {
+            self.reject_snapshot(self.now);
+        } else if self.stats.mismatches == 1 {
+            self.events.push(SpectatorEvent::Diverged { frame });
+        }
+    }
+
+    /// Whether the source may play another game than the one whose frames this watcher had before: no state was compared since then, and one
+    /// will be soon.
+    pub(crate) fn is_unverified(&self) -> bool {
+        let compared = self.config.settings.compare_interval > 0;
+        compared && self.unverified.is_some_and(|(_, since)| self.now - since < VERIFICATION_TIMEOUT)
+    }
+
+    /// A source is heard from another address than before.
+    pub fn move_source(&mut self, from: Addr, to: Addr) {
+        for source in self.config.sources.iter_mut().filter(|source| **source == from) {
+            *source = to;
+        }
+    }
+
+    /// Turns to the next source that is any good, because this one brings nothing; to this one again, if no other is.
+    pub fn try_other_source(&mut self, now: Instant, is_good: impl Fn(Addr) -> bool) {
+        let now = self.advance_clock(now);
+        if matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
+            let sources = self.config.sources.len().max(1);
+            let mut others = (1..=sources).map(|step| (self.source + step) % sources);
+            let good = others.clone().find(|other| self.config.sources.get(*other).is_some_and(|addr| is_good(*addr)));
+            self.switch_source(now, SourceError::Silent, good.or(others.next()).unwrap_or(self.source));
+        }
+    }
+
+    /// Watches no more. Go on polling for a moment, so that the source hears of it.
+    pub fn leave(&mut self, now: Instant) {
+        self.advance_clock(now);
+        if matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
+            self.connection = SourceConnection::Leaving(LEAVE_REPEATS);
+        }
+    }
+
+    /// When to call [`Spectator::poll_request`] and [`Spectator::poll_transmit`] again if nothing else happens; `None` when we watch no
+    /// more.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let silence = (self.last_received_at + self.config.silence_timeout)
+            .min(self.last_received_from_any_at + self.config.give_up_timeout);
+        // Just after, because it is only then too long.
+        let silence = silence + TimeDelta::from_millis(1);
+        let send = match self.connection {
+            SourceConnection::Closed => return None,
+            SourceConnection::Leaving(_) => return Some(self.now),
+            SourceConnection::Subscribing => self.next_subscribe_at(),
+            SourceConnection::Subscribed => self.next_send_at(),
+        };
+        let frame = self.next_request_at();
+        Some(
+            [Some(silence), Some(send), frame]
+                .into_iter()
+                .flatten()
+                .fold(Instant::FAR_FUTURE, Instant::min)
+                .max(self.now),
+        )
+    }
+
+    /// When there is something for the host program to do.
+    fn next_request_at(&self) -> Option<Instant> {
+        match (self.load_stage, self.hash_check) {
+            (_, HashCheck::Due { .. }) | (LoadStage::ReadyToLoad | LoadStage::Loaded, _) => Some(self.now),
+            (LoadStage::Downloading, _) => None,
+            (LoadStage::Running, _) if !self.has_joined => None,
+            (LoadStage::Running, _) => {
+                let behind = (self.source_end - self.records.next_frame()).max(0) as u32;
+                if self.has_ended && behind == 0 {
+                    return Some(self.now);
+                }
+                self.playout.next_step_at(self.now, self.records.ready_frames(), behind)
+            }
+        }
+    }
+
+    /// The next thing to tell.
+    pub fn poll_event(&mut self) -> Option<SpectatorEvent> {
+        self.events.pop()
+    }
+
+    /// The next frame that will be given out.
+    pub fn next_frame(&self) -> Frame {
+        self.records.next_frame()
+    }
+
+    /// The frame after the last that our source has, as far as we know.
+    pub fn newest_frame(&self) -> Frame {
+        self.source_end
+    }
+
+    /// Whether we see what is played as it is played.
+    pub fn is_live(&self) -> bool {
+        self.load_stage == LoadStage::Running && self.playout.is_live()
+    }
+
+    /// Whether we watch no more.
+    pub fn is_closed(&self) -> bool {
+        self.connection == SourceConnection::Closed
+    }
+
+    /// How much of the snapshot at hand is here, 0 to 1.
+    pub fn download_progress(&self) -> f32 {
+        self.download.as_ref().map_or(0.0, SnapshotDownload::progress)
+    }
+
+    /// The watcher in numbers.
+    pub fn stats(&self) -> SpectatorStats {
+        self.stats
+    }
+
+    /// About how many bytes the watcher takes, all in all.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.records.memory()
+            + self.download.as_ref().map_or(0, SnapshotDownload::memory)
+            + self.pending_requests.capacity() * size_of::<FrameRequest>()
+            + self.pending_hashes.capacity() * size_of::<(Frame, u64)>()
+            + self.events.memory()
+            + self.words.capacity() * size_of::<InputWord>()
+    }
+}

@@ -1,0 +1,277 @@
+//! What a source says, and what becomes of a source.
+
+use super::super::batch::validate_record;
+use super::super::congestion::CongestionControl;
+use super::super::download::{PartOutcome, SnapshotDownload};
+use super::super::event::{SourceError, SpectatorEvent};
+use super::{LoadStage, SourceConnection, Spectator, SpectatorStart};
+use crate::frame::Frame;
+use crate::id::Addr;
+use crate::time::Instant;
+use crate::wire::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed};
+
+/// Hashes that wait for their frames.
+const MAX_PENDING_HASHES: usize = 16;
+/// A packet that is overtaken by others knows of no more frames fewer than this.
+const MAX_REORDERED_FRAMES: i64 = 600;
+/// Blocks of one source that may be wrong, as by a fault on the way.
+const MAX_BAD_BLOCKS: u32 = 8;
+/// Refusals by each source that are taken before we give up.
+const MAX_REFUSALS_PER_SOURCE: usize = 3;
+
+impl Spectator {
+    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
+    pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
+        let now = self.advance_clock(now);
+        self.stats.packets_in += 1;
+        self.stats.bytes_in += bytes.len() as u64;
+        if self.source() != Some(from) {
+            self.stats.unknown_senders += 1;
+            return;
+        }
+        let session = self.config.session;
+        match FeedMessage::decode(bytes) {
+            Ok(FeedMessage::Challenge { session_id: theirs, token }) if theirs == session => self.on_challenge(token),
+            Ok(FeedMessage::Subscribed(welcome)) if welcome.session_id == session => {
+                self.on_welcome(now, from, &welcome)
+            }
+            Ok(FeedMessage::SnapshotOffer(offer)) if offer.session_id == session => self.on_offer(now, offer),
+            Ok(FeedMessage::Closed { session_id: theirs, reason }) if theirs == session => self.on_bye(now, reason),
+            Ok(FeedMessage::Frames(frames)) => self.on_frames(now, &frames),
+            Ok(FeedMessage::SnapshotChunk(chunk)) => self.on_chunk(now, &chunk),
+            Ok(
+                FeedMessage::Challenge { .. }
+                | FeedMessage::Subscribed(_)
+                | FeedMessage::SnapshotOffer(_)
+                | FeedMessage::Closed { .. },
+            ) => self.stats.unknown_senders += 1,
+            _ => self.stats.malformed += 1,
+        }
+    }
+
+    fn on_source_received(&mut self, now: Instant) {
+        (self.last_received_at, self.last_received_from_any_at) = (now, now);
+    }
+
+    fn on_challenge(&mut self, token: u64) {
+        if self.connection == SourceConnection::Subscribing && self.token != token {
+            (self.token, self.subscribe_attempts) = (token, 0);
+            self.last_subscribe_at = Instant::from_nanos(i64::MIN);
+        }
+    }
+
+    fn on_welcome(&mut self, now: Instant, from: Addr, welcome: &Subscribed) {
+        if !matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
+            return;
+        }
+        self.on_source_received(now);
+        self.playout.on_batch(welcome.batch_frames);
+        if self.connection == SourceConnection::Subscribing {
+            (self.connection, self.has_joined) = (SourceConnection::Subscribed, true);
+            self.congestion = CongestionControl::new(now);
+            match self.subscribe_attempts {
+                1 => self.congestion.on_rtt(now - self.first_subscribe_at),
+                _ => self.congestion.set_initial_rtt(now - self.last_subscribe_at),
+            }
+            self.pending_requests.clear();
+            self.source_end = Frame::new(welcome.end_frame).max(self.records.contiguous_end());
+            let end = self.records.contiguous_end();
+            self.pending_hashes.retain(|(frame, _)| *frame < end);
+            self.unverified = (self.load_stage == LoadStage::Running && self.records.next_frame() > Frame::ZERO)
+                .then_some((end, now));
+            self.events.push(SpectatorEvent::Joined { source: from });
+        }
+    }
+
+    fn on_offer(&mut self, now: Instant, offer: SnapshotOffer) {
+        if self.connection != SourceConnection::Subscribed || self.load_stage != LoadStage::Downloading {
+            return;
+        }
+        self.on_source_received(now);
+        if offer.size as usize > self.config.max_snapshot_size {
+            return self.reject_source(now, SourceError::SnapshotTooLarge { size: offer.size });
+        }
+        match &mut self.download {
+            Some(download) if download.is_same_snapshot(&offer) => download.resume(offer),
+            _ => {
+                self.records.reset(Frame::new(offer.next_frame));
+                self.pending_hashes.clear();
+                self.pending_requests.clear();
+                self.download = Some(SnapshotDownload::new(offer));
+            }
+        }
+        self.congestion.on_idle(now);
+        self.check_download(now);
+    }
+
+    fn on_bye(&mut self, now: Instant, reason: CloseReason) {
+        if !matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
+            return;
+        }
+        self.on_source_received(now);
+        match reason {
+            CloseReason::TooSlow if self.connection == SourceConnection::Subscribed => {
+                self.give_up(SourceError::Refused(reason))
+            }
+            // We were cut off for a while.
+            CloseReason::Silent => self.connection = SourceConnection::Subscribing,
+            CloseReason::TooOld if self.config.start == SpectatorStart::Snapshot => {
+                self.restart_from_snapshot(now, reason)
+            }
+            _ => self.reject_source(now, SourceError::Refused(reason)),
+        }
+    }
+
+    /// What we need is not to be had: a newer state is.
+    fn restart_from_snapshot(&mut self, now: Instant, reason: CloseReason) {
+        if self.load_stage == LoadStage::Downloading && self.download.is_none() {
+            return self.reject_source(now, SourceError::Refused(reason));
+        }
+        self.load_stage = LoadStage::Downloading;
+        self.download = None;
+        self.reject_source_for(now, SourceError::Refused(reason), self.source);
+    }
+
+    /// The frames of this source do not follow from those that an earlier contact brought: the players went on without each other, and the
+    /// source plays another game. Its state counts.
+    pub(super) fn reload_snapshot(&mut self, now: Instant) {
+        (self.load_stage, self.download) = (LoadStage::Downloading, None);
+        self.reject_source_for(now, SourceError::DifferentGame, self.source);
+    }
+
+    /// Our source is of no use: another one is tried, if it was not one time too many.
+    fn reject_source(&mut self, now: Instant, reason: SourceError) {
+        let next = (self.source + 1) % self.config.sources.len().max(1);
+        self.reject_source_for(now, reason, next);
+    }
+
+    fn reject_source_for(&mut self, now: Instant, reason: SourceError, next: usize) {
+        self.refusals += 1;
+        if self.refusals >= MAX_REFUSALS_PER_SOURCE * self.config.sources.len().max(1) {
+            return self.give_up(reason);
+        }
+        self.switch_source(now, reason, next);
+        // Not at once, so that two who do not get along do not talk all the time.
+        (self.last_subscribe_at, self.first_subscribe_at, self.subscribe_attempts) = (now, now, 1);
+    }
+
+    pub(super) fn switch_source(&mut self, now: Instant, reason: SourceError, next: usize) {
+        if next != self.source {
+            (self.source, self.token) = (next, 0);
+            if let Some(to) = self.source() {
+                self.events.push(SpectatorEvent::SourceChanged { to, reason });
+            }
+        }
+        self.connection = SourceConnection::Subscribing;
+        (self.last_received_at, self.subscribe_attempts, self.bad_blocks, self.throttle_level, self.has_ended) =
+            (now, 0, 0, 0, false);
+        self.last_subscribe_at = Instant::from_nanos(i64::MIN);
+        if let Some(download) = &mut self.download {
+            download.forget_requests();
+        }
+    }
+
+    pub(super) fn give_up(&mut self, reason: SourceError) {
+        self.connection = SourceConnection::Closed;
+        self.events.push(SpectatorEvent::Dropped { reason });
+    }
+
+    fn on_frames(&mut self, now: Instant, frames: &FeedFrames<'_>) {
+        if self.connection != SourceConnection::Subscribed {
+            return;
+        }
+        self.on_source_received(now);
+        if frames.thinning_level != self.throttle_level {
+            self.throttle_level = frames.thinning_level;
+            self.events.push(SpectatorEvent::Slowed { batches: 1 << frames.thinning_level });
+        }
+        let (end, ready) = (self.records.contiguous_end(), self.records.ready_frames());
+        let newest = Frame::new(frames.end_frame);
+        // One packet may overtake another; but what is far from all that others say is a fault.
+        if newest > self.source_end || self.source_end - newest > MAX_REORDERED_FRAMES {
+            self.source_end = newest;
+            self.playout.on_frames(now, newest, ready);
+        }
+        self.has_ended = frames.is_ended && newest >= self.source_end;
+        if self.load_stage == LoadStage::Downloading && self.download.is_none() {
+            return;
+        }
+        for record in frames.records.iter() {
+            if validate_record(self.layout.width(), &record).is_err() {
+                self.stats.malformed += 1;
+                return;
+            }
+            self.mean_frame_bytes += (16 * (record.changes.len() + 4) / record.frame_count as usize) / 16;
+            self.mean_frame_bytes -= self.mean_frame_bytes / 16;
+            if let Some((frame, hash)) = record.state_hash {
+                self.store_hash(Frame::new(frame), hash);
+            }
+            if self.records.insert(&record) {
+                self.on_record(now, Frame::new(record.first_frame), record.changes.len() + 4);
+            }
+        }
+        if self.records.contiguous_end() > end {
+            self.pending_requests.retain(|asked| asked.end > self.records.contiguous_end());
+        }
+    }
+
+    /// A record came that was of use: perhaps it was asked for.
+    fn on_record(&mut self, now: Instant, first: Frame, bytes: usize) {
+        let Some(asked) = self.pending_requests.iter_mut().find(|asked| asked.first <= first && first < asked.end)
+        else {
+            return;
+        };
+        if !core::mem::replace(&mut asked.is_answered, true) {
+            self.congestion.on_ambiguous_rtt(now - asked.sent_at);
+        }
+        self.congestion.on_bytes(now, bytes);
+    }
+
+    fn store_hash(&mut self, frame: Frame, hash: u64) {
+        if frame < self.records.next_frame() || self.pending_hashes.iter().any(|(known, _)| *known == frame) {
+            return;
+        }
+        if self.pending_hashes.len() == MAX_PENDING_HASHES {
+            self.pending_hashes.pop_front();
+        }
+        self.pending_hashes.push_back((frame, hash));
+    }
+
+    fn on_chunk(&mut self, now: Instant, chunk: &SnapshotChunk<'_>) {
+        let Some(download) = self.download.as_mut().filter(|_| self.load_stage == LoadStage::Downloading) else {
+            return;
+        };
+        if self.connection != SourceConnection::Subscribed {
+            return;
+        }
+        (self.last_received_at, self.last_received_from_any_at) = (now, now);
+        self.stats.received_parts += 1;
+        match download.on_chunk(now, chunk, &mut self.congestion) {
+            PartOutcome::BlockCorrupt => {
+                self.stats.bad_blocks += 1;
+                self.bad_blocks += 1;
+                if self.bad_blocks >= MAX_BAD_BLOCKS {
+                    self.reject_snapshot(now);
+                }
+            }
+            PartOutcome::Accepted => self.check_download(now),
+            PartOutcome::Ignored => {}
+        }
+    }
+
+    fn check_download(&mut self, now: Instant) {
+        let Some(download) = self.download.as_ref().filter(|download| download.is_complete()) else { return };
+        if download.matches_digest() {
+            self.load_stage = LoadStage::ReadyToLoad;
+            // Our source need not keep it for us any longer.
+            self.last_ack_at = Instant::from_nanos(i64::MIN);
+        } else {
+            self.reject_snapshot(now);
+        }
+    }
+
+    pub(super) fn reject_snapshot(&mut self, now: Instant) {
+        (self.load_stage, self.download) = (LoadStage::Downloading, None);
+        self.reject_source(now, SourceError::BadSnapshot);
+    }
+}

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use coplay_net::key::random;
+use coplay_net::key::random_bytes;
 use coplay_world::{Hello, MAX_HEARD, Nonce};
 
 use crate::seal::Speaker;
@@ -36,7 +36,7 @@ pub enum Standing {
 
 impl Default for Acquaintances {
     fn default() -> Self {
-        Self { nonce: random(), heard: VecDeque::new(), trusted: BTreeMap::new(), is_awaited: false }
+        Self { nonce: random_bytes(), heard: VecDeque::new(), trusted: BTreeMap::new(), is_awaited: false }
     }
 }
 
@@ -87,7 +87,7 @@ impl Acquaintances {
             self.trusted.insert(from, 0);
         } else {
             self.trusted.clear();
-            self.nonce = random();
+            self.nonce = random_bytes();
             self.is_awaited = true;
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use coplay::mirror::{DEFAULT_GIT, DropCurve, DropPolicy};
 use coplay_net::impair::Impairment;
-use coplay_net::iroh::Relay;
+use coplay_net::iroh::RelayConfig;
 use coplay_net::ticket::Ticket;
 
 /// Servers of a shared world
@@ -56,7 +56,7 @@ pub struct Serve {
     pub iroh: bool,
     /// What helps those who find no way by iroh: `none`, the `default`, or the address of a relay
     #[arg(long, value_name = "WHICH", requires = "iroh")]
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayConfig>,
     /// The maze; the same on all servers [default: follows from the secret]
     #[arg(long, value_name = "SEED", value_parser = seed)]
     pub seed: Option<u64>,

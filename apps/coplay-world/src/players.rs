@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use coplay::peer_world::EntityId;
 use coplay::time::Instant;
-use coplay_net::impair::{Impaired, Impairment};
-use coplay_net::iroh::{Home, Iroh, Relay};
+use coplay_net::impair::{ImpairedTransport, Impairment};
+use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::ticket::Ticket;
-use coplay_net::udp::Udp;
-use coplay_net::{Incoming, PeerKey, Place, Transport};
+use coplay_net::udp::UdpTransport;
+use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 use coplay_world::entity_of;
 
 use crate::cli::Serve;
@@ -38,7 +38,7 @@ pub enum Way {
 impl Way {
     /// The way that leads to a place.
     pub fn to(place: &str) -> Self {
-        if Home::from_place(&Place(place.into())).is_some() { Self::Iroh } else { Self::Udp }
+        if IrohAddr::from_peer_addr(&PeerAddr(place.into())).is_some() { Self::Iroh } else { Self::Udp }
     }
 
     fn other(self) -> Self {
@@ -74,7 +74,7 @@ impl Keys {
 /// All players, on all ways.
 pub struct Players {
     udp: Line,
-    iroh: Option<(Line, Arc<Iroh>)>,
+    iroh: Option<(Line, Arc<IrohTransport>)>,
     /// Who is listened to next.
     next: Way,
     /// Where UDP leads to us.
@@ -90,12 +90,12 @@ impl Players {
     /// Opens all ways that were asked for; also says where we listen.
     pub fn open(args: &Serve, secret: &Secret) -> Result<(Self, SocketAddr), Trouble> {
         let (queue, incoming) = sync_channel(QUEUE);
-        let udp = Udp::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
+        let udp = UdpTransport::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
             let hint = "choose another address with --listen";
             Trouble::failure(format!("nothing can listen at {}: {}", args.listen, in_words(&error)), hint)
         })?;
         let here = udp.local_addr().unwrap_or(args.listen);
-        let known = udp.own_places().first().map_or_else(|| here.to_string(), |place| place.0.clone());
+        let known = udp.own_addrs().first().map_or_else(|| here.to_string(), |place| place.0.clone());
         let public = args.public.map_or(known, |public| public.to_string());
         let iroh = if args.iroh { Some(open_iroh(args, secret)?) } else { None };
         let udp = Line { transport: impaired(Arc::new(udp), args.impair.as_ref())?, incoming };
@@ -157,7 +157,7 @@ impl Players {
 
     /// Where players reach us, as far as we know by now.
     pub fn places(&self) -> Vec<String> {
-        let iroh = self.iroh.iter().flat_map(|(_, iroh)| iroh.own_places());
+        let iroh = self.iroh.iter().flat_map(|(_, iroh)| iroh.own_addrs());
         [self.public.clone()].into_iter().chain(iroh.map(|place| place.0)).collect()
     }
 
@@ -168,8 +168,8 @@ impl Players {
 
     /// Datagrams that were not taken.
     pub fn refused(&self) -> u64 {
-        let iroh = self.iroh.as_ref().map(|(line, _)| line.transport.refused().total());
-        self.udp.transport.refused().total() + iroh.unwrap_or_default()
+        let iroh = self.iroh.as_ref().map(|(line, _)| line.transport.drop_counts().total());
+        self.udp.transport.drop_counts().total() + iroh.unwrap_or_default()
     }
 }
 
@@ -178,11 +178,11 @@ fn token(secret: &Secret) -> Token {
     Token::from_secret(secret, "world iroh")
 }
 
-fn open_iroh(args: &Serve, secret: &Secret) -> Result<(Line, Arc<Iroh>), Trouble> {
+fn open_iroh(args: &Serve, secret: &Secret) -> Result<(Line, Arc<IrohTransport>), Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
     let anywhere = SocketAddr::new(args.listen.ip(), 0);
-    let relay = args.relay.clone().unwrap_or(Relay::Default);
-    let opened = Iroh::listen(anywhere, &Identity::random(), token(secret), relay, queue);
+    let relay = args.relay.clone().unwrap_or(RelayConfig::Default);
+    let opened = IrohTransport::listen(anywhere, &Identity::random(), token(secret), relay, queue);
     let iroh = Arc::new(opened.map_err(|error| {
         Trouble::failure(format!("there is no way into the network: {error}"), "leave --iroh out to do without")
     })?);
@@ -194,7 +194,7 @@ fn open_iroh(args: &Serve, secret: &Secret) -> Result<(Line, Arc<Iroh>), Trouble
 fn impaired(way: Arc<dyn Transport>, impairment: Option<&Impairment>) -> Result<Arc<dyn Transport>, Trouble> {
     let Some(impairment) = impairment.cloned() else { return Ok(way) };
     let failed = |error| Trouble::failure(format!("the way out cannot be made worse: {error}"), "leave --impair out");
-    Ok(Arc::new(Impaired::new(way, impairment).map_err(failed)?))
+    Ok(Arc::new(ImpairedTransport::new(way, impairment).map_err(failed)?))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use coplay::mirror::SourceId;
-use coplay_net::key::{Secret, random};
+use coplay_net::key::{Secret, random_bytes};
 
 const HEAD: usize = 4 + 16 + 8;
 
@@ -81,7 +81,7 @@ fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
 impl Sealer {
     /// For a server of the world with this secret.
     pub fn new(secret: &Secret, source: SourceId) -> Self {
-        Self { cipher: cipher(secret), source, run: random(), number: 0 }
+        Self { cipher: cipher(secret), source, run: random_bytes(), number: 0 }
     }
 
     /// Seals something.

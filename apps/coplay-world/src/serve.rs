@@ -11,7 +11,7 @@ use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::Terms;
 use coplay_net::clock;
-use coplay_net::key::{Secret, random};
+use coplay_net::key::{Secret, random_bytes};
 use coplay_net::ticket;
 use coplay_world::{Greeting, Server};
 use tracing::{error, info, warn};
@@ -84,7 +84,7 @@ fn start_log(args: &Serve) {
 }
 
 fn secret(args: &Serve) -> Result<String, Trouble> {
-    if [&args.secret, &args.server_secret].into_iter().flatten().any(|secret| !ticket::is_secret(secret)) {
+    if [&args.secret, &args.server_secret].into_iter().flatten().any(|secret| !ticket::is_valid_secret(secret)) {
         return Err(Trouble::misuse(
             "a secret is empty, too long, or has a space in it",
             "a secret is one word, such as 16 letters and digits that nobody can guess",
@@ -139,7 +139,7 @@ impl Process {
         // Who knows the one and not the other is no server.
         let both = args.server_secret.as_ref().map(|servers| format!("{secret} {servers}"));
         let servers_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
-        let source = SourceId(u32::from_le_bytes(random()).max(1));
+        let source = SourceId(u32::from_le_bytes(random_bytes()).max(1));
         let (players, here) = Players::open(args, &key)?;
         let (queue, said) = sync_channel(QUEUE);
         let network = Network { listen: format!("tcp/{here}"), peers: &args.peer, config: args.zenoh.as_deref() };

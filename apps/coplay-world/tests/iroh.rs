@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::{Running, field, free_port, start, wait_for, wait_until_healthy};
 use coplay::time::TimeDelta;
-use coplay_net::iroh::{Home, Iroh, Relay};
+use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};
 use coplay_net::key::Identity;
-use coplay_net::{Incoming, PeerKey, Place, Ticket, Transport as _, clock};
+use coplay_net::{Incoming, PeerAddr, PeerKey, Ticket, Transport as _, clock};
 use coplay_world::{Client, Voyage, Word};
 
 /// By iroh, without help from outside.
@@ -26,7 +26,7 @@ fn ticket(server: &mut Running) -> Ticket {
 }
 
 struct Player {
-    iroh: Iroh,
+    iroh: IrohTransport,
     incoming: Receiver<Incoming>,
     client: Client,
     voyage: Voyage<PeerKey>,
@@ -36,10 +36,11 @@ struct Player {
 
 impl Player {
     fn new(ticket: &Ticket) -> Self {
-        let Ticket::Iroh { home, token } = ticket else { panic!("another way was shown") };
+        let Ticket::Iroh { addr: home, token } = ticket else { panic!("another way was shown") };
         let (queue, incoming) = sync_channel(1_024);
         let anywhere = "127.0.0.1:0".parse().unwrap();
-        let iroh = Iroh::listen(anywhere, &Identity::random(), token.clone(), Relay::None, queue).expect("it listens");
+        let iroh = IrohTransport::listen(anywhere, &Identity::random(), token.clone(), RelayConfig::None, queue)
+            .expect("it listens");
         let now = clock::now();
         let mut player = Self {
             iroh,
@@ -49,13 +50,13 @@ impl Player {
             called: vec![],
             up: BTreeSet::new(),
         };
-        player.call(home.to_place());
+        player.call(home.to_peer_addr());
         player
     }
 
-    fn call(&mut self, place: Place) {
+    fn call(&mut self, place: PeerAddr) {
         if !self.called.contains(&place.0) {
-            self.iroh.call(&place, None);
+            self.iroh.dial(&place, None);
             self.called.push(place.0);
         }
     }
@@ -81,7 +82,7 @@ impl Player {
             self.iroh.send(&server, &wish);
         }
         match self.incoming.recv_timeout(Duration::from_millis(10)) {
-            Ok(Incoming::Up { peer, .. }) => {
+            Ok(Incoming::Connected { peer, .. }) => {
                 self.up.insert(peer);
                 self.voyage.on_up(peer);
             }
@@ -91,8 +92,11 @@ impl Player {
             },
             _ => {}
         }
-        let mirrors: Vec<Place> = self.client.mirrors().iter().cloned().map(Place).collect();
-        assert!(mirrors.iter().all(|place| Home::from_place(place).is_some()), "told of other ways: {mirrors:?}");
+        let mirrors: Vec<PeerAddr> = self.client.mirrors().iter().cloned().map(PeerAddr).collect();
+        assert!(
+            mirrors.iter().all(|place| IrohAddr::from_peer_addr(place).is_some()),
+            "told of other ways: {mirrors:?}"
+        );
         mirrors.into_iter().for_each(|place| self.call(place));
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use coplay_net::iroh::{Iroh, Relay};
+use coplay_net::iroh::{IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::ticket::{self, Ticket};
-use coplay_net::udp::Udp;
-use coplay_net::{Incoming, PeerKey, Place, Transport};
+use coplay_net::udp::UdpTransport;
+use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 
 use crate::trouble::Trouble;
 
@@ -36,7 +36,7 @@ pub enum Way {
     /// Through most routers.
     Iroh {
         /// What helps where there is no way.
-        relay: Relay,
+        relay: RelayConfig,
         /// What lets in.
         token: Token,
     },
@@ -51,7 +51,7 @@ pub struct Line {
     /// The other end of that: what comes another way can be put there, too.
     pub queue: SyncSender<Incoming>,
     /// Where the host may be; at the host itself, nothing.
-    pub places: Vec<Place>,
+    pub places: Vec<PeerAddr>,
     /// Who must answer there, if that is known.
     pub expect: Option<PeerKey>,
     /// What leads to us, as far as we know by now.
@@ -65,7 +65,7 @@ impl Way {
     /// Plain UDP, as a host asked for it.
     pub fn udp(listen: &str, secret: Option<&str>) -> Result<Self, Trouble> {
         let secret = match secret {
-            Some(secret) if !ticket::is_secret(secret) => {
+            Some(secret) if !ticket::is_valid_secret(secret) => {
                 let hint = "a secret is one word, such as 16 letters and digits that nobody can guess";
                 return Err(Trouble::misuse("the secret is empty, too long, or has a space in it").hint(hint));
             }
@@ -76,15 +76,15 @@ impl Way {
     }
 
     /// Through most routers, for those who get the ticket.
-    pub fn iroh(relay: Relay) -> Self {
+    pub fn iroh(relay: RelayConfig) -> Self {
         Self::Iroh { relay, token: Token::random() }
     }
 
     /// What a seat key belongs to.
     pub fn group(&self) -> String {
         match self {
-            Self::Udp { secret, .. } => ticket::group_of_secret(secret),
-            Self::Iroh { token, .. } => ticket::group_of_token(token),
+            Self::Udp { secret, .. } => ticket::seat_group_of_secret(secret),
+            Self::Iroh { token, .. } => ticket::seat_group_of_token(token),
         }
     }
 
@@ -110,15 +110,15 @@ pub fn read_ticket(text: &str) -> Result<Ticket, Trouble> {
 }
 
 /// Opens a line to whoever gave this ticket. Through the relay that it names, unless another is wanted.
-pub fn call(ticket: &Ticket, identity: Identity, relay: Option<Relay>) -> Result<Line, Trouble> {
+pub fn call(ticket: &Ticket, identity: Identity, relay: Option<RelayConfig>) -> Result<Line, Trouble> {
     match ticket {
         Ticket::Udp { host, port, secret } => {
             let mut line = open_udp(free_port(&resolve(host, *port)?), identity, secret)?;
             line.places = places(ticket)?;
             Ok(line)
         }
-        Ticket::Iroh { home, token } => {
-            let relay = relay.or_else(|| home.relay.clone().map(Relay::Url)).unwrap_or_default();
+        Ticket::Iroh { addr: home, token } => {
+            let relay = relay.or_else(|| home.relay.clone().map(RelayConfig::Url)).unwrap_or_default();
             let (mut line, _) = open_iroh(&identity, token.clone(), relay)?;
             (line.places, line.expect) = (places(ticket)?, Some(home.key));
             Ok(line)
@@ -127,10 +127,10 @@ pub fn call(ticket: &Ticket, identity: Identity, relay: Option<Relay>) -> Result
 }
 
 /// Where whoever gave this ticket may be.
-pub fn places(ticket: &Ticket) -> Result<Vec<Place>, Trouble> {
+pub fn places(ticket: &Ticket) -> Result<Vec<PeerAddr>, Trouble> {
     Ok(match ticket {
-        Ticket::Udp { host, port, .. } => resolve(host, *port)?.iter().map(|addr| Place(addr.to_string())).collect(),
-        Ticket::Iroh { home, .. } => vec![home.to_place()],
+        Ticket::Udp { host, port, .. } => resolve(host, *port)?.iter().map(|addr| PeerAddr(addr.to_string())).collect(),
+        Ticket::Iroh { addr: home, .. } => vec![home.to_peer_addr()],
     })
 }
 
@@ -145,7 +145,7 @@ fn brief(ticket: &Ticket) -> String {
     match ticket {
         Ticket::Udp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
         Ticket::Udp { host, port, .. } => format!("{host}:{port}"),
-        Ticket::Iroh { home, .. } => home.to_place().brief(),
+        Ticket::Iroh { addr: home, .. } => home.to_peer_addr().brief(),
     }
 }
 
@@ -182,19 +182,19 @@ fn free_port(places: &[SocketAddr]) -> SocketAddr {
 
 fn open_udp(addr: SocketAddr, identity: Identity, secret: &str) -> Result<Line, Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
-    let opened = Udp::listen(addr, identity, Secret::from_text(secret), queue.clone());
+    let opened = UdpTransport::listen(addr, identity, Secret::from_text(secret), queue.clone());
     let udp = Arc::new(opened.map_err(|error| refused(addr, &error))?);
     let (here, secret) = (udp.clone(), secret.to_owned());
     let ticket = Arc::new(move || {
-        let place = here.own_places().into_iter().find_map(|place| place.0.parse().ok()).unwrap_or(addr);
+        let place = here.own_addrs().into_iter().find_map(|place| place.0.parse().ok()).unwrap_or(addr);
         Ticket::Udp { host: place.ip().to_string(), port: place.port(), secret: secret.clone() }
     });
     Ok(Line { transport: udp, incoming, queue, places: vec![], expect: None, ticket })
 }
 
-fn open_iroh(identity: &Identity, token: Token, relay: Relay) -> Result<(Line, Arc<Iroh>), Trouble> {
+fn open_iroh(identity: &Identity, token: Token, relay: RelayConfig) -> Result<(Line, Arc<IrohTransport>), Trouble> {
     let (queue, incoming) = sync_channel(QUEUE);
-    let opened = Iroh::listen(ANYWHERE, identity, token, relay, queue.clone()).map_err(|error| {
+    let opened = IrohTransport::listen(ANYWHERE, identity, token, relay, queue.clone()).map_err(|error| {
         Trouble::failure(format!("there is no way into the network: {error}"))
             .hint("is there a network at all? In a trusted one, --udp is another way")
     });
@@ -266,14 +266,14 @@ mod tests {
     /// Who has the ticket belongs to the group of whoever gave it.
     #[test]
     fn a_ticket_leads_to_who_gave_it() {
-        for way in [Way::udp("127.0.0.1:0", None).unwrap(), Way::iroh(Relay::None)] {
+        for way in [Way::udp("127.0.0.1:0", None).unwrap(), Way::iroh(RelayConfig::None)] {
             let line = way.open(Identity::random()).ok().unwrap();
             let ticket = read_ticket(&(line.ticket)().to_string()).unwrap();
-            assert_eq!(ticket.group(), way.group());
+            assert_eq!(ticket.seat_group(), way.group());
             let call = call(&ticket, Identity::random(), None).ok().unwrap();
-            call.places.iter().for_each(|place| call.transport.call(place, call.expect));
+            call.places.iter().for_each(|place| call.transport.dial(place, call.expect));
             let met = call.incoming.recv_timeout(Duration::from_secs(20)).unwrap();
-            assert!(matches!(met, Incoming::Up { peer, .. } if peer == line.transport.key()), "{met:?}");
+            assert!(matches!(met, Incoming::Connected { peer, .. } if peer == line.transport.key()), "{met:?}");
         }
     }
 }

@@ -8,17 +8,17 @@ use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
 use coplay::wire::{CommandKind, Extra, MembershipDecision, RelayedInputs, ScheduledCommand, TuningStats, Vote};
-use coplay_fuzz::flavours;
-use coplay_fuzz::script::{Deed, Owners, Scene, Script};
+use coplay_fuzz::sample_packets;
+use coplay_fuzz::script::{OwnershipKind, Script, ScriptAction, ScriptSetup};
 
-const RUNNING: Scene = Scene::PLAIN;
+const RUNNING_SETUP: ScriptSetup = ScriptSetup::PLAIN;
 /// Flags of ticks that together have every block, alone and in company.
-const TICKS: [u8; 16] =
+const TICK_FLAGS: [u8; 16] =
     [0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x88, 0x8b, 0xa0, 0xb0, 0xb1, 0xb4, 0xb8, 0xe4, 0xf0, 0xf4];
 /// Where a hello has its flags.
-const HELLO_FLAGS_AT: usize = 19;
+const HELLO_FLAGS_OFFSET: usize = 19;
 /// Answers and the start from nothing are what looks different in a wide tick.
-const WIDE_TICKS: [u8; 2] = [0x81, 0x83];
+const WIDE_TICK_FLAGS: [u8; 2] = [0x81, 0x83];
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -44,13 +44,13 @@ fn main() -> io::Result<()> {
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
-        let wide = script.scene.owners == Owners::LastAll;
-        for bytes in flavours(&script) {
+        let wide = script.setup.ownership == OwnershipKind::AllToLast;
+        for bytes in sample_packets(&script) {
             let name = match bytes[0] {
-                hello if hello & 0x80 == 0 && scene == "lobby" => format!("hello-{:02x}", bytes[HELLO_FLAGS_AT]),
+                hello if hello & 0x80 == 0 && scene == "lobby" => format!("hello-{:02x}", bytes[HELLO_FLAGS_OFFSET]),
                 hello if hello & 0x80 == 0 => continue,
-                flags if wide && WIDE_TICKS.contains(&flags) => format!("tick-{flags:02x}-wide"),
-                flags if TICKS.contains(&flags) => format!("tick-{flags:02x}"),
+                flags if wide && WIDE_TICK_FLAGS.contains(&flags) => format!("tick-{flags:02x}-wide"),
+                flags if TICK_FLAGS.contains(&flags) => format!("tick-{flags:02x}"),
                 _ => continue,
             };
             found.entry(name).or_insert(bytes);
@@ -207,147 +207,322 @@ fn extras() -> Vec<(String, Vec<u8>)> {
         ("condition", Extra::TuningStats(TuningStats { input_age: 300, max_prediction_window: 8 })),
         ("relay", Extra::Relay(RelayedInputs { site, first_frame: first, frame_count: 4, changes: &[1, 3, 8, 9] })),
     ];
-    named.into_iter().map(|(name, extra)| (format!("extra-{name}"), alone(&extra))).collect()
+    named.into_iter().map(|(name, extra)| (format!("extra-{name}"), tick_with_extra(&extra))).collect()
 }
 
 /// A tick with nothing but this extra.
-fn alone(extra: &Extra<'_>) -> Vec<u8> {
+fn tick_with_extra(extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; 256];
     let len = extra.encode(&mut buf).expect("room for an extra");
     [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat()
 }
 
-fn script(scene: Scene, deeds: impl IntoIterator<Item = Deed>) -> Script {
-    Script { scene, deeds: deeds.into_iter().collect() }
+fn script(scene: ScriptSetup, deeds: impl IntoIterator<Item = ScriptAction>) -> Script {
+    Script { setup: scene, actions: deeds.into_iter().collect() }
 }
 
-fn press(site: u8, value: u8) -> Deed {
-    Deed::Press { site, value }
+fn press(site: u8, value: u8) -> ScriptAction {
+    ScriptAction::Press { site, value }
 }
 
 /// A script for every kind of trouble.
 fn scripts() -> Vec<(&'static str, Script)> {
-    use Deed::*;
-    let lobby = Scene { lobby: true, delay_ms: 7, ..RUNNING };
-    let three = Scene { third: true, owners: Owners::Shared, ..RUNNING };
-    let history = Scene { recovery: Recovery::History, delay_ms: 40, lag: 6, ..RUNNING };
-    let wide = Scene { owners: Owners::LastAll, ..history };
-    let paper = Scene { pacing: Pacing::Zhao, timer: true, delay_ms: 7, lag: 6, ..RUNNING };
-    let last = Scene { last_is_victim: true, ..RUNNING };
-    let guess = Scene { window: 8, delay_ms: 40, ..RUNNING };
-    let guess_far = Scene { window: 60, lag: 0, delay_ms: 150, ..RUNNING };
-    let drop = Scene { third: true, drop_after_ms: Some(300), delay_ms: 7, ..RUNNING };
-    let crowd = Scene { crowd: true, third: false, ..drop };
-    let burst = [press(0, 0x81), press(1, 0x93), Flow(40), Cut(90), Drop(3), Drop(3), Drop(5), Flow(60), Heal];
-    let ahead = |field, time| [Forge { field, value: 199 }, Cut(time)];
+    use ScriptAction::*;
+    let lobby = ScriptSetup { starts_in_lobby: true, delay_ms: 7, ..RUNNING_SETUP };
+    let three = ScriptSetup { has_third_site: true, ownership: OwnershipKind::Shared, ..RUNNING_SETUP };
+    let history = ScriptSetup { recovery: Recovery::History, delay_ms: 40, input_delay: 6, ..RUNNING_SETUP };
+    let wide = ScriptSetup { ownership: OwnershipKind::AllToLast, ..history };
+    let paper =
+        ScriptSetup { pacing: Pacing::Zhao, is_timer_sending: true, delay_ms: 7, input_delay: 6, ..RUNNING_SETUP };
+    let last = ScriptSetup { is_last_site_victim: true, ..RUNNING_SETUP };
+    let guess = ScriptSetup { prediction_window: 8, delay_ms: 40, ..RUNNING_SETUP };
+    let guess_far = ScriptSetup { prediction_window: 60, input_delay: 0, delay_ms: 150, ..RUNNING_SETUP };
+    let drop = ScriptSetup { has_third_site: true, drop_timeout_ms: Some(300), delay_ms: 7, ..RUNNING_SETUP };
+    let crowd = ScriptSetup { has_six_sites: true, has_third_site: false, ..drop };
+    let burst = [
+        press(0, 0x81),
+        press(1, 0x93),
+        RunNetwork(40),
+        CutNetwork(90),
+        Drop(3),
+        Drop(3),
+        Drop(5),
+        RunNetwork(60),
+        Heal,
+    ];
+    let ahead = |field, time| [ForgeTick { field, value: 199 }, CutNetwork(time)];
     let unacknowledged =
         [vec![press(1, 0x81)], ahead(14, 199).to_vec(), ahead(14, 199).to_vec(), ahead(14, 199).to_vec()];
-    let never = [vec![press(1, 0x81), Flow(235), Cut(99)], ahead(13, 100).to_vec(), vec![press(1, 1)]].concat();
+    let never =
+        [vec![press(1, 0x81), RunNetwork(235), CutNetwork(99)], ahead(13, 100).to_vec(), vec![press(1, 1)]].concat();
     let never = [never, ahead(14, 199).to_vec(), ahead(14, 199).to_vec(), ahead(14, 255).to_vec()].concat();
     let mut all = vec![
-        ("plain", script(RUNNING, [press(0, 5), Flow(50), press(1, 0x85), Flow(100), Heal])),
-        ("lobby", script(lobby, [Flow(255), Flow(255), Flow(255), Heal])),
-        ("lobby-left", script(lobby, [Flow(100), Leave(1), Flow(200)])),
-        ("lobby-lost", script(lobby, [Flow(80), Drop(0), Cut(200), Flow(200), Replay(0), Replay(1), Heal])),
-        ("burst", script(RUNNING, burst.clone())),
+        ("plain", script(RUNNING_SETUP, [press(0, 5), RunNetwork(50), press(1, 0x85), RunNetwork(100), Heal])),
+        ("lobby", script(lobby, [RunNetwork(255), RunNetwork(255), RunNetwork(255), Heal])),
+        ("lobby-left", script(lobby, [RunNetwork(100), Leave(1), RunNetwork(200)])),
+        (
+            "lobby-lost",
+            script(lobby, [RunNetwork(80), Drop(0), CutNetwork(200), RunNetwork(200), Replay(0), Replay(1), Heal]),
+        ),
+        ("burst", script(RUNNING_SETUP, burst.clone())),
         ("burst-history", script(history, burst.clone())),
-        ("burst-redundant", script(Scene { recovery: Recovery::Redundant, ..history }, burst.clone())),
-        ("burst-sticks", script(Scene { owners: Owners::Sticks, ..history }, burst.clone())),
+        ("burst-redundant", script(ScriptSetup { recovery: Recovery::Redundant, ..history }, burst.clone())),
+        ("burst-sticks", script(ScriptSetup { ownership: OwnershipKind::AnalogSticks, ..history }, burst.clone())),
         ("burst-wide", script(wide, burst.clone())),
-        ("burst-wide-adaptive", script(Scene { recovery: Recovery::Adaptive, ..wide }, burst.clone())),
-        ("burst-three", script(Scene { third: true, ..history }, burst.clone())),
-        ("burst-long-lag", script(Scene { lag: 120, delay_ms: 150, ..history }, burst.clone())),
-        ("no-lag", script(Scene { lag: 0, delay_ms: 7, ..RUNNING }, burst.clone())),
+        ("burst-wide-adaptive", script(ScriptSetup { recovery: Recovery::Adaptive, ..wide }, burst.clone())),
+        ("burst-three", script(ScriptSetup { has_third_site: true, ..history }, burst.clone())),
+        ("burst-long-lag", script(ScriptSetup { input_delay: 120, delay_ms: 150, ..history }, burst.clone())),
+        ("no-lag", script(ScriptSetup { input_delay: 0, delay_ms: 7, ..RUNNING_SETUP }, burst.clone())),
         ("guess", script(guess, burst.clone())),
-        ("guess-history", script(Scene { recovery: Recovery::History, ..guess }, burst.clone())),
-        ("guess-wide", script(Scene { owners: Owners::LastAll, ..guess_far }, burst.clone())),
-        ("guess-fast", script(Scene { fast: true, ..guess_far }, burst.clone())),
-        ("guess-three", script(Scene { third: true, ..guess_far }, burst)),
-        ("guess-leave", script(guess, [press(1, 0x99), Flow(20), Leave(1), Flow(100), Flow(255)])),
-        ("drop", script(drop, [press(2, 0x91), Flow(20), Crash(2), Flow(200), Heal])),
-        ("drop-coordinator", script(drop, [press(0, 0x91), Flow(20), Crash(0), Flow(200), Heal])),
-        ("drop-guessed", script(Scene { window: 60, ..drop }, [press(0, 0x91), Crash(0), Flow(200), Heal])),
-        ("drop-two-in-turn", script(crowd, [Crash(5), Flow(110), Crash(0), Flow(255), Heal])),
-        ("drop-of-two", script(Scene { third: false, ..drop }, [Part(1), Flow(100), Part(0), Flow(100), Heal])),
-        ("part", script(drop, [press(1, 0x91), Part(1), Flow(200), Part(0), Flow(200), Heal])),
-        ("part-crowd", script(crowd, [Flow(20), Part(0b11_1000), Flow(255), Part(0), Flow(200), Heal])),
-        ("part-for-a-moment", script(crowd, [Part(0b10_0000), Flow(105), Part(0), Flow(200), Heal])),
-        ("part-leave", script(crowd, [Part(0b11_0110), Flow(110), Leave(3), Part(0b1), Flow(255), Part(0), Heal])),
-        ("drop-slept", script(drop, [Flow(20), Sleep(4), Flow(200), Sleep(60), Flow(100), Heal])),
-        ("drop-leaver", script(drop, [press(1, 0x91), Cut(60), Leave(1), Flow(5), Crash(1), Flow(200), Heal])),
-        ("paper", script(paper, [press(0, 0x80), Flow(200), Cut(100), Flow(100), Heal])),
-        ("paper-alone", script(Scene { pacing: Pacing::ZhaoUnsynchronised, ..paper }, [Flow(200), Sleep(9), Heal])),
-        ("sleep", script(RUNNING, [Flow(20), Sleep(60), Flow(100), Heal])),
-        ("freeze", script(RUNNING, [Cut(255), Cut(255), Flow(30), Heal])),
-        ("gives-up", script(Scene { gives_up: true, ..RUNNING }, [Cut(255), Cut(255), Heal])),
-        ("leave", script(RUNNING, [press(1, 0x99), Flow(20), Leave(1), Flow(100), Flow(255), Flow(255)])),
-        ("leave-of-three", script(three, [Flow(20), Leave(0), Flow(200), Leave(2), Flow(200), Flow(255)])),
-        ("leave-unheard", script(three, [Leave(2), Cut(50), Drop(1), Drop(2), Flow(100), Cut(200), Flow(200)])),
+        ("guess-history", script(ScriptSetup { recovery: Recovery::History, ..guess }, burst.clone())),
+        ("guess-wide", script(ScriptSetup { ownership: OwnershipKind::AllToLast, ..guess_far }, burst.clone())),
+        ("guess-fast", script(ScriptSetup { is_fast: true, ..guess_far }, burst.clone())),
+        ("guess-three", script(ScriptSetup { has_third_site: true, ..guess_far }, burst)),
+        ("guess-leave", script(guess, [press(1, 0x99), RunNetwork(20), Leave(1), RunNetwork(100), RunNetwork(255)])),
+        ("drop", script(drop, [press(2, 0x91), RunNetwork(20), Crash(2), RunNetwork(200), Heal])),
+        ("drop-coordinator", script(drop, [press(0, 0x91), RunNetwork(20), Crash(0), RunNetwork(200), Heal])),
+        (
+            "drop-guessed",
+            script(ScriptSetup { prediction_window: 60, ..drop }, [press(0, 0x91), Crash(0), RunNetwork(200), Heal]),
+        ),
+        ("drop-two-in-turn", script(crowd, [Crash(5), RunNetwork(110), Crash(0), RunNetwork(255), Heal])),
+        (
+            "drop-of-two",
+            script(
+                ScriptSetup { has_third_site: false, ..drop },
+                [Partition(1), RunNetwork(100), Partition(0), RunNetwork(100), Heal],
+            ),
+        ),
+        ("part", script(drop, [press(1, 0x91), Partition(1), RunNetwork(200), Partition(0), RunNetwork(200), Heal])),
+        (
+            "part-crowd",
+            script(crowd, [RunNetwork(20), Partition(0b11_1000), RunNetwork(255), Partition(0), RunNetwork(200), Heal]),
+        ),
+        (
+            "part-for-a-moment",
+            script(crowd, [Partition(0b10_0000), RunNetwork(105), Partition(0), RunNetwork(200), Heal]),
+        ),
+        (
+            "part-leave",
+            script(
+                crowd,
+                [Partition(0b11_0110), RunNetwork(110), Leave(3), Partition(0b1), RunNetwork(255), Partition(0), Heal],
+            ),
+        ),
+        ("drop-slept", script(drop, [RunNetwork(20), Sleep(4), RunNetwork(200), Sleep(60), RunNetwork(100), Heal])),
+        (
+            "drop-leaver",
+            script(drop, [press(1, 0x91), CutNetwork(60), Leave(1), RunNetwork(5), Crash(1), RunNetwork(200), Heal]),
+        ),
+        ("paper", script(paper, [press(0, 0x80), RunNetwork(200), CutNetwork(100), RunNetwork(100), Heal])),
+        (
+            "paper-alone",
+            script(ScriptSetup { pacing: Pacing::ZhaoUnsynchronised, ..paper }, [RunNetwork(200), Sleep(9), Heal]),
+        ),
+        ("sleep", script(RUNNING_SETUP, [RunNetwork(20), Sleep(60), RunNetwork(100), Heal])),
+        ("freeze", script(RUNNING_SETUP, [CutNetwork(255), CutNetwork(255), RunNetwork(30), Heal])),
+        (
+            "gives-up",
+            script(ScriptSetup { is_silence_fatal: true, ..RUNNING_SETUP }, [CutNetwork(255), CutNetwork(255), Heal]),
+        ),
+        (
+            "leave",
+            script(
+                RUNNING_SETUP,
+                [press(1, 0x99), RunNetwork(20), Leave(1), RunNetwork(100), RunNetwork(255), RunNetwork(255)],
+            ),
+        ),
+        (
+            "leave-of-three",
+            script(three, [RunNetwork(20), Leave(0), RunNetwork(200), Leave(2), RunNetwork(200), RunNetwork(255)]),
+        ),
+        (
+            "leave-unheard",
+            script(
+                three,
+                [Leave(2), CutNetwork(50), Drop(1), Drop(2), RunNetwork(100), CutNetwork(200), RunNetwork(200)],
+            ),
+        ),
         (
             "order",
-            script(RUNNING, [Cut(90), Deliver(5), Deliver(2), Duplicate(1), Deliver(1), Flow(9), Replay(3), Heal]),
+            script(
+                RUNNING_SETUP,
+                [CutNetwork(90), Deliver(5), Deliver(2), Duplicate(1), Deliver(1), RunNetwork(9), Replay(3), Heal],
+            ),
         ),
-        ("stranger", script(RUNNING, [Stranger(vec![0x80, 9, 0, 2, 1]), Stranger(vec![]), Flow(30), Heal])),
+        (
+            "stranger",
+            script(
+                RUNNING_SETUP,
+                [InjectFromStranger(vec![0x80, 9, 0, 2, 1]), InjectFromStranger(vec![]), RunNetwork(30), Heal],
+            ),
+        ),
         (
             "raw",
-            script(RUNNING, [Peer(vec![0x80, 9, 0, 2, 1]), Peer(vec![2]), Peer(vec![0x81, 20, 0, 4, 2, 1, 3, 4, 5])]),
+            script(
+                RUNNING_SETUP,
+                [
+                    InjectFromPeer(vec![0x80, 9, 0, 2, 1]),
+                    InjectFromPeer(vec![2]),
+                    InjectFromPeer(vec![0x81, 20, 0, 4, 2, 1, 3, 4, 5]),
+                ],
+            ),
         ),
-        ("unacknowledged", script(Scene { fast: true, ..last }, unacknowledged.concat())),
-        ("unacknowledged-still", script(Scene { fast: true, ..last }, unacknowledged[1..].concat())),
-        ("never-acknowledged", script(Scene { fast: true, lobby: true, ..last }, never)),
-        ("moved", script(RUNNING, [Identified { flags: 0x20, rest: vec![0, 0, 0, 0] }, Flow(90), Cut(9)])),
-        ("unmoved", script(last, [Identified { flags: 0, rest: vec![1, 0] }, Flow(90), Heal])),
+        ("unacknowledged", script(ScriptSetup { is_fast: true, ..last }, unacknowledged.concat())),
+        ("unacknowledged-still", script(ScriptSetup { is_fast: true, ..last }, unacknowledged[1..].concat())),
+        ("never-acknowledged", script(ScriptSetup { is_fast: true, starts_in_lobby: true, ..last }, never)),
+        (
+            "moved",
+            script(
+                RUNNING_SETUP,
+                [InjectIdentified { flags: 0x20, rest: vec![0, 0, 0, 0] }, RunNetwork(90), CutNetwork(9)],
+            ),
+        ),
+        ("unmoved", script(last, [InjectIdentified { flags: 0, rest: vec![1, 0] }, RunNetwork(90), Heal])),
     ];
-    let forgeries =
-        |scene: Scene, forge: fn(u8) -> Deed| script(scene, (0..16).flat_map(move |field| [forge(field), Flow(8)]));
-    let lies = |scene: Scene, sites: u8, near: u8, value: u32| {
-        let lie = move |kind| Extra { from: kind, kind, sites, near, value };
-        script(scene, (0..8).flat_map(move |kind| [lie(kind), Cut(8), lie(kind), Flow(80)]))
+    let forgeries = |scene: ScriptSetup, forge: fn(u8) -> ScriptAction| {
+        script(scene, (0..16).flat_map(move |field| [forge(field), RunNetwork(8)]))
     };
-    let left = |scene: Scene, value: u32| {
-        let lie = |kind, near, value| Extra { from: 0, kind, sites: 0b100, near, value };
-        let seat = [Flow(20), Leave(2), Flow(255), Flow(255), lie(0, 0xf0, value), Cut(200), lie(6, 0xf0, value)];
-        script(scene, seat.into_iter().chain([Flow(100), Cut(100), lie(6, 0xf8, value), Flow(100)]))
+    let lies = |scene: ScriptSetup, sites: u8, near: u8, value: u32| {
+        let lie = move |kind| ForgeExtra { from: kind, kind, sites, frame_offset: near, value };
+        script(scene, (0..8).flat_map(move |kind| [lie(kind), CutNetwork(8), lie(kind), RunNetwork(80)]))
     };
-    let late = Scene { late: true, last_is_victim: true, delay_ms: 7, window: 4, ..RUNNING };
-    let late_three = Scene { third: true, drop_after_ms: Some(300), ..late };
-    let beside = |scene: Scene, from: u8, near: u8, value: u32| {
-        let fake = move |kind| Feed { from, kind, near, value };
-        let fakes = (0..14).flat_map(move |kind| [fake(kind), Flow(9)]);
-        script(scene, [Come(scene.sites() as u8 - 1), Flow(40)].into_iter().chain(fakes).chain([Flow(255)]))
+    let left = |scene: ScriptSetup, value: u32| {
+        let lie = |kind, near, value| ForgeExtra { from: 0, kind, sites: 0b100, frame_offset: near, value };
+        let seat = [
+            RunNetwork(20),
+            Leave(2),
+            RunNetwork(255),
+            RunNetwork(255),
+            lie(0, 0xf0, value),
+            CutNetwork(200),
+            lie(6, 0xf0, value),
+        ];
+        script(scene, seat.into_iter().chain([RunNetwork(100), CutNetwork(100), lie(6, 0xf8, value), RunNetwork(100)]))
     };
-    let after = |scene: Scene, deeds: Vec<Deed>| {
-        let come = [Flow(20), Come(scene.sites() as u8 - 1), Flow(90), Flow(90)];
-        script(scene, come.into_iter().chain(deeds.into_iter().flat_map(|deed| [deed, Flow(30)])))
+    let late = ScriptSetup {
+        has_late_joiner: true,
+        is_last_site_victim: true,
+        delay_ms: 7,
+        prediction_window: 4,
+        ..RUNNING_SETUP
     };
-    let searches = |value| (0..7).map(|kind| Search { kind, near: 0, value }).collect::<Vec<_>>();
-    let joins = |value| (0..8).map(|kind| Extra { from: 0, kind, sites: 0b11, near: 4, value }).collect::<Vec<_>>();
-    let strays = (0..12).map(|how| Stray { packet: 3 * how, how, at: how, value: 0x42 }).collect::<Vec<_>>();
-    let arrive =
-        [press(0, 0x91), press(1, 0x85), Flow(40), Come(1), Flow(255), Flow(255), Flow(255), Flow(255), Flow(255)];
-    let come_three = [press(2, 0x91), Come(2), Flow(255), Flow(255), Flow(255), Flow(255), Heal, Flow(255)];
-    let again =
-        [press(2, 0x91), Come(2), Flow(255), Flow(255), Crash(2), Flow(200), Come(2), Flow(255), Flow(255), Heal];
-    let restart = [press(1, 0x91), Flow(50), Crash(1), Flow(200), Come(1), Flow(255), Flow(255), Flow(255), Heal];
-    let leave = [Come(2), Flow(255), Flow(255), Leave(0), Flow(255), Leave(2), Come(2), Flow(255), Come(0), Flow(255)];
-    let lossy = [Come(2), Flow(60), Cut(90), Flow(60), Cut(200), Flow(200), Drop(1), Drop(3), Flow(255), Cut(99), Heal];
-    let parted = [Come(2), Flow(200), Part(1), Flow(255), Part(0), Flow(255), Flow(255), Heal];
+    let late_three = ScriptSetup { has_third_site: true, drop_timeout_ms: Some(300), ..late };
+    let beside = |scene: ScriptSetup, from: u8, near: u8, value: u32| {
+        let fake = move |kind| ForgeFeed { from, kind, frame_offset: near, value };
+        let fakes = (0..14).flat_map(move |kind| [fake(kind), RunNetwork(9)]);
+        script(
+            scene,
+            [Join(scene.site_count() as u8 - 1), RunNetwork(40)].into_iter().chain(fakes).chain([RunNetwork(255)]),
+        )
+    };
+    let after = |scene: ScriptSetup, deeds: Vec<ScriptAction>| {
+        let come = [RunNetwork(20), Join(scene.site_count() as u8 - 1), RunNetwork(90), RunNetwork(90)];
+        script(scene, come.into_iter().chain(deeds.into_iter().flat_map(|deed| [deed, RunNetwork(30)])))
+    };
+    let searches = |value| (0..7).map(|kind| ForgeSearch { kind, frame_offset: 0, value }).collect::<Vec<_>>();
+    let joins = |value| {
+        (0..8).map(|kind| ForgeExtra { from: 0, kind, sites: 0b11, frame_offset: 4, value }).collect::<Vec<_>>()
+    };
+    let strays = (0..12)
+        .map(|how| MutateFromStranger { packet: 3 * how, mutation: how, offset: how, value: 0x42 })
+        .collect::<Vec<_>>();
+    let arrive = [
+        press(0, 0x91),
+        press(1, 0x85),
+        RunNetwork(40),
+        Join(1),
+        RunNetwork(255),
+        RunNetwork(255),
+        RunNetwork(255),
+        RunNetwork(255),
+        RunNetwork(255),
+    ];
+    let come_three = [
+        press(2, 0x91),
+        Join(2),
+        RunNetwork(255),
+        RunNetwork(255),
+        RunNetwork(255),
+        RunNetwork(255),
+        Heal,
+        RunNetwork(255),
+    ];
+    let again = [
+        press(2, 0x91),
+        Join(2),
+        RunNetwork(255),
+        RunNetwork(255),
+        Crash(2),
+        RunNetwork(200),
+        Join(2),
+        RunNetwork(255),
+        RunNetwork(255),
+        Heal,
+    ];
+    let restart = [
+        press(1, 0x91),
+        RunNetwork(50),
+        Crash(1),
+        RunNetwork(200),
+        Join(1),
+        RunNetwork(255),
+        RunNetwork(255),
+        RunNetwork(255),
+        Heal,
+    ];
+    let leave = [
+        Join(2),
+        RunNetwork(255),
+        RunNetwork(255),
+        Leave(0),
+        RunNetwork(255),
+        Leave(2),
+        Join(2),
+        RunNetwork(255),
+        Join(0),
+        RunNetwork(255),
+    ];
+    let lossy = [
+        Join(2),
+        RunNetwork(60),
+        CutNetwork(90),
+        RunNetwork(60),
+        CutNetwork(200),
+        RunNetwork(200),
+        Drop(1),
+        Drop(3),
+        RunNetwork(255),
+        CutNetwork(99),
+        Heal,
+    ];
+    let parted =
+        [Join(2), RunNetwork(200), Partition(1), RunNetwork(255), Partition(0), RunNetwork(255), RunNetwork(255), Heal];
     all.extend([
         ("late", script(late, arrive.iter().cloned().chain([Heal]))),
-        ("late-bulky", script(Scene { bulky: true, ..late }, arrive.iter().cloned().chain([Heal]))),
-        ("late-beginning", script(Scene { from_the_beginning: true, ..late }, arrive.iter().cloned().chain([Heal]))),
-        ("late-auto", script(Scene { auto: true, delay_ms: 40, ..late }, arrive.iter().cloned().chain([Heal]))),
-        ("late-lobby", script(Scene { lobby: true, ..late }, arrive.iter().cloned().chain([Heal]))),
-        ("late-fast", script(Scene { fast: true, ..late }, arrive.iter().cloned().chain([Heal]))),
-        ("late-wide", script(Scene { owners: Owners::LastAll, ..late }, arrive)),
+        ("late-bulky", script(ScriptSetup { has_bulky_state: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        (
+            "late-beginning",
+            script(ScriptSetup { joins_from_first_frame: true, ..late }, arrive.iter().cloned().chain([Heal])),
+        ),
+        (
+            "late-auto",
+            script(ScriptSetup { is_auto: true, delay_ms: 40, ..late }, arrive.iter().cloned().chain([Heal])),
+        ),
+        ("late-lobby", script(ScriptSetup { starts_in_lobby: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-fast", script(ScriptSetup { is_fast: true, ..late }, arrive.iter().cloned().chain([Heal]))),
+        ("late-wide", script(ScriptSetup { ownership: OwnershipKind::AllToLast, ..late }, arrive)),
         ("late-three", script(late_three, come_three.clone())),
         (
             "late-three-history",
-            script(Scene { recovery: Recovery::History, window: 0, ..late_three }, come_three.clone()),
+            script(ScriptSetup { recovery: Recovery::History, prediction_window: 0, ..late_three }, come_three.clone()),
         ),
         (
             "late-crowd",
-            script(Scene { crowd: true, third: false, ..late_three }, [Come(5), Flow(255), Flow(255), Heal]),
+            script(
+                ScriptSetup { has_six_sites: true, has_third_site: false, ..late_three },
+                [Join(5), RunNetwork(255), RunNetwork(255), Heal],
+            ),
         ),
         ("late-again", script(late_three, again)),
         ("late-restart", script(late_three, restart)),
@@ -355,42 +530,56 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("late-lossy", script(late_three, lossy)),
         ("late-part", script(late_three, parted)),
         ("late-lies", after(late_three, joins(0x0001_0302))),
-        ("late-lies-dials", after(Scene { last_is_victim: false, ..late_three }, joins(0x0002_0202))),
-        ("auto", script(Scene { auto: true, delay_ms: 40, ..RUNNING }, come_three)),
+        ("late-lies-dials", after(ScriptSetup { is_last_site_victim: false, ..late_three }, joins(0x0002_0202))),
+        ("auto", script(ScriptSetup { is_auto: true, delay_ms: 40, ..RUNNING_SETUP }, come_three)),
         ("feed-near", beside(late_three, 0, 4, 0x0001_0408)),
-        ("feed-state", beside(Scene { third: false, ..late_three }, 0, 2, 0x0000_0120)),
+        ("feed-state", beside(ScriptSetup { has_third_site: false, ..late_three }, 0, 2, 0x0000_0120)),
         ("feed-far", beside(late_three, 0, 0, 0xff04_4103)),
-        ("feed-served", beside(Scene { last_is_victim: false, ..late_three }, 2, 0xfc, 0x0101_0203)),
-        ("feed-stranger", beside(Scene { last_is_victim: false, ..late_three }, 3, 0, 0x2002_ff01)),
+        ("feed-served", beside(ScriptSetup { is_last_site_victim: false, ..late_three }, 2, 0xfc, 0x0101_0203)),
+        ("feed-stranger", beside(ScriptSetup { is_last_site_victim: false, ..late_three }, 3, 0, 0x2002_ff01)),
         (
             "auto-lies",
             script(
-                Scene { auto: true, ..three },
-                (0..5).flat_map(|from| [Extra { from, kind: 7, sites: 0, near: 0, value: 0xffff_ff00 }, Flow(250)]),
+                ScriptSetup { is_auto: true, ..three },
+                (0..5).flat_map(|from| {
+                    [ForgeExtra { from, kind: 7, sites: 0, frame_offset: 0, value: 0xffff_ff00 }, RunNetwork(250)]
+                }),
             ),
         ),
-        ("search", after(Scene { last_is_victim: false, ..late }, searches(0x1003_0201))),
+        ("search", after(ScriptSetup { is_last_site_victim: false, ..late }, searches(0x1003_0201))),
         ("search-late", after(late, searches(0xff03_ff01))),
         ("strays", after(late_three, strays)),
     ]);
-    let three_last = Scene { last_is_victim: true, ..three };
+    let three_last = ScriptSetup { is_last_site_victim: true, ..three };
     all.extend([
         ("lies", lies(three, 0b110, 0, 0x0001_0001)),
-        ("lies-guess", lies(Scene { third: true, ..guess }, 0b100, 4, 0x0001_0308)),
-        ("lies-past", lies(Scene { third: true, ..guess_far }, 0b110, 0xf0, 0x0000_0709)),
+        ("lies-guess", lies(ScriptSetup { has_third_site: true, ..guess }, 0b100, 4, 0x0001_0308)),
+        ("lies-past", lies(ScriptSetup { has_third_site: true, ..guess_far }, 0b110, 0xf0, 0x0000_0709)),
         ("lies-far", lies(three_last, 0b11, 0, 0xff01_0303)),
-        ("lies-crowd", lies(Scene { owners: Owners::LastAll, ..crowd }, 0xff, 0xfe, 0x0002_0308)),
+        ("lies-crowd", lies(ScriptSetup { ownership: OwnershipKind::AllToLast, ..crowd }, 0xff, 0xfe, 0x0002_0308)),
         ("lies-drop", lies(drop, 0b100, 0, 0x0001_8209)),
         ("lies-seat", left(three_last, 0x0000_0102)),
-        ("lies-seat-other", left(Scene { third: true, last_is_victim: false, ..guess }, 0x0001_0102)),
-        ("forged-near", forgeries(RUNNING, |field| Forge { field: 16 | field, value: 0x0102_0304 })),
-        ("forged-far", forgeries(last, |field| Forge { field: 16 | field, value: 0xfff0_fffd })),
-        ("forged-wide", forgeries(Scene { last_is_victim: true, ..wide }, |field| Forge { field, value: 0x2001_0902 })),
-        ("forged-hello", forgeries(RUNNING, |field| Hello { field, value: 3 })),
-        ("forged-lobby", forgeries(lobby, |field| Hello { field, value: 0x0100_0003 })),
-        ("forged-lobby-last", forgeries(Scene { lobby: true, ..last }, |field| Hello { field, value: 0x8000_0000 })),
-        ("mutated", forgeries(RUNNING, |how| Mutate { packet: how, how, at: how, value: 0x42 })),
-        ("mutated-three", forgeries(three, |how| Mutate { packet: 9, how, at: 3, value: how << 3 })),
+        (
+            "lies-seat-other",
+            left(ScriptSetup { has_third_site: true, is_last_site_victim: false, ..guess }, 0x0001_0102),
+        ),
+        ("forged-near", forgeries(RUNNING_SETUP, |field| ForgeTick { field: 16 | field, value: 0x0102_0304 })),
+        ("forged-far", forgeries(last, |field| ForgeTick { field: 16 | field, value: 0xfff0_fffd })),
+        (
+            "forged-wide",
+            forgeries(ScriptSetup { is_last_site_victim: true, ..wide }, |field| ForgeTick {
+                field,
+                value: 0x2001_0902,
+            }),
+        ),
+        ("forged-hello", forgeries(RUNNING_SETUP, |field| ForgeHello { field, value: 3 })),
+        ("forged-lobby", forgeries(lobby, |field| ForgeHello { field, value: 0x0100_0003 })),
+        (
+            "forged-lobby-last",
+            forgeries(ScriptSetup { starts_in_lobby: true, ..last }, |field| ForgeHello { field, value: 0x8000_0000 }),
+        ),
+        ("mutated", forgeries(RUNNING_SETUP, |how| Mutate { packet: how, mutation: how, offset: how, value: 0x42 })),
+        ("mutated-three", forgeries(three, |how| Mutate { packet: 9, mutation: how, offset: 3, value: how << 3 })),
     ]);
     all
 }

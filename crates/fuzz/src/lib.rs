@@ -4,22 +4,22 @@
 //! panic; `tests/corpus.rs` replays the corpus, and so every finding that was added to it, in each `make test`.
 //! `cargo run -p coplay-fuzz --example seeds` writes the part of the corpus that is made and not found.
 
-mod attack;
-mod beside;
-mod bytes;
+mod checker;
 mod feed;
-mod honest;
-mod host;
+mod forged_feed;
+mod forged_session;
+mod host_program;
 mod machine;
 mod movie;
 pub mod script;
+mod script_reader;
+mod session_harness;
 mod site;
 mod wire;
-mod world;
 mod worlds;
 
 use script::Script;
-use world::World;
+use session_harness::SessionHarness;
 
 /// Takes `data` as one datagram from a stranger, and as pieces of inputs: decoding it must never panic, and what decodes
 /// must survive being encoded again.
@@ -32,7 +32,7 @@ pub fn wire(data: &[u8]) {
 /// order, nothing panics and every bound holds; and as long as nothing was forged, all sites see the inputs that were
 /// given, and go on when they can.
 pub fn session(data: &[u8]) {
-    World::play(&Script::decode(data));
+    SessionHarness::run_script(&Script::decode(data));
 }
 
 /// Takes `data` as a script for a feed and one who watches it: whatever the bytes between them, nothing panics and every
@@ -54,6 +54,6 @@ pub fn worlds(data: &[u8]) {
 }
 
 /// One packet of each flavour that is on the wire while a script plays.
-pub fn flavours(script: &Script) -> Vec<Vec<u8>> {
-    World::play(script).into_album()
+pub fn sample_packets(script: &Script) -> Vec<Vec<u8>> {
+    SessionHarness::run_script(script).into_sample_packets()
 }

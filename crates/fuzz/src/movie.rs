@@ -7,38 +7,39 @@ use coplay::movie::{
 };
 use coplay::session::Settings;
 
-use crate::bytes::Bytes;
-use crate::script::{Owners, Scene};
+use crate::script::{OwnershipKind, ScriptSetup};
+use crate::script_reader::ScriptReader;
 use crate::site::settings;
 
 /// The most memory that a reader takes beside the state, which is never longer than the bytes that were read.
 const MAX_MEMORY: usize = 32 * 1_024;
 /// The bytes of a block that come before its payload and after it.
-const AROUND: usize = 17;
+const BLOCK_OVERHEAD: usize = 17;
 
 /// Reads the bytes as they are, and what they stand for as blocks behind a sound header, or behind any.
 pub(crate) fn check(data: &[u8]) {
-    read(data);
-    let mut bytes = Bytes::new(data);
+    check_reading(data);
+    let mut bytes = ScriptReader::new(data);
     let how = bytes.u8();
-    let owners = [Owners::Pads, Owners::Shared, Owners::Sticks, Owners::LastAll][usize::from(how & 3)];
-    let settings = settings(&Scene { owners, third: how & 4 != 0, ..Scene::PLAIN });
-    let mut file = header(&settings, how & 8 != 0);
-    let mut sum = sum_of_last(&file);
+    let owners = [OwnershipKind::Pads, OwnershipKind::Shared, OwnershipKind::AnalogSticks, OwnershipKind::AllToLast]
+        [usize::from(how & 3)];
+    let settings = settings(&ScriptSetup { ownership: owners, has_third_site: how & 4 != 0, ..ScriptSetup::PLAIN });
+    let mut file = write_header(&settings, how & 8 != 0);
+    let mut sum = header_checksum(&file);
     if how & 16 != 0 {
         file.truncate(MAGIC.len());
         file.push(VERSION);
-        put_block(&mut file, &mut bytes, 0);
-        sum = sum_of_last(&file);
+        append_block(&mut file, &mut bytes, 0);
+        sum = header_checksum(&file);
     }
     while !bytes.is_empty() {
-        put_block(&mut file, &mut bytes, sum);
+        append_block(&mut file, &mut bytes, sum);
     }
-    read(&file);
+    check_reading(&file);
 }
 
 /// What a writer writes before the first frame.
-fn header(settings: &Settings, with_state: bool) -> Vec<u8> {
+fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
     let start =
         if with_state { MovieStart::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] } } else { MovieStart::PowerOn };
     let mut writer = MovieWriter::new(settings, start).expect("sound settings");
@@ -50,15 +51,15 @@ fn header(settings: &Settings, with_state: bool) -> Vec<u8> {
 }
 
 /// The checksum of the header, which all others begin with.
-fn sum_of_last(file: &[u8]) -> u64 {
+fn header_checksum(file: &[u8]) -> u64 {
     let block = &file[MAGIC.len() + 1..];
     let len = block.get(1..3).map_or(0, |len| usize::from(u16::from_le_bytes([len[0], len[1]])));
-    let sum = block.get(9 + len..AROUND + len).and_then(|sum| sum.first_chunk());
+    let sum = block.get(9 + len..BLOCK_OVERHEAD + len).and_then(|sum| sum.first_chunk());
     sum.map_or(0, |sum| u64::from_le_bytes(*sum))
 }
 
 /// A block with any head and payload, and the checksum that it must have.
-fn put_block(file: &mut Vec<u8>, bytes: &mut Bytes<'_>, seed: u64) {
+fn append_block(file: &mut Vec<u8>, bytes: &mut ScriptReader<'_>, seed: u64) {
     let kind = bytes.u8();
     let (place, frames) = (bytes.u32(), u16::from_le_bytes([bytes.u8(), bytes.u8()]));
     let len = usize::from(bytes.u8()) << (kind >> 5 & 3);
@@ -74,13 +75,13 @@ fn put_block(file: &mut Vec<u8>, bytes: &mut Bytes<'_>, seed: u64) {
 }
 
 /// Reads a whole file, in pieces and at once, which must be the same.
-fn read(file: &[u8]) {
-    let whole = told(file, file.len().max(1));
-    assert_eq!(whole, told(file, 7), "it does not matter how bytes come");
+fn check_reading(file: &[u8]) {
+    let whole = read_entries(file, file.len().max(1));
+    assert_eq!(whole, read_entries(file, 7), "it does not matter how bytes come");
 }
 
 /// How many entries a file has, and how it ends.
-fn told(file: &[u8], piece: usize) -> (Vec<u32>, Option<MovieError>) {
+fn read_entries(file: &[u8], piece: usize) -> (Vec<u32>, Option<MovieError>) {
     let (mut reader, mut rest, mut told) = (MovieReader::new(), file, Vec::new());
     loop {
         let taken = reader.push(&rest[..rest.len().min(piece)]);
@@ -99,7 +100,7 @@ fn told(file: &[u8], piece: usize) -> (Vec<u32>, Option<MovieError>) {
                 }
             }
             // A block of few bytes stands for many frames, but not for more than it says.
-            assert!(told.len() <= (1 + file.len() / AROUND) * (usize::from(MAX_BLOCK_FRAMES) + 1) + file.len());
+            assert!(told.len() <= (1 + file.len() / BLOCK_OVERHEAD) * (usize::from(MAX_BLOCK_FRAMES) + 1) + file.len());
         }
         assert!(reader.memory() <= MAX_MEMORY + 2 * file.len(), "{} bytes", reader.memory());
         if rest.is_empty() {

@@ -7,19 +7,19 @@ use coplay::motion::{ClientId, LinearPredictor, MilliVec2, MotionClient, MotionC
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{DesyncMessage, Extra, FeedMessage, Hello, MAX_DATAGRAM, MirrorItems, SessionMessage, Tick, motion};
 
-use crate::attack::{carried, carrier};
-use crate::bytes::Bytes;
+use crate::forged_session::{decode_extras, encode_extras_tick};
+use crate::script_reader::ScriptReader;
 
 /// Widths of input that take different ways through the decoder: nothing, one token byte, one mask, masks by group, all.
 const WIDTHS: [usize; 5] = [0, 2, 5, 10, 128];
 /// Pieces of input per run.
-const PIECES: usize = 24;
+const MAX_PIECES: usize = 24;
 /// No stream begins before the lag is over.
-const START: Frame = Frame::new(2);
+const START_FRAME: Frame = Frame::new(2);
 
 /// Reads a datagram, and, if it can be read, writes it and reads it again.
 pub(crate) fn check_message(data: &[u8]) {
-    check_beside(data);
+    check_feed_and_search(data);
     check_motion(data);
     check_mirror(data);
     match SessionMessage::decode(data) {
@@ -30,7 +30,7 @@ pub(crate) fn check_message(data: &[u8]) {
 }
 
 /// Those of feeds and searches have one form each.
-fn check_beside(data: &[u8]) {
+fn check_feed_and_search(data: &[u8]) {
     let mut buf = vec![0; data.len()];
     if let Ok(message) = FeedMessage::decode(data) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
@@ -99,9 +99,9 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
         assert_eq!(buf[..len], *data, "a tick has one form");
     }
     let extras: Vec<Extra<'_>> = tick.extras.iter().collect();
-    assert_eq!(carried(&carrier(&extras)), tick.extras, "an extra has one form");
+    assert_eq!(decode_extras(&encode_extras_tick(&extras)), tick.extras, "an extra has one form");
     for width in WIDTHS {
-        let mut stream = Watched::new(width);
+        let mut stream = CheckedStream::new(width);
         for extra in &extras {
             if let Extra::Relay(relay) = extra {
                 stream.receive(relay.first_frame, relay.frame_count, true, relay.changes);
@@ -109,12 +109,12 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
         }
         for answer in tick.resends.iter() {
             assert!(answer.frame_count > 0 && answer.frame_count <= answer.end_minus_first);
-            if let Some(first) = (START + u32::from(tick.end)).checked_sub(answer.end_minus_first) {
+            if let Some(first) = (START_FRAME + u32::from(tick.end)).checked_sub(answer.end_minus_first) {
                 stream.receive(first, answer.frame_count, true, answer.changes);
             }
         }
         let len = tick.frame_count.max(1);
-        for first in [START, START + len, START + u32::from(tick.end)] {
+        for first in [START_FRAME, START_FRAME + len, START_FRAME + u32::from(tick.end)] {
             stream.receive(first, len, tick.is_absolute, tick.changes);
         }
     }
@@ -134,33 +134,33 @@ fn check_hello(data: &[u8], hello: &Hello) {
 pub(crate) fn check_streams(data: &[u8]) {
     for width in WIDTHS {
         for absolute in [false, true] {
-            let mut stream = Watched::new(width);
-            stream.receive(START, 200, absolute, data);
-            stream.receive(START + 100, 250, !absolute, data);
+            let mut stream = CheckedStream::new(width);
+            stream.receive(START_FRAME, 200, absolute, data);
+            stream.receive(START_FRAME + 100, 250, !absolute, data);
         }
-        let (mut stream, mut bytes) = (Watched::new(width), Bytes::new(data));
-        for _ in 0..PIECES {
+        let (mut stream, mut bytes) = (CheckedStream::new(width), ScriptReader::new(data));
+        for _ in 0..MAX_PIECES {
             if bytes.is_empty() {
                 break;
             }
             let kind = bytes.u8();
             let (first, len) = (u32::from(bytes.u8()) + 256 * u32::from(kind >> 1 & 3), 1 + u32::from(bytes.u8()));
             let changes = bytes.take(usize::from(kind >> 3));
-            stream.receive(START + first, len, kind & 1 != 0, changes);
+            stream.receive(START_FRAME + first, len, kind & 1 != 0, changes);
         }
     }
 }
 
 /// A stream whose promises are checked at every step.
-struct Watched {
+struct CheckedStream {
     stream: Stream,
     /// Inputs that were known, as (frame, input), with only the first byte of each kept.
-    known: Vec<(Frame, Option<u8>)>,
+    known_inputs: Vec<(Frame, Option<u8>)>,
 }
 
-impl Watched {
+impl CheckedStream {
     fn new(width: usize) -> Self {
-        Self { stream: Stream::new(width, START), known: Vec::new() }
+        Self { stream: Stream::new(width, START_FRAME), known_inputs: Vec::new() }
     }
 
     fn receive(&mut self, first: Frame, len: u32, absolute: bool, changes: &[u8]) {
@@ -178,12 +178,12 @@ impl Watched {
         }
         assert_eq!(self.stream.value(top), None);
         self.check_known();
-        self.learn(first, len);
+        self.record_known(first, len);
     }
 
     /// What was known stays as it was, until it is forgotten.
     fn check_known(&self) {
-        for (frame, first) in &self.known {
+        for (frame, first) in &self.known_inputs {
             if let Some(value) = self.stream.value(*frame) {
                 assert_eq!(value.first(), first.as_ref(), "the input of frame {frame} was replaced");
             } else {
@@ -193,10 +193,10 @@ impl Watched {
     }
 
     /// Remembers some of the inputs that came now.
-    fn learn(&mut self, first: Frame, len: u32) {
+    fn record_known(&mut self, first: Frame, len: u32) {
         for at in [0, len / 2, len - 1] {
             if let Some(value) = self.stream.value(first + at) {
-                self.known.push((first + at, value.first().copied()));
+                self.known_inputs.push((first + at, value.first().copied()));
             }
         }
     }

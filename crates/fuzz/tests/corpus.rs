@@ -18,26 +18,26 @@ fn replay(name: &str, target: fn(&[u8])) {
 }
 
 #[test]
-fn wire() {
+fn wire_corpus_replays() {
     replay("wire", coplay_fuzz::wire);
 }
 
 #[test]
-fn session() {
+fn session_corpus_replays() {
     replay("session", coplay_fuzz::session);
 }
 
 #[test]
-fn feed() {
+fn feed_corpus_replays() {
     replay("feed", coplay_fuzz::feed);
 }
 
 #[test]
-fn movie() {
+fn movie_corpus_replays() {
     replay("movie", coplay_fuzz::movie);
 }
 
 #[test]
-fn worlds() {
+fn worlds_corpus_replays() {
     replay("worlds", coplay_fuzz::worlds);
 }

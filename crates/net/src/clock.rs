@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_passes() {
+    fn clock_advances() {
         let then = now();
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!((now() - then).as_nanos() >= 2_000_000);

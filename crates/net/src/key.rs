@@ -28,12 +28,12 @@ pub struct Secret([u8; 32]);
 pub struct Token([u8; 16]);
 
 /// Work that goes into a secret before it is a key: 8 MiB, three times over, some 20 ms. A short secret is still a weak one.
-const MEMORY_KIB: u32 = 8 * 1024;
-const PASSES: u32 = 3;
+const ARGON2_MEMORY_KIB: u32 = 8 * 1024;
+const ARGON2_PASSES: u32 = 3;
 
 /// Characters of a secret that is made up: without those that look alike. 16 of them are 79 bits.
 const ALPHABET: &[u8; 31] = b"abcdefghjkmnpqrstuvwxyz23456789";
-const RANDOM_LEN: usize = 16;
+const RANDOM_SECRET_LEN: usize = 16;
 
 impl PeerKey {
     /// The first characters, enough to tell peers apart in a message.
@@ -70,7 +70,7 @@ impl fmt::Debug for Token {
 ///
 /// # Panics
 /// If the operating system has none, which is no system to be safe on.
-pub fn random<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
     bytes
@@ -79,7 +79,7 @@ pub fn random<const N: usize>() -> [u8; N] {
 impl Identity {
     /// A new one.
     pub fn random() -> Self {
-        Self::from_bytes(random())
+        Self::from_bytes(random_bytes())
     }
 
     /// The one whose private key this is.
@@ -104,7 +104,7 @@ impl Secret {
     /// # Panics
     /// Never: the parameters are sound.
     pub fn from_text(text: &str) -> Self {
-        let params = Params::new(MEMORY_KIB, PASSES, 1, Some(32)).expect("sound parameters");
+        let params = Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, 1, Some(32)).expect("sound parameters");
         let mut key = [0; 32];
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into(text.as_bytes(), b"coplay session secret", &mut key)
@@ -122,9 +122,9 @@ impl Secret {
     /// A text that is hard to guess and easy to type.
     pub fn random_text() -> String {
         let mut text = String::new();
-        while text.len() < RANDOM_LEN {
+        while text.len() < RANDOM_SECRET_LEN {
             // What is left of 256 after the last whole alphabet would favour some characters.
-            let fair = random::<1>()[0];
+            let fair = random_bytes::<1>()[0];
             if usize::from(fair) < 256 / ALPHABET.len() * ALPHABET.len() {
                 text.push(char::from(ALPHABET[usize::from(fair) % ALPHABET.len()]));
             }
@@ -140,7 +140,7 @@ impl Secret {
 impl Token {
     /// A new one.
     pub fn random() -> Self {
-        Self(random())
+        Self(random_bytes())
     }
 
     /// One that all who know a secret have, for one purpose.
@@ -163,22 +163,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_belongs_to_one_identity() {
+    fn public_key_is_restored_from_private_key() {
         let (one, other) = (Identity::random(), Identity::random());
         assert_ne!(one.key(), other.key());
         assert_eq!(Identity::from_bytes(one.to_bytes()).key(), one.key());
     }
 
     #[test]
-    fn equal_texts_are_equal_secrets() {
+    fn secret_is_derived_from_text() {
         assert_eq!(Secret::from_text("tennis").bytes(), Secret::from_text("tennis").bytes());
         assert_ne!(Secret::from_text("tennis").bytes(), Secret::from_text("Tennis").bytes());
     }
 
     #[test]
-    fn random_secrets_can_be_typed() {
+    fn random_secret_has_only_typeable_characters() {
         let text = Secret::random_text();
-        assert!(text.len() == RANDOM_LEN && text.bytes().all(|byte| ALPHABET.contains(&byte)), "{text}");
+        assert!(text.len() == RANDOM_SECRET_LEN && text.bytes().all(|byte| ALPHABET.contains(&byte)), "{text}");
         assert_ne!(text, Secret::random_text());
     }
 }

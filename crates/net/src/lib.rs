@@ -5,20 +5,19 @@
 
 mod base32;
 pub mod clock;
-mod closed;
-pub mod drive;
-pub mod group;
+mod dial_failures;
 pub mod impair;
 pub mod iroh;
 pub mod key;
 pub mod lan;
-pub mod mail;
-pub mod party;
-mod post;
+pub mod lobby;
+pub mod mesh;
+pub mod reliable;
+pub mod runner;
 pub mod ticket;
 mod transport;
 pub mod udp;
 
 pub use key::PeerKey;
 pub use ticket::{Ticket, TicketError};
-pub use transport::{Incoming, Place, Refused, Transport};
+pub use transport::{DropCounts, Incoming, PeerAddr, Transport};

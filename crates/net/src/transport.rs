@@ -5,7 +5,7 @@ use std::fmt;
 use coplay::time::Instant;
 use serde::{Deserialize, Serialize};
 
-use crate::iroh::Home;
+use crate::iroh::IrohAddr;
 use crate::key::PeerKey;
 
 /// A way to send datagrams to peers. What comes from them is handed to a queue that is given when the transport is made.
@@ -19,36 +19,36 @@ pub trait Transport: Send + Sync {
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
     /// Tries to reach whoever is at a place, and goes on trying: anybody of the group, or only who is expected.
-    fn call(&self, place: &Place, expect: Option<PeerKey>);
+    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>);
 
     /// Stops trying to reach a peer that was expected somewhere. A way that there is stays.
-    fn hang_up(&self, peer: &PeerKey);
+    fn cancel_dial(&self, peer: &PeerKey);
 
     /// Where a peer can be reached, as far as we see; others may be told.
-    fn place_of(&self, peer: &PeerKey) -> Option<Place>;
+    fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr>;
 
     /// Where we can be reached ourselves, as far as we know.
-    fn own_places(&self) -> Vec<Place>;
+    fn own_addrs(&self) -> Vec<PeerAddr>;
 
     /// What came and was not for us.
-    fn refused(&self) -> Refused;
+    fn drop_counts(&self) -> DropCounts;
 }
 
 /// Where a peer may be: something that its transport understands. For people there is [`brief`](Self::brief).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place(pub String);
+pub struct PeerAddr(pub String);
 
-impl Place {
+impl PeerAddr {
     /// The place as people say it: an address, if it has one that can be said.
     pub fn brief(&self) -> String {
-        match Home::from_place(self) {
+        match IrohAddr::from_peer_addr(self) {
             Some(home) => home.addrs.first().map_or_else(|| "the other end of a relay".into(), ToString::to_string),
             None => self.0.clone(),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PeerAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -76,41 +76,41 @@ pub enum Incoming {
         bytes: Vec<u8>,
     },
     /// There is a way to a peer, or a new one.
-    Up {
+    Connected {
         /// Who it is.
         peer: PeerKey,
         /// Where we called it, if we did.
-        called: Option<Place>,
+        dialed: Option<PeerAddr>,
     },
     /// Nobody has answered our call for a while.
-    Unanswered {
+    Unreachable {
         /// Where we call.
-        place: Place,
+        addr: PeerAddr,
         /// Somebody is there, but does not answer us: the secret is another.
-        refused: bool,
+        wrong_secret: bool,
     },
     /// Who answers our call is not who was expected, or ourselves.
-    Stranger {
+    WrongPeer {
         /// Where we called.
-        place: Place,
+        addr: PeerAddr,
     },
 }
 
 /// Datagrams that were not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct DropCounts {
     /// By us: garbage, forgeries, repetitions, strangers.
-    pub by_us: u64,
+    pub rejected: u64,
     /// By the operating system, because too many came at once.
-    pub by_system: u64,
+    pub kernel_dropped: u64,
     /// Genuine ones for which there was no room in the queue.
-    pub crowded_out: u64,
+    pub queue_full: u64,
 }
 
-impl Refused {
+impl DropCounts {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.by_us + self.by_system + self.crowded_out
+        self.rejected + self.kernel_dropped + self.queue_full
     }
 }
 
@@ -120,15 +120,15 @@ mod tests {
     use crate::key::Identity;
 
     #[test]
-    fn people_are_told_an_address_and_not_a_riddle() {
-        assert_eq!(Place("192.0.2.1:7000".into()).brief(), "192.0.2.1:7000");
+    fn brief_form_of_peer_addr_is_a_socket_addr() {
+        assert_eq!(PeerAddr("192.0.2.1:7000".into()).brief(), "192.0.2.1:7000");
         let addrs = ["192.0.2.1:7", "192.0.2.2:7", "[2001:db8::1]:7"].map(|addr| addr.parse().unwrap()).to_vec();
         let key = (0..)
             .map(|_| Identity::random().key())
-            .find(|key| Home { key: *key, relay: None, addrs: vec![] }.is_sound());
-        let home = Home { key: key.unwrap(), relay: Some("https://relay.example/".into()), addrs };
-        assert!(home.to_place().0.len() > 100);
-        assert_eq!(home.to_place().brief(), "192.0.2.1:7");
-        assert_eq!(Home { addrs: vec![], ..home }.to_place().brief(), "the other end of a relay");
+            .find(|key| IrohAddr { key: *key, relay: None, addrs: vec![] }.is_valid());
+        let home = IrohAddr { key: key.unwrap(), relay: Some("https://relay.example/".into()), addrs };
+        assert!(home.to_peer_addr().0.len() > 100);
+        assert_eq!(home.to_peer_addr().brief(), "192.0.2.1:7");
+        assert_eq!(IrohAddr { addrs: vec![], ..home }.to_peer_addr().brief(), "the other end of a relay");
     }
 }

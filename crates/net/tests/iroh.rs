@@ -6,160 +6,167 @@ mod common;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use common::{datagram, up, wait};
+use common::{connected_peer, received_datagram, wait_for};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
-use coplay_net::iroh::{Home, Iroh, Relay};
+use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Token};
-use coplay_net::{Incoming, Place, Ticket, Transport};
+use coplay_net::{Incoming, PeerAddr, Ticket, Transport};
 
-fn listen_with(token: &Token, relay: Relay) -> (Iroh, Receiver<Incoming>) {
+fn listen_with(token: &Token, relay: RelayConfig) -> (IrohTransport, Receiver<Incoming>) {
     let (queue, incoming) = sync_channel(4_096);
     let addr = "127.0.0.1:0".parse().unwrap();
-    let iroh = Iroh::listen(addr, &Identity::random(), token.clone(), relay, queue);
+    let iroh = IrohTransport::listen(addr, &Identity::random(), token.clone(), relay, queue);
     (iroh.expect("a free port"), incoming)
 }
 
-fn listen(token: &Token) -> (Iroh, Receiver<Incoming>) {
-    listen_with(token, Relay::None)
+fn listen(token: &Token) -> (IrohTransport, Receiver<Incoming>) {
+    listen_with(token, RelayConfig::None)
 }
 
-fn place(iroh: &Iroh) -> Place {
-    iroh.own_places().remove(0)
+fn peer_addr(iroh: &IrohTransport) -> PeerAddr {
+    iroh.own_addrs().remove(0)
 }
 
-type End = (Iroh, Receiver<Incoming>);
+type End = (IrohTransport, Receiver<Incoming>);
 
 fn connected() -> (End, End) {
     let token = Token::random();
     let ((one, to_one), (other, to_other)) = (listen(&token), listen(&token));
-    one.call(&place(&other), Some(other.key()));
-    assert_eq!(wait(&to_one, up), other.key());
-    assert_eq!(wait(&to_other, up), one.key());
+    one.dial(&peer_addr(&other), Some(other.key()));
+    assert_eq!(wait_for(&to_one, connected_peer), other.key());
+    assert_eq!(wait_for(&to_other, connected_peer), one.key());
     ((one, to_one), (other, to_other))
 }
 
 #[test]
-fn two_endpoints_talk() {
+fn two_iroh_transports_exchange_datagrams() {
     let ((one, to_one), (other, to_other)) = connected();
     assert!(one.send(&other.key(), b"ping"));
-    assert_eq!(wait(&to_other, datagram), (one.key(), b"ping".to_vec()));
+    assert_eq!(wait_for(&to_other, received_datagram), (one.key(), b"ping".to_vec()));
     assert!(other.send(&one.key(), b"pong"));
-    assert_eq!(wait(&to_one, datagram), (other.key(), b"pong".to_vec()));
-    assert_eq!(one.place_of(&other.key()), Some(place(&other)));
-    assert_eq!(one.refused().by_us + other.refused().by_us, 0);
+    assert_eq!(wait_for(&to_one, received_datagram), (other.key(), b"pong".to_vec()));
+    assert_eq!(one.addr_of(&other.key()), Some(peer_addr(&other)));
+    assert_eq!(one.drop_counts().rejected + other.drop_counts().rejected, 0);
 }
 
 /// What is in the ticket is enough to find the host and to be let in.
 #[test]
-fn a_ticket_leads_to_the_host() {
+fn ticket_is_enough_to_connect() {
     let (host, to_host) = listen(&Token::random());
     let text = host.ticket().to_string();
-    let Ok(Ticket::Iroh { home, token }) = text.parse() else { panic!("{text}") };
+    let Ok(Ticket::Iroh { addr: home, token }) = text.parse() else { panic!("{text}") };
     let (guest, to_guest) = listen(&token);
-    guest.call(&home.to_place(), Some(home.key));
-    assert_eq!(wait(&to_guest, up), host.key());
-    assert_eq!(wait(&to_host, up), guest.key());
+    guest.dial(&home.to_peer_addr(), Some(home.key));
+    assert_eq!(wait_for(&to_guest, connected_peer), host.key());
+    assert_eq!(wait_for(&to_host, connected_peer), guest.key());
 }
 
 #[test]
-fn a_wrong_token_is_refused_and_counted() {
+fn wrong_token_is_refused_and_counted() {
     let ((one, to_one), (other, to_other)) = (listen(&Token::random()), listen(&Token::random()));
-    one.call(&place(&other), None);
-    let refused = wait(&to_one, |incoming| match incoming {
-        Incoming::Unanswered { refused, .. } => Some(refused),
+    one.dial(&peer_addr(&other), None);
+    let refused = wait_for(&to_one, |incoming| match incoming {
+        Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
         _ => None,
     });
     assert!(refused && to_other.try_recv().is_err());
-    assert!(other.refused().by_us > 0);
+    assert!(other.drop_counts().rejected > 0);
     assert!(!one.send(&other.key(), b"ping") && !other.send(&one.key(), b"pong"), "there is no way");
 }
 
 #[test]
-fn who_is_not_expected_is_a_stranger() {
+fn unexpected_peer_is_reported_as_wrong_peer() {
     let token = Token::random();
     let ((one, to_one), (other, to_other)) = (listen(&token), listen(&token));
-    let stranger = |incoming| if let Incoming::Stranger { place } = incoming { Some(place) } else { None };
-    one.call(&place(&other), Some(Identity::random().key()));
-    assert_eq!(wait(&to_one, stranger), place(&other));
-    one.call(&place(&one), None);
-    assert_eq!(wait(&to_one, stranger), place(&one));
+    let stranger = |incoming| if let Incoming::WrongPeer { addr: place } = incoming { Some(place) } else { None };
+    one.dial(&peer_addr(&other), Some(Identity::random().key()));
+    assert_eq!(wait_for(&to_one, stranger), peer_addr(&other));
+    one.dial(&peer_addr(&one), None);
+    assert_eq!(wait_for(&to_one, stranger), peer_addr(&one));
     assert!(to_other.try_recv().is_err());
 }
 
 /// Nobody is there: it is told once, and the call goes on until somebody is.
 #[test]
-fn who_comes_late_is_reached() {
+fn dialing_continues_until_the_peer_is_up() {
     let token = Token::random();
     let (one, to_one) = listen(&token);
     let identity = Identity::random();
     let (queue, to_other) = sync_channel(64);
     // A port that is free now, and again when it is needed.
-    let first =
-        Iroh::listen("127.0.0.1:0".parse().unwrap(), &identity, token.clone(), Relay::None, queue.clone()).unwrap();
-    let home = first.home();
+    let first = IrohTransport::listen(
+        "127.0.0.1:0".parse().unwrap(),
+        &identity,
+        token.clone(),
+        RelayConfig::None,
+        queue.clone(),
+    )
+    .unwrap();
+    let home = first.addr();
     drop(first);
     let since = Instant::now();
-    one.call(&home.to_place(), None);
-    let unanswered = wait(&to_one, |incoming| match incoming {
-        Incoming::Unanswered { refused, .. } => Some(refused),
+    one.dial(&home.to_peer_addr(), None);
+    let unanswered = wait_for(&to_one, |incoming| match incoming {
+        Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
         _ => None,
     });
     assert!(!unanswered && since.elapsed() >= Duration::from_secs(4), "{:?}", since.elapsed());
-    let other = Iroh::listen(home.addrs[0], &identity, token, Relay::None, queue).expect("the port is free");
-    assert_eq!(wait(&to_one, up), other.key());
-    assert_eq!(wait(&to_other, up), one.key());
+    let other =
+        IrohTransport::listen(home.addrs[0], &identity, token, RelayConfig::None, queue).expect("the port is free");
+    assert_eq!(wait_for(&to_one, connected_peer), other.key());
+    assert_eq!(wait_for(&to_other, connected_peer), one.key());
 }
 
 /// Both call each other at once: each hears of a way, and what is sent arrives once.
 #[test]
-fn two_who_call_each_other_are_connected() {
+fn simultaneous_dials_connect() {
     let token = Token::random();
     let ((one, to_one), (other, to_other)) = (listen(&token), listen(&token));
-    one.call(&place(&other), None);
-    other.call(&place(&one), None);
-    wait(&to_one, up);
-    wait(&to_other, up);
+    one.dial(&peer_addr(&other), None);
+    other.dial(&peer_addr(&one), None);
+    wait_for(&to_one, connected_peer);
+    wait_for(&to_other, connected_peer);
     for number in 0..100u32 {
         let bytes = [&[0xf0][..], &number.to_le_bytes()].concat();
         assert!(one.send(&other.key(), &bytes) && other.send(&one.key(), &bytes));
-        assert_eq!(wait(&to_other, datagram), (one.key(), bytes.clone()));
-        assert_eq!(wait(&to_one, datagram), (other.key(), bytes));
+        assert_eq!(wait_for(&to_other, received_datagram), (one.key(), bytes.clone()));
+        assert_eq!(wait_for(&to_one, received_datagram), (other.key(), bytes));
     }
 }
 
 /// The longest datagram arrives, also while the path is not known to carry it; and bulk from the first moment on.
 #[test]
-fn the_longest_datagrams_arrive() {
+fn longest_datagrams_arrive() {
     let ((one, _to_one), (other, to_other)) = connected();
     for first in [0xf0, 0x10] {
         let bytes = vec![first; MAX_DATAGRAM];
         assert_eq!(is_feed(&bytes), first == 0x10);
         for _ in 0..20 {
             assert!(one.send(&other.key(), &bytes));
-            assert_eq!(wait(&to_other, datagram), (one.key(), bytes.clone()));
+            assert_eq!(wait_for(&to_other, received_datagram), (one.key(), bytes.clone()));
         }
     }
 }
 
 /// What is not worth a thought at a wrong place is none at all.
 #[test]
-fn places_of_others_are_ignored() {
+fn addresses_of_other_transports_are_ignored() {
     let (one, to_one) = listen(&Token::random());
     for bad in ["", "127.0.0.1:7000", "iroh:", "iroh:aaaa"] {
-        one.call(&Place(bad.into()), None);
+        one.dial(&PeerAddr(bad.into()), None);
     }
     assert_eq!(to_one.recv_timeout(Duration::from_millis(100)).err(), Some(RecvTimeoutError::Timeout));
 }
 
 /// Relays that do not answer keep nobody from starting, nor from reaching a neighbour.
 #[test]
-fn a_silent_relay_delays_nothing() {
+fn silent_relay_does_not_delay_connecting() {
     let token = Token::random();
     let since = Instant::now();
-    let relay = || Relay::Url("https://127.0.0.1:9/".into());
+    let relay = || RelayConfig::Url("https://127.0.0.1:9/".into());
     let ((one, to_one), (other, _)) = (listen_with(&token, relay()), listen_with(&token, relay()));
-    one.call(&place(&other), None);
-    wait(&to_one, up);
+    one.dial(&peer_addr(&other), None);
+    wait_for(&to_one, connected_peer);
     let took = since.elapsed();
     println!("up after {took:?} with a relay that does not answer");
     assert!(took < Duration::from_secs(4), "{took:?}");
@@ -168,12 +175,12 @@ fn a_silent_relay_delays_nothing() {
 
 /// 200 messages at 60 a second, there and back.
 #[test]
-fn messages_come_back_soon() {
+fn round_trip_of_200_messages_is_fast() {
     let ((one, to_one), (other, to_other)) = connected();
     let key = other.key();
     let echo = std::thread::spawn(move || {
         for _ in 0..200 {
-            let (from, bytes) = wait(&to_other, datagram);
+            let (from, bytes) = wait_for(&to_other, received_datagram);
             assert!(other.send(&from, &bytes));
         }
         // The last answer is under way: leaving now would take it along.
@@ -184,7 +191,7 @@ fn messages_come_back_soon() {
         let bytes = [&[0xf0; 8][..], &number.to_le_bytes()].concat();
         let since = Instant::now();
         assert!(one.send(&key, &bytes));
-        assert_eq!(wait(&to_one, datagram).1, bytes);
+        assert_eq!(wait_for(&to_one, received_datagram).1, bytes);
         waits.push(since.elapsed());
         std::thread::sleep(Duration::from_micros(16_667).saturating_sub(since.elapsed()));
     }
@@ -195,9 +202,9 @@ fn messages_come_back_soon() {
 }
 
 #[test]
-fn a_home_says_where() {
+fn iroh_addr_names_key_and_bound_socket() {
     let (one, _incoming) = listen(&Token::random());
-    let Home { key, relay, addrs } = one.home();
+    let IrohAddr { key, relay, addrs } = one.addr();
     assert_eq!((key, relay, addrs.len()), (one.key(), None, 1));
     assert!(addrs[0].ip().is_loopback() && addrs[0].port() != 0);
 }

@@ -8,39 +8,39 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use common::{datagram, up, wait};
 use coplay_net::key::{Identity, Secret};
-use coplay_net::udp::Udp;
-use coplay_net::{Incoming, Place, Transport};
+use coplay_net::udp::UdpTransport;
+use coplay_net::{Incoming, PeerAddr, Transport};
 
-fn listen(secret: &str) -> (Udp, Receiver<Incoming>) {
+fn listen(secret: &str) -> (UdpTransport, Receiver<Incoming>) {
     let (queue, incoming) = sync_channel(1_024);
     let identity = Identity::random();
-    let udp = Udp::listen("127.0.0.1:0".parse().unwrap(), identity, Secret::from_text(secret), queue);
+    let udp = UdpTransport::listen("127.0.0.1:0".parse().unwrap(), identity, Secret::from_text(secret), queue);
     (udp.expect("a free port"), incoming)
 }
 
-fn place(udp: &Udp) -> Place {
-    udp.own_places().remove(0)
+fn peer_addr(udp: &UdpTransport) -> PeerAddr {
+    udp.own_addrs().remove(0)
 }
 
 #[test]
-fn two_sockets_talk() {
+fn two_udp_transports_exchange_datagrams() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
-    one.call(&place(&other), None);
+    one.dial(&peer_addr(&other), None);
     assert_eq!(wait(&to_one, up), other.key());
     assert_eq!(wait(&to_other, up), one.key());
     assert!(one.send(&other.key(), b"ping"));
     assert_eq!(wait(&to_other, datagram), (one.key(), b"ping".to_vec()));
     assert!(other.send(&one.key(), b"pong"));
     assert_eq!(wait(&to_one, datagram), (other.key(), b"pong".to_vec()));
-    assert_eq!(one.place_of(&other.key()), Some(place(&other)));
+    assert_eq!(one.addr_of(&other.key()), Some(peer_addr(&other)));
 }
 
 #[test]
-fn a_wrong_secret_is_told() {
+fn wrong_secret_is_reported() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("chess"));
-    one.call(&place(&other), None);
+    one.dial(&peer_addr(&other), None);
     let refused = wait(&to_one, |incoming| match incoming {
-        Incoming::Unanswered { refused, .. } => Some(refused),
+        Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
         _ => None,
     });
     assert!(refused && to_other.try_recv().is_err());
@@ -49,9 +49,9 @@ fn a_wrong_secret_is_told() {
 
 /// Whatever a third one throws at the port, those who talk go on talking, and everything thrown is counted.
 #[test]
-fn garbage_is_counted_and_harms_nobody() {
+fn garbage_is_counted_and_does_not_disturb_a_channel() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
-    one.call(&place(&other), None);
+    one.dial(&peer_addr(&other), None);
     wait(&to_one, up);
     wait(&to_other, up);
     let third = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -65,6 +65,6 @@ fn garbage_is_counted_and_harms_nobody() {
     }
     // The system may have dropped some of these with the rest, but not who sends them.
     while one.send(&other.key(), b"at last") && wait(&to_other, datagram).1 != b"at last" {}
-    let refused = other.refused();
-    assert!(refused.by_us + refused.by_system >= u64::from(thrown) * 19 / 20, "{refused:?}");
+    let refused = other.drop_counts();
+    assert!(refused.rejected + refused.kernel_dropped >= u64::from(thrown) * 19 / 20, "{refused:?}");
 }

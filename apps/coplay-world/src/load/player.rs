@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Avatar, Controls, Ninja, RESPAWN, Score};
-use coplay_net::impair::{Impairment, Outbox};
-use coplay_net::key::{Identity, Secret, random};
-use coplay_net::udp::{Endpoint, Event, MAX_SEALED, Received};
+use coplay_net::impair::{Impairment, LinkEmulator};
+use coplay_net::key::{Identity, Secret, random_bytes};
+use coplay_net::udp::{Endpoint, EndpointEvent, MAX_SEALED, Received};
 use coplay_net::{PeerKey, clock};
 use coplay_world::{Client, Tally, Voyage, Word};
 use tokio::net::UdpSocket;
@@ -84,7 +84,7 @@ pub(super) struct Player {
     mirrors: Vec<String>,
     next_calls: Instant,
     ninja: Ninja,
-    outbox: Option<Outbox>,
+    outbox: Option<LinkEmulator>,
     ready: Vec<(PeerKey, Vec<u8>)>,
     next_decision: Instant,
     heard: Instant,
@@ -102,13 +102,13 @@ impl Player {
         Self {
             servers,
             endpoint: Endpoint::new(Identity::random(), secret),
-            client: Client::new(now, &format!("player {}", manner.number + 1), u32::from_le_bytes(random())),
+            client: Client::new(now, &format!("player {}", manner.number + 1), u32::from_le_bytes(random_bytes())),
             voyage: Voyage::new(now),
             places: BTreeMap::new(),
             mirrors: Vec::new(),
             next_calls: now,
             ninja: Ninja::new(manner.seed ^ manner.number as u64),
-            outbox: impairment.map(|impairment| Outbox::new(now, impairment)),
+            outbox: impairment.map(|impairment| LinkEmulator::new(now, impairment)),
             ready: Vec::new(),
             next_decision: now,
             heard: now,
@@ -157,7 +157,7 @@ impl Player {
         for place in places {
             if let Entry::Vacant(entry) = self.places.entry(place) {
                 entry.insert(None);
-                self.endpoint.call(clock::now(), place, None);
+                self.endpoint.dial(clock::now(), place, None);
             }
         }
     }
@@ -171,7 +171,7 @@ impl Player {
         self.voyage.forget_silent(now);
         let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_there(now, key));
         for (place, _) in self.places.iter().filter(|(_, key)| is_silent(key)) {
-            self.endpoint.call(now, *place, None);
+            self.endpoint.dial(now, *place, None);
         }
     }
 
@@ -230,7 +230,7 @@ impl Player {
             self.endpoint.handle_timeout(now);
         }
         while let Some(event) = self.endpoint.poll_event() {
-            if let Event::Up { peer, addr, .. } = event {
+            if let EndpointEvent::Connected { peer, addr, .. } = event {
                 self.places.entry(addr).and_modify(|key| *key = Some(peer));
                 self.voyage.on_up(peer);
             }
@@ -248,7 +248,7 @@ impl Player {
         self.flush(now, socket);
         self.seen.is_in = self.client.avatar().is_some() && now - self.heard < TimeDelta::from_secs(1);
         self.share();
-        let outbox = self.outbox.as_ref().and_then(Outbox::poll_timeout);
+        let outbox = self.outbox.as_ref().and_then(LinkEmulator::poll_timeout);
         let due = [Some(self.voyage.poll_timeout()), self.endpoint.poll_timeout(), outbox];
         let soonest = self.client.poll_timeout().min(self.next_decision).min(now + LOOK);
         due.into_iter().flatten().fold(soonest, Instant::min)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use coplay_net::iroh::Relay;
+use coplay_net::iroh::RelayConfig;
 
 use super::{Machine, Setup};
 
@@ -78,7 +78,7 @@ pub struct Feel {
     pub measure: Option<String>,
     /// With --measure: use another relay than the one that the ticket names
     #[arg(long, value_name = "none|default|URL", requires = "measure")]
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayConfig>,
     /// With what this game costs on this computer
     #[arg(long, value_name = "GAME")]
     pub game: Option<PathBuf>,

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use coplay::peer_world::UpdatePolicy;
 use coplay_maze::Terms;
-use coplay_net::group::Multicast as Way;
 use coplay_net::impair::Impairment;
-use coplay_net::iroh::Relay;
+use coplay_net::iroh::RelayConfig;
+use coplay_net::mesh::MulticastConfig as Way;
 
 use super::maze::sides;
 use super::net::{Lan, View};
@@ -44,7 +44,7 @@ pub struct Host {
     pub secret: Option<String>,
     /// What helps peers that find no way to each other: `none`, `default`, or the address of a relay
     #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayConfig>,
     /// What others in the local network may do without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub lan: Option<Lan>,
@@ -66,7 +66,7 @@ pub struct Join {
     pub world: Vec<String>,
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayConfig>,
     /// One datagram for all who hear it: where that works and the others do so, or never
     #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = multicast_or_not)]
     pub multicast: Multicast,
@@ -158,7 +158,7 @@ impl Multicast {
         match self {
             Self::Auto => Some(Way::default()),
             Self::Off => None,
-            Self::At(group) => Some(Way { group, required: true, ..Way::default() }),
+            Self::At(group) => Some(Way { group, is_required: true, ..Way::default() }),
         }
     }
 }
@@ -217,7 +217,7 @@ mod tests {
         let there = "239.1.2.3:4000";
         assert_eq!((multicast("auto"), multicast("off")), (Ok(Multicast::Auto), Ok(Multicast::Off)));
         assert_eq!(multicast(there), Ok(Multicast::At(there.parse().unwrap())));
-        assert!(Multicast::At(there.parse().unwrap()).wanted().is_some_and(|way| way.required));
+        assert!(Multicast::At(there.parse().unwrap()).wanted().is_some_and(|way| way.is_required));
         assert!(Multicast::Off.wanted().is_none());
         assert!(multicast("239.1.2.3").unwrap_err().contains("a port") && multicast_or_not(there).is_err());
     }

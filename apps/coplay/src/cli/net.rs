@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use coplay::session::{AbsentInput, MIN_DROP_TIMEOUT, MIN_STALL_LIMIT};
 use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
-use coplay_net::iroh::Relay;
+use coplay_net::iroh::RelayConfig;
 
 use super::{Machine, Setup};
 use crate::config::MAX_SCALE;
@@ -43,7 +43,7 @@ pub struct Host {
     pub secret: Option<String>,
     /// What helps peers that find no way to each other: `none`, `default`, or the address of a relay
     #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayConfig>,
     /// What others in the local network may do without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub lan: Option<Lan>,
@@ -73,7 +73,7 @@ pub struct Come {
     pub machine: Machine,
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayConfig>,
 }
 
 /// How to join a game.

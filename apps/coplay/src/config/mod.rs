@@ -6,7 +6,7 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use coplay_machines::pad::Button;
-use coplay_net::iroh::Relay;
+use coplay_net::iroh::RelayConfig;
 use etcetera::BaseStrategy;
 
 use crate::key::Key;
@@ -45,7 +45,7 @@ pub struct Config {
     /// Folders with games, to find one that somebody else plays.
     pub games: Vec<PathBuf>,
     /// What leads peers to each other where they find no way themselves.
-    pub relay: Relay,
+    pub relay: RelayConfig,
     /// The folder with BIOS images for cores.
     pub system: Option<PathBuf>,
 }
@@ -189,7 +189,7 @@ impl Default for Config {
             gamepad: Button::ALL.into_iter().zip(ON_GAMEPAD).collect(),
             dead_zone: 30,
             games: vec![],
-            relay: Relay::Default,
+            relay: RelayConfig::Default,
             system: None,
         }
     }
@@ -299,7 +299,7 @@ mod tests {
         config.players[2] = vec![(Button::A, vec![Key::named(";").unwrap(), Key::named("5").unwrap()])];
         config.system = Some("/bios".into());
         config.gamepad[0].1 = Control::North;
-        config.relay = Relay::Url("https://relay.example/".into());
+        config.relay = RelayConfig::Url("https://relay.example/".into());
         config.games = vec!["/games".into(), "C:\\\"my\" games".into()];
         let (read, warnings) = Config::parse(&config.show(None)).unwrap();
         assert_eq!(warnings, Vec::<String>::new());

@@ -38,8 +38,8 @@ fn link(args: &cli::Feel) -> Result<Link, Trouble> {
     };
     let survey = survey(ticket, args.relay.clone())?;
     // There and back each add half of the jitter.
-    let (rtt_ms, jitter_ms) = (survey.least.as_millis_f64(), survey.jitter.as_millis_f64() / 2.0);
-    eprintln!("{} of {} questions were answered", survey.answered.0, survey.answered.1);
+    let (rtt_ms, jitter_ms) = (survey.min_rtt.as_millis_f64(), survey.jitter.as_millis_f64() / 2.0);
+    eprintln!("{} of {} questions were answered", survey.replies.0, survey.replies.1);
     Ok(Link { rtt_ms, jitter_ms, loss: survey.loss })
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn announce(ticket: &str, uses: &[(&str, String)]) {
 /// Says so if nobody elsewhere can come because there is no network; unless that is what was asked for.
 pub(crate) fn warn_if_alone(transport: &dyn Transport, asked: Option<&str>) {
     let is_loopback = |text: &str| text.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback());
-    let places = transport.own_places();
+    let places = transport.own_addrs();
     if !places.is_empty() && places.iter().all(|place| is_loopback(&place.0)) && !asked.is_some_and(is_loopback) {
         eprintln!("there is no network: only programs on this computer can join");
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use coplay_net::party::MAX_LINE;
+use coplay_net::lobby::MAX_CHAT_LEN;
 
 use crate::scene::Scene;
 
@@ -45,7 +45,7 @@ impl Chat {
     pub(super) fn push(&mut self, sign: char) {
         if let Some(text) = &mut self.typing
             && !sign.is_control()
-            && text.len() + sign.len_utf8() <= MAX_LINE
+            && text.len() + sign.len_utf8() <= MAX_CHAT_LEN
         {
             text.push(sign);
         }
@@ -86,8 +86,8 @@ mod tests {
         chat.erase();
         assert_eq!((chat.finish(), chat.finish()), (Some("hi!".into()), None));
         chat.open();
-        (0..MAX_LINE).for_each(|_| chat.push('é'));
-        assert!(chat.finish().is_some_and(|line| line.len() <= MAX_LINE));
+        (0..MAX_CHAT_LEN).for_each(|_| chat.push('é'));
+        assert!(chat.finish().is_some_and(|line| line.len() <= MAX_CHAT_LEN));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use coplay::id::{SiteId, SiteSet};
 use coplay::session::{Event, Freeze, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::clock;
-use coplay_net::drive::Status;
-use coplay_net::party::{Member, Party};
+use coplay_net::lobby::{LobbyInfo, LobbyMember};
+use coplay_net::runner::Status;
 
 use crate::meet::TicketHere;
 use crate::scene::{Overlay, in_lines};
@@ -32,7 +32,7 @@ pub(super) struct Company {
     own: Option<TicketHere>,
     /// What others can come in with now.
     ticket: String,
-    party: Option<Party>,
+    party: Option<LobbyInfo>,
     /// What everybody was called who had a seat, also when it is gone.
     names: BTreeMap<u8, String>,
     /// Lag and window, as they are now.
@@ -79,7 +79,7 @@ impl Company {
     /// Looks for what others can come in with now; whether that is something else than before. A relay may have been found late; and when
     /// whoever gave the ticket is gone, ours leads in.
     pub(super) fn look_for_way_in(&mut self) -> bool {
-        self.lost_host |= self.is_started() && self.member(0).is_none_or(|member| !member.here);
+        self.lost_host |= self.is_started() && self.member(0).is_none_or(|member| !member.is_present);
         let ours = match self.role {
             Role::Host => true,
             Role::Guest => self.is_started() && (self.lost_host || self.is_host_silent()),
@@ -114,19 +114,19 @@ impl Company {
 
     /// Whether the game has begun, at least for others.
     pub(super) fn is_started(&self) -> bool {
-        self.party.as_ref().is_some_and(|party| party.started)
+        self.party.as_ref().is_some_and(|party| party.is_started)
     }
 
     /// Names of the others who play with us now. Whoever watches plays with nobody.
     pub(super) fn others(&self) -> Vec<String> {
-        let party = self.party.as_ref().filter(|party| party.started && self.role != Role::Watcher);
-        let members = party.iter().flat_map(|party| party.members.iter().map(|member| (party.you, member)));
-        let others = members.filter(|(you, member)| member.here && member.site != you.unwrap_or(0));
+        let party = self.party.as_ref().filter(|party| party.is_started && self.role != Role::Watcher);
+        let members = party.iter().flat_map(|party| party.members.iter().map(|member| (party.your_site, member)));
+        let others = members.filter(|(you, member)| member.is_present && member.site != you.unwrap_or(0));
         others.map(|(_, member)| self.name(member.site)).collect()
     }
 
-    pub(super) fn on_party(&mut self, party: &Party) {
-        if let Ok(settings) = Settings::from_bytes(&party.terms) {
+    pub(super) fn on_party(&mut self, party: &LobbyInfo) {
+        if let Ok(settings) = Settings::from_bytes(&party.settings) {
             self.dials.get_or_insert((settings.input_delay, settings.prediction_window));
             self.seats = settings.site_count;
         }
@@ -137,8 +137,8 @@ impl Company {
 
     /// Takes note of how it goes; says it in words if the machine stands still now, or goes on.
     pub(super) fn on_status(&mut self, status: &Status) -> Option<String> {
-        let before = std::mem::replace(&mut self.status, status.clone()).paused;
-        match (before, status.paused) {
+        let before = std::mem::replace(&mut self.status, status.clone()).paused_by;
+        match (before, status.paused_by) {
             (None, Some(site)) => Some(format!("{} pauses the game", self.name(site))),
             (Some(_), None) => Some("the game goes on".into()),
             _ => None,
@@ -190,7 +190,7 @@ impl Company {
         })
     }
 
-    fn member(&self, site: u8) -> Option<&Member> {
+    fn member(&self, site: u8) -> Option<&LobbyMember> {
         self.party.as_ref()?.members.iter().find(|member| member.site == site)
     }
 
@@ -202,9 +202,9 @@ impl Company {
     /// Who is around, in one line.
     pub(super) fn people(&self) -> String {
         let Some(party) = &self.party else { return "nobody yet".into() };
-        let member = |member: &Member| {
+        let member = |member: &LobbyMember| {
             let pads = if member.pads > 1 { format!(", {} players", member.pads) } else { String::new() };
-            let how = match (member.here, member.ready || party.started) {
+            let how = match (member.is_present, member.is_ready || party.is_started) {
                 (false, _) => ", away",
                 (true, false) => ", not ready",
                 (true, true) => "",
@@ -212,15 +212,15 @@ impl Company {
             format!("{} (seat {}{pads}{how})", self.name(member.site), member.site + 1)
         };
         let mut all: Vec<String> = party.members.iter().map(member).collect();
-        if party.watchers > 0 {
-            all.push(format!("{} watching", party.watchers));
+        if party.spectator_count > 0 {
+            all.push(format!("{} watching", party.spectator_count));
         }
         all.join(", ")
     }
 
     /// How it goes, in one line.
     pub(super) fn status_line(&self) -> String {
-        let Status { stats, peers, trips, fps, refused, .. } = &self.status;
+        let Status { stats, peers, round_trips: trips, fps, drops: refused, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
         if let Some((lag, window)) = self.dials.filter(|_| self.role != Role::Watcher) {
             parts.push(format!("lag {lag}  window {window}"));
@@ -232,7 +232,7 @@ impl Company {
         } else if let Some(trip) = trips.iter().map(|(_, trip)| trip.as_millis_f64()).reduce(f64::max) {
             parts.push(format!("ping {trip:.0} ms"));
         }
-        let watchers = self.party.as_ref().map_or(0, |party| party.watchers);
+        let watchers = self.party.as_ref().map_or(0, |party| party.spectator_count);
         if watchers > 0 {
             parts.push(format!("{watchers} watching"));
         }
@@ -246,7 +246,9 @@ impl Company {
     pub(super) fn overlay(&self, now: Instant, playing: bool, patience: Option<f64>, go_on: &str) -> Option<Overlay> {
         match self.status.state {
             Some(State::Frozen(freeze)) => Some(self.freeze(now, &freeze, patience)),
-            _ if playing && self.status.paused.is_some() => self.status.paused.map(|site| self.pause(site, go_on)),
+            _ if playing && self.status.paused_by.is_some() => {
+                self.status.paused_by.map(|site| self.pause(site, go_on))
+            }
             _ if playing => None,
             _ if self.party.is_none() => Some(self.door()),
             Some(State::Lobby { waiting_for }) => {
@@ -277,7 +279,7 @@ impl Company {
             let foot = format!("the host starts the game   {keys}");
             return Overlay { title: "Waiting for the start".into(), rows, chosen: None, foot };
         }
-        let others = members.iter().filter(|member| member.site != 0 && member.here).count();
+        let others = members.iter().filter(|member| member.site != 0 && member.is_present).count();
         let alone = if others == 0 { "alone; others can come later" } else { "those who are missing can come later" };
         rows.push(("Start now".into(), alone.into()));
         let chosen = Some(rows.len() - 1);
@@ -296,12 +298,12 @@ impl Company {
     fn seat(&self, site: u8) -> (String, String) {
         let Some(member) = self.member(site) else { return ("free".into(), "anybody with the ticket".into()) };
         let pads = if member.pads > 1 { format!("{} players, ", member.pads) } else { String::new() };
-        let how = match (member.here, member.ready) {
+        let how = match (member.is_present, member.is_ready) {
             (false, _) => "away",
             (true, false) => "looking for the game",
             (true, true) => "ready",
         };
-        let trip = self.status.trips.iter().find(|(there, _)| *there == site && member.here);
+        let trip = self.status.round_trips.iter().find(|(there, _)| *there == site && member.is_present);
         let trip = trip.map_or_else(String::new, |(_, trip)| format!(", {:.0} ms", trip.as_millis_f64()));
         (self.name(site), format!("{pads}{how}{trip}"))
     }
@@ -342,7 +344,7 @@ impl Company {
             Some(seconds) if self.are_enough_without(&freeze.silent_sites) => {
                 format!("after {seconds:.0} s of silence it goes on without")
             }
-            _ if self.status.can_go_on_alone => {
+            _ if self.status.can_continue_alone => {
                 format!("it goes on when they are back   {} play on alone", self.alone_key)
             }
             Some(seconds) if self.is_nobody_heard(&freeze.silent_sites) => {
@@ -354,7 +356,7 @@ impl Company {
 
     /// Whether those who are left may go on: they are more than half, or half with the lowest of all.
     fn are_enough_without(&self, silent: &SiteSet) -> bool {
-        let members = self.party.iter().flat_map(|party| &party.members).filter(|member| member.here);
+        let members = self.party.iter().flat_map(|party| &party.members).filter(|member| member.is_present);
         let is_left: Vec<bool> =
             members.map(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).collect();
         let left = is_left.iter().filter(|left| **left).count();
@@ -363,7 +365,7 @@ impl Company {
 
     /// Whether every other player is silent. Players who hear each other are not offered to play on alone.
     fn is_nobody_heard(&self, silent: &SiteSet) -> bool {
-        let members = self.party.iter().flat_map(|party| &party.members).filter(|member| member.here);
+        let members = self.party.iter().flat_map(|party| &party.members).filter(|member| member.is_present);
         members.filter(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).count() <= 1
     }
 
@@ -390,27 +392,27 @@ mod tests {
     use coplay_machines::hosted::{Terms, settings};
     use coplay_net::PeerKey;
 
-    fn party(started: bool) -> Party {
-        let member = |site: u8, name: &str, ready, here| Member {
+    fn party(started: bool) -> LobbyInfo {
+        let member = |site: u8, name: &str, ready, here| LobbyMember {
             site,
             key: PeerKey([site; 32]),
             name: name.into(),
             pads: 1 + site,
-            places: vec![],
-            ready,
-            here,
+            addrs: vec![],
+            is_ready: ready,
+            is_present: here,
         };
         let terms = settings(&crate::toy::ToyMachine::new(1), Terms { lag: 3, window: 5, ..Terms::new(3) });
         let members = vec![member(0, "Ann", true, true), member(1, "Bob", false, true)];
-        Party {
+        LobbyInfo {
             serial: 1,
             session: 1,
-            terms: terms.to_bytes().unwrap(),
-            started,
+            settings: terms.to_bytes().unwrap(),
+            is_started: started,
             members,
-            open: true,
-            watchers: 2,
-            you: None,
+            allows_spectators: true,
+            spectator_count: 2,
+            your_site: None,
         }
     }
 
@@ -447,7 +449,7 @@ mod tests {
         for role in [Role::Host, Role::Guest] {
             let mut company = company(role, false);
             let trips = vec![(1, TimeDelta::from_micros(23_400))];
-            company.on_status(&Status { trips, ..Status::default() });
+            company.on_status(&Status { round_trips: trips, ..Status::default() });
             let shown = text(&company.overlay(Instant::ZERO, false, None, "P").unwrap());
             assert!(
                 shown.contains("Bob|2 players, looking for the game, 23 ms") && shown.contains("Ann|ready\n"),
@@ -460,7 +462,7 @@ mod tests {
     #[test]
     fn a_pause_says_who_and_how_to_go_on() {
         let mut company = company(Role::Guest, true);
-        let paused = Status { paused: Some(1), ..Status::default() };
+        let paused = Status { paused_by: Some(1), ..Status::default() };
         assert_eq!(company.on_status(&paused).as_deref(), Some("Bob pauses the game"));
         assert_eq!(company.on_status(&paused), None, "once");
         let shown = text(&company.overlay(Instant::ZERO, true, None, "P").unwrap());
@@ -526,12 +528,12 @@ mod tests {
         }
         // With a third the two who are left are enough, whoever they are.
         let mut party = party(true);
-        party.members.push(Member { site: 2, name: "Eve".into(), ..party.members[1].clone() });
+        party.members.push(LobbyMember { site: 2, name: "Eve".into(), ..party.members[1].clone() });
         company.on_party(&party);
         company.on_status(&frozen(&[0], &[0], Instant::ZERO));
         assert!(company.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().foot.contains("goes on without"));
         // Two of four hear each other: they are no quorum without the lowest, and neither is alone.
-        party.members.push(Member { site: 3, name: "Dan".into(), ..party.members[1].clone() });
+        party.members.push(LobbyMember { site: 3, name: "Dan".into(), ..party.members[1].clone() });
         company.on_party(&party);
         for (silent, words) in [(&[0, 1][..], "it goes on when they are back"), (&[0, 1, 3], "you can play on alone")] {
             company.on_status(&frozen(silent, silent, Instant::ZERO));
@@ -544,7 +546,7 @@ mod tests {
     fn who_waits_in_vain_is_offered_to_play_on_alone() {
         let mut company = company(Role::Guest, true).with_alone_key("F4".into());
         for patience in [None, Some(10.0)] {
-            company.on_status(&Status { can_go_on_alone: true, ..frozen(&[0], &[0], Instant::ZERO) });
+            company.on_status(&Status { can_continue_alone: true, ..frozen(&[0], &[0], Instant::ZERO) });
             let foot = company.overlay(Instant::ZERO, true, patience, "P").unwrap().foot;
             assert_eq!(foot, "wait: it goes on when they are back   F4 play on alone   F10 leave");
         }
@@ -572,11 +574,11 @@ mod tests {
         let mut company = company(Role::Guest, true);
         company.open_door(door("udp://b:2#x"));
         let mut party = party(true);
-        party.members[0].here = false;
+        party.members[0].is_present = false;
         company.on_party(&party);
         assert!(company.look_for_way_in() && company.ticket() == "udp://b:2#x");
         // It comes back with another program, perhaps from another place.
-        party.members[0].here = true;
+        party.members[0].is_present = true;
         company.on_party(&party);
         assert!(!company.look_for_way_in() && company.ticket() == "udp://b:2#x");
     }
@@ -610,10 +612,10 @@ mod tests {
         assert!(company.look_for_way_in() && company.ticket() == "udp://a:1#x");
         // It is gone.
         let mut party = party(true);
-        party.members[0].here = false;
+        party.members[0].is_present = false;
         company.on_party(&party);
         assert!(company.look_for_way_in() && company.ticket() == "udp://b:2#x");
-        company.on_status(&Status { paused: Some(1), ..Status::default() });
+        company.on_status(&Status { paused_by: Some(1), ..Status::default() });
         assert!(text(&company.overlay(Instant::ZERO, true, None, "P").unwrap()).contains("coplay join 'udp://b:2#x'"));
     }
 

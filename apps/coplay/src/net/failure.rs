@@ -1,38 +1,38 @@
 //! Why a game with others could not be, as a person is told.
 
 use coplay::session::SessionEnd;
-use coplay_net::drive::Failure;
-use coplay_net::party::Refusal;
+use coplay_net::lobby::JoinRefusal;
+use coplay_net::runner::RunError;
 
 use crate::trouble::Trouble;
 
 /// A failure, and what can be done about it.
-pub(super) fn trouble(failure: &Failure) -> Trouble {
+pub(super) fn trouble(failure: &RunError) -> Trouble {
     let trouble = Trouble::failure(failure.to_string());
     match failure {
-        Failure::Unanswered { refused: false, .. } => trouble.hint(
+        RunError::Unreachable { wrong_secret: false, .. } => trouble.hint(
             "is there a network, is the host still there, is the ticket copied as a whole, and does a firewall or router let UDP through?",
         ),
-        Failure::Unanswered { refused: true, .. } => {
+        RunError::Unreachable { wrong_secret: true, .. } => {
             trouble.hint("copy the whole ticket again, with what follows #; the host may have started anew")
         }
-        Failure::Stranger { .. } => {
+        RunError::WrongPeer { .. } => {
             trouble.hint("ask the host for the ticket that it shows now; your own ticket leads back to yourself")
         }
-        Failure::Refused(Refusal::Full) => {
+        RunError::Refused(JoinRefusal::Full) => {
             trouble.hint("`coplay watch` with the same ticket lets you look on; the host can start with more --players")
         }
-        Failure::Refused(Refusal::Version(_)) => trouble.hint("everybody needs the same version of coplay"),
-        Failure::Refused(Refusal::Private) => trouble.hint("the host said --private; ask for a seat, and join"),
-        Failure::Refused(Refusal::OtherKind) => trouble.hint("`coplay maze join` with the same ticket leads in"),
-        Failure::Refused(Refusal::NotMe { .. }) => trouble.hint("ask the host for its ticket"),
-        Failure::Different(points) => trouble.hint(about_differences(points)),
-        Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
-        Failure::Settings(_) => trouble.hint("update coplay at both ends; if that does not help, do not join this host"),
-        Failure::Machine(_) => trouble.hint("start it again to come back; if that does not help, try another --core"),
-        Failure::HostGone => trouble.hint("ask the host to start again"),
-        Failure::Session(_) => trouble.hint("ask the host for other settings"),
-        Failure::Feed(_) => trouble.hint("watch again with the same ticket to come back to what is played now"),
+        RunError::Refused(JoinRefusal::VersionMismatch(_)) => trouble.hint("everybody needs the same version of coplay"),
+        RunError::Refused(JoinRefusal::NoSpectators) => trouble.hint("the host said --private; ask for a seat, and join"),
+        RunError::Refused(JoinRefusal::WrongGameKind) => trouble.hint("`coplay maze join` with the same ticket leads in"),
+        RunError::Refused(JoinRefusal::NotLeader { .. }) => trouble.hint("ask the host for its ticket"),
+        RunError::GameMismatch(points) => trouble.hint(about_differences(points)),
+        RunError::UnreadableSettings => trouble.hint("everybody needs the same version of coplay"),
+        RunError::InvalidSettings(_) => trouble.hint("update coplay at both ends; if that does not help, do not join this host"),
+        RunError::Machine(_) => trouble.hint("start it again to come back; if that does not help, try another --core"),
+        RunError::HostGone => trouble.hint("ask the host to start again"),
+        RunError::SessionConfig(_) => trouble.hint("ask the host for other settings"),
+        RunError::FeedDropped(_) => trouble.hint("watch again with the same ticket to come back to what is played now"),
     }
 }
 
@@ -70,29 +70,35 @@ pub(super) fn of_end(end: &SessionEnd) -> Option<Trouble> {
 mod tests {
     use super::*;
     use coplay::session::SettingsError;
-    use coplay_net::Place;
+    use coplay_net::PeerAddr;
 
-    fn here() -> Place {
-        Place("192.0.2.1:7000".into())
+    fn here() -> PeerAddr {
+        PeerAddr("192.0.2.1:7000".into())
     }
 
     #[test]
     fn every_failure_has_a_hint() {
         let mut failures = vec![
-            Failure::Unanswered { place: here(), refused: false },
-            Failure::Unanswered { place: here(), refused: true },
-            Failure::Stranger { place: here() },
-            Failure::Different(vec!["the game: ours a, theirs b".into()]),
-            Failure::Terms,
-            Failure::Settings(SettingsError::InvalidMachineName("/".into())),
-            Failure::Machine("broken".into()),
-            Failure::HostGone,
-            Failure::Session("so".into()),
-            Failure::Feed("slow".into()),
+            RunError::Unreachable { addr: here(), wrong_secret: false },
+            RunError::Unreachable { addr: here(), wrong_secret: true },
+            RunError::WrongPeer { addr: here() },
+            RunError::GameMismatch(vec!["the game: ours a, theirs b".into()]),
+            RunError::UnreadableSettings,
+            RunError::InvalidSettings(SettingsError::InvalidMachineName("/".into())),
+            RunError::Machine("broken".into()),
+            RunError::HostGone,
+            RunError::SessionConfig("so".into()),
+            RunError::FeedDropped("slow".into()),
         ];
-        let elsewhere = Refusal::NotMe { keeper: coplay_net::PeerKey([7; 32]), places: vec![here()] };
-        let refusals = [Refusal::Full, Refusal::Version(9), Refusal::Private, Refusal::OtherKind, elsewhere];
-        failures.extend(refusals.map(Failure::Refused));
+        let elsewhere = JoinRefusal::NotLeader { leader: coplay_net::PeerKey([7; 32]), addrs: vec![here()] };
+        let refusals = [
+            JoinRefusal::Full,
+            JoinRefusal::VersionMismatch(9),
+            JoinRefusal::NoSpectators,
+            JoinRefusal::WrongGameKind,
+            elsewhere,
+        ];
+        failures.extend(refusals.map(RunError::Refused));
         for failure in failures {
             let told = trouble(&failure).to_string();
             assert!(told.lines().count() == 2 && told.contains("\nhint: "), "{told}");

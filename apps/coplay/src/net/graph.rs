@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coplay::time::TimeDelta;
-use coplay_net::drive::Status;
+use coplay_net::runner::Status;
 
 use crate::scene::{Graph, Line};
 

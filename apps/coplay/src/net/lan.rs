@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use coplay_net::lan::{self, Kind, Notice, Sign};
+use coplay_net::lan::{self, GameKind, LanAdvertisement, LanGame};
 use coplay_net::ticket::Ticket;
 
 use crate::cli::net::Lan;
@@ -14,24 +14,24 @@ use crate::trouble::Trouble;
 const LOOK: Duration = Duration::from_millis(2_500);
 
 /// Tells the local network of our game, as far as the host wants that. A network that cannot be told is no reason not to play.
-pub(crate) fn tell(kind: Kind, open: Lan, (game, host): (&str, &str), ticket: &Ticket) -> Option<Sign> {
+pub(crate) fn tell(kind: GameKind, open: Lan, (game, host): (&str, &str), ticket: &Ticket) -> Option<LanAdvertisement> {
     let ticket = match open {
         Lan::Hide => return None,
         Lan::See => None,
         Lan::Join => Some(ticket.clone()),
     };
-    let sign = lan::hang_out(&Notice { kind, game: game.into(), host: host.into(), ticket });
+    let sign = lan::advertise(&LanGame { kind, game: game.into(), host: host.into(), ticket });
     sign.inspect_err(|error| eprintln!("note: nobody in the local network is told of this game: {error}")).ok()
 }
 
 /// The ticket that was given, or that of a game that is chosen; `None` where nobody can choose, and the list is all.
-pub(crate) fn ticket(kind: Kind, given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
+pub(crate) fn ticket(kind: GameKind, given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
     if let Some(text) = given {
         return meet::read_ticket(text).map(Some);
     }
     let (thing, join, _) = words(kind);
     eprintln!("looking for {thing}s in the local network ...");
-    let found = lan::look(kind, LOOK, || true).map_err(|error| {
+    let found = lan::browse(kind, LOOK, || true).map_err(|error| {
         Trouble::failure(error.to_string()).hint(format!("join by the ticket that the host shows: {join} 'TICKET'"))
     })?;
     if found.is_empty() {
@@ -47,25 +47,25 @@ pub(crate) fn ticket(kind: Kind, given: Option<&str>) -> Result<Option<Ticket>, 
 }
 
 /// What is looked for, the command that leads in, and the one that opens it to all.
-fn words(kind: Kind) -> (&'static str, &'static str, &'static str) {
+fn words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
     match kind {
-        Kind::Game => ("game", "coplay join", "coplay host --lan join"),
-        Kind::Maze => ("maze", "coplay maze join", "coplay maze host --lan join"),
+        GameKind::SharedMachine => ("game", "coplay join", "coplay host --lan join"),
+        GameKind::Maze => ("maze", "coplay maze join", "coplay maze host --lan join"),
     }
 }
 
 /// One line for each game, with a number to choose it by.
-fn list(found: &[Notice]) -> String {
-    let name = |notice: &Notice| format!("{}, offered by {}", notice.game, notice.host);
+fn list(found: &[LanGame]) -> String {
+    let name = |notice: &LanGame| format!("{}, offered by {}", notice.game, notice.host);
     let wide = found.iter().map(|notice| name(notice).chars().count()).max().unwrap_or(0);
-    let line = |(at, notice): (usize, &Notice)| {
+    let line = |(at, notice): (usize, &LanGame)| {
         let how = if notice.ticket.is_some() { "open to this network" } else { "ask the host for the ticket" };
         format!("{:>3}  {:<wide$}  {how}\n", at + 1, name(notice))
     };
     found.iter().enumerate().map(line).collect()
 }
 
-fn choose(found: &[Notice]) -> Result<Ticket, Trouble> {
+fn choose(found: &[LanGame]) -> Result<Ticket, Trouble> {
     eprint!("which one? [1] ");
     // A prompt that is not seen is no reason to fail.
     let _ = std::io::stderr().flush();
@@ -77,7 +77,7 @@ fn choose(found: &[Notice]) -> Result<Ticket, Trouble> {
 }
 
 /// What somebody typed: a number, nothing for the first, or a ticket after all.
-fn chosen(found: &[Notice], typed: &str) -> Result<Ticket, Trouble> {
+fn chosen(found: &[LanGame], typed: &str) -> Result<Ticket, Trouble> {
     let number = if typed.is_empty() { Ok(1) } else { typed.parse::<usize>() };
     let Ok(number) = number else { return meet::read_ticket(typed) };
     let Some(notice) = number.checked_sub(1).and_then(|at| found.get(at)) else {
@@ -94,9 +94,9 @@ fn chosen(found: &[Notice], typed: &str) -> Result<Ticket, Trouble> {
 mod tests {
     use super::*;
 
-    fn found() -> Vec<Notice> {
-        let notice = |game: &str, host: &str, ticket: Option<&str>| Notice {
-            kind: Kind::Game,
+    fn found() -> Vec<LanGame> {
+        let notice = |game: &str, host: &str, ticket: Option<&str>| LanGame {
+            kind: GameKind::SharedMachine,
             game: game.into(),
             host: host.into(),
             ticket: ticket.and_then(|text| text.parse().ok()),

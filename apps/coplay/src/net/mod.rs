@@ -22,11 +22,14 @@ use coplay::time::TimeDelta;
 use coplay_machines::Machine;
 use coplay_machines::hosted::Terms;
 use coplay_net::Transport;
-use coplay_net::drive::{Alone, Drive, Failure, Front, Guest, HostPlan, JoinPlan, Manner, Outcome, WatchPlan};
-use coplay_net::impair::{Impaired, Impairment};
-use coplay_net::iroh::Relay;
-use coplay_net::lan::Kind;
-use coplay_net::party::{MAX_NAME, Wish};
+use coplay_net::impair::{ImpairedTransport, Impairment};
+use coplay_net::iroh::RelayConfig;
+use coplay_net::lan::GameKind;
+use coplay_net::lobby::{JoinIntent, MAX_NAME_LEN};
+use coplay_net::runner::{
+    AlonePolicy, Frontend, HostConfig, JoinConfig, LobbyConnection, PlayerRunner, RunError, RunOptions, RunOutcome,
+    SpectateOptions,
+};
 use coplay_net::ticket::Ticket;
 
 use crate::cli::net as cli;
@@ -50,7 +53,7 @@ pub use survey::survey;
 pub(crate) const PATIENCE: TimeDelta = TimeDelta::from_secs(15);
 
 /// Whoever sits in front of a game.
-trait Person: Front {
+trait Person: Frontend {
     /// This machine is played on.
     fn meet(&mut self, machine: &dyn Machine);
 
@@ -64,7 +67,7 @@ trait Person: Front {
 }
 
 /// What a game came to; `None` if somebody changed their mind before.
-type Ran = Result<Option<Outcome>, Trouble>;
+type Ran = Result<Option<RunOutcome>, Trouble>;
 
 /// `coplay host`.
 pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
@@ -80,18 +83,18 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     let tape = report::tape(&presence.log)?;
     let ticket = (line.ticket)();
     let transport = impaired(line.transport, presence.impair.as_ref())?;
-    let plan = HostPlan {
+    let plan = HostConfig {
         name: name(presence.name.as_deref()),
         pads: args.pads,
         players,
-        terms: within(terms(args.lag, args.window)?, window),
-        absent: args.absent.into(),
-        private: args.private,
-        manner: Manner { costs, ..manner(&args.part, args.view) },
+        session_options: within(terms(args.lag, args.window)?, window),
+        absent_input: args.absent.into(),
+        is_private: args.private,
+        options: RunOptions { costs, ..manner(&args.part, args.view) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
     let usual = if args.view.headless { Lan::Hide } else { Lan::See };
-    let _sign = lan::tell(Kind::Game, args.lan.unwrap_or(usual), (&title, &plan.name), &ticket);
+    let _sign = lan::tell(GameKind::SharedMachine, args.lan.unwrap_or(usual), (&title, &plan.name), &ticket);
     let look = Look { title, pictures: picture, ..Look::default() };
     if !checked && args.machine.core.is_some() {
         eprintln!("note: {} was not checked yet: `coplay check` says whether it is fit to be shared", look.title);
@@ -104,10 +107,10 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
     setting.run(Company::new(Role::Host, ticket), |person, _| {
         person.meet(&*machine);
         person.open_door(line.ticket);
-        let drive = Drive::host(transport, line.incoming, machine, &plan);
+        let drive = PlayerRunner::host(transport, line.incoming, machine, &plan);
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
-        log.into_iter().for_each(|log| drive.set_log(log));
-        tape.into_iter().for_each(|tape| drive.set_tape(tape));
+        log.into_iter().for_each(|log| drive.set_frame_log(log));
+        tape.into_iter().for_each(|tape| drive.set_recorder(tape));
         told(drive.run(person))
     })
 }
@@ -115,38 +118,43 @@ pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
 /// `coplay join`.
 pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
     check_part(&args.part)?;
-    let Some(ticket) = lan::ticket(Kind::Game, args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
-    let seat = Seat::choose(args.part.seat.as_deref(), &ticket.group())?;
+    let Some(ticket) = lan::ticket(GameKind::SharedMachine, args.come.ticket.as_deref())? else {
+        return Ok(Summary::default());
+    };
+    let seat = Seat::choose(args.part.seat.as_deref(), &ticket.seat_group())?;
     let presence = &args.part.presence;
     let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
     let look = Look { title: "a game with others".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &presence.log };
     setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
-        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: Wish::Play(args.pads) };
+        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: JoinIntent::Play(args.pads) };
         let Some((guest, shared)) = visit.come_in(&seat, person, config)? else { return Ok(None) };
-        let drive = guest.sit_down(shared.machine, Manner { costs: shared.costs, ..manner(&args.part, args.view) });
+        let drive =
+            guest.into_player(shared.machine, RunOptions { costs: shared.costs, ..manner(&args.part, args.view) });
         let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
-        log.into_iter().for_each(|log| drive.set_log(log));
-        tape.into_iter().for_each(|tape| drive.set_tape(tape));
+        log.into_iter().for_each(|log| drive.set_frame_log(log));
+        tape.into_iter().for_each(|tape| drive.set_recorder(tape));
         told(drive.run(person))
     })
 }
 
 /// `coplay watch`.
 pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(Kind::Game, args.come.ticket.as_deref())? else { return Ok(Summary::default()) };
+    let Some(ticket) = lan::ticket(GameKind::SharedMachine, args.come.ticket.as_deref())? else {
+        return Ok(Summary::default());
+    };
     let presence = &args.presence;
     let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
     let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
     let habits = Habits { pads: 0, seed: None, patience: None };
     let setting = Setting { view: args.view, look, habits, log: &presence.log };
     setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
-        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: Wish::Watch };
+        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: JoinIntent::Spectate };
         let Some((guest, shared)) = visit.come_in(&Seat::new(), person, config)? else { return Ok(None) };
-        let watch = guest.look_on(shared.machine, WatchPlan { frames: presence.log.frames });
+        let watch = guest.into_spectator(shared.machine, SpectateOptions { frame_limit: presence.log.frames });
         let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
-        log.into_iter().for_each(|log| watch.set_log(log));
-        tape.into_iter().for_each(|tape| watch.set_tape(tape));
+        log.into_iter().for_each(|log| watch.set_frame_log(log));
+        tape.into_iter().for_each(|tape| watch.set_recorder(tape));
         told(watch.run(person))
     })
 }
@@ -156,7 +164,7 @@ struct Visit<'a> {
     ticket: &'a Ticket,
     come: &'a cli::Come,
     presence: &'a cli::Presence,
-    wish: Wish,
+    wish: JoinIntent,
 }
 
 impl Visit<'_> {
@@ -166,14 +174,14 @@ impl Visit<'_> {
         seat: &Seat,
         person: &mut dyn Person,
         config: &Config,
-    ) -> Result<Option<(Guest, Shared)>, Trouble> {
+    ) -> Result<Option<(LobbyConnection, Shared)>, Trouble> {
         let Self { ticket, come, presence, wish } = *self;
         let line = meet::call(ticket, seat.identity.clone(), come.relay.clone())?;
         person.open_door(line.ticket.clone());
         let transport = impaired(line.transport, presence.impair.as_ref())?;
         let name = name(presence.name.as_deref());
-        let plan = JoinPlan { name, wish, places: line.places, expect: line.expect, patience: PATIENCE };
-        let guest = Guest::knock(transport, line.incoming, &plan, person);
+        let plan = JoinConfig { name, intent: wish, addrs: line.places, expected_peer: line.expect, timeout: PATIENCE };
+        let guest = LobbyConnection::connect(transport, line.incoming, &plan, person);
         let Some(guest) = guest.map_err(|failure| failure::trouble(&failure))? else { return Ok(None) };
         let crate::cli::Machine { core, system } = &come.machine;
         let system = system.as_deref().or(config.system.as_deref());
@@ -231,7 +239,7 @@ impl Setting<'_> {
     }
 }
 
-fn told(ran: Result<Outcome, Failure>) -> Ran {
+fn told(ran: Result<RunOutcome, RunError>) -> Ran {
     ran.map(Some).map_err(|failure| failure::trouble(&failure))
 }
 
@@ -249,7 +257,7 @@ fn within(terms: Terms, most: Option<u32>) -> Terms {
 }
 
 /// How others come in.
-pub(crate) fn way(udp: Option<&str>, secret: Option<&str>, relay: Option<&Relay>) -> Result<Way, Trouble> {
+pub(crate) fn way(udp: Option<&str>, secret: Option<&str>, relay: Option<&RelayConfig>) -> Result<Way, Trouble> {
     match (udp, relay) {
         (Some(listen), _) => Way::udp(listen, secret),
         (None, Some(relay)) => Ok(Way::iroh(relay.clone())),
@@ -298,18 +306,18 @@ fn check_part(part: &cli::Part) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn manner(part: &cli::Part, view: cli::View) -> Manner {
+fn manner(part: &cli::Part, view: cli::View) -> RunOptions {
     let alone = match (part.go_on_alone, view.headless) {
-        (true, _) => Alone::GoOn,
-        (false, true) => Alone::Wait,
-        (false, false) => Alone::Ask,
+        (true, _) => AlonePolicy::Continue,
+        (false, true) => AlonePolicy::Wait,
+        (false, false) => AlonePolicy::Ask,
     };
-    Manner {
-        alone,
-        frames: part.presence.log.frames,
-        drop_after: part.drop_after.0,
-        late_after: part.late_after.0,
-        ..Manner::default()
+    RunOptions {
+        alone_policy: alone,
+        frame_limit: part.presence.log.frames,
+        drop_timeout: part.drop_after.0,
+        stall_limit: part.late_after.0,
+        ..RunOptions::default()
     }
 }
 
@@ -323,7 +331,7 @@ pub(crate) fn name(said: Option<&str>) -> String {
     let system = || login(|name| std::env::var(name).ok());
     let mut name = said.map(str::to_owned).or_else(system).unwrap_or_default();
     name.retain(|sign| !sign.is_control());
-    while name.len() > MAX_NAME {
+    while name.len() > MAX_NAME_LEN {
         name.pop();
     }
     if name.trim().is_empty() { "somebody".into() } else { name }
@@ -341,14 +349,18 @@ pub(crate) fn impaired(
     impairment: Option<&Impairment>,
 ) -> Result<Arc<dyn Transport>, Trouble> {
     let Some(impairment) = impairment else { return Ok(transport) };
-    let impaired = Impaired::new(transport, impairment.clone()).map_err(|error| {
+    let impaired = ImpairedTransport::new(transport, impairment.clone()).map_err(|error| {
         Trouble::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")
     })?;
     Ok(Arc::new(impaired))
 }
 
 /// Finds what is played there; who has it not gives the seat back.
-fn equip(guest: Guest, sources: Sources<'_>, person: &mut dyn Person) -> Result<(Guest, Shared), Trouble> {
+fn equip(
+    guest: LobbyConnection,
+    sources: Sources<'_>,
+    person: &mut dyn Person,
+) -> Result<(LobbyConnection, Shared), Trouble> {
     let found = find::machine(&sharing::plain(guest.settings()), sources);
     match found.and_then(|machine| sharing::like_theirs(machine, guest.settings())) {
         Ok(shared) => {
@@ -400,6 +412,6 @@ mod tests {
     fn everybody_is_called_something() {
         assert_eq!(name(Some("An\nn")), "Ann");
         assert!(!name(Some("  ")).trim().is_empty() && !name(None).is_empty());
-        assert!(name(Some(&"é".repeat(40))).len() <= MAX_NAME);
+        assert!(name(Some(&"é".repeat(40))).len() <= MAX_NAME_LEN);
     }
 }

@@ -4,7 +4,7 @@ use coplay::frame::Frame;
 use coplay::input::InputWord;
 use coplay::session::Event;
 use coplay_machines::Machine;
-use coplay_net::drive::{Command, Front, News};
+use coplay_net::runner::{Frontend, RunnerEvent, UserCommand};
 
 use super::Person;
 use super::company::{Company, Role, join_command};
@@ -64,21 +64,21 @@ pub(super) fn bots(seed: u64, machine: &dyn Machine) -> Vec<Bot> {
     machine.pads().iter().enumerate().map(|(player, pad)| Bot::nervous(seed, player, pad)).collect()
 }
 
-impl Front for Plain {
-    fn sample(&mut self, pads: &mut [InputWord]) {
+impl Frontend for Plain {
+    fn sample_input(&mut self, pads: &mut [InputWord]) {
         pads.iter_mut().zip(&mut self.bots).for_each(|(word, bot)| *word = bot.press());
     }
 
-    fn show(&mut self, _: Frame, machine: &dyn Machine) {
+    fn show_frame(&mut self, _: Frame, machine: &dyn Machine) {
         let stood = std::mem::replace(&mut self.stands, machine.failure().is_some());
         if let Some(why) = machine.failure().filter(|_| !stood) {
             say(&format!("the machine stands still: {why}"));
         }
     }
 
-    fn tell(&mut self, news: News<'_>) {
+    fn on_event(&mut self, news: RunnerEvent<'_>) {
         match news {
-            News::Party(party) => {
+            RunnerEvent::LobbyChanged(party) => {
                 self.company.on_party(party);
                 self.show_way_in();
                 let people = self.company.people();
@@ -88,28 +88,28 @@ impl Front for Plain {
                 }
             }
             // Somebody who plays with a bot does not need to know how often it waits a moment.
-            News::Session(Event::Frozen(freeze)) => {
+            RunnerEvent::Session(Event::Frozen(freeze)) => {
                 let names: Vec<String> =
                     freeze.waiting_for.iter().map(|site| self.company.name(site.number())).collect();
                 say(&format!("waiting for {}", names.join(", ")));
             }
-            News::Session(event) => {
+            RunnerEvent::Session(event) => {
                 if let Some(words) = self.company.on_event(event) {
                     say(&words);
                 }
             }
-            News::Chat { name, line } => say(&format!("{name}: {line}")),
-            News::Note(words) => say(&words),
-            News::Alone => {
+            RunnerEvent::Chat { name, text: line } => say(&format!("{name}: {line}")),
+            RunnerEvent::Note(words) => say(&words),
+            RunnerEvent::PlayingAlone => {
                 self.show_way_in();
                 say(&alone(&self.company));
             }
-            News::Status(status) => {
+            RunnerEvent::Status(status) => {
                 if let Some(words) = self.company.on_status(status) {
                     say(&words);
                 }
-                let offered = std::mem::replace(&mut self.offered, status.can_go_on_alone);
-                if status.can_go_on_alone && !offered {
+                let offered = std::mem::replace(&mut self.offered, status.can_continue_alone);
+                if status.can_continue_alone && !offered {
                     say("nobody else is heard; started with --go-on-alone the game goes on without them");
                 }
                 self.show_way_in();
@@ -117,12 +117,12 @@ impl Front for Plain {
         }
     }
 
-    fn poll(&mut self) -> Option<Command> {
+    fn poll_command(&mut self) -> Option<UserCommand> {
         if self.leaving || !crate::stop::is_asked() {
             return None;
         }
         self.leaving = true;
         say(if self.company.role() == Role::Watcher { "going" } else { "leaving" });
-        Some(Command::Quit)
+        Some(UserCommand::Quit)
     }
 }

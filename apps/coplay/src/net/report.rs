@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use coplay_net::Refused;
-use coplay_net::drive::{FrameLog, Outcome, Tape, Why};
+use coplay_net::DropCounts;
+use coplay_net::runner::{EndReason, FrameLog, MovieRecorder, RunOutcome};
 
 use super::failure;
 use crate::cli::net::Log;
@@ -21,9 +21,9 @@ pub(super) fn frame_log(log: &Log) -> Result<Option<FrameLog>, Trouble> {
 }
 
 /// The movie of what is played, if one is wanted.
-pub(super) fn tape(log: &Log) -> Result<Option<Tape>, Trouble> {
+pub(super) fn tape(log: &Log) -> Result<Option<MovieRecorder>, Trouble> {
     let Some(path) = &log.record else { return Ok(None) };
-    crate::record::create(path, log.force).map(|file| Some(Tape::new(file)))
+    crate::record::create(path, log.force).map(|file| Some(MovieRecorder::new(file)))
 }
 
 /// A movie of nothing is none.
@@ -46,23 +46,23 @@ pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Trouble {
 }
 
 /// Writes what is to be written, and says how it went.
-pub(super) fn finish(outcome: &Outcome, log: &Log, notes: Vec<String>) -> Result<Summary, Trouble> {
+pub(super) fn finish(outcome: &RunOutcome, log: &Log, notes: Vec<String>) -> Result<Summary, Trouble> {
     if let Some(path) = &log.stats {
-        let json = outcome.numbers.to_json() + "\n";
+        let json = outcome.stats.to_json() + "\n";
         std::fs::write(path, json).map_err(|error| unwritable(path, &error))?;
     }
     let mut summary = summary(outcome).with_notes(notes);
-    if let (Some(taped), Some(path)) = (&outcome.taped, &log.record) {
-        let about = taped.trouble.clone().unwrap_or_else(|| format!("frames in {}", path.display()));
+    if let (Some(taped), Some(path)) = (&outcome.recording, &log.record) {
+        let about = taped.error.clone().unwrap_or_else(|| format!("frames in {}", path.display()));
         summary.row("recorded", taped.frames.to_string(), &about);
     }
-    let trouble = match &outcome.why {
-        _ if !outcome.agreed => Some(
+    let trouble = match &outcome.end_reason {
+        _ if !outcome.is_in_sync => Some(
             Trouble::failure("the sites had different states: they did not play the same game to the end")
                 .hint("is the machine deterministic, and the same everywhere? try another --core, or the built-in one"),
         ),
-        Why::Ended(end) => failure::of_end(end),
-        Why::Done | Why::FeedOver => None,
+        EndReason::SessionEnded(end) => failure::of_end(end),
+        EndReason::Requested | EndReason::FeedEnded => None,
     };
     match trouble {
         Some(trouble) => {
@@ -73,16 +73,16 @@ pub(super) fn finish(outcome: &Outcome, log: &Log, notes: Vec<String>) -> Result
     }
 }
 
-fn summary(outcome: &Outcome) -> Summary {
-    let numbers = &outcome.numbers;
+fn summary(outcome: &RunOutcome) -> Summary {
+    let numbers = &outcome.stats;
     let mut summary = Summary::default();
-    summary.row("frames", outcome.frames.to_string(), &why(&outcome.why));
+    summary.row("frames", outcome.confirmed_frames.to_string(), &why(&outcome.end_reason));
     summary.row(
         "pace",
         format!("{:.2} fps", numbers.fps),
         &format!("±{:.2} ms, at worst {:.0} ms", numbers.deviation_ms, numbers.longest_ms),
     );
-    let equal = if outcome.agreed { "yes" } else { "no" };
+    let equal = if outcome.is_in_sync { "yes" } else { "no" };
     summary.row("states equal", equal.into(), "as far as they were compared");
     if !numbers.peers.is_empty() {
         let worst = |of: fn(&coplay::session::PeerStats) -> f64| {
@@ -90,7 +90,7 @@ fn summary(outcome: &Outcome) -> Summary {
         };
         summary.row("round trip", format!("{:.1} ms", worst(|peer| peer.rtt.as_millis_f64())), "the longest");
         summary.row("loss", format!("{:.1} %", worst(|peer| f64::from(peer.loss) * 100.0)), "the largest");
-        let stats = &numbers.stats;
+        let stats = &numbers.session;
         summary.row(
             "repaired",
             format!("{} times", stats.rollbacks),
@@ -102,19 +102,19 @@ fn summary(outcome: &Outcome) -> Summary {
             &format!("{:.0} ms in all", stats.stall_time.as_millis_f64()),
         );
     }
-    let refused = &numbers.refused;
+    let refused = &numbers.drops;
     if refused.total() > 0 {
-        let Refused { by_us, by_system, crowded_out } = refused;
+        let DropCounts { rejected: by_us, kernel_dropped: by_system, queue_full: crowded_out } = refused;
         let words = format!("datagrams: {by_us} by us, {by_system} by the system, {crowded_out} for want of room");
         summary.row("refused", refused.total().to_string(), &words);
     }
     summary
 }
 
-fn why(why: &Why) -> String {
+fn why(why: &EndReason) -> String {
     match why {
-        Why::Done => String::new(),
-        Why::Ended(end) => coplay::session::Event::Ended(*end).to_string(),
-        Why::FeedOver => "the game is over".into(),
+        EndReason::Requested => String::new(),
+        EndReason::SessionEnded(end) => coplay::session::Event::Ended(*end).to_string(),
+        EndReason::FeedEnded => "the game is over".into(),
     }
 }

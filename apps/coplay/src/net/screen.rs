@@ -10,7 +10,7 @@ use coplay::session::Event;
 use coplay_machines::Machine;
 use coplay_machines::control::Control;
 use coplay_net::clock;
-use coplay_net::drive::{Command, Front, News};
+use coplay_net::runner::{Frontend, RunnerEvent, UserCommand};
 
 use super::Person;
 use super::chat::Chat;
@@ -50,7 +50,7 @@ pub(super) struct Screen<'a> {
     /// Frames are seen.
     playing: bool,
     next_draw: Instant,
-    wants: VecDeque<Command>,
+    wants: VecDeque<UserCommand>,
     quit: QuitQuestion,
     leaving: bool,
 }
@@ -115,12 +115,12 @@ impl<'a> Screen<'a> {
             Asked::Reset => self.press(Control::Reset),
             Asked::Move(Move::Enter) if !self.desk.is_open() => {
                 if self.company.role() == Role::Host && !self.company.is_started() {
-                    self.wants.push_back(Command::Start);
+                    self.wants.push_back(UserCommand::Start);
                 }
             }
             asked => match self.desk.handle(now, asked) {
                 Some(Wish::Reset) => self.press(Control::Reset),
-                Some(Wish::GoOnAlone) => self.wants.push_back(Command::GoOnAlone),
+                Some(Wish::GoOnAlone) => self.wants.push_back(UserCommand::ContinueAlone),
                 _ => {}
             },
         }
@@ -132,7 +132,7 @@ impl<'a> Screen<'a> {
             Asked::Type(sign) => self.chat.push(sign),
             Asked::Erase => self.chat.erase(),
             Asked::Menu => self.chat.close(),
-            Asked::Move(Move::Enter) => self.wants.extend(self.chat.finish().map(Command::Chat)),
+            Asked::Move(Move::Enter) => self.wants.extend(self.chat.finish().map(UserCommand::Chat)),
             _ => return false,
         }
         true
@@ -150,8 +150,8 @@ impl<'a> Screen<'a> {
                 Control::Keep => Some("(keeps this moment)"),
                 Control::Recall => Some("(goes back to the moment that was kept)"),
             };
-            self.wants.push_back(Command::Control(control));
-            self.wants.extend(words.map(|words| Command::Chat(words.into())));
+            self.wants.push_back(UserCommand::Control(control));
+            self.wants.extend(words.map(|words| UserCommand::Chat(words.into())));
         }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Screen<'a> {
     /// Once: a front end that is gone asks to end again and again.
     fn leave(&mut self) {
         if !std::mem::replace(&mut self.leaving, true) {
-            self.wants.push_back(Command::Quit);
+            self.wants.push_back(UserCommand::Quit);
         }
     }
 
@@ -235,8 +235,8 @@ impl Person for Screen<'_> {
     }
 }
 
-impl Front for Screen<'_> {
-    fn sample(&mut self, pads: &mut [InputWord]) {
+impl Frontend for Screen<'_> {
+    fn sample_input(&mut self, pads: &mut [InputWord]) {
         if self.bots.is_empty() {
             pads.iter_mut().zip(self.stage.hands().look()).for_each(|(word, pressed)| *word = pressed);
         } else {
@@ -244,7 +244,7 @@ impl Front for Screen<'_> {
         }
     }
 
-    fn show(&mut self, _: Frame, machine: &dyn Machine) {
+    fn show_frame(&mut self, _: Frame, machine: &dyn Machine) {
         self.playing = true;
         self.desk.set_failure(machine.failure());
         self.picture.show(machine.picture());
@@ -254,36 +254,36 @@ impl Front for Screen<'_> {
         self.draw();
     }
 
-    fn tell(&mut self, news: News<'_>) {
+    fn on_event(&mut self, news: RunnerEvent<'_>) {
         let now = Instant::now();
         match news {
-            News::Party(party) => {
+            RunnerEvent::LobbyChanged(party) => {
                 self.company.on_party(party);
                 self.note_way_in(now);
             }
-            News::Session(event) => {
+            RunnerEvent::Session(event) => {
                 // Where the dials stand is in the status line, and they turn often.
                 let quiet = matches!(event, Event::DelayChanged { .. });
                 if let Some(words) = self.company.on_event(event).filter(|_| !quiet) {
                     self.desk.say(now, words);
                 }
             }
-            News::Chat { name, line } => self.chat.hear(now, name, line),
-            News::Note(words) => self.desk.say(now, words),
-            News::Alone => self.note_alone(now),
-            News::Status(status) => {
+            RunnerEvent::Chat { name, text: line } => self.chat.hear(now, name, line),
+            RunnerEvent::Note(words) => self.desk.say(now, words),
+            RunnerEvent::PlayingAlone => self.note_alone(now),
+            RunnerEvent::Status(status) => {
                 // Who paused is in the overlay.
                 if let Some(words) = self.company.on_status(status).filter(|_| self.overlay().is_none()) {
                     self.desk.say(now, words);
                 }
                 self.note_way_in(now);
-                self.desk.offer_to_go_on_alone(status.can_go_on_alone);
+                self.desk.offer_to_go_on_alone(status.can_continue_alone);
                 self.history.take(status);
             }
         }
     }
 
-    fn poll(&mut self) -> Option<Command> {
+    fn poll_command(&mut self) -> Option<UserCommand> {
         while !self.leaving {
             let Some(asked) = self.stage.poll_command() else { break };
             self.take(asked);
@@ -302,7 +302,7 @@ impl Front for Screen<'_> {
 mod tests {
     use super::*;
     use crate::stage::{View, stage};
-    use coplay_net::party::{Member, Party};
+    use coplay_net::lobby::{LobbyInfo, LobbyMember};
 
     fn screen(config: &Config, role: Role) -> (Screen<'_>, View) {
         let (stage, view) = stage();
@@ -311,8 +311,8 @@ mod tests {
         (Screen::new(stage, config, company, habits), view)
     }
 
-    fn polled(screen: &mut Screen<'_>) -> Vec<Command> {
-        std::iter::from_fn(|| screen.poll()).collect()
+    fn polled(screen: &mut Screen<'_>) -> Vec<UserCommand> {
+        std::iter::from_fn(|| screen.poll_command()).collect()
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         view.send(Asked::Chat);
         "hi".chars().for_each(|sign| view.send(Asked::Type(sign)));
         view.send(Asked::Move(Move::Enter));
-        assert_eq!(polled(&mut screen), [Command::Start, Command::Chat("hi".into())]);
+        assert_eq!(polled(&mut screen), [UserCommand::Start, UserCommand::Chat("hi".into())]);
         view.send(Asked::Chat);
         view.send(Asked::Menu);
         view.send(Asked::Type('x'));
@@ -333,13 +333,13 @@ mod tests {
     #[test]
     fn buttons_of_the_machine_are_for_those_who_play() {
         let config = Config::default();
-        let said = Command::Chat("(keeps this moment)".into());
-        let both = vec![Command::Control(Control::Keep), said];
+        let said = UserCommand::Chat("(keeps this moment)".into());
+        let both = vec![UserCommand::Control(Control::Keep), said];
         for (role, pressed) in [(Role::Guest, both), (Role::Watcher, vec![])] {
             let (mut screen, view) = screen(&config, role);
             view.send(Asked::Save);
             assert_eq!(polled(&mut screen), [], "nothing to keep yet");
-            screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+            screen.show_frame(Frame::new(0), &crate::toy::ToyMachine::new(1));
             view.send(Asked::Save);
             assert_eq!(polled(&mut screen), pressed);
         }
@@ -352,39 +352,48 @@ mod tests {
         view.send(Asked::Chat);
         "hi".chars().for_each(|sign| view.send(Asked::Type(sign)));
         view.send(Asked::Move(Move::Enter));
-        assert_eq!(polled(&mut screen), [Command::Chat("hi".into())]);
-        let status = coplay_net::drive::Status { paused: Some(0), ..Default::default() };
-        screen.tell(News::Status(&status));
-        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert_eq!(polled(&mut screen), [UserCommand::Chat("hi".into())]);
+        let status = coplay_net::runner::Status { paused_by: Some(0), ..Default::default() };
+        screen.on_event(RunnerEvent::Status(&status));
+        screen.show_frame(Frame::new(0), &crate::toy::ToyMachine::new(1));
         assert!(view.look());
         assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
 
     /// Ann and Bob play, or are about to.
-    fn party(started: bool) -> Party {
-        let member = |site: u8, name: &str| Member {
+    fn party(started: bool) -> LobbyInfo {
+        let member = |site: u8, name: &str| LobbyMember {
             site,
             key: coplay_net::PeerKey([site; 32]),
             name: name.into(),
             pads: 1,
-            places: vec![],
-            ready: true,
-            here: true,
+            addrs: vec![],
+            is_ready: true,
+            is_present: true,
         };
         let members = vec![member(0, "Ann"), member(1, "Bob")];
-        Party { serial: 1, session: 1, terms: vec![], started, members, open: true, watchers: 0, you: Some(1) }
+        LobbyInfo {
+            serial: 1,
+            session: 1,
+            settings: vec![],
+            is_started: started,
+            members,
+            allows_spectators: true,
+            spectator_count: 0,
+            your_site: Some(1),
+        }
     }
 
     #[test]
     fn leaving_others_alone_takes_two_presses() {
         let config = Config::default();
         let (mut screen, mut view) = screen(&config, Role::Guest);
-        screen.tell(News::Party(&party(true)));
-        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        screen.on_event(RunnerEvent::LobbyChanged(&party(true)));
+        screen.show_frame(Frame::new(0), &crate::toy::ToyMachine::new(1));
         assert!(view.look() && view.scene().asks_to_quit);
         view.send(Asked::Quit);
         assert_eq!(polled(&mut screen), [], "one press by mistake ends no game");
-        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        screen.show_frame(Frame::new(1), &crate::toy::ToyMachine::new(1));
         assert!(view.look() && !view.scene().asks_to_quit);
         let question = view.scene().overlay.clone().expect("a question");
         assert_eq!(question.rows, [("Ann".into(), "plays with you".into())]);
@@ -392,19 +401,19 @@ mod tests {
         view.send(Asked::Quit);
         assert_eq!(polled(&mut screen), [], "Esc answered the question");
         view.send(Asked::Quit);
-        assert_eq!(polled(&mut screen), [Command::Quit]);
+        assert_eq!(polled(&mut screen), [UserCommand::Quit]);
     }
 
     #[test]
     fn whoever_leaves_nobody_alone_leaves_at_once() {
         let config = Config::default();
         let mut alone = party(true);
-        alone.members[0].here = false;
+        alone.members[0].is_present = false;
         for (role, party) in [(Role::Guest, party(false)), (Role::Guest, alone), (Role::Watcher, party(true))] {
             let (mut screen, view) = screen(&config, role);
-            screen.tell(News::Party(&party));
+            screen.on_event(RunnerEvent::LobbyChanged(&party));
             view.send(Asked::Quit);
-            assert_eq!(polled(&mut screen), [Command::Quit], "{role:?} {party:?}");
+            assert_eq!(polled(&mut screen), [UserCommand::Quit], "{role:?} {party:?}");
         }
     }
 
@@ -414,21 +423,21 @@ mod tests {
         let (mut screen, mut view) = screen(&config, Role::Guest);
         view.send(Asked::GoOnAlone);
         assert_eq!(polled(&mut screen), [], "nothing is offered");
-        let offer = coplay_net::drive::Status { can_go_on_alone: true, ..Default::default() };
-        screen.tell(News::Status(&offer));
+        let offer = coplay_net::runner::Status { can_continue_alone: true, ..Default::default() };
+        screen.on_event(RunnerEvent::Status(&offer));
         view.send(Asked::GoOnAlone);
         [Asked::Menu, Asked::Move(Move::Down), Asked::Move(Move::Enter)].into_iter().for_each(|asked| view.send(asked));
-        assert_eq!(polled(&mut screen), [Command::GoOnAlone, Command::GoOnAlone]);
-        screen.tell(News::Alone);
-        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        assert_eq!(polled(&mut screen), [UserCommand::ContinueAlone, UserCommand::ContinueAlone]);
+        screen.on_event(RunnerEvent::PlayingAlone);
+        screen.show_frame(Frame::new(0), &crate::toy::ToyMachine::new(1));
         assert!(view.look());
         assert!(view.scene().toast.as_ref().is_some_and(|toast| toast.contains("you play on alone")));
         // The ticket is in the menu from then on, and can be copied there.
-        screen.tell(News::Status(&Default::default()));
+        screen.on_event(RunnerEvent::Status(&Default::default()));
         let down = Asked::Move(Move::Down);
         [Asked::Menu, down, down, Asked::Move(Move::Enter)].into_iter().for_each(|asked| view.send(asked));
         polled(&mut screen);
-        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        screen.show_frame(Frame::new(1), &crate::toy::ToyMachine::new(1));
         assert!(view.look() && view.scene().copy.as_deref() == Some("udp://a:1#x"));
     }
 
@@ -436,9 +445,9 @@ mod tests {
     fn a_window_that_is_gone_leaves_once() {
         let config = Config::default();
         let (mut screen, view) = screen(&config, Role::Guest);
-        screen.tell(News::Party(&party(true)));
+        screen.on_event(RunnerEvent::LobbyChanged(&party(true)));
         drop(view);
-        assert_eq!(polled(&mut screen), [Command::Quit]);
+        assert_eq!(polled(&mut screen), [UserCommand::Quit]);
         assert_eq!(polled(&mut screen), []);
     }
 
@@ -446,15 +455,15 @@ mod tests {
     fn the_lobby_and_then_the_game_are_seen() {
         let config = Config::default();
         let (mut screen, mut view) = screen(&config, Role::Guest);
-        screen.poll();
+        screen.poll_command();
         assert!(view.look());
         assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Knocking"));
         assert_eq!(view.scene().copy.as_deref(), Some("udp://a:1#x"));
-        screen.show(Frame::new(0), &crate::toy::ToyMachine::new(1));
+        screen.show_frame(Frame::new(0), &crate::toy::ToyMachine::new(1));
         assert!(view.look() && view.scene().overlay.is_none() && view.scene().screens.len() == 1);
         view.send(Asked::Graph);
-        screen.poll();
-        screen.show(Frame::new(1), &crate::toy::ToyMachine::new(1));
+        screen.poll_command();
+        screen.show_frame(Frame::new(1), &crate::toy::ToyMachine::new(1));
         assert!(view.look() && view.scene().graph.is_some());
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use coplay_machines::hosted::{self, Terms};
 use coplay_machines::nes::Nes;
 use coplay_net::key::{Identity, Secret};
-use coplay_net::mail::Mail;
-use coplay_net::party::{Member, Message, Party, Wish};
-use coplay_net::udp::Udp;
+use coplay_net::lobby::{JoinIntent, LobbyInfo, LobbyMember, LobbyMessage};
+use coplay_net::reliable::Channel;
+use coplay_net::udp::UdpTransport;
 use coplay_net::{Incoming, PeerKey, Transport, clock};
 
 const SECRET: &str = "tennis";
@@ -30,7 +30,7 @@ impl HostileHost {
     pub fn start() -> Self {
         let (queue, incoming) = sync_channel(1_024);
         let listening =
-            Udp::listen("127.0.0.1:0".parse().unwrap(), Identity::random(), Secret::from_text(SECRET), queue);
+            UdpTransport::listen("127.0.0.1:0".parse().unwrap(), Identity::random(), Secret::from_text(SECRET), queue);
         let transport = listening.expect("a free port");
         let ticket = format!("udp://{}#{SECRET}", transport.local_addr().expect("an address"));
         let (machine, over) = (Arc::<Mutex<String>>::default(), Arc::<AtomicBool>::default());
@@ -59,19 +59,19 @@ impl Drop for HostileHost {
 }
 
 /// Lets everybody in, and tells them the settings.
-fn serve(transport: &Udp, incoming: &Receiver<Incoming>, machine: &Mutex<String>, over: &AtomicBool) {
-    let mut lines: BTreeMap<PeerKey, Mail> = BTreeMap::new();
+fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mutex<String>, over: &AtomicBool) {
+    let mut lines: BTreeMap<PeerKey, Channel> = BTreeMap::new();
     while !over.load(Ordering::Relaxed) {
         match incoming.recv_timeout(Duration::from_millis(20)) {
             // A guest that comes back has the same key, and must not get what was meant for the one before.
-            Ok(Incoming::Up { peer, .. }) => _ = lines.insert(peer, Mail::new()),
+            Ok(Incoming::Connected { peer, .. }) => _ = lines.insert(peer, Channel::new()),
             Ok(Incoming::Datagram { from, bytes, .. }) => {
                 let line = lines.entry(from).or_default();
                 line.handle_datagram(&bytes);
                 while let Some(message) = line.poll_message() {
-                    if let Some(Message::Knock(knock)) = Message::from_bytes(&message) {
-                        let party = party(transport.key(), from, knock.wish, &machine.lock().unwrap());
-                        line.send(&Message::Party(party).to_bytes()).expect("a short message");
+                    if let Some(LobbyMessage::JoinRequest(knock)) = LobbyMessage::from_bytes(&message) {
+                        let party = party(transport.key(), from, knock.intent, &machine.lock().unwrap());
+                        line.send(&LobbyMessage::Lobby(party).to_bytes()).expect("a short message");
                     }
                 }
             }
@@ -85,21 +85,29 @@ fn serve(transport: &Udp, incoming: &Receiver<Incoming>, machine: &Mutex<String>
     }
 }
 
-fn party(host: PeerKey, guest: PeerKey, wish: Wish, machine: &str) -> Party {
+fn party(host: PeerKey, guest: PeerKey, wish: JoinIntent, machine: &str) -> LobbyInfo {
     let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a sound image");
     let mut settings = hosted::settings(&nes, Terms::new(2));
     settings.machine.name = machine.to_owned();
-    let member = |site, key| Member { site, key, name: "x".into(), pads: 1, places: vec![], ready: true, here: true };
-    let plays = wish != Wish::Watch;
+    let member = |site, key| LobbyMember {
+        site,
+        key,
+        name: "x".into(),
+        pads: 1,
+        addrs: vec![],
+        is_ready: true,
+        is_present: true,
+    };
+    let plays = wish != JoinIntent::Spectate;
     let members = [(0, host), (1, guest)].into_iter().filter(|(site, _)| plays || *site == 0);
-    Party {
+    LobbyInfo {
         serial: 1,
         session: 7,
-        terms: settings.to_bytes().expect("short settings"),
-        started: false,
+        settings: settings.to_bytes().expect("short settings"),
+        is_started: false,
         members: members.map(|(site, key)| member(site, key)).collect(),
-        open: true,
-        watchers: 0,
-        you: plays.then_some(1),
+        allows_spectators: true,
+        spectator_count: 0,
+        your_site: plays.then_some(1),
     }
 }

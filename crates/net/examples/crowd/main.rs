@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use coplay_net::key::Secret;
-use spectator::{Spectator, View};
+use spectator::{CrowdSpectator, SpectatorMetrics};
 
 const HELP: &str = "\
 usage: crowd udp://HOST:PORT#SECRET [--count N] [--rate N] [--seconds N]
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             println!("{HELP}");
             ExitCode::SUCCESS
         }
-        Ok(Some(options)) => match watch(&options) {
+        Ok(Some(options)) => match run_spectators(&options) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(error) => fail(&error),
@@ -70,9 +70,9 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
 }
 
 /// Whether all of them saw it live in the end.
-fn watch(options: &Options) -> std::io::Result<bool> {
+fn run_spectators(options: &Options) -> std::io::Result<bool> {
     let over = Arc::new(AtomicBool::new(false));
-    let views: Vec<Arc<Mutex<View>>> = (0..options.count).map(|_| Arc::default()).collect();
+    let views: Vec<Arc<Mutex<SpectatorMetrics>>> = (0..options.count).map(|_| Arc::default()).collect();
     let secret = Secret::from_text(&options.secret);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let all_live = runtime.block_on(async {
@@ -83,63 +83,65 @@ fn watch(options: &Options) -> std::io::Result<bool> {
             tokio::spawn(async move {
                 tokio::time::sleep_until(come.into()).await;
                 // Without a socket there is nobody; the count shows it.
-                if let Ok(spectator) = Spectator::new(host, secret, view).await {
-                    spectator.watch(&over).await;
+                if let Ok(spectator) = CrowdSpectator::new(host, secret, view).await {
+                    spectator.run(&over).await;
                 }
             });
         }
         let all_in = options.count as f64 / options.rate;
         let end = began + Duration::from_secs_f64(all_in + options.seconds);
-        let mut last = Report::of(&views);
+        let mut last = CrowdReport::from_metrics(&views);
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let report = Report::of(&views);
-            println!("{}", report.since(&last));
+            let report = CrowdReport::from_metrics(&views);
+            println!("{}", report.format_since(&last));
             last = report;
         }
         let all_live = last.live == options.count;
         over.store(true, Ordering::Relaxed);
-        tokio::time::sleep(spectator::FAREWELL).await;
+        tokio::time::sleep(spectator::DRAIN_TIMEOUT).await;
         all_live
     });
     Ok(all_live)
 }
 
 /// The crowd at one moment.
-struct Report {
-    at: Instant,
+struct CrowdReport {
+    taken_at: Instant,
     live: usize,
-    gone: usize,
-    total: View,
-    behind: Vec<i64>,
+    disconnected: usize,
+    total: SpectatorMetrics,
+    frames_behind: Vec<i64>,
 }
 
-impl Report {
-    fn of(views: &[Arc<Mutex<View>>]) -> Self {
-        let views: Vec<View> = views.iter().map(|view| *view.lock().unwrap_or_else(PoisonError::into_inner)).collect();
-        let live: Vec<&View> = views.iter().filter(|view| view.live).collect();
-        let mut behind: Vec<i64> = live.iter().map(|view| view.behind).collect();
+impl CrowdReport {
+    fn from_metrics(views: &[Arc<Mutex<SpectatorMetrics>>]) -> Self {
+        let views: Vec<SpectatorMetrics> =
+            views.iter().map(|view| *view.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let live: Vec<&SpectatorMetrics> = views.iter().filter(|view| view.is_live).collect();
+        let mut behind: Vec<i64> = live.iter().map(|view| view.frames_behind).collect();
         behind.sort_unstable();
-        let total = views.iter().fold(View::default(), |sum, view| sum.plus(view));
-        let gone = views.iter().filter(|view| view.gone).count();
-        Self { at: Instant::now(), live: live.len(), gone, total, behind }
+        let total = views.iter().fold(SpectatorMetrics::default(), |sum, view| sum.plus(view));
+        let gone = views.iter().filter(|view| view.is_disconnected).count();
+        Self { taken_at: Instant::now(), live: live.len(), disconnected: gone, total, frames_behind: behind }
     }
 
-    fn since(&self, last: &Self) -> String {
-        let each =
-            |now: u64, then: u64| (now - then) as f64 / (self.at - last.at).as_secs_f64() / self.live.max(1) as f64;
+    fn format_since(&self, last: &Self) -> String {
+        let each = |now: u64, then: u64| {
+            (now - then) as f64 / (self.taken_at - last.taken_at).as_secs_f64() / self.live.max(1) as f64
+        };
         let (now, then) = (&self.total, &last.total);
         format!(
             "{} live, {} gone; for each a second: in {:.1} datagrams, {:.0} bytes, out {:.1}, {:.0}; {:.1} frames; behind {} frames in the middle, {} at worst; {} waits",
             self.live,
-            self.gone,
+            self.disconnected,
             each(now.datagrams_in, then.datagrams_in),
             each(now.bytes_in, then.bytes_in),
             each(now.datagrams_out, then.datagrams_out),
             each(now.bytes_out, then.bytes_out),
             each(now.frames, then.frames),
-            self.behind.get(self.behind.len() / 2).unwrap_or(&0),
-            self.behind.last().unwrap_or(&0),
+            self.frames_behind.get(self.frames_behind.len() / 2).unwrap_or(&0),
+            self.frames_behind.last().unwrap_or(&0),
             now.stalls,
         )
     }

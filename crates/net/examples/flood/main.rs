@@ -4,9 +4,9 @@
 //! The game must not notice: `coplay host --stats FILE` counts what was refused, `--frame-log FILE` shows the pace. Only for ports of one's own.
 
 #[cfg(target_os = "linux")]
-mod aim;
+mod capture;
 #[cfg(target_os = "linux")]
-mod throw;
+mod send;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -57,12 +57,12 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
 
 #[cfg(target_os = "linux")]
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    use throw::Kind;
+    use send::AttackKind;
     let Some(options) = options()? else {
         println!("{HELP}");
         return Ok(());
     };
-    let genuine = match aim::listen(options.target) {
+    let genuine = match capture::capture(options.target) {
         Ok(genuine) if genuine.is_empty() => {
             println!("nothing genuine came to {}: replayed and spoofed ones are left out", options.target);
             genuine
@@ -73,10 +73,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             vec![]
         }
     };
-    let mut thrower = throw::Thrower::new(options.target, &genuine)?;
-    let thrown = thrower.throw(options.rate, options.seconds);
-    for kind in Kind::ALL {
-        println!("{:<10} {}", kind.name(), thrown.of(kind));
+    let mut thrower = send::Flooder::new(options.target, &genuine)?;
+    let thrown = thrower.run(options.rate, options.seconds);
+    for kind in AttackKind::ALL {
+        println!("{:<10} {}", kind.name(), thrown.count_of(kind));
     }
     println!("in all     {}, {:.0} a second for {:.1} s", thrown.total(), thrown.rate(), thrown.seconds());
     Ok(())

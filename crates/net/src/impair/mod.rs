@@ -1,13 +1,13 @@
 //! A way out that is worse than the real one, for tests and measurements: the bad links of `coplay-sim` on real transports.
 //!
-//! Only what is sent is touched, to each peer by a [link](coplay_sim::link) of its own; what comes in was touched where it was sent, if
+//! Only what is sent is touched, to each peer by a [link](coplay_sim::connection) of its own; what comes in was touched where it was sent, if
 //! there. Handshakes of the transport below, and what it adds to a datagram, are not seen here. A copy is sealed anew below and so arrives
 //! as a second datagram of the same content: more than a network can do to a secured transport, and no more than an engine must bear.
 //!
 //! One thread waits for what is due next. The luck of the n-th datagram to the n-th peer depends on the seed alone.
 
-mod outbox;
-mod text;
+mod link_emulator;
+mod parse;
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,10 @@ use coplay_sim::link::LinkConfig;
 
 use crate::clock;
 use crate::key::PeerKey;
-use crate::transport::{Place, Refused, Transport};
+use crate::transport::{DropCounts, PeerAddr, Transport};
 
-pub use outbox::Outbox;
-pub use text::ImpairmentError;
+pub use link_emulator::LinkEmulator;
+pub use parse::ImpairmentError;
 
 /// How a way out is worse than the real one. As a text it is read by [`str::parse`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,38 +35,38 @@ pub struct Impairment {
 }
 
 /// A transport whose way out is worse than it is.
-pub struct Impaired {
-    shared: Arc<Shared>,
+pub struct ImpairedTransport {
+    shared: Arc<ImpairedShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct ImpairedShared {
     inner: Arc<dyn Transport>,
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Mutex<ImpairedState>,
+    queue_changed: Condvar,
 }
 
-struct State {
-    outbox: Outbox,
-    over: bool,
+struct ImpairedState {
+    emulator: LinkEmulator,
+    is_stopped: bool,
 }
 
-impl Impaired {
+impl ImpairedTransport {
     /// Makes the way out of a transport worse, from now on.
     pub fn new(inner: Arc<dyn Transport>, impairment: Impairment) -> io::Result<Self> {
-        let outbox = Outbox::new(clock::now(), impairment);
-        let state = Mutex::new(State { outbox, over: false });
-        let shared = Arc::new(Shared { inner, state, changed: Condvar::new() });
+        let outbox = LinkEmulator::new(clock::now(), impairment);
+        let state = Mutex::new(ImpairedState { emulator: outbox, is_stopped: false });
+        let shared = Arc::new(ImpairedShared { inner, state, queue_changed: Condvar::new() });
         let sender = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("impair".into()).spawn(move || sender.send_when_due())?;
+        let thread = std::thread::Builder::new().name("impair".into()).spawn(move || sender.sender_loop())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
 
-impl Drop for Impaired {
+impl Drop for ImpairedTransport {
     fn drop(&mut self) {
-        self.shared.lock().over = true;
-        self.shared.changed.notify_one();
+        self.shared.lock().is_stopped = true;
+        self.shared.queue_changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // It ended by a panic of its own, which was told when it happened.
             let _ = thread.join();
@@ -74,27 +74,27 @@ impl Drop for Impaired {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ImpairedShared {
+    fn lock(&self) -> MutexGuard<'_, ImpairedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send_when_due(&self) {
+    fn sender_loop(&self) {
         let mut state = self.lock();
-        while !state.over {
-            self.flush(&mut state.outbox);
-            state = match state.outbox.poll_timeout() {
+        while !state.is_stopped {
+            self.flush(&mut state.emulator);
+            state = match state.emulator.poll_timeout() {
                 Some(due) => {
                     let left = (due - clock::now()).to_duration();
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.queue_changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.queue_changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
 
     /// Sends what is due, in its order: nobody else sends meanwhile.
-    fn flush(&self, outbox: &mut Outbox) {
+    fn flush(&self, outbox: &mut LinkEmulator) {
         while let Some((to, bytes)) = outbox.poll_transmit(clock::now()) {
             // If there is no way at the moment, it is lost on the way.
             let _ = self.inner.send(&to, &bytes);
@@ -102,7 +102,7 @@ impl Shared {
     }
 }
 
-impl Transport for Impaired {
+impl Transport for ImpairedTransport {
     fn key(&self) -> PeerKey {
         self.shared.inner.key()
     }
@@ -110,33 +110,33 @@ impl Transport for Impaired {
     /// What is under way counts as sent: whether there is a way is only seen when its time has come.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
         let mut state = self.shared.lock();
-        let next = state.outbox.poll_timeout();
-        state.outbox.send(clock::now(), *to, bytes);
-        self.shared.flush(&mut state.outbox);
-        if state.outbox.poll_timeout() != next {
-            self.shared.changed.notify_one();
+        let next = state.emulator.poll_timeout();
+        state.emulator.send(clock::now(), *to, bytes);
+        self.shared.flush(&mut state.emulator);
+        if state.emulator.poll_timeout() != next {
+            self.shared.queue_changed.notify_one();
         }
         true
     }
 
-    fn call(&self, place: &Place, expect: Option<PeerKey>) {
-        self.shared.inner.call(place, expect);
+    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
+        self.shared.inner.dial(place, expect);
     }
 
-    fn hang_up(&self, peer: &PeerKey) {
-        self.shared.inner.hang_up(peer);
+    fn cancel_dial(&self, peer: &PeerKey) {
+        self.shared.inner.cancel_dial(peer);
     }
 
-    fn place_of(&self, peer: &PeerKey) -> Option<Place> {
-        self.shared.inner.place_of(peer)
+    fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr> {
+        self.shared.inner.addr_of(peer)
     }
 
-    fn own_places(&self) -> Vec<Place> {
-        self.shared.inner.own_places()
+    fn own_addrs(&self) -> Vec<PeerAddr> {
+        self.shared.inner.own_addrs()
     }
 
-    fn refused(&self) -> Refused {
-        self.shared.inner.refused()
+    fn drop_counts(&self) -> DropCounts {
+        self.shared.inner.drop_counts()
     }
 }
 
@@ -150,15 +150,15 @@ mod tests {
 
     /// Notes when something was really sent.
     #[derive(Default)]
-    struct Notebook(Mutex<Vec<(Instant, PeerKey, Vec<u8>)>>);
+    struct RecordingTransport(Mutex<Vec<(Instant, PeerKey, Vec<u8>)>>);
 
-    impl Notebook {
+    impl RecordingTransport {
         fn sent(&self) -> Vec<(Instant, PeerKey, Vec<u8>)> {
             self.0.lock().unwrap().clone()
         }
     }
 
-    impl Transport for Notebook {
+    impl Transport for RecordingTransport {
         fn key(&self) -> PeerKey {
             PeerKey([9; 32])
         }
@@ -168,41 +168,41 @@ mod tests {
             true
         }
 
-        fn call(&self, _: &Place, _: Option<PeerKey>) {}
+        fn dial(&self, _: &PeerAddr, _: Option<PeerKey>) {}
 
-        fn hang_up(&self, _: &PeerKey) {}
+        fn cancel_dial(&self, _: &PeerKey) {}
 
-        fn place_of(&self, _: &PeerKey) -> Option<Place> {
-            Some(Place("here".into()))
+        fn addr_of(&self, _: &PeerKey) -> Option<PeerAddr> {
+            Some(PeerAddr("here".into()))
         }
 
-        fn own_places(&self) -> Vec<Place> {
+        fn own_addrs(&self) -> Vec<PeerAddr> {
             vec![]
         }
 
-        fn refused(&self) -> Refused {
-            Refused { by_us: 3, ..Refused::default() }
+        fn drop_counts(&self) -> DropCounts {
+            DropCounts { rejected: 3, ..DropCounts::default() }
         }
     }
 
-    fn impaired(text: &str) -> (Arc<Notebook>, Impaired) {
-        let notebook = Arc::new(Notebook::default());
-        let transport = Impaired::new(notebook.clone(), text.parse().unwrap()).unwrap();
+    fn impaired(text: &str) -> (Arc<RecordingTransport>, ImpairedTransport) {
+        let notebook = Arc::new(RecordingTransport::default());
+        let transport = ImpairedTransport::new(notebook.clone(), text.parse().unwrap()).unwrap();
         (notebook, transport)
     }
 
     #[test]
-    fn without_delay_it_is_sent_at_once_and_by_who_sends() {
+    fn without_delay_datagrams_are_sent_by_the_calling_thread() {
         let (notebook, transport) = impaired("seed=3");
         for number in 0..100u8 {
             assert!(transport.send(&PeerKey([1; 32]), &[number]));
             assert_eq!(notebook.sent().len(), usize::from(number) + 1, "it is gone when `send` is over");
         }
-        assert_eq!((transport.key(), transport.refused().by_us), (PeerKey([9; 32]), 3), "the rest is as it was");
+        assert_eq!((transport.key(), transport.drop_counts().rejected), (PeerKey([9; 32]), 3), "the rest is as it was");
     }
 
     #[test]
-    fn what_is_delayed_leaves_in_its_time_and_order() {
+    fn delayed_datagrams_leave_on_time_and_in_order() {
         let (notebook, transport) = impaired("delay=30");
         let began: Vec<Instant> = (0..20u8)
             .map(|number| {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_at_the_end_is_lost_and_nobody_waits_for_it() {
+    fn drop_discards_in_flight_datagrams_without_waiting() {
         let (notebook, transport) = impaired("delay=10000");
         assert!(transport.send(&PeerKey([1; 32]), b"late"));
         let began = clock::now();

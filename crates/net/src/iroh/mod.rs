@@ -14,18 +14,18 @@
 //!
 //! One thread runs all of it. Sending does not wait for that thread.
 
+mod accept;
+mod addr;
+mod connections;
 mod dial;
-mod home;
-mod links;
-mod net;
-mod proof;
 mod quic;
+mod token_proof;
 mod transport;
 
 #[cfg(test)]
-pub(crate) use home::nobody;
-pub use home::{Home, MAX_ADDRS};
-pub use transport::{Iroh, Relay, RelayError};
+pub(crate) use addr::invalid_key;
+pub use addr::{IrohAddr, MAX_SOCKET_ADDRS};
+pub use transport::{IrohTransport, RelayConfig, RelayError};
 
 #[cfg(test)]
 mod tests;

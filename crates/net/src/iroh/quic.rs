@@ -9,7 +9,7 @@ use coplay::wire::MAX_DATAGRAM;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ConnectionKind {
     /// What the game cannot wait for.
     Game,
     /// What may take its time.
@@ -17,12 +17,12 @@ pub(super) enum Kind {
 }
 
 /// A connection on which nothing comes is given up after so long; a single way to a peer earlier, by iroh.
-const IDLE: Duration = Duration::from_secs(60);
-const KEEP_ALIVE: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Datagrams that wait to be sent. If there is no way out for long, those of the game are not worth keeping.
-const GAME_BUFFER: usize = 16 * MAX_DATAGRAM;
-const BULK_BUFFER: usize = 128 * MAX_DATAGRAM;
+const GAME_SEND_BUFFER: usize = 16 * MAX_DATAGRAM;
+const BULK_SEND_BUFFER: usize = 128 * MAX_DATAGRAM;
 const RECEIVE_BUFFER: usize = 256 * MAX_DATAGRAM;
 
 /// Datagrams of a peer that are too long for the path, at once.
@@ -30,9 +30,9 @@ pub(super) const MAX_STREAMS: u32 = 32;
 
 /// What may be under way without having been acknowledged: what the longest datagrams at 60 a second amount to until the path is
 /// given up (15 s). A game sends at a rate of its own, far below any line's: there is nothing to find out about the line.
-pub(super) const WINDOW: u64 = 60 * 15 * MAX_DATAGRAM as u64;
+pub(super) const GAME_CONGESTION_WINDOW: u64 = 60 * 15 * MAX_DATAGRAM as u64;
 
-impl Kind {
+impl ConnectionKind {
     pub(super) const ALL: [Self; 2] = [Self::Game, Self::Bulk];
 
     /// What the peers call it when they connect.
@@ -43,14 +43,14 @@ impl Kind {
         }
     }
 
-    pub(super) fn of_alpn(alpn: &[u8]) -> Option<Self> {
+    pub(super) fn from_alpn(alpn: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.alpn() == alpn)
     }
 
-    pub(super) fn config(self) -> QuicTransportConfig {
+    pub(super) fn transport_config(self) -> QuicTransportConfig {
         let config = QuicTransportConfig::builder()
-            .max_idle_timeout(IDLE.try_into().ok())
-            .keep_alive_interval(KEEP_ALIVE)
+            .max_idle_timeout(IDLE_TIMEOUT.try_into().ok())
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
             .max_concurrent_uni_streams(VarInt::from_u32(MAX_STREAMS))
             .stream_receive_window(VarInt::from_u32(2 * MAX_DATAGRAM as u32))
@@ -58,25 +58,25 @@ impl Kind {
             .datagram_receive_buffer_size(Some(RECEIVE_BUFFER));
         match self {
             Self::Game => config
-                .datagram_send_buffer_size(GAME_BUFFER)
-                .congestion_controller_factory(Arc::new(FixedWindow))
+                .datagram_send_buffer_size(GAME_SEND_BUFFER)
+                .congestion_controller_factory(Arc::new(FixedCongestionWindow))
                 .build(),
-            Self::Bulk => config.datagram_send_buffer_size(BULK_BUFFER).build(),
+            Self::Bulk => config.datagram_send_buffer_size(BULK_SEND_BUFFER).build(),
         }
     }
 }
 
 /// A congestion controller that never holds anything back, and so never keeps what is stale.
 #[derive(Clone, Copy, Debug)]
-struct FixedWindow;
+struct FixedCongestionWindow;
 
-impl ControllerFactory for FixedWindow {
+impl ControllerFactory for FixedCongestionWindow {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
         Box::new(*self)
     }
 }
 
-impl Controller for FixedWindow {
+impl Controller for FixedCongestionWindow {
     fn on_congestion_event(
         &mut self,
         _now: Instant,
@@ -91,7 +91,7 @@ impl Controller for FixedWindow {
     fn on_mtu_update(&mut self, _mtu: u16) {}
 
     fn window(&self) -> u64 {
-        WINDOW
+        GAME_CONGESTION_WINDOW
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -99,7 +99,7 @@ impl Controller for FixedWindow {
     }
 
     fn initial_window(&self) -> u64 {
-        WINDOW
+        GAME_CONGESTION_WINDOW
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

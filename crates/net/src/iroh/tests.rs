@@ -11,19 +11,19 @@ use coplay::wire::MAX_DATAGRAM;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-use super::proof;
-use super::quic::{Kind, WINDOW};
-use super::{Home, Iroh, Relay};
+use super::quic::{ConnectionKind, GAME_CONGESTION_WINDOW};
+use super::token_proof;
+use super::{IrohAddr, IrohTransport, RelayConfig};
 use crate::key::{Identity, PeerKey, Token};
 use crate::transport::{Incoming, Transport};
 
 /// Shorter than what we take ourselves: the shorter one of two counts.
-const IDLE: Duration = Duration::from_secs(4);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-fn listen(token: &Token) -> (Iroh, Receiver<Incoming>) {
+fn listen(token: &Token) -> (IrohTransport, Receiver<Incoming>) {
     let (queue, incoming) = sync_channel(1_024);
     let addr = "127.0.0.1:0".parse().unwrap();
-    let iroh = Iroh::listen(addr, &Identity::random(), token.clone(), Relay::None, queue);
+    let iroh = IrohTransport::listen(addr, &Identity::random(), token.clone(), RelayConfig::None, queue);
     (iroh.expect("a free port"), incoming)
 }
 
@@ -41,35 +41,38 @@ fn wait_until<T>(look: impl Fn() -> Option<T>) -> T {
 }
 
 /// The connection of a kind, and of no other, to another end.
-fn link(from: &Iroh, to: &Iroh, kind: Kind) -> Connection {
+fn connection(from: &IrohTransport, to: &IrohTransport, kind: ConnectionKind) -> Connection {
     wait_until(|| {
-        let newest = from.shared.links.newest(&to.key(), kind);
+        let newest = from.shared.connections.newest(&to.key(), kind);
         newest.filter(|connection| connection.alpn() == kind.alpn())
     })
 }
 
-fn window(connection: &Connection) -> u64 {
+fn congestion_window(connection: &Connection) -> u64 {
     connection.congestion_state(PathId::ZERO).expect("the first path").window()
 }
 
 #[test]
-fn only_bulk_yields_to_others() {
+fn only_bulk_connection_uses_congestion_control() {
     let token = Token::random();
     let ((one, _to_one), (other, _to_other)) = (listen(&token), listen(&token));
-    one.call(&other.home().to_place(), None);
+    one.dial(&other.addr().to_peer_addr(), None);
     for (from, to) in [(&one, &other), (&other, &one)] {
-        assert_eq!(window(&link(from, to, Kind::Game)), WINDOW);
-        assert!(window(&link(from, to, Kind::Bulk)) < WINDOW / 2);
+        assert_eq!(congestion_window(&connection(from, to, ConnectionKind::Game)), GAME_CONGESTION_WINDOW);
+        assert!(congestion_window(&connection(from, to, ConnectionKind::Bulk)) < GAME_CONGESTION_WINDOW / 2);
     }
 }
 
 #[test]
-fn each_kind_takes_its_own_connection() {
+fn game_and_bulk_datagrams_use_separate_connections() {
     let token = Token::random();
     let ((one, _to_one), (other, _to_other)) = (listen(&token), listen(&token));
-    one.call(&other.home().to_place(), None);
+    one.dial(&other.addr().to_peer_addr(), None);
     for (from, to) in [(&one, &other), (&other, &one)] {
-        let sent = || [Kind::Game, Kind::Bulk].map(|kind| link(from, to, kind).stats().frame_tx.datagram);
+        let sent = || {
+            [ConnectionKind::Game, ConnectionKind::Bulk]
+                .map(|kind| connection(from, to, kind).stats().frame_tx.datagram)
+        };
         assert_eq!(sent(), [0, 0]);
         (0..7).for_each(|_| assert!(from.send(&to.key(), &[0x10, 1])));
         wait_until(|| (sent() == [0, 7]).then_some(()));
@@ -80,13 +83,13 @@ fn each_kind_takes_its_own_connection() {
 
 /// What is too long for the path comes as a stream; too many of them at once are not taken.
 #[test]
-fn long_datagrams_take_streams() {
+fn datagrams_longer_than_the_mtu_are_sent_as_streams() {
     let token = Token::random();
     let ((one, _to_one), (other, to_other)) = (listen(&token), listen(&token));
-    one.call(&other.home().to_place(), None);
-    let connection = link(&one, &other, Kind::Game);
+    one.dial(&other.addr().to_peer_addr(), None);
+    let connection = connection(&one, &other, ConnectionKind::Game);
     let bytes = Bytes::from(vec![0xf0; MAX_DATAGRAM]);
-    let taken = (0..1_000).filter(|_| one.send_long(connection.clone(), bytes.clone())).count();
+    let taken = (0..1_000).filter(|_| one.send_as_stream(connection.clone(), bytes.clone())).count();
     let came = |incoming: &Incoming| matches!(incoming, Incoming::Datagram { bytes: it, .. } if *it == bytes);
     let count = std::cell::Cell::new(0);
     wait_until(|| {
@@ -95,24 +98,24 @@ fn long_datagrams_take_streams() {
     });
     assert_eq!(connection.stats().frame_tx.datagram, 0);
     // One that is longer than any of ours is refused.
-    assert!(one.send_long(connection, Bytes::from(vec![0xf0; MAX_DATAGRAM + 1])));
-    wait_until(|| (other.refused().by_us == 1).then_some(()));
+    assert!(one.send_as_stream(connection, Bytes::from(vec![0xf0; MAX_DATAGRAM + 1])));
+    wait_until(|| (other.drop_counts().rejected == 1).then_some(()));
 }
 
 /// An endpoint that can vanish without a goodbye, as if its power had failed. Who talks to it soon notices.
-struct Mortal {
-    home: Home,
-    life: oneshot::Sender<()>,
+struct CrashingEndpoint {
+    addr: IrohAddr,
+    stop_sender: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Mortal {
+impl CrashingEndpoint {
     fn new(identity: &Identity, token: Token) -> Self {
         let builder = Endpoint::builder(presets::Minimal)
             .secret_key(SecretKey::from_bytes(&identity.to_bytes()))
-            .alpns(vec![Kind::Game.alpn().to_vec()])
+            .alpns(vec![ConnectionKind::Game.alpn().to_vec()])
             .relay_mode(RelayMode::Disabled)
-            .transport_config(QuicTransportConfig::builder().max_idle_timeout(IDLE.try_into().ok()).build())
+            .transport_config(QuicTransportConfig::builder().max_idle_timeout(IDLE_TIMEOUT.try_into().ok()).build())
             .clear_ip_transports()
             .bind_addr("127.0.0.1:0");
         let (life, is_over) = oneshot::channel();
@@ -122,41 +125,42 @@ impl Mortal {
             runtime.block_on(async move {
                 let endpoint = builder.unwrap().bind().await.unwrap();
                 let addrs = endpoint.bound_sockets().into_iter().map(TransportAddr::Ip).collect::<Vec<_>>();
-                home.send(Home::new(PeerKey(*endpoint.id().as_bytes()), &addrs)).unwrap();
-                tokio::spawn(let_in(endpoint, token));
+                home.send(IrohAddr::new(PeerKey(*endpoint.id().as_bytes()), &addrs)).unwrap();
+                tokio::spawn(accept_loop(endpoint, token));
                 let _ = is_over.await;
             });
         });
-        Self { home: is_home.recv().unwrap(), life, thread }
+        Self { addr: is_home.recv().unwrap(), stop_sender: life, thread }
     }
 
-    fn vanish(self) {
-        drop(self.life);
+    fn crash(self) {
+        drop(self.stop_sender);
         self.thread.join().unwrap();
     }
 }
 
-async fn let_in(endpoint: Endpoint, token: Token) {
+async fn accept_loop(endpoint: Endpoint, token: Token) {
     while let Some(incoming) = endpoint.accept().await {
         let Ok(connection) = incoming.await else { continue };
-        assert!(proof::check(&connection, &token).await);
+        assert!(token_proof::prove_as_acceptor(&connection, &token).await);
         tokio::spawn(async move { connection.closed().await });
     }
 }
 
 /// Who vanished without a goodbye and comes back is found again by who called it.
 #[test]
-fn a_lost_peer_is_called_again() {
+fn lost_peer_is_redialed() {
     let (token, identity) = (Token::random(), Identity::random());
     let (one, to_one) = listen(&token);
-    let other = Mortal::new(&identity, token.clone());
-    let home = other.home.clone();
-    one.call(&home.to_place(), None);
-    let next_up = || to_one.try_iter().find(|incoming| matches!(incoming, Incoming::Up { .. }));
+    let other = CrashingEndpoint::new(&identity, token.clone());
+    let home = other.addr.clone();
+    one.dial(&home.to_peer_addr(), None);
+    let next_up = || to_one.try_iter().find(|incoming| matches!(incoming, Incoming::Connected { .. }));
     wait_until(next_up);
-    other.vanish();
+    other.crash();
     let (queue, to_other) = sync_channel(1_024);
-    let other = Iroh::listen(home.addrs[0], &identity, token, Relay::None, queue).expect("the port is free");
+    let other =
+        IrohTransport::listen(home.addrs[0], &identity, token, RelayConfig::None, queue).expect("the port is free");
     wait_until(next_up);
     assert!(one.send(&other.key(), b"ping"));
     let ping = |incoming: &Incoming| matches!(incoming, Incoming::Datagram { bytes, .. } if bytes == b"ping");
@@ -165,23 +169,23 @@ fn a_lost_peer_is_called_again() {
 
 /// Connections that never prove anything are let go, and do not keep others out.
 #[test]
-fn who_proves_nothing_is_let_go() {
+fn connections_without_token_proof_are_closed() {
     let token = Token::random();
     let ((host, _to_host), (guest, _to_guest)) = (listen(&token), listen(&token));
     let (idler, _to_idler) = listen(&Token::random());
-    let addr = host.home().endpoint_addr().unwrap();
+    let addr = host.addr().endpoint_addr().unwrap();
     let idle = async {
         let mut held = Vec::new();
         for _ in 0..100 {
-            held.extend(idler.shared.endpoint.connect(addr.clone(), Kind::Game.alpn()).await);
+            held.extend(idler.shared.endpoint.connect(addr.clone(), ConnectionKind::Game.alpn()).await);
         }
         held
     };
     let held = idler.runtime.block_on(idle);
     assert!(held.len() > 60, "{}", held.len());
-    guest.call(&host.home().to_place(), None);
-    wait_until(|| host.shared.links.newest(&guest.key(), Kind::Game));
-    assert!(host.shared.links.newest(&idler.key(), Kind::Game).is_none());
-    wait_until(|| (host.refused().by_us as usize >= held.len()).then_some(()));
+    guest.dial(&host.addr().to_peer_addr(), None);
+    wait_until(|| host.shared.connections.newest(&guest.key(), ConnectionKind::Game));
+    assert!(host.shared.connections.newest(&idler.key(), ConnectionKind::Game).is_none());
+    wait_until(|| (host.drop_counts().rejected as usize >= held.len()).then_some(()));
     drop(held);
 }

@@ -17,22 +17,22 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::home::Home;
-use super::net::Shared;
-use super::quic::Kind;
+use super::accept::IrohShared;
+use super::addr::IrohAddr;
+use super::quic::ConnectionKind;
 use crate::key::{Identity, PeerKey, Token};
 use crate::ticket::Ticket;
-use crate::transport::{Incoming, Place, Refused, Transport};
+use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 use crate::udp;
 
 /// Our own addresses are known so soon after the start, if there are any.
-const ADDRS: Duration = Duration::from_millis(500);
+const ADDR_DISCOVERY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Saying goodbye takes no longer.
-const GOODBYE: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Servers that lead peers to each other, and carry what they send if they find no way of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Relay {
+pub enum RelayConfig {
     /// None: only peers that reach each other's addresses.
     #[default]
     None,
@@ -42,7 +42,7 @@ pub enum Relay {
     Url(String),
 }
 
-impl FromStr for Relay {
+impl FromStr for RelayConfig {
     type Err = RelayError;
 
     fn from_str(text: &str) -> Result<Self, RelayError> {
@@ -57,7 +57,7 @@ impl FromStr for Relay {
     }
 }
 
-impl fmt::Display for Relay {
+impl fmt::Display for RelayConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "none",
@@ -81,15 +81,15 @@ impl std::error::Error for RelayError {}
 
 /// A transport over iroh.
 #[derive(Debug)]
-pub struct Iroh {
-    pub(super) shared: Arc<Shared>,
+pub struct IrohTransport {
+    pub(super) shared: Arc<IrohShared>,
     pub(super) runtime: Handle,
-    relay: Relay,
-    over: Option<oneshot::Sender<()>>,
+    relay: RelayConfig,
+    stop_sender: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Iroh {
+impl IrohTransport {
     /// Listens at an address; port 0 takes any that is free, and the address of no particular interface stands for all of them, of both
     /// families. Who knows the token may come in. What comes goes into `queue`; what finds no room there is lost.
     ///
@@ -98,7 +98,7 @@ impl Iroh {
         addr: SocketAddr,
         identity: &Identity,
         token: Token,
-        relay: Relay,
+        relay: RelayConfig,
         queue: SyncSender<Incoming>,
     ) -> io::Result<Self> {
         let mode = relay_mode(&relay)?;
@@ -110,42 +110,42 @@ impl Iroh {
         let body = move || {
             runtime.block_on(async move {
                 let shared = match bind(addr, key, mode).await {
-                    Ok(endpoint) => Arc::new(Shared::new(endpoint, token, queue)),
+                    Ok(endpoint) => Arc::new(IrohShared::new(endpoint, token, queue)),
                     Err(error) => return drop(bound.send(Err(error))),
                 };
-                let accepting = tokio::spawn(Arc::clone(&shared).accept());
+                let accepting = tokio::spawn(Arc::clone(&shared).accept_loop());
                 let endpoint = shared.endpoint.clone();
                 drop(bound.send(Ok(shared)));
                 // It is over when it is said, or when nobody is left to say it.
                 let _ = is_over.await;
                 accepting.abort();
-                let _ = timeout(GOODBYE, endpoint.close()).await;
+                let _ = timeout(CLOSE_TIMEOUT, endpoint.close()).await;
             });
         };
         let thread = std::thread::Builder::new().name("net".into()).spawn(body)?;
         let shared = is_bound.recv().map_err(io::Error::other)??;
-        Ok(Self { shared, runtime: handle, relay, over: Some(over), thread: Some(thread) })
+        Ok(Self { shared, runtime: handle, relay, stop_sender: Some(over), thread: Some(thread) })
     }
 
     /// Where we live, as far as we know by now.
-    pub fn home(&self) -> Home {
-        Home::new(self.shared.key(), &self.shared.endpoint.addr().addrs)
+    pub fn addr(&self) -> IrohAddr {
+        IrohAddr::new(self.shared.key(), &self.shared.endpoint.addr().addrs)
     }
 
     /// What others need in order to come in. With a relay it says more once that has [answered](Self::wait_for_relay).
     pub fn ticket(&self) -> Ticket {
-        Ticket::Iroh { home: self.home(), token: self.shared.token.clone() }
+        Ticket::Iroh { addr: self.addr(), token: self.shared.token.clone() }
     }
 
     /// Waits until a relay has answered, at most so long; `false` if none has.
     pub fn wait_for_relay(&self, most: Duration) -> bool {
         let online = async { timeout(most, self.shared.endpoint.online()).await.is_ok() };
-        self.relay != Relay::None && self.runtime.block_on(online)
+        self.relay != RelayConfig::None && self.runtime.block_on(online)
     }
 
     /// Sends what is too long for the path; `false` if too much is on its way already.
-    pub(super) fn send_long(&self, connection: Connection, bytes: Bytes) -> bool {
-        let Ok(permit) = Arc::clone(&self.shared.streams).try_acquire_owned() else { return false };
+    pub(super) fn send_as_stream(&self, connection: Connection, bytes: Bytes) -> bool {
+        let Ok(permit) = Arc::clone(&self.shared.stream_permits).try_acquire_owned() else { return false };
         self.runtime.spawn(async move {
             // What cannot be sent is lost, as it may be on its way.
             if let Ok(mut stream) = connection.open_uni().await
@@ -160,9 +160,9 @@ impl Iroh {
     }
 }
 
-impl Drop for Iroh {
+impl Drop for IrohTransport {
     fn drop(&mut self) {
-        self.over.take();
+        self.stop_sender.take();
         if let Some(thread) = self.thread.take() {
             // It ended by a panic of its own, which was told when it happened.
             let _ = thread.join();
@@ -170,11 +170,11 @@ impl Drop for Iroh {
     }
 }
 
-fn relay_mode(relay: &Relay) -> io::Result<RelayMode> {
+fn relay_mode(relay: &RelayConfig) -> io::Result<RelayMode> {
     Ok(match relay {
-        Relay::None => RelayMode::Disabled,
-        Relay::Default => RelayMode::Default,
-        Relay::Url(url) => {
+        RelayConfig::None => RelayMode::Disabled,
+        RelayConfig::Default => RelayMode::Default,
+        RelayConfig::Url(url) => {
             let url: RelayUrl = url.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
             RelayMode::custom([url])
         }
@@ -182,12 +182,12 @@ fn relay_mode(relay: &Relay) -> io::Result<RelayMode> {
 }
 
 async fn bind(addr: SocketAddr, key: SecretKey, relay: RelayMode) -> io::Result<Endpoint> {
-    let alpns = Kind::ALL.map(|kind| kind.alpn().to_vec()).to_vec();
+    let alpns = ConnectionKind::ALL.map(|kind| kind.alpn().to_vec()).to_vec();
     let mut builder = Endpoint::builder(presets::Minimal)
         .secret_key(key)
         .alpns(alpns)
         .relay_mode(relay)
-        .transport_config(Kind::Game.config());
+        .transport_config(ConnectionKind::Game.transport_config());
     if !addr.ip().is_unspecified() {
         builder = builder.clear_ip_transports();
     }
@@ -195,46 +195,50 @@ async fn bind(addr: SocketAddr, key: SecretKey, relay: RelayMode) -> io::Result<
     let mut addrs = endpoint.watch_addr();
     let known = async { while addrs.get().is_empty() && addrs.updated().await.is_ok() {} };
     // Without any network there may be none: then it can still call others.
-    let _ = timeout(ADDRS, known).await;
+    let _ = timeout(ADDR_DISCOVERY_TIMEOUT, known).await;
     Ok(endpoint)
 }
 
-impl Transport for Iroh {
+impl Transport for IrohTransport {
     fn key(&self) -> PeerKey {
         self.shared.key()
     }
 
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
-        let kind = if is_feed(bytes) { Kind::Bulk } else { Kind::Game };
-        let Some(connection) = self.shared.links.newest(to, kind) else { return false };
+        let kind = if is_feed(bytes) { ConnectionKind::Bulk } else { ConnectionKind::Game };
+        let Some(connection) = self.shared.connections.newest(to, kind) else { return false };
         let bytes = Bytes::copy_from_slice(bytes);
         match connection.send_datagram(bytes.clone()) {
-            Err(SendDatagramError::TooLarge) => self.send_long(connection, bytes),
+            Err(SendDatagramError::TooLarge) => self.send_as_stream(connection, bytes),
             sent => sent.is_ok(),
         }
     }
 
-    fn call(&self, place: &Place, expect: Option<PeerKey>) {
-        self.shared.call(&self.runtime, place, expect);
+    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
+        self.shared.dial(&self.runtime, place, expect);
     }
 
-    fn hang_up(&self, peer: &PeerKey) {
-        self.shared.calls().remove(peer);
+    fn cancel_dial(&self, peer: &PeerKey) {
+        self.shared.dials().remove(peer);
     }
 
-    fn place_of(&self, peer: &PeerKey) -> Option<Place> {
-        let connection = self.shared.links.newest(peer, Kind::Game)?;
+    fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr> {
+        let connection = self.shared.connections.newest(peer, ConnectionKind::Game)?;
         let ways: Vec<_> = connection.paths().iter().map(|path| path.remote_addr().clone()).collect();
-        Some(Home::new(*peer, &ways).to_place())
+        Some(IrohAddr::new(*peer, &ways).to_peer_addr())
     }
 
-    fn own_places(&self) -> Vec<Place> {
-        vec![self.home().to_place()]
+    fn own_addrs(&self) -> Vec<PeerAddr> {
+        vec![self.addr().to_peer_addr()]
     }
 
-    fn refused(&self) -> Refused {
-        let (by_us, crowded_out) = self.shared.counts();
+    fn drop_counts(&self) -> DropCounts {
+        let (by_us, crowded_out) = self.shared.drop_counts();
         let sockets = self.shared.endpoint.bound_sockets();
-        Refused { by_us, by_system: sockets.into_iter().filter_map(udp::dropped_by_system).sum(), crowded_out }
+        DropCounts {
+            rejected: by_us,
+            kernel_dropped: sockets.into_iter().filter_map(udp::kernel_drop_count).sum(),
+            queue_full: crowded_out,
+        }
     }
 }

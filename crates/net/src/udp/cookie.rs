@@ -7,35 +7,35 @@ use blake2::digest::consts::U16;
 use blake2::digest::{KeyInit, Mac};
 use coplay::time::{Instant, TimeDelta};
 
-use crate::key::random;
+use crate::key::random_bytes;
 
-pub(super) type Cookie = [u8; COOKIE];
-pub(super) const COOKIE: usize = 16;
+pub(super) type Cookie = [u8; COOKIE_LEN];
+pub(super) const COOKIE_LEN: usize = 16;
 
 /// A cookie is good for one to two of these.
-const AGE: TimeDelta = TimeDelta::from_secs(20);
+const COOKIE_PERIOD: TimeDelta = TimeDelta::from_secs(20);
 
 /// What makes the cookies.
 #[derive(Debug)]
-pub(super) struct Jar {
+pub(super) struct CookieGenerator {
     key: [u8; 32],
 }
 
-impl Jar {
+impl CookieGenerator {
     pub(super) fn new() -> Self {
-        Self { key: random() }
+        Self { key: random_bytes() }
     }
 
     pub(super) fn cookie(&self, now: Instant, addr: SocketAddr) -> Cookie {
-        self.of_age(age(now), addr)
+        self.cookie_for_period(period(now), addr)
     }
 
-    pub(super) fn is_good(&self, now: Instant, addr: SocketAddr, cookie: &Cookie) -> bool {
-        let age = age(now);
-        [age, age.wrapping_sub(1)].iter().any(|age| self.of_age(*age, addr) == *cookie)
+    pub(super) fn is_valid(&self, now: Instant, addr: SocketAddr, cookie: &Cookie) -> bool {
+        let age = period(now);
+        [age, age.wrapping_sub(1)].iter().any(|age| self.cookie_for_period(*age, addr) == *cookie)
     }
 
-    fn of_age(&self, age: u64, addr: SocketAddr) -> Cookie {
+    fn cookie_for_period(&self, age: u64, addr: SocketAddr) -> Cookie {
         let mut mac = <Blake2sMac<U16> as KeyInit>::new_from_slice(&self.key).expect("a key of 32 bytes");
         mac.update(&age.to_le_bytes());
         mac.update(&addr.port().to_le_bytes());
@@ -47,8 +47,8 @@ impl Jar {
     }
 }
 
-fn age(now: Instant) -> u64 {
-    (now.as_nanos() / AGE.as_nanos()) as u64
+fn period(now: Instant) -> u64 {
+    (now.as_nanos() / COOKIE_PERIOD.as_nanos()) as u64
 }
 
 #[cfg(test)]
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_is_good_for_one_address_and_a_while() {
-        let (jar, now) = (Jar::new(), Instant::ZERO + AGE * 7);
+    fn cookie_is_valid_for_one_address_and_limited_time() {
+        let (jar, now) = (CookieGenerator::new(), Instant::ZERO + COOKIE_PERIOD * 7);
         let [here, there]: [SocketAddr; 2] = ["10.0.0.1:7000", "10.0.0.1:7001"].map(|addr| addr.parse().unwrap());
         let cookie = jar.cookie(now, here);
-        assert!(jar.is_good(now, here, &cookie) && jar.is_good(now + AGE, here, &cookie));
-        assert!(!jar.is_good(now, there, &cookie) && !jar.is_good(now + AGE * 2, here, &cookie));
-        assert!(!Jar::new().is_good(now, here, &cookie));
+        assert!(jar.is_valid(now, here, &cookie) && jar.is_valid(now + COOKIE_PERIOD, here, &cookie));
+        assert!(!jar.is_valid(now, there, &cookie) && !jar.is_valid(now + COOKIE_PERIOD * 2, here, &cookie));
+        assert!(!CookieGenerator::new().is_valid(now, here, &cookie));
     }
 }

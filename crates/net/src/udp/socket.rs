@@ -11,44 +11,44 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::receive::Receiver;
-use super::{Channel, Endpoint, Event, MAX_SEALED, Received};
+use super::receive::DatagramReceiver;
+use super::{Endpoint, EndpointEvent, MAX_SEALED, Received, SecureChannel};
 use crate::clock;
 use crate::key::{Identity, PeerKey, Secret};
-use crate::transport::{Incoming, Place, Refused, Transport};
+use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 
 /// Room for a burst that comes while the thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
 /// The thread looks this often whether it is to end.
-const LOOK: Duration = Duration::from_millis(100);
-const LEAST_WAIT: Duration = Duration::from_millis(1);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_WAIT: Duration = Duration::from_millis(1);
 /// Channels that are closed are forgotten here, too, this often.
-const FORGET_EVERY: Duration = Duration::from_secs(10);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Secured UDP on one socket.
 #[derive(Debug)]
-pub struct Udp {
-    shared: Arc<Shared>,
+pub struct UdpTransport {
+    shared: Arc<UdpShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct UdpShared {
     socket: UdpSocket,
     key: PeerKey,
     endpoint: Mutex<Endpoint>,
     /// The newest channel of each peer: what is sent need not wait for what is received.
-    channels: RwLock<BTreeMap<PeerKey, Arc<Channel>>>,
-    queue: SyncSender<Incoming>,
+    channels: RwLock<BTreeMap<PeerKey, Arc<SecureChannel>>>,
+    incoming_sender: SyncSender<Incoming>,
     /// What was not taken: by us, by the system, and for want of room in the queue. Whoever asks waits for nobody.
-    refused: AtomicU64,
-    dropped: AtomicU64,
-    crowded_out: AtomicU64,
-    over: AtomicBool,
+    rejected: AtomicU64,
+    kernel_dropped: AtomicU64,
+    queue_full: AtomicU64,
+    is_stopped: AtomicBool,
 }
 
-impl Udp {
+impl UdpTransport {
     /// Listens at an address; port 0 takes any that is free. What comes goes into `queue`; what finds no room there is lost.
     pub fn listen(
         addr: SocketAddr,
@@ -56,20 +56,20 @@ impl Udp {
         secret: Secret,
         queue: SyncSender<Incoming>,
     ) -> io::Result<Self> {
-        let socket = open(addr)?;
-        let shared = Arc::new(Shared {
+        let socket = open_socket(addr)?;
+        let shared = Arc::new(UdpShared {
             socket,
             key: identity.key(),
             endpoint: Mutex::new(Endpoint::new(identity, secret)),
             channels: RwLock::default(),
-            queue,
-            refused: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            crowded_out: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            incoming_sender: queue,
+            rejected: AtomicU64::new(0),
+            kernel_dropped: AtomicU64::new(0),
+            queue_full: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
         });
         let listener = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("net".into()).spawn(move || listener.listen())?;
+        let thread = std::thread::Builder::new().name("net".into()).spawn(move || listener.receive_loop())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -79,9 +79,9 @@ impl Udp {
     }
 }
 
-impl Drop for Udp {
+impl Drop for UdpTransport {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // It ended by a panic of its own, which was told when it happened.
             let _ = thread.join();
@@ -89,7 +89,7 @@ impl Drop for Udp {
     }
 }
 
-fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
+fn open_socket(addr: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     if addr.is_ipv6() {
         // Where the system allows it, both families arrive at one socket.
@@ -102,12 +102,12 @@ fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-impl Shared {
-    fn listen(&self) {
-        let mut receiver = Receiver::new(&self.socket);
+impl UdpShared {
+    fn receive_loop(&self) {
+        let mut receiver = DatagramReceiver::new(&self.socket);
         let mut next_look = clock::now();
-        let mut next_forget = next_look + FORGET_EVERY.into();
-        while !self.over.load(Ordering::Relaxed) {
+        let mut next_forget = next_look + SWEEP_INTERVAL.into();
+        while !self.is_stopped.load(Ordering::Relaxed) {
             let now = clock::now();
             if now >= next_look {
                 let wait = self.housekeep();
@@ -115,13 +115,13 @@ impl Shared {
                 let _ = self.socket.set_read_timeout(Some(wait));
             }
             if now >= next_forget {
-                next_forget = now + FORGET_EVERY.into();
-                self.forget_closed();
+                next_forget = now + SWEEP_INTERVAL.into();
+                self.remove_closed_channels();
             }
             // An error can be told for something sent before, to an address where nobody listens: of no interest here.
             if let Ok((from, bytes)) = receiver.receive(&self.socket) {
-                self.take(from, bytes);
-                self.dropped.store(receiver.dropped(), Ordering::Relaxed);
+                self.handle_datagram(from, bytes);
+                self.kernel_dropped.store(receiver.dropped(), Ordering::Relaxed);
             }
         }
     }
@@ -132,19 +132,21 @@ impl Shared {
         let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         endpoint.handle_timeout(now);
         self.flush(&mut endpoint);
-        let due = endpoint.poll_timeout().map_or(LOOK, |due| (due - now).to_duration());
-        due.clamp(LEAST_WAIT, LOOK)
+        let due = endpoint.poll_timeout().map_or(STOP_POLL_INTERVAL, |due| (due - now).to_duration());
+        due.clamp(MIN_WAIT, STOP_POLL_INTERVAL)
     }
 
-    fn take(&self, from: SocketAddr, bytes: &[u8]) {
+    fn handle_datagram(&self, from: SocketAddr, bytes: &[u8]) {
         let now = clock::now();
         let mut out = [0; MAX_SEALED];
         let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         match endpoint.handle_datagram(now, from, bytes, &mut out) {
-            Received::Data { from, len } => self.give(Incoming::Datagram { at: now, from, bytes: out[..len].to_vec() }),
+            Received::Data { from, len } => {
+                self.enqueue(Incoming::Datagram { at: now, from, bytes: out[..len].to_vec() })
+            }
             Received::Nothing => {
                 self.flush(&mut endpoint);
-                self.refused.store(endpoint.counts().total(), Ordering::Relaxed);
+                self.rejected.store(endpoint.reject_counts().total(), Ordering::Relaxed);
             }
         }
     }
@@ -155,46 +157,48 @@ impl Shared {
             let _ = self.socket.send_to(&bytes, to);
         }
         while let Some(event) = endpoint.poll_event() {
-            self.give(match event {
-                Event::Up { peer, addr, called } => {
-                    self.note_channel(endpoint, peer);
-                    Incoming::Up { peer, called: called.then(|| place(addr)) }
+            self.enqueue(match event {
+                EndpointEvent::Connected { peer, addr, was_dialed: called } => {
+                    self.publish_channel(endpoint, peer);
+                    Incoming::Connected { peer, dialed: called.then(|| to_peer_addr(addr)) }
                 }
-                Event::Unanswered { addr, refused } => Incoming::Unanswered { place: place(addr), refused },
-                Event::Stranger { addr, .. } => Incoming::Stranger { place: place(addr) },
+                EndpointEvent::Unreachable { addr, wrong_secret: refused } => {
+                    Incoming::Unreachable { addr: to_peer_addr(addr), wrong_secret: refused }
+                }
+                EndpointEvent::WrongPeer { addr, .. } => Incoming::WrongPeer { addr: to_peer_addr(addr) },
             });
         }
     }
 
-    fn note_channel(&self, endpoint: &Endpoint, peer: PeerKey) {
+    fn publish_channel(&self, endpoint: &Endpoint, peer: PeerKey) {
         if let Some(channel) = endpoint.channel(&peer) {
             let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
             channels.insert(peer, Arc::clone(channel));
         }
     }
 
-    fn forget_closed(&self) {
+    fn remove_closed_channels(&self) {
         let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|peer, _| endpoint.channel(peer).is_some());
     }
 
-    fn give(&self, incoming: Incoming) {
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(incoming) {
-            self.crowded_out.fetch_add(1, Ordering::Relaxed);
+    fn enqueue(&self, incoming: Incoming) {
+        if let Err(TrySendError::Full(_)) = self.incoming_sender.try_send(incoming) {
+            self.queue_full.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn channel(&self, peer: &PeerKey) -> Option<Arc<Channel>> {
+    fn channel(&self, peer: &PeerKey) -> Option<Arc<SecureChannel>> {
         self.channels.read().unwrap_or_else(PoisonError::into_inner).get(peer).cloned()
     }
 }
 
-fn place(addr: SocketAddr) -> Place {
-    Place(SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string())
+fn to_peer_addr(addr: SocketAddr) -> PeerAddr {
+    PeerAddr(SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string())
 }
 
-impl Transport for Udp {
+impl Transport for UdpTransport {
     fn key(&self) -> PeerKey {
         self.shared.key
     }
@@ -206,7 +210,7 @@ impl Transport for Udp {
         sent.is_some_and(|sent| sent.is_ok())
     }
 
-    fn call(&self, place: &Place, expect: Option<PeerKey>) {
+    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
         let Ok(addr) = place.0.parse::<SocketAddr>() else { return };
         let v6 = self.local_addr().is_ok_and(|own| own.is_ipv6());
         // A socket of both families knows the older one by its place in the newer.
@@ -215,32 +219,32 @@ impl Transport for Udp {
             _ => addr,
         };
         let mut endpoint = self.shared.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
-        endpoint.call(clock::now(), addr, expect);
+        endpoint.dial(clock::now(), addr, expect);
         self.shared.flush(&mut endpoint);
     }
 
-    fn hang_up(&self, peer: &PeerKey) {
-        self.shared.endpoint.lock().unwrap_or_else(PoisonError::into_inner).hang_up(peer);
+    fn cancel_dial(&self, peer: &PeerKey) {
+        self.shared.endpoint.lock().unwrap_or_else(PoisonError::into_inner).cancel_dial(peer);
     }
 
-    fn place_of(&self, peer: &PeerKey) -> Option<Place> {
-        self.shared.channel(peer).map(|channel| place(channel.addr()))
+    fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr> {
+        self.shared.channel(peer).map(|channel| to_peer_addr(channel.addr()))
     }
 
-    fn own_places(&self) -> Vec<Place> {
+    fn own_addrs(&self) -> Vec<PeerAddr> {
         let Ok(addr) = self.local_addr() else { return Vec::new() };
         if !addr.ip().is_unspecified() {
-            return vec![place(addr)];
+            return vec![to_peer_addr(addr)];
         }
         let outward = outward_ips(addr);
-        outward.into_iter().map(|ip| place(SocketAddr::new(ip, addr.port()))).collect()
+        outward.into_iter().map(|ip| to_peer_addr(SocketAddr::new(ip, addr.port()))).collect()
     }
 
-    fn refused(&self) -> Refused {
-        let Shared { refused, dropped, crowded_out, .. } = &*self.shared;
+    fn drop_counts(&self) -> DropCounts {
+        let UdpShared { rejected: refused, kernel_dropped: dropped, queue_full: crowded_out, .. } = &*self.shared;
         let [by_us, by_system, crowded_out] =
             [refused, dropped, crowded_out].map(|count| count.load(Ordering::Relaxed));
-        Refused { by_us, by_system, crowded_out }
+        DropCounts { rejected: by_us, kernel_dropped: by_system, queue_full: crowded_out }
     }
 }
 
@@ -259,7 +263,7 @@ fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
 
 /// How many datagrams the system dropped at this port because our buffer was full.
 #[cfg(target_os = "linux")]
-pub(crate) fn dropped_by_system(addr: SocketAddr) -> Option<u64> {
+pub(crate) fn kernel_drop_count(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
     let port = format!(":{:04X}", addr.port());
     let table = std::fs::read_to_string(table).ok()?;
@@ -271,7 +275,7 @@ pub(crate) fn dropped_by_system(addr: SocketAddr) -> Option<u64> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn dropped_by_system(_: SocketAddr) -> Option<u64> {
+pub(crate) fn kernel_drop_count(_: SocketAddr) -> Option<u64> {
     None
 }
 
@@ -282,21 +286,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closed_channels_are_forgotten_and_open_ones_are_not() {
+    fn closed_channels_are_removed_and_open_ones_kept() {
         let listen = || {
             let (queue, incoming) = sync_channel(16);
             let addr = SocketAddr::from(([127, 0, 0, 1], 0));
-            let udp = Udp::listen(addr, Identity::random(), Secret::from_text("tennis"), queue).expect("a free port");
+            let udp = UdpTransport::listen(addr, Identity::random(), Secret::from_text("tennis"), queue)
+                .expect("a free port");
             (udp, incoming)
         };
         let ((one, incoming), (other, _incoming)) = (listen(), listen());
-        one.call(&other.own_places().remove(0), None);
+        one.dial(&other.own_addrs().remove(0), None);
         let up = incoming.recv_timeout(Duration::from_secs(30));
-        assert!(matches!(up, Ok(Incoming::Up { .. })), "{up:?}");
+        assert!(matches!(up, Ok(Incoming::Connected { .. })), "{up:?}");
         let (open, closed) = (other.key(), PeerKey([7; 32]));
         let channel = one.shared.channel(&open).expect("it is up");
         one.shared.channels.write().unwrap().insert(closed, channel);
-        one.shared.forget_closed();
+        one.shared.remove_closed_channels();
         assert!(one.shared.channel(&open).is_some() && one.shared.channel(&closed).is_none());
     }
 }

@@ -1,29 +1,29 @@
 //! Why a maze with others could not be, as a person is told.
 
 use coplay_maze::{Maze, Terms};
-use coplay_net::group::Failure;
-use coplay_net::party::Refusal;
+use coplay_net::lobby::JoinRefusal;
+use coplay_net::mesh::MeshError;
 
 use crate::trouble::Trouble;
 
 /// A failure, and what can be done about it.
-pub(super) fn trouble(failure: &Failure) -> Trouble {
+pub(super) fn trouble(failure: &MeshError) -> Trouble {
     let trouble = Trouble::failure(failure.to_string());
     match failure {
-        Failure::Unanswered { refused: false, .. } => trouble.hint(
+        MeshError::Unreachable { wrong_secret: false, .. } => trouble.hint(
             "is there a network, is whoever gave the ticket still there, is it copied as a whole, and does a firewall or router let UDP through?",
         ),
-        Failure::Unanswered { refused: true, .. } => {
+        MeshError::Unreachable { wrong_secret: true, .. } => {
             trouble.hint("copy the whole ticket again, with what follows #; the maze may have been started anew")
         }
-        Failure::Stranger { .. } => trouble.hint("ask for the ticket that is shown there now, or for that of anybody else in the maze"),
-        Failure::Refused(Refusal::Full) => trouble.hint("open a maze of your own: coplay maze host"),
-        Failure::Refused(Refusal::Version(_)) | Failure::Terms => trouble.hint("everybody needs the same version of coplay"),
-        Failure::Refused(Refusal::OtherKind | Refusal::NotMe { .. } | Refusal::Private) => {
+        MeshError::WrongPeer { .. } => trouble.hint("ask for the ticket that is shown there now, or for that of anybody else in the maze"),
+        MeshError::Refused(JoinRefusal::Full) => trouble.hint("open a maze of your own: coplay maze host"),
+        MeshError::Refused(JoinRefusal::VersionMismatch(_)) | MeshError::SettingsTooLong => trouble.hint("everybody needs the same version of coplay"),
+        MeshError::Refused(JoinRefusal::WrongGameKind | JoinRefusal::NotLeader { .. } | JoinRefusal::NoSpectators) => {
             trouble.hint("`coplay join` with the same ticket leads in")
         }
-        Failure::Ignored => trouble.hint("try again; and if it is a server of a world that gave the ticket, with --world in front of it"),
-        Failure::Multicast(_) => trouble.hint("say --multicast auto, and everybody is reached one by one where it does not work"),
+        MeshError::NoReply => trouble.hint("try again; and if it is a server of a world that gave the ticket, with --world in front of it"),
+        MeshError::Multicast(_) => trouble.hint("say --multicast auto, and everybody is reached one by one where it does not work"),
     }
 }
 
@@ -44,22 +44,24 @@ pub(super) fn no_terms() -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay_net::Place;
-    use coplay_net::group::MulticastError;
+    use coplay_net::PeerAddr;
+    use coplay_net::mesh::MulticastError;
 
     #[test]
     fn every_failure_has_a_hint() {
-        let place = Place("192.0.2.1:7000".into());
+        let place = PeerAddr("192.0.2.1:7000".into());
         let mut failures = vec![
-            Failure::Unanswered { place: place.clone(), refused: false },
-            Failure::Unanswered { place: place.clone(), refused: true },
-            Failure::Stranger { place },
-            Failure::Ignored,
-            Failure::Terms,
-            Failure::Multicast(MulticastError::Unused),
+            MeshError::Unreachable { addr: place.clone(), wrong_secret: false },
+            MeshError::Unreachable { addr: place.clone(), wrong_secret: true },
+            MeshError::WrongPeer { addr: place },
+            MeshError::NoReply,
+            MeshError::SettingsTooLong,
+            MeshError::Multicast(MulticastError::NotUsedByMesh),
         ];
-        failures
-            .extend([Refusal::Full, Refusal::Version(9), Refusal::OtherKind, Refusal::Private].map(Failure::Refused));
+        failures.extend(
+            [JoinRefusal::Full, JoinRefusal::VersionMismatch(9), JoinRefusal::WrongGameKind, JoinRefusal::NoSpectators]
+                .map(MeshError::Refused),
+        );
         for failure in failures {
             let told = trouble(&failure);
             assert!(told.to_string().contains("\nhint: ") && told.exit_code() == 1, "{told}");

@@ -6,7 +6,7 @@ use coplay::peer_world::{PeerWorldDestination, WorldPeerStats, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Game, TICKS_PER_SECOND, Terms};
 use coplay_net::clock;
-use coplay_net::group::{Dest, Event, Group, MAX_BYTES, Member, Why};
+use coplay_net::mesh::{DepartureReason, Dest, MAX_PAYLOAD_LEN, Mesh, MeshEvent, MeshMember};
 
 use super::report::{Peer, Report};
 use super::trace::TraceFile;
@@ -25,7 +25,7 @@ const LOOK: TimeDelta = TimeDelta::from_millis(200);
 
 /// A site's way to all others.
 pub(super) struct Link {
-    group: Group,
+    group: Mesh,
     small: bool,
     trace: Option<TraceFile>,
     invitation: Invitation,
@@ -38,7 +38,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(
-        group: Group,
+        group: Mesh,
         terms: &Terms,
         trace: Option<TraceFile>,
         invitation: Invitation,
@@ -50,14 +50,14 @@ impl Link {
 
     /// Sends all that there is, at once.
     fn send(&mut self, game: &mut Game) {
-        let mut buffer = [0; MAX_BYTES];
+        let mut buffer = [0; MAX_PAYLOAD_LEN];
         while let Some(packet) = game.poll_transmit(clock::now(), &mut buffer) {
             let sites: Vec<u32> = game.receivers(packet.to).iter().map(|site| site.0).collect();
             let to = match packet.to {
-                PeerWorldDestination::One(site) => Dest::One(site.0),
+                PeerWorldDestination::One(site) => Dest::Site(site.0),
                 PeerWorldDestination::All => Dest::All,
                 PeerWorldDestination::Near(_) if self.small => Dest::All,
-                PeerWorldDestination::Near(_) if self.group.multicast().is_none() => Dest::These(&sites),
+                PeerWorldDestination::Near(_) if self.group.multicast_addr().is_none() => Dest::Sites(&sites),
                 PeerWorldDestination::Near(region) => Dest::Region { region, sites: &sites },
             };
             let timestamp = packet.tick.wrapping_mul(RTP_CLOCK / TICKS_PER_SECOND);
@@ -65,29 +65,29 @@ impl Link {
         }
     }
 
-    fn take(&mut self, game: &mut Game, event: Event) {
+    fn take(&mut self, game: &mut Game, event: MeshEvent) {
         match event {
             // When it came, not when we got round to it: clocks are compared by this.
-            Event::Datagram { at, from, bytes } => game.handle_datagram(at, WorldSiteId(from), &bytes),
-            Event::Came { member, again } => self.on_came(game, member, again),
-            Event::Went { site, why } => self.on_went(game, WorldSiteId(site), why),
-            Event::NoMulticast(error) => self.say(&format!("everybody is reached one by one: {error}")),
+            MeshEvent::Datagram { at, from, bytes } => game.handle_datagram(at, WorldSiteId(from), &bytes),
+            MeshEvent::Joined { member, is_rejoin: again } => self.on_came(game, member, again),
+            MeshEvent::Left { site, reason: why } => self.on_went(game, WorldSiteId(site), why),
+            MeshEvent::MulticastUnavailable(error) => self.say(&format!("everybody is reached one by one: {error}")),
         }
     }
 
-    fn on_came(&mut self, game: &mut Game, member: Member, again: bool) {
+    fn on_came(&mut self, game: &mut Game, member: MeshMember, again: bool) {
         let site = WorldSiteId(member.site);
         self.say(&format!("{} is here{}", member.name, if again { " again" } else { "" }));
         self.peers.entry(site).or_default().name = member.name;
         game.add_peer(clock::now(), site);
     }
 
-    fn on_went(&mut self, game: &mut Game, site: WorldSiteId, why: Why) {
+    fn on_went(&mut self, game: &mut Game, site: WorldSiteId, why: DepartureReason) {
         let name = self.peers.get(&site).map_or("somebody", |peer| &peer.name);
         let how = match why {
-            Why::Left => "left",
-            Why::Silent => "is not heard any more",
-            Why::Anew => "starts anew",
+            DepartureReason::Left => "left",
+            DepartureReason::TimedOut => "is not heard any more",
+            DepartureReason::Restarted => "starts anew",
         };
         self.say(&format!("{name} {how}"));
         game.remove_peer(site);
@@ -107,8 +107,8 @@ impl Link {
         }
         self.next_look = now + LOOK;
         self.note_peers(now, game);
-        if !self.small && self.group.multicast().is_some() {
-            self.group.listen_to(&game.wanted());
+        if !self.small && self.group.multicast_addr().is_some() {
+            self.group.subscribe_regions(&game.wanted());
         }
     }
 
@@ -116,7 +116,7 @@ impl Link {
         for (site, peer) in &mut self.peers {
             let known = game.world().peer_stats(now, *site);
             if let Some(stats) = known.filter(|stats: &WorldPeerStats| stats.rtt.is_some()) {
-                (peer.stats, peer.multicast) = (stats, self.group.is_heard_by(now, site.0));
+                (peer.stats, peer.multicast) = (stats, self.group.is_multicast_received_by(now, site.0));
             }
         }
     }
@@ -130,7 +130,7 @@ impl Link {
         let now = clock::now();
         self.note_peers(now, game);
         let own = self.group.members().next().map(|member| member.name).unwrap_or_default();
-        Report::new(game, own, self.peers.clone(), self.group.counts(), now - self.began)
+        Report::new(game, own, self.peers.clone(), self.group.stats(), now - self.began)
     }
 
     /// Says goodbye to all.
@@ -169,7 +169,7 @@ impl MazeNet for Link {
     fn status(&self) -> String {
         let here = self.group.members().count();
         let now = clock::now();
-        let heard = self.group.members().any(|member| self.group.is_heard_by(now, member.site));
+        let heard = self.group.members().any(|member| self.group.is_multicast_received_by(now, member.site));
         format!("{here} here, {}", if heard { "by multicast" } else { "one by one" })
     }
 }

@@ -13,8 +13,8 @@ use coplay::peer_world::WorldSiteId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Game, Terms};
 use coplay_net::clock;
-use coplay_net::group::{Approach, Group, Manner, Wire};
-use coplay_net::lan::Kind;
+use coplay_net::lan::GameKind;
+use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, MeshTransport};
 
 use super::{advance_until, any_seed, look, play};
 use crate::cli::maze_online::{Host, Join, Multicast, Part};
@@ -51,10 +51,10 @@ pub(super) fn host(args: &Host) -> Result<Summary, Trouble> {
     let ticket = (line.ticket)();
     let manner = visit.manner(args.multicast);
     announce::warn_if_alone(&*line.transport, args.udp.as_deref());
-    let group = Group::found(wire(line, &args.part)?, &terms.to_bytes(), &manner);
+    let group = Mesh::create(wire(line, &args.part)?, &terms.to_bytes(), &manner);
     let group = group.map_err(|failure| failure::trouble(&failure))?;
     let usual = if args.part.view.headless { Lan::Hide } else { Lan::See };
-    let _sign = lan::tell(Kind::Maze, args.lan.unwrap_or(usual), (OFFERED, &manner.name), &ticket);
+    let _sign = lan::tell(GameKind::Maze, args.lan.unwrap_or(usual), (OFFERED, &manner.name), &ticket);
     let ticket = ticket.to_string();
     announce::announce(&ticket, &[("to join, a friend types:", join_command(&ticket))]);
     visit.go_in(group, ticket, true)
@@ -69,15 +69,15 @@ fn terms(args: &Host) -> Result<Terms, Trouble> {
 
 /// `coplay maze join`.
 pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(Kind::Maze, args.ticket.as_deref())? else { return Ok(Summary::default()) };
+    let Some(ticket) = lan::ticket(GameKind::Maze, args.ticket.as_deref())? else { return Ok(Summary::default()) };
     let visit = Visit::prepare(&args.part)?;
-    let seat = Seat::choose(None, &ticket.group())?;
+    let seat = Seat::choose(None, &ticket.seat_group())?;
     meet::say_where(std::slice::from_ref(&ticket));
     let line = meet::call(&ticket, seat.identity.clone(), args.relay.clone())?;
-    let approach = Approach { places: line.places.clone(), expect: line.expect, patience: PATIENCE };
+    let approach = MeshJoinConfig { addrs: line.places.clone(), expected_peer: line.expect, timeout: PATIENCE };
     let own = Arc::clone(&line.ticket);
     let manner = visit.manner(args.multicast);
-    let group = Group::join(wire(line, &args.part)?, &approach, &manner, || !crate::stop::is_asked());
+    let group = Mesh::join(wire(line, &args.part)?, &approach, &manner, || !crate::stop::is_asked());
     let Some(group) = group.map_err(|failure| failure::trouble(&failure))? else { return Ok(Summary::default()) };
     let own = own().to_string();
     eprintln!("we are in; others can also come in by us:   {}", join_command(&own));
@@ -88,9 +88,9 @@ fn join_command(ticket: &str) -> String {
     format!("{JOIN} '{ticket}'")
 }
 
-fn wire(line: Line, part: &Part) -> Result<Wire, Trouble> {
+fn wire(line: Line, part: &Part) -> Result<MeshTransport, Trouble> {
     let transport = impaired(line.transport, part.impair.as_ref())?;
-    Ok(Wire { transport, incoming: line.incoming, queue: line.queue })
+    Ok(MeshTransport { transport, incoming: line.incoming, incoming_sender: line.queue })
 }
 
 /// Being in a maze with others. Whatever can be wrong on this side is found before anybody is called.
@@ -111,13 +111,13 @@ impl<'a> Visit<'a> {
         Ok(Self { part, name: name(part.name.as_deref()), front, config, trace })
     }
 
-    fn manner(&self, multicast: Multicast) -> Manner {
-        Manner { name: self.name.clone(), multicast: multicast.wanted(), impairment: self.part.impair.clone() }
+    fn manner(&self, multicast: Multicast) -> MeshOptions {
+        MeshOptions { name: self.name.clone(), multicast: multicast.wanted(), impairment: self.part.impair.clone() }
     }
 
     /// Plays until it is over, and says what it came to.
-    fn go_in(self, group: Group, ticket: String, founder: bool) -> Result<Summary, Trouble> {
-        let Some(terms) = Terms::from_bytes(group.terms()) else {
+    fn go_in(self, group: Mesh, ticket: String, founder: bool) -> Result<Summary, Trouble> {
+        let Some(terms) = Terms::from_bytes(group.settings()) else {
             group.leave();
             return Err(failure::other_terms());
         };

@@ -7,7 +7,7 @@ use std::path::Path;
 use coplay::peer_world::{EntityId, PeerWorldStats, WorldPeerStats, WorldSiteId};
 use coplay::time::TimeDelta;
 use coplay_maze::{Game, OTHERS, Score};
-use coplay_net::group::{Counts, Traffic};
+use coplay_net::mesh::{MeshStats, Traffic};
 
 use crate::maze::board::in_words;
 use crate::net::report::unwritable;
@@ -30,7 +30,7 @@ pub(super) struct Report {
     maze: (u64, u8),
     scores: Vec<(EntityId, String, Score)>,
     stats: PeerWorldStats,
-    counts: Counts,
+    counts: MeshStats,
     peers: BTreeMap<WorldSiteId, Peer>,
 }
 
@@ -45,7 +45,7 @@ impl Report {
         game: &Game,
         own: String,
         peers: BTreeMap<WorldSiteId, Peer>,
-        counts: Counts,
+        counts: MeshStats,
         took: TimeDelta,
     ) -> Self {
         let name = |entity: EntityId| {
@@ -90,10 +90,10 @@ impl Report {
             (format!("{datagrams:.1} a second"), format!("datagrams, {bytes:.0} bytes a second"))
         };
         let rows = [
-            ("one by one", &self.counts.sent, "out"),
-            ("multicast", &self.counts.multicast, "out"),
-            ("one by one", &self.counts.received, "in"),
-            ("multicast", &self.counts.heard, "in"),
+            ("one by one", &self.counts.unicast_sent, "out"),
+            ("multicast", &self.counts.multicast_sent, "out"),
+            ("one by one", &self.counts.unicast_received, "in"),
+            ("multicast", &self.counts.multicast_received, "in"),
         ];
         for (what, traffic, way) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
             let (value, about) = rate(traffic);
@@ -129,7 +129,13 @@ impl Report {
                 traffic.datagrams, traffic.bytes
             )
         };
-        let Counts { sent, multicast, received, heard, .. } = &self.counts;
+        let MeshStats {
+            unicast_sent: sent,
+            multicast_sent: multicast,
+            unicast_received: received,
+            multicast_received: heard,
+            ..
+        } = &self.counts;
         let peers: Vec<String> = self.peers.iter().map(|(site, peer)| peer.to_json(*site)).collect();
         let score = |(entity, _, score): &(EntityId, String, Score)| {
             format!("{{\"avatar\":\"{entity:?}\",\"hits\":{},\"falls\":{}}}", score.hits, score.falls)

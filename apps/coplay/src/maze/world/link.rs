@@ -7,10 +7,10 @@ use std::sync::mpsc::Receiver;
 
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::impair::Impairment;
-use coplay_net::iroh::Home;
-use coplay_net::key::random;
+use coplay_net::iroh::IrohAddr;
+use coplay_net::key::random_bytes;
 use coplay_net::ticket::Ticket;
-use coplay_net::{Incoming, PeerKey, Place, Transport, clock};
+use coplay_net::{Incoming, PeerAddr, PeerKey, Transport, clock};
 use coplay_world::{Client, TOLERANCE, Tally, Voyage, Word};
 
 use super::news::News;
@@ -62,7 +62,7 @@ impl Link {
     ) -> Result<Self, Trouble> {
         let now = clock::now();
         let transport = impaired(line.transport, impairment)?;
-        let (client, voyage) = (Client::new(now, &name, u32::from_le_bytes(random())), Voyage::new(now));
+        let (client, voyage) = (Client::new(now, &name, u32::from_le_bytes(random_bytes())), Voyage::new(now));
         let (places, incoming) = (BTreeMap::new(), line.incoming);
         let by_iroh = line.places.iter().any(|place| is_home(&place.0));
         let leads_to = if by_iroh { is_home } else { is_address };
@@ -93,7 +93,7 @@ impl Link {
         let leads_to = self.leads_to;
         for place in places.into_iter().filter(|place| leads_to(place)) {
             if !self.places.contains_key(&place) && self.has_room() {
-                self.transport.call(&Place(place.clone()), None);
+                self.transport.dial(&PeerAddr(place.clone()), None);
                 self.places.insert(place, None);
             }
         }
@@ -122,9 +122,9 @@ impl Link {
             if key.is_some_and(|key| self.voyage.is_there(now, key)) {
                 continue;
             }
-            self.transport.call(&Place(place.clone()), None);
+            self.transport.dial(&PeerAddr(place.clone()), None);
             // Where there still is a way nobody says again that there is one.
-            if let Some(key) = key.filter(|key| self.transport.place_of(key).is_some()) {
+            if let Some(key) = key.filter(|key| self.transport.addr_of(key).is_some()) {
                 self.voyage.on_up(key);
             }
         }
@@ -217,14 +217,14 @@ impl Link {
     fn take(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Datagram { at, from, bytes } => self.hear(at, from, &bytes),
-            Incoming::Up { peer, called } => self.on_up(peer, called),
-            Incoming::Unanswered { place, refused: true } => _ = self.refused.insert(place.0),
-            Incoming::Unanswered { .. } => {}
-            Incoming::Multicast { .. } | Incoming::Stranger { .. } => {}
+            Incoming::Connected { peer, dialed: called } => self.on_up(peer, called),
+            Incoming::Unreachable { addr: place, wrong_secret: true } => _ = self.refused.insert(place.0),
+            Incoming::Unreachable { .. } => {}
+            Incoming::Multicast { .. } | Incoming::WrongPeer { .. } => {}
         }
     }
 
-    fn on_up(&mut self, peer: PeerKey, called: Option<Place>) {
+    fn on_up(&mut self, peer: PeerKey, called: Option<PeerAddr>) {
         self.voyage.on_up(peer);
         if let Some(key) = called.and_then(|place| self.places.get_mut(&place.0)) {
             *key = Some(peer);
@@ -290,5 +290,5 @@ fn is_address(place: &str) -> bool {
 
 /// Whether iroh does.
 fn is_home(place: &str) -> bool {
-    Home::from_place(&Place(place.into())).is_some()
+    IrohAddr::from_peer_addr(&PeerAddr(place.into())).is_some()
 }

@@ -30,7 +30,7 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
     let (front, config) = (front_for(&part.show())?, settings(&part.show())?);
     let tickets = tickets(&args.world)?;
     crate::stop::listen();
-    let seat = Seat::choose(None, &tickets[0].group())?;
+    let seat = Seat::choose(None, &tickets[0].seat_group())?;
     let line = meet::call(&tickets[0], seat.identity.clone(), args.relay.clone())?;
     let mut link = Link::new(line, &tickets[1..], name(part.name.as_deref()), part.impair.as_ref())?;
     if !link.enter()? {
@@ -56,7 +56,7 @@ pub(super) fn join(args: &Join) -> Result<Summary, Trouble> {
 /// All of them lead to servers of one world.
 fn tickets(texts: &[String]) -> Result<Vec<Ticket>, Trouble> {
     let tickets: Vec<Ticket> = texts.iter().map(|text| meet::read_ticket(text)).collect::<Result<_, _>>()?;
-    if tickets.windows(2).any(|pair| pair[0].group() != pair[1].group()) {
+    if tickets.windows(2).any(|pair| pair[0].seat_group() != pair[1].seat_group()) {
         return Err(Trouble::misuse("these are no servers of one world").hint(
             "give what coplay world serve shows: either all of them as udp://HOST:PORT#SECRET, with one secret, or all as coplay:…",
         ));
@@ -67,7 +67,7 @@ fn tickets(texts: &[String]) -> Result<Vec<Ticket>, Trouble> {
 /// Nobody looks, so software plays, and what happens is told in lines.
 fn software(link: &mut Link, seconds: Option<u32>) -> Result<(), Trouble> {
     let end = seconds.map(|seconds| clock::now() + coplay::time::TimeDelta::from_secs(seconds.into()));
-    let mut ninja = Ninja::new(u64::from_le_bytes(coplay_net::key::random()));
+    let mut ninja = Ninja::new(u64::from_le_bytes(coplay_net::key::random_bytes()));
     let mut was_silent = false;
     eprintln!("we are in: {}", link.status());
     while !crate::stop::is_asked() && end.is_none_or(|end| clock::now() < end) {

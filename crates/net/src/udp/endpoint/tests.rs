@@ -7,14 +7,14 @@ struct Pair {
     addrs: [SocketAddr; 2],
     now: Instant,
     /// Everything that was sent: from whom, to whom, what.
-    heard: Vec<(usize, SocketAddr, Vec<u8>)>,
+    sent: Vec<(usize, SocketAddr, Vec<u8>)>,
     /// What arrived, by receiver.
-    got: [Vec<Vec<u8>>; 2],
-    events: [Vec<Event>; 2],
+    received: [Vec<Vec<u8>>; 2],
+    events: [Vec<EndpointEvent>; 2],
     /// So many times somebody else answers with a cookie before the one who is called can.
-    forged: usize,
+    forged_cookies: usize,
     /// Which datagrams are lost, by how many were sent before.
-    lost: fn(usize) -> bool,
+    is_lost: fn(usize) -> bool,
 }
 
 fn addr(number: u16) -> SocketAddr {
@@ -35,11 +35,11 @@ impl Pair {
             ends: [one, other].map(|text| Endpoint::new(Identity::random(), secret(text))),
             addrs: [addr(1), addr(2)],
             now: Instant::from_nanos(1_000_000_000),
-            heard: Vec::new(),
-            got: Default::default(),
+            sent: Vec::new(),
+            received: Default::default(),
             events: Default::default(),
-            forged: 0,
-            lost: |_| false,
+            forged_cookies: 0,
+            is_lost: |_| false,
         }
     }
 
@@ -47,8 +47,8 @@ impl Pair {
         self.ends[end].key()
     }
 
-    fn call(&mut self) {
-        self.ends[0].call(self.now, self.addrs[1], None);
+    fn connect(&mut self) {
+        self.ends[0].dial(self.now, self.addrs[1], None);
         self.run(TimeDelta::from_secs(2));
     }
 
@@ -68,27 +68,27 @@ impl Pair {
     }
 
     fn send(&mut self, from: usize, to: SocketAddr, bytes: Vec<u8>) {
-        let lost = (self.lost)(self.heard.len());
-        self.heard.push((from, to, bytes.clone()));
-        if self.forged > 0 && bytes[0] == HELLO {
-            self.forged -= 1;
-            self.arrive(from, to, &[&[COOKIE][..], &bytes[1..5], &[7; COOKIE_LEN]].concat());
+        let lost = (self.is_lost)(self.sent.len());
+        self.sent.push((from, to, bytes.clone()));
+        if self.forged_cookies > 0 && bytes[0] == HELLO {
+            self.forged_cookies -= 1;
+            self.deliver(from, to, &[&[COOKIE][..], &bytes[1..5], &[7; COOKIE_LEN]].concat());
         }
         if let Some(end) = self.addrs.iter().position(|addr| *addr == to).filter(|_| !lost) {
-            self.arrive(end, self.addrs[from], &bytes);
+            self.deliver(end, self.addrs[from], &bytes);
         }
     }
 
-    fn arrive(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
+    fn deliver(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
         let mut out = [0; MAX_SEALED];
         if let Received::Data { from, len } = self.ends[end].handle_datagram(self.now, from, bytes, &mut out) {
             assert_eq!(from, self.key(1 - end));
-            self.got[end].push(out[..len].to_vec());
+            self.received[end].push(out[..len].to_vec());
         }
     }
 
     /// A datagram as it would leave.
-    fn sealed(&self, from: usize, bytes: &[u8]) -> (SocketAddr, Vec<u8>) {
+    fn seal(&self, from: usize, bytes: &[u8]) -> (SocketAddr, Vec<u8>) {
         let channel = self.ends[from].channel(&self.key(1 - from)).expect("there is a channel");
         let mut out = vec![0; MAX_SEALED];
         let len = channel.seal(bytes, &mut out).expect("there is room");
@@ -96,75 +96,75 @@ impl Pair {
         (channel.addr(), out)
     }
 
-    fn say(&mut self, from: usize, bytes: &[u8]) {
-        let (to, bytes) = self.sealed(from, bytes);
+    fn send_data(&mut self, from: usize, bytes: &[u8]) {
+        let (to, bytes) = self.seal(from, bytes);
         self.send(from, to, bytes);
     }
 
     #[track_caller]
-    fn assert_talk(&mut self) {
-        self.got = Default::default();
+    fn assert_connected(&mut self) {
+        self.received = Default::default();
         for end in 0..2 {
-            self.say(end, b"hello");
-            assert_eq!(self.got[1 - end], [b"hello".to_vec()], "to {end}");
+            self.send_data(end, b"hello");
+            assert_eq!(self.received[1 - end], [b"hello".to_vec()], "to {end}");
         }
     }
 }
 
 #[test]
-fn two_who_share_a_secret_get_a_channel() {
+fn endpoints_with_equal_secrets_get_a_channel() {
     let mut pair = Pair::new();
-    pair.call();
-    let up = |peer, addr, called| Event::Up { peer, addr, called };
+    pair.connect();
+    let up = |peer, addr, called| EndpointEvent::Connected { peer, addr, was_dialed: called };
     assert_eq!(pair.events[0], [up(pair.key(1), addr(2), true)]);
     assert_eq!(pair.events[1], [up(pair.key(0), addr(1), false)]);
-    pair.assert_talk();
+    pair.assert_connected();
     assert_eq!(pair.ends[0].poll_timeout(), None, "nothing more is to be done");
 }
 
 #[test]
-fn any_message_of_the_handshake_may_be_lost() {
+fn handshake_survives_loss_of_any_message() {
     for lost in [|n| n == 0, |n| n == 1, |n| n == 2, |n| n == 3, |n| n == 4, |n| n == 5, |n| n % 4 == 1 || n % 7 == 2] {
         let mut pair = Pair::new();
-        pair.lost = lost;
-        pair.call();
+        pair.is_lost = lost;
+        pair.connect();
         pair.run(TimeDelta::from_secs(4));
-        pair.lost = |_| false;
-        pair.assert_talk();
+        pair.is_lost = |_| false;
+        pair.assert_connected();
     }
 }
 
 #[test]
-fn who_does_not_know_the_secret_gets_a_cookie_and_no_more() {
+fn wrong_secret_gets_only_a_cookie() {
     let mut pair = Pair::with_secrets("tennis", "chess");
-    pair.call();
+    pair.connect();
     pair.run(TimeDelta::from_secs(1));
-    assert_eq!(pair.events[0], [Event::Unanswered { addr: addr(2), refused: true }]);
+    assert_eq!(pair.events[0], [EndpointEvent::Unreachable { addr: addr(2), wrong_secret: true }]);
     assert_eq!(pair.events[1], []);
-    assert!(pair.heard.iter().filter(|(from, ..)| *from == 1).all(|(.., bytes)| bytes[0] == COOKIE));
-    assert!(pair.ends[1].counts().strangers > 0 && pair.ends[1].halves.is_empty());
+    assert!(pair.sent.iter().filter(|(from, ..)| *from == 1).all(|(.., bytes)| bytes[0] == COOKIE));
+    assert!(pair.ends[1].reject_counts().unauthorized > 0 && pair.ends[1].half_open.is_empty());
 }
 
 /// Who reads our packets and answers before everybody else can make cookies, but one or two of them do not make a wrong secret.
 #[test]
-fn a_forged_cookie_does_not_make_a_secret_wrong() {
+fn forged_cookies_are_not_reported_as_wrong_secret() {
     for forged in [1, 2] {
         let mut pair = Pair::new();
-        pair.forged = forged;
-        pair.ends[0].call(pair.now, addr(2), None);
+        pair.forged_cookies = forged;
+        pair.ends[0].dial(pair.now, addr(2), None);
         pair.run(TimeDelta::from_secs(6));
-        let up = Event::Up { peer: pair.key(1), addr: addr(2), called: true };
+        let up = EndpointEvent::Connected { peer: pair.key(1), addr: addr(2), was_dialed: true };
         assert_eq!(pair.events[0], [up], "with {forged} forged");
-        pair.assert_talk();
+        pair.assert_connected();
     }
 }
 
 /// However long the way is, it is not taken for a wrong secret.
 #[test]
-fn a_long_way_is_no_wrong_secret() {
+fn long_round_trip_is_not_reported_as_wrong_secret() {
     for one_way in [200, 600, 1_500] {
         let mut pair = Pair::new();
-        pair.ends[0].call(pair.now, addr(2), None);
+        pair.ends[0].dial(pair.now, addr(2), None);
         let mut under_way: VecDeque<(Instant, usize, Vec<u8>)> = VecDeque::new();
         for _ in 0..1_500 {
             for end in 0..2 {
@@ -172,15 +172,16 @@ fn a_long_way_is_no_wrong_secret() {
                 while let Some((_, bytes)) = pair.ends[end].poll_transmit() {
                     under_way.push_back((pair.now + TimeDelta::from_millis(one_way), 1 - end, bytes));
                 }
-                let events: Vec<Event> = std::iter::from_fn(|| pair.ends[end].poll_event()).collect();
+                let events: Vec<EndpointEvent> = std::iter::from_fn(|| pair.ends[end].poll_event()).collect();
                 pair.events[end].extend(events);
             }
             while let Some((_, end, bytes)) = under_way.pop_front_if(|(due, ..)| *due <= pair.now) {
-                pair.arrive(end, addr(2 - end as u16), &bytes);
+                pair.deliver(end, addr(2 - end as u16), &bytes);
             }
             pair.now += TimeDelta::from_millis(10);
         }
-        let refused = pair.events[0].iter().any(|event| matches!(event, Event::Unanswered { refused: true, .. }));
+        let refused =
+            pair.events[0].iter().any(|event| matches!(event, EndpointEvent::Unreachable { wrong_secret: true, .. }));
         assert!(!refused, "{one_way} ms: {:?}", pair.events[0]);
         let open = [0, 1].map(|end| pair.ends[end].channel(&pair.key(1 - end)).is_some());
         assert_eq!(open, [true, true], "{one_way} ms");
@@ -188,162 +189,162 @@ fn a_long_way_is_no_wrong_secret() {
 }
 
 #[test]
-fn nobody_at_home_is_told_from_a_wrong_secret() {
+fn unanswered_dial_is_not_reported_as_wrong_secret() {
     let mut pair = Pair::new();
-    pair.ends[0].call(pair.now, addr(9), None);
-    pair.run(PATIENCE + AGAIN);
-    assert_eq!(pair.events[0], [Event::Unanswered { addr: addr(9), refused: false }]);
+    pair.ends[0].dial(pair.now, addr(9), None);
+    pair.run(UNREACHABLE_TIMEOUT + RETRANSMIT_INTERVAL);
+    assert_eq!(pair.events[0], [EndpointEvent::Unreachable { addr: addr(9), wrong_secret: false }]);
 }
 
 /// Whatever comes from an address that is not proven yet, less goes back to it.
 #[test]
-fn no_answer_is_longer_than_the_question() {
+fn unproven_address_gets_shorter_replies_than_requests() {
     let mut pair = Pair::new();
-    pair.call();
-    let questions: Vec<_> = pair.heard.iter().filter(|(from, ..)| *from == 0).map(|(.., bytes)| bytes.len()).collect();
-    let answers: Vec<_> = pair.heard.iter().filter(|(from, ..)| *from == 1).map(|(.., bytes)| bytes.len()).collect();
+    pair.connect();
+    let questions: Vec<_> = pair.sent.iter().filter(|(from, ..)| *from == 0).map(|(.., bytes)| bytes.len()).collect();
+    let answers: Vec<_> = pair.sent.iter().filter(|(from, ..)| *from == 1).map(|(.., bytes)| bytes.len()).collect();
     assert!(answers[0] < questions[0] && answers[1] < questions[1], "{questions:?}, {answers:?}");
 }
 
 #[test]
-fn a_first_message_from_another_address_is_refused() {
+fn first_handshake_message_from_another_address_is_rejected() {
     let mut pair = Pair::new();
-    pair.call();
-    let first = pair.heard.iter().find(|(.., bytes)| bytes[0] == FIRST).expect("it was sent").2.clone();
-    pair.arrive(1, addr(77), &first);
+    pair.connect();
+    let first = pair.sent.iter().find(|(.., bytes)| bytes[0] == HANDSHAKE_FIRST).expect("it was sent").2.clone();
+    pair.deliver(1, addr(77), &first);
     assert_eq!(pair.ends[1].poll_transmit(), None);
-    assert_eq!(pair.ends[1].counts().strangers, 1);
+    assert_eq!(pair.ends[1].reject_counts().unauthorized, 1);
 }
 
 #[test]
-fn every_datagram_is_taken_once() {
+fn replayed_datagram_is_rejected() {
     let mut pair = Pair::new();
-    pair.call();
-    let (_, bytes) = pair.sealed(0, b"once");
-    (0..5).for_each(|_| pair.arrive(1, addr(1), &bytes));
-    assert_eq!((pair.got[1].len(), pair.ends[1].counts().replayed), (1, 4));
+    pair.connect();
+    let (_, bytes) = pair.seal(0, b"once");
+    (0..5).for_each(|_| pair.deliver(1, addr(1), &bytes));
+    assert_eq!((pair.received[1].len(), pair.ends[1].reject_counts().replayed), (1, 4));
 }
 
 #[test]
-fn a_changed_datagram_is_refused() {
+fn modified_datagram_is_rejected() {
     let mut pair = Pair::new();
-    pair.call();
-    let (_, bytes) = pair.sealed(0, b"buttons");
+    pair.connect();
+    let (_, bytes) = pair.seal(0, b"buttons");
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
-        pair.arrive(1, addr(1), &changed);
+        pair.deliver(1, addr(1), &changed);
     }
-    (0..bytes.len()).for_each(|len| pair.arrive(1, addr(1), &bytes[..len]));
-    assert_eq!(pair.got[1], Vec::<Vec<u8>>::new());
-    assert!(pair.ends[1].counts().total() >= 2 * bytes.len() as u64 - 1);
-    pair.arrive(1, addr(1), &bytes);
-    assert_eq!(pair.got[1], [b"buttons".to_vec()], "the genuine one is still good");
+    (0..bytes.len()).for_each(|len| pair.deliver(1, addr(1), &bytes[..len]));
+    assert_eq!(pair.received[1], Vec::<Vec<u8>>::new());
+    assert!(pair.ends[1].reject_counts().total() >= 2 * bytes.len() as u64 - 1);
+    pair.deliver(1, addr(1), &bytes);
+    assert_eq!(pair.received[1], [b"buttons".to_vec()], "the genuine one is still good");
 }
 
 #[test]
-fn who_moves_is_answered_at_its_new_address() {
+fn peer_is_followed_to_its_new_address() {
     let mut pair = Pair::new();
-    pair.call();
+    pair.connect();
     pair.addrs[0] = addr(50);
-    pair.assert_talk();
+    pair.assert_connected();
     // What somebody repeats from elsewhere moves nobody.
-    let old = pair.heard.iter().rev().find(|(from, ..)| *from == 0).expect("something was sent").2.clone();
-    pair.arrive(1, addr(66), &old);
-    pair.assert_talk();
+    let old = pair.sent.iter().rev().find(|(from, ..)| *from == 0).expect("something was sent").2.clone();
+    pair.deliver(1, addr(66), &old);
+    pair.assert_connected();
 }
 
 #[test]
-fn who_comes_back_with_its_key_is_the_same_peer() {
+fn restarted_peer_replaces_its_channel() {
     let mut pair = Pair::new();
-    pair.call();
+    pair.connect();
     let identity = pair.ends[0].identity.clone();
     pair.ends[0] = Endpoint::new(identity, secret("tennis"));
     pair.addrs[0] = addr(3);
-    pair.call();
+    pair.connect();
     assert_eq!(pair.events[1].len(), 2);
-    pair.assert_talk();
-    pair.run(REPLACED + TimeDelta::from_secs(2));
+    pair.assert_connected();
+    pair.run(REPLACED_CHANNEL_TIMEOUT + TimeDelta::from_secs(2));
     assert_eq!(pair.ends[1].channels.len(), 1, "the old channel is gone");
-    pair.assert_talk();
+    pair.assert_connected();
 }
 
 #[test]
-fn both_may_call_at_once() {
+fn simultaneous_dials_connect() {
     let mut pair = Pair::new();
-    pair.ends[1].call(pair.now, addr(1), Some(pair.ends[0].key()));
-    pair.call();
-    pair.assert_talk();
+    pair.ends[1].dial(pair.now, addr(1), Some(pair.ends[0].key()));
+    pair.connect();
+    pair.assert_connected();
 }
 
 /// Somebody may be at one of several places: when it is found, the others are left in peace.
 #[test]
-fn who_was_found_is_not_looked_for_elsewhere() {
+fn connected_peer_is_not_dialed_at_other_addresses() {
     let mut pair = Pair::new();
     let expected = pair.key(1);
-    [addr(8), pair.addrs[1], addr(9)].iter().for_each(|place| pair.ends[0].call(pair.now, *place, Some(expected)));
-    pair.ends[0].call(pair.now, addr(7), Some(PeerKey([7; 32])));
+    [addr(8), pair.addrs[1], addr(9)].iter().for_each(|place| pair.ends[0].dial(pair.now, *place, Some(expected)));
+    pair.ends[0].dial(pair.now, addr(7), Some(PeerKey([7; 32])));
     pair.run(TimeDelta::from_secs(2));
-    pair.heard.clear();
+    pair.sent.clear();
     pair.run(TimeDelta::from_secs(2));
-    let asked: Vec<SocketAddr> = pair.heard.iter().map(|(_, to, _)| *to).collect();
+    let asked: Vec<SocketAddr> = pair.sent.iter().map(|(_, to, _)| *to).collect();
     assert!(!asked.is_empty() && asked.iter().all(|to| *to == addr(7)), "{asked:?}");
-    pair.ends[0].hang_up(&PeerKey([7; 32]));
-    pair.heard.clear();
+    pair.ends[0].cancel_dial(&PeerKey([7; 32]));
+    pair.sent.clear();
     pair.run(TimeDelta::from_secs(2));
-    assert_eq!(pair.heard.len(), 0);
+    assert_eq!(pair.sent.len(), 0);
 }
 
 /// We are called by whom we call, and hear that our call came to something.
 #[test]
-fn a_call_that_is_not_needed_any_more_has_come_to_something() {
+fn incoming_connection_completes_a_pending_dial() {
     let mut pair = Pair::new();
     let expected = pair.key(1);
-    pair.ends[0].call(pair.now, addr(8), Some(expected));
-    pair.ends[1].call(pair.now, pair.addrs[0], None);
+    pair.ends[0].dial(pair.now, addr(8), Some(expected));
+    pair.ends[1].dial(pair.now, pair.addrs[0], None);
     pair.run(TimeDelta::from_secs(2));
-    assert_eq!(pair.events[0], [Event::Up { peer: expected, addr: pair.addrs[1], called: true }]);
+    assert_eq!(pair.events[0], [EndpointEvent::Connected { peer: expected, addr: pair.addrs[1], was_dialed: true }]);
 }
 
 #[test]
-fn who_answers_must_be_who_was_called() {
+fn unexpected_peer_is_reported_as_wrong_peer() {
     let mut pair = Pair::new();
-    pair.ends[0].call(pair.now, addr(2), Some(Identity::random().key()));
+    pair.ends[0].dial(pair.now, addr(2), Some(Identity::random().key()));
     pair.run(TimeDelta::from_secs(2));
-    assert_eq!(pair.events[0], [Event::Stranger { addr: addr(2), peer: pair.key(1) }]);
+    assert_eq!(pair.events[0], [EndpointEvent::WrongPeer { addr: addr(2), peer: pair.key(1) }]);
     assert!(pair.ends[0].channel(&pair.key(1)).is_none());
 }
 
 /// A flood of calls and nonsense takes a bounded amount of memory, and gets a bounded number of answers.
 #[test]
-fn a_flood_is_bounded() {
+fn flood_uses_bounded_memory_and_replies() {
     let mut pair = Pair::new();
     let mut answers = 0;
     for number in 0..20_000u32 {
         let from = SocketAddr::from((number.to_le_bytes(), number as u16));
-        pair.arrive(1, from, &message(HELLO, number, &[&[0; HELLO_LEN - 5]]));
-        pair.arrive(1, from, &message(FIRST, number, &[&[7; FIRST_LEN - 5]]));
-        pair.arrive(1, from, &message(number as u8, number, &[&[7; 60]]));
+        pair.deliver(1, from, &encode_message(HELLO, number, &[&[0; HELLO_LEN - 5]]));
+        pair.deliver(1, from, &encode_message(HANDSHAKE_FIRST, number, &[&[7; HANDSHAKE_FIRST_LEN - 5]]));
+        pair.deliver(1, from, &encode_message(number as u8, number, &[&[7; 60]]));
         while pair.ends[1].poll_transmit().is_some() {
             answers += 1;
         }
     }
     assert!(answers <= COOKIES_PER_MS, "{answers} answers in one millisecond");
-    assert!(pair.ends[1].halves.is_empty() && pair.ends[1].channels.is_empty());
+    assert!(pair.ends[1].half_open.is_empty() && pair.ends[1].channels.is_empty());
     pair.now += TimeDelta::from_millis(1);
-    pair.call();
-    pair.assert_talk();
+    pair.connect();
+    pair.assert_connected();
 }
 
 #[test]
-fn many_can_be_there() {
+fn fifty_peers_connect_to_one_endpoint() {
     let mut server = Pair::new();
     for number in 0..50 {
         let mut pair = Pair::new();
         std::mem::swap(&mut pair.ends[1], &mut server.ends[1]);
         pair.addrs[0] = addr(1_000 + number);
-        pair.call();
-        pair.assert_talk();
+        pair.connect();
+        pair.assert_connected();
         std::mem::swap(&mut pair.ends[1], &mut server.ends[1]);
     }
     assert_eq!(server.ends[1].channels.len(), 50);
@@ -351,17 +352,17 @@ fn many_can_be_there() {
 
 /// Messages of a handshake that somebody has heard and says again, by the thousand, are answered a few times and no more.
 #[test]
-fn a_handshake_that_is_said_again_costs_a_trifle() {
+fn replayed_handshakes_are_rate_limited() {
     let mut pair = Pair::new();
-    pair.call();
-    for kind in [HELLO, FIRST, THIRD] {
-        let said = pair.heard.iter().find(|(from, _, bytes)| *from == 0 && bytes[0] == kind);
+    pair.connect();
+    for kind in [HELLO, HANDSHAKE_FIRST, HANDSHAKE_THIRD] {
+        let said = pair.sent.iter().find(|(from, _, bytes)| *from == 0 && bytes[0] == kind);
         let (from, said) = (pair.addrs[0], said.expect("it was said").2.clone());
-        let refused = pair.ends[1].counts().total();
-        (0..1_000).for_each(|_| pair.arrive(1, from, &said));
+        let refused = pair.ends[1].reject_counts().total();
+        (0..1_000).for_each(|_| pair.deliver(1, from, &said));
         let answers = std::iter::from_fn(|| pair.ends[1].poll_transmit()).count();
         assert!((1..=5).contains(&answers), "{answers} answers to {kind}");
-        assert!(pair.ends[1].counts().total() - refused >= 995, "the rest is counted");
+        assert!(pair.ends[1].reject_counts().total() - refused >= 995, "the rest is counted");
     }
-    pair.assert_talk();
+    pair.assert_connected();
 }

@@ -1,0 +1,150 @@
+//! What must hold at every site, known without looking into the engine: the inputs that were given are those that step
+//! the machine, and a site is dropped, or comes, with the same frame everywhere.
+
+use coplay::id::{MAX_SITES, SiteId, SiteSet};
+use coplay::session::{Event, Settings};
+use coplay::wire::{DecodeError, FeedMessage, Refusal, SessionMessage, is_feed};
+
+use crate::machine::InputWords;
+use crate::site::{FuzzedSite, SESSION_ID, input_words, site_id};
+
+/// Who has a seat, frame by frame, as the sites tell it.
+#[derive(Debug)]
+pub(crate) struct SeatHistory {
+    starters: SiteSet,
+    /// The frames with which each seat was taken or given up, in order.
+    changes: [Vec<(u32, bool)>; MAX_SITES],
+    /// Two sites told different things, which is a fault unless somebody died or was cut off in the middle of it.
+    pub(crate) is_inconsistent: bool,
+}
+
+impl SeatHistory {
+    pub(crate) fn new(starters: SiteSet) -> Self {
+        Self { starters, changes: Default::default(), is_inconsistent: false }
+    }
+
+    /// Whether anybody was ever dropped or came late.
+    pub(crate) fn has_changed(&self, site: SiteId) -> bool {
+        !self.changes[site.index()].is_empty()
+    }
+
+    fn record(&mut self, site: SiteId, frame: u32, taken: bool) {
+        let start = (0, self.starters.contains(site));
+        let changes = &mut self.changes[site.index()];
+        if changes.contains(&(frame, taken)) {
+            return;
+        }
+        // Who comes may be gone before its first frame.
+        let at = changes.partition_point(|change| (change.0, !change.1) < (frame, !taken));
+        changes.insert(at, (frame, taken));
+        let all = || std::iter::once(&start).chain(&*changes);
+        self.is_inconsistent |= all().zip(all().skip(1)).any(|(one, next)| one.1 == next.1);
+    }
+
+    /// The newest change of a seat up to a frame.
+    fn seat_at(&self, site: usize, frame: u32) -> (u32, bool) {
+        let known = self.changes[site].iter().take_while(|(since, _)| *since <= frame).last();
+        known.copied().unwrap_or((0, self.starters.contains(site_id(site))))
+    }
+
+    /// Whether a site lost its seat since a frame.
+    fn lost_since(&self, site: usize, since: u32) -> bool {
+        self.changes[site].iter().any(|(frame, taken)| !taken && *frame >= since)
+    }
+
+    /// The first frame with which anybody lost his seat.
+    fn first_loss(&self) -> u32 {
+        let losses = self.changes.iter().flatten().filter(|(_, taken)| !taken);
+        losses.map(|(frame, _)| *frame).min().unwrap_or(u32::MAX)
+    }
+}
+
+/// Checks the inputs of all frames that a site is certain of. Under attack, only its own are sure, and only while it plays.
+pub(crate) fn check_confirmed(settings: &Settings, sites: &[FuzzedSite], at: usize, seats: &SeatHistory, forged: bool) {
+    let site = &sites[at];
+    let seated = site.seated_from.unwrap_or(u32::MAX);
+    // What a site does that was dropped does not concern the others: it may not know, nor who else was dropped with it.
+    let agreed = if seats.lost_since(at, seated) { seats.first_loss() } else { u32::MAX };
+    let counts = |frame: u32| if forged { frame >= seated } else { frame < agreed };
+    let frames = (site.machine.first_frame..).zip(&site.machine.confirmed_inputs).filter(|(frame, _)| counts(*frame));
+    for (frame, inputs) in frames {
+        check_inputs(settings, sites, at, frame, inputs, (seats, forged));
+    }
+}
+
+fn check_inputs(
+    settings: &Settings,
+    sites: &[FuzzedSite],
+    at: usize,
+    frame: u32,
+    inputs: &InputWords,
+    (seats, forged): (&SeatHistory, bool),
+) {
+    let ownership = &settings.ownership;
+    for (player, input) in inputs.iter().enumerate().take(ownership.players()) {
+        let mut owned = 0;
+        for (number, site) in sites.iter().enumerate() {
+            let mask = ownership.mask(site_id(number), player);
+            owned |= mask;
+            if number != at && forged {
+                continue;
+            }
+            let (since, there) = if forged { seat_under_attack(site, frame) } else { seats.seat_at(number, frame) };
+            let expected = if there { expected_input(site, since, frame)[player] & mask } else { 0 };
+            assert_eq!(input & mask, expected, "site {at} steps frame {frame} with a wrong input of site {number}");
+        }
+        assert_eq!(input & !owned, 0, "site {at} steps frame {frame} with bits that nobody has");
+    }
+}
+
+/// Under attack a site may think that it has its seat for any reason; but it gives nothing before it is asked.
+fn seat_under_attack(site: &FuzzedSite, frame: u32) -> (u32, bool) {
+    site.first_sampled_frame.filter(|from| frame >= *from).map_or((0, false), |from| (from, true))
+}
+
+/// What a site that has its seat since then gave for a frame: nothing at first, and nothing once it has left.
+fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
+    match site.given_inputs.get(&frame) {
+        Some(input) => input_words(*input),
+        None if site.has_ever_left || site.given_inputs.range(since..frame).next().is_none() => input_words(0),
+        None => panic!("frame {frame} is certain before its input was given"),
+    }
+}
+
+/// As long as nothing was forged, nobody disagrees, moves or goes astray, and all agree on who is dropped with which frame.
+pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatHistory, (forged, late): (bool, bool)) {
+    assert!(!event.to_string().is_empty());
+    if forged {
+        return;
+    }
+    match event {
+        Event::Dropped { site, frame } => seats.record(*site, frame.number(), false),
+        Event::Joined { site, frame } if late => seats.record(*site, frame.number(), true),
+        Event::Diverged { site, .. } => {
+            assert!(seats.has_changed(*site) || seats.has_changed(site_id(at)), "out of the blue: {event}");
+        }
+        Event::Refused { reason: Refusal::Dropped, .. } => {
+            assert!(seats.has_changed(site_id(at)), "out of the blue: {event}");
+        }
+        Event::Disagreed { .. } | Event::Refused { .. } | Event::AddressChanged { .. } | Event::Joined { .. } => {
+            panic!("out of the blue: {event}")
+        }
+        _ => {}
+    }
+}
+
+/// Whether somebody who is believed could have meant harm with these bytes. `known` is whether they come from an address
+/// that a peer has.
+pub(crate) fn is_plausible_forgery(bytes: &[u8], known: bool) -> bool {
+    if is_feed(bytes) {
+        return FeedMessage::decode(bytes).is_ok();
+    }
+    match SessionMessage::decode(bytes) {
+        Ok(SessionMessage::Tick(tick)) => {
+            known || tick.identity.is_some_and(|identity| identity.session_id == SESSION_ID)
+        }
+        Ok(SessionMessage::Hello(hello)) => hello.session_id == SESSION_ID,
+        Err(DecodeError::Version(_)) => known,
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,40 @@
+//! Takes numbers off the front of a script. What is missing at its end is zero.
+
+/// What is left of a script.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptReader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> ScriptReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn u8(&mut self) -> u8 {
+        let Some((first, rest)) = self.rest.split_first() else { return 0 };
+        self.rest = rest;
+        *first
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(std::array::from_fn(|_| self.u8()))
+    }
+
+    /// So many bytes, or those that are left.
+    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at(len.min(self.rest.len()));
+        self.rest = rest;
+        taken
+    }
+
+    /// A string with its length in front.
+    pub(crate) fn string(&mut self) -> Vec<u8> {
+        let len = self.u8();
+        self.take(usize::from(len)).to_vec()
+    }
+}

@@ -1,0 +1,47 @@
+//! Listens to what others send to a port.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// A datagram of somebody who plays.
+pub(crate) struct CapturedDatagram {
+    pub(crate) from: SocketAddrV4,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// As many are enough, and so long is listened for them.
+const MAX_CAPTURED: usize = 256;
+const CAPTURE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Ethernet's number of the Internet protocol, in the order of the network.
+const ETH_P_IP: u16 = 0x0800_u16.to_be();
+
+/// What comes to a port in the next seconds.
+pub(crate) fn capture(target: SocketAddrV4) -> io::Result<Vec<CapturedDatagram>> {
+    let mut socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(ETH_P_IP))))?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let (until, mut packet) = (Instant::now() + CAPTURE_TIMEOUT, vec![0; 65_536]);
+    let mut genuine = Vec::new();
+    while genuine.len() < MAX_CAPTURED && Instant::now() < until {
+        if let Ok(len) = socket.read(&mut packet) {
+            genuine.extend(parse(&packet[..len], target));
+        }
+    }
+    Ok(genuine)
+}
+
+/// The datagram in a packet, if it is for the target.
+fn parse(packet: &[u8], target: SocketAddrV4) -> Option<CapturedDatagram> {
+    let header = usize::from(packet.first()? & 15) * 4;
+    let (ip, udp) = packet.split_at_checked(header)?;
+    let address = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(ip.get(at..at + 4)?).ok()?));
+    let number = |at: usize| Some(u16::from_be_bytes([*udp.get(at)?, *udp.get(at + 1)?]));
+    let is_udp = packet[0] >> 4 == 4 && *ip.get(9)? == 17;
+    let to = SocketAddrV4::new(address(16)?, number(2)?);
+    let bytes = udp.get(8..usize::from(number(4)?))?.to_vec();
+    let from = SocketAddrV4::new(address(12)?, number(0)?);
+    (is_udp && to == target && !bytes.is_empty()).then_some(CapturedDatagram { from, bytes })
+}

@@ -1,0 +1,199 @@
+//! Makes bad datagrams in advance, and throws them evenly.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use coplay_sim::random::Random;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::capture::CapturedDatagram;
+
+/// What is bad about a datagram.
+#[derive(Clone, Copy)]
+pub(crate) enum AttackKind {
+    Garbage,
+    Truncated,
+    Replayed,
+    Spoofed,
+}
+
+impl AttackKind {
+    pub(crate) const ALL: [Self; 4] = [Self::Garbage, Self::Truncated, Self::Replayed, Self::Spoofed];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Garbage => "garbage",
+            Self::Truncated => "truncated",
+            Self::Replayed => "replayed",
+            Self::Spoofed => "spoofed",
+        }
+    }
+}
+
+/// What was thrown.
+pub(crate) struct FloodResult {
+    counts: [u64; 4],
+    elapsed: Duration,
+}
+
+impl FloodResult {
+    pub(crate) fn count_of(&self, kind: AttackKind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.elapsed.as_secs_f64()
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.total() as f64 / self.seconds()
+    }
+}
+
+/// Different datagrams of each kind, thrown one after the other.
+const POOL: usize = 4_096;
+/// Datagrams of one call.
+const BATCH: usize = 64;
+/// The kind of a datagram of data, and where what names its channel and its number are.
+const DATA_TYPE: u8 = 6;
+const HEADER_LEN: usize = 9;
+
+/// Two hands and something in them.
+pub(crate) struct Flooder {
+    target: SockaddrIn,
+    socket: UdpSocket,
+    /// Makes packets with any source; `None` without root.
+    raw_socket: Option<Socket>,
+    pools: [Vec<Vec<u8>>; 4],
+    next_in_pool: [usize; 4],
+}
+
+impl Flooder {
+    pub(crate) fn new(target: SocketAddrV4, genuine: &[CapturedDatagram]) -> io::Result<Self> {
+        let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(RAW_PROTOCOL)))
+            .ok()
+            .filter(|_| !genuine.is_empty());
+        let mut random = Random::stream(1, "flood");
+        let spoofed = if raw.is_some() { spoofed(&mut random, target, genuine) } else { vec![] };
+        let pools = [garbage(&mut random), truncated(&mut random, genuine), replayed(genuine), spoofed];
+        Ok(Self {
+            target: target.into(),
+            socket: UdpSocket::bind("0.0.0.0:0")?,
+            raw_socket: raw,
+            pools,
+            next_in_pool: [0; 4],
+        })
+    }
+
+    /// Throws so many a second, for so long.
+    pub(crate) fn run(&mut self, rate: u64, seconds: f64) -> FloodResult {
+        let kinds: Vec<AttackKind> =
+            AttackKind::ALL.into_iter().filter(|kind| !self.pools[*kind as usize].is_empty()).collect();
+        let (began, mut counts, mut tried) = (Instant::now(), [0; 4], 0);
+        loop {
+            let took = began.elapsed();
+            if took.as_secs_f64() >= seconds {
+                return FloodResult { counts, elapsed: took };
+            }
+            let due = (took.as_secs_f64() * rate as f64) as u64;
+            if tried + (BATCH * kinds.len()) as u64 > due {
+                std::thread::sleep(Duration::from_micros(200));
+                continue;
+            }
+            for kind in &kinds {
+                counts[*kind as usize] += self.send_batch(*kind);
+                tried += BATCH as u64;
+            }
+        }
+    }
+
+    /// How many of a batch got out.
+    fn send_batch(&mut self, kind: AttackKind) -> u64 {
+        let (pool, next) = (&self.pools[kind as usize], &mut self.next_in_pool[kind as usize]);
+        let batch: Vec<[IoSlice<'_>; 1]> =
+            (0..BATCH).map(|at| [IoSlice::new(&pool[(*next + at) % pool.len()])]).collect();
+        *next = (*next + BATCH) % pool.len();
+        let fd = match (kind, &self.raw_socket) {
+            (AttackKind::Spoofed, Some(raw)) => raw.as_raw_fd(),
+            _ => self.socket.as_raw_fd(),
+        };
+        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+        let to = [Some(self.target); BATCH];
+        sendmmsg(fd, &mut headers, &batch, to, [], MsgFlags::empty()).map_or(0, |sent| sent.count() as u64)
+    }
+}
+
+fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.below(256) as u8).collect()
+}
+
+fn garbage(random: &mut Random) -> Vec<Vec<u8>> {
+    let one = |_| {
+        let len = random.below(1_300) as usize;
+        random_bytes(random, len)
+    };
+    (0..POOL).map(one).collect()
+}
+
+/// Genuine ones cut short; where none were heard, ones that only begin well.
+fn truncated(random: &mut Random, genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> {
+    let one = |at: usize| match genuine.get(at % genuine.len().max(1)) {
+        Some(whole) => whole.bytes[..random.below(whole.bytes.len() as u64) as usize].to_vec(),
+        None => {
+            let len = random.below(40) as usize;
+            let mut short = random_bytes(random, len);
+            short.iter_mut().take(1).for_each(|kind| *kind = 1 + (at % 6) as u8);
+            short
+        }
+    };
+    (0..POOL).map(one).collect()
+}
+
+fn replayed(genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> {
+    genuine.iter().map(|genuine| genuine.bytes.clone()).collect()
+}
+
+/// From the addresses of those who play: what they said before, and what they never said, in channels that there are.
+fn spoofed(random: &mut Random, target: SocketAddrV4, genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> {
+    let one = |at: usize| {
+        let genuine = &genuine[at % genuine.len()];
+        let mut said = genuine.bytes.clone();
+        if said[0] == DATA_TYPE && said.len() > HEADER_LEN && !at.is_multiple_of(4) {
+            let number =
+                u32::from_le_bytes([said[5], said[6], said[7], said[8]]).wrapping_add(1 + random.below(1 << 20) as u32);
+            said[5..9].copy_from_slice(&number.to_le_bytes());
+            let len = said.len() - HEADER_LEN;
+            said.splice(HEADER_LEN.., random_bytes(random, len));
+        }
+        raw_packet(genuine.from, target, &said)
+    };
+    (0..POOL).map(one).collect()
+}
+
+/// The protocol of sockets that are given whole packets.
+const RAW_PROTOCOL: i32 = 255;
+const IP_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
+
+/// A whole packet. What is left zero is filled in on its way, or stands for nothing.
+fn raw_packet(from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) -> Vec<u8> {
+    let len = UDP_HEADER + bytes.len();
+    let mut packet = vec![0; IP_HEADER];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&((IP_HEADER + len) as u16).to_be_bytes());
+    (packet[8], packet[9]) = (64, 17);
+    packet[12..16].copy_from_slice(&from.ip().octets());
+    packet[16..20].copy_from_slice(&to.ip().octets());
+    for number in [from.port(), to.port(), len as u16, 0] {
+        packet.extend_from_slice(&number.to_be_bytes());
+    }
+    packet.extend_from_slice(bytes);
+    packet
+}

@@ -1,0 +1,339 @@
+//! Datagrams for many: RTP packets whose content is sealed with the group's key.
+//!
+//! ```text
+//! RTP header (RFC 3550): version 2, payload type 96, sequence number, timestamp, SSRC = site      12 bytes
+//! channel, and the upper bits of the packet's number, of which the sequence number is the lower    5 bytes
+//! content, sealed by XChaCha20-Poly1305; all before it is authenticated with it                    n + 16 bytes
+//! ```
+//!
+//! The nonce is the number of the sender's *run*, random and told to all over secured channels, and the packet's number in that run. So no nonce
+//! is used twice however often a program is started anew, and a packet of an earlier run does not open. A packet is taken once.
+//!
+//! The key is everybody's: it keeps out who is not in the group, and does not tell those in it apart. Whoever is in can pose as
+//! another one here; on the channels between two sites nobody can.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use blake2::Blake2sMac;
+use blake2::digest::Mac;
+use blake2::digest::consts::U16;
+use chacha20poly1305::{AeadInPlace, KeyInit, Tag, XChaCha20Poly1305, XNonce};
+use rtp_types::{RtpPacket, RtpPacketBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::message::RunId;
+use crate::key::{PeerKey, random_bytes};
+use crate::udp::ReplayFilter;
+
+/// A member whose numbers are all others' already is not let in. They have 32 bits, so not even the second is ever needed by chance.
+const MAX_SITE_NUMBER_ATTEMPTS: u32 = 8;
+/// The first payload type that has no fixed meaning.
+const PAYLOAD_TYPE: u8 = 96;
+/// The RTP header, and what is in front of all content.
+const RTP_HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
+const HEADER_LEN: usize = RTP_HEADER_LEN + 1 + 4;
+const TAG_LEN: usize = 16;
+/// What sealing adds to a datagram.
+pub(super) const SEAL_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
+
+/// What everybody in a group knows and nobody else does.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MeshKey([u8; 32]);
+
+impl fmt::Debug for MeshKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group key")
+    }
+}
+
+impl MeshKey {
+    pub(super) fn random() -> Self {
+        Self(random_bytes())
+    }
+
+    /// What tells the group from others, and shows that one knows its key.
+    pub(super) fn mesh_id(&self) -> u64 {
+        u64::from_le_bytes(self.digest(b"name", &[]))
+    }
+
+    /// The number of a member, whoever lets it in and however often; the next one if that is another's already.
+    pub(super) fn site_number(&self, member: &PeerKey, attempt: u32) -> u32 {
+        let bytes: [u8; 4] = self.digest(b"site", &[&member.0, &attempt.to_le_bytes()]);
+        u32::from_le_bytes(bytes)
+    }
+
+    /// All numbers that a member can have, the first that nobody else has before others.
+    pub(super) fn site_numbers(&self, member: &PeerKey) -> impl Iterator<Item = u32> {
+        (0..MAX_SITE_NUMBER_ATTEMPTS).map(move |attempt| self.site_number(member, attempt))
+    }
+
+    fn digest<const N: usize>(&self, purpose: &[u8], parts: &[&[u8]]) -> [u8; N] {
+        let mut mac = <Blake2sMac<U16> as blake2::digest::KeyInit>::new_from_slice(&self.0).expect("a key of 32 bytes");
+        mac.update(purpose);
+        parts.iter().for_each(|part| mac.update(part));
+        let whole = mac.finalize().into_bytes();
+        std::array::from_fn(|at| whole[at])
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&self.0.into())
+    }
+}
+
+fn nonce(run: &RunId, number: u64) -> XNonce {
+    let mut nonce = [0; 24];
+    nonce[..16].copy_from_slice(run);
+    nonce[16..].copy_from_slice(&number.to_le_bytes());
+    nonce.into()
+}
+
+/// Makes the packets of one run of a site.
+pub(super) struct Sealer {
+    cipher: XChaCha20Poly1305,
+    site: u32,
+    run_id: RunId,
+    next_packet_number: u64,
+}
+
+impl Sealer {
+    pub(super) fn new(group: &MeshKey, site: u32, run: RunId) -> Self {
+        Self { cipher: group.cipher(), site, run_id: run, next_packet_number: 0 }
+    }
+
+    /// A packet for all who listen to a channel. `None` if it would be longer than anything, or the last number was used.
+    pub(super) fn seal(&mut self, channel: u8, timestamp: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+        let number = self.next_packet_number;
+        let upper = u32::try_from(number >> 16).ok()?;
+        self.next_packet_number += 1;
+        let builder = RtpPacketBuilder::<&[u8], &[u8]>::new().payload_type(PAYLOAD_TYPE).ssrc(self.site);
+        let mut packet = builder.sequence_number(number as u16).timestamp(timestamp).write_vec().ok()?;
+        packet.push(channel);
+        packet.extend_from_slice(&upper.to_be_bytes());
+        packet.extend_from_slice(bytes);
+        let (head, content) = packet.split_at_mut(HEADER_LEN);
+        let tag = self.cipher.encrypt_in_place_detached(&nonce(&self.run_id, number), head, content).ok()?;
+        packet.extend_from_slice(&tag);
+        Some(packet)
+    }
+}
+
+/// Packets that were not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RejectedPackets {
+    /// They are none of ours.
+    pub garbage: u64,
+    /// They say that they are from a site that is not in the group.
+    pub unknown_senders: u64,
+    /// They were not made with the group's key, or in another run of the sender, or were changed.
+    pub forged: u64,
+    /// They came before, or are too old to tell.
+    pub replayed: u64,
+}
+
+impl RejectedPackets {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.garbage + self.unknown_senders + self.forged + self.replayed
+    }
+}
+
+/// What a packet brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// Nothing for us.
+    Ignored,
+    /// Something that we sent ourselves.
+    Own,
+    /// Something from a site.
+    Content { site: u32, bytes: Vec<u8> },
+}
+
+/// Opens the packets of all sites but our own.
+pub(super) struct Opener {
+    cipher: XChaCha20Poly1305,
+    own_site: u32,
+    sources: BTreeMap<u32, PacketSource>,
+    rejected: RejectedPackets,
+}
+
+/// Somebody from whom packets may come.
+struct PacketSource {
+    run_id: RunId,
+    replay_filter: ReplayFilter,
+}
+
+impl Opener {
+    pub(super) fn new(group: &MeshKey, me: u32) -> Self {
+        Self { cipher: group.cipher(), own_site: me, sources: BTreeMap::new(), rejected: RejectedPackets::default() }
+    }
+
+    pub(super) fn rejected(&self) -> RejectedPackets {
+        self.rejected
+    }
+
+    /// Packets are taken from these sites and no others. Which were seen is forgotten only with the run that they belong to.
+    pub(super) fn set_sources(&mut self, sources: impl IntoIterator<Item = (u32, RunId)>) {
+        let mut before = std::mem::take(&mut self.sources);
+        for (site, run) in sources {
+            let known = before.remove(&site).filter(|source| source.run_id == run);
+            self.sources.insert(
+                site,
+                known.unwrap_or_else(|| PacketSource { run_id: run, replay_filter: ReplayFilter::new() }),
+            );
+        }
+    }
+
+    /// Takes a packet of anybody's. What is for a channel to which we do not listen is left alone.
+    pub(super) fn open(&mut self, packet: &[u8], listens: impl Fn(u8) -> bool) -> Opened {
+        let Some(PacketHeader { site, channel, number }) = PacketHeader::parse(packet) else {
+            self.rejected.garbage += 1;
+            return Opened::Ignored;
+        };
+        if site == self.own_site {
+            return Opened::Own;
+        }
+        let Some(source) = self.sources.get_mut(&site) else {
+            self.rejected.unknown_senders += 1;
+            return Opened::Ignored;
+        };
+        if !listens(channel) {
+            return Opened::Ignored;
+        }
+        if !source.replay_filter.is_new(number) {
+            self.rejected.replayed += 1;
+            return Opened::Ignored;
+        }
+        let (head, rest) = packet.split_at(HEADER_LEN);
+        let (content, tag) = rest.split_at(rest.len() - TAG_LEN);
+        let mut bytes = content.to_vec();
+        let nonce = nonce(&source.run_id, number);
+        if self.cipher.decrypt_in_place_detached(&nonce, head, &mut bytes, Tag::from_slice(tag)).is_err() {
+            self.rejected.forged += 1;
+            return Opened::Ignored;
+        }
+        source.replay_filter.record(number);
+        Opened::Content { site, bytes }
+    }
+}
+
+/// What a packet says before it is opened.
+struct PacketHeader {
+    site: u32,
+    channel: u8,
+    number: u64,
+}
+
+impl PacketHeader {
+    /// `None` if it is no packet as we make them.
+    fn parse(packet: &[u8]) -> Option<Self> {
+        let rtp = RtpPacket::parse(packet).ok()?;
+        let plain = !rtp.padding_bit() && !rtp.extension_bit() && rtp.n_csrcs() == 0 && !rtp.marker_bit();
+        let ours = plain && rtp.payload_type() == PAYLOAD_TYPE && packet.len() >= SEAL_OVERHEAD;
+        let &[channel, a, b, c, d] = packet.get(RTP_HEADER_LEN..HEADER_LEN).filter(|_| ours)? else { return None };
+        let number = u64::from(u32::from_be_bytes([a, b, c, d])) << 16 | u64::from(rtp.sequence_number());
+        Some(Self { site: rtp.ssrc(), channel, number })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN_ID: RunId = [5; 16];
+
+    fn pair() -> (MeshKey, Sealer, Opener) {
+        let group = MeshKey::random();
+        let (sealer, mut opener) = (Sealer::new(&group, 7, RUN_ID), Opener::new(&group, 8));
+        opener.set_sources([(7, RUN_ID)]);
+        (group, sealer, opener)
+    }
+
+    fn content(bytes: &[u8]) -> Opened {
+        Opened::Content { site: 7, bytes: bytes.to_vec() }
+    }
+
+    #[test]
+    fn packets_are_rtp_and_replays_are_rejected() {
+        let (_, mut sealer, mut opener) = pair();
+        for (number, bytes) in [&b"hello"[..], b"", &[9; 1_200]].into_iter().enumerate() {
+            let packet = sealer.seal(0, 90_000, bytes).unwrap();
+            assert_eq!(packet.len(), bytes.len() + SEAL_OVERHEAD);
+            let rtp = RtpPacket::parse(&packet).unwrap();
+            assert_eq!((rtp.version(), rtp.payload_type(), rtp.ssrc(), rtp.timestamp()), (2, 96, 7, 90_000));
+            assert_eq!(usize::from(rtp.sequence_number()), number);
+            assert_eq!(opener.open(&packet, |_| true), content(bytes));
+            assert_eq!(opener.open(&packet, |_| true), Opened::Ignored);
+        }
+        assert_eq!(opener.rejected(), RejectedPackets { replayed: 3, ..RejectedPackets::default() });
+    }
+
+    #[test]
+    fn sequence_number_wraps_without_nonce_reuse() {
+        let (_, mut sealer, mut opener) = pair();
+        sealer.next_packet_number = (1 << 16) - 2;
+        let packets: Vec<Vec<u8>> = (0..4).map(|_| sealer.seal(0, 0, b"x").unwrap()).collect();
+        for packet in packets.iter().rev() {
+            assert_eq!(opener.open(packet, |_| true), content(b"x"));
+        }
+        assert!(packets.iter().all(|packet| opener.open(packet, |_| true) == Opened::Ignored));
+        sealer.next_packet_number = 1 << 48;
+        assert_eq!(sealer.seal(0, 0, b"x"), None, "no nonce is used twice");
+    }
+
+    #[test]
+    fn modified_packets_are_rejected() {
+        let (_, mut sealer, mut opener) = pair();
+        let packet = sealer.seal(3, 1, b"hello").unwrap();
+        for at in 0..packet.len() {
+            for bit in 0..8 {
+                let mut changed = packet.clone();
+                changed[at] ^= 1 << bit;
+                assert_eq!(opener.open(&changed, |_| true), Opened::Ignored, "bit {bit} of byte {at}");
+            }
+        }
+        (0..packet.len()).for_each(|len| assert_eq!(opener.open(&packet[..len], |_| true), Opened::Ignored));
+        let RejectedPackets { garbage, unknown_senders: strangers, forged, replayed } = opener.rejected();
+        // Sixteen bits of the header are always the same for us, and 32 say who sends it.
+        assert!(garbage > 0 && strangers == 32 && forged > 200 && replayed == 0, "{:?}", opener.rejected());
+        assert_eq!(opener.rejected().total(), packet.len() as u64 * 9);
+        assert_eq!(opener.open(&packet, |_| true), content(b"hello"), "and the genuine one is still taken");
+    }
+
+    #[test]
+    fn only_members_current_run_is_accepted() {
+        let (group, mut sealer, mut opener) = pair();
+        let old = sealer.seal(0, 0, b"old").unwrap();
+        let other = Sealer::new(&MeshKey::random(), 7, RUN_ID).seal(0, 0, b"other").unwrap();
+        let stranger = Sealer::new(&group, 9, RUN_ID).seal(0, 0, b"stranger").unwrap();
+        let own = Sealer::new(&group, 8, RUN_ID).seal(0, 0, b"own").unwrap();
+        assert_eq!(opener.open(&other, |_| true), Opened::Ignored);
+        assert_eq!(opener.open(&stranger, |_| true), Opened::Ignored);
+        assert_eq!(opener.open(&own, |_| true), Opened::Own);
+        opener.set_sources([(7, [6; 16])]);
+        let new = Sealer::new(&group, 7, [6; 16]).seal(0, 0, b"new").unwrap();
+        assert_eq!(opener.open(&old, |_| true), Opened::Ignored);
+        assert_eq!(opener.open(&new, |_| true), content(b"new"));
+        opener.set_sources([(7, [6; 16]), (9, RUN_ID)]);
+        assert_eq!(opener.open(&new, |_| true), Opened::Ignored, "what was seen is not forgotten");
+        assert_eq!(opener.rejected(), RejectedPackets { garbage: 0, unknown_senders: 1, forged: 2, replayed: 1 });
+    }
+
+    #[test]
+    fn unsubscribed_channels_are_ignored() {
+        let (_, mut sealer, mut opener) = pair();
+        let packet = sealer.seal(3, 0, b"hello").unwrap();
+        assert_eq!(opener.open(&packet, |channel| channel == 0), Opened::Ignored);
+        assert_eq!(opener.open(&packet, |channel| channel == 3), content(b"hello"));
+        assert_eq!(opener.rejected(), RejectedPackets::default());
+    }
+
+    #[test]
+    fn site_number_depends_on_peer_key_and_mesh_key() {
+        let (one, other, key) = (MeshKey::random(), MeshKey::random(), PeerKey([1; 32]));
+        assert_eq!(one.site_number(&key, 0), one.clone().site_number(&key, 0));
+        assert_ne!(one.site_number(&key, 0), one.site_number(&key, 1));
+        assert_ne!((one.site_number(&key, 0), one.mesh_id()), (other.site_number(&key, 0), other.mesh_id()));
+        assert!(!format!("{one:?}").contains(','), "it is for logs, where no key belongs");
+    }
+}

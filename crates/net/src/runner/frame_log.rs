@@ -1,0 +1,162 @@
+//! What a run leaves behind for those who measure: a line per step, and numbers at the end.
+
+use std::io::{self, Write};
+
+use coplay::frame::Frame;
+use coplay::input::InputWord;
+use coplay::session::{PeerStats, Stats};
+use coplay::time::{Instant, TimeDelta};
+
+use crate::transport::DropCounts;
+
+/// A line of CSV for every step.
+pub struct FrameLog {
+    out: Box<dyn Write + Send>,
+}
+
+impl FrameLog {
+    /// A log with its header.
+    pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Self> {
+        writeln!(out, "frame,start_ns,resim,inputs,hash")?;
+        Ok(Self { out })
+    }
+
+    /// Writes down one step. `start` is when it began, on the system's clock that never goes back.
+    pub(super) fn write_step(
+        &mut self,
+        frame: Frame,
+        start: Instant,
+        resim: bool,
+        inputs: &[InputWord],
+        hash: Option<u64>,
+    ) {
+        let inputs: Vec<String> = inputs.iter().map(|word| format!("{word:x}")).collect();
+        let hash = hash.map_or_else(String::new, |hash| format!("{hash:016x}"));
+        let (start, resim, inputs) = (start.as_nanos(), u8::from(resim), inputs.join(":"));
+        // A disk that is full must not stop the game.
+        let _ = writeln!(self.out, "{frame},{start},{resim},{inputs},{hash}");
+    }
+
+    pub(super) fn finish(&mut self) {
+        let _ = self.out.flush();
+    }
+}
+
+/// A run in numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunStats {
+    /// Frames shown.
+    pub frames: u64,
+    /// Frames per second, from the first to the last.
+    pub fps: f64,
+    /// Mean absolute deviation of the time from one frame to the next, in milliseconds.
+    pub deviation_ms: f64,
+    /// The longest time from one frame to the next, in milliseconds.
+    pub longest_ms: f64,
+    /// The session.
+    pub session: Stats,
+    /// Every other site, by number.
+    pub peers: Vec<(u8, PeerStats)>,
+    /// What the network brought that was not for us.
+    pub drops: DropCounts,
+}
+
+impl RunStats {
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        let peer = |(site, peer): &(u8, PeerStats)| {
+            format!(
+                "{{\"site\":{site},\"rtt_ms\":{:.3},\"jitter_ms\":{:.3},\"loss\":{:.4},\"packets_out\":{},\"bytes_out\":{},\"packets_in\":{},\"bytes_in\":{},\"mismatches\":{}}}",
+                peer.rtt.as_millis_f64(),
+                peer.jitter.as_millis_f64(),
+                peer.loss,
+                peer.packets_out,
+                peer.bytes_out,
+                peer.packets_in,
+                peer.bytes_in,
+                peer.mismatches
+            )
+        };
+        let peers: Vec<String> = self.peers.iter().map(peer).collect();
+        let sum = |of: fn(&PeerStats) -> u64| self.peers.iter().map(|(_, peer)| of(peer)).sum::<u64>();
+        let worst = |of: fn(&PeerStats) -> f64| self.peers.iter().map(|(_, peer)| of(peer)).fold(0.0, f64::max);
+        format!(
+            "{{\"frames\":{},\"fps\":{:.4},\"deviation_ms\":{:.4},\"longest_ms\":{:.3},\"rtt_ms\":{:.3},\"jitter_ms\":{:.3},\"loss\":{:.4},\"stalls\":{},\"stalled_ms\":{:.3},\"repairs\":{},\"resimulated\":{},\"packets\":{},\"bytes\":{},\"lag\":{},\"refused\":{{\"by_us\":{},\"by_system\":{},\"crowded_out\":{}}},\"peers\":[{}]}}",
+            self.frames,
+            self.fps,
+            self.deviation_ms,
+            self.longest_ms,
+            worst(|peer| peer.rtt.as_millis_f64()),
+            worst(|peer| peer.jitter.as_millis_f64()),
+            worst(|peer| f64::from(peer.loss)),
+            self.session.stalls,
+            self.session.stall_time.as_millis_f64(),
+            self.session.rollbacks,
+            self.session.resimulated,
+            sum(|peer| peer.packets_out),
+            sum(|peer| peer.bytes_out),
+            self.session.input_delay,
+            self.drops.rejected,
+            self.drops.kernel_dropped,
+            self.drops.queue_full,
+            peers.join(",")
+        )
+    }
+}
+
+/// Watches the beat of the frames.
+#[derive(Debug, Default)]
+pub(super) struct FrameTiming {
+    first_frame_at: Option<Instant>,
+    last_frame_at: Option<Instant>,
+    frames: u64,
+    /// The sum of absolute deviations from the period, in nanoseconds.
+    deviation_sum: f64,
+    longest_interval: TimeDelta,
+    /// The last second.
+    recent_frames: std::collections::VecDeque<Instant>,
+}
+
+/// The first frames, while the pace is found, are not counted.
+const WARM_UP_FRAMES: u64 = 60;
+
+impl FrameTiming {
+    pub(super) fn on_frame(&mut self, at: Instant, period: TimeDelta) {
+        self.frames += 1;
+        self.recent_frames.push_back(at);
+        while self.recent_frames.front().is_some_and(|first| at - *first > TimeDelta::from_secs(1)) {
+            self.recent_frames.pop_front();
+        }
+        if self.frames <= WARM_UP_FRAMES {
+            return;
+        }
+        if let Some(last) = self.last_frame_at {
+            let took = at - last;
+            self.deviation_sum += (took - period).as_nanos().abs() as f64;
+            self.longest_interval = self.longest_interval.max(took);
+        }
+        self.first_frame_at.get_or_insert(at);
+        self.last_frame_at = Some(at);
+    }
+
+    pub(super) fn fps(&self) -> f64 {
+        self.recent_frames.len() as f64
+    }
+
+    pub(super) fn run_stats(&self, stats: Stats, peers: Vec<(u8, PeerStats)>, refused: DropCounts) -> RunStats {
+        let counted = self.frames.saturating_sub(WARM_UP_FRAMES + 1).max(1) as f64;
+        let seconds = match (self.first_frame_at, self.last_frame_at) {
+            (Some(first), Some(last)) => (last - first).as_secs_f64(),
+            _ => 0.0,
+        };
+        RunStats {
+            frames: self.frames,
+            fps: if seconds > 0.0 { counted / seconds } else { 0.0 },
+            deviation_ms: self.deviation_sum / counted / 1e6,
+            longest_ms: self.longest_interval.as_millis_f64(),
+            session: stats,
+            peers,
+            drops: refused,
+        }
+    }
+}

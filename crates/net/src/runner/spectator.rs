@@ -1,0 +1,371 @@
+//! Looking on.
+
+use coplay::frame::Frame;
+use coplay::id::Addr;
+use coplay::movie;
+use coplay::session::{Settings, Stats};
+use coplay::spectator_feed::{Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_machines::Machine;
+use coplay_machines::control::{Controlled, Lamp};
+
+use super::address_book::{AddressBook, PeerRole};
+use super::frame_log::{FrameLog, FrameTiming};
+use super::join::{LobbyConnection, check_player_count, differences};
+use super::ping::{self, Pinger};
+use super::recorder::{MovieRecorder, is_hash_compared};
+use super::{
+    EndReason, FRONTEND_POLL_INTERVAL, Frontend, RunError, RunOutcome, RunnerEvent, STATUS_INTERVAL, Status,
+    UserCommand,
+};
+use crate::clock;
+use crate::key::PeerKey;
+use crate::lobby::{JoinIntent, JoinRefusal, JoinRequest, LobbyInfo, LobbyMessage, PROTOCOL_VERSION};
+use crate::reliable::Channel;
+use crate::reliable::Mux;
+use crate::transport::Incoming;
+
+/// Whoever keeps the list is asked this often whether it is there: it counts us for as long as it hears of us.
+const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
+
+/// The last frames of a game get so long to come.
+const FEED_END_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
+
+/// How to look on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpectateOptions {
+    /// Ends after so many frames.
+    pub frame_limit: Option<u32>,
+}
+
+/// Somebody who looks on.
+pub struct SpectatorRunner {
+    mux: Mux,
+    address_book: AddressBook,
+    lobby: LobbyInfo,
+    settings: Settings,
+    /// Who keeps the list, as far as we know.
+    leader: PeerKey,
+    name: String,
+    pinger: Pinger,
+    machine: Box<dyn Machine>,
+    pause_indicator: Lamp,
+    spectator: Option<Spectator>,
+    options: SpectateOptions,
+    frame_log: Option<FrameLog>,
+    recorder: Option<MovieRecorder>,
+    frame_timing: FrameTiming,
+    frames_seen: u32,
+    has_diverged: bool,
+    next_status: Instant,
+    /// Everybody who played has said goodbye: so long the feed may still take to come to its end.
+    feed_deadline: Option<Instant>,
+    end_reason: Option<EndReason>,
+}
+
+impl LobbyConnection {
+    /// Looks on with a machine of our own, which must be the one that the host has.
+    pub fn into_spectator(
+        mut self,
+        machine: Box<dyn Machine>,
+        plan: SpectateOptions,
+    ) -> Result<SpectatorRunner, RunError> {
+        let machine = Controlled::new(machine);
+        let differences = differences(&self.settings, &machine);
+        if !differences.is_empty() {
+            self.mux.send(self.leader, &LobbyMessage::Bye);
+            self.mux.drain(TimeDelta::from_millis(500));
+            return Err(RunError::GameMismatch(differences));
+        }
+        let mut book = AddressBook::default();
+        book.set_members(&self.lobby);
+        Ok(SpectatorRunner {
+            mux: self.mux,
+            address_book: book,
+            lobby: self.lobby,
+            settings: self.settings,
+            leader: self.leader,
+            name: self.name,
+            pinger: Pinger::default(),
+            pause_indicator: machine.lamp(),
+            machine: Box::new(machine),
+            spectator: None,
+            options: plan,
+            frame_log: None,
+            recorder: None,
+            frame_timing: FrameTiming::default(),
+            frames_seen: 0,
+            has_diverged: false,
+            next_status: clock::now(),
+            feed_deadline: None,
+            end_reason: None,
+        })
+    }
+}
+
+impl SpectatorRunner {
+    /// Writes down every step.
+    pub fn set_frame_log(&mut self, log: FrameLog) {
+        self.frame_log = Some(log);
+    }
+
+    /// Keeps a movie of what is seen.
+    pub fn set_recorder(&mut self, tape: MovieRecorder) {
+        self.recorder = Some(tape);
+    }
+
+    /// Runs until it is over.
+    pub fn run(&mut self, front: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
+        let mut result = self.run_loop(front);
+        self.mux.send(self.leader, &LobbyMessage::Bye);
+        self.mux.drain(TimeDelta::from_millis(500));
+        if let Some(log) = &mut self.frame_log {
+            log.finish();
+        }
+        if let Some(tape) = &mut self.recorder {
+            tape.finish();
+        }
+        if let Ok(outcome) = &mut result {
+            outcome.recording = self.recorder.as_ref().map(MovieRecorder::summary);
+        }
+        result
+    }
+
+    fn run_loop(&mut self, front: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
+        loop {
+            while let Some(incoming) = self.mux.try_recv() {
+                self.handle_incoming(incoming, front);
+            }
+            let now = clock::now();
+            if self.lobby.is_started && self.spectator.is_none() {
+                self.start_spectating(now)?;
+            }
+            self.serve_requests(front)?;
+            self.transmit_all(now);
+            self.housekeep(now, front)?;
+            if let Some(why) = self.end_reason.take() {
+                let stats = Stats {
+                    frame: Frame::new(self.frames_seen),
+                    confirmed: Frame::new(self.frames_seen),
+                    ..Stats::default()
+                };
+                let numbers = self.frame_timing.run_stats(stats, Vec::new(), self.mux.transport.drop_counts());
+                return Ok(RunOutcome {
+                    end_reason: why,
+                    confirmed_frames: self.frames_seen,
+                    is_in_sync: !self.has_diverged,
+                    stats: numbers,
+                    recording: None,
+                });
+            }
+            let due = self.spectator.as_ref().and_then(Spectator::poll_timeout);
+            let until =
+                [due, self.mux.poll_timeout()].into_iter().flatten().fold(now + FRONTEND_POLL_INTERVAL, Instant::min);
+            if let Some(incoming) = self.mux.recv_until(until) {
+                self.handle_incoming(incoming, front);
+            }
+        }
+    }
+
+    fn start_spectating(&mut self, now: Instant) -> Result<(), RunError> {
+        let settings = Settings::from_bytes(&self.lobby.settings).map_err(|_| RunError::UnreadableSettings)?;
+        check_player_count(&settings, &*self.machine).map_err(|difference| RunError::GameMismatch(vec![difference]))?;
+        for member in &self.lobby.members {
+            self.mux.dial(&member.addrs, member.key);
+        }
+        // The host first: to the others there may be no way.
+        let mut sources: Vec<&crate::lobby::LobbyMember> =
+            self.lobby.members.iter().filter(|member| member.is_present).collect();
+        sources.sort_by_key(|member| member.key != self.leader);
+        let from = sources.iter().map(|member| Addr(u64::from(member.site))).collect();
+        let start = if self.machine.can_save() { SpectatorStart::Snapshot } else { SpectatorStart::FirstFrame };
+        let config = SpectatorConfig { start, ..SpectatorConfig::new(self.lobby.session, settings.clone(), from) };
+        self.settings = settings;
+        self.spectator = Some(Spectator::new(now, config).map_err(|error| RunError::SessionConfig(error.to_string()))?);
+        Ok(())
+    }
+
+    fn handle_incoming(&mut self, incoming: Incoming, front: &mut dyn Frontend) {
+        let Incoming::Datagram { at, from, bytes } = incoming else { return };
+        if let Some(word) = ping::PingMessage::decode(&bytes) {
+            return self.handle_ping(at, from, word, front);
+        }
+        if !Channel::is_channel_datagram(&bytes) {
+            if let (PeerRole::Player(addr), Some(watcher)) = (self.address_book.role_of(at, from), &mut self.spectator)
+            {
+                watcher.handle_datagram(at, addr, &bytes);
+            }
+            return;
+        }
+        for message in self.mux.handle_datagram(from, &bytes) {
+            match message {
+                // Nobody else has anything to say here.
+                _ if from != self.leader => {}
+                LobbyMessage::Lobby(party) if party.serial > self.lobby.serial => {
+                    self.lobby = party;
+                    self.address_book.set_members(&self.lobby);
+                    front.on_event(RunnerEvent::LobbyChanged(&self.lobby));
+                }
+                LobbyMessage::Chat { name, text: line } => {
+                    front.on_event(RunnerEvent::Chat { name: &name, text: &line })
+                }
+                LobbyMessage::Refused(JoinRefusal::NotLeader { leader: keeper, .. })
+                    if self.address_book.is_seated(&keeper) =>
+                {
+                    self.switch_leader(keeper)
+                }
+                LobbyMessage::Refused(_) => self.switch_to_next_leader(),
+                LobbyMessage::Bye => self.on_bye(from),
+                _ => {}
+            }
+        }
+    }
+
+    fn handle_ping(&mut self, at: Instant, from: PeerKey, word: ping::PingMessage, front: &mut dyn Frontend) {
+        let ping::PingMessage::Pong { nonce: number, spectator_count: watchers } = word else { return };
+        if self.pinger.on_pong(at, &from, number) && watchers != self.lobby.spectator_count {
+            self.lobby.spectator_count = watchers;
+            front.on_event(RunnerEvent::LobbyChanged(&self.lobby));
+        }
+    }
+
+    /// Shows that we are here to who keeps the list; if it is gone, somebody else of those who play keeps it now.
+    fn ping_leader(&mut self, now: Instant) {
+        if self.pinger.is_silent(&self.leader) {
+            self.switch_to_next_leader();
+        }
+        let transport = &self.mux.transport;
+        self.pinger.ping_all(now, PING_INTERVAL, [self.leader], |to, bytes| _ = transport.send(to, bytes));
+    }
+
+    /// Whoever kept the list goes; if others play on, one of them keeps it now.
+    fn on_bye(&mut self, from: PeerKey) {
+        self.lobby.members.retain(|member| member.key != from);
+        if self.lobby.members.iter().any(|member| member.is_present) {
+            self.switch_to_next_leader();
+        } else {
+            self.feed_deadline = Some(clock::now() + FEED_END_TIMEOUT);
+        }
+    }
+
+    fn switch_to_next_leader(&mut self) {
+        let keys: Vec<PeerKey> = self.lobby.members.iter().map(|member| member.key).collect();
+        let at = keys.iter().position(|key| *key == self.leader).map_or(0, |at| at + 1);
+        let Some(next) = keys.get(at % keys.len().max(1)).copied().filter(|next| *next != self.leader) else { return };
+        self.switch_leader(next);
+    }
+
+    fn switch_leader(&mut self, next: PeerKey) {
+        self.leader = next;
+        self.pinger.clear();
+        let (name, places) = (self.name.clone(), Vec::new());
+        self.mux.send(
+            next,
+            &LobbyMessage::JoinRequest(JoinRequest {
+                version: PROTOCOL_VERSION,
+                name,
+                intent: JoinIntent::Spectate,
+                addrs: places,
+            }),
+        );
+    }
+
+    fn serve_requests(&mut self, front: &mut dyn Frontend) -> Result<(), RunError> {
+        let Some(watcher) = &mut self.spectator else { return Ok(()) };
+        loop {
+            let now = clock::now();
+            let Some(request) = watcher.poll_request(now) else { return Ok(()) };
+            match request {
+                SpectatorRequest::Load { next_frame, state, .. } => {
+                    self.machine.load(state).map_err(|error| RunError::Machine(error.to_string()))?;
+                    match &mut self.recorder {
+                        Some(tape) if tape.has_started() => tape.stop("the recording ends where frames were missed"),
+                        Some(tape) => {
+                            tape.start(&self.settings, movie::MovieStart::Snapshot { frame: next_frame, state })
+                        }
+                        None => {}
+                    }
+                }
+                SpectatorRequest::Advance { frame, inputs, is_presented: fresh } => {
+                    self.machine.step(inputs, fresh);
+                    self.frames_seen = frame.number() + 1;
+                    if let Some(tape) = &mut self.recorder {
+                        if !tape.has_started() {
+                            tape.start(&self.settings, movie::MovieStart::PowerOn);
+                        }
+                        let hash = is_hash_compared(frame, &self.settings).then(|| self.machine.hash());
+                        tape.push_frame(frame, inputs, hash);
+                    }
+                    if let Some(log) = &mut self.frame_log {
+                        log.write_step(frame, now, false, inputs, Some(self.machine.hash()));
+                    }
+                    if fresh {
+                        self.frame_timing.on_frame(now, self.machine.rate().period());
+                        front.show_frame(frame, &*self.machine);
+                    }
+                }
+                SpectatorRequest::Hash { .. } => watcher.handle_hash(self.machine.hash()),
+            }
+        }
+    }
+
+    fn transmit_all(&mut self, now: Instant) {
+        let Some(watcher) = &mut self.spectator else { return };
+        let mut buf = [0; MAX_DATAGRAM];
+        while let Some(transmit) = watcher.poll_transmit(now, &mut buf) {
+            if let Some(key) = self.address_book.key_of(transmit.to) {
+                self.mux.transport.send(&key, &buf[..transmit.len]);
+            }
+        }
+    }
+
+    fn housekeep(&mut self, now: Instant, front: &mut dyn Frontend) -> Result<(), RunError> {
+        while let Some(command) = front.poll_command() {
+            match command {
+                UserCommand::Quit => self.end_reason = Some(EndReason::Requested),
+                UserCommand::Chat(line) => {
+                    front.on_event(RunnerEvent::Chat { name: &self.name, text: &line });
+                    self.mux.send(self.leader, &LobbyMessage::Chat { name: self.name.clone(), text: line });
+                }
+                UserCommand::Start | UserCommand::ContinueAlone | UserCommand::Control(_) => {}
+            }
+        }
+        if self.options.frame_limit.is_some_and(|frames| self.frames_seen >= frames) {
+            self.end_reason = Some(EndReason::Requested);
+        }
+        while let Some(event) = self.spectator.as_mut().and_then(Spectator::poll_event) {
+            match event {
+                SpectatorEvent::Dropped { reason } => return Err(RunError::FeedDropped(reason.to_string())),
+                SpectatorEvent::Ended { .. } => self.end_reason = Some(EndReason::FeedEnded),
+                SpectatorEvent::Diverged { .. } => self.has_diverged = true,
+                _ => {}
+            }
+        }
+        if self.feed_deadline.is_some_and(|over| now >= over) {
+            self.end_reason.get_or_insert(EndReason::FeedEnded);
+        }
+        self.ping_leader(now);
+        self.mux.flush(now);
+        if now >= self.next_status {
+            self.next_status = now + STATUS_INTERVAL;
+            front.on_event(RunnerEvent::Status(&self.status()));
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let (next, newest) =
+            self.spectator.as_ref().map(|watcher| (watcher.next_frame(), watcher.newest_frame())).unwrap_or_default();
+        let stats = Stats { frame: newest, confirmed: next, ..Stats::default() };
+        let host = self.lobby.members.iter().find(|member| member.key == self.leader).map_or(0, |member| member.site);
+        Status {
+            stats,
+            round_trips: self.pinger.rtt(&self.leader).map(|trip| (host, trip)).into_iter().collect(),
+            paused_by: self.pause_indicator.paused_by(),
+            fps: self.frame_timing.fps(),
+            drops: self.mux.transport.drop_counts(),
+            ..Status::default()
+        }
+    }
+}

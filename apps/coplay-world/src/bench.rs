@@ -20,49 +20,49 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::cli::{Bench, PolicyName};
-use crate::stop;
-use crate::trouble::Trouble;
-use row::{HEAD, Row, Verdict, measure};
-use search::Search;
+use crate::cli::{BenchArgs, PolicyName};
+use crate::error::CliError;
+use crate::signals;
+use row::{Row, TABLE_HEADER, Verdict, measure};
+use search::CapacitySearch;
 
 /// What was found out so far.
-struct Findings<'a> {
-    args: &'a Bench,
-    policies: Vec<(PolicyName, Search)>,
+struct BenchRun<'a> {
+    args: &'a BenchArgs,
+    searches: Vec<(PolicyName, CapacitySearch)>,
     rows: Vec<Row>,
-    until: Instant,
+    deadline: Instant,
 }
 
 /// Measures, and prints a table as it grows.
-pub fn run(args: &Bench) -> Result<ExitCode, Trouble> {
-    stop::listen();
-    let mut findings = Findings {
+pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
+    signals::install_handler();
+    let mut findings = BenchRun {
         args,
-        policies: args.policy.iter().map(|policy| (*policy, Search::default())).collect(),
+        searches: args.policy.iter().map(|policy| (*policy, CapacitySearch::default())).collect(),
         rows: Vec::new(),
-        until: Instant::now() + Duration::from_secs(60) * args.minutes,
+        deadline: Instant::now() + Duration::from_secs(60) * args.minutes,
     };
     if let Some(load) = load_average() {
         println!("load average before: {load}");
     }
-    println!("{HEAD}");
+    println!("{TABLE_HEADER}");
     let done = match &args.players[..] {
-        [] => findings.search(),
-        players => findings.try_all(players),
+        [] => findings.find_limits(),
+        players => findings.try_counts(players),
     };
     // Also where it had to end sooner, what was found so far counts.
-    findings.conclude();
+    findings.print_summary();
     done.map(|()| ExitCode::SUCCESS)
 }
 
-impl Findings<'_> {
+impl BenchRun<'_> {
     /// Looks for the limit of each policy: all in turn, so that what else the computer does is the same for all.
-    fn search(&mut self) -> Result<(), Trouble> {
-        while !self.is_over() && self.policies.iter().any(|(_, search)| search.next().is_some()) {
-            for at in 0..self.policies.len() {
-                if let Some(players) = self.policies[at].1.next() {
-                    self.try_one(at, players)?;
+    fn find_limits(&mut self) -> Result<(), CliError> {
+        while !self.is_over() && self.searches.iter().any(|(_, search)| search.next_count().is_some()) {
+            for at in 0..self.searches.len() {
+                if let Some(players) = self.searches[at].1.next_count() {
+                    self.try_count(at, players)?;
                 }
             }
         }
@@ -70,11 +70,11 @@ impl Findings<'_> {
     }
 
     /// Tries these numbers, until one is too many for all.
-    fn try_all(&mut self, numbers: &[u32]) -> Result<(), Trouble> {
+    fn try_counts(&mut self, numbers: &[u32]) -> Result<(), CliError> {
         for players in numbers {
             let before = self.rows.len();
-            for at in 0..self.policies.len() {
-                self.try_one(at, *players)?;
+            for at in 0..self.searches.len() {
+                self.try_count(at, *players)?;
             }
             if !self.rows[before..].iter().any(Row::is_carried) {
                 break;
@@ -84,25 +84,25 @@ impl Findings<'_> {
     }
 
     /// Tries a number. What is not carried is tried once more: something else may have been in the way.
-    fn try_one(&mut self, at: usize, players: u32) -> Result<(), Trouble> {
-        let mut is_carried = self.measure(self.policies[at].0, players)?;
+    fn try_count(&mut self, at: usize, players: u32) -> Result<(), CliError> {
+        let mut is_carried = self.measure_row(self.searches[at].0, players)?;
         if is_carried == Some(false) {
-            is_carried = self.measure(self.policies[at].0, players)?.or(is_carried);
+            is_carried = self.measure_row(self.searches[at].0, players)?.or(is_carried);
         }
         if let Some(is_carried) = is_carried {
-            self.policies[at].1.learn(players, is_carried);
+            self.searches[at].1.record(players, is_carried);
         }
         Ok(())
     }
 
     /// Adds a row to the table. Whether it is carried; nothing if it is over before.
-    fn measure(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, Trouble> {
+    fn measure_row(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, CliError> {
         if self.is_over() {
             return Ok(None);
         }
-        let tell = |what: &str| progress(&format!("{players} players, {}: {what}", policy.name()));
+        let tell = |what: &str| show_progress(&format!("{players} players, {}: {what}", policy.name()));
         let Some(row) = measure(players, policy, self.args.seconds, tell)? else { return Ok(None) };
-        progress("");
+        show_progress("");
         println!("{row}");
         let is_carried = row.is_carried();
         self.rows.push(row);
@@ -110,23 +110,23 @@ impl Findings<'_> {
     }
 
     fn is_over(&self) -> bool {
-        stop::is_asked() || Instant::now() >= self.until
+        signals::is_stop_requested() || Instant::now() >= self.deadline
     }
 
-    fn conclude(&self) {
-        progress("");
-        for (policy, search) in &self.policies {
-            let is_it = |row: &&Row| row.policy == *policy && Some(row.players) == search.refused;
+    fn print_summary(&self) {
+        show_progress("");
+        for (policy, search) in &self.searches {
+            let is_it = |row: &&Row| row.policy == *policy && Some(row.players) == search.min_overloaded;
             let beyond = match self.rows.iter().rfind(is_it) {
-                Some(Row { verdict: Verdict::NotOffered, players, .. }) => {
+                Some(Row { verdict: Verdict::LoadNotOffered, players, .. }) => {
                     format!("; with {players} the players cannot keep up on this computer as it is now")
                 }
-                Some(row) => format!("; not {}: {}, p99 {} ms", row.players, row.verdict, row.p99),
+                Some(row) => format!("; not {}: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
                 None => "; more were not tried".into(),
             };
-            println!("{} carries {} players{beyond}", policy.name(), search.carried);
+            println!("{} carries {} players{beyond}", policy.name(), search.max_carried);
         }
-        let apart = self.rows.iter().map(|row| row.clocks_apart).fold(0.0, f64::max);
+        let apart = self.rows.iter().map(|row| row.clock_spread_ms).fold(0.0, f64::max);
         println!("the servers disagreed on the time by {apart:.2} ms at most; delays are in steps of 1 ms");
         if let Some(load) = load_average() {
             println!("load average after: {load}");
@@ -142,7 +142,7 @@ fn load_average() -> Option<String> {
 }
 
 /// Tells whoever looks what is being done, in a line that the next one replaces.
-fn progress(what: &str) {
+fn show_progress(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
         let _ = write!(terminal, "\r\x1b[2K{what}");

@@ -22,25 +22,25 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a server: one of several that hold the same world
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Send software players to a world, and print what it was like for them
-    Load(Load),
+    Load(LoadArgs),
     /// Find out how many players three servers carry on this computer
     ///
     /// Players press other buttons 25 times a second. A number of them is carried if everybody is in, 95 % of what they press is heard,
     /// and 99 % of the events that servers tell each other are delivered within 150 ms. Players and servers share this computer; players
     /// come first, so that it is the servers' limit that is found, and where it is not the table says so. What is not carried is tried twice.
-    Bench(Bench),
+    Bench(BenchArgs),
 }
 
 /// `serve`.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Where to listen: for players by UDP, and at the same port for other servers by TCP
-    #[arg(long, value_name = "ADDR", default_value = "7700", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDR", default_value = "7700", value_parser = parse_listen_addr)]
     pub listen: SocketAddr,
     /// Another server of this world; may be given several times
-    #[arg(long, value_name = "HOST:PORT", value_parser = peer)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_peer)]
     pub peer: Vec<String>,
     /// What all servers and players must know [default: a random one]
     #[arg(long, value_name = "WORD")]
@@ -49,7 +49,7 @@ pub struct Serve {
     #[arg(long, value_name = "WORD")]
     pub server_secret: Option<String>,
     /// Where players reach this server, if that is not where it listens
-    #[arg(long, value_name = "HOST:PORT", value_parser = public_address)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_public_addr)]
     pub public: Option<SocketAddr>,
     /// Let players come by iroh, too: through most routers, with a ticket that is shown and is good until this server ends
     #[arg(long)]
@@ -58,7 +58,7 @@ pub struct Serve {
     #[arg(long, value_name = "WHICH", requires = "iroh")]
     pub relay: Option<RelayConfig>,
     /// The maze; the same on all servers [default: follows from the secret]
-    #[arg(long, value_name = "SEED", value_parser = seed)]
+    #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
     /// Cells on each side of the maze, from 4 to 128; the same on all servers
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(4..=128))]
@@ -70,7 +70,7 @@ pub struct Serve {
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = PolicyName::Adaptive)]
     pub policy: PolicyName,
     /// Tell how the server does by HTTP: /health, /metrics (Prometheus) and /state
-    #[arg(long, value_name = "ADDR", value_parser = http_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Option<SocketAddr>,
     /// A configuration of zenoh, for routers and TLS; --peer is added to it, and so is --listen unless it says where to listen
     #[arg(long, value_name = "FILE")]
@@ -88,9 +88,9 @@ pub struct Serve {
 
 /// `load`.
 #[derive(Debug, Args)]
-pub struct Load {
+pub struct LoadArgs {
     /// The world: udp://HOST:PORT#SECRET of one of its servers, or of several
-    #[arg(required = true, num_args = 1.., value_name = "URL", value_parser = world)]
+    #[arg(required = true, num_args = 1.., value_name = "URL", value_parser = parse_world_ticket)]
     pub world: Vec<Ticket>,
     /// How many play
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=20_000))]
@@ -108,16 +108,16 @@ pub struct Load {
     #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
     /// Ask servers how they did, by HTTP, at the end; may be given several times
-    #[arg(long, value_name = "ADDR", value_parser = http_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Vec<SocketAddr>,
     /// The luck of the players
-    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed)]
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
 }
 
 /// `bench`.
 #[derive(Debug, Args)]
-pub struct Bench {
+pub struct BenchArgs {
     /// How many play: these numbers, until one is too many [default: twice as many each time, and when it is too many, halfway]
     #[arg(value_name = "PLAYERS", value_parser = clap::value_parser!(u32).range(1..=4_000))]
     pub players: Vec<u32>,
@@ -177,17 +177,17 @@ impl PolicyName {
 }
 
 /// What a maze follows from, or the luck of players.
-fn seed(text: &str) -> Result<u64, String> {
+fn parse_seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}, such as 42", u64::MAX))
 }
 
 /// An address to listen at: a port alone stands for all addresses of this computer.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    address(text, Ipv4Addr::UNSPECIFIED)
+fn parse_listen_addr(text: &str) -> Result<SocketAddr, String> {
+    parse_addr(text, Ipv4Addr::UNSPECIFIED)
 }
 
 /// Another server: a name or an address and a port, or as zenoh says it.
-fn peer(text: &str) -> Result<String, String> {
+fn parse_peer(text: &str) -> Result<String, String> {
     let is_sound = text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     match is_sound || text.contains('/') {
         true => Ok(text.into()),
@@ -196,17 +196,17 @@ fn peer(text: &str) -> Result<String, String> {
 }
 
 /// An address that others use: names are looked up once, here.
-fn public_address(text: &str) -> Result<SocketAddr, String> {
+fn parse_public_addr(text: &str) -> Result<SocketAddr, String> {
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| "say a name or an address, and a port, such as play.example.org:7700".into())
 }
 
 /// The same for what nobody else should see unless told so: a port alone is for this computer.
-fn http_address(text: &str) -> Result<SocketAddr, String> {
-    address(text, Ipv4Addr::LOCALHOST)
+fn parse_http_addr(text: &str) -> Result<SocketAddr, String> {
+    parse_addr(text, Ipv4Addr::LOCALHOST)
 }
 
-fn address(text: &str, usual: Ipv4Addr) -> Result<SocketAddr, String> {
+fn parse_addr(text: &str, usual: Ipv4Addr) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix(':').unwrap_or(text);
     match bare.parse::<u16>() {
         Ok(port) => Ok(SocketAddr::from((usual, port))),
@@ -216,7 +216,7 @@ fn address(text: &str, usual: Ipv4Addr) -> Result<SocketAddr, String> {
     }
 }
 
-fn world(text: &str) -> Result<Ticket, String> {
+fn parse_world_ticket(text: &str) -> Result<Ticket, String> {
     match text.parse() {
         Ok(ticket @ Ticket::Udp { .. }) => Ok(ticket),
         Ok(_) => Err("a world is udp://HOST:PORT#SECRET".into()),

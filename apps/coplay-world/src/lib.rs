@@ -4,18 +4,18 @@
 //! - [`load`]: many software players, and a table of what it was like for them.
 //! - [`mod@bench`]: how many of them three servers carry.
 
-pub mod acquaintances;
 pub mod bench;
 pub mod cli;
-pub mod door;
+pub mod error;
+pub mod http;
 pub mod load;
 pub mod metrics;
-pub mod mirrors;
-pub mod players;
+pub mod mirror_network;
+pub mod player_network;
+pub mod replay_guard;
 pub mod seal;
 pub mod serve;
-mod stop;
-pub mod trouble;
+mod signals;
 
 use std::process::ExitCode;
 

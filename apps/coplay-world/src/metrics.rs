@@ -4,90 +4,94 @@ use std::fmt::Write as _;
 
 use coplay::mirror::{GTD_BUCKET_WIDTH, MirrorStats};
 use coplay::time::{Instant, TimeDelta};
-use coplay_world::TICK;
+use coplay_world::TICK_DURATION;
 
 /// A world that has not made a tick for so long stands still.
-const STILL: TimeDelta = TimeDelta::from_secs(3);
+const STALL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
 /// What is told of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Numbers {
+pub struct ServerMetrics {
     /// Who it is.
     pub source: String,
     /// Whether players are let in.
-    pub open: bool,
+    pub is_open: bool,
     /// Whether it is about to go.
-    pub drains: bool,
+    pub is_draining: bool,
     /// Whether there is no room for players who were never here.
-    pub full: bool,
+    pub is_full: bool,
     /// The tick that it is in the world.
     pub tick: u32,
     /// When that tick was made, on the clock of this computer.
-    pub ticked: Option<Instant>,
+    pub tick_time: Option<Instant>,
     /// Players who are here.
-    pub players: usize,
+    pub player_count: usize,
     /// Objects that are simulated here.
-    pub owned: usize,
+    pub owned_entities: usize,
     /// Objects in the world.
-    pub objects: usize,
+    pub entities: usize,
     /// Objects of which anything is known: also those that have left, for their scores.
-    pub beings: usize,
+    pub known_entities: usize,
     /// Other servers that are here.
-    pub mirrors: usize,
+    pub mirror_count: usize,
     /// A number that is the same where the same is known; worked out only for who asks.
     pub digest: Option<u64>,
     /// Times that players pressed other buttons.
     pub commands: u64,
     /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. Where all processes read the same clock, those of one computer say the same.
-    pub time_ahead_ms: f64,
+    pub group_time_offset_ms: f64,
     /// What passed between the servers.
-    pub stats: MirrorStats,
+    pub mirror_stats: MirrorStats,
     /// Datagrams and bytes to and from players.
     pub players_sent: (u64, u64),
     /// The same, the other way.
     pub players_received: (u64, u64),
     /// Datagrams that were not for us.
-    pub refused: u64,
+    pub refused_datagrams: u64,
     /// Processor time that was used, in seconds.
     pub cpu_seconds: f64,
     /// Memory that is used, in bytes.
-    pub memory: u64,
+    pub memory_bytes: u64,
 }
 
 /// For how long the ticks of a world last, which are counted in 32 bits: 497 days in all.
-pub fn time_left(tick: u32) -> TimeDelta {
-    TICK * i64::from(u32::MAX - tick)
+pub fn remaining_tick_time(tick: u32) -> TimeDelta {
+    TICK_DURATION * i64::from(u32::MAX - tick)
 }
 
-impl Numbers {
+impl ServerMetrics {
     /// How long ago the last tick was made; nothing before the first.
     fn tick_age(&self, now: Instant) -> Option<TimeDelta> {
-        self.ticked.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
+        self.tick_time.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
     }
 
     /// Whether the world does not go on, as who tells these numbers may not even notice.
-    pub fn stands_still(&self, now: Instant) -> bool {
-        self.tick_age(now).is_some_and(|age| age >= STILL)
+    pub fn is_stalled(&self, now: Instant) -> bool {
+        self.tick_age(now).is_some_and(|age| age >= STALL_TIMEOUT)
     }
 
     /// For Prometheus.
-    pub fn prometheus(&self, now: Instant) -> String {
-        let stats = &self.stats;
+    pub fn to_prometheus(&self, now: Instant) -> String {
+        let stats = &self.mirror_stats;
         let mut text = String::new();
-        let mut gauge = |name: &str, help: &str, value: f64| put(&mut text, name, "gauge", help, value);
-        gauge("players", "Players who are here", self.players as f64);
-        gauge("owned_objects", "Objects that are simulated here", self.owned as f64);
-        gauge("objects", "Objects in the world", self.objects as f64);
-        gauge("known_objects", "Objects of which anything is known, those that have left included", self.beings as f64);
-        gauge("mirrors", "Other servers that are here", self.mirrors as f64);
-        gauge("open", "Whether players are let in", f64::from(u8::from(self.open)));
-        gauge("full", "Whether there is no room for players who were never here", f64::from(u8::from(self.full)));
+        let mut gauge = |name: &str, help: &str, value: f64| write_metric(&mut text, name, "gauge", help, value);
+        gauge("players", "Players who are here", self.player_count as f64);
+        gauge("owned_objects", "Objects that are simulated here", self.owned_entities as f64);
+        gauge("objects", "Objects in the world", self.entities as f64);
+        gauge(
+            "known_objects",
+            "Objects of which anything is known, those that have left included",
+            self.known_entities as f64,
+        );
+        gauge("mirrors", "Other servers that are here", self.mirror_count as f64);
+        gauge("open", "Whether players are let in", f64::from(u8::from(self.is_open)));
+        gauge("full", "Whether there is no room for players who were never here", f64::from(u8::from(self.is_full)));
         gauge("tick", "The tick that it is in the world", f64::from(self.tick));
         let age = self.tick_age(now).map_or(f64::NAN, TimeDelta::as_secs_f64);
         gauge("tick_age_seconds", "How long ago that tick was made", age);
-        gauge("seconds_left", "For how long the ticks of the world last", time_left(self.tick).as_secs_f64());
-        gauge("memory_bytes", "Memory that is used", self.memory as f64);
-        let mut counter = |name: &str, help: &str, value: f64| put(&mut text, name, "counter", help, value);
+        gauge("seconds_left", "For how long the ticks of the world last", remaining_tick_time(self.tick).as_secs_f64());
+        gauge("memory_bytes", "Memory that is used", self.memory_bytes as f64);
+        let mut counter = |name: &str, help: &str, value: f64| write_metric(&mut text, name, "counter", help, value);
         counter("commands_total", "Times that players pressed other buttons", self.commands as f64);
         counter("cpu_seconds_total", "Processor time that was used", self.cpu_seconds);
         counter("events_issued_total", "Events that were issued here", stats.issued as f64);
@@ -103,55 +107,55 @@ impl Numbers {
         counter("player_sent_bytes_total", "Bytes to players", self.players_sent.1 as f64);
         counter("player_received_datagrams_total", "Datagrams from players", self.players_received.0 as f64);
         counter("player_received_bytes_total", "Bytes from players", self.players_received.1 as f64);
-        counter("refused_datagrams_total", "Datagrams that were not for us", self.refused as f64);
-        self.put_delays(&mut text);
+        counter("refused_datagrams_total", "Datagrams that were not for us", self.refused_datagrams as f64);
+        self.write_delay_histogram(&mut text);
         text
     }
 
     /// How long events of other servers took.
-    fn put_delays(&self, text: &mut String) {
+    fn write_delay_histogram(&self, text: &mut String) {
         let name = "coplay_world_event_delay_seconds";
         let _ = writeln!(text, "# HELP {name} How long events of other servers took\n# TYPE {name} histogram");
         let mut sum = 0;
-        for (step, count) in self.stats.gtd_histogram.iter().enumerate() {
+        for (step, count) in self.mirror_stats.gtd_histogram.iter().enumerate() {
             sum += *count;
             let until = (GTD_BUCKET_WIDTH * (step as i64 + 1)).as_secs_f64();
-            if step + 1 < self.stats.gtd_histogram.len() && (step + 1) % 25 == 0 {
+            if step + 1 < self.mirror_stats.gtd_histogram.len() && (step + 1) % 25 == 0 {
                 let _ = writeln!(text, "{name}_bucket{{le=\"{until}\"}} {sum}");
             }
         }
         let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}");
-        let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.stats.gtd_sum_s());
+        let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.mirror_stats.gtd_sum_s());
     }
 
     /// How many events of other servers took how many milliseconds: less than one, less than two, and so on.
-    fn delays(&self) -> String {
-        let counts = &self.stats.gtd_histogram;
+    fn delay_counts_json(&self) -> String {
+        let counts = &self.mirror_stats.gtd_histogram;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         let counts: Vec<String> = counts[..used].iter().map(u64::to_string).collect();
         format!("[{}]", counts.join(","))
     }
 
     /// For people and scripts.
-    pub fn json(&self) -> String {
-        let stats = &self.stats;
+    pub fn to_json(&self) -> String {
+        let stats = &self.mirror_stats;
         let quantile = |part: u32| {
             stats.gtd_quantile(part).map_or_else(|| "null".into(), |gtd| format!("{:.0}", gtd.as_millis_f64()))
         };
         let fields = [
             ("source", format!("\"{}\"", self.source)),
-            ("open", self.open.to_string()),
-            ("drains", self.drains.to_string()),
-            ("full", self.full.to_string()),
+            ("open", self.is_open.to_string()),
+            ("drains", self.is_draining.to_string()),
+            ("full", self.is_full.to_string()),
             ("tick", self.tick.to_string()),
-            ("players", self.players.to_string()),
-            ("owned", self.owned.to_string()),
-            ("objects", self.objects.to_string()),
-            ("known_objects", self.beings.to_string()),
-            ("mirrors", self.mirrors.to_string()),
+            ("players", self.player_count.to_string()),
+            ("owned", self.owned_entities.to_string()),
+            ("objects", self.entities.to_string()),
+            ("known_objects", self.known_entities.to_string()),
+            ("mirrors", self.mirror_count.to_string()),
             ("digest", self.digest.map_or_else(|| "null".into(), |digest| format!("\"{digest:016x}\""))),
             ("commands", self.commands.to_string()),
-            ("time_ahead_ms", format!("{:.3}", self.time_ahead_ms)),
+            ("time_ahead_ms", format!("{:.3}", self.group_time_offset_ms)),
             ("issued", stats.issued.to_string()),
             ("delivered", stats.remote_delivered().to_string()),
             ("late", stats.over_threshold.to_string()),
@@ -159,19 +163,19 @@ impl Numbers {
             ("asked", stats.requested.to_string()),
             ("delay_p50_ms", quantile(500)),
             ("delay_p99_ms", quantile(990)),
-            ("delays", self.delays()),
+            ("delays", self.delay_counts_json()),
             ("mirror_sent_bytes", stats.sent.1.to_string()),
             ("player_sent_bytes", self.players_sent.1.to_string()),
             ("player_received_bytes", self.players_received.1.to_string()),
             ("cpu_seconds", format!("{:.2}", self.cpu_seconds)),
-            ("memory_bytes", self.memory.to_string()),
+            ("memory_bytes", self.memory_bytes.to_string()),
         ];
         let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         format!("{{{}}}\n", fields.join(","))
     }
 }
 
-fn put(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+fn write_metric(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     let _ = writeln!(
         text,
         "# HELP coplay_world_{name} {help}\n# TYPE coplay_world_{name} {kind}\ncoplay_world_{name} {value}"
@@ -179,18 +183,18 @@ fn put(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
 }
 
 /// Processor time and memory of this program, where the system tells.
-pub fn usage() -> (f64, u64) {
+pub fn process_usage() -> (f64, u64) {
     let ticks_per_second = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // What comes after the name, which may hold anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    ((field(11) + field(12)) as f64 / ticks_per_second, resident(&status))
+    ((field(11) + field(12)) as f64 / ticks_per_second, resident_bytes(&status))
 }
 
 /// Memory in bytes, as the system puts it: in kilobytes, whatever a page is.
-fn resident(status: &str) -> u64 {
+fn resident_bytes(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.unwrap_or_default() * 1_024
@@ -203,20 +207,26 @@ mod tests {
 
     const NOW: Instant = Instant::from_nanos(100_000_000_000);
 
-    fn some() -> Numbers {
+    fn sample_metrics() -> ServerMetrics {
         let ticked = Some(NOW - TimeDelta::from_millis(20));
-        let mut numbers = Numbers { players: 3, objects: 5, beings: 9, ticked, ..Numbers::default() };
-        numbers.stats.gtd_histogram[2] = 7;
-        numbers.stats.gtd_histogram[160] = 2;
-        numbers.stats.gtd_histogram[499] = 1;
-        (numbers.stats.delivered, numbers.stats.over_threshold) = (5_000, 3);
+        let mut numbers = ServerMetrics {
+            player_count: 3,
+            entities: 5,
+            known_entities: 9,
+            tick_time: ticked,
+            ..ServerMetrics::default()
+        };
+        numbers.mirror_stats.gtd_histogram[2] = 7;
+        numbers.mirror_stats.gtd_histogram[160] = 2;
+        numbers.mirror_stats.gtd_histogram[499] = 1;
+        (numbers.mirror_stats.delivered, numbers.mirror_stats.over_threshold) = (5_000, 3);
         numbers
     }
 
     /// The text format, version 0.0.4: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
     #[test]
-    fn prometheus_can_read_it() {
-        let text = some().prometheus(NOW);
+    fn prometheus_text_format_is_valid() {
+        let text = sample_metrics().to_prometheus(NOW);
         assert!(text.ends_with('\n'));
         let (mut kinds, mut samples) = (BTreeMap::new(), Vec::new());
         let mut lines = text.lines();
@@ -246,8 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_counts_all_up_to_each_limit() {
-        let text = some().prometheus(NOW);
+    fn histogram_buckets_are_cumulative() {
+        let text = sample_metrics().to_prometheus(NOW);
         let (mut limit, mut count) = (0.0, 0);
         let buckets =
             text.lines().filter_map(|line| line.strip_prefix("coplay_world_event_delay_seconds_bucket{le=\""));
@@ -263,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_what_it_says() {
-        let (text, json) = (some().prometheus(NOW), some().json());
+    fn metrics_have_the_expected_values() {
+        let (text, json) = (sample_metrics().to_prometheus(NOW), sample_metrics().to_json());
         // Of events that took long it is known which part of all they are.
         for line in ["events_delivered_total 10", "events_late_total 3", "objects 5", "known_objects 9", "players 3"] {
             assert!(text.contains(&format!("\ncoplay_world_{line}\n")), "{line}: {text}");
@@ -278,21 +288,21 @@ mod tests {
     }
 
     #[test]
-    fn a_world_lasts_for_497_days_and_the_end_is_told() {
+    fn tick_counter_lasts_497_days() {
         let day = TimeDelta::from_secs(86_400);
-        assert!(time_left(0) > day * 497 && time_left(0) < day * 498);
-        assert_eq!(time_left(u32::MAX), TimeDelta::ZERO);
+        assert!(remaining_tick_time(0) > day * 497 && remaining_tick_time(0) < day * 498);
+        assert_eq!(remaining_tick_time(u32::MAX), TimeDelta::ZERO);
     }
 
     #[test]
-    fn memory_is_told_in_kilobytes() {
-        assert_eq!(resident("VmPeak:\t   10 kB\nVmRSS:\t    5736 kB\n"), 5_736 * 1_024);
-        assert_eq!(resident(""), 0);
+    fn resident_memory_is_parsed_from_kilobytes() {
+        assert_eq!(resident_bytes("VmPeak:\t   10 kB\nVmRSS:\t    5736 kB\n"), 5_736 * 1_024);
+        assert_eq!(resident_bytes(""), 0);
     }
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_program_uses_something() {
-        assert!(usage().1 > 100_000);
+    fn process_usage_is_not_zero() {
+        assert!(process_usage().1 > 100_000);
     }
 }

@@ -7,18 +7,18 @@
 //! content       sealed by XChaCha20-Poly1305; all before it, and what it is for, is authenticated with it
 //! ```
 //!
-//! Whether a message is no recording is for [`Acquaintances`](crate::acquaintances::Acquaintances) to say.
+//! Whether a message is no recording is for [`Acquaintances`](crate::replay_guard::ReplayGuard) to say.
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use coplay::mirror::SourceId;
 use coplay_net::key::{Secret, random_bytes};
 
-const HEAD: usize = 4 + 16 + 8;
+const HEADER_LEN: usize = 4 + 16 + 8;
 
 /// A run of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Speaker {
+pub struct ServerRun {
     /// Who it is.
     pub source: SourceId,
     run: [u8; 16],
@@ -37,7 +37,7 @@ pub enum Topic {
 
 impl Topic {
     /// What is authenticated with a message.
-    fn with(self, source: [u8; 4]) -> [u8; 9] {
+    fn associated_data(self, source: [u8; 4]) -> [u8; 9] {
         let (kind, target) = match self {
             Self::Hello => (0, 0),
             Self::All => (1, 0),
@@ -52,13 +52,13 @@ impl Topic {
 
 /// A message that only a server of this world can have sealed, now or at any time before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedMessage {
     /// Who said it.
-    pub from: Speaker,
+    pub from: ServerRun,
     /// The how manieth of that run it is.
-    pub number: u64,
+    pub sequence: u64,
     /// What it says.
-    pub content: Vec<u8>,
+    pub payload: Vec<u8>,
 }
 
 /// Seals what we say.
@@ -66,7 +66,7 @@ pub struct Sealer {
     cipher: XChaCha20Poly1305,
     source: SourceId,
     run: [u8; 16],
-    number: u64,
+    sequence: u64,
 }
 
 /// Opens what others say.
@@ -81,7 +81,7 @@ fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
 impl Sealer {
     /// For a server of the world with this secret.
     pub fn new(secret: &Secret, source: SourceId) -> Self {
-        Self { cipher: cipher(secret), source, run: random_bytes(), number: 0 }
+        Self { cipher: cipher(secret), source, run: random_bytes(), sequence: 0 }
     }
 
     /// Seals something.
@@ -89,14 +89,14 @@ impl Sealer {
     /// # Panics
     /// Never: nothing is too long to be sealed.
     pub fn seal(&mut self, topic: Topic, content: &[u8]) -> Vec<u8> {
-        self.number += 1;
+        self.sequence += 1;
         let source = self.source.0.to_le_bytes();
-        let mut message = Vec::with_capacity(HEAD + content.len() + 16);
+        let mut message = Vec::with_capacity(HEADER_LEN + content.len() + 16);
         message.extend_from_slice(&source);
         message.extend_from_slice(&self.run);
-        message.extend_from_slice(&self.number.to_le_bytes());
-        let payload = Payload { msg: content, aad: &topic.with(source) };
-        let sealed = self.cipher.encrypt(XNonce::from_slice(&message[4..HEAD]), payload).expect("it is short");
+        message.extend_from_slice(&self.sequence.to_le_bytes());
+        let payload = Payload { msg: content, aad: &topic.associated_data(source) };
+        let sealed = self.cipher.encrypt(XNonce::from_slice(&message[4..HEADER_LEN]), payload).expect("it is short");
         message.extend_from_slice(&sealed);
         message
     }
@@ -109,13 +109,17 @@ impl Opener {
     }
 
     /// Who said what; `None` if it is not from a server of this world, or for something else.
-    pub fn open(&self, topic: Topic, message: &[u8]) -> Option<Opened> {
-        let (head, sealed) = message.split_at_checked(HEAD)?;
+    pub fn open(&self, topic: Topic, message: &[u8]) -> Option<OpenedMessage> {
+        let (head, sealed) = message.split_at_checked(HEADER_LEN)?;
         let source = *head.first_chunk()?;
         let (run, number) = (*head[4..].first_chunk()?, u64::from_le_bytes(*head[20..].first_chunk()?));
-        let payload = Payload { msg: sealed, aad: &topic.with(source) };
+        let payload = Payload { msg: sealed, aad: &topic.associated_data(source) };
         let content = self.cipher.decrypt(XNonce::from_slice(&head[4..]), payload).ok()?;
-        Some(Opened { from: Speaker { source: SourceId(u32::from_le_bytes(source)), run }, number, content })
+        Some(OpenedMessage {
+            from: ServerRun { source: SourceId(u32::from_le_bytes(source)), run },
+            sequence: number,
+            payload: content,
+        })
     }
 }
 
@@ -124,15 +128,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_knows_the_secret_is_understood_and_only_where_it_was_meant() {
+    fn messages_open_only_with_the_secret_and_for_their_topic() {
         let (secret, other) = (Secret::from_text("one"), Secret::from_text("other"));
         let mut sealer = Sealer::new(&secret, SourceId(7));
         let opener = Opener::new(&secret);
         let [first, second] = [b"first", b"secnd"].map(|content| sealer.seal(Topic::One(SourceId(3)), content));
         let open = |message: &[u8]| opener.open(Topic::One(SourceId(3)), message);
         let opened = open(&first).expect("it is ours");
-        assert_eq!((opened.from.source, opened.number, &opened.content[..]), (SourceId(7), 1, &b"first"[..]));
-        assert_eq!(open(&second).map(|second| (second.from, second.number)), Some((opened.from, 2)));
+        assert_eq!((opened.from.source, opened.sequence, &opened.payload[..]), (SourceId(7), 1, &b"first"[..]));
+        assert_eq!(open(&second).map(|second| (second.from, second.sequence)), Some((opened.from, 2)));
         for elsewhere in [Topic::Hello, Topic::All, Topic::One(SourceId(4))] {
             assert_eq!(opener.open(elsewhere, &second), None, "{elsewhere:?}");
         }

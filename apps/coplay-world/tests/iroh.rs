@@ -6,35 +6,35 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use common::{Running, field, free_port, start, wait_for, wait_until_healthy};
+use common::{RunningServer, free_port, start_server, state_field, wait_for, wait_until_healthy};
 use coplay::time::TimeDelta;
 use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};
 use coplay_net::key::Identity;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Ticket, Transport as _, clock};
-use coplay_world::{Client, Voyage, Word};
+use coplay_world::{Client, ServerMessage, ServerSelector};
 
 /// By iroh, without help from outside.
-const BY_IROH: &[&str] = &["--iroh", "--relay", "none"];
+const IROH_ARGS: &[&str] = &["--iroh", "--relay", "none"];
 
 /// The ticket that a server shows.
-fn ticket(server: &mut Running) -> Ticket {
-    let shown = server.says.by_ref().map_while(Result::ok).find_map(|line| {
+fn printed_ticket(server: &mut RunningServer) -> Ticket {
+    let shown = server.stdout_lines.by_ref().map_while(Result::ok).find_map(|line| {
         let (_, ticket) = line.strip_prefix("through most routers:")?.split_once('\'')?;
         ticket.strip_suffix('\'')?.parse().ok()
     });
     shown.expect("a server with iroh shows a ticket")
 }
 
-struct Player {
+struct IrohPlayer {
     iroh: IrohTransport,
     incoming: Receiver<Incoming>,
     client: Client,
-    voyage: Voyage<PeerKey>,
-    called: Vec<String>,
-    up: BTreeSet<PeerKey>,
+    selector: ServerSelector<PeerKey>,
+    called_addrs: Vec<String>,
+    connected_servers: BTreeSet<PeerKey>,
 }
 
-impl Player {
+impl IrohPlayer {
     fn new(ticket: &Ticket) -> Self {
         let Ticket::Iroh { addr: home, token } = ticket else { panic!("another way was shown") };
         let (queue, incoming) = sync_channel(1_024);
@@ -46,49 +46,49 @@ impl Player {
             iroh,
             incoming,
             client: Client::new(now, "Ada", 1),
-            voyage: Voyage::new(now),
-            called: vec![],
-            up: BTreeSet::new(),
+            selector: ServerSelector::new(now),
+            called_addrs: vec![],
+            connected_servers: BTreeSet::new(),
         };
         player.call(home.to_peer_addr());
         player
     }
 
     fn call(&mut self, place: PeerAddr) {
-        if !self.called.contains(&place.0) {
+        if !self.called_addrs.contains(&place.0) {
             self.iroh.dial(&place, None);
-            self.called.push(place.0);
+            self.called_addrs.push(place.0);
         }
     }
 
-    fn play(&mut self, mut is_over: impl FnMut(&Self) -> bool) {
+    fn run_until(&mut self, mut is_over: impl FnMut(&Self) -> bool) {
         let until = Instant::now() + Duration::from_secs(60);
         while !is_over(self) {
             assert!(Instant::now() < until, "it takes too long");
-            self.turn();
+            self.run_once();
         }
     }
 
-    fn turn(&mut self) {
+    fn run_once(&mut self) {
         let now = clock::now();
         self.client.advance(now);
-        if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
-            self.client.on_other_server(now);
+        if self.selector.select(now, self.client.last_received(), self.client.is_draining()).is_some() {
+            self.client.on_server_change(now);
         }
-        if let Some((servers, ping)) = self.voyage.poll_pings(now) {
+        if let Some((servers, ping)) = self.selector.poll_pings(now) {
             servers.iter().for_each(|server| _ = self.iroh.send(server, &ping));
         }
-        if let Some((wish, server)) = self.client.poll_wish(now).zip(self.voyage.current()) {
+        if let Some((wish, server)) = self.client.poll_input(now).zip(self.selector.current()) {
             self.iroh.send(&server, &wish);
         }
         match self.incoming.recv_timeout(Duration::from_millis(10)) {
             Ok(Incoming::Connected { peer, .. }) => {
-                self.up.insert(peer);
-                self.voyage.on_up(peer);
+                self.connected_servers.insert(peer);
+                self.selector.add_server(peer);
             }
-            Ok(Incoming::Datagram { at, from, bytes }) => match Word::from_bytes(&bytes, None) {
-                Some(Word::Pong(pong)) => self.voyage.on_pong(at, from, &pong),
-                _ => _ = self.voyage.current() == Some(from) && self.client.handle_datagram(at, &bytes),
+            Ok(Incoming::Datagram { at, from, bytes }) => match ServerMessage::from_bytes(&bytes, None) {
+                Some(ServerMessage::Pong(pong)) => self.selector.on_pong(at, from, &pong),
+                _ => _ = self.selector.current() == Some(from) && self.client.handle_datagram(at, &bytes),
             },
             _ => {}
         }
@@ -102,25 +102,25 @@ impl Player {
 }
 
 #[test]
-fn who_comes_by_iroh_plays_and_goes_on_with_another_server() {
-    let mut first = start(free_port(), free_port(), &[], BY_IROH);
+fn iroh_player_moves_to_another_server_when_its_server_dies() {
+    let mut first = start_server(free_port(), free_port(), &[], IROH_ARGS);
     wait_until_healthy(&first);
-    let second = start(free_port(), free_port(), &[first.port], BY_IROH);
+    let second = start_server(free_port(), free_port(), &[first.player_port], IROH_ARGS);
     wait_until_healthy(&second);
 
-    let mut player = Player::new(&ticket(&mut first));
-    player.play(|player| player.client.avatar().is_some() && player.up.len() == 2);
-    let (me, server) = (player.client.me(), player.voyage.current());
+    let mut player = IrohPlayer::new(&printed_ticket(&mut first));
+    player.run_until(|player| player.client.avatar().is_some() && player.connected_servers.len() == 2);
+    let (me, server) = (player.client.own_entity(), player.selector.current());
     assert!(me.is_some() && server.is_some());
 
-    let has_player = |server: &Running| field(server.http, "players").as_deref() == Some("1");
+    let has_player = |server: &RunningServer| state_field(server.http_port, "players").as_deref() == Some("1");
     let (dying, left) = if has_player(&second) { (second, first) } else { (first, second) };
-    let server = player.voyage.current();
+    let server = player.selector.current();
     drop(dying);
-    player.play(|player| {
-        let heard = clock::now() - player.client.heard() < TimeDelta::from_millis(500);
-        heard && player.voyage.current() != server && player.client.avatar().is_some()
+    player.run_until(|player| {
+        let heard = clock::now() - player.client.last_received() < TimeDelta::from_millis(500);
+        heard && player.selector.current() != server && player.client.avatar().is_some()
     });
-    assert_eq!(player.client.me(), me, "it is somebody else now");
+    assert_eq!(player.client.own_entity(), me, "it is somebody else now");
     wait_for("that the other server has the player", || has_player(&left));
 }

@@ -5,41 +5,43 @@ mod common;
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 
-use common::{PROGRAM, Running, SECRET, ask, field, free_port, wait_for, wait_until_healthy};
+use common::{PROGRAM, RunningServer, SECRET, free_port, http_get, state_field, wait_for, wait_until_healthy};
 
-const PLAYERS: u32 = 12;
+const PLAYER_COUNT: u32 = 12;
 
-fn start(port: u16, http: u16, peers: &[u16]) -> Running {
-    common::start(port, http, peers, &[])
+fn start_plain_server(player_port: u16, http_port: u16, peers: &[u16]) -> RunningServer {
+    common::start_server(player_port, http_port, peers, &[])
 }
 
 #[test]
-fn a_server_dies_and_comes_back_and_nobody_loses_anything() {
-    let first = start(free_port(), free_port(), &[]);
+fn crashed_and_restarted_server_loses_no_player_state() {
+    let first = start_plain_server(free_port(), free_port(), &[]);
     wait_until_healthy(&first);
-    let second = start(free_port(), free_port(), &[first.port]);
-    let third = start(free_port(), free_port(), &[first.port, second.port]);
+    let second = start_plain_server(free_port(), free_port(), &[first.player_port]);
+    let third = start_plain_server(free_port(), free_port(), &[first.player_port, second.player_port]);
     [&second, &third].into_iter().for_each(wait_until_healthy);
     wait_for("an acquaintance", || {
-        [&first, &second, &third].iter().all(|one| field(one.http, "mirrors").as_deref() == Some("2"))
+        [&first, &second, &third].iter().all(|one| state_field(one.http_port, "mirrors").as_deref() == Some("2"))
     });
 
-    let worlds = [&first, &second, &third].map(|server| format!("udp://127.0.0.1:{}#{SECRET}", server.port));
+    let worlds = [&first, &second, &third].map(|server| format!("udp://127.0.0.1:{}#{SECRET}", server.player_port));
     let load = Command::new(PROGRAM)
         .arg("load")
         .args(&worlds)
-        .args(["--players", &PLAYERS.to_string(), "--seconds", "20", "--impair", "delay=10,loss=2"])
+        .args(["--players", &PLAYER_COUNT.to_string(), "--seconds", "20", "--impair", "delay=10,loss=2"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    let players = |server: &Running| field(server.http, "players").and_then(|count| count.parse().ok()).unwrap_or(0);
-    wait_for("that all play", || [&first, &second, &third].into_iter().map(players).sum::<u32>() == PLAYERS);
+    let players = |server: &RunningServer| {
+        state_field(server.http_port, "players").and_then(|count| count.parse().ok()).unwrap_or(0)
+    };
+    wait_for("that all play", || [&first, &second, &third].into_iter().map(players).sum::<u32>() == PLAYER_COUNT);
     wait_for("a player on the second", || players(&second) > 0);
-    let (port, http) = (second.port, second.http);
+    let (player_port, http_port) = (second.player_port, second.http_port);
     drop(second);
-    wait_for("a move to the others", || players(&first) + players(&third) == PLAYERS);
-    let again = start(port, http, &[first.port, third.port]);
+    wait_for("a move to the others", || players(&first) + players(&third) == PLAYER_COUNT);
+    let again = start_plain_server(player_port, http_port, &[first.player_port, third.player_port]);
     wait_until_healthy(&again);
     let Output { status, stdout, stderr } = load.wait_with_output().expect("it ends");
     let (table, log) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -52,20 +54,21 @@ fn a_server_dies_and_comes_back_and_nobody_loses_anything() {
 
     let all = [&first, &again, &third];
     wait_for("that all know the same", || {
-        let quiet = all.iter().all(|server| field(server.http, "players").as_deref() == Some("0"));
-        let digests: Vec<Option<String>> = all.iter().map(|server| field(server.http, "digest")).collect();
+        let quiet = all.iter().all(|server| state_field(server.http_port, "players").as_deref() == Some("0"));
+        let digests: Vec<Option<String>> = all.iter().map(|server| state_field(server.http_port, "digest")).collect();
         quiet && digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0])
     });
     assert!(
-        field(again.http, "known_objects").is_some_and(|known| known.parse::<u32>().is_ok_and(|known| known >= 12))
+        state_field(again.http_port, "known_objects")
+            .is_some_and(|known| known.parse::<u32>().is_ok_and(|known| known >= 12))
     );
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_says_goodbye() {
-    let mut server = start(free_port(), free_port(), &[]);
+fn sigterm_shuts_the_server_down_cleanly() {
+    let mut server = start_plain_server(free_port(), free_port(), &[]);
     wait_until_healthy(&server);
-    assert!(ask(server.http, "/metrics").is_some_and(|answer| answer.contains("coplay_world_players 0")));
+    assert!(http_get(server.http_port, "/metrics").is_some_and(|answer| answer.contains("coplay_world_players 0")));
     let told = Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status();
     assert!(told.is_ok_and(|status| status.success()));
     let mut ended = None;
@@ -78,13 +81,13 @@ fn a_server_that_is_told_to_stop_says_goodbye() {
 
 /// Who comes with another maze ends and is told which it must be; who is there already goes on.
 #[test]
-fn a_server_with_another_maze_is_told_which_it_must_be() {
-    let first = common::start(free_port(), free_port(), &[], &["--seed", "7"]);
+fn server_with_mismatched_settings_exits_with_a_hint() {
+    let first = common::start_server(free_port(), free_port(), &[], &["--seed", "7"]);
     wait_until_healthy(&first);
-    let peer = format!("127.0.0.1:{}", first.port);
+    let peer = format!("127.0.0.1:{}", first.player_port);
     let here = format!("127.0.0.1:{}", free_port());
     let common = ["serve", "--listen", &here, "--peer", &peer, "--secret", SECRET, "--seconds", "30"];
-    let (code, told) = refused(&[&common[..], &["--seed", "8", "--side", "6", "--ninjas", "0"]].concat());
+    let (code, told) = run_expecting_failure(&[&common[..], &["--seed", "8", "--side", "6", "--ninjas", "0"]].concat());
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains("error: the server") && told.contains("has another maze"), "{told}");
     assert!(told.trim_end().ends_with("with --seed 7 --side 6 --ninjas 0"), "{told}");
@@ -93,7 +96,7 @@ fn a_server_with_another_maze_is_told_which_it_must_be() {
 }
 
 #[test]
-fn a_bench_tells_what_was_carried() {
+fn bench_prints_the_carried_player_count() {
     let output = Command::new(PROGRAM)
         .args(["bench", "6", "--seconds", "3", "--policy", "off"])
         .stderr(Stdio::piped())
@@ -113,7 +116,7 @@ fn a_bench_tells_what_was_carried() {
 
 #[test]
 #[cfg(unix)]
-fn players_without_a_socket_are_told_of() {
+fn missing_sockets_are_reported() {
     let command =
         format!("ulimit -n 100; exec {PROGRAM} load udp://127.0.0.1:1#x --players 300 --rate 1000 --seconds 1");
     let output = Command::new("sh").args(["-c", &command]).output().expect("there is a shell");
@@ -123,13 +126,13 @@ fn players_without_a_socket_are_told_of() {
 }
 
 /// What the program says to what cannot be.
-fn refused(args: &[&str]) -> (Option<i32>, String) {
+fn run_expecting_failure(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(PROGRAM).args(args).stdout(Stdio::null()).output().expect("the program runs");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
-fn what_cannot_be_is_told_in_a_sentence_with_a_hint() {
+fn invalid_arguments_fail_with_an_error_and_a_hint() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for (args, code, says) in [
@@ -141,7 +144,7 @@ fn what_cannot_be_is_told_in_a_sentence_with_a_hint() {
         (&["load", "udp://127.0.0.1:1#a", "udp://127.0.0.1:1#b"], 2, "one secret"),
         (&["load", "nonsense"], 2, "udp://HOST:PORT#SECRET"),
     ] {
-        let (got, told) = refused(args);
+        let (got, told) = run_expecting_failure(args);
         assert_eq!(got, Some(code), "{args:?}: {told}");
         assert!(told.contains(says), "{args:?}: {told}");
     }

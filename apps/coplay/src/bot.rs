@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_seed_always_plays_the_same_and_another_does_not() {
         let play = |seed, player| {
-            let mut bot = Bot::new(seed, player, &Pad::of(&Button::ALL));
+            let mut bot = Bot::new(seed, player, &Pad::with_buttons(&Button::ALL));
             (0..500).map(|_| bot.press()).collect::<Vec<_>>()
         };
         assert_eq!(play(1, 0), play(1, 0));
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn it_presses_only_what_there_is_and_never_both_ways() {
-        let pad = Pad::of(&[Button::Left, Button::Right, Button::A]);
+        let pad = Pad::with_buttons(&[Button::Left, Button::Right, Button::A]);
         let mut bot = Bot::new(3, 0, &pad);
         for _ in 0..2_000 {
             let word = bot.press();

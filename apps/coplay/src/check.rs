@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use coplay_machines::Machine;
-use coplay_machines::check::{self, Asked, Report, Subject};
-use coplay_machines::libretro::{self, CoreSource, Libretro};
+use coplay_machines::check::{self, CheckReport, CheckRequest, CheckSubject};
+use coplay_machines::libretro::{self, CoreSource, LibretroMachine};
 
 use crate::cli;
 use crate::config::cache_dir;
@@ -19,21 +19,21 @@ pub const CHILD: &str = "check-child";
 /// Makes the check, or finds it made, and prints the report. A machine that is unfit is a failure.
 pub fn run(args: &cli::Check) -> Result<(), Trouble> {
     let no_output = |error: io::Error| Trouble::failure(format!("there is nowhere to print: {error}"));
-    find_out(args, &mut check::output().map_err(no_output)?).map(|_| ())
+    find_out(args, &mut check::exclusive_stdout().map_err(no_output)?).map(|_| ())
 }
 
 /// Makes the check, or finds it made, and writes the report. A machine that is unfit is a failure.
-pub fn find_out(args: &cli::Check, out: &mut dyn io::Write) -> Result<Report, Trouble> {
+pub fn find_out(args: &cli::Check, out: &mut dyn io::Write) -> Result<CheckReport, Trouble> {
     let args = absolute(args.clone())?;
     let mut opener = Opener::new(&args)?;
     let (machine, title) = opener.names();
-    let asked = Asked {
+    let asked = CheckRequest {
         json: args.json,
-        frames: args.frames,
-        seconds: args.seconds,
-        cache: cache_dir(),
-        again: args.again,
-        progress: io::stderr().is_terminal(),
+        long_run_frames: args.frames,
+        max_seconds: args.seconds,
+        cache_folder: cache_dir(),
+        ignore_cache: args.again,
+        show_progress: io::stderr().is_terminal(),
     };
     let program = std::env::current_exe();
     let program = program.map_err(|error| Trouble::failure(format!("this program cannot find itself: {error}")))?;
@@ -47,7 +47,8 @@ pub fn find_out(args: &cli::Check, out: &mut dyn io::Write) -> Result<Report, Tr
             words
         })
     };
-    let subject = Subject { machine: &machine, game: &title, open: &mut open, child: &mut child };
+    let subject =
+        CheckSubject { machine_name: &machine, game_name: &title, open: &mut open, child_command: &mut child };
     let report = check::run(&asked, subject, out, &mut io::stderr());
     let hint = "does it play? try `coplay play` with the same";
     let report = report.map_err(|error| refused.unwrap_or_else(|| Trouble::failure(error.to_string()).hint(hint)))?;
@@ -61,7 +62,7 @@ pub fn find_out(args: &cli::Check, out: &mut dyn io::Write) -> Result<Report, Tr
 /// The other process of a check.
 pub fn run_child(args: &cli::Check) -> u8 {
     let open = || Opener::new(args)?.open();
-    check::child(|| open().map_err(|trouble| trouble.to_string()))
+    check::run_child(|| open().map_err(|trouble| trouble.to_string()))
 }
 
 fn child_command(program: &Path, args: &cli::Check) -> Command {
@@ -87,7 +88,7 @@ fn child_command(program: &Path, args: &cli::Check) -> Command {
 fn absolute(mut args: cli::Check) -> Result<cli::Check, Trouble> {
     args.machine.system = args.machine.system()?.map(whole);
     if let Some(core) = &args.machine.core {
-        let file = libretro::find(core, &[]).map_err(|error| core_refused(core, &error))?;
+        let file = libretro::find_core(core, &[]).map_err(|error| core_refused(core, &error))?;
         args.machine.core = Some(CoreSource::Path(whole(file)));
     }
     args.game = args.game.map(whole);
@@ -102,7 +103,7 @@ fn whole(path: PathBuf) -> PathBuf {
 struct Opener {
     game: Option<Game>,
     wanted: Wanted,
-    first: Option<Box<Libretro>>,
+    first: Option<Box<LibretroMachine>>,
 }
 
 impl Opener {

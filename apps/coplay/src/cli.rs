@@ -374,7 +374,7 @@ mod tests {
         let most = coplay_maze::MAX_AVATARS - 1;
         let sides = format!("from {} to {}", maze::sides().start(), maze::sides().end());
         assert_says("play", &[&format!("from 0 to {most}"), &sides]);
-        let ticks = format!("from 10 to {}0", coplay_maze::Terms::MOST_TICKS);
+        let ticks = format!("from 10 to {}0", coplay_maze::MazeSettings::MAX_TICKS);
         assert_says("host", &["from 0 to 31", &sides, &ticks, "1, 2, 4, 5, 10, 20, 25, 50 or 100"]);
     }
 

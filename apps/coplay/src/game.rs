@@ -5,9 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use coplay::session::{MachineId, Settings};
-use coplay_machines::libretro::{self, CoreSource, Libretro, OpenError as CoreError};
-use coplay_machines::nes::{self, Nes, OpenError};
-use coplay_machines::{Machine, libretro::Config as CoreConfig};
+use coplay_machines::libretro::{self, CoreOpenError as CoreError, CoreSource, LibretroMachine};
+use coplay_machines::nes::{self, Nes, NesOpenError};
+use coplay_machines::{Machine, libretro::CoreConfig};
 
 use crate::trouble::{Trouble, in_words};
 
@@ -48,7 +48,7 @@ pub enum Opened {
     /// The one that comes with the program.
     Nes(Box<Nes>),
     /// A core, which can be had again without looking at it anew.
-    Core(Box<Libretro>),
+    Core(Box<LibretroMachine>),
 }
 
 impl From<Opened> for Box<dyn Machine> {
@@ -123,18 +123,18 @@ impl Game {
 
     fn open_nes(&self, players: usize) -> Result<Nes, Trouble> {
         // Two pads are there whether or not somebody holds the second.
-        let players = players.max(nes::Options::default().players);
-        Nes::open_with(&self.image, self.title(), nes::Options { players }).map_err(|error| self.refused(&error))
+        let players = players.max(nes::NesOptions::default().players);
+        Nes::open_with(&self.image, self.title(), nes::NesOptions { players }).map_err(|error| self.refused(&error))
     }
 
-    fn refused(&self, error: &OpenError) -> Trouble {
+    fn refused(&self, error: &NesOpenError) -> Trouble {
         let what = format!("{} cannot be played: {error}", self.name);
         match error {
-            OpenError::Players(_) => {
+            NesOpenError::InvalidPlayerCount(_) => {
                 Trouble::misuse(what).hint(format!("say --players with 1 to {}", nes::MAX_PLAYERS))
             }
-            OpenError::Truncated { .. } => Trouble::failure(what).hint("was it copied as a whole?"),
-            OpenError::NotNes => {
+            NesOpenError::Truncated { .. } => Trouble::failure(what).hint("was it copied as a whole?"),
+            NesOpenError::NotNes => {
                 Trouble::failure(what).hint("for games of other machines say --core and a libretro core")
             }
             _ => Trouble::failure(what).hint("another machine may know it: --core nestopia"),
@@ -155,12 +155,12 @@ pub fn open(game: Option<&Game>, wanted: &Wanted) -> Result<Opened, Trouble> {
         let game = game.or(bundled.as_ref()).ok_or_else(|| {
             Trouble::misuse("this coplay was built without a game of its own").hint("name the file of a game")
         })?;
-        let nes = game.open_nes(wanted.players.unwrap_or(nes::Options::default().players))?;
+        let nes = game.open_nes(wanted.players.unwrap_or(nes::NesOptions::default().players))?;
         return Ok(Opened::Nes(Box::new(nes)));
     };
     let opened = match open_core(core, game, wanted) {
         Err(CoreError::NeedsGame) => match open_core(core, Game::bundled().as_ref(), wanted) {
-            Err(CoreError::GameKind { .. } | CoreError::NeedsGame) => Err(CoreError::NeedsGame),
+            Err(CoreError::UnsupportedExtension { .. } | CoreError::NeedsGame) => Err(CoreError::NeedsGame),
             opened => opened,
         },
         opened => opened,
@@ -169,10 +169,17 @@ pub fn open(game: Option<&Game>, wanted: &Wanted) -> Result<Opened, Trouble> {
 }
 
 /// Switches on a core.
-pub(crate) fn open_core(core: &CoreSource, game: Option<&Game>, wanted: &Wanted) -> Result<Libretro, CoreError> {
+pub(crate) fn open_core(core: &CoreSource, game: Option<&Game>, wanted: &Wanted) -> Result<LibretroMachine, CoreError> {
     let Wanted { players, options, devices, system, .. } = wanted.clone();
-    let game = game.map(|game| libretro::Game { name: game.name.clone(), image: game.image.clone() });
-    libretro::open(CoreConfig { game, players, options, devices, system, ..CoreConfig::new(core.clone()) })
+    let game = game.map(|game| libretro::GameImage { name: game.name.clone(), image: game.image.clone() });
+    libretro::open(CoreConfig {
+        game,
+        players,
+        options,
+        devices,
+        system_folder: system,
+        ..CoreConfig::new(core.clone())
+    })
 }
 
 /// For how many players a machine was that says so: it is part of what it is.
@@ -184,7 +191,7 @@ pub fn players(settings: &Settings) -> Option<usize> {
 /// Why a core does not play, in one sentence.
 pub(crate) fn core_refused(core: &CoreSource, error: &CoreError) -> Trouble {
     let what = match error {
-        CoreError::NotFound { looked, .. } => {
+        CoreError::NotFound { searched_folders: looked, .. } => {
             let looked: Vec<String> = looked.iter().map(|folder| folder.display().to_string()).collect();
             format!("there is no libretro core named \"{core}\" in {}", looked.join(", "))
         }
@@ -192,7 +199,9 @@ pub(crate) fn core_refused(core: &CoreSource, error: &CoreError) -> Trouble {
     };
     let hint = match error {
         CoreError::NeedsGame => Some("name the file of a game".into()),
-        CoreError::Refused(_) => Some("if the core needs a BIOS, say --system with the folder that it is in".into()),
+        CoreError::GameRejected(_) => {
+            Some("if the core needs a BIOS, say --system with the folder that it is in".into())
+        }
         CoreError::NeedsGpu => Some(
             "look for an option of the core that switches to a software renderer, and say --option KEY=VALUE".into(),
         ),

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use coplay::input::{InputWord, MAX_PLAYERS};
-use coplay_machines::pad::{Axis, Button};
+use coplay_machines::pad::{Button, StickAxis};
 
 use crate::config::{ACTIONS, Action, Config};
 use crate::key::Key;
@@ -172,8 +172,8 @@ pub fn directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
 }
 
 /// A stick that hardly moved is at rest.
-pub fn rested(axis: Axis, position: i16, dead_zone: i16) -> InputWord {
-    if position.unsigned_abs() > dead_zone.unsigned_abs() { axis.at(position) } else { 0 }
+pub fn rested(axis: StickAxis, position: i16, dead_zone: i16) -> InputWord {
+    if position.unsigned_abs() > dead_zone.unsigned_abs() { axis.word_at(position) } else { 0 }
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
     fn sticks_are_directions_where_there_are_none() {
         assert_eq!(directions(-20_000, 9_000, 10_000), Button::Left.bit());
         assert_eq!(directions(i16::MIN, i16::MAX, 10_000), Button::Left.bit() | Button::Down.bit());
-        assert_eq!(rested(Axis::LeftX, -9_000, 10_000), 0);
-        assert_eq!(rested(Axis::LeftX, i16::MIN, 10_000), Axis::LeftX.at(i16::MIN));
+        assert_eq!(rested(StickAxis::LeftX, -9_000, 10_000), 0);
+        assert_eq!(rested(StickAxis::LeftX, i16::MIN, 10_000), StickAxis::LeftX.word_at(i16::MIN));
     }
 }

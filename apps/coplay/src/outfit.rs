@@ -38,6 +38,6 @@ impl Outfit {
     pub fn play(&mut self, machine: &dyn Machine, (volume, muted): (u8, bool), seam: bool) {
         self.speaker.set_volume(volume);
         self.speaker.set_muted(muted);
-        self.speaker.play(machine.sound(), machine.sound_rate(), seam);
+        self.speaker.play(machine.sound(), machine.sample_rate(), seam);
     }
 }

@@ -87,7 +87,8 @@ impl Play {
         let can = Can { pause: true, fast: true, slots: true, reset: true, ..Can::default() };
         let mut desk = Desk::new(config, can, self.machine.pads());
         let mut outfit = Outfit::open(config, self.machine.pads(), &stage, &mut desk);
-        let (mut pace, mut meter) = (Pace::new(begun, self.machine.rate().period().to_duration()), Meter::new(begun));
+        let (mut pace, mut meter) =
+            (Pace::new(begun, self.machine.frame_rate().period().to_duration()), Meter::new(begun));
         loop {
             while let Some(command) = stage.poll_command() {
                 if let Some(wish) = desk.handle(Instant::now(), command) {
@@ -203,7 +204,7 @@ impl Play {
             recorder.finish(hash)?;
             recorded = Some(path);
         }
-        let mut summary = Summary::of(u64::from(self.frame), took, self.machine.rate());
+        let mut summary = Summary::of(u64::from(self.frame), took, self.machine.frame_rate());
         summary.row("state", format!("{hash:016x}"), "hash after the last frame");
         if let Some(path) = recorded {
             summary.row("movie", path.display().to_string(), "");

@@ -39,7 +39,7 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, Trouble> {
     Ok(Settings {
         game: machine.game_id().clone(),
         machine: machine.machine_id().clone(),
-        rate: machine.rate(),
+        rate: machine.frame_rate(),
         input_delay: 0,
         prediction_window: 0,
         auto_tune: false,

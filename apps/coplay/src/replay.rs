@@ -7,7 +7,7 @@ use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie::{HashComparison, MovieError};
 use coplay::session::Settings;
 use coplay_machines::Machine;
-use coplay_machines::control::{Controlled, is_controlled};
+use coplay_machines::control::{ControlledMachine, has_control_player};
 use coplay_machines::pad::Pad;
 
 use crate::config::Config;
@@ -67,8 +67,8 @@ impl Replay {
     pub fn new(film: Film, machine: Box<dyn Machine>) -> Result<Self, Trouble> {
         fits(film.settings(), &*machine)?;
         let pads = machine.pads().to_vec();
-        let shared = is_controlled(film.settings());
-        let machine: Box<dyn Machine> = if shared { Box::new(Controlled::new(machine)) } else { machine };
+        let shared = has_control_player(film.settings());
+        let machine: Box<dyn Machine> = if shared { Box::new(ControlledMachine::new(machine)) } else { machine };
         Ok(Self { machine, pads, film, checked: HashComparison::default(), frames: 0, over: None, seam: false })
     }
 
@@ -90,7 +90,8 @@ impl Replay {
         let can = Can { pause: true, fast: true, ..Can::default() };
         let mut desk = Desk::new(config, can, &self.pads);
         let mut outfit = Outfit::open(config, &[], &stage, &mut desk);
-        let (mut pace, mut meter) = (Pace::new(begun, self.machine.rate().period().to_duration()), Meter::new(begun));
+        let (mut pace, mut meter) =
+            (Pace::new(begun, self.machine.frame_rate().period().to_duration()), Meter::new(begun));
         while self.over.is_none() {
             while let Some(command) = stage.poll_command() {
                 desk.handle(Instant::now(), command);
@@ -172,7 +173,7 @@ impl Replay {
 
     fn finish(mut self, took: Option<Duration>, notes: Vec<String>) -> Result<Summary, Trouble> {
         let hash = self.machine.hash();
-        let mut summary = Summary::of(self.frames, took, self.machine.rate());
+        let mut summary = Summary::of(self.frames, took, self.machine.frame_rate());
         let about = match (self.checked.is_equal(), self.checked.compared) {
             (_, 0) => "the movie has none",
             (true, _) => "all equal",

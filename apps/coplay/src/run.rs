@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use coplay_machines::{Machine, Sharing};
+use coplay_machines::{Machine, NetplaySupport};
 
 use crate::check;
 use crate::cli::{self, Command};
@@ -103,7 +103,7 @@ fn demo(args: cli::Demo) -> Result<Summary, Trouble> {
         jitter_ms: args.jitter,
         loss_percent: args.loss,
         lag: args.lag,
-        window: if machines[0].sharing() == Sharing::Rollback { args.guess } else { 0 },
+        window: if machines[0].netplay_support() == NetplaySupport::Rollback { args.guess } else { 0 },
     };
     // A demonstration also goes where nobody can see it, and tells how it went.
     let front = if args.show.headless { None } else { Front::choose(args.show.asked(), Available::here())? };

@@ -1,8 +1,8 @@
 //! What is known of a machine before it is shared: by itself, and by a check that was made before.
 
 use coplay::session::{MachineCosts, Settings};
-use coplay_machines::check::{Cache, Identity, Report};
-use coplay_machines::{Machine, Sharing, Waiting};
+use coplay_machines::check::{CheckReport, ReportCache, SubjectIdentity};
+use coplay_machines::{LockstepOnly, Machine, NetplaySupport};
 
 use crate::config::cache_dir;
 use crate::trouble::Trouble;
@@ -21,16 +21,16 @@ pub struct Shared {
 
 /// A machine that is to be shared, by what is known of it on this computer.
 pub fn shared(machine: Box<dyn Machine>) -> Result<Shared, Trouble> {
-    let report = cache_dir().and_then(|folder| Cache::new(folder).get(&Identity::of(&*machine)));
+    let report = cache_dir().and_then(|folder| ReportCache::new(folder).get(&SubjectIdentity::of_machine(&*machine)));
     shared_by(machine, report.as_ref())
 }
 
-fn shared_by(machine: Box<dyn Machine>, report: Option<&Report>) -> Result<Shared, Trouble> {
+fn shared_by(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<Shared, Trouble> {
     let unfit = |why: &str| {
         let (game, id) = (&machine.game_id().name, machine.machine_id());
         Trouble::failure(format!("{game} cannot be shared on {} {}: {why}", id.name, id.version))
     };
-    if machine.sharing() == Sharing::Unfit {
+    if machine.netplay_support() == NetplaySupport::Nondeterministic {
         return Err(unfit("two of them did not do the same in their first frames")
             .hint("`coplay check` says more; another --core may do better"));
     }
@@ -38,24 +38,30 @@ fn shared_by(machine: Box<dyn Machine>, report: Option<&Report>) -> Result<Share
         return Ok(Shared { machine, window: None, costs: MachineCosts::default(), checked: false });
     };
     let fitness = report.fitness();
-    if !fitness.shared {
+    if !fitness.can_share {
         return Err(unfit(&report.verdict.to_string())
             .hint("`coplay check --again` looks once more; another --core may do better"));
     }
-    let machine = if fitness.can_save { machine } else { Waiting::wrap(machine) };
-    Ok(Shared { machine, window: fitness.can_save.then_some(fitness.window), costs: fitness.costs, checked: true })
+    let machine = if fitness.can_save { machine } else { LockstepOnly::wrap(machine) };
+    Ok(Shared {
+        machine,
+        window: fitness.can_save.then_some(fitness.max_prediction_window),
+        costs: fitness.costs,
+        checked: true,
+    })
 }
 
 /// The settings of a game elsewhere, with the machine as it is to be opened here.
 pub fn plain(settings: &Settings) -> Settings {
-    Settings { machine: Waiting::made_of(settings.machine.clone()), ..settings.clone() }
+    Settings { machine: LockstepOnly::inner_machine_id(settings.machine.clone()), ..settings.clone() }
 }
 
 /// A machine of ours for a game elsewhere: whether states are used has to be the same for all.
 pub fn like_theirs(machine: Box<dyn Machine>, theirs: &Settings) -> Result<Shared, Trouble> {
     let shared = shared(machine)?;
-    match (Waiting::is_one(shared.machine.machine_id()), Waiting::is_one(&theirs.machine)) {
-        (false, true) => Ok(Shared { machine: Waiting::wrap(shared.machine), ..shared }),
+    match (LockstepOnly::is_lockstep_only(shared.machine.machine_id()), LockstepOnly::is_lockstep_only(&theirs.machine))
+    {
+        (false, true) => Ok(Shared { machine: LockstepOnly::wrap(shared.machine), ..shared }),
         (true, false) => Err(Trouble::failure(format!(
             "`coplay check` has found here that the states of {} are not exact, and the host uses them",
             theirs.machine.name
@@ -69,55 +75,62 @@ pub fn like_theirs(machine: Box<dyn Machine>, theirs: &Settings) -> Result<Share
 mod tests {
     use super::*;
     use crate::toy::ToyMachine;
-    use coplay_machines::check::{Fault, Measured, Reason, Timing, Verdict};
-    use coplay_machines::hosted::{self, Terms};
+    use coplay_machines::check::{CheckVerdict, LockstepReason, MachineFault, MeasuredCosts, TimingPercentiles};
+    use coplay_machines::session_adapter::{self, SessionOptions};
 
     fn toy() -> Box<dyn Machine> {
         Box::new(ToyMachine::new(1))
     }
 
-    fn report(verdict: Verdict) -> Report {
-        let time = Timing { p10_ns: 1_000, median_ns: 2_000, p95_ns: 3_000 };
-        let exact = verdict == Verdict::Rollback;
-        Report {
+    fn report(verdict: CheckVerdict) -> CheckReport {
+        let time = TimingPercentiles { p10_ns: 1_000, median_ns: 2_000, p95_ns: 3_000 };
+        let exact = verdict == CheckVerdict::Rollback;
+        CheckReport {
             verdict,
-            identity: Identity::of(&*toy()),
+            identity: SubjectIdentity::of_machine(&*toy()),
             compared: vec![],
             cut_short: vec![],
-            measured: Measured { fresh: time, unseen: time, save: time, load: time, hash: time, state_bytes: 100 },
-            window: if exact { 5 } else { 0 },
+            measured: MeasuredCosts {
+                step_rendered: time,
+                step_headless: time,
+                save: time,
+                load: time,
+                hash: time,
+                state_bytes: 100,
+            },
+            prediction_window: if exact { 5 } else { 0 },
             notes: vec![],
-            took_ms: 1,
+            elapsed_ms: 1,
         }
     }
 
-    fn inexact() -> Report {
-        report(Verdict::Lockstep { reason: Reason::States { fault: Fault::Blind } })
+    fn inexact() -> CheckReport {
+        report(CheckVerdict::Lockstep { reason: LockstepReason::InexactStates { fault: MachineFault::ConstantHash } })
     }
 
     #[test]
     fn what_was_found_out_decides() {
         let unknown = shared_by(toy(), None).unwrap();
         assert!(unknown.machine.can_save() && unknown.window.is_none() && !unknown.checked);
-        let good = shared_by(toy(), Some(&report(Verdict::Rollback))).unwrap();
+        let good = shared_by(toy(), Some(&report(CheckVerdict::Rollback))).unwrap();
         assert!(good.machine.can_save() && good.window == Some(5) && good.costs.step.as_nanos() == 2_000);
         let states = shared_by(toy(), Some(&inexact())).unwrap();
-        assert!(!states.machine.can_save() && Waiting::is_one(states.machine.machine_id()));
-        assert_eq!(hosted::settings(&*states.machine, Terms::new(2)).prediction_window, 0);
-        let bad = shared_by(toy(), Some(&report(Verdict::Unfit { fault: Fault::Blind })));
+        assert!(!states.machine.can_save() && LockstepOnly::is_lockstep_only(states.machine.machine_id()));
+        assert_eq!(session_adapter::settings(&*states.machine, SessionOptions::new(2)).prediction_window, 0);
+        let bad = shared_by(toy(), Some(&report(CheckVerdict::Unfit { fault: MachineFault::ConstantHash })));
         let told = bad.map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("paddles 1 cannot be shared on toy 1") && told.contains("--again"), "{told}");
     }
 
     #[test]
     fn all_use_states_or_none_does() {
-        let theirs = |machine: Box<dyn Machine>| hosted::settings(&*machine, Terms::new(2));
-        let (with, without) = (theirs(toy()), theirs(Waiting::wrap(toy())));
+        let theirs = |machine: Box<dyn Machine>| session_adapter::settings(&*machine, SessionOptions::new(2));
+        let (with, without) = (theirs(toy()), theirs(LockstepOnly::wrap(toy())));
         assert_eq!(plain(&without).machine, with.machine);
         assert!(like_theirs(toy(), &with).unwrap().machine.can_save());
         let ours = like_theirs(toy(), &without).unwrap().machine;
         assert_eq!(ours.machine_id(), &without.machine);
-        let told = like_theirs(Waiting::wrap(toy()), &with).map(|_| ()).unwrap_err().to_string();
+        let told = like_theirs(LockstepOnly::wrap(toy()), &with).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("not exact"), "{told}");
     }
 }

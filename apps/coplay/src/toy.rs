@@ -29,7 +29,7 @@ impl ToyMachine {
             toy: Toy::new(2),
             machine: MachineId { name: "toy".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
             game: GameId { name: format!("paddles {seed}"), hash: [seed; 32] },
-            pads: vec![Pad::of(&[Button::Up, Button::Down, Button::A]); 2],
+            pads: vec![Pad::with_buttons(&[Button::Up, Button::Down, Button::A]); 2],
             rgba: vec![255; W * H * 4],
             sound: vec![],
             broken: None,
@@ -90,7 +90,7 @@ impl Machine for ToyMachine {
     fn game_id(&self) -> &GameId {
         &self.game
     }
-    fn rate(&self) -> FrameRate {
+    fn frame_rate(&self) -> FrameRate {
         FrameRate::per_second(60).unwrap()
     }
     fn pads(&self) -> &[Pad] {
@@ -112,7 +112,7 @@ impl Machine for ToyMachine {
     fn sound(&self) -> &[[i16; 2]] {
         &self.sound
     }
-    fn sound_rate(&self) -> f64 {
+    fn sample_rate(&self) -> f64 {
         48_000.0
     }
     fn can_save(&self) -> bool {
@@ -124,7 +124,7 @@ impl Machine for ToyMachine {
         Ok(())
     }
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        self.toy = Toy::from_bytes(2, state).ok_or_else(|| LoadError::Unfit("it is none".into()))?;
+        self.toy = Toy::from_bytes(2, state).ok_or_else(|| LoadError::InvalidState("it is none".into()))?;
         Ok(())
     }
     fn hash(&mut self) -> u64 {

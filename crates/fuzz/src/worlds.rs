@@ -4,8 +4,8 @@ use coplay::mirror::{self, SourceId};
 use coplay::peer_world::{PeerWorld, PeerWorldConfig, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::{Avatar, Controls, Maze, Rules, Tally, Terms};
-use coplay_world::{Client, Greeting, Hello, Server, Wish, Word, entity_of};
+use coplay_maze::{Avatar, Controls, Maze, MazeSettings, Rules, ScoreRecord};
+use coplay_world::{Client, ClientInput, Server, ServerHello, ServerInfo, ServerMessage, player_entity};
 
 use crate::script_reader::ScriptReader;
 
@@ -15,7 +15,7 @@ const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(10);
 const MAX_TICKS: u32 = 2_000;
 /// The most memory of a site, and of a server's mirror.
 const MAX_MEMORY: usize = 8 << 20;
-const TERMS: Terms = Terms { seed: 7, side: 4, bucket: 4, delay: 15 };
+const TERMS: MazeSettings = MazeSettings { seed: 7, cells_per_side: 4, bucket_ticks: 4, playout_delay_ticks: 15 };
 
 /// Plays a script: deeds of a byte each, with what they need behind them. Bytes are thrown as they are, or a datagram that
 /// somebody honest sent last is sent again, changed in one place.
@@ -41,21 +41,21 @@ pub(crate) fn check(data: &[u8]) {
 
 /// What can be read can be written, and is the same then.
 fn check_round_trips(data: &[u8]) {
-    let rules = Rules::new(Maze::new(TERMS.seed, TERMS.side));
-    if let Some(wish) = Wish::from_bytes(data) {
-        assert_eq!(Wish::from_bytes(&wish.to_bytes()), Some(wish));
+    let rules = Rules::new(Maze::new(TERMS.seed, TERMS.cells_per_side));
+    if let Some(wish) = ClientInput::from_bytes(data) {
+        assert_eq!(ClientInput::from_bytes(&wish.to_bytes()), Some(wish));
     }
-    if let Some(tally) = Tally::from_bytes(data) {
+    if let Some(tally) = ScoreRecord::from_bytes(data) {
         assert_eq!(tally.to_bytes(), data, "one tally, one encoding");
     }
-    if let Some(greeting) = Greeting::from_bytes(data) {
-        assert_eq!(Greeting::from_bytes(&greeting.to_bytes()), Some(greeting));
+    if let Some(greeting) = ServerInfo::from_bytes(data) {
+        assert_eq!(ServerInfo::from_bytes(&greeting.to_bytes()), Some(greeting));
     }
-    if let Some(hello) = Hello::from_bytes(data) {
-        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
+    if let Some(hello) = ServerHello::from_bytes(data) {
+        assert_eq!(ServerHello::from_bytes(&hello.to_bytes()), Some(hello));
     }
-    if let Some(Word::View(view)) = Word::from_bytes(data, Some(&rules)) {
-        assert!(Word::from_bytes(&view.to_bytes(&rules), Some(&rules)).is_some());
+    if let Some(ServerMessage::View(view)) = ServerMessage::from_bytes(data, Some(&rules)) {
+        assert!(ServerMessage::from_bytes(&view.to_bytes(&rules), Some(&rules)).is_some());
     }
 }
 
@@ -82,14 +82,14 @@ const JOINED_BY_TICK: u32 = 100;
 impl WorldHarness {
     fn new() -> Self {
         let now = Instant::ZERO;
-        let rules = Rules::new(Maze::new(TERMS.seed, TERMS.side));
+        let rules = Rules::new(Maze::new(TERMS.seed, TERMS.cells_per_side));
         let config = PeerWorldConfig { update_policy: UpdatePolicy::fixed(25), ..PeerWorldConfig::new(SITE, true) };
         let mut site = PeerWorld::new(now, config, rules.clone()).expect("a site can be like that");
         site.add_peer(now, HOSTILE_SITE);
         let config = mirror::MirrorConfig { is_founder: true, ..mirror::MirrorConfig::new(SourceId(1)) };
         let mut server = Server::new(now, config, TERMS, 1).expect("a server can be like that");
         server.add_peer(now, SourceId(2));
-        let avatar = rules.newcomer(&[], 7);
+        let avatar = rules.spawn_avatar(&[], 7);
         Self {
             ticks: 0,
             site,
@@ -119,14 +119,14 @@ impl WorldHarness {
             self.last_datagrams[0] = buf[..packet.len].into();
         }
         self.server.advance(now);
-        self.player.press(now, Controls { forward: self.ticks % 50 < 25, ..Controls::default() });
+        self.player.set_controls(now, Controls { forward: self.ticks % 50 < 25, ..Controls::default() });
         self.player.advance(now);
-        if let Some(wish) = self.player.poll_wish(now) {
-            self.server.handle_player(now, entity_of(&HONEST_PLAYER), &wish);
+        if let Some(wish) = self.player.poll_input(now) {
+            self.server.handle_player(now, player_entity(&HONEST_PLAYER), &wish);
             self.last_datagrams[1] = wish;
         }
         for (entity, bytes) in self.server.poll_players(now, |_| &[]) {
-            if entity == entity_of(&HONEST_PLAYER) {
+            if entity == player_entity(&HONEST_PLAYER) {
                 self.player.handle_datagram(now, &bytes);
                 self.last_datagrams[2] = bytes;
             }
@@ -134,7 +134,7 @@ impl WorldHarness {
         while let Some(transmit) = self.server.poll_mirror(now, &mut buf) {
             self.last_datagrams[3] = buf[..transmit.len].into();
         }
-        while self.server.poll_notice().is_some() {}
+        while self.server.poll_mirror_event().is_some() {}
     }
 
     /// Somebody who was let in says something to one of them.
@@ -143,7 +143,7 @@ impl WorldHarness {
         self.has_forged_server_message |= whom % 4 >= 2;
         match whom % 4 {
             0 => self.site.handle_datagram(now, HOSTILE_SITE, bytes),
-            1 => _ = self.server.handle_player(now, entity_of(&HOSTILE_PLAYER), bytes),
+            1 => _ = self.server.handle_player(now, player_entity(&HOSTILE_PLAYER), bytes),
             2 => _ = self.player.handle_datagram(now, bytes),
             _ => self.server.handle_mirror(now, SourceId(2), bytes),
         }

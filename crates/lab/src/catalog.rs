@@ -1,38 +1,38 @@
 //! All experiments there are.
 
-use crate::experiment::{Experiment, Paper};
-use crate::{g, k, l, p, z};
+use crate::experiment::{Experiment, PaperInfo};
+use crate::{gautier, kim, li, palazzi, zhao};
 
 /// Sharing games that were made for one computer.
-pub static ZHAO: Paper = Paper {
+pub static ZHAO: PaperInfo = PaperInfo {
     letter: "Z",
     authors: "Zhao, Li, Gu, Shao, Gu (2009)",
     title: "An Approach to Sharing Legacy TV/Arcade Games for Real-Time Collaboration",
 };
 
 /// Losses that cost no packets.
-pub static KIM: Paper = Paper {
+pub static KIM: PaperInfo = PaperInfo {
     letter: "K",
     authors: "Kim, Park (2005)",
     title: "A History Retransmission Algorithm for Online Arcade Video Games",
 };
 
 /// Worlds without a server.
-pub static GAUTIER: Paper = Paper {
+pub static GAUTIER: PaperInfo = PaperInfo {
     letter: "G",
     authors: "Gautier, Diot, Kurose (1999)",
     title: "End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on the Internet",
 };
 
 /// Servers that mirror each other.
-pub static PALAZZI: Paper = Paper {
+pub static PALAZZI: PaperInfo = PaperInfo {
     letter: "P",
     authors: "Palazzi, Ferretti, Cacciaguerra, Roccetti (2005)",
     title: "On Maintaining Interactivity in Event Delivery Synchronization for Mirrored Game Architectures",
 };
 
 /// Worlds with a server.
-pub static LI: Paper = Paper {
+pub static LI: PaperInfo = PaperInfo {
     letter: "L",
     authors: "Li, Li, Lau (2004)",
     title: "Supporting Continuous Consistency in Multiplayer Online Games",
@@ -40,30 +40,30 @@ pub static LI: Paper = Paper {
 
 /// All of them, in the order of the report.
 pub static ALL: [&Experiment; 24] = [
-    &z::pacing::EXPERIMENT,
-    &z::players::EXPERIMENT,
-    &z::loss::EXPERIMENT,
-    &z::spectators::EXPERIMENT,
-    &z::latecomers::EXPERIMENT,
-    &k::buffer::EXPERIMENT,
-    &k::packets::EXPERIMENT,
-    &k::resync::EXPERIMENT,
-    &k::step::EXPERIMENT,
-    &k::overrun::EXPERIMENT,
-    &k::policies::EXPERIMENT,
-    &g::moments::EXPERIMENT,
-    &g::rate::EXPERIMENT,
-    &g::reckonable::EXPERIMENT,
-    &g::thinning::EXPERIMENT,
-    &g::bursts::EXPERIMENT,
-    &g::quiet::EXPERIMENT,
-    &g::regions::EXPERIMENT,
-    &l::timers::EXPERIMENT,
-    &l::share::EXPERIMENT,
-    &p::threshold::EXPERIMENT,
-    &p::delays::EXPERIMENT,
-    &p::drops::EXPERIMENT,
-    &p::choices::EXPERIMENT,
+    &zhao::pacing::EXPERIMENT,
+    &zhao::players::EXPERIMENT,
+    &zhao::loss::EXPERIMENT,
+    &zhao::spectators::EXPERIMENT,
+    &zhao::late_joiners::EXPERIMENT,
+    &kim::buffer::EXPERIMENT,
+    &kim::packets::EXPERIMENT,
+    &kim::resync::EXPERIMENT,
+    &kim::delay_step::EXPERIMENT,
+    &kim::overrun::EXPERIMENT,
+    &kim::policies::EXPERIMENT,
+    &gautier::drift_over_time::EXPERIMENT,
+    &gautier::update_rate::EXPERIMENT,
+    &gautier::reckonable::EXPERIMENT,
+    &gautier::thinning::EXPERIMENT,
+    &gautier::bursts::EXPERIMENT,
+    &gautier::send_policies::EXPERIMENT,
+    &gautier::regions::EXPERIMENT,
+    &li::timers::EXPERIMENT,
+    &li::server_share::EXPERIMENT,
+    &palazzi::threshold::EXPERIMENT,
+    &palazzi::delays::EXPERIMENT,
+    &palazzi::drops::EXPERIMENT,
+    &palazzi::policy_measures::EXPERIMENT,
 ];
 
 /// The experiment of this name.
@@ -79,7 +79,7 @@ mod tests {
     fn every_experiment_is_found_by_its_own_name() {
         for experiment in ALL {
             assert!(find(experiment.name).is_some_and(|found| std::ptr::eq(found, experiment)), "{}", experiment.name);
-            assert!(experiment.seconds > 0.0 && !experiment.shows.is_empty());
+            assert!(experiment.expected_seconds > 0.0 && !experiment.summary.is_empty());
         }
         assert!(find("nothing").is_none());
     }

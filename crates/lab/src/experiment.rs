@@ -1,8 +1,8 @@
 //! What an experiment is.
 
-use crate::bench::Bench;
-use crate::field::Field;
+use crate::bench::ExperimentContext;
 use crate::findings::Findings;
+use crate::real_run::RealRunner;
 
 /// One experiment of a paper, or one that goes on where the paper stops.
 #[derive(Clone, Copy, Debug)]
@@ -12,25 +12,25 @@ pub struct Experiment {
     /// What people call it.
     pub title: &'static str,
     /// What it shows, in a sentence or two.
-    pub shows: &'static str,
+    pub summary: &'static str,
     /// Whose it is.
-    pub paper: &'static Paper,
+    pub paper: &'static PaperInfo,
     /// Which figures of the paper these are, or what it adds to them.
-    pub figures: &'static str,
+    pub paper_figures: &'static str,
     /// About how long it takes on two processors.
-    pub seconds: f64,
+    pub expected_seconds: f64,
     /// Does it in virtual time.
-    pub run: fn(&mut Bench<'_>) -> Findings,
+    pub run: fn(&mut ExperimentContext<'_>) -> Findings,
     /// Does it in virtual time and in the field, where that can be done; or says what went wrong there.
-    pub real: Option<InTheField>,
+    pub real_run: Option<RealRunFn>,
 }
 
 /// Does an experiment in virtual time and in the field.
-pub type InTheField = fn(&mut Bench<'_>, &mut dyn Field) -> Result<Findings, String>;
+pub type RealRunFn = fn(&mut ExperimentContext<'_>, &mut dyn RealRunner) -> Result<Findings, String>;
 
 /// A paper.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Paper {
+pub struct PaperInfo {
     /// Its letter, for short.
     pub letter: &'static str,
     /// Who wrote it, and when.

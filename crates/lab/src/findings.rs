@@ -1,7 +1,7 @@
 //! What comes of an experiment.
 
 use crate::plot::Figure;
-use crate::table::Table;
+use crate::table::DataTable;
 
 /// What comes of an experiment.
 #[derive(Clone, Debug, Default)]
@@ -9,7 +9,7 @@ pub struct Findings {
     /// What it was run with, by name.
     pub parameters: Vec<(String, String)>,
     /// What was measured.
-    pub tables: Vec<Table>,
+    pub tables: Vec<DataTable>,
     /// The same, to look at.
     pub figures: Vec<Figure>,
     /// What follows from it.
@@ -22,7 +22,7 @@ pub struct Findings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// What is claimed.
-    pub what: String,
+    pub statement: String,
     /// What the paper reached.
     pub paper: String,
     /// What we reached.
@@ -33,30 +33,30 @@ pub struct Claim {
 
 impl Findings {
     /// One more parameter.
-    pub fn parameter(&mut self, name: &str, value: impl Into<String>) {
+    pub fn add_parameter(&mut self, name: &str, value: impl Into<String>) {
         self.parameters.push((name.into(), value.into()));
     }
 
     /// One more claim.
-    pub fn claim(&mut self, what: &str, paper: &str, ours: impl Into<String>, holds: bool) {
-        self.claims.push(Claim { what: what.into(), paper: paper.into(), ours: ours.into(), holds });
+    pub fn add_claim(&mut self, what: &str, paper: &str, ours: impl Into<String>, holds: bool) {
+        self.claims.push(Claim { statement: what.into(), paper: paper.into(), ours: ours.into(), holds });
     }
 
     /// One more choice of ours.
-    pub fn note(&mut self, words: &str) {
+    pub fn add_note(&mut self, words: &str) {
         self.notes.push(words.into());
     }
 
     /// Whether all claims hold.
-    pub fn hold(&self) -> bool {
+    pub fn all_claims_hold(&self) -> bool {
         self.claims.iter().all(|claim| claim.holds)
     }
 }
 
 impl Claim {
     /// As one line.
-    pub fn line(&self) -> String {
+    pub fn to_line(&self) -> String {
         let verdict = if self.holds { "holds" } else { "DOES NOT HOLD" };
-        format!("{verdict}: {}; paper: {}; ours: {}", self.what, self.paper, self.ours)
+        format!("{verdict}: {}; paper: {}; ours: {}", self.statement, self.paper, self.ours)
     }
 }

@@ -5,23 +5,23 @@
 //! not depend on how many there are.
 //!
 //! An [experiment](experiment::Experiment) is one small file: a name, what it shows, which figures of which paper it belongs to, and a function
-//! from a [`Bench`](bench::Bench) to [`Findings`](findings::Findings): tables, figures, and claims that hold or do not. To add one, write such a
-//! file and name it in [`catalog`]. The rest follows: CSV, [SVG](plot), [PNG](image), and its place in the [report].
+//! from a [`Bench`](bench::ExperimentContext) to [`Findings`](probe_findings::ProbeFindings): tables, figures, and claims that hold or do not. To add one, write such a
+//! file and name it in [`catalog`]. The rest follows: CSV, [SVG](plot), [PNG](image), and its place in the [run_check].
 
 pub mod bench;
 pub mod catalog;
 pub mod experiment;
-pub mod feel;
+pub mod link_preview;
 
-pub mod field;
 pub mod findings;
-pub mod g;
+pub mod gautier;
 pub mod image;
-pub mod k;
-pub mod l;
+pub mod kim;
+pub mod li;
 pub mod numbers;
-pub mod p;
+pub mod palazzi;
 pub mod plot;
+pub mod real_run;
 pub mod report;
 pub mod table;
-pub mod z;
+pub mod zhao;

@@ -9,18 +9,18 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// The papers' "average deviation": the mean absolute difference from the mean.
-pub fn deviation(values: &[f64]) -> f64 {
+pub fn mean_absolute_deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).abs()).sum::<f64>() / values.len().max(1) as f64
 }
 
 /// The largest; nothing of nothing.
-pub fn most(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn max_or_zero(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, f64::max)
 }
 
 /// The smallest.
-pub fn least(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn min_or_infinity(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
@@ -38,13 +38,13 @@ pub fn ms(millis: f64) -> TimeDelta {
 }
 
 /// A link of this round trip.
-pub fn rtt(rtt_ms: f64) -> LinkConfig {
+pub fn constant_rtt_link(rtt_ms: f64) -> LinkConfig {
     LinkConfig::constant_rtt(ms(rtt_ms))
 }
 
 /// A link of this round trip that loses this part of all packets, each by itself.
-pub fn lossy(rtt_ms: f64, loss: f64) -> LinkConfig {
-    LinkConfig { loss: if loss > 0.0 { Loss::Independent(loss) } else { Loss::None }, ..rtt(rtt_ms) }
+pub fn lossy_link(rtt_ms: f64, loss: f64) -> LinkConfig {
+    LinkConfig { loss: if loss > 0.0 { Loss::Independent(loss) } else { Loss::None }, ..constant_rtt_link(rtt_ms) }
 }
 
 #[cfg(test)]
@@ -52,13 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_what_they_say() {
+    fn statistics_match_known_values() {
         let values = [3.0, 1.0, 2.0, 10.0];
-        assert_eq!((mean(&values), deviation(&values)), (4.0, 3.0));
+        assert_eq!((mean(&values), mean_absolute_deviation(&values)), (4.0, 3.0));
         assert_eq!(
-            (most(values), least(values), quantile(&values, 0.0), quantile(&values, 1.0)),
+            (max_or_zero(values), min_or_infinity(values), quantile(&values, 0.0), quantile(&values, 1.0)),
             (10.0, 1.0, 1.0, 10.0)
         );
-        assert_eq!((mean(&[]), quantile(&[], 0.5), most([])), (0.0, 0.0, 0.0));
+        assert_eq!((mean(&[]), quantile(&[], 0.5), max_or_zero([])), (0.0, 0.0, 0.0));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 /// Columns and rows.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct DataTable {
     /// What its file is called.
     pub name: String,
     /// What is in it.
@@ -12,21 +12,21 @@ pub struct Table {
     /// The names of the columns, with the unit at the end where there is one.
     pub columns: Vec<String>,
     /// The rows.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 /// What is in a row under a column.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub enum TableCell {
     /// Nothing: it was not measured, or there is no such thing.
-    Nothing,
+    Empty,
     /// Words.
     Text(String),
     /// A number and its decimals.
     Number(f64, usize),
 }
 
-impl Table {
+impl DataTable {
     /// A table without rows.
     pub fn new(name: &str, title: &str, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|column| (*column).into()).collect();
@@ -34,34 +34,34 @@ impl Table {
     }
 
     /// One more row, of as many cells as there are columns.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        let row: Vec<Cell> = cells.into_iter().collect();
+    pub fn add_row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
+        let row: Vec<TableCell> = cells.into_iter().collect();
         assert_eq!(row.len(), self.columns.len(), "a row of {}", self.name);
         self.rows.push(row);
     }
 
     /// As comma-separated values: the same bytes for the same numbers.
     pub fn to_csv(&self) -> String {
-        let mut text = line(self.columns.iter().map(|column| quoted(column)));
+        let mut text = csv_line(self.columns.iter().map(|column| csv_quoted(column)));
         for row in &self.rows {
-            text += &line(row.iter().map(|cell| quoted(&cell.to_string())));
+            text += &csv_line(row.iter().map(|cell| csv_quoted(&cell.to_string())));
         }
         text
     }
 }
 
-fn line(cells: impl Iterator<Item = String>) -> String {
+fn csv_line(cells: impl Iterator<Item = String>) -> String {
     cells.collect::<Vec<String>>().join(",") + "\n"
 }
 
-fn quoted(text: &str) -> String {
+fn csv_quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
 
-impl fmt::Display for Cell {
+impl fmt::Display for TableCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => Ok(()),
+            Self::Empty => Ok(()),
             Self::Text(text) => f.write_str(text),
             Self::Number(number, decimals) => {
                 let mut text = String::new();
@@ -74,26 +74,26 @@ impl fmt::Display for Cell {
     }
 }
 
-impl From<&str> for Cell {
+impl From<&str> for TableCell {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<String> for Cell {
+impl From<String> for TableCell {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
 /// A number with so many decimals.
-pub fn number(value: f64, decimals: usize) -> Cell {
-    Cell::Number(value, decimals)
+pub fn number(value: f64, decimals: usize) -> TableCell {
+    TableCell::Number(value, decimals)
 }
 
 /// A whole number.
-pub fn whole(value: impl Into<i64>) -> Cell {
-    Cell::Number(value.into() as f64, 0)
+pub fn integer(value: impl Into<i64>) -> TableCell {
+    TableCell::Number(value.into() as f64, 0)
 }
 
 #[cfg(test)]
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_comma_separated() {
-        let mut table = Table::new("t", "a table", &["what", "time_ms", "loss"]);
-        table.row(["a, b".into(), number(1.25, 1), Cell::Nothing]);
-        table.row(["say \"x\"".into(), number(-0.001, 2), whole(7)]);
+    fn table_is_written_as_quoted_csv() {
+        let mut table = DataTable::new("t", "a table", &["what", "time_ms", "loss"]);
+        table.add_row(["a, b".into(), number(1.25, 1), TableCell::Empty]);
+        table.add_row(["say \"x\"".into(), number(-0.001, 2), integer(7)]);
         assert_eq!(table.to_csv(), "what,time_ms,loss\n\"a, b\",1.2,\n\"say \"\"x\"\"\",0.00,7\n");
     }
 }

@@ -1,22 +1,22 @@
 //! Every claim of every experiment holds, in short versions of them; and a seed always gives the same.
 
-use coplay_lab::bench::{Bench, Length};
+use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;
 use coplay_lab::experiment::Experiment;
-use coplay_lab::report::{self, Entry};
+use coplay_lab::report::{self, ReportEntry};
 
-fn run(experiment: &'static Experiment, seed: u64, threads: usize) -> Entry {
-    let mut bench = Bench::new(seed, Length::Short, threads, &|_| {});
+fn run_experiment(experiment: &'static Experiment, seed: u64, threads: usize) -> ReportEntry {
+    let mut bench = ExperimentContext::new(seed, ExperimentLength::Short, threads, &|_| {});
     let findings = (experiment.run)(&mut bench);
-    Entry { experiment, findings, command: format!("coplay lab run {} --seed {seed}", experiment.name) }
+    ReportEntry { experiment, findings, command: format!("coplay lab run {} --seed {seed}", experiment.name) }
 }
 
 #[track_caller]
 fn assert_holds(name: &str) {
     let experiment = catalog::find(name).expect("there is such an experiment");
-    let entry = run(experiment, 1, 2);
+    let entry = run_experiment(experiment, 1, 2);
     let broken: Vec<String> =
-        entry.findings.claims.iter().filter(|claim| !claim.holds).map(|claim| claim.line()).collect();
+        entry.findings.claims.iter().filter(|claim| !claim.holds).map(|claim| claim.to_line()).collect();
     assert!(broken.is_empty(), "{broken:#?}\nall of it: {}", entry.command);
     assert!(
         !entry.findings.claims.is_empty() && !entry.findings.tables.is_empty() && !entry.findings.figures.is_empty()
@@ -24,7 +24,7 @@ fn assert_holds(name: &str) {
 }
 
 /// A test for each experiment.
-macro_rules! hold {
+macro_rules! claim_tests {
     ($($name:ident)*) => {
         $(
             #[test]
@@ -42,26 +42,27 @@ macro_rules! hold {
     };
 }
 
-hold! { pacing players loss spectators latecomers buffer packets resync step overrun policies moments rate reckonable thinning bursts quiet regions timers share threshold delays drops choices }
+claim_tests! { pacing players loss spectators latecomers buffer packets resync step overrun policies moments rate reckonable thinning bursts quiet regions timers share threshold delays drops choices }
 
-fn tables(entry: &Entry) -> Vec<(String, String)> {
+fn csv_tables(entry: &ReportEntry) -> Vec<(String, String)> {
     entry.findings.tables.iter().map(|table| (table.name.clone(), table.to_csv())).collect()
 }
 
 #[test]
-fn a_seed_always_gives_the_same_whatever_the_number_of_threads() {
+fn same_seed_gives_same_tables_for_any_number_of_threads() {
     for name in ["pacing", "loss", "resync", "packets", "bursts", "timers", "choices"] {
         let experiment = catalog::find(name).expect("there is such an experiment");
-        let first = tables(&run(experiment, 7, 1));
-        assert!(first == tables(&run(experiment, 7, 3)), "{name} is not the same with three threads");
-        assert!(first != tables(&run(experiment, 8, 3)), "{name} does not depend on its seed");
+        let first = csv_tables(&run_experiment(experiment, 7, 1));
+        assert!(first == csv_tables(&run_experiment(experiment, 7, 3)), "{name} is not the same with three threads");
+        assert!(first != csv_tables(&run_experiment(experiment, 8, 3)), "{name} does not depend on its seed");
     }
 }
 
 #[test]
-fn files_have_names_of_their_own_and_the_page_has_everything_in_it() {
-    let entries: Vec<Entry> = ["loss", "overrun"].map(|name| run(catalog::find(name).unwrap(), 1, 2)).into();
-    let files: Vec<report::File> = entries.iter().flat_map(report::files).collect();
+fn report_files_have_unique_names_and_page_is_self_contained() {
+    let entries: Vec<ReportEntry> =
+        ["loss", "overrun"].map(|name| run_experiment(catalog::find(name).unwrap(), 1, 2)).into();
+    let files: Vec<report::ReportFile> = entries.iter().flat_map(report::files).collect();
     let mut names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     for name in ["loss.csv", "loss.svg", "loss.png", "loss-claims.csv", "overrun.csv", "overrun.png"] {
         assert!(names.contains(&name), "{names:?}");

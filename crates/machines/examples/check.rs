@@ -8,8 +8,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use coplay_machines::check::{self, Asked, Report, Subject};
-use coplay_machines::libretro::{self, Config, CoreSource, Game, Libretro};
+use coplay_machines::check::{self, CheckReport, CheckRequest, CheckSubject};
+use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage, LibretroMachine};
 use coplay_machines::{Machine, nes::Nes};
 use coplay_testcores::{Cheat, build, images};
 
@@ -20,25 +20,25 @@ Without GAME: a table of the machines that are here.
 ";
 
 #[derive(Clone, Default)]
-struct Options {
+struct ExampleOptions {
     core: Option<String>,
     game: Option<PathBuf>,
     /// This is the other process.
-    child: bool,
-    asked: Asked,
+    is_child: bool,
+    request: CheckRequest,
 }
 
-fn options() -> Result<Option<Options>, lexopt::Error> {
+fn parse_options() -> Result<Option<ExampleOptions>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options::default();
+    let mut options = ExampleOptions::default();
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
             Long("core") => options.core = Some(parser.value()?.string()?),
-            Long("json") => options.asked.json = true,
-            Long("frames") => options.asked.frames = Some(parser.value()?.parse()?),
-            Long("seconds") => options.asked.seconds = Some(parser.value()?.parse()?),
-            Long("child") => options.child = true,
+            Long("json") => options.request.json = true,
+            Long("frames") => options.request.long_run_frames = Some(parser.value()?.parse()?),
+            Long("seconds") => options.request.max_seconds = Some(parser.value()?.parse()?),
+            Long("child") => options.is_child = true,
             Short('h') | Long("help") => return Ok(None),
             Value(path) if options.game.is_none() => options.game = Some(path.into()),
             other => return Err(other.unexpected()),
@@ -48,7 +48,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
 }
 
 fn main() -> ExitCode {
-    let options = match options() {
+    let options = match parse_options() {
         Ok(Some(options)) => options,
         Ok(None) => {
             print!("{USAGE}");
@@ -59,16 +59,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if options.child {
-        return ExitCode::from(check::child(|| open(&options, &mut None)));
+    if options.is_child {
+        return ExitCode::from(check::run_child(|| open_machine(&options, &mut None)));
     }
-    let mut out = check::output().expect("a standard output");
+    let mut out = check::exclusive_stdout().expect("a standard output");
     if options.game.is_none() && options.core.is_none() {
-        return table(&options.asked, &mut out).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        return print_table(&options.request, &mut out).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    let mut asked = options.asked.clone();
-    asked.progress = io::stderr().is_terminal();
-    match report(&options, &asked, &mut out) {
+    let mut asked = options.request.clone();
+    asked.show_progress = io::stderr().is_terminal();
+    match run_check(&options, &asked, &mut out) {
         Ok(report) => ExitCode::from(u8::from(!report.verdict.is_fit())),
         Err(error) => {
             eprintln!("error: {error}");
@@ -78,30 +78,34 @@ fn main() -> ExitCode {
 }
 
 /// Opens the machine; a core only once, and then its twins.
-fn open(options: &Options, first: &mut Option<Libretro>) -> Result<Box<dyn Machine>, String> {
+fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -> Result<Box<dyn Machine>, String> {
     if let Some(first) = first {
         return Ok(Box::new(first.twin().map_err(|error| error.to_string())?));
     }
-    let game = options.game.as_deref().map(Game::read).transpose().map_err(|error| error.to_string())?;
+    let game = options.game.as_deref().map(GameImage::read).transpose().map_err(|error| error.to_string())?;
     let Some(core) = options.core.clone() else {
         let image = game.ok_or("no game")?.image;
         return Ok(Box::new(Nes::open(&image, "game").map_err(|error| error.to_string())?));
     };
     let core = CoreSource::from_user(&core).map_err(|error| error.to_string())?;
-    let machine = libretro::open(Config { game, ..Config::new(core) }).map_err(|error| error.to_string())?;
+    let machine = libretro::open(CoreConfig { game, ..CoreConfig::new(core) }).map_err(|error| error.to_string())?;
     let twin = machine.twin().map_err(|error| error.to_string())?;
     *first = Some(machine);
     Ok(Box::new(twin))
 }
 
-fn report(options: &Options, asked: &Asked, out: &mut dyn io::Write) -> Result<Report, check::Error> {
+fn run_check(
+    options: &ExampleOptions,
+    asked: &CheckRequest,
+    out: &mut dyn io::Write,
+) -> Result<CheckReport, check::CheckError> {
     let mut options = options.clone();
     // The other process runs elsewhere, and has another home.
-    let failed = |error: &dyn std::fmt::Display| check::Error::Open(error.to_string());
+    let failed = |error: &dyn std::fmt::Display| check::CheckError::Open(error.to_string());
     let game = options.game.as_deref().map(std::path::absolute).transpose().map_err(|error| failed(&error))?;
     if let Some(core) = &options.core {
         let core = CoreSource::from_user(core).map_err(|error| failed(&error))?;
-        let file = libretro::find(&core, &[]).map_err(|error| failed(&error))?;
+        let file = libretro::find_core(&core, &[]).map_err(|error| failed(&error))?;
         let file = std::path::absolute(file).map_err(|error| failed(&error))?;
         options.core = Some(file.display().to_string());
     }
@@ -116,13 +120,17 @@ fn report(options: &Options, asked: &Asked, out: &mut dyn io::Write) -> Result<R
     let name = |path: Option<&Path>| path.and_then(Path::file_stem).map(|name| name.to_string_lossy().into_owned());
     let machine = options.core.as_ref().map_or_else(|| Some("nes".into()), |core| name(Some(Path::new(core))));
     let (machine, title) = (machine.unwrap_or_default(), name(game.as_deref()).unwrap_or_default());
-    let subject =
-        Subject { machine: &machine, game: &title, open: &mut || open(&options, &mut first), child: &mut child };
+    let subject = CheckSubject {
+        machine_name: &machine,
+        game_name: &title,
+        open: &mut || open_machine(&options, &mut first),
+        child_command: &mut child,
+    };
     check::run(asked, subject, out, &mut io::stderr())
 }
 
 /// All machines that are here, one in a row.
-fn table(asked: &Asked, out: &mut dyn Write) -> io::Result<()> {
+fn print_table(asked: &CheckRequest, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "| machine (image) | verdict | frames compared | step seen / unseen | state | save / load / hash | window | took |"
@@ -132,13 +140,13 @@ fn table(asked: &Asked, out: &mut dyn Write) -> io::Result<()> {
     let mut row = |name: &str, core: Option<String>, ending: &str, image: Option<Vec<u8>>| {
         let path = image.as_ref().map(|_| folder.path().join(format!("test.{ending}")));
         path.as_ref().zip(image).map_or(Ok(()), |(path, image)| std::fs::write(path, image))?;
-        let options = Options { core, game: path, ..Options::default() };
-        match report(&options, asked, &mut io::sink()) {
-            Ok(report) => writeln!(out, "{}", line(name, &report)),
+        let options = ExampleOptions { core, game: path, ..ExampleOptions::default() };
+        match run_check(&options, asked, &mut io::sink()) {
+            Ok(report) => writeln!(out, "{}", table_row(name, &report)),
             Err(error) => writeln!(out, "| {name} | {error} |"),
         }
     };
-    row("built in (nes)", None, "nes", Some(common::rom::image()))?;
+    row("built in (nes)", None, "nes", Some(common::rom::test_image()))?;
     for (core, ending, image) in [
         ("nestopia", "nes", images::nes()),
         ("gambatte", "gb", images::game_boy()),
@@ -157,25 +165,26 @@ fn table(asked: &Asked, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn line(name: &str, report: &Report) -> String {
-    let us = |timing: check::Timing| match timing.median_ns {
+fn table_row(name: &str, report: &CheckReport) -> String {
+    let us = |timing: check::TimingPercentiles| match timing.median_ns {
         0 => "–".to_owned(),
         nanos => format!("{:.1}", nanos as f64 / 1e3),
     };
     let all = &report.measured;
     let frames: u32 = report.compared.iter().map(|compared| compared.frames).sum();
-    let why = if report.verdict == check::Verdict::Rollback { String::new() } else { format!(": {}", report.verdict) };
+    let why =
+        if report.verdict == check::CheckVerdict::Rollback { String::new() } else { format!(": {}", report.verdict) };
     format!(
         "| {name} | **{}**{why} | {frames}{} | {} / {} µs | {} B | {} / {} / {} µs | {} | {:.1} s |",
         report.verdict.name(),
         if report.cut_short.is_empty() { "" } else { ", cut short" },
-        us(all.fresh),
-        us(all.unseen),
+        us(all.step_rendered),
+        us(all.step_headless),
         all.state_bytes,
         us(all.save),
         us(all.load),
         us(all.hash),
-        report.window,
-        report.took_ms as f64 / 1e3,
+        report.prediction_window,
+        report.elapsed_ms as f64 / 1e3,
     )
 }

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use coplay_machines::libretro::{Config, CoreSource, Game, Libretro, open};
+use coplay_machines::libretro::{CoreConfig, CoreSource, GameImage, LibretroMachine, open};
 use coplay_machines::{Machine, pad::Pad};
 use coplay_testcores::images;
 
@@ -22,18 +22,18 @@ fn main() {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (core, kind, image) in cores {
-        let game = Some(Game { name: format!("test.{kind}"), image });
+        let game = Some(GameImage { name: format!("test.{kind}"), image });
         let began = Instant::now();
         let source = CoreSource::from_user(core);
-        match source.and_then(|source| open(Config { game, ..Config::new(source) })) {
-            Ok(machine) => row(core, kind, machine, began.elapsed()),
+        match source.and_then(|source| open(CoreConfig { game, ..CoreConfig::new(source) })) {
+            Ok(machine) => print_row(core, kind, machine, began.elapsed()),
             Err(error) => println!("| {core} ({kind}) | {error} |"),
         }
     }
 }
 
 /// The median time of many calls, in microseconds: others may be at work on this computer.
-fn median(count: u32, mut call: impl FnMut(u32)) -> f64 {
+fn median_us(count: u32, mut call: impl FnMut(u32)) -> f64 {
     let timed = |i| {
         let began = Instant::now();
         call(i);
@@ -44,17 +44,17 @@ fn median(count: u32, mut call: impl FnMut(u32)) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e6
 }
 
-fn row(core: &str, kind: &str, mut machine: Libretro, open: Duration) {
+fn print_row(core: &str, kind: &str, mut machine: LibretroMachine, open: Duration) {
     let pads = machine.pads().to_vec();
     let inputs = |frame: u32| {
         pads.iter().map(|Pad { mask, .. }| u128::from(frame / 7).wrapping_mul(77) & mask).collect::<Vec<_>>()
     };
-    let step = median(600, |frame| machine.step(&inputs(frame), true));
-    let unseen = median(600, |frame| machine.step(&inputs(frame), false));
+    let step = median_us(600, |frame| machine.step(&inputs(frame), true));
+    let unseen = median_us(600, |frame| machine.step(&inputs(frame), false));
     let mut state = Vec::new();
-    let save = median(500, |_| machine.save(&mut state).expect("it saves"));
-    let load = median(500, |_| machine.load(&state).expect("it loads"));
-    let hash = median(500, |_| _ = black_box(machine.hash()));
+    let save = median_us(500, |_| machine.save(&mut state).expect("it saves"));
+    let load = median_us(500, |_| machine.load(&state).expect("it loads"));
+    let hash = median_us(500, |_| _ = black_box(machine.hash()));
     let found = machine.findings().clone();
     let yes = |is: bool| if is { "yes" } else { "no" };
     let mut notes = Vec::new();
@@ -71,13 +71,13 @@ fn row(core: &str, kind: &str, mut machine: Libretro, open: Duration) {
         yes(found.state_exact),
         yes(found.memory_exact),
         pads.len(),
-        machine.rate(),
+        machine.frame_rate(),
         notes.join(", "),
     );
     if std::env::args().any(|argument| argument == "-v") {
         println!("{:?}\n{:#?}\n{found:#?}", machine.machine_id(), machine.pads());
         machine.regions(&mut |name, bytes| println!("region {name}: {}", bytes.len()));
-        machine.said().for_each(|line| println!("said {line}"));
+        machine.log_lines().for_each(|line| println!("said {line}"));
         println!(
             "picture {} × {}, aspect {}",
             machine.picture().width,

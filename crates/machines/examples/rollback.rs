@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use common::Fingers;
-use common::duel::{self, Cost, Judge, Seat, bad_link, config, terms};
+use common::RandomInputs;
 use common::rom;
+use common::session_harness::{self, OperationCost, ReferenceChecker, TestSite, bad_link, test_config, test_options};
 use coplay::id::SiteId;
 use coplay::input::InputWord;
 use coplay_machines::nes::Nes;
-use coplay_machines::{Machine, hosted, libretro};
+use coplay_machines::{Machine, libretro, session_adapter};
 use coplay_sim::stage::Stage;
 
 const USAGE: &str = "usage: rollback [--frames N] [--seed N] [--window N] [--lag N] [--core CORE] [GAME]
@@ -24,27 +24,28 @@ Every confirmed frame of both is compared with a third machine that plays only w
 ";
 
 /// Frames of each measurement aside the game.
-const ALONE: u32 = 600;
+const STANDALONE_FRAMES: u32 = 600;
 
-struct Options {
+struct ExampleOptions {
     frames: u32,
     seed: u64,
-    lag: u32,
-    window: u32,
+    input_delay: u32,
+    prediction_window: u32,
     core: Option<String>,
     game: Option<String>,
 }
 
-fn options() -> Result<Option<Options>, lexopt::Error> {
+fn parse_options() -> Result<Option<ExampleOptions>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options { frames: 36_000, seed: 1, lag: 2, window: 8, core: None, game: None };
+    let mut options =
+        ExampleOptions { frames: 36_000, seed: 1, input_delay: 2, prediction_window: 8, core: None, game: None };
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
             Long("frames") => options.frames = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
-            Long("lag") => options.lag = parser.value()?.parse()?,
-            Long("window") => options.window = parser.value()?.parse()?,
+            Long("lag") => options.input_delay = parser.value()?.parse()?,
+            Long("window") => options.prediction_window = parser.value()?.parse()?,
             Long("core") => options.core = Some(parser.value()?.string()?),
             Short('h') | Long("help") => return Ok(None),
             Value(path) if options.game.is_none() => options.game = Some(path.string()?),
@@ -54,13 +55,13 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     Ok(Some(options))
 }
 
-fn nanos() -> u64 {
+fn monotonic_nanos() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_nanos() as u64
 }
 
 fn main() -> ExitCode {
-    let options = match options() {
+    let options = match parse_options() {
         Ok(Some(options)) => options,
         Ok(None) => {
             print!("{USAGE}");
@@ -72,11 +73,11 @@ fn main() -> ExitCode {
         }
     };
     let open = match &options.core {
-        None => nes(options.game.as_deref()),
-        Some(core) => core_of(core, options.game.as_deref()),
+        None => nes_opener(options.game.as_deref()),
+        Some(core) => core_opener(core, options.game.as_deref()),
     };
     match open {
-        Ok(open) => run(&options, open),
+        Ok(open) => run_session(&options, open),
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
@@ -84,59 +85,70 @@ fn main() -> ExitCode {
     }
 }
 
-type Open = Box<dyn Fn() -> Box<dyn Machine>>;
+type OpenFn = Box<dyn Fn() -> Box<dyn Machine>>;
 
-fn image(path: Option<&str>) -> Result<Vec<u8>, String> {
-    path.map_or_else(|| Ok(rom::image()), |path| std::fs::read(path).map_err(|error| format!("{path}: {error}")))
+fn read_image(path: Option<&str>) -> Result<Vec<u8>, String> {
+    path.map_or_else(|| Ok(rom::test_image()), |path| std::fs::read(path).map_err(|error| format!("{path}: {error}")))
 }
 
-fn nes(game: Option<&str>) -> Result<Open, String> {
-    let image = image(game)?;
+fn nes_opener(game: Option<&str>) -> Result<OpenFn, String> {
+    let image = read_image(game)?;
     Nes::open(&image, "game").map_err(|error| error.to_string())?;
     Ok(Box::new(move || Box::new(Nes::open(&image, "game").expect("opened before"))))
 }
 
-fn core_of(core: &str, game: Option<&str>) -> Result<Open, String> {
+fn core_opener(core: &str, game: Option<&str>) -> Result<OpenFn, String> {
     let name = game.unwrap_or("game.nes").into();
-    let game = libretro::Game { name, image: image(game)? };
+    let game = libretro::GameImage { name, image: read_image(game)? };
     let core = libretro::CoreSource::from_user(core).map_err(|error| error.to_string())?;
-    let config = libretro::Config { game: Some(game), ..libretro::Config::new(core) };
+    let config = libretro::CoreConfig { game: Some(game), ..libretro::CoreConfig::new(core) };
     let first = libretro::open(config).map_err(|error| error.to_string())?;
     Ok(Box::new(move || Box::new(first.twin().expect("opened before"))))
 }
 
-fn run(options: &Options, open: impl Fn() -> Box<dyn Machine>) -> ExitCode {
-    alone(&mut *open());
-    let mut terms = terms(2);
-    (terms.lag, terms.window) = (options.lag, options.window);
-    let settings = hosted::settings(&*open(), terms);
+fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) -> ExitCode {
+    measure_standalone(&mut *open());
+    let mut terms = test_options(2);
+    (terms.input_delay, terms.prediction_window) = (options.input_delay, options.prediction_window);
+    let settings = session_adapter::settings(&*open(), terms);
     let seat = |site: SiteId| {
         let machine = open();
-        Seat::new(coplay::time::Instant::ZERO, config(&*machine, site, &settings), machine, options.seed, nanos)
+        TestSite::new(
+            coplay::time::Instant::ZERO,
+            test_config(&*machine, site, &settings),
+            machine,
+            options.seed,
+            monotonic_nanos,
+        )
     };
     let mut stage = Stage::new(options.seed, SiteId::first(2).map(seat).collect(), |_, _| bad_link());
-    let mut judge = Judge::new(open());
+    let mut judge = ReferenceChecker::new(open());
     let begun = Instant::now();
-    duel::run(&mut stage, &mut judge, options.frames, |frames| {
+    session_harness::run_until_checked(&mut stage, &mut judge, options.frames, |frames| {
         eprint!("\r{frames} frames judged");
         let _ = std::io::stderr().flush();
     });
     eprintln!();
-    println!("\nlag {}, window {}, {:.0} s of real time", options.lag, options.window, begun.elapsed().as_secs_f64());
+    println!(
+        "\nlag {}, window {}, {:.0} s of real time",
+        options.input_delay,
+        options.prediction_window,
+        begun.elapsed().as_secs_f64()
+    );
     for (number, seat) in stage.hosts.iter().enumerate() {
-        tell(number, seat);
+        print_site_costs(number, seat);
     }
-    let trouble = stage.hosts.iter().find_map(|seat| seat.trouble.clone());
-    match (judge.fault, trouble) {
-        (None, None) if judge.next >= options.frames => {
+    let trouble = stage.hosts.iter().find_map(|seat| seat.error.clone());
+    match (judge.first_mismatch, trouble) {
+        (None, None) if judge.next_frame >= options.frames => {
             println!(
                 "\nstates equal after every one of {} confirmed frames, at both sites and at the judge",
-                judge.next
+                judge.next_frame
             );
             ExitCode::SUCCESS
         }
         (fault, trouble) => {
-            println!("\nfailed after {} frames: fault {fault:?}, trouble {trouble:?}", judge.next);
+            println!("\nfailed after {} frames: fault {fault:?}, trouble {trouble:?}", judge.next_frame);
             println!("reproduce: --seed {} --frames {}", options.seed, options.frames);
             ExitCode::FAILURE
         }
@@ -144,16 +156,16 @@ fn run(options: &Options, open: impl Fn() -> Box<dyn Machine>) -> ExitCode {
 }
 
 /// What one machine costs by itself.
-fn alone(machine: &mut dyn Machine) {
+fn measure_standalone(machine: &mut dyn Machine) {
     let (players, mut state) = (machine.pads().len(), Vec::new());
     let mut time = |what: &str, work: &mut dyn FnMut(&mut dyn Machine, &[InputWord])| {
-        let mut fingers = Fingers::new(1, players);
-        work(machine, fingers.press(InputWord::MAX));
+        let mut fingers = RandomInputs::new(1, players);
+        work(machine, fingers.next_inputs(InputWord::MAX));
         let begun = Instant::now();
-        (0..ALONE).for_each(|_| work(machine, fingers.press(InputWord::MAX)));
-        println!("  {what:<16} {:>9.1} µs", begun.elapsed().as_secs_f64() * 1e6 / f64::from(ALONE));
+        (0..STANDALONE_FRAMES).for_each(|_| work(machine, fingers.next_inputs(InputWord::MAX)));
+        println!("  {what:<16} {:>9.1} µs", begun.elapsed().as_secs_f64() * 1e6 / f64::from(STANDALONE_FRAMES));
     };
-    println!("alone, over {ALONE} frames");
+    println!("alone, over {STANDALONE_FRAMES} frames");
     time("step, seen", &mut |machine, words| machine.step(words, true));
     time("step, not seen", &mut |machine, words| machine.step(words, false));
     time("save", &mut |machine, _| machine.save(&mut state).expect("it can save"));
@@ -162,23 +174,23 @@ fn alone(machine: &mut dyn Machine) {
     println!("  {:<16} {:>9} bytes", "state", state.len());
 }
 
-fn tell(number: usize, seat: &Seat) {
+fn print_site_costs(number: usize, seat: &TestSite) {
     let (stats, costs) = (seat.stats(), seat.costs);
     let frames = stats.frame.number().max(1);
-    let per_frame = |cost: Cost| cost.nanos as f64 / 1e3 / f64::from(frames);
+    let per_frame = |cost: OperationCost| cost.nanos as f64 / 1e3 / f64::from(frames);
     println!("\nsite {number}: {frames} frames, {} repairs, {} stalls", stats.rollbacks, stats.stalls);
     let rows = [
-        ("stepped, seen", costs.fresh),
-        ("stepped again", costs.again),
+        ("stepped, seen", costs.rendered_step),
+        ("stepped again", costs.resimulated_step),
         ("saved", costs.save),
         ("loaded", costs.load),
         ("hashed", costs.hash),
     ];
     for (what, cost) in rows {
-        let each = cost.nanos as f64 / 1e3 / cost.times.max(1) as f64;
-        let often = cost.times as f64 / f64::from(frames);
+        let each = cost.nanos as f64 / 1e3 / cost.count.max(1) as f64;
+        let often = cost.count as f64 / f64::from(frames);
         println!("  {what:<14} {often:>7.3} per frame  {each:>9.1} µs each  {:>9.1} µs per frame", per_frame(cost));
     }
-    let repair = [costs.again, costs.save, costs.load].map(per_frame).iter().sum::<f64>();
+    let repair = [costs.resimulated_step, costs.save, costs.load].map(per_frame).iter().sum::<f64>();
     println!("  {:<14} {repair:>50.1} µs per frame", "rollback");
 }

@@ -8,12 +8,12 @@ use crate::machine::Machine;
 
 /// A game by its image. As much of the name is taken as travels.
 pub fn game_id(name: &str, image: &[u8]) -> GameId {
-    GameId { name: shortened(name).into(), hash: Sha256::digest(image).into() }
+    GameId { name: truncate_to_max_text(name).into(), hash: Sha256::digest(image).into() }
 }
 
 /// What a machine that has stepped no frame yet shows and computes in so many frames with no input, as one number. They are stepped;
-/// [reset](Machine::reset) the machine afterwards. Sound is left out: another processor may round it differently, and no game can tell.
-pub fn first_frames(machine: &mut dyn Machine, frames: u32) -> u64 {
+/// [reset](MachineProfile::reset) the machine afterwards. Sound is left out: another processor may round it differently, and no game can tell.
+pub fn first_frames_hash(machine: &mut dyn Machine, frames: u32) -> u64 {
     (0..frames).fold(0, |hash, _| {
         machine.step(&[], true);
         let picture = machine.picture();
@@ -24,7 +24,7 @@ pub fn first_frames(machine: &mut dyn Machine, frames: u32) -> u64 {
 }
 
 /// As much of a text as fits into settings.
-pub(crate) fn shortened(text: &str) -> &str {
+pub(crate) fn truncate_to_max_text(text: &str) -> &str {
     let mut end = text.len().min(MAX_TEXT_LEN);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_are_cut_between_characters() {
+    fn long_game_names_are_truncated_at_char_boundary() {
         let name = "é".repeat(MAX_TEXT_LEN);
         let id = game_id(&format!("a{name}"), b"image");
         assert_eq!(id.name, format!("a{}", "é".repeat((MAX_TEXT_LEN - 1) / 2)));

@@ -23,9 +23,9 @@ pub trait Machine: Send {
     fn game_id(&self) -> &GameId;
 
     /// Frames per second.
-    fn rate(&self) -> FrameRate;
+    fn frame_rate(&self) -> FrameRate;
 
-    /// What each player can press; as many as there are players. Bits that no pad has are ignored by [`step`](Self::step).
+    /// What each player can press; as many as there are players. Bits that no pad has are ignored by [`step`](Self::delay_step).
     fn pads(&self) -> &[Pad];
 
     /// Plays one frame with one word per player (missing ones press nothing). Only a `fresh` one is seen and heard: where it is not, the
@@ -38,18 +38,18 @@ pub trait Machine: Send {
     /// The picture of the last fresh step; black before the first.
     fn picture(&self) -> Picture<'_>;
 
-    /// The sound of the last fresh step: left and right, [`sound_rate`](Self::sound_rate) pairs per second.
+    /// The sound of the last fresh step: left and right, [`sound_rate`](Self::sample_rate) pairs per second.
     fn sound(&self) -> &[[i16; 2]];
 
     /// Pairs of samples per second.
-    fn sound_rate(&self) -> f64;
+    fn sample_rate(&self) -> f64;
 
     /// Whether the machine can save and load its state at all.
     fn can_save(&self) -> bool;
 
     /// How it can be shared, as far as it knows itself. A [check](crate::check) may know better.
-    fn sharing(&self) -> Sharing {
-        if self.can_save() { Sharing::Rollback } else { Sharing::Lockstep }
+    fn netplay_support(&self) -> NetplaySupport {
+        if self.can_save() { NetplaySupport::Rollback } else { NetplaySupport::Lockstep }
     }
 
     /// Puts the state into `into`, whose former content is of no use. A buffer that is used again is not allocated again.
@@ -74,9 +74,9 @@ pub trait Machine: Send {
 
 /// How a machine can be shared. The more, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sharing {
+pub enum NetplaySupport {
     /// Not at all: two that should have done the same did not.
-    Unfit,
+    Nondeterministic,
     /// By sites that wait for all inputs. It has no states, or they are not exact: one that is loaded leads elsewhere than it should, so
     /// nothing can be guessed and repaired, and nobody can be given a state.
     Lockstep,
@@ -88,7 +88,7 @@ pub enum Sharing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveError {
     /// The machine cannot save.
-    Cannot,
+    Unsupported,
     /// The machine says that it failed, in its own words where it has any.
     Failed(String),
 }
@@ -97,15 +97,15 @@ pub enum SaveError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// The machine cannot load.
-    Cannot,
+    Unsupported,
     /// This is no state of this machine and game.
-    Unfit(String),
+    InvalidState(String),
 }
 
 impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cannot => write!(f, "this machine cannot save its state"),
+            Self::Unsupported => write!(f, "this machine cannot save its state"),
             Self::Failed(why) => write!(f, "the machine could not save its state: {why}"),
         }
     }
@@ -114,8 +114,8 @@ impl fmt::Display for SaveError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cannot => write!(f, "this machine cannot load a state"),
-            Self::Unfit(why) => write!(f, "this is no state of this game: {why}"),
+            Self::Unsupported => write!(f, "this machine cannot load a state"),
+            Self::InvalidState(why) => write!(f, "this is no state of this game: {why}"),
         }
     }
 }

@@ -32,7 +32,7 @@ pub enum Button {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are all there is to say")]
-pub enum Axis {
+pub enum StickAxis {
     LeftX = 0,
     LeftY,
     RightX,
@@ -74,7 +74,7 @@ impl Button {
     }
 }
 
-impl Axis {
+impl StickAxis {
     /// All of them, in the order of their bits.
     pub const ALL: [Self; 4] = [Self::LeftX, Self::LeftY, Self::RightX, Self::RightY];
 
@@ -88,12 +88,12 @@ impl Axis {
     }
 
     /// Where the stick is.
-    pub const fn of(self, word: InputWord) -> i16 {
+    pub const fn position(self, word: InputWord) -> i16 {
         (word >> self.shift()) as i16
     }
 
     /// A word with the stick there and nothing else pressed.
-    pub const fn at(self, position: i16) -> InputWord {
+    pub const fn word_at(self, position: i16) -> InputWord {
         (position as u16 as InputWord) << self.shift()
     }
 }
@@ -109,7 +109,7 @@ pub struct Pad {
 
 impl Pad {
     /// A pad with these buttons.
-    pub fn of(buttons: &[Button]) -> Self {
+    pub fn with_buttons(buttons: &[Button]) -> Self {
         Self { mask: buttons.iter().fold(0, |mask, button| mask | button.bit()), labels: Vec::new() }
     }
 
@@ -119,8 +119,8 @@ impl Pad {
     }
 
     /// The axes that it has.
-    pub fn axes(&self) -> impl Iterator<Item = Axis> {
-        Axis::ALL.into_iter().filter(|axis| self.mask & axis.mask() != 0)
+    pub fn axes(&self) -> impl Iterator<Item = StickAxis> {
+        StickAxis::ALL.into_iter().filter(|axis| self.mask & axis.mask() != 0)
     }
 }
 
@@ -129,16 +129,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_and_buttons_share_a_word_without_touching() {
-        let word = Axis::LeftX.at(-1) | Axis::RightY.at(i16::MIN) | Button::A.bit();
-        assert_eq!((Axis::LeftX.of(word), Axis::LeftY.of(word)), (-1, 0));
-        assert_eq!((Axis::RightX.of(word), Axis::RightY.of(word)), (0, i16::MIN));
+    fn axes_and_buttons_do_not_overlap_in_a_word() {
+        let word = StickAxis::LeftX.word_at(-1) | StickAxis::RightY.word_at(i16::MIN) | Button::A.bit();
+        assert_eq!((StickAxis::LeftX.position(word), StickAxis::LeftY.position(word)), (-1, 0));
+        assert_eq!((StickAxis::RightX.position(word), StickAxis::RightY.position(word)), (0, i16::MIN));
         assert!(Button::A.is_in(word) && !Button::B.is_in(word));
     }
 
     #[test]
-    fn a_pad_has_the_buttons_it_was_made_of() {
-        let pad = Pad::of(&[Button::A, Button::Start]);
+    fn pad_lists_exactly_its_buttons() {
+        let pad = Pad::with_buttons(&[Button::A, Button::Start]);
         assert_eq!(pad.buttons().collect::<Vec<_>>(), [Button::Start, Button::A]);
         assert_eq!(pad.axes().count(), 0);
     }

@@ -11,246 +11,289 @@ use common::odd::Odd;
 use coplay::id::SiteId;
 use coplay::session::PAGE_SIZE;
 use coplay_machines::check::{
-    self, Asked, Comparison, Difference, Error, Fault, Options, Reason, Report, Seen, Subject, Verdict,
+    self, CheckComparison, CheckError, CheckOptions, CheckReport, CheckRequest, CheckSubject, CheckVerdict,
+    LockstepReason, MachineFault, MismatchKind, StateMismatch,
 };
-use coplay_machines::libretro::{self, Config, CoreSource, Game};
-use coplay_machines::nes::Nes;
-use coplay_machines::{Machine, hosted};
+use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage};
+use coplay_machines::test_nes::Nes;
+use coplay_machines::{Machine, session_adapter};
 use coplay_testcores::{Cheat, TestCore, build, images};
 
 /// Tells the other process, which is this program again, which core to open; with nothing in it, the NES.
-const CORE: &str = "COPLAY_TEST_CORE";
-/// And with which image of [`image`].
-const IMAGE: &str = "COPLAY_TEST_IMAGE";
+const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
+/// And with which test_image of [`test_image`].
+const IMAGE_VARIABLE: &str = "COPLAY_TEST_IMAGE";
 
-fn image(ending: &str) -> Vec<u8> {
+fn core_test_image(ending: &str) -> Vec<u8> {
     match ending {
-        "nes" => images::nes(),
+        "test_nes" => images::test_nes(),
         "gb" => images::game_boy(),
         "gba" => images::game_boy_advance(),
         "pce" => images::pc_engine(),
         "sfc" => images::snes(),
-        _ => panic!("no image for {ending}"),
+        _ => panic!("no test_image for {ending}"),
     }
 }
 
-fn open(core: &str, ending: &str) -> Result<Box<dyn Machine>, String> {
+fn open_machine(core: &str, ending: &str) -> Result<Box<dyn Machine>, String> {
     if let Some(oddity) = core.strip_prefix("odd ") {
         return Ok(Box::new(Odd::new(oddity)));
     }
     if core.is_empty() {
-        return Ok(Box::new(Nes::open(&common::rom::image(), "test").map_err(|error| error.to_string())?));
+        return Ok(Box::new(Nes::open(&common::rom::test_image(), "test").map_err(|error| error.to_string())?));
     }
-    let game = (!ending.is_empty()).then(|| Game { name: format!("test.{ending}"), image: image(ending) });
+    let game =
+        (!ending.is_empty()).then(|| GameImage { name: format!("test.{ending}"), test_image: core_test_image(ending) });
     let core = CoreSource::from_user(core).map_err(|error| error.to_string())?;
-    let machine = libretro::open(Config { game, ..Config::new(core) });
+    let machine = libretro::open(CoreConfig { game, ..CoreConfig::new(core) });
     Ok(Box::new(machine.map_err(|error| error.to_string())?))
 }
 
 /// The other process. Around its answers stands what the test harness prints, as it would be with what a core prints.
 #[test]
 fn other_process() {
-    if let Ok(core) = std::env::var(CORE) {
-        let ending = std::env::var(IMAGE).unwrap_or_default();
-        std::process::exit(check::child(|| open(&core, &ending)).into());
+    if let Ok(core) = std::env::var(CORE_VARIABLE) {
+        let ending = std::env::var(IMAGE_VARIABLE).unwrap_or_default();
+        std::process::exit(check::run_child(|| open_machine(&core, &ending)).into());
     }
 }
 
-fn other(core: &str, ending: &str) -> Command {
+fn child_command(core: &str, ending: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "other_process", "--nocapture"]).env(CORE, core).env(IMAGE, ending);
+    command.args(["--exact", "other_process", "--nocapture"]).env(CORE_VARIABLE, core).env(IMAGE_VARIABLE, ending);
     command
 }
 
-fn small() -> Options {
-    let usual = Options::default();
-    Options { frames: 600, short: 300, budget: Duration::from_secs(600), later: Duration::ZERO, ..usual }
+fn short_options() -> CheckOptions {
+    let usual = CheckOptions::default();
+    CheckOptions {
+        long_run_frames: 600,
+        short_run_frames: 300,
+        time_budget: Duration::from_secs(600),
+        child_delay: Duration::ZERO,
+        ..usual
+    }
 }
 
-fn checked(core: &str, ending: &str, options: &Options) -> Report {
-    checked_as(&mut || open(core, ending), core, ending, options)
+fn run_check(core: &str, ending: &str, options: &CheckOptions) -> CheckReport {
+    run_check_with(&mut || open_machine(core, ending), core, ending, options)
 }
 
 /// Opens the machine here as told.
-fn checked_as(
+fn run_check_with(
     open: &mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
     core: &str,
     ending: &str,
-    options: &Options,
-) -> Report {
-    let subject = Subject { machine: core, game: ending, open, child: &mut || other(core, ending) };
+    options: &CheckOptions,
+) -> CheckReport {
+    let subject = CheckSubject {
+        machine_name: core,
+        game_name: ending,
+        open,
+        child_command: &mut || child_command(core, ending),
+    };
     let report = check::check(subject, options, &mut |_| ()).unwrap_or_else(|error| panic!("{core}: {error}"));
     eprintln!("{report}");
     report
 }
 
-fn cheating(cheat: Cheat) -> Report {
-    checked(&build(cheat).name(), "", &small())
+fn check_test_core(cheat: Cheat) -> CheckReport {
+    run_check(&build(cheat).name(), "", &short_options())
 }
 
-fn frames(report: &Report, comparison: Comparison) -> u32 {
+fn equal_frames(report: &CheckReport, comparison: CheckComparison) -> u32 {
     report.compared.iter().find(|compared| compared.comparison == comparison).map_or(0, |compared| compared.frames)
 }
 
 #[test]
-fn the_honest_one_passes_everything() {
-    let report = cheating(Cheat::Honest);
-    assert_eq!(report.verdict, Verdict::Rollback);
-    assert_eq!((frames(&report, Comparison::Together), frames(&report, Comparison::Apart)), (300, 300));
-    assert_eq!((frames(&report, Comparison::Anew), frames(&report, Comparison::Cold)), (50, 100));
-    let repaired = [Comparison::Again, Comparison::Repaired].map(|comparison| frames(&report, comparison));
+fn deterministic_core_passes_all_comparisons() {
+    let report = check_test_core(Cheat::Honest);
+    assert_eq!(report.verdict, CheckVerdict::Rollback);
+    assert_eq!(
+        (equal_frames(&report, CheckComparison::SameProcess), equal_frames(&report, CheckComparison::OtherProcess)),
+        (300, 300)
+    );
+    assert_eq!(
+        (equal_frames(&report, CheckComparison::AfterReset), equal_frames(&report, CheckComparison::ColdLoad)),
+        (50, 100)
+    );
+    let repaired = [CheckComparison::ReplayFromState, CheckComparison::AfterRollback]
+        .map(|comparison| equal_frames(&report, comparison));
     assert!(repaired[0] > 20 && repaired[1] > 20 && repaired[0] + repaired[1] <= 200, "{repaired:?}");
-    assert_eq!(frames(&report, Comparison::Long), 300);
+    assert_eq!(equal_frames(&report, CheckComparison::LongRun), 300);
     assert!(report.cut_short.is_empty() && report.notes.is_empty(), "{report:?}");
-    assert!(report.window > 0 && report.measured.state_bytes > 1_024);
-    assert!(report.measured.fresh.median_ns > 0 && report.measured.load.p95_ns >= report.measured.load.median_ns);
+    assert!(report.prediction_window > 0 && report.measured.state_bytes > 1_024);
+    assert!(
+        report.measured.step_rendered.median_ns > 0 && report.measured.load.p95_ns >= report.measured.load.median_ns
+    );
     let fitness = report.fitness();
-    assert!(fitness.shared && fitness.can_save && fitness.window == report.window);
+    assert!(fitness.can_share && fitness.can_save && fitness.max_prediction_window == report.prediction_window);
 }
 
 #[test]
-fn who_reads_the_clock_is_unfit_from_the_first_frame_on() {
-    let report = cheating(Cheat::Clock);
-    let Verdict::Unfit { .. } = report.verdict else { panic!("{report}") };
-    let difference = report.verdict.difference().unwrap();
-    assert_eq!((difference.comparison, difference.frame), (Comparison::Together, Some(0)));
-    assert_eq!((difference.seen, difference.regions[0].name.as_str()), (Seen::State, "system ram"));
-    assert_eq!(difference.regions[0].pages_at, [0], "the seed is on the first page");
-    assert!(!report.fitness().shared && report.window == 0);
+fn core_reading_the_clock_is_unfit_at_frame_0() {
+    let report = check_test_core(Cheat::Clock);
+    let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
+    let difference = report.verdict.mismatch().unwrap();
+    assert_eq!((difference.comparison, difference.frame), (CheckComparison::SameProcess, Some(0)));
+    assert_eq!((difference.mismatch_kind, difference.regions[0].name.as_str()), (MismatchKind::State, "system ram"));
+    assert_eq!(difference.regions[0].page_offsets, [0], "the seed is on the first page");
+    assert!(!report.fitness().can_share && report.prediction_window == 0);
 }
 
 #[test]
-fn who_depends_on_an_address_is_unfit_before_the_first_frame() {
-    let report = cheating(Cheat::Address);
-    let Verdict::Unfit { .. } = report.verdict else { panic!("{report}") };
-    let difference = report.verdict.difference().unwrap();
-    assert_eq!((difference.comparison, difference.frame), (Comparison::Together, None));
+fn core_depending_on_an_address_is_unfit_before_frame_0() {
+    let report = check_test_core(Cheat::Address);
+    let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
+    let difference = report.verdict.mismatch().unwrap();
+    assert_eq!((difference.comparison, difference.frame), (CheckComparison::SameProcess, None));
     assert!(report.to_string().contains("before the first frame"), "{report}");
 }
 
 /// Fresh memory is mostly zero, and so it is here and there: only the other process has it filled. That is the GNU C library's.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn who_reads_memory_that_was_never_set_is_unfit() {
-    let report = cheating(Cheat::Unset);
+fn core_reading_uninitialized_memory_is_unfit() {
+    let report = check_test_core(Cheat::Unset);
     assert!(!report.verdict.is_fit(), "{report}");
     // Where the memory was used before, its first frames tell; else the other process does, before the first frame.
-    assert!(report.verdict.difference().is_none_or(|difference| difference.frame.is_none()), "{report}");
+    assert!(report.verdict.mismatch().is_none_or(|difference| difference.frame.is_none()), "{report}");
 }
 
 #[test]
-fn who_is_right_until_frame_5000_is_unfit_from_frame_5000_on() {
-    let options = Options { frames: Options::default().frames, ..small() };
-    let report = checked(&build(Cheat::Late).name(), "", &options);
-    let Verdict::Unfit { .. } = report.verdict else { panic!("{report}") };
-    let difference = report.verdict.difference().unwrap();
-    assert_eq!((difference.comparison, difference.frame), (Comparison::Long, Some(5_000)));
+fn core_diverging_at_frame_5000_is_found_by_the_long_run() {
+    let options = CheckOptions { long_run_frames: CheckOptions::default().long_run_frames, ..short_options() };
+    let report = run_check(&build(Cheat::Late).name(), "", &options);
+    let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
+    let difference = report.verdict.mismatch().unwrap();
+    assert_eq!((difference.comparison, difference.frame), (CheckComparison::LongRun, Some(5_000)));
     assert_eq!(difference.regions[0].name, "system ram");
-    assert_eq!(frames(&report, Comparison::Long), 4_700);
+    assert_eq!(equal_frames(&report, CheckComparison::LongRun), 4_700);
 }
 
 #[test]
-fn who_forgets_a_byte_plays_in_lockstep_only() {
-    let report = cheating(Cheat::Forgets);
-    let Verdict::Lockstep { reason: Reason::States { .. } } = &report.verdict else { panic!("{report}") };
-    let difference = report.verdict.difference().unwrap();
-    assert!([Comparison::Again, Comparison::Repaired].contains(&difference.comparison), "{difference}");
-    assert_eq!(difference.frame, difference.loaded, "the first frame after the state was loaded");
+fn core_with_incomplete_state_is_lockstep_only() {
+    let report = check_test_core(Cheat::Forgets);
+    let CheckVerdict::Lockstep { reason: LockstepReason::InexactStates { .. } } = &report.verdict else {
+        panic!("{report}")
+    };
+    let difference = report.verdict.mismatch().unwrap();
+    assert!(
+        [CheckComparison::ReplayFromState, CheckComparison::AfterRollback].contains(&difference.comparison),
+        "{difference}"
+    );
+    assert_eq!(difference.frame, difference.loaded_frame, "the first frame after the state was loaded");
     assert_eq!(difference.regions[0].name, "system ram");
     // All that lockstep needs was found to be right.
-    assert_eq!((frames(&report, Comparison::Apart), frames(&report, Comparison::Long)), (300, 300));
+    assert_eq!(
+        (equal_frames(&report, CheckComparison::OtherProcess), equal_frames(&report, CheckComparison::LongRun)),
+        (300, 300)
+    );
     let fitness = report.fitness();
-    assert!(fitness.shared && !fitness.can_save && fitness.window == 0);
-    let machine = common::nes();
-    let settings = hosted::settings(&machine, hosted::Terms::new(2));
+    assert!(fitness.can_share && !fitness.can_save && fitness.max_prediction_window == 0);
+    let machine = common::test_nes();
+    let settings = session_adapter::settings(&machine, session_adapter::SessionOptions::new(2));
     let site = SiteId::first(1).next().expect("one");
-    let mut config = hosted::config(&machine, 1, site, Vec::new(), settings);
+    let mut config = session_adapter::config(&machine, 1, site, Vec::new(), settings);
     assert!(config.can_save && config.bisect_desyncs);
     fitness.apply(&mut config);
-    assert!(!config.can_save && !config.bisect_desyncs && config.machine_costs == report.measured.costs());
-    let again = cheating(Cheat::Forgets);
+    assert!(!config.can_save && !config.bisect_desyncs && config.machine_costs == report.measured.median_costs());
+    let again = check_test_core(Cheat::Forgets);
     assert_eq!(again.verdict, report.verdict, "a seed does the same again");
 }
 
 #[test]
-fn who_cannot_save_plays_in_lockstep_only() {
-    let report = cheating(Cheat::NoSave);
-    assert_eq!(report.verdict, Verdict::Lockstep { reason: Reason::CannotSave });
-    assert_eq!((frames(&report, Comparison::Long), frames(&report, Comparison::Cold)), (300, 0));
-    assert!(report.measured.unseen.median_ns > 0 && report.measured.save.p95_ns == 0);
+fn core_without_save_is_lockstep_only() {
+    let report = check_test_core(Cheat::NoSave);
+    assert_eq!(report.verdict, CheckVerdict::Lockstep { reason: LockstepReason::CannotSave });
+    assert_eq!(
+        (equal_frames(&report, CheckComparison::LongRun), equal_frames(&report, CheckComparison::ColdLoad)),
+        (300, 0)
+    );
+    assert!(report.measured.step_headless.median_ns > 0 && report.measured.save.p95_ns == 0);
 }
 
 #[test]
-fn oddities_that_do_no_harm_are_no_fault() {
+fn harmless_core_quirks_still_allow_rollback() {
     for cheat in [Cheat::Threads, Cheat::MustRun] {
-        assert_eq!(cheating(cheat).verdict, Verdict::Rollback, "{cheat:?}");
+        assert_eq!(check_test_core(cheat).verdict, CheckVerdict::Rollback, "{cheat:?}");
     }
     // A core that saving disturbs is saved in every frame at every site. That must be seen to work.
-    assert_eq!(cheating(Cheat::Disturbed).verdict, Verdict::Rollback);
+    assert_eq!(check_test_core(Cheat::Disturbed).verdict, CheckVerdict::Rollback);
 }
 
 /// The first difference of a machine that is odd in one way; whether it is unfit.
-fn odd(oddity: &str) -> (Difference, bool) {
-    let report = checked(&format!("odd {oddity}"), "", &small());
-    (report.verdict.difference().unwrap_or_else(|| panic!("{report}")).clone(), !report.verdict.is_fit())
+fn check_faulty_machine(oddity: &str) -> (StateMismatch, bool) {
+    let report = run_check(&format!("odd {oddity}"), "", &short_options());
+    (report.verdict.mismatch().unwrap_or_else(|| panic!("{report}")).clone(), !report.verdict.is_fit())
 }
 
 #[test]
-fn a_machine_that_is_not_odd_passes() {
-    assert_eq!(checked("odd not", "", &small()).verdict, Verdict::Rollback);
+fn faultless_machine_passes() {
+    assert_eq!(run_check("odd not", "", &short_options()).verdict, CheckVerdict::Rollback);
 }
 
 #[test]
-fn who_looks_at_the_environment_is_seen_in_the_other_process_only() {
+fn environment_dependency_is_found_by_the_child_process() {
     for oddity in ["home", "folder", "zone", "language"] {
-        let (difference, unfit) = odd(oddity);
+        let (difference, unfit) = check_faulty_machine(oddity);
         assert!(unfit, "{oddity}: {difference}");
-        assert_eq!((difference.comparison, difference.frame), (Comparison::Apart, None), "{oddity}");
+        assert_eq!((difference.comparison, difference.frame), (CheckComparison::OtherProcess, None), "{oddity}");
         assert_eq!(difference.regions[0].name, "memory", "{oddity}");
     }
 }
 
 #[test]
-fn who_counts_seconds_is_seen_because_the_other_process_is_late() {
-    let report = checked("odd seconds", "", &Options { later: Options::default().later, ..small() });
-    let difference = report.verdict.difference().unwrap_or_else(|| panic!("{report}"));
+fn wall_clock_dependency_is_found_by_the_delayed_child_process() {
+    let report = run_check(
+        "odd seconds",
+        "",
+        &CheckOptions { child_delay: CheckOptions::default().child_delay, ..short_options() },
+    );
+    let difference = report.verdict.mismatch().unwrap_or_else(|| panic!("{report}"));
     // Two that are stepped one after the other hardly ever see the clock go on in between.
     assert!(!report.verdict.is_fit() && difference.frame.is_some(), "{difference}");
 }
 
 #[test]
-fn who_shows_something_else_is_unfit_though_the_hash_does_not_see_it() {
-    let (difference, unfit) = odd("picture");
-    assert_eq!((difference.comparison, difference.frame, unfit), (Comparison::Apart, Some(0), true));
-    assert_eq!(difference.seen, Seen::Picture);
+fn picture_mismatch_with_equal_state_hash_is_unfit() {
+    let (difference, unfit) = check_faulty_machine("picture");
+    assert_eq!((difference.comparison, difference.frame, unfit), (CheckComparison::OtherProcess, Some(0), true));
+    assert_eq!(difference.mismatch_kind, MismatchKind::Picture);
 }
 
 #[test]
-fn whose_states_are_good_only_in_their_process_plays_in_lockstep_only() {
-    let (difference, unfit) = odd("cold");
-    assert!(!unfit && difference.comparison == Comparison::Cold, "{difference}");
-    assert_eq!((difference.frame, difference.loaded), (Some(200), Some(200)));
+fn process_bound_states_are_lockstep_only() {
+    let (difference, unfit) = check_faulty_machine("cold");
+    assert!(!unfit && difference.comparison == CheckComparison::ColdLoad, "{difference}");
+    assert_eq!((difference.frame, difference.loaded_frame), (Some(200), Some(200)));
 }
 
 #[test]
-fn who_plays_otherwise_unseen_or_after_a_reset_is_caught() {
-    let (difference, unfit) = odd("unseen");
-    assert_eq!((difference.comparison, difference.frame, unfit), (Comparison::Anew, Some(0), false));
-    let (difference, unfit) = odd("reset");
-    assert_eq!((difference.comparison, difference.frame, unfit), (Comparison::Anew, Some(0), false));
+fn dependence_on_rendering_or_reset_is_found() {
+    let (difference, unfit) = check_faulty_machine("unseen");
+    assert_eq!((difference.comparison, difference.frame, unfit), (CheckComparison::AfterReset, Some(0), false));
+    let (difference, unfit) = check_faulty_machine("reset");
+    assert_eq!((difference.comparison, difference.frame, unfit), (CheckComparison::AfterReset, Some(0), false));
 }
 
 #[test]
-fn who_is_changed_by_saving_plays_in_lockstep_only() {
-    let (difference, unfit) = odd("saving");
-    assert!(!unfit && [Comparison::Again, Comparison::Repaired].contains(&difference.comparison), "{difference}");
+fn machine_changed_by_saving_is_lockstep_only() {
+    let (difference, unfit) = check_faulty_machine("saving");
+    assert!(
+        !unfit && [CheckComparison::ReplayFromState, CheckComparison::AfterRollback].contains(&difference.comparison),
+        "{difference}"
+    );
 }
 
 #[test]
-fn who_ends_its_process_fails() {
-    for (oddity, when) in [("odd crash", (Comparison::Alone, 7)), ("odd late crash", (Comparison::Apart, 70))] {
-        let report = checked(oddity, "", &small());
-        let Verdict::Unfit { fault: Fault::Failed { comparison, frame, why } } = &report.verdict else {
+fn machine_exiting_its_process_is_unfit() {
+    for (oddity, when) in
+        [("odd crash", (CheckComparison::SmokeTest, 7)), ("odd late crash", (CheckComparison::OtherProcess, 70))]
+    {
+        let report = run_check(oddity, "", &short_options());
+        let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, frame, reason: why } } = &report.verdict
+        else {
             panic!("{report}")
         };
         assert_eq!((*comparison, *frame), when);
@@ -259,61 +302,74 @@ fn who_ends_its_process_fails() {
 }
 
 /// A machine that must not be opened in this process.
-fn dangerous(cheat: Cheat, patience: Duration) -> Report {
+fn check_without_opening_here(cheat: Cheat, patience: Duration) -> CheckReport {
     let core = build(cheat);
     let mut open = || panic!("it was opened here");
-    checked_as(&mut open, &core.name(), "", &Options { patience, ..small() })
+    run_check_with(&mut open, &core.name(), "", &CheckOptions { response_timeout: patience, ..short_options() })
 }
 
 #[test]
-fn who_takes_its_process_down_gets_a_verdict_and_is_not_opened_here() {
-    let report = dangerous(Cheat::Aborts, Options::default().patience);
-    let Verdict::Unfit { fault: Fault::Failed { comparison, why, .. } } = &report.verdict else { panic!("{report}") };
-    assert!(*comparison == Comparison::Alone && why.contains("ended (signal"), "{why}");
-    assert!(!report.is_lasting() && report.to_string().contains("nobody can rely on it"), "{report}");
+fn crashing_core_is_unfit_and_not_opened_in_process() {
+    let report = check_without_opening_here(Cheat::Aborts, CheckOptions::default().response_timeout);
+    let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason: why, .. } } = &report.verdict else {
+        panic!("{report}")
+    };
+    assert!(*comparison == CheckComparison::SmokeTest && why.contains("ended (signal"), "{why}");
+    assert!(!report.is_cacheable() && report.to_string().contains("nobody can rely on it"), "{report}");
 }
 
 #[test]
-fn who_never_comes_back_gets_a_verdict_and_is_not_waited_for() {
-    let report = dangerous(Cheat::Hangs, Duration::from_secs(3));
-    let Verdict::Unfit { fault: Fault::Failed { comparison, why, .. } } = &report.verdict else { panic!("{report}") };
-    assert!(*comparison == Comparison::Alone && why.contains("did not answer for 3 s"), "{why}");
+fn hanging_core_is_unfit_after_response_timeout() {
+    let report = check_without_opening_here(Cheat::Hangs, Duration::from_secs(3));
+    let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason: why, .. } } = &report.verdict else {
+        panic!("{report}")
+    };
+    assert!(*comparison == CheckComparison::SmokeTest && why.contains("did not answer for 3 s"), "{why}");
 }
 
 #[test]
-fn who_draws_only_what_it_is_asked_for_is_asked() {
-    assert_eq!(cheating(Cheat::Asks).verdict, Verdict::Lockstep { reason: Reason::CannotSave });
+fn core_querying_requested_outputs_is_checked() {
+    assert_eq!(check_test_core(Cheat::Asks).verdict, CheckVerdict::Lockstep { reason: LockstepReason::CannotSave });
 }
 
 #[test]
-fn what_cannot_be_seen_cannot_be_shared() {
-    assert_eq!(checked("odd blind", "", &small()).verdict, Verdict::Unfit { fault: Fault::Blind });
+fn constant_state_hash_is_unfit() {
+    assert_eq!(
+        run_check("odd blind", "", &short_options()).verdict,
+        CheckVerdict::Unfit { fault: MachineFault::ConstantHash }
+    );
 }
 
 #[test]
-fn whose_repairs_take_longer_than_a_frame_plays_in_lockstep_with_its_states() {
-    let report = checked("odd slow", "", &Options { frames: 30, short: 30, ..small() });
-    assert!(matches!(report.verdict, Verdict::Lockstep { reason: Reason::TooSlow { .. } }), "{report}");
-    assert!(report.fitness().can_save && report.fitness().window == 0);
+fn slow_rollback_is_lockstep_only_but_can_save() {
+    let report =
+        run_check("odd slow", "", &CheckOptions { long_run_frames: 30, short_run_frames: 30, ..short_options() });
+    assert!(matches!(report.verdict, CheckVerdict::Lockstep { reason: LockstepReason::TooSlow { .. } }), "{report}");
+    assert!(report.fitness().can_save && report.fitness().max_prediction_window == 0);
 }
 
 #[test]
-fn the_embedded_nes_is_fit_for_everything() {
-    assert_eq!(checked("", "", &small()).verdict, Verdict::Rollback);
+fn embedded_nes_supports_rollback() {
+    assert_eq!(run_check("", "", &short_options()).verdict, CheckVerdict::Rollback);
 }
 
-/// A core as Debian has it, with an image of ours.
-fn debian(core: &str, ending: &str) {
+/// A core as Debian has it, with an test_image of ours.
+fn assert_installed_core_is_fit(core: &str, ending: &str) {
     let core = CoreSource::from_user(core).unwrap();
-    let file = libretro::find(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
+    let file = libretro::find_core(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
     let file = file.display().to_string();
-    let game = Some(Game { name: format!("test.{ending}"), image: image(ending) });
-    let first = libretro::open(Config { game, ..Config::new(core.clone()) }).unwrap();
+    let game = Some(GameImage { name: format!("test.{ending}"), test_image: core_test_image(ending) });
+    let first = libretro::open(CoreConfig { game, ..CoreConfig::new(core.clone()) }).unwrap();
     let mut twin = || match first.twin() {
         Ok(twin) => Ok(Box::new(twin) as Box<dyn Machine>),
         Err(error) => Err(error.to_string()),
     };
-    let report = checked_as(&mut twin, &file, ending, &Options { frames: 180, short: 120, ..small() });
+    let report = run_check_with(
+        &mut twin,
+        &file,
+        ending,
+        &CheckOptions { long_run_frames: 180, short_run_frames: 120, ..short_options() },
+    );
     // Where computers are busy a repair may take too long, but its states are exact.
     assert!(report.verdict.is_fit() && report.fitness().can_save, "{core}: {report}");
     assert!(!report.notes.iter().any(|note| note.contains("pressed")), "{report}");
@@ -321,50 +377,66 @@ fn debian(core: &str, ending: &str) {
 
 #[test]
 fn nestopia_is_fit() {
-    debian("nestopia", "nes");
+    assert_installed_core_is_fit("nestopia", "test_nes");
 }
 
 #[test]
 fn gambatte_is_fit() {
-    debian("gambatte", "gb");
+    assert_installed_core_is_fit("gambatte", "gb");
 }
 
 #[test]
 fn mgba_is_fit() {
-    debian("mgba", "gba");
+    assert_installed_core_is_fit("mgba", "gba");
 }
 
 #[test]
 fn pce_fast_is_fit() {
-    debian("beetle-pce-fast", "pce");
+    assert_installed_core_is_fit("beetle-pce-fast", "pce");
 }
 
 #[test]
 fn bsnes_is_fit() {
-    debian("bsnes-mercury-performance", "sfc");
+    assert_installed_core_is_fit("bsnes-mercury-performance", "sfc");
 }
 
 #[test]
-fn without_time_it_says_what_was_cut_short() {
-    let options = Options { budget: Duration::ZERO, ..small() };
-    let report = checked(&build(Cheat::Honest).name(), "", &options);
-    assert_eq!(report.verdict, Verdict::Rollback);
-    assert_eq!((frames(&report, Comparison::Together), frames(&report, Comparison::Long)), (30, 30));
-    assert!(report.cut_short.contains(&Comparison::Long) && report.to_string().contains("cut short"), "{report}");
+fn zero_time_budget_reports_comparisons_cut_short() {
+    let options = CheckOptions { time_budget: Duration::ZERO, ..short_options() };
+    let report = run_check(&build(Cheat::Honest).name(), "", &options);
+    assert_eq!(report.verdict, CheckVerdict::Rollback);
+    assert_eq!(
+        (equal_frames(&report, CheckComparison::SameProcess), equal_frames(&report, CheckComparison::LongRun)),
+        (30, 30)
+    );
+    assert!(
+        report.cut_short.contains(&CheckComparison::LongRun) && report.to_string().contains("cut short"),
+        "{report}"
+    );
 }
 
 #[test]
-fn the_command_tells_how_far_it_is_and_does_not_do_the_same_twice() {
+fn check_command_prints_progress_and_uses_the_cache() {
     let (core, folder) = (build(Cheat::NoSave), tempfile::tempdir().unwrap());
-    let asked = Asked { json: true, progress: true, cache: Some(folder.path().into()), ..Asked::default() };
-    let run = |asked: &Asked, core: &TestCore| {
+    let asked = CheckRequest {
+        json: true,
+        show_progress: true,
+        cache_folder: Some(folder.path().into()),
+        ..CheckRequest::default()
+    };
+    let run = |asked: &CheckRequest, core: &TestCore| {
         let (mut out, mut talk, name) = (Vec::new(), Vec::new(), core.name());
         let mut children = 0;
         let mut child = || {
             children += 1;
-            other(&name, "")
+            child_command(&name, "")
         };
-        let subject = Subject { machine: "", game: "", open: &mut || open(&name, ""), child: &mut child };
+        let subject = CheckSubject {
+            machine_name: "",
+            game_name: "",
+            open: &mut || open_machine(&name, ""),
+            child_command: &mut child,
+        };
         let report = check::run(asked, subject, &mut out, &mut talk).unwrap();
         (report, String::from_utf8(out).unwrap(), String::from_utf8(talk).unwrap(), children)
     };
@@ -374,34 +446,53 @@ fn the_command_tells_how_far_it_is_and_does_not_do_the_same_twice() {
     let (kept, again, talk, children) = run(&asked, &core);
     assert_eq!((kept, again, children), (report, out, 1));
     assert_eq!(talk, "checked before; --again checks again\n");
-    let (_, table, _, children) = run(&Asked { json: false, again: true, frames: Some(60), ..asked }, &core);
+    let (_, table, _, children) =
+        run(&CheckRequest { json: false, ignore_cache: true, long_run_frames: Some(60), ..asked }, &core);
     assert!(table.contains("lockstep only") && children == 2, "{table}");
 }
 
 #[test]
-fn who_cannot_be_opened_elsewhere_is_told_so() {
+fn child_process_open_failure_is_reported() {
     let here = build(Cheat::Honest);
     let name = here.name();
     let run = |child: &mut dyn FnMut() -> Command| {
-        check::check(Subject { machine: "", game: "", open: &mut || open(&name, ""), child }, &small(), &mut |_| ())
-            .unwrap_err()
+        check::check(
+            CheckSubject {
+                machine_name: "",
+                game_name: "",
+                open: &mut || open_machine(&name, ""),
+                child_command: child,
+            },
+            &short_options(),
+            &mut |_| (),
+        )
+        .unwrap_err()
     };
-    let Error::Child(why) = run(&mut || other("/nowhere/core.so", "")) else { panic!("another error") };
+    let CheckError::ChildProcess(why) = run(&mut || child_command("/nowhere/core.so", "")) else {
+        panic!("another error")
+    };
     assert!(why.contains("/nowhere/core.so"), "{why}");
-    assert!(matches!(run(&mut || Command::new("/nowhere/program")), Error::Child(_)));
-    let Error::Child(why) = run(&mut || Command::new("true")) else { panic!("another error") };
+    assert!(matches!(run(&mut || Command::new("/nowhere/program")), CheckError::ChildProcess(_)));
+    let CheckError::ChildProcess(why) = run(&mut || Command::new("true")) else { panic!("another error") };
     assert!(why.contains("ended"), "{why}");
 }
 
 /// A machine of another kind in the other process.
 #[test]
-fn another_machine_elsewhere_is_a_difference() {
+fn different_machine_in_child_process_is_a_mismatch() {
     let (here, there) = (build(Cheat::Honest), build(Cheat::Forgets));
     let (name, others) = (here.name(), there.name());
-    let subject = Subject { machine: "", game: "", open: &mut || open(&name, ""), child: &mut || other(&others, "") };
-    let report = check::check(subject, &small(), &mut |_| ()).unwrap();
-    let difference = report.verdict.difference().unwrap();
-    assert_eq!(difference.comparison, Comparison::Apart);
+    let subject = CheckSubject {
+        machine_name: "",
+        game_name: "",
+        open: &mut || open_machine(&name, ""),
+        child_command: &mut || child_command(&others, ""),
+    };
+    let report = check::check(subject, &short_options(), &mut |_| ()).unwrap();
+    let difference = report.verdict.mismatch().unwrap();
+    assert_eq!(difference.comparison, CheckComparison::OtherProcess);
     assert!(!report.verdict.is_fit() && difference.frame.is_some_and(|frame| frame < 60), "{difference}");
-    assert!(difference.regions.iter().all(|region| region.pages_at.iter().all(|at| at % u64::from(PAGE_SIZE) == 0)));
+    assert!(
+        difference.regions.iter().all(|region| region.page_offsets.iter().all(|at| at % u64::from(PAGE_SIZE) == 0))
+    );
 }

@@ -1,29 +1,29 @@
 //! Headings in whole numbers: 65,536 are a full turn, 0 is east, and they grow clockwise on a map with south at the bottom.
 
 /// A quarter of a turn to the right.
-pub const QUARTER: u16 = 1 << 14;
+pub const QUARTER_TURN: u16 = 1 << 14;
 
 /// Half a turn.
-pub const HALF: u16 = 1 << 15;
+pub const HALF_TURN: u16 = 1 << 15;
 
 /// What [`sine`] gives for 1.
-pub const ONE: i32 = 1 << 14;
+pub const TRIG_ONE: i32 = 1 << 14;
 
 /// Parts of a quarter turn of which the sines are kept. Between them they are joined by straight lines, which is off by less than a
-/// tenth of what [`ONE`] can tell.
-const PARTS: u16 = 256;
+/// tenth of what [`TRIG_ONE`] can tell.
+const SINE_TABLE_STEPS: u16 = 256;
 
 /// Headings in each of the parts.
-const PART: u16 = QUARTER / PARTS;
+const SINE_TABLE_STEP: u16 = QUARTER_TURN / SINE_TABLE_STEPS;
 
 /// The sines of the parts of a quarter turn, with 30 bits after the point.
-static SINES: [i32; PARTS as usize + 1] = sines();
+static SINE_TABLE: [i32; SINE_TABLE_STEPS as usize + 1] = build_sine_table();
 
-const fn sines() -> [i32; PARTS as usize + 1] {
-    let mut sines = [0; PARTS as usize + 1];
+const fn build_sine_table() -> [i32; SINE_TABLE_STEPS as usize + 1] {
+    let mut sines = [0; SINE_TABLE_STEPS as usize + 1];
     let mut part = 0;
     while part < sines.len() {
-        sines[part] = series(part as i128 * HALF_PI / PARTS as i128);
+        sines[part] = sine_series(part as i128 * HALF_PI / SINE_TABLE_STEPS as i128);
         part += 1;
     }
     sines
@@ -33,7 +33,7 @@ const fn sines() -> [i32; PARTS as usize + 1] {
 const HALF_PI: i128 = 1_811_004_864_519_280_711;
 
 /// The sine of an angle with 60 bits after the point, with 30 of them, by its power series.
-const fn series(angle: i128) -> i32 {
+const fn sine_series(angle: i128) -> i32 {
     let square = (angle * angle) >> 60;
     let (mut sum, mut term, mut power) = (angle, angle, 1);
     while term != 0 {
@@ -44,27 +44,28 @@ const fn series(angle: i128) -> i32 {
     ((sum + (1 << 29)) >> 30) as i32
 }
 
-/// The sine of a heading: how far south it leads, times [`ONE`].
+/// The sine of a heading: how far south it leads, times [`TRIG_ONE`].
 pub fn sine(heading: u16) -> i32 {
-    let within = heading % QUARTER;
-    match heading / QUARTER {
-        0 => rising(within),
-        1 => rising(QUARTER - within),
-        2 => -rising(within),
-        _ => -rising(QUARTER - within),
+    let within = heading % QUARTER_TURN;
+    match heading / QUARTER_TURN {
+        0 => first_quarter_sine(within),
+        1 => first_quarter_sine(QUARTER_TURN - within),
+        2 => -first_quarter_sine(within),
+        _ => -first_quarter_sine(QUARTER_TURN - within),
     }
 }
 
-/// The cosine of a heading: how far east it leads, times [`ONE`].
+/// The cosine of a heading: how far east it leads, times [`TRIG_ONE`].
 pub fn cosine(heading: u16) -> i32 {
-    sine(heading.wrapping_add(QUARTER))
+    sine(heading.wrapping_add(QUARTER_TURN))
 }
 
 /// The sine within the first quarter.
-fn rising(heading: u16) -> i32 {
-    let (part, rest) = (usize::from(heading / PART), i64::from(heading % PART));
-    let before = i64::from(SINES[part]);
-    let between = if rest == 0 { 0 } else { (i64::from(SINES[part + 1]) - before) * rest / i64::from(PART) };
+fn first_quarter_sine(heading: u16) -> i32 {
+    let (part, rest) = (usize::from(heading / SINE_TABLE_STEP), i64::from(heading % SINE_TABLE_STEP));
+    let before = i64::from(SINE_TABLE[part]);
+    let between =
+        if rest == 0 { 0 } else { (i64::from(SINE_TABLE[part + 1]) - before) * rest / i64::from(SINE_TABLE_STEP) };
     ((before + between + (1 << 15)) >> 16) as i32
 }
 
@@ -72,22 +73,22 @@ fn rising(heading: u16) -> i32 {
 pub fn bearing(east: i32, south: i32) -> u16 {
     let (east, south) = (i64::from(east), i64::from(south));
     if east > 0 && south >= 0 {
-        first_quarter(east, south)
+        first_quarter_bearing(east, south)
     } else if east <= 0 && south > 0 {
-        QUARTER + first_quarter(south, -east)
+        QUARTER_TURN + first_quarter_bearing(south, -east)
     } else if east < 0 && south <= 0 {
-        HALF + first_quarter(-east, -south)
+        HALF_TURN + first_quarter_bearing(-east, -south)
     } else if south < 0 {
-        HALF + QUARTER + first_quarter(-south, east)
+        HALF_TURN + QUARTER_TURN + first_quarter_bearing(-south, east)
     } else {
         0
     }
 }
 
 /// The last heading before a quarter that is not past the way there, by halving.
-fn first_quarter(along: i64, aside: i64) -> u16 {
+fn first_quarter_bearing(along: i64, aside: i64) -> u16 {
     let mut found = 0;
-    let mut step = QUARTER / 2;
+    let mut step = QUARTER_TURN / 2;
     while step > 0 {
         let tried = found + step;
         if i64::from(sine(tried)) * along <= i64::from(cosine(tried)) * aside {
@@ -99,7 +100,7 @@ fn first_quarter(along: i64, aside: i64) -> u16 {
 }
 
 /// How far to turn from one heading to another, the short way; negative is to the left.
-pub fn short_way(from: u16, to: u16) -> i16 {
+pub fn shortest_turn(from: u16, to: u16) -> i16 {
     to.wrapping_sub(from).cast_signed()
 }
 
@@ -113,32 +114,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sines_are_right_to_the_last_digit() {
+    fn sine_table_is_accurate_to_the_last_digit() {
         for heading in 0..=u16::MAX {
-            let true_sine = (f64::from(heading) / 32_768.0 * std::f64::consts::PI).sin() * f64::from(ONE);
+            let true_sine = (f64::from(heading) / 32_768.0 * std::f64::consts::PI).sin() * f64::from(TRIG_ONE);
             let error = (f64::from(sine(heading)) - true_sine).abs();
             assert!(error < 0.6, "{heading}: {} is not {true_sine}", sine(heading));
         }
-        assert_eq!([0, QUARTER, HALF, HALF + QUARTER].map(sine), [0, ONE, 0, -ONE]);
-        assert_eq!([0, QUARTER, HALF, HALF + QUARTER].map(cosine), [ONE, 0, -ONE, 0]);
+        assert_eq!([0, QUARTER_TURN, HALF_TURN, HALF_TURN + QUARTER_TURN].map(sine), [0, TRIG_ONE, 0, -TRIG_ONE]);
+        assert_eq!([0, QUARTER_TURN, HALF_TURN, HALF_TURN + QUARTER_TURN].map(cosine), [TRIG_ONE, 0, -TRIG_ONE, 0]);
     }
 
     #[test]
-    fn a_bearing_is_the_heading_that_leads_there() {
+    fn bearing_inverts_sine_and_cosine() {
         for heading in (0..=u16::MAX).step_by(7) {
             let found = bearing(cosine(heading) * 500, sine(heading) * 500);
-            assert!(short_way(heading, found).abs() <= 8, "{heading} leads to {found}");
+            assert!(shortest_turn(heading, found).abs() <= 8, "{heading} leads to {found}");
         }
         let straight = [bearing(1, 0), bearing(0, 1), bearing(-1, 0), bearing(0, -1), bearing(0, 0)];
-        assert_eq!(straight, [0, QUARTER, HALF, HALF + QUARTER, 0]);
-        assert!(short_way(bearing(i32::MAX, i32::MIN), HALF + QUARTER + QUARTER / 2).abs() <= 1);
+        assert_eq!(straight, [0, QUARTER_TURN, HALF_TURN, HALF_TURN + QUARTER_TURN, 0]);
+        assert!(shortest_turn(bearing(i32::MAX, i32::MIN), HALF_TURN + QUARTER_TURN + QUARTER_TURN / 2).abs() <= 1);
     }
 
     #[test]
-    fn turns_go_the_short_way() {
-        assert_eq!(short_way(0, 10), 10);
-        assert_eq!(short_way(10, 0), -10);
-        assert_eq!(short_way(65_530, 4), 10);
-        assert_eq!(short_way(4, 65_530), -10);
+    fn shortest_turn_never_exceeds_half_a_turn() {
+        assert_eq!(shortest_turn(0, 10), 10);
+        assert_eq!(shortest_turn(10, 0), -10);
+        assert_eq!(shortest_turn(65_530, 4), 10);
+        assert_eq!(shortest_turn(4, 65_530), -10);
     }
 }

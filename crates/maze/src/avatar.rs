@@ -1,7 +1,7 @@
 //! Avatars: all that others are told of a player at one moment.
 
-use crate::place::Position;
-use crate::shot::Shots;
+use crate::position::Position;
+use crate::shot::RecentShots;
 
 /// A player in the maze.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,24 +13,24 @@ pub struct Avatar {
     /// How fast it walks, in parts of a unit per tick; negative is backwards. A wall may still stop it.
     pub speed: i16,
     /// How fast it turns, per tick; negative is to the left.
-    pub turn: i16,
+    pub turn_rate: i16,
     /// Whether it lives.
     pub life: Life,
     /// How often it came to life; wraps.
-    pub lives: u16,
+    pub spawn_count: u16,
     /// What it fired lately.
-    pub shots: Shots,
+    pub shots: RecentShots,
     /// A fall that is seen coming. It is decided when it happens; until then this is what others show.
-    pub doom: Option<Doom>,
+    pub predicted_fall: Option<PredictedFall>,
 }
 
 /// When an avatar will fall, if its player and whoever shot at it change nothing before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doom {
+pub struct PredictedFall {
     /// The tick in which it falls.
     pub tick: u32,
     /// How many ticks that is from the tick that the state is of; none if the fall was reckoned and not told.
-    pub left: u8,
+    pub ticks_left: u8,
 }
 
 /// Whether an avatar lives.
@@ -58,7 +58,7 @@ pub struct Controls {
     /// Walk.
     pub forward: bool,
     /// Walk backwards, more slowly.
-    pub back: bool,
+    pub backward: bool,
     /// Turn to the left.
     pub left: bool,
     /// Turn to the right.

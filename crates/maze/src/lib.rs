@@ -2,8 +2,8 @@
 //!
 //! After MiMaze, the game in Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on
 //! the Internet*: a grid of 65,536 × 65,536 units, avatars of radius 32 that walk 32 units in 40 ms, a view from within and a map from
-//! above, and *ninjas*, avatars that software plays. How sites are kept in step is not in here but in [`coplay::bucket`], which
-//! asks these rules how an avatar goes on ([`Reckoner`](coplay::bucket::Reckoner)).
+//! above, and *ninjas*, avatars that software plays. How sites are kept in step is not in here but in [`coplay::bucket_ticks`], which
+//! asks these rules how an avatar goes on ([`Reckoner`](coplay::bucket_ticks::Reckoner)).
 //!
 //! Everything that sites must agree on is whole numbers and follows from ticks of 10 ms, pressed buttons and seeds; only
 //! [pictures](picture) are drawn with others. There is no clock, no chance and no thread, so it runs in a browser, too.
@@ -29,37 +29,39 @@
 //! - [`Avatar`], [`Shot`]: what sites tell each other.
 //! - [`Ninja`]: software that plays.
 //! - [`Game`]: a whole site: rules, ninjas and the shared world.
-//! - [`trace`], [`drift`]: what sites write down, and how far apart their views were.
+//! - [`backtrack`], [`drift`]: what sites write down, and how far apart their views were.
 //! - [`picture`]: what it looks like.
 //! - [`angle`]: headings in whole numbers.
 
 pub mod angle;
 mod avatar;
-mod carve;
-mod code;
+mod codec;
+mod dead_reckoning;
 pub mod drift;
-mod game;
-mod luck;
+mod generate;
 mod maze;
 mod ninja;
-pub mod picture;
-mod place;
-mod reckon;
+mod path;
+mod position;
+mod projectiles;
+pub mod render;
+mod rng;
 mod rules;
+mod scores;
+mod settings;
 mod shot;
-mod tally;
-mod terms;
+mod site;
 pub mod trace;
-mod watch;
-mod way;
 
-pub use avatar::{Avatar, Controls, Doom, Life};
-pub use game::{Game, MAX_AVATARS, News, units};
-pub use maze::{CELL, Direction, GRID, Maze};
+pub use avatar::{Avatar, Controls, Life, PredictedFall};
+pub use maze::{CELL_SIZE, Direction, GRID_SIZE, Maze};
 pub use ninja::Ninja;
-pub use place::{FINE, Position};
-pub use rules::{BACK, FIRE_EVERY, RADIUS, RESPAWN, Rules, TICKS_PER_SECOND, TURN, WALK};
-pub use shot::{MOST_SHOTS, SHOT_KEPT, Shot, Shots};
-pub use tally::{ANYBODY, MAX_NAME, OTHERS, Score, Scores, Tally};
-pub use terms::Terms;
-pub use watch::{Target, Watch};
+pub use position::{Position, UNIT};
+pub use projectiles::{HitTarget, ProjectileTracker};
+pub use rules::{
+    AVATAR_RADIUS, BACKWARD_SPEED, FIRE_INTERVAL, RESPAWN_TICKS, Rules, TICKS_PER_SECOND, TURN_RATE, WALK_SPEED,
+};
+pub use scores::{MAX_NAME_LEN, OTHER_AVATARS, OTHER_SITES, Score, ScoreRecord, Scoreboard};
+pub use settings::MazeSettings;
+pub use shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
+pub use site::{MAX_AVATARS, MazeEvent, MazeSite, to_units};

@@ -2,25 +2,25 @@
 
 use std::ops::RangeInclusive;
 
-use crate::angle::QUARTER;
-use crate::carve::{Blocks, Cell};
-use crate::luck::Luck;
-use crate::place::{FINE, Position};
+use crate::angle::QUARTER_TURN;
+use crate::generate::{BlockGrid, Cell};
+use crate::position::{Position, UNIT};
+use crate::rng::Rng;
 
 /// Units of the grid, each way.
-pub const GRID: i32 = 65_536;
+pub const GRID_SIZE: i32 = 65_536;
 
 /// Units from the middle of a wall to the middle of the next: a corridor is as wide as eight avatars, less the walls.
-pub const CELL: i32 = 512;
+pub const CELL_SIZE: i32 = 512;
 
 /// Half of what a wall is thick, in units.
-pub(crate) const HALF_WALL: i32 = 16;
+pub(crate) const WALL_HALF_THICKNESS: i32 = 16;
 
 /// Places to start from are at most so far from the middle of their cell, in units.
 const SPAWN_SPREAD: u16 = 160;
 
-const CELL_PARTS: i32 = CELL * FINE;
-const HALF_WALL_PARTS: i32 = HALF_WALL * FINE;
+const CELL_SIZE_FIXED: i32 = CELL_SIZE * UNIT;
+const WALL_HALF_THICKNESS_FIXED: i32 = WALL_HALF_THICKNESS * UNIT;
 
 /// One of the four ways out of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,11 +41,11 @@ impl Direction {
 
     /// The heading that leads this way.
     pub fn heading(self) -> u16 {
-        self as u16 * QUARTER
+        self as u16 * QUARTER_TURN
     }
 
     /// How far it leads east and south.
-    pub(crate) fn step(self) -> (i32, i32) {
+    pub(crate) fn offset(self) -> (i32, i32) {
         match self {
             Self::East => (1, 0),
             Self::South => (0, 1),
@@ -55,8 +55,8 @@ impl Direction {
     }
 
     /// The cell that it leads to.
-    pub(crate) fn from(self, (x, y): Cell) -> Cell {
-        let (east, south) = self.step();
+    pub(crate) fn neighbour(self, (x, y): Cell) -> Cell {
+        let (east, south) = self.offset();
         (x + east, y + south)
     }
 }
@@ -65,13 +65,13 @@ impl Direction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maze {
     seed: u64,
-    side: u8,
-    blocks: Blocks,
+    cells_per_side: u8,
+    blocks: BlockGrid,
 }
 
 /// Where a ray meets a wall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct RayHit {
     /// How often the ray's scale fits into the way there, as asked.
     pub(crate) reach: i64,
     /// The face that it meets looks this way.
@@ -80,12 +80,12 @@ pub(crate) struct Meeting {
 
 impl Maze {
     /// How many cells each way a maze can have: up to the whole grid.
-    pub const SIDES: RangeInclusive<u8> = 4..=128;
+    pub const SIDE_RANGE: RangeInclusive<u8> = 4..=128;
 
-    /// The maze of this seed, with so many cells each way: as many as [`SIDES`](Self::SIDES) allow.
+    /// The maze of this seed, with so many cells each way: as many as [`SIDES`](Self::SIDE_RANGE) allow.
     pub fn new(seed: u64, side: u8) -> Self {
-        let side = side.clamp(*Self::SIDES.start(), *Self::SIDES.end());
-        Self { seed, side, blocks: Blocks::carve(seed, side) }
+        let side = side.clamp(*Self::SIDE_RANGE.start(), *Self::SIDE_RANGE.end());
+        Self { seed, cells_per_side: side, blocks: BlockGrid::generate(seed, side) }
     }
 
     /// What it follows from.
@@ -94,18 +94,18 @@ impl Maze {
     }
 
     /// Cells each way.
-    pub fn side(&self) -> u8 {
-        self.side
+    pub fn cells_per_side(&self) -> u8 {
+        self.cells_per_side
     }
 
     /// Where its north-west corner is.
     pub fn corner(&self) -> Position {
-        let before = (GRID - i32::from(self.side) * CELL) / 2;
-        Position::of_units(before, before)
+        let before = (GRID_SIZE - i32::from(self.cells_per_side) * CELL_SIZE) / 2;
+        Position::from_units(before, before)
     }
 
     /// Whether a cell, counted from the north-west, has a wall on this side. Outside everything is wall.
-    pub fn wall(&self, cell_x: u8, cell_y: u8, direction: Direction) -> bool {
+    pub fn has_wall_at(&self, cell_x: u8, cell_y: u8, direction: Direction) -> bool {
         self.has_wall((cell_x.into(), cell_y.into()), direction)
     }
 
@@ -119,53 +119,59 @@ impl Maze {
     }
 
     /// The cell that a place is in; the middle of a wall belongs to the one after it.
-    pub(crate) fn cell(&self, position: Position) -> Cell {
-        let (x, y) = self.within(position);
-        (x.div_euclid(CELL_PARTS), y.div_euclid(CELL_PARTS))
+    pub(crate) fn cell_at(&self, position: Position) -> Cell {
+        let (x, y) = self.relative_to_corner(position);
+        (x.div_euclid(CELL_SIZE_FIXED), y.div_euclid(CELL_SIZE_FIXED))
     }
 
     /// The middle of a cell.
-    pub(crate) fn middle(&self, (x, y): Cell) -> Position {
+    pub(crate) fn cell_centre(&self, (x, y): Cell) -> Position {
         let corner = self.corner();
-        Position { x: corner.x + x * CELL_PARTS + CELL_PARTS / 2, y: corner.y + y * CELL_PARTS + CELL_PARTS / 2 }
+        Position {
+            x: corner.x + x * CELL_SIZE_FIXED + CELL_SIZE_FIXED / 2,
+            y: corner.y + y * CELL_SIZE_FIXED + CELL_SIZE_FIXED / 2,
+        }
     }
 
     /// Whether somebody of this radius (in units) can be there.
     pub fn is_free(&self, position: Position, radius: u8) -> bool {
-        let (x, y) = self.within(position);
-        let radius = i32::from(radius) * FINE;
-        let blocks = |at: i32| block(at.saturating_sub(radius))..=block(at.saturating_add(radius));
+        let (x, y) = self.relative_to_corner(position);
+        let radius = i32::from(radius) * UNIT;
+        let blocks = |at: i32| block_at(at.saturating_sub(radius))..=block_at(at.saturating_add(radius));
         !blocks(y).any(|row| {
             blocks(x).any(|column| {
-                self.blocks.is_solid(column, row) && square_of_gap((x, y), column, row) < i64::from(radius).pow(2)
+                self.blocks.is_solid(column, row) && squared_gap((x, y), column, row) < i64::from(radius).pow(2)
             })
-        }) && !self.blocks.is_solid(block(x), block(y))
+        }) && !self.blocks.is_solid(block_at(x), block_at(y))
     }
 
     /// Whether there is no wall between two places.
-    pub fn see(&self, from: Position, to: Position) -> bool {
+    pub fn has_line_of_sight(&self, from: Position, to: Position) -> bool {
         const SCALE: i64 = 1 << 20;
         let way = (i64::from(to.x) - i64::from(from.x), i64::from(to.y) - i64::from(from.y));
-        self.cast(from, way, SCALE, SCALE).is_none()
+        self.cast_ray(from, way, SCALE, SCALE).is_none()
     }
 
     /// A place to start from; every number has its own. It is never in a wall.
-    pub fn spawn(&self, number: u64) -> Position {
-        let mut luck = Luck::of(&[self.seed, number]);
-        let side = u32::from(self.side);
-        let middle = self.middle((luck.below(side) as i32, luck.below(side) as i32));
-        Position { x: middle.x + luck.about(SPAWN_SPREAD) * FINE, y: middle.y + luck.about(SPAWN_SPREAD) * FINE }
+    pub fn spawn_point(&self, number: u64) -> Position {
+        let mut luck = Rng::from_parts(&[self.seed, number]);
+        let side = u32::from(self.cells_per_side);
+        let middle = self.cell_centre((luck.below(side) as i32, luck.below(side) as i32));
+        Position {
+            x: middle.x + luck.symmetric(SPAWN_SPREAD) * UNIT,
+            y: middle.y + luck.symmetric(SPAWN_SPREAD) * UNIT,
+        }
     }
 
     /// Follows a ray from block to block until it meets a wall: where `reach` × `way` / `scale` from its start is, with a reach of at
     /// most `limit`.
-    pub(crate) fn cast(&self, from: Position, way: (i64, i64), scale: i64, limit: i64) -> Option<Meeting> {
-        let (x, y) = self.within(from);
-        let (mut column, mut row) = (block(x), block(y));
-        let mut meeting = Meeting { reach: 0, face: Direction::East };
+    pub(crate) fn cast_ray(&self, from: Position, way: (i64, i64), scale: i64, limit: i64) -> Option<RayHit> {
+        let (x, y) = self.relative_to_corner(from);
+        let (mut column, mut row) = (block_at(x), block_at(y));
+        let mut meeting = RayHit { reach: 0, face: Direction::East };
         while !self.blocks.is_solid(column, row) {
-            let east = crossing(x, way.0, column, scale);
-            let south = crossing(y, way.1, row, scale);
+            let east = ray_exit(x, way.0, column, scale);
+            let south = ray_exit(y, way.1, row, scale);
             meeting.reach = east.min(south);
             if meeting.reach > limit {
                 return None;
@@ -182,39 +188,39 @@ impl Maze {
     }
 
     /// A place as seen from the corner of the maze.
-    fn within(&self, position: Position) -> (i32, i32) {
+    fn relative_to_corner(&self, position: Position) -> (i32, i32) {
         let corner = self.corner();
         (position.x.saturating_sub(corner.x), position.y.saturating_sub(corner.y))
     }
 }
 
 /// The block that a coordinate is in.
-fn block(at: i32) -> i32 {
-    let shifted = at.saturating_add(HALF_WALL_PARTS);
-    let beyond_the_wall = shifted.rem_euclid(CELL_PARTS) >= 2 * HALF_WALL_PARTS;
-    2 * shifted.div_euclid(CELL_PARTS) + i32::from(beyond_the_wall)
+fn block_at(at: i32) -> i32 {
+    let shifted = at.saturating_add(WALL_HALF_THICKNESS_FIXED);
+    let beyond_the_wall = shifted.rem_euclid(CELL_SIZE_FIXED) >= 2 * WALL_HALF_THICKNESS_FIXED;
+    2 * shifted.div_euclid(CELL_SIZE_FIXED) + i32::from(beyond_the_wall)
 }
 
 /// Where a block begins.
-fn start(block: i32) -> i64 {
-    let wall = i64::from(block.div_euclid(2)) * i64::from(CELL_PARTS);
-    wall + i64::from(if block.rem_euclid(2) == 0 { -HALF_WALL_PARTS } else { HALF_WALL_PARTS })
+fn block_start(block: i32) -> i64 {
+    let wall = i64::from(block.div_euclid(2)) * i64::from(CELL_SIZE_FIXED);
+    wall + i64::from(if block.rem_euclid(2) == 0 { -WALL_HALF_THICKNESS_FIXED } else { WALL_HALF_THICKNESS_FIXED })
 }
 
 /// The reach with which a ray leaves its block along one axis.
-fn crossing(at: i32, way: i64, block: i32, scale: i64) -> i64 {
+fn ray_exit(at: i32, way: i64, block: i32, scale: i64) -> i64 {
     if way == 0 {
         return i64::MAX;
     }
-    let edge = if way > 0 { start(block + 1) } else { start(block) };
+    let edge = if way > 0 { block_start(block + 1) } else { block_start(block) };
     (edge - i64::from(at)) * scale / way
 }
 
 /// The square of the distance from a place to the nearest of a block.
-fn square_of_gap((x, y): (i32, i32), column: i32, row: i32) -> i64 {
+fn squared_gap((x, y): (i32, i32), column: i32, row: i32) -> i64 {
     let gap = |at: i32, block: i32| {
         let at = i64::from(at);
-        (start(block) - at).max(at - start(block + 1)).max(0)
+        (block_start(block) - at).max(at - block_start(block + 1)).max(0)
     };
     gap(x, column).pow(2) + gap(y, row).pow(2)
 }
@@ -222,29 +228,29 @@ fn square_of_gap((x, y): (i32, i32), column: i32, row: i32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::way::Way;
+    use crate::path::PathFinder;
 
     /// How many walls each cell has.
-    fn walls(maze: &Maze) -> Vec<usize> {
-        let side = i32::from(maze.side());
+    fn wall_counts(maze: &Maze) -> Vec<usize> {
+        let side = i32::from(maze.cells_per_side());
         let walls = |at| Direction::ALL.iter().filter(|way| maze.has_wall((at % side, at / side), **way)).count();
         (0..side * side).map(walls).collect()
     }
 
     #[test]
-    fn a_seed_gives_one_maze() {
+    fn seed_determines_the_maze() {
         assert_eq!(Maze::new(7, 12), Maze::new(7, 12));
         assert_ne!(Maze::new(7, 12).blocks, Maze::new(8, 12).blocks);
-        assert_eq!(Maze::new(7, 0).side(), 4);
-        assert_eq!(Maze::new(7, 255).side(), 128);
+        assert_eq!(Maze::new(7, 0).cells_per_side(), 4);
+        assert_eq!(Maze::new(7, 255).cells_per_side(), 128);
     }
 
     #[test]
-    fn every_cell_can_be_reached_and_walls_have_two_sides() {
+    fn every_cell_is_reachable_and_walls_are_symmetric() {
         for (seed, side) in [(1, 4), (2, 5), (3, 12), (4, 33), (5, 128)] {
             let maze = Maze::new(seed, side);
             let last = i32::from(side) - 1;
-            let mut way = Way::new(usize::MAX);
+            let mut way = PathFinder::new(usize::MAX);
             for x in 0..=last {
                 for y in 0..=last {
                     let east = x < last && maze.has_wall((x, y), Direction::East);
@@ -260,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn there_are_loops_and_rooms_and_few_dead_ends() {
+    fn maze_has_loops_rooms_and_few_dead_ends() {
         for seed in 0..20 {
-            let walls = walls(&Maze::new(seed, 16));
+            let walls = wall_counts(&Maze::new(seed, 16));
             let dead_ends = walls.iter().filter(|count| **count == 3).count();
             let open = walls.iter().filter(|count| **count == 0).count();
             assert!(walls.iter().all(|count| *count < 4));
@@ -274,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn free_places_are_as_far_from_the_walls_as_asked() {
+    fn is_free_respects_the_radius() {
         let maze = Maze::new(7, 4);
         let corner = maze.corner();
         let at = |east: i32, south: i32| Position { x: corner.x + east, y: corner.y + south };
-        let touching = (HALF_WALL + 32) * FINE;
+        let touching = (WALL_HALF_THICKNESS + 32) * UNIT;
         assert!(maze.is_free(at(touching, touching), 32));
         assert!(!maze.is_free(at(touching - 1, touching), 32));
         assert!(!maze.is_free(at(touching, touching - 1), 32));
@@ -287,17 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_if_no_wall_is_within_the_circle() {
+    fn position_is_free_iff_no_wall_is_within_the_radius() {
         let maze = Maze::new(7, 6);
-        let mut luck = Luck::new(1);
+        let mut luck = Rng::new(1);
         let mut counts = [0; 2];
         for _ in 0..2_000 {
-            let middle = maze.middle((luck.below(6) as i32, luck.below(6) as i32));
-            let place = Position { x: middle.x + luck.about(256) * FINE, y: middle.y + luck.about(256) * FINE };
+            let middle = maze.cell_centre((luck.below(6) as i32, luck.below(6) as i32));
+            let place = Position { x: middle.x + luck.symmetric(256) * UNIT, y: middle.y + luck.symmetric(256) * UNIT };
             let within = |radius: i32| {
                 let offsets = (-radius..=radius).flat_map(move |x| (-radius..=radius).map(move |y| (x, y)));
                 let inside = offsets.filter(move |(x, y)| x * x + y * y < radius * radius);
-                inside.map(|(x, y)| Position { x: place.x + x * FINE, y: place.y + y * FINE })
+                inside.map(|(x, y)| Position { x: place.x + x * UNIT, y: place.y + y * UNIT })
             };
             let free = maze.is_free(place, 32);
             counts[usize::from(free)] += 1;
@@ -308,27 +314,27 @@ mod tests {
     }
 
     #[test]
-    fn one_sees_through_openings_and_not_through_walls() {
+    fn walls_block_line_of_sight() {
         let maze = Maze::new(7, 12);
         for at in 0..144 {
             let cell = (at % 12, at / 12);
             for direction in Direction::ALL {
-                let there = direction.from(cell);
-                let seen = maze.see(maze.middle(cell), maze.middle(there));
+                let there = direction.neighbour(cell);
+                let seen = maze.has_line_of_sight(maze.cell_centre(cell), maze.cell_centre(there));
                 assert_eq!(seen, !maze.has_wall(cell, direction), "{cell:?} {direction:?}");
             }
         }
-        let middle = maze.middle((3, 3));
-        assert!(maze.see(middle, middle));
-        assert!(!maze.see(middle, Position { x: i32::MAX, y: i32::MIN }));
-        assert!(!maze.see(Position { x: i32::MIN, y: i32::MIN }, middle));
+        let middle = maze.cell_centre((3, 3));
+        assert!(maze.has_line_of_sight(middle, middle));
+        assert!(!maze.has_line_of_sight(middle, Position { x: i32::MAX, y: i32::MIN }));
+        assert!(!maze.has_line_of_sight(Position { x: i32::MIN, y: i32::MIN }, middle));
     }
 
     #[test]
-    fn places_to_start_from_are_free_and_many() {
+    fn spawn_points_are_free_and_distinct() {
         for side in [4, 16, 128] {
             let maze = Maze::new(3, side);
-            let places: std::collections::BTreeSet<_> = (0..1_000).map(|number| maze.spawn(number)).collect();
+            let places: std::collections::BTreeSet<_> = (0..1_000).map(|number| maze.spawn_point(number)).collect();
             assert!(places.iter().all(|place| maze.is_free(*place, 32)));
             assert!(places.len() > 990);
         }

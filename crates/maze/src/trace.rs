@@ -10,16 +10,16 @@ pub const HEADER: &str = "coplay maze trace 1";
 
 /// One line: what, and when on the clock of who wrote it, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct TraceEntry {
     /// When.
     pub at: i64,
     /// What.
-    pub what: What,
+    pub event: TraceEvent,
 }
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
+pub enum TraceEvent {
     /// Who writes this.
     Site(WorldSiteId),
     /// An entity of ours was told of.
@@ -32,7 +32,7 @@ pub enum What {
         position: (f64, f64),
     },
     /// An update came.
-    Heard {
+    Received {
         /// Of whom.
         entity: EntityId,
         /// Which one in the row.
@@ -41,7 +41,7 @@ pub enum What {
         tick: u32,
     },
     /// An entity in a view; also our own.
-    Seen {
+    Displayed {
         /// Which.
         entity: EntityId,
         /// The tick that is shown.
@@ -49,14 +49,14 @@ pub enum What {
         /// Where it is, in units.
         position: (f64, f64),
         /// Whether it is alive.
-        alive: bool,
+        is_alive: bool,
     },
     /// Somebody's clock is ahead of ours by so many nanoseconds, as far as we know.
-    Offset {
+    ClockOffset {
         /// Whose.
         peer: WorldSiteId,
         /// By how much.
-        ahead: i64,
+        offset_ns: i64,
     },
     /// The score at the end.
     Score {
@@ -69,66 +69,76 @@ pub enum What {
     },
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for TraceEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at;
-        match self.what {
-            What::Site(site) => write!(f, "site,{at},{site:?}"),
-            What::Sent { entity, tick, position: (x, y) } => write!(f, "sent,{at},{entity:?},{tick},{x:.2},{y:.2}"),
-            What::Heard { entity, sequence, tick } => write!(f, "heard,{at},{entity:?},{sequence},{tick}"),
-            What::Seen { entity, tick, position: (x, y), alive } => {
+        match self.event {
+            TraceEvent::Site(site) => write!(f, "site,{at},{site:?}"),
+            TraceEvent::Sent { entity, tick, position: (x, y) } => {
+                write!(f, "sent,{at},{entity:?},{tick},{x:.2},{y:.2}")
+            }
+            TraceEvent::Received { entity, sequence, tick } => write!(f, "heard,{at},{entity:?},{sequence},{tick}"),
+            TraceEvent::Displayed { entity, tick, position: (x, y), is_alive: alive } => {
                 write!(f, "seen,{at},{entity:?},{tick},{x:.2},{y:.2},{}", u8::from(alive))
             }
-            What::Offset { peer, ahead } => write!(f, "offset,{at},{peer:?},{ahead}"),
-            What::Score { entity, hits, falls } => write!(f, "score,{at},{entity:?},{hits},{falls}"),
+            TraceEvent::ClockOffset { peer, offset_ns: ahead } => write!(f, "offset,{at},{peer:?},{ahead}"),
+            TraceEvent::Score { entity, hits, falls } => write!(f, "score,{at},{entity:?},{hits},{falls}"),
         }
     }
 }
 
 /// A line that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoLine;
+pub struct TraceParseError;
 
-impl FromStr for Line {
-    type Err = NoLine;
+impl FromStr for TraceEntry {
+    type Err = TraceParseError;
 
-    fn from_str(text: &str) -> Result<Self, NoLine> {
+    fn from_str(text: &str) -> Result<Self, TraceParseError> {
         let mut fields = text.split(',');
-        let mut next = || fields.next().ok_or(NoLine);
-        let (kind, at) = (next()?, number(next()?)?);
+        let mut next = || fields.next().ok_or(TraceParseError);
+        let (kind, at) = (next()?, parse_number(next()?)?);
         let what = match kind {
-            "site" => What::Site(site(next()?)?),
-            "sent" => What::Sent {
-                entity: entity(next()?)?,
-                tick: number(next()?)?,
-                position: (number(next()?)?, number(next()?)?),
+            "site" => TraceEvent::Site(parse_site(next()?)?),
+            "sent" => TraceEvent::Sent {
+                entity: parse_entity(next()?)?,
+                tick: parse_number(next()?)?,
+                position: (parse_number(next()?)?, parse_number(next()?)?),
             },
-            "heard" => What::Heard { entity: entity(next()?)?, sequence: number(next()?)?, tick: number(next()?)? },
-            "seen" => What::Seen {
-                entity: entity(next()?)?,
-                tick: number(next()?)?,
-                position: (number(next()?)?, number(next()?)?),
-                alive: next()? == "1",
+            "heard" => TraceEvent::Received {
+                entity: parse_entity(next()?)?,
+                sequence: parse_number(next()?)?,
+                tick: parse_number(next()?)?,
             },
-            "offset" => What::Offset { peer: site(next()?)?, ahead: number(next()?)? },
-            "score" => What::Score { entity: entity(next()?)?, hits: number(next()?)?, falls: number(next()?)? },
-            _ => return Err(NoLine),
+            "seen" => TraceEvent::Displayed {
+                entity: parse_entity(next()?)?,
+                tick: parse_number(next()?)?,
+                position: (parse_number(next()?)?, parse_number(next()?)?),
+                is_alive: next()? == "1",
+            },
+            "offset" => TraceEvent::ClockOffset { peer: parse_site(next()?)?, offset_ns: parse_number(next()?)? },
+            "score" => TraceEvent::Score {
+                entity: parse_entity(next()?)?,
+                hits: parse_number(next()?)?,
+                falls: parse_number(next()?)?,
+            },
+            _ => return Err(TraceParseError),
         };
-        if fields.next().is_some() { Err(NoLine) } else { Ok(Self { at, what }) }
+        if fields.next().is_some() { Err(TraceParseError) } else { Ok(Self { at, event: what }) }
     }
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, NoLine> {
-    text.parse().map_err(|_| NoLine)
+fn parse_number<T: FromStr>(text: &str) -> Result<T, TraceParseError> {
+    text.parse().map_err(|_| TraceParseError)
 }
 
-fn site(text: &str) -> Result<WorldSiteId, NoLine> {
-    u32::from_str_radix(text, 16).map(WorldSiteId).map_err(|_| NoLine)
+fn parse_site(text: &str) -> Result<WorldSiteId, TraceParseError> {
+    u32::from_str_radix(text, 16).map(WorldSiteId).map_err(|_| TraceParseError)
 }
 
-fn entity(text: &str) -> Result<EntityId, NoLine> {
-    let (owner, index) = text.split_once('.').ok_or(NoLine)?;
-    Ok(EntityId { site: site(owner)?, index: number(index)? })
+fn parse_entity(text: &str) -> Result<EntityId, TraceParseError> {
+    let (owner, index) = text.split_once('.').ok_or(TraceParseError)?;
+    Ok(EntityId { site: parse_site(owner)?, index: parse_number(index)? })
 }
 
 #[cfg(test)]
@@ -136,22 +146,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_back_and_what_is_none_is_refused() {
+    fn entries_round_trip_and_invalid_ones_are_rejected() {
         let entity = EntityId { site: WorldSiteId(0xdead_beef), index: 3 };
         let lines = [
-            What::Site(WorldSiteId(7)),
-            What::Sent { entity, tick: 5, position: (1.5, -2.25) },
-            What::Heard { entity, sequence: 65_535, tick: 9 },
-            What::Seen { entity, tick: 9, position: (0.0, 65_535.5), alive: true },
-            What::Offset { peer: WorldSiteId(1), ahead: -12 },
-            What::Score { entity, hits: 3, falls: 0 },
+            TraceEvent::Site(WorldSiteId(7)),
+            TraceEvent::Sent { entity, tick: 5, position: (1.5, -2.25) },
+            TraceEvent::Received { entity, sequence: 65_535, tick: 9 },
+            TraceEvent::Displayed { entity, tick: 9, position: (0.0, 65_535.5), is_alive: true },
+            TraceEvent::ClockOffset { peer: WorldSiteId(1), offset_ns: -12 },
+            TraceEvent::Score { entity, hits: 3, falls: 0 },
         ];
         for what in lines {
-            let line = Line { at: -77, what };
+            let line = TraceEntry { at: -77, event: what };
             assert_eq!(line.to_string().parse(), Ok(line));
         }
         for text in ["", "seen", "site,1", "site,1,xyz", "offset,1,2,3,4", "sent,1,7,2,3,4", "nothing,1,2"] {
-            assert_eq!(text.parse::<Line>(), Err(NoLine), "{text}");
+            assert_eq!(text.parse::<TraceEntry>(), Err(TraceParseError), "{text}");
         }
     }
 }

@@ -4,10 +4,10 @@ use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay_maze::{Avatar, Maze, Ninja, Position, Rules, TICKS_PER_SECOND};
 
 /// Ticks between two updates, 25 a second.
-const UPDATE: u32 = 4;
+const UPDATE_INTERVAL: u32 = 4;
 
 /// A game at one site: everybody knows everything at once.
-struct Game {
+struct LocalGame {
     rules: Rules,
     ninjas: Vec<Ninja>,
     avatars: Vec<(EntityId, Avatar)>,
@@ -15,11 +15,11 @@ struct Game {
     deaths: Vec<u32>,
 }
 
-impl Game {
+impl LocalGame {
     fn new(seed: u64, side: u8, players: u8) -> Self {
         let rules = Rules::new(Maze::new(seed, side));
         let id = |index| EntityId { site: WorldSiteId(1), index };
-        let avatars = (0..players).map(|index| (id(index), rules.newcomer(&[], index.into())));
+        let avatars = (0..players).map(|index| (id(index), rules.spawn_avatar(&[], index.into())));
         Self {
             avatars: avatars.collect(),
             ninjas: (0..players).map(|index| Ninja::new(seed * 100 + u64::from(index))).collect(),
@@ -35,18 +35,18 @@ impl Game {
             let others: Vec<_> = seen.iter().filter(|(id, _)| *id != seen[me].0).cloned().collect();
             let living: Vec<Position> =
                 others.iter().filter(|(_, avatar)| avatar.is_alive()).map(|(_, avatar)| avatar.position).collect();
-            let controls = ninja.think(tick, &self.rules, &seen[me].1, &others);
+            let controls = ninja.choose_controls(tick, &self.rules, &seen[me].1, &others);
             self.rules.step(tick, &mut self.avatars[me].1, controls, &living, me as u64);
         }
-        self.judge(tick);
+        self.resolve_hits(tick);
     }
 
-    fn judge(&mut self, tick: u32) {
+    fn resolve_hits(&mut self, tick: u32) {
         for victim in 0..self.avatars.len() {
             let avatar = &self.avatars[victim].1;
             let hits = |killer: &usize| {
                 let mut shots = self.avatars[*killer].1.shots.iter();
-                *killer != victim && shots.any(|shot| self.rules.hits(shot, tick, avatar.position))
+                *killer != victim && shots.any(|shot| self.rules.shot_hits(shot, tick, avatar.position))
             };
             if let Some(killer) = (0..self.avatars.len()).find(hits).filter(|_| avatar.is_alive()) {
                 self.kills[killer] += 1;
@@ -58,18 +58,18 @@ impl Game {
 }
 
 #[test]
-fn eight_ninjas_hunt_each_other_on_ways_that_can_be_reckoned() {
-    let mut game = Game::new(7, 12, 8);
+fn ninjas_hit_each_other_and_can_be_dead_reckoned() {
+    let mut game = LocalGame::new(7, 12, 8);
     let minutes = 5;
     let (mut updates, mut reckoned, mut walked, mut told) = (0, 0, 0, 0);
     let mut before = game.avatars.clone();
     let mut known: Vec<_> = game.avatars.iter().map(|(_, avatar)| (0, avatar.clone())).collect();
     for tick in 0..minutes * 60 * TICKS_PER_SECOND {
         game.step(tick);
-        if tick % UPDATE == 0 {
+        if tick % UPDATE_INTERVAL == 0 {
             for ((_, last), (_, now)) in before.iter().zip(&game.avatars).filter(|((_, last), _)| last.is_alive()) {
                 updates += 1;
-                reckoned += u32::from(game.rules.extrapolate(last, UPDATE).position == now.position);
+                reckoned += u32::from(game.rules.extrapolate(last, UPDATE_INTERVAL).position == now.position);
                 walked += u32::from(last.position != now.position);
             }
             before.clone_from(&game.avatars);
@@ -92,8 +92,8 @@ fn eight_ninjas_hunt_each_other_on_ways_that_can_be_reckoned() {
 }
 
 #[test]
-fn the_same_seeds_play_the_same_game() {
-    let [mut one, mut other] = [Game::new(3, 8, 4), Game::new(3, 8, 4)];
+fn equal_seeds_give_equal_games() {
+    let [mut one, mut other] = [LocalGame::new(3, 8, 4), LocalGame::new(3, 8, 4)];
     for tick in 0..6_000 {
         one.step(tick);
         other.step(tick);
@@ -103,8 +103,8 @@ fn the_same_seeds_play_the_same_game() {
 }
 
 #[test]
-fn a_lone_ninja_sees_much_of_the_maze() {
-    let mut game = Game::new(5, 10, 1);
+fn lone_ninja_explores_the_maze() {
+    let mut game = LocalGame::new(5, 10, 1);
     let corner = game.rules.maze.corner();
     let mut cells = std::collections::BTreeSet::new();
     for tick in 0..3 * 60 * TICKS_PER_SECOND {
@@ -116,11 +116,11 @@ fn a_lone_ninja_sees_much_of_the_maze() {
 }
 
 #[test]
-fn a_ninja_finds_its_quarry_in_the_largest_maze() {
-    let mut game = Game::new(9, 128, 2);
-    let far = game.rules.maze.spawn(4);
+fn ninja_finds_its_target_in_the_largest_maze() {
+    let mut game = LocalGame::new(9, 128, 2);
+    let far = game.rules.maze.spawn_point(4);
     game.avatars[0].1.position = far;
-    let mut places = (0..10_000).map(|number| game.rules.maze.spawn(number));
+    let mut places = (0..10_000).map(|number| game.rules.maze.spawn_point(number));
     let near = places.find(|place| (2_000..4_000).contains(&place.distance(far)));
     game.avatars[1].1.position = near.expect("some place is in the neighbourhood");
     let met = (0..120 * TICKS_PER_SECOND).any(|tick| {

@@ -1,10 +1,13 @@
 //! What avatars and shots can do, and what they cannot.
 
 use coplay::peer_world::DeadReckoning;
-use coplay_maze::angle::{QUARTER, degrees};
-use coplay_maze::{Avatar, Controls, FINE, FIRE_EVERY, Maze, Position, RADIUS, RESPAWN, Rules, Shot, TURN, WALK};
+use coplay_maze::angle::{QUARTER_TURN, degrees};
+use coplay_maze::{
+    AVATAR_RADIUS, Avatar, Controls, FIRE_INTERVAL, Maze, Position, RESPAWN_TICKS, Rules, Shot, TURN_RATE, UNIT,
+    WALK_SPEED,
+};
 
-const FORWARD: Controls = Controls { forward: true, back: false, left: false, right: false, fire: false };
+const FORWARD: Controls = Controls { forward: true, backward: false, left: false, right: false, fire: false };
 const STILL: Controls = Controls { forward: false, ..FORWARD };
 
 fn rules() -> Rules {
@@ -19,37 +22,37 @@ fn scramble(number: u32) -> u32 {
 }
 
 /// Buttons that somebody might press: others after every 20 ticks.
-fn pressed(player: u32, tick: u32) -> Controls {
+fn random_controls(player: u32, tick: u32) -> Controls {
     let bits = scramble(player * 1_000_000 + tick / 20);
     let bit = |at: u32| bits >> at & 1 == 1;
-    Controls { forward: bit(0) || bit(1), back: bit(2) && bit(3), left: bit(4), right: bit(5), fire: bit(6) }
+    Controls { forward: bit(0) || bit(1), backward: bit(2) && bit(3), left: bit(4), right: bit(5), fire: bit(6) }
 }
 
 /// A free place where something holds.
-fn place_where(rules: &Rules, holds: impl Fn(Position) -> bool) -> Position {
-    let mut places = (0..1_000).map(|number| rules.maze.spawn(number));
+fn spawn_point_where(rules: &Rules, holds: impl Fn(Position) -> bool) -> Position {
+    let mut places = (0..1_000).map(|number| rules.maze.spawn_point(number));
     places.find(|place| holds(*place)).expect("there is such a place")
 }
 
 /// An avatar that looks east, where nothing is in its way for 400 units.
-fn before_a_corridor(rules: &Rules) -> Avatar {
-    let is_open = |place: Position| rules.maze.see(place, place.along(0, 400 * FINE));
-    Avatar { position: place_where(rules, is_open), heading: 0, ..rules.newcomer(&[], 1) }
+fn avatar_facing_corridor(rules: &Rules) -> Avatar {
+    let is_open = |place: Position| rules.maze.has_line_of_sight(place, place.moved_along(0, 400 * UNIT));
+    Avatar { position: spawn_point_where(rules, is_open), heading: 0, ..rules.spawn_avatar(&[], 1) }
 }
 
 #[test]
-fn an_avatar_walks_32_units_in_40_ms() {
+fn avatar_walks_32_units_in_40_ms() {
     let rules = rules();
-    let start = before_a_corridor(&rules);
+    let start = avatar_facing_corridor(&rules);
     let mut avatar = start.clone();
     for tick in 0..40 {
         rules.step(tick, &mut avatar, FORWARD, &[], 1);
-        assert_eq!(avatar.position.x - start.position.x, (tick as i32 + 1) * 8 * FINE);
+        assert_eq!(avatar.position.x - start.position.x, (tick as i32 + 1) * 8 * UNIT);
         assert_eq!(avatar.position.y, start.position.y);
     }
     // On other ways to a fiftieth of a unit.
     for heading in (0..=u16::MAX).step_by(13) {
-        let mut avatar = Avatar { heading, position: rules.maze.spawn(5), ..start.clone() };
+        let mut avatar = Avatar { heading, position: rules.maze.spawn_point(5), ..start.clone() };
         let before = avatar.position;
         (0..4).for_each(|tick| rules.step(tick, &mut avatar, FORWARD, &[], 1));
         let (x, y) = (f64::from(avatar.position.x - before.x), f64::from(avatar.position.y - before.y));
@@ -58,20 +61,20 @@ fn an_avatar_walks_32_units_in_40_ms() {
 }
 
 #[test]
-fn turning_while_walking_is_a_circle() {
+fn turning_while_walking_follows_a_circle() {
     let rules = rules();
-    let mut avatar = rules.newcomer(&[], 1);
-    let ticks = 65_536 / TURN as u32;
+    let mut avatar = rules.spawn_avatar(&[], 1);
+    let ticks = 65_536 / TURN_RATE as u32;
     let before = avatar.heading;
     for tick in 0..ticks {
         rules.step(tick, &mut avatar, Controls { right: true, ..STILL }, &[], 1);
     }
     let turned = avatar.heading.wrapping_sub(before);
-    assert!(turned.min(turned.wrapping_neg()) < TURN as u16, "a full turn takes {ticks} ticks");
+    assert!(turned.min(turned.wrapping_neg()) < TURN_RATE as u16, "a full turn takes {ticks} ticks");
 
     // Three places on the way determine a circle; all others must be on it. The radius is 261 units, so a corridor has room for a
     // quarter of it.
-    let start = before_a_corridor(&rules);
+    let start = avatar_facing_corridor(&rules);
     let mut avatar = start.clone();
     let mut places = Vec::new();
     for tick in 0..20 {
@@ -85,15 +88,15 @@ fn turning_while_walking_is_a_circle() {
 }
 
 #[test]
-fn nobody_ever_gets_into_a_wall() {
+fn avatars_never_enter_walls() {
     let rules = rules();
     let mut distance = 0;
     for player in 0..20 {
-        let mut avatar = rules.newcomer(&[], player.into());
+        let mut avatar = rules.spawn_avatar(&[], player.into());
         for tick in 0..20_000 {
             let before = avatar.position;
-            rules.step(tick, &mut avatar, pressed(player, tick), &[], player.into());
-            assert!(rules.maze.is_free(avatar.position, RADIUS), "player {player}, tick {tick}");
+            rules.step(tick, &mut avatar, random_controls(player, tick), &[], player.into());
+            assert!(rules.maze.is_free(avatar.position, AVATAR_RADIUS), "player {player}, tick {tick}");
             distance += u64::from(before.distance(avatar.position));
         }
     }
@@ -101,23 +104,23 @@ fn nobody_ever_gets_into_a_wall() {
 }
 
 #[test]
-fn who_walks_against_a_wall_slides_along_it() {
+fn avatar_slides_along_walls() {
     let rules = rules();
-    let mut avatar = before_a_corridor(&rules);
+    let mut avatar = avatar_facing_corridor(&rules);
     avatar.heading = degrees(60);
     let start = avatar.position;
     (0..150).for_each(|tick| rules.step(tick, &mut avatar, FORWARD, &[], 1));
-    let east = (avatar.position.x - start.x) / FINE;
+    let east = (avatar.position.x - start.x) / UNIT;
     assert!(east > 300, "{east} units east");
 }
 
 #[test]
-fn two_sites_that_press_the_same_are_in_the_same_state() {
+fn equal_inputs_give_equal_states() {
     let [one, other] = [rules(), rules()];
-    let (mut here, mut there) = (one.newcomer(&[], 9), other.newcomer(&[], 9));
+    let (mut here, mut there) = (one.spawn_avatar(&[], 9), other.spawn_avatar(&[], 9));
     for tick in 0..5_000 {
-        one.step(tick, &mut here, pressed(3, tick), &[], 9);
-        other.step(tick, &mut there, pressed(3, tick), &[], 9);
+        one.step(tick, &mut here, random_controls(3, tick), &[], 9);
+        other.step(tick, &mut there, random_controls(3, tick), &[], 9);
         if tick % 997 == 0 {
             one.kill(tick, &mut here);
             other.kill(tick, &mut there);
@@ -127,10 +130,10 @@ fn two_sites_that_press_the_same_are_in_the_same_state() {
 }
 
 #[test]
-fn nobody_walks_into_another() {
+fn avatars_do_not_walk_into_each_other() {
     let rules = rules();
-    let mut avatar = before_a_corridor(&rules);
-    let other = Position { x: avatar.position.x + 300 * FINE, y: avatar.position.y + 10 * FINE };
+    let mut avatar = avatar_facing_corridor(&rules);
+    let other = Position { x: avatar.position.x + 300 * UNIT, y: avatar.position.y + 10 * UNIT };
     for tick in 0..100 {
         rules.step(tick, &mut avatar, FORWARD, &[other], 1);
         assert!(avatar.position.distance(other) >= 64);
@@ -138,89 +141,89 @@ fn nobody_walks_into_another() {
     assert!(avatar.position.distance(other) < 64 + 8, "it came near");
     assert_eq!(avatar.speed, 0, "others can reckon that it stands");
     assert_eq!(rules.extrapolate(&avatar, 50).position, avatar.position);
-    rules.step(100, &mut avatar, Controls { back: true, ..STILL }, &[other], 1);
+    rules.step(100, &mut avatar, Controls { backward: true, ..STILL }, &[other], 1);
     assert!(avatar.speed < 0, "it can step back");
 }
 
 #[test]
-fn who_is_too_near_already_can_step_away() {
+fn overlapping_avatar_can_step_away() {
     let rules = rules();
-    let mut avatar = before_a_corridor(&rules);
-    let other = Position { x: avatar.position.x - 20 * FINE, y: avatar.position.y };
+    let mut avatar = avatar_facing_corridor(&rules);
+    let other = Position { x: avatar.position.x - 20 * UNIT, y: avatar.position.y };
     rules.step(0, &mut avatar, FORWARD, &[other], 1);
-    assert_eq!(avatar.speed, WALK);
+    assert_eq!(avatar.speed, WALK_SPEED);
 }
 
 #[test]
-fn the_dead_lie_and_come_back_elsewhere() {
+fn dead_avatar_respawns_elsewhere() {
     let rules = rules();
-    let mut avatar = before_a_corridor(&rules);
-    let (fell, lives) = (avatar.position, avatar.lives);
+    let mut avatar = avatar_facing_corridor(&rules);
+    let (fell, lives) = (avatar.position, avatar.spawn_count);
     rules.kill(1_000, &mut avatar);
-    for tick in 1_001..1_000 + RESPAWN {
+    for tick in 1_001..1_000 + RESPAWN_TICKS {
         rules.step(tick, &mut avatar, Controls { fire: true, ..FORWARD }, &[], 1);
         assert!(!avatar.is_alive() && avatar.position == fell);
         rules.kill(tick, &mut avatar);
     }
-    rules.step(1_000 + RESPAWN, &mut avatar, FORWARD, &[], 1);
-    assert!(avatar.is_alive() && avatar.lives == lives + 1);
+    rules.step(1_000 + RESPAWN_TICKS, &mut avatar, FORWARD, &[], 1);
+    assert!(avatar.is_alive() && avatar.spawn_count == lives + 1);
     assert_ne!(avatar.position, fell);
     assert_eq!(avatar.shots.iter().count(), 0, "the dead do not shoot");
 }
 
 #[test]
-fn nobody_comes_back_beside_another_if_there_is_room() {
+fn respawn_keeps_clear_of_other_avatars() {
     let rules = Rules::new(Maze::new(7, 16));
     let mut near = 0;
     for luck in 0..200 {
-        let others: Vec<Position> = (0..8).map(|number| rules.maze.spawn(luck * 8 + number)).collect();
-        let avatar = rules.newcomer(&others, luck);
+        let others: Vec<Position> = (0..8).map(|number| rules.maze.spawn_point(luck * 8 + number)).collect();
+        let avatar = rules.spawn_avatar(&others, luck);
         near += u32::from(others.iter().any(|other| avatar.position.distance(*other) < 1_024));
     }
     assert!(near < 10, "{near} of 200 were near");
 }
 
 #[test]
-fn shots_take_their_time() {
+fn fire_rate_is_limited() {
     let rules = rules();
-    let mut avatar = rules.newcomer(&[], 1);
+    let mut avatar = rules.spawn_avatar(&[], 1);
     for tick in 0..=240 {
         rules.step(tick, &mut avatar, Controls { fire: true, ..STILL }, &[], 1);
     }
     let ticks: Vec<u32> = avatar.shots.iter().map(|shot| shot.tick).collect();
     assert_eq!(ticks, [60, 120, 180, 240]);
-    assert_eq!(ticks[1] - ticks[0], FIRE_EVERY);
-    assert_eq!(avatar.shots.fired(), 5);
+    assert_eq!(ticks[1] - ticks[0], FIRE_INTERVAL);
+    assert_eq!(avatar.shots.last_number(), 5);
 }
 
 #[test]
-fn a_shot_flies_straight_until_a_wall() {
+fn shot_flies_straight_until_it_meets_a_wall() {
     let rules = rules();
-    let avatar = before_a_corridor(&rules);
+    let avatar = avatar_facing_corridor(&rules);
     for heading in (0..=u16::MAX).step_by(101) {
-        let shot = Shot { number: 1, tick: 50, from: avatar.position, heading };
-        assert_eq!(rules.shot_at(&shot, 49), None, "not fired yet");
-        assert_eq!(rules.shot_at(&shot, 50), Some(shot.from));
-        let end = (51..=201).find(|tick| rules.shot_at(&shot, *tick).is_none()).expect("no shot flies for ever");
+        let shot = Shot { number: 1, tick: 50, origin: avatar.position, heading };
+        assert_eq!(rules.shot_position(&shot, 49), None, "not fired yet");
+        assert_eq!(rules.shot_position(&shot, 50), Some(shot.origin));
+        let end = (51..=201).find(|tick| rules.shot_position(&shot, *tick).is_none()).expect("no shot flies for ever");
         for tick in 51..end {
-            let place = rules.shot_at(&shot, tick).expect("it flies");
-            assert!(place.distance(shot.from).abs_diff((tick - 50) * 24) <= 1);
+            let place = rules.shot_position(&shot, tick).expect("it flies");
+            assert!(place.distance(shot.origin).abs_diff((tick - 50) * 24) <= 1);
             assert!(rules.maze.is_free(place, 0), "in a wall");
         }
-        assert!((end..end + 200).all(|tick| rules.shot_at(&shot, tick).is_none()), "what is gone is gone");
-        let beyond = shot.from.along(heading, (end as i32 - 50) * 24 * FINE);
-        assert!(end == 201 || !rules.maze.see(shot.from, beyond), "there was a wall");
+        assert!((end..end + 200).all(|tick| rules.shot_position(&shot, tick).is_none()), "what is gone is gone");
+        let beyond = shot.origin.moved_along(heading, (end as i32 - 50) * 24 * UNIT);
+        assert!(end == 201 || !rules.maze.has_line_of_sight(shot.origin, beyond), "there was a wall");
     }
 }
 
 #[test]
-fn a_shot_meets_whoever_is_on_its_way_and_nobody_else() {
+fn shot_hits_exactly_the_avatars_in_its_path() {
     let rules = rules();
-    let avatar = before_a_corridor(&rules);
-    let shot = Shot { number: 1, tick: 0, from: avatar.position, heading: 0 };
+    let avatar = avatar_facing_corridor(&rules);
+    let shot = Shot { number: 1, tick: 0, origin: avatar.position, heading: 0 };
     let hit = |east: i32, south: i32| {
-        let target = Position { x: shot.from.x + east * FINE, y: shot.from.y + south * FINE };
-        (0..150).filter(|tick| rules.hits(&shot, *tick, target)).count()
+        let target = Position { x: shot.origin.x + east * UNIT, y: shot.origin.y + south * UNIT };
+        (0..150).filter(|tick| rules.shot_hits(&shot, *tick, target)).count()
     };
     for east in 50..380 {
         assert!(hit(east, 0) > 0 && hit(east, 39) > 0 && hit(east, -39) > 0, "{east} units ahead");
@@ -230,27 +233,32 @@ fn a_shot_meets_whoever_is_on_its_way_and_nobody_else() {
 }
 
 #[test]
-fn walls_are_cover_also_for_who_leans_on_them() {
+fn walls_stop_shots() {
     let rules = rules();
-    let is_closed = |place: Position| !rules.maze.see(place, place.along(QUARTER, 400 * FINE));
-    let position = place_where(&rules, is_closed);
-    let mut avatar = Avatar { position, heading: QUARTER, ..rules.newcomer(&[], 1) };
+    let is_closed = |place: Position| !rules.maze.has_line_of_sight(place, place.moved_along(QUARTER_TURN, 400 * UNIT));
+    let position = spawn_point_where(&rules, is_closed);
+    let mut avatar = Avatar { position, heading: QUARTER_TURN, ..rules.spawn_avatar(&[], 1) };
     (0..200).for_each(|tick| rules.step(tick, &mut avatar, FORWARD, &[], 1));
-    let shot = Shot { number: 1, tick: 0, from: avatar.position.along(QUARTER, -100 * FINE), heading: QUARTER };
-    let meets = |target: Position| (0..150).any(|tick| rules.hits(&shot, tick, target));
+    let shot = Shot {
+        number: 1,
+        tick: 0,
+        origin: avatar.position.moved_along(QUARTER_TURN, -100 * UNIT),
+        heading: QUARTER_TURN,
+    };
+    let meets = |target: Position| (0..150).any(|tick| rules.shot_hits(&shot, tick, target));
     assert!(meets(avatar.position), "who stands at the wall is hit");
-    let behind = avatar.position.along(QUARTER, 110 * FINE);
+    let behind = avatar.position.moved_along(QUARTER_TURN, 110 * UNIT);
     assert!(!meets(behind), "who is behind it is not");
 }
 
 #[test]
-fn nobody_is_hit_by_the_own_shot() {
+fn avatar_is_not_hit_by_its_own_shot() {
     let rules = rules();
     for player in 0..10 {
-        let mut avatar = rules.newcomer(&[], player.into());
+        let mut avatar = rules.spawn_avatar(&[], player.into());
         for tick in 0..3_000 {
-            rules.step(tick, &mut avatar, Controls { fire: true, ..pressed(player, tick) }, &[], player.into());
-            assert!(!avatar.shots.iter().any(|shot| rules.hits(shot, tick, avatar.position)));
+            rules.step(tick, &mut avatar, Controls { fire: true, ..random_controls(player, tick) }, &[], player.into());
+            assert!(!avatar.shots.iter().any(|shot| rules.shot_hits(shot, tick, avatar.position)));
         }
     }
 }

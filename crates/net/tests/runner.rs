@@ -16,10 +16,10 @@ use coplay::session::{AbsentInput, Event, GameId, MachineId, Settings};
 use coplay::spectator_feed::{Spectator, SpectatorConfig};
 use coplay::time::TimeDelta;
 use coplay::wire::{MAX_DATAGRAM, is_feed};
-use coplay_machines::control::{Control, Controlled, is_controlled};
-use coplay_machines::hosted::Terms;
-use coplay_machines::nes::{Nes, Options};
+use coplay_machines::control::{ControlledMachine, MachineControl, has_control_player};
+use coplay_machines::nes::{Nes, NesOptions};
 use coplay_machines::pad::Pad;
+use coplay_machines::session_adapter::SessionOptions;
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
 use coplay_net::iroh::{IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Secret, Token};
@@ -130,7 +130,7 @@ impl Frontend for Bot {
 }
 
 fn nes() -> Box<dyn Machine> {
-    let options = Options { players: 4 };
+    let options = NesOptions { players: 4 };
     Box::new(Nes::open_with(&coplay_testcores::images::nes(), "test", options).expect("a sound image"))
 }
 
@@ -162,7 +162,12 @@ fn host_config(players: u8, frames: u32) -> HostConfig {
         name: "host".into(),
         pads: 1,
         players,
-        session_options: Terms { lag: 3, window: 6, auto: false, ..Terms::new(2) },
+        session_options: SessionOptions {
+            input_delay: 3,
+            prediction_window: 6,
+            auto_delay: false,
+            ..SessionOptions::new(2)
+        },
         absent_input: AbsentInput::Nothing,
         is_private: false,
         options: run_options(frames),
@@ -300,21 +305,21 @@ fn libretro_core_with_eight_ports_has_eight_players() {
     use coplay_machines::libretro::{self, CoreSource};
     use coplay_testcores::{Build, build_as};
     let core = build_as(Build { players: 8, ports: 8, ..Build::default() });
-    let first = libretro::open(libretro::Config::new(CoreSource::Path(core.path().into()))).expect("it opens");
+    let first = libretro::open(libretro::CoreConfig::new(CoreSource::Path(core.path().into()))).expect("it opens");
     let twin = || Box::new(first.twin().expect("another one")) as Box<dyn Machine>;
     assert_eq!(first.pads().len(), 8);
     // As `coplay host` does it without --players, and with four at each of two computers.
     for (players, pads) in [(2, 1), (8, 4)] {
         let plan = HostConfig { pads, ..host_config(players, 120) };
         let (door, host) = host_machine(TransportKind::Udp, twin(), plan, vec![]);
-        let mut bot = Bot::new(2, vec![(60, UserCommand::Control(Control::Reset))]);
+        let mut bot = Bot::new(2, vec![(60, UserCommand::Control(MachineControl::Reset))]);
         let guest = connect(&door, JoinIntent::Play(pads), Identity::random(), &mut bot).expect("let in");
         let ran = guest.into_player(twin(), run_options(120)).and_then(|mut drive| drive.run(&mut bot));
         let seen = assert_in_sync(host.join().expect("the host plays on"), "host", 120);
         assert_in_sync((ran, Arc::clone(&bot.observed)), "guest", 120);
         let party = seen.lock().unwrap().lobby.clone().expect("a list");
         let settings = Settings::from_bytes(&party.settings).expect("settings");
-        assert!(is_controlled(&settings), "everybody can pause");
+        assert!(has_control_player(&settings), "everybody can pause");
         let site = |number| coplay::id::SiteId::new(number).expect("a site");
         for player in 0..usize::from(2 * pads) {
             let owner = site(u8::from(player >= usize::from(pads)));
@@ -330,9 +335,9 @@ fn two_players_play_over_iroh() {
 
 #[test]
 fn pause_and_resume_happen_on_all_sites() {
-    let press = |frame| (frame, UserCommand::Control(Control::Pause));
+    let press = |frame| (frame, UserCommand::Control(MachineControl::Pause));
     let (door, host) = host_on_thread(host_config(2, 300), vec![press(60), press(90)]);
-    let guest = join_on_thread(&door, 2, run_options(300), vec![(150, UserCommand::Control(Control::Reset))]);
+    let guest = join_on_thread(&door, 2, run_options(300), vec![(150, UserCommand::Control(MachineControl::Reset))]);
     let one = assert_in_sync(host.join().unwrap(), "host", 300);
     let other = assert_in_sync(guest.join().unwrap(), "guest", 300);
     for seen in [one, other] {
@@ -444,8 +449,8 @@ impl Machine for ExtraPadsMachine {
         self.machine.game_id()
     }
 
-    fn rate(&self) -> FrameRate {
-        self.machine.rate()
+    fn frame_rate(&self) -> FrameRate {
+        self.machine.frame_rate()
     }
 
     fn pads(&self) -> &[Pad] {
@@ -468,8 +473,8 @@ impl Machine for ExtraPadsMachine {
         self.machine.sound()
     }
 
-    fn sound_rate(&self) -> f64 {
-        self.machine.sound_rate()
+    fn sample_rate(&self) -> f64 {
+        self.machine.sample_rate()
     }
 
     fn can_save(&self) -> bool {
@@ -686,11 +691,12 @@ impl MovieFile {
     fn replay(&self) -> BTreeMap<u32, Vec<InputWord>> {
         let bytes = std::fs::read(&self.0).expect("it is there");
         let (mut reader, mut rest) = (MovieReader::new(), &bytes[..]);
-        let (mut machine, mut checked, mut all) = (Controlled::new(nes()), HashComparison::default(), BTreeMap::new());
+        let (mut machine, mut checked, mut all) =
+            (ControlledMachine::new(nes()), HashComparison::default(), BTreeMap::new());
         loop {
             rest = &rest[reader.push(rest)..];
             match reader.poll().expect("a sound movie") {
-                Some(MovieEntry::Header { settings, .. }) => assert!(is_controlled(settings)),
+                Some(MovieEntry::Header { settings, .. }) => assert!(has_control_player(settings)),
                 Some(MovieEntry::Snapshot { state, .. }) => machine.load(state).expect("a sound state"),
                 Some(MovieEntry::Frame { frame, words }) => {
                     machine.step(words, false);
@@ -725,7 +731,12 @@ fn recordings_of_all_sites_are_equal_and_replay() {
     let seen: Arc<Mutex<Observations>> = Arc::default();
     let seen_by_host = seen.clone();
     let host = spawn(move || {
-        let all = [(60, Control::Pause), (90, Control::Pause), (120, Control::Keep), (200, Control::Recall)];
+        let all = [
+            (60, MachineControl::Pause),
+            (90, MachineControl::Pause),
+            (120, MachineControl::Save),
+            (200, MachineControl::Load),
+        ];
         let commands = [(0, UserCommand::Start)].into_iter().chain(all.map(|(frame, control)| press(frame, control)));
         let mut bot = Bot { observed: seen_by_host, ..Bot::new(1, commands.collect()) };
         let mut drive = PlayerRunner::host(transport, incoming, nes(), &host_config(3, 900)).expect("a sound plan");
@@ -740,7 +751,7 @@ fn recordings_of_all_sites_are_equal_and_replay() {
             while seen.lock().unwrap().pictures.len() < frame && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            let mut bot = Bot::new(seed, vec![press(reset, Control::Reset)]);
+            let mut bot = Bot::new(seed, vec![press(reset, MachineControl::Reset)]);
             let guest = connect(&door, JoinIntent::Play(1), Identity::random(), &mut bot).expect("let in");
             let mut drive = guest.into_player(nes(), run_options(900)).expect("the same game");
             drive.set_recorder(tape);
@@ -773,8 +784,8 @@ fn recordings_of_all_sites_are_equal_and_replay() {
     }
     let control = all[0].values().next().map_or(0, |words| words.len() - 1);
     let pressed = all[0].values().fold(0, |all, words| all | words[control]);
-    assert_eq!(pressed & Control::mask(0), Control::mask(0) & !Control::Reset.bit(0));
-    assert_ne!(pressed & Control::Reset.bit(1), 0);
+    assert_eq!(pressed & MachineControl::mask(0), MachineControl::mask(0) & !MachineControl::Reset.bit(0));
+    assert_ne!(pressed & MachineControl::Reset.bit(1), 0);
 }
 
 /// A transport whose way out can be cut.

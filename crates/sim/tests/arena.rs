@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::Terms;
+use coplay_maze::MazeSettings;
 use coplay_sim::arena::{Arena, Fault, KINDS, Plan, Sabotage, Scenario};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::LinkConfig;
@@ -63,7 +63,7 @@ fn last_words_behind_a_cut(seed: u64, then: Option<Fault>) -> Scenario {
     let mut faults = vec![(at(4_000), Fault::Split(2)), (at(7_000), Fault::Leave(0)), (at(8_000), Fault::Heal)];
     faults.splice(2..2, then.map(|fault| (at(7_500), fault)));
     let plan = Plan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(25), ninjas: 3 };
-    let terms = Terms { side: 4, ..Scenario::new(seed).terms };
+    let terms = MazeSettings { cells_per_side: 4, ..Scenario::new(seed).terms };
     Scenario { terms, plans: vec![plan; 3], link: LinkConfig::lan(), faults, late: 0, ..Scenario::new(seed) }
 }
 
@@ -92,7 +92,7 @@ const RATE: u32 = 10;
 /// Datagrams and bytes that come to each site in a second.
 fn cost_per_site(sites: usize, side: u8) -> (f64, f64) {
     let plan = Plan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(RATE), ninjas: 1 };
-    let terms = Terms { side, ..Terms::default() };
+    let terms = MazeSettings { cells_per_side: side, ..MazeSettings::default() };
     let mut arena = Arena::new(7, terms, &vec![plan; sites], &LinkConfig::lan());
     (0..sites).for_each(|place| arena.enter(place));
     let (warm, end) = (Instant::ZERO + TimeDelta::from_secs(3), Instant::ZERO + TimeDelta::from_secs(6));

@@ -7,22 +7,24 @@ use coplay::mirror::{DEFAULT_GIT, DropPolicy, MirrorConfig, MirrorDestination, S
 use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::{Avatar, Controls, Ninja, Score, Terms};
+use coplay_maze::{Avatar, Controls, MazeSettings, Ninja, Score};
 use coplay_sim::link::{Jitter, Link, LinkConfig, Loss};
 use coplay_sim::queue::Queue;
-use coplay_world::{Being, Client, Register, Server, Voyage, Word, entity_of, ninja};
+use coplay_world::{
+    Client, EntityRecord, EntityStore, Server, ServerMessage, ServerSelector, ninja_entity, player_entity,
+};
 
 const MILLI: TimeDelta = TimeDelta::from_millis(1);
 
 /// Servers, players, and links between all of them.
-struct World {
+struct SimulatedWorld {
     now: Instant,
-    terms: Terms,
-    ninjas: u8,
+    settings: MazeSettings,
+    ninja_count: u8,
     policy: DropPolicy,
     /// Who runs at each place, in the how manieth run.
     servers: Vec<(u32, Option<Server>)>,
-    guests: Vec<Guest>,
+    players: Vec<SimulatedPlayer>,
     links: BTreeMap<(usize, usize), Link>,
     queue: Queue<(usize, usize, SourceId, Vec<u8>)>,
     link: LinkConfig,
@@ -31,19 +33,19 @@ struct World {
 }
 
 /// Software that plays over the network. Places of guests come after those of servers.
-struct Guest {
+struct SimulatedPlayer {
     entity: EntityId,
     client: Client,
-    voyage: Voyage<usize>,
+    selector: ServerSelector<usize>,
     ninja: Ninja,
-    plays: bool,
+    is_playing: bool,
     /// The best score that was acknowledged.
     acknowledged: Score,
     /// What it was told that is gone.
-    loss: Option<coplay_world::Loss>,
+    rollback: Option<coplay_world::ScoreRollback>,
 }
 
-impl World {
+impl SimulatedWorld {
     fn new(seed: u64, servers: usize, guests: usize, ninjas: u8) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let lossy = LinkConfig {
@@ -54,11 +56,11 @@ impl World {
         };
         let mut world = Self {
             now,
-            terms: Terms { side: 6, seed, ..Terms::default() },
-            ninjas,
+            settings: MazeSettings { cells_per_side: 6, seed, ..MazeSettings::default() },
+            ninja_count: ninjas,
             policy: DropPolicy::Adaptive { threshold: DEFAULT_GIT },
             servers: (0..servers).map(|_| (0, None)).collect(),
-            guests: vec![],
+            players: vec![],
             links: BTreeMap::new(),
             queue: Queue::new(),
             link: lossy.clone(),
@@ -70,19 +72,19 @@ impl World {
         world.run(2_000);
         let now = world.now;
         let guest = |number: usize| {
-            let mut voyage = Voyage::new(now);
-            (0..servers).for_each(|server| voyage.on_up(server));
-            Guest {
-                entity: entity_of(&[number as u8; 32]),
+            let mut voyage = ServerSelector::new(now);
+            (0..servers).for_each(|server| voyage.add_server(server));
+            SimulatedPlayer {
+                entity: player_entity(&[number as u8; 32]),
                 client: Client::new(now, &format!("player {number}"), number as u32),
-                voyage,
+                selector: voyage,
                 ninja: Ninja::new(seed ^ number as u64),
-                plays: true,
+                is_playing: true,
                 acknowledged: Score::default(),
-                loss: None,
+                rollback: None,
             }
         };
-        world.guests = (0..guests).map(guest).collect();
+        world.players = (0..guests).map(guest).collect();
         world
     }
 
@@ -92,13 +94,13 @@ impl World {
         let source = SourceId(place as u32 * 100 + *run);
         let config =
             MirrorConfig { is_founder: place == 0 && *run == 1, policy: self.policy, ..MirrorConfig::new(source) };
-        let begun = Server::new(self.now, config, self.terms, self.ninjas).expect("a server can be like that");
+        let begun = Server::new(self.now, config, self.settings, self.ninja_count).expect("a server can be like that");
         *server = Some(begun);
-        self.acquaint();
+        self.connect_servers();
     }
 
     /// Everybody knows of everybody.
-    fn acquaint(&mut self) {
+    fn connect_servers(&mut self) {
         let now = self.now;
         let all: Vec<SourceId> = self.servers.iter().flat_map(|(_, server)| server).map(Server::source).collect();
         for server in self.servers.iter_mut().filter_map(|(_, server)| server.as_mut()) {
@@ -121,7 +123,7 @@ impl World {
         self.links.entry((from, to)).or_insert_with(|| Link::new(config.clone(), seed, &format!("{from} to {to}")))
     }
 
-    fn cut(&mut self, one: usize, other: usize, cut: bool) {
+    fn set_cut(&mut self, one: usize, other: usize, cut: bool) {
         self.link(one, other).set_cut(cut);
         self.link(other, one).set_cut(cut);
     }
@@ -139,21 +141,21 @@ impl World {
             while self.queue.next_time().is_some_and(|at| at <= self.now) {
                 let (_, (from, to, source, bytes)) = self.queue.pop().expect("there is one");
                 if self.link(from, to).admit_arrival() {
-                    self.arrive(from, to, source, &bytes);
+                    self.deliver(from, to, source, &bytes);
                 }
             }
-            (0..self.servers.len()).for_each(|place| self.serve(place));
-            (0..self.guests.len()).for_each(|number| self.play(number));
+            (0..self.servers.len()).for_each(|place| self.run_server(place));
+            (0..self.players.len()).for_each(|number| self.run_player(number));
         }
     }
 
-    fn arrive(&mut self, from: usize, to: usize, source: SourceId, bytes: &[u8]) {
+    fn deliver(&mut self, from: usize, to: usize, source: SourceId, bytes: &[u8]) {
         let (now, servers) = (self.now, self.servers.len());
         if to >= servers {
-            let guest = &mut self.guests[to - servers];
-            match Word::from_bytes(bytes, guest.client.rules()) {
-                Some(Word::Pong(pong)) => guest.voyage.on_pong(now, from, &pong),
-                _ if guest.voyage.current() == Some(from) => _ = guest.client.handle_datagram(now, bytes),
+            let guest = &mut self.players[to - servers];
+            match ServerMessage::from_bytes(bytes, guest.client.rules()) {
+                Some(ServerMessage::Pong(pong)) => guest.selector.on_pong(now, from, &pong),
+                _ if guest.selector.current() == Some(from) => _ = guest.client.handle_datagram(now, bytes),
                 _ => {}
             }
             return;
@@ -161,12 +163,12 @@ impl World {
         let Some(server) = self.servers[to].1.as_mut() else { return };
         if from < servers {
             server.handle_mirror(now, source, bytes);
-        } else if let Some(answer) = server.handle_player(now, self.guests[from - servers].entity, bytes) {
+        } else if let Some(answer) = server.handle_player(now, self.players[from - servers].entity, bytes) {
             self.send(to, from, source, &answer);
         }
     }
 
-    fn serve(&mut self, place: usize) {
+    fn run_server(&mut self, place: usize) {
         let (now, mut buf) = (self.now, [0; MAX_DATAGRAM]);
         let Some(mut server) = self.servers[place].1.take() else { return };
         server.advance(now);
@@ -183,29 +185,30 @@ impl World {
             }
         }
         for (entity, bytes) in server.poll_players(now, |_| &[]) {
-            let number = self.guests.iter().position(|guest| guest.entity == entity).expect("a guest");
+            let number = self.players.iter().position(|guest| guest.entity == entity).expect("a guest");
             let to = self.servers.len() + number;
             self.send(place, to, server.source(), &bytes);
         }
         self.servers[place].1 = Some(server);
     }
 
-    fn play(&mut self, number: usize) {
+    fn run_player(&mut self, number: usize) {
         let (now, from) = (self.now, self.servers.len() + number);
-        let guest = &mut self.guests[number];
+        let guest = &mut self.players[number];
         guest.client.advance(now);
-        guest.decide(now);
+        guest.update_controls(now);
         let score = guest.client.score();
-        guest.loss = guest.client.poll_loss().or(guest.loss);
+        guest.rollback = guest.client.poll_score_rollback().or(guest.rollback);
         assert!(
-            guest.loss.is_some() || score.hits >= guest.acknowledged.hits && score.falls >= guest.acknowledged.falls
+            guest.rollback.is_some()
+                || score.hits >= guest.acknowledged.hits && score.falls >= guest.acknowledged.falls
         );
         guest.acknowledged = score;
-        let pings = guest.voyage.poll_pings(now);
-        if guest.voyage.choose(now, guest.client.heard(), guest.client.drains()).is_some() {
-            guest.client.on_other_server(now);
+        let pings = guest.selector.poll_pings(now);
+        if guest.selector.select(now, guest.client.last_received(), guest.client.is_draining()).is_some() {
+            guest.client.on_server_change(now);
         }
-        let wish = guest.client.poll_wish(now).zip(guest.voyage.current()).filter(|_| guest.plays);
+        let wish = guest.client.poll_input(now).zip(guest.selector.current()).filter(|_| guest.is_playing);
         if let Some((servers, ping)) = pings {
             servers.into_iter().for_each(|to| self.send(from, to, SourceId(0), &ping));
         }
@@ -215,14 +218,14 @@ impl World {
     }
 
     /// Everybody stops, and what is under way arrives. Nobody is left in the world.
-    fn calm_down(&mut self) {
-        self.guests.iter_mut().for_each(|guest| guest.plays = false);
+    fn stop_players_and_settle(&mut self) {
+        self.players.iter_mut().for_each(|guest| guest.is_playing = false);
         self.run(9_000);
         for server in self.servers.iter().filter_map(|(_, server)| server.as_ref()) {
-            for guest in &self.guests {
-                let stand = server.realm().register().get(guest.entity).and_then(Being::stand);
+            for guest in &self.players {
+                let stand = server.world().entities().get(guest.entity).and_then(EntityRecord::placement);
                 assert!(stand.is_some_and(|stand| stand.avatar.is_none()), "a ghost: {stand:?}");
-                assert!(server.realm().field().get(guest.entity).is_none());
+                assert!(server.world().avatars().get(guest.entity).is_none());
             }
         }
     }
@@ -231,28 +234,28 @@ impl World {
     fn assert_equal(&self) {
         let servers = || self.servers.iter().filter_map(|(_, server)| server.as_ref());
         let first = servers().next().expect("one runs");
-        let ninjas: Vec<EntityId> = (0..self.ninjas).map(ninja).collect();
+        let ninjas: Vec<EntityId> = (0..self.ninja_count).map(ninja_entity).collect();
         for other in servers() {
-            let (ours, theirs) = (first.realm().register(), other.realm().register());
-            let guests = |register: &Register| -> Vec<(EntityId, Being)> {
+            let (ours, theirs) = (first.world().entities(), other.world().entities());
+            let guests = |register: &EntityStore| -> Vec<(EntityId, EntityRecord)> {
                 let guests = register.iter().filter(|(entity, _)| !ninjas.contains(entity));
                 guests.map(|(entity, being)| (entity, being.clone())).collect()
             };
             assert!(guests(ours) == guests(theirs), "{ours:#?}\n\n{theirs:#?}");
-            assert!(guests(ours).len() == self.guests.len() && ours.len() == theirs.len());
+            assert!(guests(ours).len() == self.players.len() && ours.len() == theirs.len());
             for ninja in &ninjas {
-                let term = |register: &Register| register.get(*ninja).and_then(Being::term);
+                let term = |register: &EntityStore| register.get(*ninja_entity).and_then(EntityRecord::ownership);
                 assert_eq!(term(ours), term(theirs), "{ninja:?}");
             }
         }
     }
 
     fn assert_nothing_lost(&self) {
-        assert!(self.guests.iter().all(|guest| guest.loss.is_none()));
+        assert!(self.players.iter().all(|guest| guest.rollback.is_none()));
         let servers = self.servers.iter().filter_map(|(_, server)| server.as_ref());
         for server in servers {
-            for guest in &self.guests {
-                let (known, told) = (server.realm().register().score(guest.entity), guest.acknowledged);
+            for guest in &self.players {
+                let (known, told) = (server.world().entities().score(guest.entity), guest.acknowledged);
                 assert!(
                     known.hits >= told.hits && known.falls >= told.falls,
                     "{:?}: {known:?}, but {told:?} was told",
@@ -262,31 +265,32 @@ impl World {
         }
     }
 
-    fn hits(&self) -> u32 {
-        self.guests.iter().map(|guest| guest.acknowledged.hits).sum()
+    fn total_hits(&self) -> u32 {
+        self.players.iter().map(|guest| guest.acknowledged.hits).sum()
     }
 }
 
-impl Guest {
-    fn decide(&mut self, now: Instant) {
+impl SimulatedPlayer {
+    fn update_controls(&mut self, now: Instant) {
         let (Some(rules), Some(me), Some(tick)) = (self.client.rules(), self.client.avatar(), self.client.tick(now))
         else {
             return;
         };
         let others: Vec<(EntityId, Avatar)> =
             self.client.others().map(|(entity, avatar)| (entity, avatar.clone())).collect();
-        let controls = if self.plays { self.ninja.think(tick, rules, me, &others) } else { Controls::default() };
-        self.client.press(now, controls);
+        let controls =
+            if self.is_playing { self.ninja.choose_controls(tick, rules, me, &others) } else { Controls::default() };
+        self.client.set_controls(now, controls);
     }
 }
 
 #[test]
-fn all_servers_have_one_world() {
-    let mut world = World::new(1, 3, 9, 0);
+fn all_servers_converge_to_one_world() {
+    let mut world = SimulatedWorld::new(1, 3, 9, 0);
     world.run(20_000);
-    assert!(world.guests.iter().all(|guest| guest.client.avatar().is_some()), "everybody is in");
-    assert!(world.hits() > 5, "{} hits", world.hits());
-    world.calm_down();
+    assert!(world.players.iter().all(|guest| guest.client.avatar().is_some()), "everybody is in");
+    assert!(world.total_hits() > 5, "{} hits", world.total_hits());
+    world.stop_players_and_settle();
     world.assert_equal();
     world.assert_nothing_lost();
     let late = (0..3).map(|place| world.server(place).stats().over_threshold).sum::<u64>();
@@ -295,132 +299,140 @@ fn all_servers_have_one_world() {
 }
 
 #[test]
-fn a_server_that_dies_is_survived_and_one_that_comes_back_catches_up() {
-    let mut world = World::new(2, 3, 9, 0);
+fn crashed_server_is_survived_and_catches_up_after_restart() {
+    let mut world = SimulatedWorld::new(2, 3, 9, 0);
     world.run(12_000);
-    let before = world.hits();
-    let moved: Vec<usize> = (0..9).filter(|number| world.guests[*number].voyage.current() == Some(1)).collect();
+    let before = world.total_hits();
+    let moved: Vec<usize> = (0..9).filter(|number| world.players[*number].selector.current() == Some(1)).collect();
     assert!(!moved.is_empty(), "somebody is on it");
     world.kill(1);
     world.run(4_000);
     for number in &moved {
-        let guest = &world.guests[*number];
-        assert!(guest.voyage.current() != Some(1) && world.now - guest.client.heard() < TimeDelta::from_millis(500));
+        let guest = &world.players[*number];
+        assert!(
+            guest.selector.current() != Some(1)
+                && world.now - guest.client.last_received() < TimeDelta::from_millis(500)
+        );
     }
     world.run(6_000);
     world.start(1);
     world.run(12_000);
     assert!(world.server(1).is_open(world.now));
-    assert!(world.hits() > before, "it goes on");
-    world.calm_down();
+    assert!(world.total_hits() > before, "it goes on");
+    world.stop_players_and_settle();
     world.assert_equal();
     world.assert_nothing_lost();
 }
 
 #[test]
-fn who_sees_a_world_begin_anew_sees_the_scores_that_all_see() {
-    let mut world = World::new(2, 2, 1, 3);
+fn world_restart_is_reported_and_scores_agree() {
+    let mut world = SimulatedWorld::new(2, 2, 1, 3);
     world.run(30_000);
-    let (old, entity) = (world.guests[0].acknowledged, world.guests[0].entity);
+    let (old, entity) = (world.players[0].acknowledged, world.players[0].entity);
     assert!(old.hits + old.falls > 0, "{old:?}");
-    let other = 1 - world.guests[0].voyage.current().expect("it is somewhere");
+    let other = 1 - world.players[0].selector.current().expect("it is somewhere");
     (0..2).for_each(|place| world.kill(place));
     world.run(1_000);
     world.start(other);
     world.run(15_000);
-    let guest = &world.guests[0];
-    assert_eq!((guest.voyage.current(), guest.loss), (Some(other), Some(coplay_world::Loss::World)));
-    let known = world.server(other).realm().score(entity);
+    let guest = &world.players[0];
+    assert_eq!(
+        (guest.selector.current(), guest.rollback),
+        (Some(other), Some(coplay_world::ScoreRollback::WorldRestarted))
+    );
+    let known = world.server(other).world().replicated_score(entity);
     assert!(known.hits + known.falls < old.hits + old.falls, "{known:?} after {old:?}");
-    let row = guest.client.table().find(|(row, ..)| *row == entity).map(|(.., score)| score);
-    assert_eq!((guest.client.score(), guest.client.told(), row), (known, known, Some(known)));
+    let row = guest.client.scoreboard().find(|(row, ..)| *row == entity).map(|(.., score)| score);
+    assert_eq!((guest.client.score(), guest.client.reported_score(), row), (known, known, Some(known)));
 }
 
 #[test]
-fn a_partition_heals_into_one_world() {
-    let mut world = World::new(3, 3, 8, 2);
+fn healed_partition_converges_to_one_world() {
+    let mut world = SimulatedWorld::new(3, 3, 8, 2);
     world.run(8_000);
     for (one, other) in [(0, 2), (1, 2)] {
-        world.cut(one, other, true);
+        world.set_cut(one, other, true);
     }
     world.run(12_000);
-    let owners = |place: usize| world.server(place).realm().register().get(ninja(0)).and_then(Being::term);
+    let owners =
+        |place: usize| world.server(place).world().entities().get(ninja_entity(0)).and_then(EntityRecord::ownership);
     assert_ne!(owners(0).map(|term| term.owner), owners(2).map(|term| term.owner), "both sides look after the ninjas");
     for (one, other) in [(0, 2), (1, 2)] {
-        world.cut(one, other, false);
+        world.set_cut(one, other, false);
     }
     world.run(5_000);
-    let owned: usize = (0..3).filter(|place| owns(world.server(*place), ninja(0))).count();
+    let owned: usize = (0..3).filter(|place| owns(world.server(*place), ninja_entity(0))).count();
     assert_eq!(owned, 1, "one of them yields");
-    world.calm_down();
+    world.stop_players_and_settle();
     world.assert_equal();
     world.assert_nothing_lost();
-    assert!(world.server(0).realm().register().iter().any(|(_, being)| being.score().hits > 0));
+    assert!(world.server(0).world().entities().iter().any(|(_, being)| being.score().hits > 0));
 }
 
 fn owns(server: &Server, entity: EntityId) -> bool {
-    let term = server.realm().register().get(entity).and_then(Being::term);
+    let term = server.world().entities().get(entity).and_then(EntityRecord::ownership);
     term.is_some_and(|term| term.owner == server.source())
 }
 
 /// Who knows one server by its address learns of others only there, and that they are nearer when it plays already.
 #[test]
-fn a_player_ends_on_the_nearest_server_and_its_avatar_comes_along() {
-    let mut world = World::new(5, 2, 1, 0);
+fn player_moves_to_the_nearest_server_with_its_avatar() {
+    let mut world = SimulatedWorld::new(5, 2, 1, 0);
     for (server, rtt) in [(0, 160), (1, 20)] {
         let way = LinkConfig { jitter: Jitter::Uniform(MILLI * 4), ..LinkConfig::constant_rtt(MILLI * rtt) };
         for (from, to) in [(2, server), (server, 2)] {
             world.links.insert((from, to), Link::new(way.clone(), 5, &format!("{from} to {to}")));
         }
     }
-    world.guests[0].voyage = Voyage::new(world.now);
-    world.guests[0].voyage.on_up(0);
+    world.players[0].selector = ServerSelector::new(world.now);
+    world.players[0].selector.add_server(0);
     world.run(3_000);
-    let entity = world.guests[0].entity;
-    let lives =
-        |world: &World, place: usize| world.server(place).realm().field().get(entity).map(|avatar| avatar.lives);
+    let entity = world.players[0].entity;
+    let lives = |world: &SimulatedWorld, place: usize| {
+        world.server(place).world().avatars().get(entity).map(|avatar| avatar.spawn_count)
+    };
     let before = lives(&world, 0).expect("it is in");
-    world.guests[0].voyage.on_up(1);
-    let mut last = world.guests[0].client.avatar().expect("it is in").position;
+    world.players[0].selector.add_server(1);
+    let mut last = world.players[0].client.avatar().expect("it is in").position;
     for _ in 0..3_000 {
         world.run(10);
-        let place = world.guests[0].client.avatar().expect("it stays in").position;
+        let place = world.players[0].client.avatar().expect("it stays in").position;
         assert!(place.distance(last) <= 40, "{} units at once", place.distance(last));
         last = place;
     }
-    let guest = &world.guests[0];
-    assert_eq!((guest.voyage.current(), guest.voyage.moves()), (Some(1), 1));
-    assert!(owns(world.server(1), entity) && world.server(0).realm().players().count() == 0);
+    let guest = &world.players[0];
+    assert_eq!((guest.selector.current(), guest.selector.moves()), (Some(1), 1));
+    assert!(owns(world.server(1), entity) && world.server(0).world().players().count() == 0);
     assert_eq!((lives(&world, 0), lives(&world, 1)), (Some(before), Some(before)));
     assert!(guest.client.rtt().is_some_and(|rtt| rtt < MILLI * 40));
-    world.calm_down();
+    world.stop_players_and_settle();
     world.assert_equal();
 }
 
 #[test]
-fn a_departure_is_seen_at_once() {
-    let mut world = World::new(6, 2, 2, 0);
+fn leaving_player_disappears_on_all_servers_at_once() {
+    let mut world = SimulatedWorld::new(6, 2, 2, 0);
     world.run(5_000);
-    let (entity, place) = (world.guests[0].entity, world.guests[0].voyage.current().expect("it is on one"));
-    world.guests[0].plays = false;
-    let goodbye = world.guests[0].client.goodbye();
+    let (entity, place) = (world.players[0].entity, world.players[0].selector.current().expect("it is on one"));
+    world.players[0].is_playing = false;
+    let goodbye = world.players[0].client.leave_message();
     (0..3).for_each(|_| world.send(2, place, SourceId(0), &goodbye));
     world.run(300);
-    assert!((0..2).all(|place| world.server(place).realm().field().get(entity).is_none()));
-    assert!((0..2).all(|place| world.server(place).realm().field().get(world.guests[1].entity).is_some()));
+    assert!((0..2).all(|place| world.server(place).world().avatars().get(entity).is_none()));
+    assert!((0..2).all(|place| world.server(place).world().avatars().get(world.players[1].entity).is_some()));
 }
 
 #[test]
-fn a_server_that_drains_loses_its_players_to_others_and_nothing_else() {
-    let mut world = World::new(4, 2, 6, 0);
+fn drained_server_hands_over_its_players_without_loss() {
+    let mut world = SimulatedWorld::new(4, 2, 6, 0);
     world.run(10_000);
-    let place = world.guests[0].voyage.current().expect("it is on one");
-    world.servers[place].1.as_mut().expect("it runs").realm_mut().drain();
+    let place = world.players[0].selector.current().expect("it is on one");
+    world.servers[place].1.as_mut().expect("it runs").world_mut().drain();
     world.run(4_000);
-    assert!(world.guests.iter().all(|guest| guest.voyage.current() != Some(place)));
-    assert_eq!(world.server(place).realm().players().count(), 0);
-    assert!(world.server(place).is_known_elsewhere());
+    assert!(world.players.iter().all(|guest| guest.selector.current() != Some(place)));
+    assert_eq!(world.server(place).world().players().count(), 0);
+    assert!(world.server(place).is_fully_replicated());
     world.kill(place);
-    world.calm_down();
+    world.stop_players_and_settle();
     world.assert_nothing_lost();
 }

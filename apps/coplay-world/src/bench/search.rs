@@ -1,45 +1,47 @@
 //! A search for the most players that are carried: twice as many each time until it is too many, and then halfway between.
 
 /// How many the search begins with.
-const FIRST: u32 = 250;
+const INITIAL_PLAYERS: u32 = 250;
 /// No more are tried: a server's socket has 4,096 channels, and every player has one to every server.
-pub(super) const MOST: u32 = 4_000;
+pub(super) const MAX_PLAYERS: u32 = 4_000;
 /// The search ends when it is known to one part in so many.
-const EXACT: u32 = 12;
+const PRECISION_DIVISOR: u32 = 12;
 
 /// What is known of how many are carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Search {
+pub(super) struct CapacitySearch {
     /// The most that were carried.
-    pub(super) carried: u32,
+    pub(super) max_carried: u32,
     /// The fewest that were not.
-    pub(super) refused: Option<u32>,
+    pub(super) min_overloaded: Option<u32>,
 }
 
-impl Search {
+impl CapacitySearch {
     /// How many are to be tried next; nobody if it is known well enough.
-    pub(super) fn next(&self) -> Option<u32> {
-        match self.refused {
-            None if self.carried >= MOST => None,
-            None => Some((self.carried * 2).clamp(FIRST, MOST)),
-            Some(refused) if refused - self.carried <= (refused / EXACT).max(1) => None,
-            Some(refused) => Some(rounded(self.carried + (refused - self.carried) / 2).max(self.carried + 1)),
+    pub(super) fn next_count(&self) -> Option<u32> {
+        match self.min_overloaded {
+            None if self.max_carried >= MAX_PLAYERS => None,
+            None => Some((self.max_carried * 2).clamp(INITIAL_PLAYERS, MAX_PLAYERS)),
+            Some(refused) if refused - self.max_carried <= (refused / PRECISION_DIVISOR).max(1) => None,
+            Some(refused) => {
+                Some(round_player_count(self.max_carried + (refused - self.max_carried) / 2).max(self.max_carried + 1))
+            }
         }
     }
 
     /// So many were carried, or were not. Fewer than were carried before are carried, whatever happened this time.
-    pub(super) fn learn(&mut self, players: u32, is_carried: bool) {
+    pub(super) fn record(&mut self, players: u32, is_carried: bool) {
         if is_carried {
-            self.carried = self.carried.max(players);
-        } else if players > self.carried {
-            self.refused = Some(self.refused.map_or(players, |fewest| fewest.min(players)));
+            self.max_carried = self.max_carried.max(players);
+        } else if players > self.max_carried {
+            self.min_overloaded = Some(self.min_overloaded.map_or(players, |fewest| fewest.min(players)));
         }
-        self.refused = self.refused.filter(|refused| *refused > self.carried);
+        self.min_overloaded = self.min_overloaded.filter(|refused| *refused > self.max_carried);
     }
 }
 
 /// Nobody needs to know it to one player.
-fn rounded(players: u32) -> u32 {
+fn round_player_count(players: u32) -> u32 {
     if players >= 100 { players / 10 * 10 } else { players }
 }
 
@@ -48,11 +50,11 @@ mod tests {
     use super::*;
 
     /// Searches where so many are carried: what is found, and after how many trials.
-    fn found(limit: u32) -> (Search, usize) {
-        let mut search = Search::default();
+    fn search_with_limit(limit: u32) -> (CapacitySearch, usize) {
+        let mut search = CapacitySearch::default();
         let mut trials = 0;
-        while let Some(players) = search.next() {
-            search.learn(players, players <= limit);
+        while let Some(players) = search.next_count() {
+            search.record(players, players <= limit);
             trials += 1;
             assert!(trials < 100, "it does not end with {limit}");
         }
@@ -60,25 +62,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_is_found_in_few_trials() {
-        for limit in (0..MOST).step_by(37) {
-            let (Search { carried, refused }, trials) = found(limit);
+    fn capacity_is_found_in_few_trials() {
+        for limit in (0..MAX_PLAYERS).step_by(37) {
+            let (CapacitySearch { max_carried: carried, min_overloaded: refused }, trials) = search_with_limit(limit);
             let refused = refused.expect("more were tried");
             assert!(carried <= limit && limit < refused, "{carried} {limit} {refused}");
-            assert!(refused - carried <= (refused / EXACT).max(1), "{carried} {refused}");
-            assert!(limit < FIRST || trials <= 10, "{limit} took {trials} trials");
+            assert!(refused - carried <= (refused / PRECISION_DIVISOR).max(1), "{carried} {refused}");
+            assert!(limit < INITIAL_PLAYERS || trials <= 10, "{limit} took {trials} trials");
         }
-        assert_eq!(found(MOST + 1).0, Search { carried: MOST, refused: None });
+        assert_eq!(
+            search_with_limit(MAX_PLAYERS + 1).0,
+            CapacitySearch { max_carried: MAX_PLAYERS, min_overloaded: None }
+        );
     }
 
     #[test]
-    fn what_was_carried_once_is_carried() {
-        let mut search = Search::default();
-        search.learn(500, true);
-        search.learn(250, false);
-        assert_eq!(search, Search { carried: 500, refused: None });
-        search.learn(1_000, false);
-        search.learn(1_000, true);
-        assert_eq!(search, Search { carried: 1_000, refused: None }, "the second time it went well");
+    fn carried_count_is_never_retracted() {
+        let mut search = CapacitySearch::default();
+        search.record(500, true);
+        search.record(250, false);
+        assert_eq!(search, CapacitySearch { max_carried: 500, min_overloaded: None });
+        search.record(1_000, false);
+        search.record(1_000, true);
+        assert_eq!(search, CapacitySearch { max_carried: 1_000, min_overloaded: None }, "the second time it went well");
     }
 }

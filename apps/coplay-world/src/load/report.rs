@@ -6,88 +6,100 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use coplay_world::{TOLERANCE, Tally};
+use coplay_world::{CONSISTENCY_TOLERANCE, ConsistencySummary};
 
-use super::player::Seen;
+use super::bot::BotStats;
 
 /// All players at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
-    seen: Vec<Seen>,
-    took: Duration,
+pub(crate) struct LoadReport {
+    bot_stats: Vec<BotStats>,
+    elapsed: Duration,
 }
 
-impl Report {
-    pub(super) fn of(seen: &[Arc<Mutex<Seen>>], took: Duration) -> Self {
+impl LoadReport {
+    pub(super) fn from_stats(seen: &[Arc<Mutex<BotStats>>], took: Duration) -> Self {
         let seen = seen.iter().map(|seen| seen.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect();
-        Self { seen, took }
+        Self { bot_stats: seen, elapsed: took }
     }
 
-    fn is_in(&self) -> usize {
-        self.seen.iter().filter(|seen| seen.is_in).count()
+    fn present_count(&self) -> usize {
+        self.bot_stats.iter().filter(|seen| seen.is_present).count()
     }
 
-    fn sum(&self, part: impl Fn(&Seen) -> u64) -> u64 {
-        self.seen.iter().map(part).sum()
+    fn sum(&self, part: impl Fn(&BotStats) -> u64) -> u64 {
+        self.bot_stats.iter().map(part).sum()
     }
 
     /// How far what all of them saw was from where the servers had it.
-    fn consistency(&self) -> Tally {
-        let mut all = Tally::default();
-        self.seen.iter().for_each(|seen| all.add(&seen.consistency));
+    fn consistency(&self) -> ConsistencySummary {
+        let mut all = ConsistencySummary::default();
+        self.bot_stats.iter().for_each(|seen| all.merge(&seen.consistency));
         all
     }
 
     /// Avatars, and acknowledged hits and falls, that were lost.
-    fn lost(&self) -> (u64, u64) {
+    fn losses(&self) -> (u64, u64) {
         (self.sum(|seen| seen.avatars_lost.into()), self.sum(|seen| seen.scores_lost.into()))
     }
 
     /// Whether any server ever showed anybody anything.
-    pub(super) fn was_anybody_in(&self) -> bool {
-        self.seen.iter().any(|seen| seen.rtt_ms.is_some())
+    pub(super) fn has_anybody_joined(&self) -> bool {
+        self.bot_stats.iter().any(|seen| seen.rtt_ms.is_some())
     }
 
     /// Whether everybody is in, and nobody lost anything.
-    pub(super) fn is_good(&self) -> bool {
-        self.is_in() == self.seen.len() && self.lost() == (0, 0)
+    pub(super) fn is_success(&self) -> bool {
+        self.present_count() == self.bot_stats.len() && self.losses() == (0, 0)
     }
 
     /// In a line, for who waits.
-    pub(super) fn brief(&self) -> String {
+    pub(super) fn progress_line(&self) -> String {
         format!(
             "{:4.0} s: {} of {} play, {} hits, {} moves to another server, longest silence {:.0} ms",
-            self.took.as_secs_f64(),
-            self.is_in(),
-            self.seen.len(),
+            self.elapsed.as_secs_f64(),
+            self.present_count(),
+            self.bot_stats.len(),
             self.sum(|seen| seen.acknowledged.hits.into()),
-            self.sum(|seen| seen.moves.into()),
-            worst(self.seen.iter().map(|seen| seen.silence_ms)),
+            self.sum(|seen| seen.server_moves.into()),
+            worst(self.bot_stats.iter().map(|seen| seen.longest_silence_ms)),
         )
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.seen.len().max(1) as f64;
-        let each = |sum: u64| sum as f64 / count / self.took.as_secs_f64();
-        let mut rtts: Vec<f64> = self.seen.iter().filter_map(|seen| seen.rtt_ms).collect();
+        let count = self.bot_stats.len().max(1) as f64;
+        let each = |sum: u64| sum as f64 / count / self.elapsed.as_secs_f64();
+        let mut rtts: Vec<f64> = self.bot_stats.iter().filter_map(|seen| seen.rtt_ms).collect();
         rtts.sort_by(f64::total_cmp);
-        let ahead = self.seen.iter().fold((0.0, 0), |sum, seen| (sum.0 + seen.ahead_ms.0, sum.1 + seen.ahead_ms.1));
-        writeln!(f, "players               {} of {} in the world at the end", self.is_in(), self.seen.len())?;
-        let ((avatars, scores), acknowledged) = (self.lost(), self.sum(|seen| seen.acknowledged.hits.into()));
+        let ahead = self
+            .bot_stats
+            .iter()
+            .fold((0.0, 0), |sum, seen| (sum.0 + seen.lead_time_ms.0, sum.1 + seen.lead_time_ms.1));
+        writeln!(
+            f,
+            "players               {} of {} in the world at the end",
+            self.present_count(),
+            self.bot_stats.len()
+        )?;
+        let ((avatars, scores), acknowledged) = (self.losses(), self.sum(|seen| seen.acknowledged.hits.into()));
         writeln!(f, "lost                  {avatars} avatars, {scores} acknowledged hits and falls")?;
         writeln!(f, "acknowledged hits     {acknowledged}")?;
-        writeln!(f, "moves                 {} to another server", self.sum(|seen| seen.moves.into()))?;
-        writeln!(f, "longest silence       {:.0} ms", worst(self.seen.iter().map(|seen| seen.silence_ms)))?;
+        writeln!(f, "moves                 {} to another server", self.sum(|seen| seen.server_moves.into()))?;
+        writeln!(
+            f,
+            "longest silence       {:.0} ms",
+            worst(self.bot_stats.iter().map(|seen| seen.longest_silence_ms))
+        )?;
         writeln!(f, "round trip            {:.1} ms in the middle", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
         writeln!(f, "own avatar            {:.1} ms from the server's on average", ahead.0 / ahead.1.max(1) as f64)?;
         let consistency = self.consistency();
         writeln!(
             f,
-            "discrepancy           {:.1} unit·s on average, {:.1} of own avatars; {:.1} % of all that was seen below {TOLERANCE:.0}",
-            consistency.average().unwrap_or_default(),
-            consistency.own().unwrap_or_default(),
+            "discrepancy           {:.1} unit·s on average, {:.1} of own avatars; {:.1} % of all that was seen below {CONSISTENCY_TOLERANCE:.0}",
+            consistency.mean_discrepancy().unwrap_or_default(),
+            consistency.own_discrepancy().unwrap_or_default(),
             consistency.tolerated().unwrap_or_default() * 100.0,
         )?;
         let (out, back) = (self.sum(|seen| seen.sent.1), self.sum(|seen| seen.received.1));
@@ -102,7 +114,7 @@ fn worst(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// What a server says of itself.
-pub fn ask(http: &str) -> std::io::Result<String> {
+pub fn fetch_state(http: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(http)?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;
     write!(stream, "GET /state HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n")?;

@@ -11,15 +11,15 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_coplay-world");
 pub(crate) const SECRET: &str = "three-servers";
 
 /// A server in a process of its own; it ends with the test.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) child: Child,
-    pub(crate) port: u16,
-    pub(crate) http: u16,
+    pub(crate) player_port: u16,
+    pub(crate) http_port: u16,
     /// What it says to people, a line at a time.
-    pub(crate) says: Lines<BufReader<ChildStdout>>,
+    pub(crate) stdout_lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -38,7 +38,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Starts a server that knows others, with more to say to it.
-pub(crate) fn start(port: u16, http: u16, peers: &[u16], more: &[&str]) -> Running {
+pub(crate) fn start_server(port: u16, http: u16, peers: &[u16], more: &[&str]) -> RunningServer {
     let mut command = Command::new(PROGRAM);
     command.args([
         "serve",
@@ -58,10 +58,10 @@ pub(crate) fn start(port: u16, http: u16, peers: &[u16], more: &[&str]) -> Runni
     command.args(more);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program runs");
     let says = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    Running { child, port, http, says }
+    RunningServer { child, player_port: port, http_port: http, stdout_lines: says }
 }
 
-pub(crate) fn ask(http: u16, what: &str) -> Option<String> {
+pub(crate) fn http_get(http: u16, what: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", http)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     write!(stream, "GET {what} HTTP/1.1\r\n\r\n").ok()?;
@@ -78,15 +78,15 @@ pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn wait_until_healthy(server: &Running) {
+pub(crate) fn wait_until_healthy(server: &RunningServer) {
     wait_for("a server's start", || {
-        ask(server.http, "/health").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        http_get(server.http_port, "/health").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     });
 }
 
 /// A field of what a server says of itself.
-pub(crate) fn field(http: u16, name: &str) -> Option<String> {
-    let state = ask(http, "/state")?;
+pub(crate) fn state_field(http: u16, name: &str) -> Option<String> {
+    let state = http_get(http, "/state")?;
     let (_, rest) = state.split_once(&format!("\"{name}\":"))?;
     rest.split([',', '}']).next().map(str::to_owned)
 }

@@ -59,5 +59,5 @@ pub struct Place {
 
 /// How many cells a maze can have each way.
 pub(super) fn sides() -> std::ops::RangeInclusive<i64> {
-    i64::from(*Walls::SIDES.start())..=i64::from(*Walls::SIDES.end())
+    i64::from(*Walls::SIDE_RANGE.start())..=i64::from(*Walls::SIDE_RANGE.end())
 }

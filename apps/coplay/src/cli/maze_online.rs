@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use coplay::peer_world::UpdatePolicy;
-use coplay_maze::Terms;
+use coplay_maze::MazeSettings;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::mesh::MulticastConfig as Way;
@@ -17,7 +17,7 @@ use super::{Show, seed};
 /// A tick of a maze, in milliseconds: nothing happens in between.
 const TICK_MS: u16 = 10;
 /// The longest bucket and the longest delay, in milliseconds.
-const LONGEST_MS: u16 = Terms::MOST_TICKS * TICK_MS;
+const LONGEST_MS: u16 = MazeSettings::MAX_TICKS * TICK_MS;
 /// Ticks of a second.
 const TICKS_PER_SECOND: u32 = 1_000 / TICK_MS as u32;
 
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn spans_are_whole_ticks() {
-        assert_eq!((ticks("10"), ticks("150"), ticks("1000")), (Ok(1), Ok(15), Ok(Terms::MOST_TICKS)));
+        assert_eq!((ticks("10"), ticks("150"), ticks("1000")), (Ok(1), Ok(15), Ok(MazeSettings::MAX_TICKS)));
         for wrong in ["", "0", "15", "1010", "10000", "-10", "1.5"] {
             let told = ticks(wrong).unwrap_err();
             assert!(told.contains("whole ticks") && told.ends_with("to 1000"), "{wrong}: {told}");

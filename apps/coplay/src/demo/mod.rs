@@ -236,7 +236,7 @@ impl Demo {
         let other = sites[1].session.site();
         let link = sites[0].session.peer_stats(now, other).unwrap_or_default();
         let terms = self.world.terms();
-        let mut summary = Summary::of(u64::from(self.frame().number()), took, sites[0].machine().rate());
+        let mut summary = Summary::of(u64::from(self.frame().number()), took, sites[0].machine().frame_rate());
         let Terms { rtt_ms, jitter_ms, loss_percent, lag, window } = terms;
         summary.row(
             "link",

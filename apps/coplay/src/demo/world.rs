@@ -9,9 +9,9 @@ use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::session::Session;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_machines::hosted::{self, Hosted, Turn};
 use coplay_machines::identity::game_id;
-use coplay_machines::{Machine, Sharing};
+use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter};
+use coplay_machines::{Machine, NetplaySupport};
 use coplay_sim::link::{Delay, Jitter, Link, LinkConfig, Loss};
 
 use super::tennis::Player;
@@ -62,7 +62,7 @@ impl Terms {
 pub struct Site {
     /// Its end of the game.
     pub session: Session,
-    hosted: Hosted,
+    hosted: SessionAdapter,
     bot: Bot,
     /// Plays the tennis that comes with the program.
     tennis: Option<Player>,
@@ -112,11 +112,15 @@ impl World {
         let site = |number: usize, machine: Box<dyn Machine>| {
             let session = session(now, number, &*machine, terms, 1)?;
             let pads = machine.pads();
-            let pad = pads.get(number).or(pads.first()).cloned().unwrap_or_else(|| coplay_machines::pad::Pad::of(&[]));
+            let pad = pads
+                .get(number)
+                .or(pads.first())
+                .cloned()
+                .unwrap_or_else(|| coplay_machines::pad::Pad::with_buttons(&[]));
             let bot = Bot::new(seed, number, &pad);
             let newest = (0, now);
             let tennis = is_tennis(&*machine).then(|| Player::new(seed, number));
-            let hosted = Hosted::new(machine);
+            let hosted = SessionAdapter::new(machine);
             let digests = BTreeMap::new();
             Ok(Site { session, hosted, bot, tennis, hand: None, newest, fresh: false, repaired: false, digests })
         };
@@ -144,7 +148,7 @@ impl World {
         self.round += 1;
         self.flying.clear();
         let unfit = |error: String| Trouble::failure(format!("the game cannot go on in a new session: {error}"));
-        let (mut state, exact) = (vec![], self.sites[0].machine().sharing() == Sharing::Rollback);
+        let (mut state, exact) = (vec![], self.sites[0].machine().netplay_support() == NetplaySupport::Rollback);
         if exact {
             self.sites[0].hosted.machine_mut().save(&mut state).map_err(|error| unfit(error.to_string()))?;
         }
@@ -232,22 +236,26 @@ impl Site {
 
     /// Does one thing that the session asks for; `false` if there is none.
     fn serve(&mut self, now: Instant) -> Result<bool, Trouble> {
-        let Some(turn) = self.hosted.serve(now, &mut self.session) else { return Ok(false) };
+        let Some(turn) = self.hosted.handle_next_request(now, &mut self.session) else { return Ok(false) };
         match turn {
-            Turn::Sample { .. } => {
+            RequestOutcome::InputNeeded { .. } => {
                 let (player, pressed) = (self.session.site().index(), self.bots_press());
                 let mut words = [0; MAX_PLAYERS];
                 words[player] = self.hand.unwrap_or(pressed);
                 self.session.handle_input(now, &words[..self.machine().pads().len().min(MAX_PLAYERS)]);
             }
-            Turn::Stepped { frame, fresh: true } => (self.newest, self.fresh) = ((frame.number(), now), true),
-            Turn::Stepped { fresh: false, .. } => self.repaired = true,
-            Turn::Trouble(trouble) => {
+            RequestOutcome::Stepped { frame, rendered: true } => {
+                (self.newest, self.fresh) = ((frame.number(), now), true)
+            }
+            RequestOutcome::Stepped { rendered: false, .. } => self.repaired = true,
+            RequestOutcome::Failed(trouble) => {
                 return Err(Trouble::failure(format!("the game cannot be shared any further: {trouble}")));
             }
             // A frame that is repaired is hashed again, and the last one counts.
-            Turn::Hashed { frame } => _ = self.digests.insert(frame.number(), self.hosted.machine_mut().hash()),
-            Turn::Saved { .. } | Turn::Loaded { .. } | Turn::Aside => {}
+            RequestOutcome::Hashed { frame } => {
+                _ = self.digests.insert(frame.number(), self.hosted.machine_mut().hash())
+            }
+            RequestOutcome::Saved { .. } | RequestOutcome::Loaded { .. } | RequestOutcome::SideWork => {}
         }
         Ok(true)
     }
@@ -260,11 +268,17 @@ fn is_tennis(machine: &dyn Machine) -> bool {
 
 fn session(now: Instant, number: usize, machine: &dyn Machine, terms: Terms, round: u64) -> Result<Session, Trouble> {
     let Terms { lag, window, .. } = terms;
-    let shared = hosted::Terms { sites: 2, lag, window, auto: false, compare_every: COMPARE_EVERY };
-    let settings = hosted::settings(machine, shared);
+    let shared = session_adapter::SessionOptions {
+        sites: 2,
+        input_delay: lag,
+        prediction_window: window,
+        auto_delay: false,
+        hash_interval: COMPARE_EVERY,
+    };
+    let settings = session_adapter::settings(machine, shared);
     let ids: Vec<SiteId> = SiteId::first(2).collect();
     let peers = vec![(ids[1 - number], Addr(1 - number as u64))];
-    let config = hosted::config(machine, round, ids[number], peers, settings);
+    let config = session_adapter::config(machine, round, ids[number], peers, settings);
     Session::new(now, config).map_err(|error| Trouble::failure(format!("this game cannot be shared so: {error}")))
 }
 

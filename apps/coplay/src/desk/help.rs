@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn directions_are_told_together_and_what_is_not_there_not_at_all() {
-        let mut pad = Pad::of(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
+        let mut pad = Pad::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
         pad.labels.push((Button::A, "Jump".into()));
         let rows = help(&Config::default(), Can::default(), &[pad]).rows;
         assert_eq!(rows[0], ("Player 1".into(), "Move ↑ ↓ ← →   B: Z   Jump: X".into()));

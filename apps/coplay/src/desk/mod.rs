@@ -287,7 +287,7 @@ mod tests {
     };
 
     fn desk(can: Can) -> (Desk, Instant) {
-        (Desk::new(&Config::default(), can, &[Pad::of(&Button::ALL)]), Instant::now())
+        (Desk::new(&Config::default(), can, &[Pad::with_buttons(&Button::ALL)]), Instant::now())
     }
 
     fn overlay(desk: &Desk, now: Instant) -> Overlay {

@@ -9,7 +9,7 @@ mod native;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coplay::input::{InputWord, MAX_PLAYERS};
-use coplay_machines::pad::{Axis, Button, Pad};
+use coplay_machines::pad::{Button, Pad, StickAxis};
 
 use crate::config::{Config, Control};
 use crate::hands::{Hands, directions, rested};
@@ -78,11 +78,11 @@ impl Gamepads {
     fn word(&self, seat: usize, posture: Posture) -> InputWord {
         let pressed = self.map.iter().filter(|(_, control)| posture.controls >> (*control as u32) & 1 != 0);
         let mut word = pressed.fold(0, |word, (button, _)| word | button.bit());
-        for (axis, position) in Axis::ALL.into_iter().zip(posture.axes) {
+        for (axis, position) in StickAxis::ALL.into_iter().zip(posture.axes) {
             word |= rested(axis, position, self.dead_zone);
         }
         let mask = self.masks.get(seat).copied().unwrap_or(0);
-        if mask & (Axis::LeftX.mask() | Axis::LeftY.mask()) == 0 {
+        if mask & (StickAxis::LeftX.mask() | StickAxis::LeftY.mask()) == 0 {
             word |= directions(posture.axes[0], posture.axes[1], self.dead_zone);
         }
         word & mask
@@ -95,20 +95,21 @@ mod tests {
 
     #[test]
     fn a_stick_plays_a_machine_without_sticks() {
-        let pads = [Pad::of(&[Button::A, Button::Left, Button::Right]), Pad { mask: !0, labels: vec![] }];
+        let pads = [Pad::with_buttons(&[Button::A, Button::Left, Button::Right]), Pad { mask: !0, labels: vec![] }];
         let gamepads = Gamepads::new(&Config::default(), &pads, Arc::default());
         let mut posture = Posture { axes: [-30_000, 0, 0, 5], ..Posture::default() };
         posture.set(Control::East, true);
         posture.set(Control::North, true);
         assert_eq!(gamepads.word(0, posture), Button::A.bit() | Button::Left.bit());
-        assert_eq!(gamepads.word(1, posture), Button::A.bit() | Button::X.bit() | Axis::LeftX.at(-30_000));
+        assert_eq!(gamepads.word(1, posture), Button::A.bit() | Button::X.bit() | StickAxis::LeftX.word_at(-30_000));
         posture.set(Control::East, false);
         assert_eq!(gamepads.word(0, posture), Button::Left.bit());
     }
 
     #[test]
     fn seats_are_given_in_order_and_again() {
-        let gamepads = Gamepads::new(&Config::default(), &[Pad::of(&[]), Pad::of(&[])], Arc::default());
+        let gamepads =
+            Gamepads::new(&Config::default(), &[Pad::with_buttons(&[]), Pad::with_buttons(&[])], Arc::default());
         assert_eq!((gamepads.sit(), gamepads.sit(), gamepads.sit()), (Some(0), Some(1), None));
         gamepads.stand(0);
         assert_eq!(gamepads.sit(), Some(0));

@@ -3,8 +3,8 @@
 use std::io;
 
 use coplay::session::MachineCosts;
-use coplay_lab::bench::{Bench, Length};
-use coplay_lab::feel::{Feel, Link, Machine, Row, Smoothness, feel};
+use coplay_lab::bench::{ExperimentContext, ExperimentLength};
+use coplay_lab::link_preview::{LinkPreview, LinkQuality, MachineProfile, PreviewRow, Smoothness, preview_link};
 
 use super::bar::Bar;
 use crate::check;
@@ -16,14 +16,15 @@ use crate::trouble::Trouble;
 pub(super) fn run(args: &cli::Feel) -> Result<(), Trouble> {
     let link = link(args)?;
     // What a core prints meanwhile is not for us.
-    let output = coplay_machines::check::output();
+    let output = coplay_machines::check::exclusive_stdout();
     let mut out = output.map_err(|error| Trouble::failure(format!("there is nowhere to print: {error}")))?;
     let (machine, about) = machine(args)?;
     let bar = Bar::new(vec![1.0]);
     bar.begin(0, "feel");
     let tell = |part: f64| bar.tell(part);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let feel = feel(&mut Bench::new(args.seed, Length::Full, threads, &tell), link, machine);
+    let feel =
+        preview_link(&mut ExperimentContext::new(args.seed, ExperimentLength::Full, threads, &tell), link, machine);
     bar.end();
     // Who does not want to hear more is not bothered.
     _ = out.write_all(words(link, &about, &feel).as_bytes()).and_then(|()| out.flush());
@@ -31,22 +32,25 @@ pub(super) fn run(args: &cli::Feel) -> Result<(), Trouble> {
 }
 
 /// The link that was said, or that to somebody real.
-fn link(args: &cli::Feel) -> Result<Link, Trouble> {
+fn link(args: &cli::Feel) -> Result<LinkQuality, Trouble> {
     let Some(ticket) = &args.measure else {
         let (rtt_ms, jitter_ms, loss) = (args.rtt.unwrap_or_default(), args.jitter, args.loss / 100.0);
-        return Ok(Link { rtt_ms, jitter_ms, loss });
+        return Ok(LinkQuality { rtt_ms, jitter_ms, loss });
     };
     let survey = survey(ticket, args.relay.clone())?;
     // There and back each add half of the jitter.
     let (rtt_ms, jitter_ms) = (survey.min_rtt.as_millis_f64(), survey.jitter.as_millis_f64() / 2.0);
     eprintln!("{} of {} questions were answered", survey.replies.0, survey.replies.1);
-    Ok(Link { rtt_ms, jitter_ms, loss: survey.loss })
+    Ok(LinkQuality { rtt_ms, jitter_ms, loss: survey.loss })
 }
 
 /// What the machine costs, and what to call it.
-fn machine(args: &cli::Feel) -> Result<(Machine, String), Trouble> {
+fn machine(args: &cli::Feel) -> Result<(MachineProfile, String), Trouble> {
     if args.game.is_none() && args.machine.core.is_none() {
-        return Ok((Machine { costs: MachineCosts::default(), can_save: true }, "a machine that costs nothing".into()));
+        return Ok((
+            MachineProfile { costs: MachineCosts::default(), can_save: true },
+            "a machine that costs nothing".into(),
+        ));
     }
     let wanted = crate::cli::Check {
         game: args.game.clone(),
@@ -68,11 +72,11 @@ fn machine(args: &cli::Feel) -> Result<(Machine, String), Trouble> {
         fitness.costs.load.as_millis_f64(),
         if fitness.can_save { "" } else { "; its states are not exact, so nothing can be guessed" },
     );
-    Ok((Machine { costs: fitness.costs, can_save: fitness.can_save }, about))
+    Ok((MachineProfile { costs: fitness.costs, can_save: fitness.can_save }, about))
 }
 
-fn words(link: Link, about: &str, feel: &Feel) -> String {
-    let Link { rtt_ms, jitter_ms, loss } = link;
+fn words(link: LinkQuality, about: &str, feel: &LinkPreview) -> String {
+    let LinkQuality { rtt_ms, jitter_ms, loss } = link;
     let mut text = format!(
         "link     {rtt_ms:.1} ms there and back, {jitter_ms:.1} ms of jitter each way, {:.1} % lost\n",
         loss * 100.0
@@ -80,16 +84,19 @@ fn words(link: Link, about: &str, feel: &Feel) -> String {
     text += &format!("machine  {about}\n\n");
     text += "  lag window  frames/s  deviation  longest   own button  other's  again/100  bytes/s\n";
     for row in &feel.rows {
-        text += &line(row, row.setting == feel.auto);
+        text += &line(row, row.setting == feel.auto_setting);
     }
-    let picked = feel.rows.iter().find(|row| row.setting == feel.auto);
-    text += &format!("\n→ auto picks lag {} and window {}", feel.auto.lag, feel.auto.window);
+    let picked = feel.rows.iter().find(|row| row.setting == feel.auto_setting);
+    text += &format!(
+        "\n→ auto picks lag {} and window {}",
+        feel.auto_setting.input_delay, feel.auto_setting.prediction_window
+    );
     if let Some(row) = picked {
         text += &format!(
             ": {}, your own button shows after {:.0} ms and the other's after {:.0} ms",
             word(row.smoothness()),
-            row.own_ms,
-            row.other_ms
+            row.local_latency_ms,
+            row.remote_latency_ms
         );
     }
     text + "\n"
@@ -103,18 +110,18 @@ fn word(smoothness: Smoothness) -> &'static str {
     }
 }
 
-fn line(row: &Row, picked: bool) -> String {
+fn line(row: &PreviewRow, picked: bool) -> String {
     format!(
         "{} {:3} {:6}  {:8.1}  {:6.2} ms  {:4.0} ms  {:8.0} ms  {:4.0} ms  {:9.1}  {:7.0}  {}\n",
         if picked { "→" } else { " " },
-        row.setting.lag,
-        row.setting.window,
+        row.setting.input_delay,
+        row.setting.prediction_window,
         row.frames_per_second,
         row.deviation_ms,
-        row.longest_ms,
-        row.own_ms,
-        row.other_ms,
-        row.again,
+        row.max_frame_ms,
+        row.local_latency_ms,
+        row.remote_latency_ms,
+        row.resimulated_per_100_frames,
         row.bytes_per_second,
         word(row.smoothness()),
     )

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use coplay_lab::field::{Field, Game, Starts};
+use coplay_lab::real_run::{FrameStarts, RealRunner, RealSession};
 
 use crate::trouble::{Trouble, in_words};
 
@@ -43,7 +43,7 @@ impl Processes {
     }
 
     /// A site of the game. What it says and when it began each frame goes into files of its own.
-    fn start(&self, name: &'static str, seed: &str, game: &Game, command: &[&str]) -> Result<Site, String> {
+    fn start(&self, name: &'static str, seed: &str, game: &RealSession, command: &[&str]) -> Result<Site, String> {
         let [log, out, err, seat] =
             ["csv", "out", "err", "seat"].map(|ending| self.folder.join(format!("{name}.{ending}")));
         let file = |path: &Path| {
@@ -68,9 +68,9 @@ impl Drop for Processes {
     }
 }
 
-impl Field for Processes {
-    fn play(&mut self, game: &Game) -> Result<Starts, String> {
-        let (lag, window) = (game.lag.to_string(), game.window.to_string());
+impl RealRunner for Processes {
+    fn run_session(&mut self, game: &RealSession) -> Result<FrameStarts, String> {
+        let (lag, window) = (game.input_delay.to_string(), game.prediction_window.to_string());
         let host = ["host", "--udp", "127.0.0.1:0", "--lan", "hide", "--lag", &lag, "--window", &window];
         let mut host = self.start("host", "1", game, &host)?;
         let ticket = host.ticket()?;
@@ -84,7 +84,7 @@ impl Field for Processes {
         if host.len() < game.frames as usize / 2 {
             return Err(format!("two sites played only {} of {} frames together", host.len(), game.frames));
         }
-        Ok(Starts([host, guest]))
+        Ok(FrameStarts([host, guest]))
     }
 }
 

@@ -8,11 +8,11 @@ mod feel;
 mod field;
 mod files;
 
-use coplay_lab::bench::{Bench, Length};
+use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;
 use coplay_lab::experiment::Experiment;
 use coplay_lab::findings::Findings;
-use coplay_lab::report::{self, Entry};
+use coplay_lab::report::{self, ReportEntry};
 
 use crate::cli::lab::{self as cli, What};
 use crate::trouble::Trouble;
@@ -34,7 +34,16 @@ pub fn run(args: &cli::Lab) -> Result<(), Trouble> {
 fn list() -> Result<(), Trouble> {
     let mut text = String::new();
     for experiment in catalog::ALL {
-        let Experiment { name, title, paper, figures, seconds, shows, real, .. } = experiment;
+        let Experiment {
+            name,
+            title,
+            paper,
+            paper_figures: figures,
+            expected_seconds: seconds,
+            summary: shows,
+            real_run: real,
+            ..
+        } = experiment;
         let real = if real.is_some() { " Also with --real." } else { "" };
         text += &format!("{name:<12} {title}\n");
         text += &indented(&format!("{shows}{real}"));
@@ -68,7 +77,7 @@ fn indented(text: &str) -> String {
 
 fn run_some(args: &cli::Run) -> Result<(), Trouble> {
     let experiments = args.names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real.is_none()) {
+    if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real_run.is_none()) {
         return Err(Trouble::misuse(format!("{} is done in virtual time only", virtual_only.name))
             .hint("leave out --real; `coplay lab list` says what can be done with it"));
     }
@@ -97,7 +106,7 @@ fn find(name: &str) -> Result<&'static Experiment, Trouble> {
 }
 
 /// Does experiments one after the other, each on all processors.
-fn do_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<Entry>, Trouble> {
+fn do_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, Trouble> {
     let bar = Bar::new(experiments.iter().map(|experiment| weight(experiment, real)).collect());
     let mut entries = Vec::new();
     for (number, experiment) in experiments.iter().enumerate() {
@@ -105,7 +114,7 @@ fn do_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<
         let findings = do_one(experiment, seed, real, &|part| bar.tell(part))?;
         let real = if real { " --real" } else { "" };
         let command = format!("coplay lab run {} --seed {seed}{real}", experiment.name);
-        entries.push(Entry { experiment, findings, command });
+        entries.push(ReportEntry { experiment, findings, command });
     }
     bar.end();
     Ok(entries)
@@ -113,13 +122,13 @@ fn do_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<
 
 /// About how long an experiment takes.
 fn weight(experiment: &Experiment, real: bool) -> f64 {
-    if real { field::SECONDS } else { experiment.seconds }
+    if real { field::SECONDS } else { experiment.expected_seconds }
 }
 
 fn do_one(experiment: &Experiment, seed: u64, real: bool, tell: &(dyn Fn(f64) + Sync)) -> Result<Findings, Trouble> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut bench = Bench::new(seed, Length::Full, threads, tell);
-    match experiment.real.filter(|_| real) {
+    let mut bench = ExperimentContext::new(seed, ExperimentLength::Full, threads, tell);
+    match experiment.real_run.filter(|_| real) {
         None => Ok((experiment.run)(&mut bench)),
         Some(in_the_field) => {
             let mut processes = Processes::new()?;
@@ -132,7 +141,7 @@ fn do_one(experiment: &Experiment, seed: u64, real: bool, tell: &(dyn Fn(f64) + 
 }
 
 /// Writes everything down and says which claims hold.
-fn finish(entries: &[Entry], folder: &Folder) -> Result<(), Trouble> {
+fn finish(entries: &[ReportEntry], folder: &Folder) -> Result<(), Trouble> {
     let mut text = String::new();
     let mut written = 0;
     for entry in entries {
@@ -141,7 +150,7 @@ fn finish(entries: &[Entry], folder: &Folder) -> Result<(), Trouble> {
             written += 1;
         }
         text += &format!("{}: {}\n", entry.experiment.name, entry.experiment.title);
-        entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.line()));
+        entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.to_line()));
     }
     text += &format!("{written} files in {}\n", folder.path().display());
     crate::out(&text);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use coplay::peer_world::EntityId;
-use coplay_maze::picture::colour_of;
-use coplay_maze::{Game, News, OTHERS, Score, Scores};
+use coplay_maze::render::player_colour;
+use coplay_maze::{MazeEvent, MazeSite, OTHER_AVATARS, Score, Scoreboard};
 
 use crate::scene::Entry;
 
@@ -19,7 +19,7 @@ pub struct Board {
     /// Whether our first avatar is a person.
     person: bool,
     /// As it was when it was last looked at.
-    before: Scores,
+    before: Scoreboard,
     /// What was said when our person was last hit.
     fall: String,
 }
@@ -38,13 +38,13 @@ pub struct Row {
 impl Board {
     /// Nothing has happened yet.
     pub fn new(person: bool) -> Self {
-        Self { person, before: Scores::default(), fall: String::new() }
+        Self { person, before: Scoreboard::default(), fall: String::new() }
     }
 
     /// What an avatar is called here.
-    pub fn name(&self, game: &Game, entity: EntityId) -> String {
+    pub fn name(&self, game: &MazeSite, entity: EntityId) -> String {
         match (entity.site == game.site(), self.person, entity.index) {
-            (false, ..) | (.., OTHERS) => game.scores().name(entity),
+            (false, ..) | (.., OTHER_AVATARS) => game.scores().display_name(entity),
             (true, true, 0) => "you".into(),
             (true, true, index) => format!("ninja {index}"),
             (true, false, index) => format!("ninja {}", index + 1),
@@ -52,20 +52,20 @@ impl Board {
     }
 
     /// Everybody who is there or ever scored, the best first.
-    pub fn rows(&self, game: &Game) -> Vec<Row> {
+    pub fn rows(&self, game: &MazeSite) -> Vec<Row> {
         let scores = game.scores();
         let ours = (0..game.avatars()).map(|index| EntityId { site: game.site(), index: index as u8 });
         let theirs = game.world().newest_states().map(|(entity, ..)| entity);
-        let scored = scores.table().into_iter().map(|(entity, _)| entity);
+        let scored = scores.ranking().into_iter().map(|(entity, _)| entity);
         let all: BTreeSet<EntityId> = ours.chain(theirs).chain(scored).collect();
-        let row = |entity| Row { entity, name: self.name(game, entity), score: scores.get(entity) };
+        let row = |entity| Row { entity, name: self.name(game, entity), score: scores.score(entity) };
         let mut rows: Vec<Row> = all.into_iter().map(row).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.score.hits), row.score.falls, row.entity));
         rows
     }
 
     /// The best of them, and in any case who looks.
-    pub fn table(&self, game: &Game) -> Vec<Entry> {
+    pub fn table(&self, game: &MazeSite) -> Vec<Entry> {
         let own = EntityId { site: game.site(), index: 0 };
         let mut rows = self.rows(game);
         let at = rows.iter().position(|row| row.entity == own).filter(|at| *at >= ROWS);
@@ -74,7 +74,7 @@ impl Board {
         }
         let entry = |row: Row| Entry {
             value: format!("{} : {}", row.score.hits, row.score.falls),
-            ink: colour_of(row.entity),
+            ink: player_colour(row.entity),
             own: row.entity == own,
             name: row.name,
         };
@@ -82,17 +82,19 @@ impl Board {
     }
 
     /// What a person wants to hear of what happened since the last time.
-    pub fn hear(&mut self, game: &mut Game) -> Option<String> {
+    pub fn hear(&mut self, game: &mut MazeSite) -> Option<String> {
         let mut words = self.on_own_hit(game);
-        while let Some(news) = game.poll_news() {
+        while let Some(news) = game.poll_event() {
             let told = match news {
-                News::Came(site) => Some(format!("{} is here", self.name(game, EntityId { site, index: 0 }))),
-                News::Left(site) => Some(format!("{} is gone", self.name(game, EntityId { site, index: 0 }))),
-                News::Hit { index: 0, by } if self.person => {
+                MazeEvent::SiteJoined(site) => {
+                    Some(format!("{} is here", self.name(game, EntityId { site, index: 0 })))
+                }
+                MazeEvent::SiteLeft(site) => Some(format!("{} is gone", self.name(game, EntityId { site, index: 0 }))),
+                MazeEvent::AvatarHit { index: 0, shooter: by } if self.person => {
                     self.fall = format!("you were hit by {}", self.name(game, by));
                     Some(self.fall.clone())
                 }
-                News::Hit { .. } => None,
+                MazeEvent::AvatarHit { .. } => None,
             };
             words = told.or(words);
         }
@@ -105,18 +107,18 @@ impl Board {
     }
 
     /// Whether our person hit somebody. Who that was is told by who fell just then, unless several did.
-    fn on_own_hit(&mut self, game: &Game) -> Option<String> {
+    fn on_own_hit(&mut self, game: &MazeSite) -> Option<String> {
         let own = EntityId { site: game.site(), index: 0 };
         let scores = game.scores();
         if self.before == *scores {
             return None;
         }
         let before = std::mem::replace(&mut self.before, scores.clone());
-        if !self.person || scores.get(own).hits <= before.get(own).hits {
+        if !self.person || scores.score(own).hits <= before.score(own).hits {
             return None;
         }
-        let fell = |(entity, score): &(EntityId, Score)| *entity != own && score.falls > before.get(*entity).falls;
-        let fallen: Vec<EntityId> = scores.table().into_iter().filter(fell).map(|(entity, _)| entity).collect();
+        let fell = |(entity, score): &(EntityId, Score)| *entity != own && score.falls > before.score(*entity).falls;
+        let fallen: Vec<EntityId> = scores.ranking().into_iter().filter(fell).map(|(entity, _)| entity).collect();
         Some(match fallen[..] {
             [whom] => format!("you hit {}", self.name(game, whom)),
             _ => "you hit somebody".into(),
@@ -136,15 +138,15 @@ mod tests {
     use crate::maze::{Alone, MazeNet, advance_until};
     use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay::time::TimeDelta;
-    use coplay_maze::Terms;
+    use coplay_maze::MazeSettings;
 
     /// A game of so many ninjas, and perhaps of somebody who does nothing, after so many seconds.
-    fn played(person: bool, ninjas: u8, seconds: i64) -> Game {
+    fn played(person: bool, ninjas: u8, seconds: i64) -> MazeSite {
         let mut net = Alone::in_virtual_time();
-        let terms = Terms { side: 5, ..Terms::default() };
+        let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
         let name = person.then_some("Ann");
         let mut game =
-            Game::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (name, ninjas)).unwrap();
+            MazeSite::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (name, ninjas)).unwrap();
         let end = net.now() + TimeDelta::from_secs(seconds);
         advance_until(&mut game, &mut net, end).unwrap();
         game

@@ -8,7 +8,7 @@ use crate::config::Config;
 
 /// The pad of a player in the maze.
 pub fn pad() -> Pad {
-    let mut pad = Pad::of(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
+    let mut pad = Pad::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
     pad.labels.extend([Button::A, Button::B].map(|button| (button, "Fire".into())));
     pad
 }
@@ -18,7 +18,7 @@ pub fn controls(pressed: InputWord) -> Controls {
     let is_pressed = |button: Button| button.is_in(pressed);
     Controls {
         forward: is_pressed(Button::Up),
-        back: is_pressed(Button::Down),
+        backward: is_pressed(Button::Down),
         left: is_pressed(Button::Left),
         right: is_pressed(Button::Right),
         fire: is_pressed(Button::A) || is_pressed(Button::B),
@@ -59,7 +59,7 @@ mod tests {
         let still = Controls::default();
         assert_eq!(pressed(&[]), still);
         assert_eq!(pressed(&["Up", "Left"]), Controls { forward: true, left: true, ..still });
-        assert_eq!(pressed(&["Down", "Right"]), Controls { back: true, right: true, ..still });
+        assert_eq!(pressed(&["Down", "Right"]), Controls { backward: true, right: true, ..still });
         for fire in ["X", "Z"] {
             assert_eq!(pressed(&[fire]), Controls { fire: true, ..still });
         }

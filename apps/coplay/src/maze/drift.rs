@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use coplay::peer_world::{EntityId, WorldSiteId};
-use coplay_maze::drift::{Pair, Sample, Summary as Numbers, Trace, drifts};
-use coplay_maze::trace::{HEADER, Line, What};
+use coplay_maze::drift::{DriftSample, DriftSeries, DriftSummary as Numbers, Trace, measure_drift};
+use coplay_maze::trace::{HEADER, TraceEntry, TraceEvent};
 
 use crate::cli::maze_online::Drift;
 use crate::summary::Summary;
@@ -48,14 +48,14 @@ fn parse(text: &str) -> Result<Trace, String> {
     }
     let mut trace = Trace::default();
     for (number, line) in lines {
-        match line.trim_end().parse::<Line>() {
+        match line.trim_end().parse::<TraceEntry>() {
             _ if !line.ends_with('\n') => {}
-            Ok(line) => trace.lines.push(line),
+            Ok(line) => trace.entries.push(line),
             Err(_) => return Err(format!("has a line {} that is none of a trace", number + 1)),
         }
     }
-    trace.site = trace.lines.iter().find_map(|line| match line.what {
-        What::Site(site) => Some(site),
+    trace.site = trace.entries.iter().find_map(|line| match line.event {
+        TraceEvent::Site(site) => Some(site),
         _ => None,
     });
     if trace.site.is_some() { Ok(trace) } else { Err("ends before it says whose it is".into()) }
@@ -97,14 +97,14 @@ struct Comparison {
 
 impl Comparison {
     fn of(traces: &[Trace]) -> Self {
-        let pairs = drifts(traces, SKIP);
-        let mut by_sites: BTreeMap<(WorldSiteId, WorldSiteId), Vec<&Pair>> = BTreeMap::new();
+        let pairs = measure_drift(traces, SKIP);
+        let mut by_sites: BTreeMap<(WorldSiteId, WorldSiteId), Vec<&DriftSeries>> = BTreeMap::new();
         for pair in &pairs {
-            by_sites.entry((pair.seen_by, pair.entity.site)).or_default().push(pair);
+            by_sites.entry((pair.observer, pair.entity.site)).or_default().push(pair);
         }
         let rows = by_sites.into_iter().map(|((seer, seen), pairs)| {
             let (all, missing) = numbers(&pairs);
-            let (offset, skew) = pairs[0].offset;
+            let (offset, skew) = pairs[0].clock_offset;
             Row { seer, seen, all, missing, offset_ms: offset / 1e6, skew_ppm: skew / 1e3 }
         });
         let (all, missing) = numbers(&pairs.iter().collect::<Vec<_>>());
@@ -162,23 +162,23 @@ impl Comparison {
 }
 
 /// The numbers of some pairs: of all samples, and of those with three to five updates missing around them.
-fn numbers(pairs: &[&Pair]) -> (Numbers, Numbers) {
+fn numbers(pairs: &[&DriftSeries]) -> (Numbers, Numbers) {
     let samples = || pairs.iter().flat_map(|pair| &pair.samples);
-    let in_burst = |sample: &&Sample| (3..=5).contains(&sample.missing);
-    let units = |sample: &Sample| sample.units;
-    (Numbers::of(samples().map(units)), Numbers::of(samples().filter(in_burst).map(units)))
+    let in_burst = |sample: &&DriftSample| (3..=5).contains(&sample.missing_updates);
+    let units = |sample: &DriftSample| sample.distance;
+    (Numbers::from_distances(samples().map(units)), Numbers::from_distances(samples().filter(in_burst).map(units)))
 }
 
 fn scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
-    let score = |line: &Line| match line.what {
-        What::Score { entity, hits, falls } => Some((entity, hits, falls)),
+    let score = |line: &TraceEntry| match line.event {
+        TraceEvent::Score { entity, hits, falls } => Some((entity, hits, falls)),
         _ => None,
     };
-    trace.lines.iter().filter_map(score).collect()
+    trace.entries.iter().filter_map(score).collect()
 }
 
 fn in_columns(numbers: &Numbers) -> String {
-    let Numbers { count, mean, p90, most, under_50 } = numbers;
+    let Numbers { count, mean, p90, max: most, share_under_50: under_50 } = numbers;
     if *count == 0 {
         return format!("{:>8} {:>29}", 0, "");
     }
@@ -186,7 +186,7 @@ fn in_columns(numbers: &Numbers) -> String {
 }
 
 fn in_json(numbers: &Numbers) -> String {
-    let Numbers { count, mean, p90, most, under_50 } = numbers;
+    let Numbers { count, mean, p90, max: most, share_under_50: under_50 } = numbers;
     format!("{{\"samples\":{count},\"mean\":{mean:.3},\"p90\":{p90:.3},\"under_50\":{under_50:.5},\"most\":{most:.3}}}")
 }
 
@@ -197,9 +197,9 @@ mod tests {
     #[test]
     fn a_trace_is_read_up_to_where_it_was_cut_off() {
         let whole = format!("{HEADER}\nsite,0,00000001\nscore,5,00000001.0,1,2\n");
-        assert_eq!(parse(&whole).unwrap().lines.len(), 2);
+        assert_eq!(parse(&whole).unwrap().entries.len(), 2);
         let cut = parse(&whole[..whole.len() - 3]).unwrap();
-        assert_eq!((cut.site, cut.lines.len()), (Some(WorldSiteId(1)), 1));
+        assert_eq!((cut.site, cut.entries.len()), (Some(WorldSiteId(1)), 1));
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn one_trace_or_one_site_is_not_enough() {
-        let of = |site| Trace { site: Some(WorldSiteId(site)), lines: vec![] };
+        let of = |site| Trace { site: Some(WorldSiteId(site)), entries: vec![] };
         assert!(check(&[of(1)]).is_err() && check(&[of(1), of(1)]).is_err() && check(&[of(1), of(2)]).is_ok());
     }
 
@@ -223,13 +223,13 @@ mod tests {
             let entity = EntityId { site: WorldSiteId(7), index: 0 };
             Trace {
                 site: Some(WorldSiteId(site)),
-                lines: vec![Line { at: 0, what: What::Score { entity, hits, falls: 0 } }],
+                entries: vec![TraceEntry { at: 0, event: TraceEvent::Score { entity, hits, falls: 0 } }],
             }
         };
         let equal = |traces: &[Trace]| Comparison::of(traces).scores_are_equal();
         assert_eq!(equal(&[with(1, 3), with(2, 3)]), Some(true));
         assert_eq!(equal(&[with(1, 3), with(2, 4)]), Some(false));
-        let killed = || Trace { site: Some(WorldSiteId(2)), lines: vec![] };
+        let killed = || Trace { site: Some(WorldSiteId(2)), entries: vec![] };
         assert_eq!(equal(&[with(1, 3), killed()]), None);
         let unknown = Comparison::of(&[killed(), with(1, 3)]);
         assert!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coplay::peer_world::{PeerWorldStats, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
-use coplay_maze::Game;
+use coplay_maze::MazeSite;
 
 use crate::scene::{Graph, Line};
 
@@ -28,14 +28,14 @@ pub(super) struct History {
 
 impl History {
     /// Takes the next numbers when it is time.
-    pub(super) fn look(&mut self, now: Time, game: &Game) {
+    pub(super) fn look(&mut self, now: Time, game: &MazeSite) {
         if self.next.is_none_or(|next| now >= next) {
             self.next = Some(now + EVERY);
             self.take(now, game);
         }
     }
 
-    fn take(&mut self, now: Time, game: &Game) {
+    fn take(&mut self, now: Time, game: &MazeSite) {
         let world = game.world();
         let peers: BTreeMap<WorldSiteId, _> =
             world.peers().filter_map(|site| Some((site, world.peer_stats(now, site)?))).collect();

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
-use coplay_maze::{Game, Terms};
+use coplay_maze::{MazeSettings, MazeSite};
 
 use crate::cli::maze as cli;
 use crate::cli::maze_online::Join;
@@ -80,7 +80,7 @@ fn play_alone(args: &cli::Play) -> Result<Summary, Trouble> {
 }
 
 /// In virtual time, as fast as it goes. Nobody is there to play, so it is between ninjas.
-fn run_headless(args: &cli::Play, terms: &Terms) -> Result<Summary, Trouble> {
+fn run_headless(args: &cli::Play, terms: &MazeSettings) -> Result<Summary, Trouble> {
     let mut net = Alone::in_virtual_time();
     let mut game = open(net.now(), terms, None, args.place.ninjas)?;
     let begun = net.now();
@@ -89,14 +89,14 @@ fn run_headless(args: &cli::Play, terms: &Terms) -> Result<Summary, Trouble> {
     Ok(summary(&game, false, net.now() - begun))
 }
 
-fn open(now: Time, terms: &Terms, person: Option<&str>, ninjas: u8) -> Result<Game, Trouble> {
-    Game::new(now, ALONE, true, terms, UpdatePolicy::default(), (person, ninjas))
+fn open(now: Time, terms: &MazeSettings, person: Option<&str>, ninjas: u8) -> Result<MazeSite, Trouble> {
+    MazeSite::new(now, ALONE, true, terms, UpdatePolicy::default(), (person, ninjas))
         .map_err(|error| Trouble::failure(format!("there can be no such maze: {error}")))
 }
 
 /// What all sites of a maze like this agree on.
-pub fn terms(place: &cli::Place) -> Terms {
-    Terms { seed: place.seed.unwrap_or_else(any_seed), side: place.side, ..Terms::default() }
+pub fn terms(place: &cli::Place) -> MazeSettings {
+    MazeSettings { seed: place.seed.unwrap_or_else(any_seed), cells_per_side: place.side, ..MazeSettings::default() }
 }
 
 fn any_seed() -> u64 {
@@ -112,10 +112,10 @@ pub fn look() -> Look {
 }
 
 /// What a game came to: its length and the score, the best first. `person` says whether the site's first avatar is one.
-pub fn summary(game: &Game, person: bool, played: TimeDelta) -> Summary {
+pub fn summary(game: &MazeSite, person: bool, played: TimeDelta) -> Summary {
     let mut summary = Summary::default();
     let maze = &game.rules().maze;
-    summary.row("maze", maze.seed().to_string(), &format!("{0} × {0} cells", maze.side()));
+    summary.row("maze", maze.seed().to_string(), &format!("{0} × {0} cells", maze.cells_per_side()));
     summary.row("played", format!("{:.1} s", played.as_secs_f64()), "");
     for (at, row) in Board::new(person).rows(game).into_iter().enumerate() {
         summary.row(if at == 0 { "score" } else { "" }, board::in_words(row.score), &row.name);

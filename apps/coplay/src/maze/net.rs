@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::Game;
+use coplay_maze::MazeSite;
 use coplay_net::clock;
 
 use crate::desk::Invitation;
@@ -17,7 +17,7 @@ pub trait MazeNet {
 
     /// Sends what the game has to send, at once, and gives it whatever comes in until then. Returns when it is that late, or earlier if
     /// something came that the game should act on.
-    fn exchange(&mut self, game: &mut Game, until: Time) -> Result<(), Trouble>;
+    fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), Trouble>;
 
     /// Whether the game may stand still: nobody would have to wait.
     fn can_pause(&self) -> bool {
@@ -77,7 +77,7 @@ impl MazeNet for Alone {
         }
     }
 
-    fn exchange(&mut self, game: &mut Game, until: Time) -> Result<(), Trouble> {
+    fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), Trouble> {
         let now = self.now();
         let mut buffer = [0; MAX_DATAGRAM];
         while game.poll_transmit(now, &mut buffer).is_some() {}

@@ -3,16 +3,16 @@
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::{Game, Terms};
+use coplay_maze::{MazeSettings, MazeSite};
 
 const STEP: TimeDelta = TimeDelta::from_millis(1);
 
 /// Ann and Ben, each with two ninjas, after so many seconds.
-pub(super) fn played(seconds: i64) -> (Time, [Game; 2]) {
+pub(super) fn played(seconds: i64) -> (Time, [MazeSite; 2]) {
     let mut now = Time::ZERO;
-    let terms = Terms { side: 5, ..Terms::default() };
+    let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
     let enter = |site, founder, name| {
-        Game::new(now, WorldSiteId(site), founder, &terms, UpdatePolicy::default(), (Some(name), 2)).unwrap()
+        MazeSite::new(now, WorldSiteId(site), founder, &terms, UpdatePolicy::default(), (Some(name), 2)).unwrap()
     };
     let mut games = [enter(1, true, "Ann"), enter(2, false, "Ben")];
     games[0].add_peer(now, WorldSiteId(2));
@@ -29,7 +29,7 @@ pub(super) fn played(seconds: i64) -> (Time, [Game; 2]) {
 }
 
 /// One step of a site; what it sends to the other.
-fn step(now: Time, game: &mut Game) -> Vec<Vec<u8>> {
+fn step(now: Time, game: &mut MazeSite) -> Vec<Vec<u8>> {
     game.advance(now);
     let mut buffer = [0; MAX_DATAGRAM];
     let mut sent = vec![];

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use coplay::input::InputWord;
 use coplay::time::{Instant as Time, TimeDelta};
-use coplay_maze::Game;
+use coplay_maze::MazeSite;
 
 use super::board::Board;
 use super::controls::{controls, keys, pad};
@@ -26,7 +26,7 @@ const LOOK_EVERY: TimeDelta = TimeDelta::from_millis(50);
 struct Player<'a, N> {
     stage: Stage,
     desk: Desk,
-    game: &'a mut Game,
+    game: &'a mut MazeSite,
     net: &'a mut N,
     eyes: Eyes,
     board: Board,
@@ -40,7 +40,7 @@ struct Player<'a, N> {
 pub fn play(
     stage: Stage,
     config: &Config,
-    game: &mut Game,
+    game: &mut MazeSite,
     net: &mut impl MazeNet,
     seconds: Option<u32>,
 ) -> Result<Vec<String>, Trouble> {
@@ -61,7 +61,7 @@ pub fn play(
 }
 
 /// Lets a game go on that nobody looks at, until then or until somebody asks us to end.
-pub fn advance_until(game: &mut Game, net: &mut impl MazeNet, end: Time) -> Result<(), Trouble> {
+pub fn advance_until(game: &mut MazeSite, net: &mut impl MazeNet, end: Time) -> Result<(), Trouble> {
     while net.now() < end && !crate::stop::is_asked() {
         let now = net.now();
         game.advance(now);
@@ -102,7 +102,7 @@ impl<N: MazeNet> Player<'_, N> {
 
     fn advance(&mut self, now: Time) {
         self.pressed |= self.stage.hands().look()[0];
-        self.game.press(controls(self.pressed));
+        self.game.set_controls(controls(self.pressed));
         let tick = self.game.tick();
         self.game.advance(now);
         if self.game.tick() != tick {
@@ -139,11 +139,18 @@ mod tests {
     use crate::stage::stage;
     use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay_machines::pad::Button;
-    use coplay_maze::Terms;
+    use coplay_maze::MazeSettings;
 
-    fn game(net: &Alone) -> Game {
-        Game::new(net.now(), WorldSiteId(1), true, &Terms::default(), UpdatePolicy::default(), (Some("Ann"), 0))
-            .unwrap()
+    fn game(net: &Alone) -> MazeSite {
+        MazeSite::new(
+            net.now(),
+            WorldSiteId(1),
+            true,
+            &MazeSettings::default(),
+            UpdatePolicy::default(),
+            (Some("Ann"), 0),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -157,7 +164,7 @@ mod tests {
         view.hands().set_keys(0, Button::Up.bit());
         play(stage, &Config::default(), &mut game, &mut net, Some(1)).unwrap();
         let own = game.avatar(0).unwrap();
-        assert_eq!(own.shots.fired(), 1);
+        assert_eq!(own.shots.last_number(), 1);
         assert!(own.position.distance(begun) > 100, "{}", own.position.distance(begun));
         assert!(view.look() && view.scene().screens.len() == 1);
         assert!(view.scene().toast.as_deref().is_some_and(|toast| toast.contains("walk")));

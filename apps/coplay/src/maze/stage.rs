@@ -7,9 +7,9 @@ use std::time::Instant;
 use coplay::peer_world::EntityId;
 use coplay::time::Instant as Time;
 use coplay_machines::Picture;
-use coplay_maze::angle::short_way;
-use coplay_maze::picture::{Camera, Canvas, Shape, Thing, colour_of, draw_map, draw_view, name_in_view};
-use coplay_maze::{Avatar, Game, Life, Position, RESPAWN, Rules, TICKS_PER_SECOND};
+use coplay_maze::angle::shortest_turn;
+use coplay_maze::render::{Camera, Canvas, Shape, Sprite, draw_map, draw_view, name_position, player_colour};
+use coplay_maze::{Avatar, Life, MazeSite, Position, RESPAWN_TICKS, Rules, TICKS_PER_SECOND};
 
 use super::board::{Board, HEAD};
 use super::graph::History;
@@ -84,11 +84,11 @@ impl Eyes {
     }
 
     /// The game went on.
-    pub fn follow(&mut self, now: Time, game: &Game) {
+    pub fn follow(&mut self, now: Time, game: &MazeSite) {
         self.history.look(now, game);
         let (Some(tick), Some(avatar)) = (game.tick(), game.avatar(0)) else { return };
         let camera = Camera { position: avatar.position, heading: avatar.heading };
-        let step = Step { tick, lives: avatar.lives, camera };
+        let step = Step { tick, lives: avatar.spawn_count, camera };
         self.steps = Some(match self.steps {
             Some([_, last]) if last.tick < tick && last.lives == step.lives => [last, step],
             Some(steps) if steps[1].tick == tick => steps,
@@ -97,7 +97,7 @@ impl Eyes {
     }
 
     /// Draws what is seen now.
-    pub fn draw(&mut self, now: Time, game: &Game, board: &Board, status: &str, scene: &mut Scene) {
+    pub fn draw(&mut self, now: Time, game: &MazeSite, board: &Board, status: &str, scene: &mut Scene) {
         scene.graph = self.graph.then(|| self.history.graph(|site| board.name(game, EntityId { site, index: 0 })));
         let sight = match (game.tick(), game.avatar(0), self.camera(now, game)) {
             (Some(tick), Some(own), Some(camera)) => Some(Sight {
@@ -133,7 +133,7 @@ impl Eyes {
     }
 
     /// Where our person looks from: between the last two ticks, so that turns are smooth however often pictures come.
-    fn camera(&self, now: Time, game: &Game) -> Option<Camera> {
+    fn camera(&self, now: Time, game: &MazeSite) -> Option<Camera> {
         let [before, after] = self.steps?;
         let begun = game.world().tick_start(after.tick)?;
         let tick = game.world().config().tick_duration.as_secs_f64();
@@ -154,15 +154,20 @@ impl Eyes {
     fn names(&self, sight: &Sight<'_>) -> Vec<Label> {
         let living = sight.shown.iter().filter(|shown| shown.entity != sight.me && shown.avatar.is_alive());
         let label = |shown: &Shown| {
-            let [x, y] = name_in_view(sight.rules, sight.camera, shown.avatar.position, &self.view)?;
-            Some(Label { text: (sight.name)(shown.entity), x, y, ink: colour_of(shown.entity) })
+            let [x, y] = name_position(sight.rules, sight.camera, shown.avatar.position, &self.view)?;
+            Some(Label { text: (sight.name)(shown.entity), x, y, ink: player_colour(shown.entity) })
         };
         living.filter_map(label).collect()
     }
 
     fn status(&self, rules: &Rules, status: &str) -> String {
         let maze = &rules.maze;
-        format!("{status}   maze {}, {2} × {2}   {:.0} fps", maze.seed(), self.meter.per_second(), maze.side())
+        format!(
+            "{status}   maze {}, {2} × {2}   {:.0} fps",
+            maze.seed(),
+            self.meter.per_second(),
+            maze.cells_per_side()
+        )
     }
 }
 
@@ -175,8 +180,8 @@ pub(super) fn fallen_since(avatar: &Avatar) -> Option<u32> {
 }
 
 /// Everybody, each at the right time.
-fn shown(game: &Game, tick: u32) -> Vec<Shown> {
-    let past = tick.saturating_sub(game.behind());
+fn shown(game: &MazeSite, tick: u32) -> Vec<Shown> {
+    let past = tick.saturating_sub(game.view_delay_ticks());
     let site = game.site();
     let ours = (0..game.avatars()).filter_map(|index| Some((index as u8, game.avatar(index)?.clone())));
     let ours = ours.map(|(index, avatar)| Shown { entity: EntityId { site, index }, avatar, tick });
@@ -185,17 +190,17 @@ fn shown(game: &Game, tick: u32) -> Vec<Shown> {
 }
 
 /// All avatars but that of who looks, and all shots.
-fn things(sight: &Sight<'_>) -> Vec<Thing> {
+fn things(sight: &Sight<'_>) -> Vec<Sprite> {
     let avatars = sight.shown.iter().filter(|shown| shown.entity != sight.me).map(|shown| {
         let shape = match shown.avatar.life {
             Life::Alive => Shape::Avatar { heading: shown.avatar.heading },
-            Life::Dead { since } => Shape::Dead { ticks: shown.tick.saturating_sub(since) },
+            Life::Dead { since } => Shape::Dead { ticks_dead: shown.tick.saturating_sub(since) },
         };
-        Thing { position: shown.avatar.position, colour: colour_of(shown.entity), shape }
+        Sprite { position: shown.avatar.position, colour: player_colour(shown.entity), shape }
     });
     let shots = sight.shown.iter().flat_map(|shown| {
-        let places = shown.avatar.shots.iter().filter_map(|shot| sight.rules.shot_at(shot, shown.tick));
-        places.map(|position| Thing { position, colour: colour_of(shown.entity), shape: Shape::Shot })
+        let places = shown.avatar.shots.iter().filter_map(|shot| sight.rules.shot_position(shot, shown.tick));
+        places.map(|position| Sprite { position, colour: player_colour(shown.entity), shape: Shape::Shot })
     });
     avatars.chain(shots).collect()
 }
@@ -204,7 +209,7 @@ fn things(sight: &Sight<'_>) -> Vec<Thing> {
 pub(super) fn between(before: Camera, after: Camera, part: f64) -> Camera {
     let part = part.clamp(0.0, 1.0);
     let along = |from: i32, to: i32| from + (f64::from(to.wrapping_sub(from)) * part) as i32;
-    let turn = f64::from(short_way(before.heading, after.heading)) * part;
+    let turn = f64::from(shortest_turn(before.heading, after.heading)) * part;
     Camera {
         position: Position {
             x: along(before.position.x, after.position.x),
@@ -225,7 +230,7 @@ fn redden(screen: &mut Screen) {
 
 /// What somebody is told who was hit like this so many ticks ago.
 fn fallen(how: &str, ticks: u32) -> String {
-    let left = RESPAWN.saturating_sub(ticks).div_ceil(TICKS_PER_SECOND);
+    let left = RESPAWN_TICKS.saturating_sub(ticks).div_ceil(TICKS_PER_SECOND);
     format!("{how}: back in {left} s")
 }
 
@@ -235,14 +240,14 @@ mod tests {
     use crate::maze::{Alone, MazeNet, advance_until};
     use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay::time::TimeDelta;
-    use coplay_maze::Terms;
+    use coplay_maze::MazeSettings;
 
-    fn game(net: &Alone, ninjas: u8) -> Game {
-        let terms = Terms { side: 5, ..Terms::default() };
-        Game::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (Some("Ann"), ninjas)).unwrap()
+    fn game(net: &Alone, ninjas: u8) -> MazeSite {
+        let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+        MazeSite::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (Some("Ann"), ninjas)).unwrap()
     }
 
-    fn seen(eyes: &mut Eyes, game: &mut Game, net: &Alone) -> Scene {
+    fn seen(eyes: &mut Eyes, game: &mut MazeSite, net: &Alone) -> Scene {
         let (mut scene, mut board) = (Scene::default(), Board::new(true));
         board.hear(game);
         eyes.follow(net.now(), game);
@@ -279,7 +284,7 @@ mod tests {
     fn who_was_hit_sees_red_and_is_told_when_it_goes_on() {
         let mut net = Alone::in_virtual_time();
         let (mut game, mut eyes) = (game(&net, 8), Eyes::new(Instant::now()));
-        let is_alive = |game: &Game| game.avatar(0).is_some_and(Avatar::is_alive);
+        let is_alive = |game: &MazeSite| game.avatar(0).is_some_and(Avatar::is_alive);
         while is_alive(&game) {
             let end = net.now() + TimeDelta::from_millis(50);
             advance_until(&mut game, &mut net, end).unwrap();
@@ -312,7 +317,7 @@ mod tests {
             some.map(|shown| shown.tick).collect::<Vec<_>>()
         };
         assert_eq!(ticks(true), [tick; 3]);
-        assert_eq!(ticks(false), [tick - game.behind(); 3]);
+        assert_eq!(ticks(false), [tick - game.view_delay_ticks(); 3]);
         let me = EntityId { site: game.site(), index: 0 };
         let camera = Camera { position: Position::default(), heading: 0 };
         let sight = Sight { rules: game.rules(), me, camera, shown, name: &|_| String::new(), fallen: None };

@@ -389,7 +389,7 @@ pub(super) fn join_command(ticket: &str) -> String {
 mod tests {
     use super::*;
     use coplay::session::{PeerStats, Stats};
-    use coplay_machines::hosted::{Terms, settings};
+    use coplay_machines::session_adapter::{SessionOptions, settings};
     use coplay_net::PeerKey;
 
     fn party(started: bool) -> LobbyInfo {
@@ -402,7 +402,10 @@ mod tests {
             is_ready: ready,
             is_present: here,
         };
-        let terms = settings(&crate::toy::ToyMachine::new(1), Terms { lag: 3, window: 5, ..Terms::new(3) });
+        let terms = settings(
+            &crate::toy::ToyMachine::new(1),
+            SessionOptions { input_delay: 3, prediction_window: 5, ..SessionOptions::new(3) },
+        );
         let members = vec![member(0, "Ann", true, true), member(1, "Bob", false, true)];
         LobbyInfo {
             serial: 1,

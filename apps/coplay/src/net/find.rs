@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use coplay::session::{GameId, MachineId, Settings};
 use coplay_machines::Machine;
-use coplay_machines::libretro::{self, CoreName, CoreSource, OpenError};
+use coplay_machines::libretro::{self, CoreName, CoreOpenError, CoreSource};
 use sha2::{Digest, Sha256};
 
 use crate::game::{Game, OWN, Wanted, core_refused, open_core, players};
@@ -105,14 +105,14 @@ fn open(
     game: Option<&Game>,
     theirs: &MachineId,
     system: Option<&Path>,
-) -> Result<Box<dyn Machine>, OpenError> {
+) -> Result<Box<dyn Machine>, CoreOpenError> {
     let wanted = Wanted { system: system.map(Into::into), ..Wanted::like(Some(core.clone()), theirs) };
     Ok(Box::new(open_core(core, game, &wanted)?))
 }
 
 /// Opens the core that is called as the machine is; files of cores are not always called so.
 fn open_by_name(game: Option<&Game>, wanted: &MachineId, system: Option<&Path>) -> Result<Box<dyn Machine>, Trouble> {
-    let installed = libretro::cores(&libretro::folders(&[]));
+    let installed = libretro::installed_cores(&libretro::search_folders(&[]));
     let mut likely = None;
     for core in candidates(&wanted.name, installed.keys()) {
         match open(&CoreSource::Path(installed[core].clone()), game, wanted, system) {
@@ -129,7 +129,7 @@ fn missing(wanted: &MachineId) -> Trouble {
     let MachineId { name, version, .. } = wanted;
     let what = format!("they play on the libretro core {name} ({version}), which is not installed here");
     // A hint is made of the name alone: to open something called so would run whatever the host names.
-    let install = CoreName::of_machine(name).and_then(|name| libretro::install_hint(&name));
+    let install = CoreName::from_machine_name(name).and_then(|name| libretro::install_hint(&name));
     let hint = install.unwrap_or_else(|| "install it as a libretro core".into());
     Trouble::failure(what).hint(format!("{hint}; or say --core with the path of its file"))
 }
@@ -140,7 +140,7 @@ const MAX_CANDIDATES: usize = 4;
 /// Installed cores that may be the one of this name, the likeliest first. The host chooses the name, and opening a core runs its code,
 /// so a name that fits more than [`MAX_CANDIDATES`] finds only the core whose file has that very name.
 fn candidates<'a>(name: &str, installed: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let Some(wanted) = CoreName::of_machine(name) else { return vec![] };
+    let Some(wanted) = CoreName::from_machine_name(name) else { return vec![] };
     let wanted = wanted.as_str();
     // Mednafen's machines are called Beetle as cores, but not in the names of files.
     let normal = |core: &str| core.to_lowercase().replace('-', "_").replace("mednafen_", "beetle_");

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
-use coplay_machines::hosted::Terms;
+use coplay_machines::session_adapter::SessionOptions;
 use coplay_net::Transport;
 use coplay_net::impair::{ImpairedTransport, Impairment};
 use coplay_net::iroh::RelayConfig;
@@ -251,9 +251,9 @@ fn open(args: &cli::Host) -> Result<Shared, Trouble> {
 }
 
 /// Where the dials turn by themselves, they begin with no more than can be repaired in time.
-fn within(terms: Terms, most: Option<u32>) -> Terms {
-    let window = terms.window.min(most.filter(|_| terms.auto).unwrap_or(u32::MAX));
-    Terms { window, ..terms }
+fn within(terms: SessionOptions, most: Option<u32>) -> SessionOptions {
+    let window = terms.prediction_window.min(most.filter(|_| terms.auto_delay).unwrap_or(u32::MAX));
+    SessionOptions { prediction_window: window, ..terms }
 }
 
 /// How others come in.
@@ -282,19 +282,19 @@ fn check_players(args: &cli::Host, machine: &dyn Machine) -> Result<u8, Trouble>
 }
 
 /// Lag and window: fixed where a number is said, otherwise both turn by themselves. They turn together or not at all.
-fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<Terms, Trouble> {
-    let usual = Terms::new(2);
+fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<SessionOptions, Trouble> {
+    let usual = SessionOptions::new(2);
     let (lag, window) = match (lag, window) {
         (None | Some(Dial::Auto), None | Some(Dial::Auto)) => return Ok(usual),
         (Some(Dial::Frames(lag)), Some(Dial::Frames(window))) => (lag, window),
-        (Some(Dial::Frames(lag)), None) => (lag, usual.window),
-        (None, Some(Dial::Frames(window))) => (usual.lag, window),
+        (Some(Dial::Frames(lag)), None) => (lag, usual.prediction_window),
+        (None, Some(Dial::Frames(window))) => (usual.input_delay, window),
         (Some(Dial::Auto), Some(Dial::Frames(_))) | (Some(Dial::Frames(_)), Some(Dial::Auto)) => {
             return Err(Trouble::misuse("--lag and --window turn by themselves together, or not at all")
                 .hint("give numbers for both, or leave both out"));
         }
     };
-    Ok(Terms { lag, window, auto: false, ..usual })
+    Ok(SessionOptions { input_delay: lag, prediction_window: window, auto_delay: false, ..usual })
 }
 
 /// Refuses flags that contradict each other.
@@ -393,19 +393,23 @@ mod tests {
     #[test]
     fn dials_turn_together_or_not_at_all() {
         let (auto, three) = (Some(Dial::Auto), Some(Dial::Frames(3)));
-        assert!(terms(None, None).unwrap().auto && terms(auto, None).unwrap().auto && terms(auto, auto).unwrap().auto);
+        assert!(
+            terms(None, None).unwrap().auto_delay
+                && terms(auto, None).unwrap().auto_delay
+                && terms(auto, auto).unwrap().auto_delay
+        );
         let fixed = terms(three, Some(Dial::Frames(0))).unwrap();
-        assert_eq!((fixed.lag, fixed.window, fixed.auto), (3, 0, false));
-        assert_eq!((terms(three, None).unwrap().lag, terms(None, three).unwrap().window), (3, 3));
+        assert_eq!((fixed.input_delay, fixed.prediction_window, fixed.auto_delay), (3, 0, false));
+        assert_eq!((terms(three, None).unwrap().input_delay, terms(None, three).unwrap().prediction_window), (3, 3));
         assert!(terms(auto, three).is_err() && terms(three, auto).is_err());
     }
 
     #[test]
     fn dials_that_turn_by_themselves_begin_with_what_can_be_repaired() {
         let auto = terms(None, None).unwrap();
-        assert_eq!([None, Some(3), Some(20)].map(|most| within(auto, most).window), [8, 3, 8]);
+        assert_eq!([None, Some(3), Some(20)].map(|most| within(auto, most).prediction_window), [8, 3, 8]);
         let fixed = terms(None, Some(Dial::Frames(6))).unwrap();
-        assert_eq!(within(fixed, Some(3)).window, 6, "who says a number means it");
+        assert_eq!(within(fixed, Some(3)).prediction_window, 6, "who says a number means it");
     }
 
     #[test]

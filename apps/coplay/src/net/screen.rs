@@ -8,7 +8,7 @@ use coplay::frame::Frame;
 use coplay::input::InputWord;
 use coplay::session::Event;
 use coplay_machines::Machine;
-use coplay_machines::control::Control;
+use coplay_machines::control::MachineControl;
 use coplay_net::clock;
 use coplay_net::runner::{Frontend, RunnerEvent, UserCommand};
 
@@ -109,17 +109,17 @@ impl<'a> Screen<'a> {
             Asked::Menu if self.quit.is_open(now) => self.quit.withdraw(),
             Asked::Chat => self.chat.open(),
             Asked::Graph => self.graph = !self.graph,
-            Asked::Pause => self.press(Control::Pause),
-            Asked::Save => self.press(Control::Keep),
-            Asked::Load => self.press(Control::Recall),
-            Asked::Reset => self.press(Control::Reset),
+            Asked::Pause => self.press(MachineControl::Pause),
+            Asked::Save => self.press(MachineControl::Save),
+            Asked::Load => self.press(MachineControl::Load),
+            Asked::Reset => self.press(MachineControl::Reset),
             Asked::Move(Move::Enter) if !self.desk.is_open() => {
                 if self.company.role() == Role::Host && !self.company.is_started() {
                     self.wants.push_back(UserCommand::Start);
                 }
             }
             asked => match self.desk.handle(now, asked) {
-                Some(Wish::Reset) => self.press(Control::Reset),
+                Some(Wish::Reset) => self.press(MachineControl::Reset),
                 Some(Wish::GoOnAlone) => self.wants.push_back(UserCommand::ContinueAlone),
                 _ => {}
             },
@@ -139,16 +139,16 @@ impl<'a> Screen<'a> {
     }
 
     /// Presses a button of the machine, for all; and says so, because the others would wonder who did. A pause is seen.
-    fn press(&mut self, control: Control) {
+    fn press(&mut self, control: MachineControl) {
         if self.company.role() == Role::Watcher {
             return self.desk.say(Instant::now(), "who watches cannot do that");
         }
         if self.playing {
             let words = match control {
-                Control::Pause => None,
-                Control::Reset => Some("(switches the machine off and on)"),
-                Control::Keep => Some("(keeps this moment)"),
-                Control::Recall => Some("(goes back to the moment that was kept)"),
+                MachineControl::Pause => None,
+                MachineControl::Reset => Some("(switches the machine off and on)"),
+                MachineControl::Save => Some("(keeps this moment)"),
+                MachineControl::Load => Some("(goes back to the moment that was kept)"),
             };
             self.wants.push_back(UserCommand::Control(control));
             self.wants.extend(words.map(|words| UserCommand::Chat(words.into())));
@@ -334,7 +334,7 @@ mod tests {
     fn buttons_of_the_machine_are_for_those_who_play() {
         let config = Config::default();
         let said = UserCommand::Chat("(keeps this moment)".into());
-        let both = vec![UserCommand::Control(Control::Keep), said];
+        let both = vec![UserCommand::Control(MachineControl::Save), said];
         for (role, pressed) in [(Role::Guest, both), (Role::Watcher, vec![])] {
             let (mut screen, view) = screen(&config, role);
             view.send(Asked::Save);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use coplay_machines::hosted::{self, Terms};
 use coplay_machines::nes::Nes;
+use coplay_machines::session_adapter::{self, SessionOptions};
 use coplay_net::key::{Identity, Secret};
 use coplay_net::lobby::{JoinIntent, LobbyInfo, LobbyMember, LobbyMessage};
 use coplay_net::reliable::Channel;
@@ -87,7 +87,7 @@ fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mute
 
 fn party(host: PeerKey, guest: PeerKey, wish: JoinIntent, machine: &str) -> LobbyInfo {
     let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a sound image");
-    let mut settings = hosted::settings(&nes, Terms::new(2));
+    let mut settings = session_adapter::settings(&nes, SessionOptions::new(2));
     settings.machine.name = machine.to_owned();
     let member = |site, key| LobbyMember {
         site,

@@ -2,94 +2,94 @@
 
 /// One axis.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub struct PlotAxis {
     pub(super) label: String,
-    scale: Scale,
-    low: Option<f64>,
-    high: Option<f64>,
-    names: Vec<String>,
+    scale: AxisScale,
+    min: Option<f64>,
+    max: Option<f64>,
+    categories: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scale {
+enum AxisScale {
     Linear,
     Logarithmic,
 }
 
 /// An axis with both of its ends, laid out between two places.
 #[derive(Clone, Debug)]
-pub(super) struct Laid {
-    scale: Scale,
-    ends: (f64, f64),
-    places: (f64, f64),
+pub(super) struct AxisLayout {
+    scale: AxisScale,
+    value_range: (f64, f64),
+    position_range: (f64, f64),
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 /// A linear axis has about so many ticks.
-const TICKS: f64 = 6.0;
+const TARGET_TICKS: f64 = 6.0;
 
-impl Axis {
+impl PlotAxis {
     /// An axis from the least to the most that there is, and from nothing if that is near.
     pub fn new(label: &str) -> Self {
-        Self { label: label.into(), scale: Scale::Linear, low: None, high: None, names: Vec::new() }
+        Self { label: label.into(), scale: AxisScale::Linear, min: None, max: None, categories: Vec::new() }
     }
 
     /// An axis on which every step is a multiple.
     pub fn logarithmic(label: &str) -> Self {
-        Self { scale: Scale::Logarithmic, ..Self::new(label) }
+        Self { scale: AxisScale::Logarithmic, ..Self::new(label) }
     }
 
     /// An axis of names instead of numbers.
-    pub fn of_names(label: &str, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn categorical(label: &str, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let last = names.len() as f64 - 0.5;
-        Self { names, ..Self::new(label).from(-0.5).to(last) }
+        Self { categories: names, ..Self::new(label).with_min(-0.5).with_max(last) }
     }
 
     /// From this number on.
-    pub fn from(mut self, low: f64) -> Self {
-        self.low = Some(low);
+    pub fn with_min(mut self, low: f64) -> Self {
+        self.min = Some(low);
         self
     }
 
     /// Up to this number.
-    pub fn to(mut self, high: f64) -> Self {
-        self.high = Some(high);
+    pub fn with_max(mut self, high: f64) -> Self {
+        self.max = Some(high);
         self
     }
 
     /// Lays it out between two places, for these values.
-    pub(super) fn lay(&self, values: impl Iterator<Item = f64>, places: (f64, f64)) -> Laid {
-        let usable = |value: &f64| value.is_finite() && (self.scale == Scale::Linear || *value > 0.0);
+    pub(super) fn layout(&self, values: impl Iterator<Item = f64>, places: (f64, f64)) -> AxisLayout {
+        let usable = |value: &f64| value.is_finite() && (self.scale == AxisScale::Linear || *value > 0.0);
         let (least, most) = values
             .filter(usable)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         let (least, most) = if least <= most { (least, most) } else { (1.0, 10.0) };
-        let (low, high) = (self.low.unwrap_or(least), self.high.unwrap_or(most));
+        let (low, high) = (self.min.unwrap_or(least), self.max.unwrap_or(most));
         match self.scale {
-            Scale::Linear => self.lay_linear(low, high, places),
-            Scale::Logarithmic => self.lay_logarithmic(low, high, places),
+            AxisScale::Linear => self.layout_linear(low, high, places),
+            AxisScale::Logarithmic => self.layout_logarithmic(low, high, places),
         }
     }
 
-    fn lay_linear(&self, low: f64, high: f64, places: (f64, f64)) -> Laid {
-        let near_nothing = self.low.is_none() && low > 0.0 && low < 0.7 * high;
+    fn layout_linear(&self, low: f64, high: f64, places: (f64, f64)) -> AxisLayout {
+        let near_nothing = self.min.is_none() && low > 0.0 && low < 0.7 * high;
         let low = if near_nothing { 0.0 } else { low };
         let span = if high > low { high - low } else { low.abs().max(1.0) };
-        let step = nice_step(span / TICKS);
-        let low = if self.low.is_some() { low } else { (low / step).floor() * step };
-        let high = if self.high.is_some() { high.max(low + step / 2.0) } else { ((low + span) / step).ceil() * step };
-        let ticks = if self.names.is_empty() {
+        let step = nice_step(span / TARGET_TICKS);
+        let low = if self.min.is_some() { low } else { (low / step).floor() * step };
+        let high = if self.max.is_some() { high.max(low + step / 2.0) } else { ((low + span) / step).ceil() * step };
+        let ticks = if self.categories.is_empty() {
             let first = (low / step - 1e-9).ceil() as i64;
             let last = (high / step + 1e-9).floor() as i64;
-            (first..=last).map(|number| number as f64 * step).map(|at| (at, linear_words(at, step))).collect()
+            (first..=last).map(|number| number as f64 * step).map(|at| (at, linear_label(at, step))).collect()
         } else {
-            self.names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect()
+            self.categories.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect()
         };
-        Laid { scale: self.scale, ends: (low, high), places, ticks }
+        AxisLayout { scale: self.scale, value_range: (low, high), position_range: places, ticks }
     }
 
-    fn lay_logarithmic(&self, low: f64, high: f64, places: (f64, f64)) -> Laid {
+    fn layout_logarithmic(&self, low: f64, high: f64, places: (f64, f64)) -> AxisLayout {
         let high = high.max(low * 1.01);
         let decades = (high / low).log10();
         let heads: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -98,35 +98,35 @@ impl Axis {
             (first..=last).flat_map(|power| heads.iter().map(move |head| head * 10f64.powi(power))).collect();
         let below = all.iter().rev().find(|tick| **tick <= low * 1.001).copied();
         let above = all.iter().find(|tick| **tick >= high * 0.999).copied();
-        let low = self.low.or(below).unwrap_or(low);
-        let high = self.high.or(above).unwrap_or(high);
+        let low = self.min.or(below).unwrap_or(low);
+        let high = self.max.or(above).unwrap_or(high);
         let ticks = all.into_iter().filter(|tick| *tick >= low * 0.999 && *tick <= high * 1.001);
-        let ticks = ticks.map(|tick| (tick, logarithmic_words(tick))).collect();
-        Laid { scale: self.scale, ends: (low, high), places, ticks }
+        let ticks = ticks.map(|tick| (tick, logarithmic_label(tick))).collect();
+        AxisLayout { scale: self.scale, value_range: (low, high), position_range: places, ticks }
     }
 }
 
-impl Laid {
+impl AxisLayout {
     /// The place of a value; what lies outside is at the end.
-    pub(super) fn place(&self, value: f64) -> f64 {
-        let (low, high) = self.ends;
+    pub(super) fn position(&self, value: f64) -> f64 {
+        let (low, high) = self.value_range;
         let part = match self.scale {
-            Scale::Linear => (value - low) / (high - low),
-            Scale::Logarithmic => (value.max(1e-300) / low).ln() / (high / low).ln(),
+            AxisScale::Linear => (value - low) / (high - low),
+            AxisScale::Logarithmic => (value.max(1e-300) / low).ln() / (high / low).ln(),
         };
-        let (from, to) = self.places;
+        let (from, to) = self.position_range;
         from + part.clamp(0.0, 1.0) * (to - from)
     }
 
     /// Whether a value is on it.
-    pub(super) fn holds(&self, value: f64) -> bool {
-        let slack = (self.ends.1 - self.ends.0) * 1e-9;
-        (self.ends.0 - slack..=self.ends.1 + slack).contains(&value)
+    pub(super) fn contains(&self, value: f64) -> bool {
+        let slack = (self.value_range.1 - self.value_range.0) * 1e-9;
+        (self.value_range.0 - slack..=self.value_range.1 + slack).contains(&value)
     }
 
     /// Where bars stand.
-    pub(super) fn bottom(&self) -> f64 {
-        self.place(if self.scale == Scale::Linear { 0.0 } else { self.ends.0 })
+    pub(super) fn baseline(&self) -> f64 {
+        self.position(if self.scale == AxisScale::Linear { 0.0 } else { self.value_range.0 })
     }
 }
 
@@ -138,13 +138,13 @@ fn nice_step(step: f64) -> f64 {
     nice * power
 }
 
-fn linear_words(at: f64, step: f64) -> String {
+fn linear_label(at: f64, step: f64) -> String {
     let decimals = (0..6).find(|decimals| is_whole(step * 10f64.powi(*decimals))).unwrap_or(6) as usize;
     let at = if at.abs() < step / 2.0 { 0.0 } else { at };
     with_thousands(&format!("{at:.decimals$}"))
 }
 
-fn logarithmic_words(at: f64) -> String {
+fn logarithmic_label(at: f64) -> String {
     let decimals = (-at.log10().floor()).max(0.0) as usize;
     with_thousands(&format!("{at:.decimals$}"))
 }
@@ -172,34 +172,38 @@ fn with_thousands(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn words(axis: &Axis, values: &[f64]) -> Vec<String> {
-        axis.lay(values.iter().copied(), (0.0, 100.0)).ticks.into_iter().map(|(_, words)| words).collect()
+    fn tick_labels(axis: &PlotAxis, values: &[f64]) -> Vec<String> {
+        axis.layout(values.iter().copied(), (0.0, 100.0)).ticks.into_iter().map(|(_, words)| words).collect()
     }
 
     #[test]
     fn ticks_are_at_round_numbers() {
-        assert_eq!(words(&Axis::new("x"), &[3.0, 397.0]), ["0", "100", "200", "300", "400"]);
+        assert_eq!(tick_labels(&PlotAxis::new("x"), &[3.0, 397.0]), ["0", "100", "200", "300", "400"]);
         assert_eq!(
-            words(&Axis::new("x"), &[16.6, 16.9]),
+            tick_labels(&PlotAxis::new("x"), &[16.6, 16.9]),
             ["16.60", "16.65", "16.70", "16.75", "16.80", "16.85", "16.90"]
         );
         assert_eq!(
-            words(&Axis::new("x").from(0.0).to(5_000.0), &[]),
+            tick_labels(&PlotAxis::new("x").with_min(0.0).with_max(5_000.0), &[]),
             ["0", "1,000", "2,000", "3,000", "4,000", "5,000"]
         );
-        assert_eq!(words(&Axis::new("x"), &[-20.0, 15.0]), ["−20", "−10", "0", "10", "20"]);
-        assert_eq!(words(&Axis::logarithmic("x"), &[0.02, 300.0]), ["0.01", "0.1", "1", "10", "100", "1,000"]);
-        assert_eq!(words(&Axis::logarithmic("x"), &[3.0, 40.0]), ["2", "5", "10", "20", "50"]);
-        assert_eq!(words(&Axis::of_names("x", ["a", "b"]), &[]), ["a", "b"]);
+        assert_eq!(tick_labels(&PlotAxis::new("x"), &[-20.0, 15.0]), ["−20", "−10", "0", "10", "20"]);
+        assert_eq!(
+            tick_labels(&PlotAxis::logarithmic("x"), &[0.02, 300.0]),
+            ["0.01", "0.1", "1", "10", "100", "1,000"]
+        );
+        assert_eq!(tick_labels(&PlotAxis::logarithmic("x"), &[3.0, 40.0]), ["2", "5", "10", "20", "50"]);
+        assert_eq!(tick_labels(&PlotAxis::categorical("x", ["a", "b"]), &[]), ["a", "b"]);
     }
 
     #[test]
-    fn whatever_is_asked_for_has_a_place() {
+    fn any_value_maps_inside_the_axis() {
         for values in [&[][..], &[0.0], &[5.0, 5.0], &[f64::NAN, f64::INFINITY], &[-1.0]] {
-            for axis in [Axis::new("x"), Axis::logarithmic("x"), Axis::new("x").from(3.0).to(3.0)] {
-                let laid = axis.lay(values.iter().copied(), (10.0, 90.0));
+            for axis in [PlotAxis::new("x"), PlotAxis::logarithmic("x"), PlotAxis::new("x").with_min(3.0).with_max(3.0)]
+            {
+                let laid = axis.layout(values.iter().copied(), (10.0, 90.0));
                 for value in [-1e9, 0.0, 1.0, 1e9] {
-                    assert!((10.0..=90.0).contains(&laid.place(value)), "{axis:?} {values:?}");
+                    assert!((10.0..=90.0).contains(&laid.position(value)), "{axis:?} {values:?}");
                 }
                 assert!(laid.ticks.len() < 20, "{laid:?}");
             }
@@ -207,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_equal_steps_for_equal_multiples() {
-        let laid = Axis::logarithmic("x").lay([1.0, 100.0].into_iter(), (0.0, 100.0));
-        assert_eq!((laid.place(1.0), laid.place(10.0), laid.place(100.0)), (0.0, 50.0, 100.0));
+    fn logarithmic_axis_spaces_equal_ratios_equally() {
+        let laid = PlotAxis::logarithmic("x").layout([1.0, 100.0].into_iter(), (0.0, 100.0));
+        assert_eq!((laid.position(1.0), laid.position(10.0), laid.position(100.0)), (0.0, 50.0, 100.0));
     }
 }

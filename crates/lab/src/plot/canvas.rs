@@ -4,16 +4,19 @@ use std::fmt::Write as _;
 
 /// A drawing so far.
 #[derive(Debug, Default)]
-pub(super) struct Canvas(String);
+pub(super) struct SvgCanvas(String);
 
-impl Canvas {
-    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+impl SvgCanvas {
+    fn write_element(&mut self, arguments: std::fmt::Arguments<'_>) {
         self.0.write_fmt(arguments).expect("a string takes everything");
         self.0.push('\n');
     }
 
     pub(super) fn text(&mut self, (x, y): (f64, f64), class: &str, words: &str) {
-        self.put(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>", escaped(words)));
+        self.write_element(format_args!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>",
+            escape_xml(words)
+        ));
     }
 
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
@@ -22,22 +25,22 @@ impl Canvas {
 
     /// A line through these places.
     pub(super) fn path(&mut self, class: &str, places: &[(f64, f64)]) {
-        self.put(format_args!("<path class=\"{class}\" d=\"{}\"/>", way(places)));
+        self.write_element(format_args!("<path class=\"{class}\" d=\"{}\"/>", path_data(places)));
     }
 
     /// What these places enclose.
     pub(super) fn area(&mut self, class: &str, places: &[(f64, f64)]) {
-        self.put(format_args!("<path class=\"{class}\" d=\"{}Z\"/>", way(places)));
+        self.write_element(format_args!("<path class=\"{class}\" d=\"{}Z\"/>", path_data(places)));
     }
 
-    pub(super) fn box_of(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
-        self.put(format_args!(
+    pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        self.write_element(format_args!(
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>"
         ));
     }
 
     pub(super) fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
-        self.put(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"/>"));
+        self.write_element(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"/>"));
     }
 
     /// Another drawing on top of this one.
@@ -50,13 +53,13 @@ impl Canvas {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
              height=\"{height:.0}\" role=\"img\" aria-label=\"{}\">\n{style}\n{}</svg>\n",
-            escaped(title),
+            escape_xml(title),
             self.0
         )
     }
 }
 
-fn way(places: &[(f64, f64)]) -> String {
+fn path_data(places: &[(f64, f64)]) -> String {
     let mut way = String::with_capacity(places.len() * 12);
     for (at, (x, y)) in places.iter().enumerate() {
         write!(way, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' }).expect("a string takes everything");
@@ -65,6 +68,6 @@ fn way(places: &[(f64, f64)]) -> String {
 }
 
 /// A text as it stands in XML and HTML.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -11,9 +11,9 @@ mod draw;
 pub mod style;
 mod text;
 
-pub use axis::Axis;
-pub(crate) use canvas::escaped;
-pub use style::Ink;
+pub use axis::PlotAxis;
+pub(crate) use canvas::escape_xml;
+pub use style::SeriesStyle;
 
 /// What is shown together.
 #[derive(Clone, Debug)]
@@ -34,24 +34,24 @@ pub struct Figure {
 #[derive(Clone, Debug)]
 pub struct Panel {
     pub(crate) title: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
+    pub(crate) x: PlotAxis,
+    pub(crate) y: PlotAxis,
     pub(crate) series: Vec<Series>,
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) bounds: Vec<BoundLine>,
 }
 
 /// What was measured of one thing.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    pub(crate) ink: Ink,
-    pub(crate) shape: Shape,
+    pub(crate) style: SeriesStyle,
+    pub(crate) shape: SeriesShape,
     /// Where it is: x, y, and the other end of a band.
     pub(crate) points: Vec<[f64; 3]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum SeriesShape {
     Line,
     Dashed,
     Steps,
@@ -62,7 +62,7 @@ pub(crate) enum Shape {
 
 /// Something that was not measured.
 #[derive(Clone, Debug)]
-pub(crate) enum Mark {
+pub(crate) enum BoundLine {
     Vertical { at: f64, label: String },
     Horizontal { at: f64, label: String },
 }
@@ -79,73 +79,73 @@ impl Figure {
         self
     }
 
-    /// To be put into a page that has the [style](style::of_a_page).
+    /// To be put into a page that has the [style](style::page_css).
     pub fn to_inline_svg(&self) -> String {
-        draw::figure(self, "")
+        draw::draw_figure(self, "")
     }
 
     /// A file of its own, with colours for a light background.
     pub fn to_svg(&self) -> String {
-        draw::figure(self, &style::of_a_file())
+        draw::draw_figure(self, &style::file_css())
     }
 }
 
 impl Panel {
     /// A panel with nothing in it.
-    pub fn new(title: &str, x: Axis, y: Axis) -> Self {
-        Self { title: title.into(), x, y, series: Vec::new(), marks: Vec::new() }
+    pub fn new(title: &str, x: PlotAxis, y: PlotAxis) -> Self {
+        Self { title: title.into(), x, y, series: Vec::new(), bounds: Vec::new() }
     }
 
-    fn with(mut self, name: &str, ink: Ink, shape: Shape, points: Vec<[f64; 3]>) -> Self {
-        self.series.push(Series { name: name.into(), ink, shape, points });
+    fn add_series(mut self, name: &str, ink: SeriesStyle, shape: SeriesShape, points: Vec<[f64; 3]>) -> Self {
+        self.series.push(Series { name: name.into(), style: ink, shape, points });
         self
     }
 
     /// A line through these points.
-    pub fn line(self, name: &str, ink: Ink, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.with(name, ink, Shape::Line, flat(points))
+    pub fn line(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, ink, SeriesShape::Line, finite_points(points))
     }
 
     /// A line of dashes: what was not measured in the same way as the others.
-    pub fn dashed(self, name: &str, ink: Ink, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.with(name, ink, Shape::Dashed, flat(points))
+    pub fn dashed(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, ink, SeriesShape::Dashed, finite_points(points))
     }
 
     /// A line that stays where it is until the next point.
-    pub fn steps(self, name: &str, ink: Ink, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.with(name, ink, Shape::Steps, flat(points))
+    pub fn steps(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, ink, SeriesShape::Steps, finite_points(points))
     }
 
     /// These points alone.
-    pub fn points(self, name: &str, ink: Ink, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.with(name, ink, Shape::Points, flat(points))
+    pub fn points(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, ink, SeriesShape::Points, finite_points(points))
     }
 
     /// All between two lines, as x, one end and the other. It has no name: it belongs to a line of the same colour.
-    pub fn band(self, ink: Ink, points: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
-        self.with("", ink, Shape::Band, points.into_iter().map(|(x, low, high)| [x, low, high]).collect())
+    pub fn band(self, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
+        self.add_series("", ink, SeriesShape::Band, points.into_iter().map(|(x, low, high)| [x, low, high]).collect())
     }
 
     /// A bar for each of the names along the x axis.
-    pub fn bars(self, name: &str, ink: Ink, heights: impl IntoIterator<Item = f64>) -> Self {
+    pub fn bars(self, name: &str, ink: SeriesStyle, heights: impl IntoIterator<Item = f64>) -> Self {
         let points = heights.into_iter().enumerate().map(|(at, height)| (at as f64, height));
-        self.with(name, ink, Shape::Bars, flat(points))
+        self.add_series(name, ink, SeriesShape::Bars, finite_points(points))
     }
 
     /// A bound from bottom to top.
-    pub fn vertical(mut self, at: f64, label: &str) -> Self {
-        self.marks.push(Mark::Vertical { at, label: label.into() });
+    pub fn vertical_bound(mut self, at: f64, label: &str) -> Self {
+        self.bounds.push(BoundLine::Vertical { at, label: label.into() });
         self
     }
 
     /// A bound from left to right.
-    pub fn horizontal(mut self, at: f64, label: &str) -> Self {
-        self.marks.push(Mark::Horizontal { at, label: label.into() });
+    pub fn horizontal_bound(mut self, at: f64, label: &str) -> Self {
+        self.bounds.push(BoundLine::Horizontal { at, label: label.into() });
         self
     }
 }
 
-fn flat(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<[f64; 3]> {
+fn finite_points(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<[f64; 3]> {
     points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()).map(|(x, y)| [x, y, y]).collect()
 }
 

@@ -2,7 +2,7 @@
 
 /// A colour by what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
+pub enum SeriesStyle {
     /// What a paper did, or the older way.
     Paper,
     /// Ours.
@@ -16,14 +16,14 @@ pub enum Ink {
     /// One more.
     Fifth,
     /// What is not measured by us: words of a paper.
-    Words,
+    PaperText,
 }
 
-impl Ink {
+impl SeriesStyle {
     /// Those for things that are alike but for one number.
-    pub const RANGE: [Self; 6] = [Self::First, Self::Second, Self::Third, Self::Fourth, Self::Fifth, Self::Paper];
+    pub const SEQUENCE: [Self; 6] = [Self::First, Self::Second, Self::Third, Self::Fourth, Self::Fifth, Self::Paper];
 
-    pub(super) fn class(self) -> &'static str {
+    pub(super) fn css_class(self) -> &'static str {
         match self {
             Self::Paper => "paper",
             Self::First => "first",
@@ -31,7 +31,7 @@ impl Ink {
             Self::Third => "third",
             Self::Fourth => "fourth",
             Self::Fifth => "fifth",
-            Self::Words => "words",
+            Self::PaperText => "words",
         }
     }
 }
@@ -48,7 +48,7 @@ const COLOURS: [(&str, &str, &str); 7] = [
 ];
 
 /// Everything but colours.
-const SHAPES: &str = "
+const BASE_CSS: &str = "
 .plot text{font-family:Ubuntu-Light,Ubuntu,'Segoe UI','Helvetica Neue',Arial,sans-serif;font-size:13px}
 .plot .title{font-size:15px}
 .plot .end{text-anchor:end}
@@ -68,7 +68,7 @@ const SHAPES: &str = "
 ";
 
 /// The colours of one background.
-fn colours(scope: &str, pick: fn(&(&str, &'static str, &'static str)) -> &'static str, ground: [&str; 4]) -> String {
+fn color_css(scope: &str, pick: fn(&(&str, &'static str, &'static str)) -> &'static str, ground: [&str; 4]) -> String {
     let [paper, text, faint, grid] = ground;
     let mut css = format!(
         "{scope} .ground{{fill:{paper}}}{scope} text{{fill:{text}}}{scope} .faint{{fill:{faint}}}\
@@ -84,20 +84,20 @@ fn colours(scope: &str, pick: fn(&(&str, &'static str, &'static str)) -> &'stati
     css
 }
 
-fn light(scope: &str) -> String {
-    colours(scope, |colour| colour.1, ["#ffffff", "#1e1e26", "#6a6a76", "#e6e6ec"])
+fn light_css(scope: &str) -> String {
+    color_css(scope, |colour| colour.1, ["#ffffff", "#1e1e26", "#6a6a76", "#e6e6ec"])
 }
 
-fn dark(scope: &str) -> String {
-    colours(scope, |colour| colour.2, ["#16181d", "#e6e6ee", "#9a9aa8", "#2c2f38"])
+fn dark_css(scope: &str) -> String {
+    color_css(scope, |colour| colour.2, ["#16181d", "#e6e6ee", "#9a9aa8", "#2c2f38"])
 }
 
 /// For a page with figures in it, in light and in dark.
-pub fn of_a_page() -> String {
-    format!("{SHAPES}{}@media(prefers-color-scheme:dark){{{}}}", light(".plot"), dark(".plot"))
+pub fn page_css() -> String {
+    format!("{BASE_CSS}{}@media(prefers-color-scheme:dark){{{}}}", light_css(".plot"), dark_css(".plot"))
 }
 
 /// For a figure in a file of its own.
-pub(super) fn of_a_file() -> String {
-    format!("<style>{SHAPES}{}</style>", light(".plot"))
+pub(super) fn file_css() -> String {
+    format!("<style>{BASE_CSS}{}</style>", light_css(".plot"))
 }

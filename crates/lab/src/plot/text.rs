@@ -1,13 +1,13 @@
 //! How much room words take, and how they keep out of each other's way.
 
 /// About how wide a text is: a little more than in most fonts, so that it never runs out of its place.
-pub(super) fn width(text: &str, size: f64) -> f64 {
-    let units: f64 = text.chars().map(units).sum();
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    let units: f64 = text.chars().map(char_width).sum();
     units * size
 }
 
 /// The width of a letter, as a part of its size.
-fn units(letter: char) -> f64 {
+fn char_width(letter: char) -> f64 {
     match letter {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.29,
         'f' | 't' | 'r' | ' ' | '(' | ')' | '-' | '/' => 0.37,
@@ -18,7 +18,7 @@ fn units(letter: char) -> f64 {
 }
 
 /// Moves places apart until they are at least `gap` from each other and between two ends, as little as that takes. They stay in their order.
-pub(super) fn spread(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f64> {
+pub(super) fn spread_labels(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
     // Groups of places that touch, each around the mean of what its members want.
@@ -32,11 +32,11 @@ pub(super) fn spread(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f
             let count = many + few;
             let mean = (above * many as f64 + below * few as f64) / count as f64;
             groups.truncate(groups.len() - 2);
-            groups.push((within(mean, count, gap, (low, high)), count));
+            groups.push((clamp_group_center(mean, count, gap, (low, high)), count));
         }
     }
     let places = groups.iter().flat_map(|(mean, count)| {
-        let first = within(*mean, *count, gap, (low, high)) - gap * (*count as f64 - 1.0) / 2.0;
+        let first = clamp_group_center(*mean, *count, gap, (low, high)) - gap * (*count as f64 - 1.0) / 2.0;
         (0..*count).map(move |number| first + gap * number as f64)
     });
     let mut spread = vec![0.0; wanted.len()];
@@ -45,7 +45,7 @@ pub(super) fn spread(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f
 }
 
 /// The middle of so many places where all of them are between two ends.
-fn within(mean: f64, count: usize, gap: f64, (low, high): (f64, f64)) -> f64 {
+fn clamp_group_center(mean: f64, count: usize, gap: f64, (low, high): (f64, f64)) -> f64 {
     let half = gap * (count as f64 - 1.0) / 2.0;
     mean.min(high - half).max(low + half)
 }
@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_keep_apart_and_in_order() {
-        let spread = spread(&[50.0, 52.0, 51.0, 300.0, 1.0], 16.0, (10.0, 290.0));
+    fn labels_are_spread_in_order_without_overlap() {
+        let spread = spread_labels(&[50.0, 52.0, 51.0, 300.0, 1.0], 16.0, (10.0, 290.0));
         assert_eq!(spread, [35.0, 67.0, 51.0, 290.0, 10.0]);
-        let crowded = super::spread(&[0.0, 0.0, 0.0], 16.0, (0.0, 100.0));
+        let crowded = super::spread_labels(&[0.0, 0.0, 0.0], 16.0, (0.0, 100.0));
         assert_eq!(crowded, [0.0, 16.0, 32.0]);
     }
 
     #[test]
-    fn long_words_take_more_room_than_short_ones() {
-        assert!(width("window 16", 13.0) > width("window 8", 13.0) && width("", 13.0) == 0.0);
+    fn longer_text_is_wider() {
+        assert!(text_width("window 16", 13.0) > text_width("window 8", 13.0) && text_width("", 13.0) == 0.0);
     }
 }

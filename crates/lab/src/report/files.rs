@@ -1,43 +1,48 @@
 //! Findings as files.
 
-use super::Entry;
+use super::ReportEntry;
 use crate::image;
-use crate::table::Table;
+use crate::table::DataTable;
 
 /// A file to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct ReportFile {
     /// What it is called.
     pub name: String,
     /// What is in it.
     pub bytes: Vec<u8>,
 }
 
-impl File {
+impl ReportFile {
     fn new(name: &str, ending: &str, bytes: impl Into<Vec<u8>>) -> Self {
         Self { name: format!("{name}.{ending}"), bytes: bytes.into() }
     }
 }
 
 /// The tables and claims as CSV, the figures as SVG and PNG.
-pub fn files(entry: &Entry) -> Vec<File> {
-    let claims = claims(entry);
+pub fn files(entry: &ReportEntry) -> Vec<ReportFile> {
+    let claims = claims_table(entry);
     let tables =
-        entry.findings.tables.iter().chain([&claims]).map(|table| File::new(&table.name, "csv", table.to_csv()));
+        entry.findings.tables.iter().chain([&claims]).map(|table| ReportFile::new(&table.name, "csv", table.to_csv()));
     let figures = entry.findings.figures.iter().flat_map(|figure| {
         let svg = figure.to_svg();
-        let png = image::png(&svg);
-        [File::new(&figure.name, "svg", svg), File::new(&figure.name, "png", png)]
+        let png = image::render_png(&svg);
+        [ReportFile::new(&figure.name, "svg", svg), ReportFile::new(&figure.name, "png", png)]
     });
     tables.chain(figures).collect()
 }
 
-fn claims(entry: &Entry) -> Table {
+fn claims_table(entry: &ReportEntry) -> DataTable {
     let name = format!("{}-claims", entry.experiment.name);
-    let mut table = Table::new(&name, "Claims", &["claim", "paper", "ours", "holds"]);
+    let mut table = DataTable::new(&name, "Claims", &["claim", "paper", "ours", "holds"]);
     for claim in &entry.findings.claims {
         let holds = if claim.holds { "yes" } else { "no" };
-        table.row([claim.what.as_str().into(), claim.paper.as_str().into(), claim.ours.as_str().into(), holds.into()]);
+        table.add_row([
+            claim.statement.as_str().into(),
+            claim.paper.as_str().into(),
+            claim.ours.as_str().into(),
+            holds.into(),
+        ]);
     }
     table
 }

@@ -5,7 +5,7 @@
 mod files;
 mod page;
 
-pub use files::{File, files};
+pub use files::{ReportFile, files};
 pub use page::page;
 
 use crate::experiment::Experiment;
@@ -13,7 +13,7 @@ use crate::findings::Findings;
 
 /// An experiment and what came of it.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ReportEntry {
     /// The experiment.
     pub experiment: &'static Experiment,
     /// What came of it.

@@ -1,26 +1,26 @@
 //! The page.
 
-use super::Entry;
-use crate::experiment::Paper;
+use super::ReportEntry;
+use crate::experiment::PaperInfo;
 use crate::findings::Claim;
-use crate::plot::{escaped, style};
-use crate::table::{Cell, Table};
+use crate::plot::{escape_xml, style};
+use crate::table::{DataTable, TableCell};
 
 /// One page with everything, that opens from disk. `command` makes it again.
-pub fn page(entries: &[Entry], seed: u64, command: &str) -> String {
-    let style = format!("{}{}", include_str!("page.css"), style::of_a_page());
-    let sections: String = entries.iter().enumerate().map(|(at, entry)| section(at + 1, entry)).collect();
+pub fn page(entries: &[ReportEntry], seed: u64, command: &str) -> String {
+    let style = format!("{}{}", include_str!("page.css"), style::page_css());
+    let sections: String = entries.iter().enumerate().map(|(at, entry)| experiment_section(at + 1, entry)).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>Coplay lab report</title>\n<style>\n{style}</style>\n</head>\n<body>\n\
          {}<main>\n{}{sections}</main>\n{}</body>\n</html>\n",
-        head(entries, seed, command),
-        contents(entries),
-        foot(entries),
+        page_header(entries, seed, command),
+        contents_table(entries),
+        page_footer(entries),
     )
 }
 
-fn head(entries: &[Entry], seed: u64, command: &str) -> String {
+fn page_header(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     let claims: Vec<&Claim> = entries.iter().flat_map(|entry| &entry.findings.claims).collect();
     let hold = claims.iter().filter(|claim| claim.holds).count();
     let figures: usize = entries.iter().map(|entry| entry.findings.figures.len()).sum();
@@ -36,19 +36,19 @@ fn head(entries: &[Entry], seed: u64, command: &str) -> String {
         number(figures, if figures == 1 { "figure" } else { "figures" }),
         if hold == claims.len() { "good" } else { "bad" },
         claims.len(),
-        escaped(command),
+        escape_xml(command),
     )
 }
 
 /// The papers, in their order.
-fn papers(entries: &[Entry]) -> Vec<&'static Paper> {
-    let mut papers: Vec<&'static Paper> = entries.iter().map(|entry| entry.experiment.paper).collect();
+fn papers(entries: &[ReportEntry]) -> Vec<&'static PaperInfo> {
+    let mut papers: Vec<&'static PaperInfo> = entries.iter().map(|entry| entry.experiment.paper).collect();
     papers.dedup();
     papers
 }
 
-fn contents(entries: &[Entry]) -> String {
-    let row = |(at, entry): (usize, &Entry)| {
+fn contents_table(entries: &[ReportEntry]) -> String {
+    let row = |(at, entry): (usize, &ReportEntry)| {
         let claims = &entry.findings.claims;
         let hold = claims.iter().filter(|claim| claim.holds).count();
         let class = if hold == claims.len() { "good" } else { "bad" };
@@ -56,9 +56,9 @@ fn contents(entries: &[Entry]) -> String {
             "<tr><td class=\"index\">{}</td><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td><td class=\"{class}\">{hold} of {}</td></tr>\n",
             at + 1,
             entry.experiment.name,
-            escaped(entry.experiment.title),
+            escape_xml(entry.experiment.title),
             entry.experiment.paper.letter,
-            escaped(entry.experiment.figures),
+            escape_xml(entry.experiment.paper_figures),
             claims.len()
         )
     };
@@ -69,7 +69,7 @@ fn contents(entries: &[Entry]) -> String {
     )
 }
 
-fn section(number: usize, entry: &Entry) -> String {
+fn experiment_section(number: usize, entry: &ReportEntry) -> String {
     let (experiment, findings) = (entry.experiment, &entry.findings);
     let figures: String = findings
         .figures
@@ -77,36 +77,36 @@ fn section(number: usize, entry: &Entry) -> String {
         .map(|figure| {
             format!(
                 "<figure>\n<h3>{}</h3>\n<div class=\"frame\">{}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
-                escaped(&figure.title),
+                escape_xml(&figure.title),
                 figure.to_inline_svg(),
-                escaped(&figure.caption)
+                escape_xml(&figure.caption)
             )
         })
         .collect();
-    let tables: String = findings.tables.iter().map(table).collect();
-    let notes: String = findings.notes.iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect();
+    let tables: String = findings.tables.iter().map(data_table).collect();
+    let notes: String = findings.notes.iter().map(|note| format!("<li>{}</li>\n", escape_xml(note))).collect();
     let notes = if notes.is_empty() { notes } else { format!("<h3>Choices</h3>\n<ul>\n{notes}</ul>\n") };
     format!(
         "<section id=\"{}\">\n<h2><span class=\"index\">{number}</span> {}</h2>\n<p class=\"lead\">{}</p>\n<p class=\"source\">{}, {}.</p>\n<div class=\"beside\">\n{}\n<aside>\n{}</aside>\n</div>\n\
          {figures}<div class=\"tables\">\n{tables}{notes}</div>\n</section>\n",
         experiment.name,
-        escaped(experiment.title),
-        code_marked(experiment.shows),
-        escaped(experiment.paper.authors),
-        escaped(experiment.figures),
-        claims(&findings.claims),
-        parameters(entry),
+        escape_xml(experiment.title),
+        backticks_to_code(experiment.summary),
+        escape_xml(experiment.paper.authors),
+        escape_xml(experiment.paper_figures),
+        claims_table(&findings.claims),
+        parameters_list(entry),
     )
 }
 
-fn claims(claims: &[Claim]) -> String {
+fn claims_table(claims: &[Claim]) -> String {
     let row = |claim: &Claim| {
         let (class, sign, word) = if claim.holds { ("good", "✓", "holds") } else { ("bad", "✗", "does not hold") };
         format!(
             "<tr><td class=\"{class}\"><span class=\"sign\">{sign}</span> {word}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-            escaped(&claim.what),
-            escaped(&claim.paper),
-            escaped(&claim.ours)
+            escape_xml(&claim.statement),
+            escape_xml(&claim.paper),
+            escape_xml(&claim.ours)
         )
     };
     let rows: String = claims.iter().map(row).collect();
@@ -115,44 +115,53 @@ fn claims(claims: &[Claim]) -> String {
     )
 }
 
-fn parameters(entry: &Entry) -> String {
-    let row = |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
+fn parameters_list(entry: &ReportEntry) -> String {
+    let row =
+        |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape_xml(name), escape_xml(value));
     let rows: String = entry.findings.parameters.iter().map(row).collect();
-    format!("<h3>Parameters</h3>\n<dl>\n{rows}</dl>\n<h3>Again</h3>\n<p><code>{}</code></p>\n", escaped(&entry.command))
+    format!(
+        "<h3>Parameters</h3>\n<dl>\n{rows}</dl>\n<h3>Again</h3>\n<p><code>{}</code></p>\n",
+        escape_xml(&entry.command)
+    )
 }
 
 /// More rows than these are folded away.
-const MOST_ROWS: usize = 12;
+const MAX_OPEN_ROWS: usize = 12;
 
-fn table(table: &Table) -> String {
+fn data_table(table: &DataTable) -> String {
     let head: String =
-        table.columns.iter().map(|column| format!("<th>{}</th>", escaped(&column.replace('_', " ")))).collect();
-    let cell = |cell: &Cell| {
-        let class = if matches!(cell, Cell::Number(..)) { " class=\"number\"" } else { "" };
-        format!("<td{class}>{}</td>", escaped(&cell.to_string()))
+        table.columns.iter().map(|column| format!("<th>{}</th>", escape_xml(&column.replace('_', " ")))).collect();
+    let cell = |cell: &TableCell| {
+        let class = if matches!(cell, TableCell::Number(..)) { " class=\"number\"" } else { "" };
+        format!("<td{class}>{}</td>", escape_xml(&cell.to_string()))
     };
-    let row = |row: &Vec<Cell>| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>());
+    let row = |row: &Vec<TableCell>| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>());
     let rows: String = table.rows.iter().map(row).collect();
-    let open = if table.rows.len() <= MOST_ROWS { " open" } else { "" };
+    let open = if table.rows.len() <= MAX_OPEN_ROWS { " open" } else { "" };
     format!(
         "<details{open}>\n<summary>{} <span>{} rows, {}.csv</span></summary>\n<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n</details>\n",
-        escaped(&table.title),
+        escape_xml(&table.title),
         table.rows.len(),
-        escaped(&table.name)
+        escape_xml(&table.name)
     )
 }
 
 /// What stands between backticks is code.
-fn code_marked(text: &str) -> String {
+fn backticks_to_code(text: &str) -> String {
     let part = |(at, part): (usize, &str)| {
-        if at % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) }
+        if at % 2 == 1 { format!("<code>{}</code>", escape_xml(part)) } else { escape_xml(part) }
     };
     text.split('`').enumerate().map(part).collect()
 }
 
-fn foot(entries: &[Entry]) -> String {
-    let row = |paper: &&Paper| {
-        format!("<li><b>{}</b> {}: <cite>{}</cite>.</li>\n", paper.letter, escaped(paper.authors), escaped(paper.title))
+fn page_footer(entries: &[ReportEntry]) -> String {
+    let row = |paper: &&PaperInfo| {
+        format!(
+            "<li><b>{}</b> {}: <cite>{}</cite>.</li>\n",
+            paper.letter,
+            escape_xml(paper.authors),
+            escape_xml(paper.title)
+        )
     };
     let rows: String = papers(entries).iter().map(row).collect();
     format!("<footer>\n<h2>Papers</h2>\n<ul>\n{rows}</ul>\n</footer>\n")

@@ -5,38 +5,39 @@ use std::time::SystemTime;
 
 use coplay::hash::xxh64;
 
-use super::report::{Identity, Report};
+use super::report::{CheckReport, SubjectIdentity};
 
 /// So many reports are kept; the oldest go first.
-const MOST: usize = 256;
+const MAX_REPORTS: usize = 256;
 /// A longer file is no report.
-const MAX_BYTES: u64 = 256 << 10;
+const MAX_REPORT_LEN: u64 = 256 << 10;
 /// How their names end.
-const ENDING: &str = "check";
+const REPORT_EXTENSION: &str = "check";
 
 /// A folder of reports. Whatever is wrong with it is as if nothing had been kept: the check is made again.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct ReportCache {
     folder: PathBuf,
 }
 
-impl Cache {
+impl ReportCache {
     /// Keeps reports in a folder, which is made when there is something to keep.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
     /// What was found out about this machine and game, by this version of the check on this kind of computer.
-    pub fn get(&self, identity: &Identity) -> Option<Report> {
-        let path = self.path(identity);
-        if std::fs::metadata(&path).ok()?.len() > MAX_BYTES {
+    pub fn get(&self, identity: &SubjectIdentity) -> Option<CheckReport> {
+        let path = self.report_path(identity);
+        if std::fs::metadata(&path).ok()?.len() > MAX_REPORT_LEN {
             return None;
         }
         let text = std::fs::read_to_string(&path).ok()?;
         let (sum, json) = text.split_once('\n')?;
-        let mut report: Report = (sum == checksum(json)).then(|| serde_json::from_str(json).ok())??;
+        let mut report: CheckReport = (sum == checksum(json)).then(|| serde_json::from_str(json).ok())??;
         // The name of a file is a hash: this one may be of another. What a game is called does not matter.
-        let whose = |identity: &Identity| (identity.key.clone(), identity.check, identity.platform.clone());
+        let whose =
+            |identity: &SubjectIdentity| (identity.key.clone(), identity.check_version, identity.platform.clone());
         let ours = whose(&report.identity) == whose(identity);
         if !identity.game.is_empty() {
             report.identity.game.clone_from(&identity.game);
@@ -45,37 +46,37 @@ impl Cache {
     }
 
     /// Keeps a report, if that is possible. One that may say something else next time is not worth it.
-    pub fn put(&self, report: &Report) {
-        if report.is_lasting() {
+    pub fn put(&self, report: &CheckReport) {
+        if report.is_cacheable() {
             // No harm is done: it will be found out again.
             let _ = self.try_put(report);
         }
     }
 
-    fn try_put(&self, report: &Report) -> std::io::Result<()> {
+    fn try_put(&self, report: &CheckReport) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         let json = report.to_json();
         let file = tempfile::NamedTempFile::new_in(&self.folder)?;
         std::fs::write(file.path(), format!("{}\n{json}", checksum(&json)))?;
-        file.persist(self.path(&report.identity))?;
-        self.trim()
+        file.persist(self.report_path(&report.identity))?;
+        self.remove_oldest()
     }
 
     /// Lets go of the oldest.
-    fn trim(&self) -> std::io::Result<()> {
-        let is_ours = |path: &Path| path.extension().is_some_and(|ending| ending == ENDING);
+    fn remove_oldest(&self) -> std::io::Result<()> {
+        let is_ours = |path: &Path| path.extension().is_some_and(|ending| ending == REPORT_EXTENSION);
         let files = self.folder.read_dir()?.flatten().map(|entry| entry.path()).filter(|path| is_ours(path));
         let age = |path: &Path| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut files: Vec<_> = files.map(|path| (age(&path), path)).collect();
         files.sort_unstable();
-        let many = files.len().saturating_sub(MOST);
+        let many = files.len().saturating_sub(MAX_REPORTS);
         files.iter().take(many).try_for_each(|(_, path)| std::fs::remove_file(path))
     }
 
-    fn path(&self, identity: &Identity) -> PathBuf {
-        let whole = format!("{}\n{}\n{}", identity.key, identity.check, identity.platform);
+    fn report_path(&self, identity: &SubjectIdentity) -> PathBuf {
+        let whole = format!("{}\n{}\n{}", identity.key, identity.check_version, identity.platform);
         self.folder.join(format!(
-            "{}{:016x}.{ENDING}",
+            "{}{:016x}.{REPORT_EXTENSION}",
             &identity.key[..16.min(identity.key.len())],
             xxh64(0, whole.as_bytes())
         ))
@@ -89,11 +90,11 @@ fn checksum(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::measure::Measured;
-    use crate::check::verdict::{Comparison, Reason, Verdict};
+    use crate::check::measure::MeasuredCosts;
+    use crate::check::verdict::{CheckComparison, CheckVerdict, LockstepReason};
 
-    fn report(key: &str) -> Report {
-        let identity = Identity {
+    fn test_report(key: &str) -> CheckReport {
+        let identity = SubjectIdentity {
             key: key.into(),
             machine: "nes".into(),
             version: "1".into(),
@@ -103,45 +104,45 @@ mod tests {
             players: 2,
             period_ns: 16_666_667,
             platform: "linux".into(),
-            check: 1,
+            check_version: 1,
         };
-        Report {
-            verdict: Verdict::Rollback,
+        CheckReport {
+            verdict: CheckVerdict::Rollback,
             identity,
             compared: Vec::new(),
             cut_short: Vec::new(),
-            measured: Measured::default(),
-            window: 8,
+            measured: MeasuredCosts::default(),
+            prediction_window: 8,
             notes: Vec::new(),
-            took_ms: 1,
+            elapsed_ms: 1,
         }
     }
 
     #[test]
-    fn what_was_put_is_got_by_the_same_only() {
+    fn cached_report_is_found_only_by_same_identity() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::new(folder.path().join("not yet there"));
-        let one = report("0123456789abcdef01");
+        let cache = ReportCache::new(folder.path().join("not yet there"));
+        let one = test_report("0123456789abcdef01");
         assert_eq!(cache.get(&one.identity), None);
         cache.put(&one);
         assert_eq!(cache.get(&one.identity), Some(one.clone()));
-        let other = |change: fn(&mut Identity)| {
+        let other = |change: fn(&mut SubjectIdentity)| {
             let mut identity = one.identity.clone();
             change(&mut identity);
             cache.get(&identity)
         };
-        assert_eq!(other(|it| it.check = 2), None);
+        assert_eq!(other(|it| it.check_version = 2), None);
         assert_eq!(other(|it| it.platform = "mars".into()), None);
         assert_eq!(other(|it| it.key.push('2')), None);
         assert_eq!(other(|it| it.game = "renamed".into()).unwrap().identity.game, "renamed");
     }
 
     #[test]
-    fn damaged_files_are_as_good_as_none() {
+    fn damaged_report_file_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let (cache, one) = (Cache::new(folder.path()), report("ab"));
+        let (cache, one) = (ReportCache::new(folder.path()), test_report("ab"));
         cache.put(&one);
-        let path = cache.path(&one.identity);
+        let path = cache.report_path(&one.identity);
         let whole = std::fs::read(&path).unwrap();
         for at in (0..whole.len()).step_by(7) {
             let mut damaged = whole.clone();
@@ -151,35 +152,36 @@ mod tests {
             std::fs::write(&path, &whole[..at]).unwrap();
             assert_eq!(cache.get(&one.identity), None, "cut at {at}");
         }
-        std::fs::write(&path, vec![b' '; MAX_BYTES as usize + 1]).unwrap();
+        std::fs::write(&path, vec![b' '; MAX_REPORT_LEN as usize + 1]).unwrap();
         assert_eq!(cache.get(&one.identity), None);
         cache.put(&one);
         assert_eq!(cache.get(&one.identity), Some(one));
     }
 
     #[test]
-    fn it_does_not_grow_for_ever_and_keeps_nothing_unfinished() {
+    fn cache_is_bounded_and_excludes_reports_cut_short() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::new(folder.path());
+        let cache = ReportCache::new(folder.path());
         std::fs::write(folder.path().join("somebody's"), "").unwrap();
-        let reports: Vec<Report> = (0..MOST + 5).map(|number| report(&format!("{number:04}"))).collect();
+        let reports: Vec<CheckReport> =
+            (0..MAX_REPORTS + 5).map(|number| test_report(&format!("{number:04}"))).collect();
         reports.iter().for_each(|one| cache.put(one));
-        assert_eq!(folder.path().read_dir().unwrap().count(), MOST + 1);
-        assert!(cache.get(&reports[MOST + 4].identity).is_some());
-        let mut cut = report("cut");
-        cut.cut_short.push(Comparison::Long);
+        assert_eq!(folder.path().read_dir().unwrap().count(), MAX_REPORTS + 1);
+        assert!(cache.get(&reports[MAX_REPORTS + 4].identity).is_some());
+        let mut cut = test_report("cut");
+        cut.cut_short.push(CheckComparison::LongRun);
         cache.put(&cut);
         assert_eq!(cache.get(&cut.identity), None);
     }
 
     #[test]
-    fn what_a_busy_computer_says_is_not_kept() {
+    fn report_affected_by_system_load_is_not_cached() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::new(folder.path());
-        let slow = Verdict::Lockstep { reason: Reason::TooSlow { repair_ns: 2, period_ns: 1 } };
-        let cannot = Verdict::Lockstep { reason: Reason::CannotSave };
-        for (verdict, window, kept) in [(Verdict::Rollback, 0, false), (slow, 0, false), (cannot, 0, true)] {
-            let busy = Report { verdict, window, ..report("busy") };
+        let cache = ReportCache::new(folder.path());
+        let slow = CheckVerdict::Lockstep { reason: LockstepReason::TooSlow { rollback_ns: 2, period_ns: 1 } };
+        let cannot = CheckVerdict::Lockstep { reason: LockstepReason::CannotSave };
+        for (verdict, window, kept) in [(CheckVerdict::Rollback, 0, false), (slow, 0, false), (cannot, 0, true)] {
+            let busy = CheckReport { verdict, prediction_window: window, ..test_report("busy") };
             cache.put(&busy);
             assert_eq!(cache.get(&busy.identity).is_some(), kept, "{}", busy.verdict);
         }

@@ -1,6 +1,6 @@
 //! The other process: does what it is told by lines on its input, and answers by lines on its output.
 //!
-//! A core may print whatever it likes to that output, at any time. So an answer begins with a new line and a [`MARK`], and the rest
+//! A core may print whatever it likes to that output, at any time. So an answer begins with a new line and a [`ANSWER_PREFIX`], and the rest
 //! is nobody's business.
 //!
 //! | asked | answered |
@@ -16,38 +16,38 @@ use std::io::{self, BufRead, Read, Write};
 
 use coplay::input::InputWord;
 
-use super::VERSION;
-use super::digest::{Look, Region, regions};
-use super::report::key_of;
+use super::CHECK_VERSION;
+use super::digest::{FrameDigest, RegionDigest, region_digests};
+use super::report::identity_key;
 use crate::machine::Machine;
 
 /// What an answer begins with.
-pub(super) const MARK: &str = "coplay-check: ";
+pub(super) const ANSWER_PREFIX: &str = "coplay-check: ";
 /// The longest state that is taken.
-const MAX_STATE: u64 = 256 << 20;
+const MAX_STATE_BYTES: u64 = 256 << 20;
 
 /// Serves a check that runs in the process which has started this one, and gives an exit code: what a program does that was started by the
-/// command of a [`Subject`](super::Subject).
-pub fn child(open: impl FnOnce() -> Result<Box<dyn Machine>, String>) -> u8 {
+/// command of a [`Subject`](super::CheckSubject).
+pub fn run_child(open: impl FnOnce() -> Result<Box<dyn Machine>, String>) -> u8 {
     let (input, output) = (io::stdin().lock(), io::stdout());
-    match serve(open, input, output) {
+    match serve_requests(open, input, output) {
         Ok(()) => 0,
         // Who asked has gone.
         Err(_) => 1,
     }
 }
 
-fn serve(
+fn serve_requests(
     open: impl FnOnce() -> Result<Box<dyn Machine>, String>,
     mut input: impl BufRead,
     mut output: impl Write,
 ) -> io::Result<()> {
     let mut machine = match open() {
         Ok(machine) => machine,
-        Err(why) => return answer(&mut output, &format!("failed {}", one_line(&why))),
+        Err(why) => return write_answer(&mut output, &format!("failed {}", to_one_line(&why))),
     };
-    let key = key_of(&*machine);
-    answer(&mut output, &format!("ready {VERSION} {key} {:x}", machine.hash()))?;
+    let key = identity_key(&*machine);
+    write_answer(&mut output, &format!("ready {CHECK_VERSION} {key} {:x}", machine.hash()))?;
     let (mut line, mut words, mut state) = (String::new(), Vec::new(), Vec::new());
     loop {
         line.clear();
@@ -61,51 +61,51 @@ fn serve(
                 words.clear();
                 words.extend(parts.filter_map(|word| InputWord::from_str_radix(word, 16).ok()));
                 machine.step(&words, fresh);
-                let Look { hash, picture } = Look::at(&mut *machine);
-                answer(&mut output, &format!("look {hash:x} {picture:x}"))?;
+                let FrameDigest { state_hash: hash, picture_hash: picture } = FrameDigest::of_machine(&mut *machine);
+                write_answer(&mut output, &format!("look {hash:x} {picture:x}"))?;
             }
             Some("load") => {
-                let len = parts.next().and_then(|len| len.parse().ok()).unwrap_or(0u64).min(MAX_STATE);
+                let len = parts.next().and_then(|len| len.parse().ok()).unwrap_or(0u64).min(MAX_STATE_BYTES);
                 state.clear();
                 input.by_ref().take(len).read_to_end(&mut state)?;
                 match machine.load(&state) {
-                    Ok(()) => answer(&mut output, "loaded")?,
-                    Err(error) => answer(&mut output, &format!("refused {}", one_line(&error.to_string())))?,
+                    Ok(()) => write_answer(&mut output, "loaded")?,
+                    Err(error) => write_answer(&mut output, &format!("refused {}", to_one_line(&error.to_string())))?,
                 }
             }
             Some("regions") => {
-                for region in regions(&mut *machine) {
-                    answer(&mut output, &region_line(&region))?;
+                for region in region_digests(&mut *machine) {
+                    write_answer(&mut output, &encode_region(&region))?;
                 }
-                answer(&mut output, "end")?;
+                write_answer(&mut output, "end")?;
             }
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 }
 
-fn answer(output: &mut impl Write, text: &str) -> io::Result<()> {
-    output.write_all(format!("\n{MARK}{text}\n").as_bytes())?;
+fn write_answer(output: &mut impl Write, text: &str) -> io::Result<()> {
+    output.write_all(format!("\n{ANSWER_PREFIX}{text}\n").as_bytes())?;
     output.flush()
 }
 
-fn one_line(text: &str) -> String {
+fn to_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn region_line(region: &Region) -> String {
-    let pages: String = region.pages.iter().map(|page| format!("{page:08x}")).collect();
-    format!("region {} {} {}", region.len, if pages.is_empty() { "-" } else { &pages }, one_line(&region.name))
+fn encode_region(region: &RegionDigest) -> String {
+    let pages: String = region.page_hashes.iter().map(|page| format!("{page:08x}")).collect();
+    format!("region {} {} {}", region.len, if pages.is_empty() { "-" } else { &pages }, to_one_line(&region.name))
 }
 
-/// What [`region_line`] made.
-pub(super) fn region(rest: &str) -> Option<Region> {
+/// What [`encode_region`] made.
+pub(super) fn decode_region(rest: &str) -> Option<RegionDigest> {
     let mut parts = rest.splitn(3, ' ');
     let len = parts.next()?.parse().ok()?;
     let pages = parts.next()?.trim_matches('-').as_bytes().chunks(8);
     let page = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
     let pages = pages.map(page).collect::<Option<_>>()?;
-    Some(Region { name: parts.next()?.to_owned(), len, pages })
+    Some(RegionDigest { name: parts.next()?.to_owned(), len, page_hashes: pages })
 }
 
 #[cfg(test)]
@@ -113,18 +113,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_travel() {
+    fn region_encoding_round_trips() {
         for (name, pages) in [("work ram", vec![1, u32::MAX, 3]), ("none", Vec::new())] {
-            let sent = Region { name: name.into(), len: pages.len() as u64 * 256, pages };
-            assert_eq!(region(region_line(&sent).strip_prefix("region ").unwrap()), Some(sent));
+            let sent = RegionDigest { name: name.into(), len: pages.len() as u64 * 256, page_hashes: pages };
+            assert_eq!(decode_region(encode_region(&sent).strip_prefix("region ").unwrap()), Some(sent));
         }
-        assert!(["", "1", "1 zz name", "x 00 name", "1 00"].iter().all(|line| region(line).is_none()));
+        assert!(["", "1", "1 zz name", "x 00 name", "1 00"].iter().all(|line| decode_region(line).is_none()));
     }
 
     #[test]
-    fn who_cannot_open_says_why_in_one_line() {
+    fn open_failure_is_answered_in_one_line() {
         let mut output = Vec::new();
-        serve(|| Err("no such\ngame".into()), io::empty(), &mut output).unwrap();
-        assert_eq!(String::from_utf8(output).unwrap(), format!("\n{MARK}failed no such game\n"));
+        serve_requests(|| Err("no such\ngame".into()), io::empty(), &mut output).unwrap();
+        assert_eq!(String::from_utf8(output).unwrap(), format!("\n{ANSWER_PREFIX}failed no such game\n"));
     }
 }

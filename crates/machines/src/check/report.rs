@@ -7,38 +7,38 @@ use coplay::time::TimeDelta;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::VERSION;
-use super::measure::Measured;
-use super::verdict::{Comparison, Fault, Reason, Verdict};
+use super::CHECK_VERSION;
+use super::measure::MeasuredCosts;
+use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault};
 use crate::machine::Machine;
 
 /// With this lag nobody feels that a button is late.
-pub(super) const COMFORT: u32 = 2;
+pub(super) const COMFORTABLE_INPUT_DELAY: u32 = 2;
 
 /// Everything that was found out about a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct CheckReport {
     /// Whether it is fit to be shared, and how.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// Who was checked.
-    pub identity: Identity,
+    pub identity: SubjectIdentity,
     /// How many frames were found to be equal, by comparison.
-    pub compared: Vec<Compared>,
+    pub compared: Vec<ComparedFrames>,
     /// Comparisons for which there was less time than they should have had.
-    pub cut_short: Vec<Comparison>,
+    pub cut_short: Vec<CheckComparison>,
     /// What it costs on this computer.
-    pub measured: Measured,
+    pub measured: MeasuredCosts,
     /// How many frames can be repaired within one, as busy as this computer was; none if nothing can be guessed.
-    pub window: u32,
+    pub prediction_window: u32,
     /// What else a person should know.
     pub notes: Vec<String>,
     /// How long it took to find out, in milliseconds.
-    pub took_ms: u64,
+    pub elapsed_ms: u64,
 }
 
 /// Who was checked, by what, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct SubjectIdentity {
     /// A hash of all that tells machine and game from others; nothing, here and below, if it could not be opened.
     pub key: String,
     /// The machine's name.
@@ -58,24 +58,24 @@ pub struct Identity {
     /// The system and the kind of processor.
     pub platform: String,
     /// The version of the check.
-    pub check: u32,
+    pub check_version: u32,
 }
 
 /// What was compared, and was equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compared {
+pub struct ComparedFrames {
     /// In which way.
-    pub comparison: Comparison,
+    pub comparison: CheckComparison,
     /// For how many frames.
     pub frames: u32,
 }
 
 /// What a check found.
-pub(super) struct Found {
-    pub(super) verdict: Verdict,
-    pub(super) compared: Vec<Compared>,
-    pub(super) cut_short: Vec<Comparison>,
-    pub(super) measured: Measured,
+pub(super) struct CheckResults {
+    pub(super) verdict: CheckVerdict,
+    pub(super) compared: Vec<ComparedFrames>,
+    pub(super) cut_short: Vec<CheckComparison>,
+    pub(super) measured: MeasuredCosts,
     pub(super) notes: Vec<String>,
 }
 
@@ -83,30 +83,30 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fitness {
     /// Whether it may be shared at all.
-    pub shared: bool,
+    pub can_share: bool,
     /// Whether its states may be saved, loaded and given to others.
     pub can_save: bool,
     /// The most frames that may be guessed.
-    pub window: u32,
+    pub max_prediction_window: u32,
     /// What it costs.
     pub costs: MachineCosts,
 }
 
-impl Identity {
+impl SubjectIdentity {
     /// Of a machine, on this computer.
-    pub fn of(machine: &dyn Machine) -> Self {
+    pub fn of_machine(machine: &dyn Machine) -> Self {
         let (id, game) = (machine.machine_id(), machine.game_id());
         Self {
-            key: key_of(machine),
+            key: identity_key(machine),
             machine: id.name.clone(),
             version: id.version.clone(),
             options: id.options.clone(),
             game: game.name.clone(),
             game_sha256: hex(&game.hash),
             players: machine.pads().len(),
-            period_ns: machine.rate().period().as_nanos().unsigned_abs(),
+            period_ns: machine.frame_rate().period().as_nanos().unsigned_abs(),
             platform: platform(),
-            check: VERSION,
+            check_version: CHECK_VERSION,
         }
     }
 
@@ -122,7 +122,7 @@ impl Identity {
             players: 0,
             period_ns: 0,
             platform: platform(),
-            check: VERSION,
+            check_version: CHECK_VERSION,
         }
     }
 
@@ -131,16 +131,17 @@ impl Identity {
     }
 }
 
-impl Report {
-    pub(super) fn new(machine: &dyn Machine, found: Found, took: Duration) -> Self {
-        let Found { mut verdict, compared, cut_short, measured, mut notes } = found;
-        let identity = Identity::of(machine);
+impl CheckReport {
+    pub(super) fn new(machine: &dyn Machine, found: CheckResults, took: Duration) -> Self {
+        let CheckResults { mut verdict, compared, cut_short, measured, mut notes } = found;
+        let identity = SubjectIdentity::of_machine(machine);
         // Whether it is fit must not depend on what else this computer does just now.
-        if verdict == Verdict::Rollback && measured.costs_at_best().max_prediction_window(identity.period()) == 0 {
-            verdict = too_slow(&measured, &identity);
+        if verdict == CheckVerdict::Rollback && measured.best_case_costs().max_prediction_window(identity.period()) == 0
+        {
+            verdict = too_slow_verdict(&measured, &identity);
         }
-        let exact = verdict == Verdict::Rollback;
-        let window = if exact { measured.costs().max_prediction_window(identity.period()) } else { 0 };
+        let exact = verdict == CheckVerdict::Rollback;
+        let window = if exact { measured.median_costs().max_prediction_window(identity.period()) } else { 0 };
         if exact && window == 0 {
             notes.push("this computer was too busy to repair a frame within another".into());
         }
@@ -150,32 +151,32 @@ impl Report {
             compared,
             cut_short,
             measured,
-            window,
+            prediction_window: window,
             notes,
-            took_ms: took.as_millis().min(u128::from(u64::MAX)) as u64,
+            elapsed_ms: took.as_millis().min(u128::from(u64::MAX)) as u64,
         }
     }
 
     /// Of a machine that could not be opened.
-    pub(super) fn unopened(machine: &str, game: &str, fault: Fault) -> Self {
+    pub(super) fn unopened(machine: &str, game: &str, fault: MachineFault) -> Self {
         Self {
-            verdict: Verdict::Unfit { fault },
-            identity: Identity::unopened("", machine, game),
+            verdict: CheckVerdict::Unfit { fault },
+            identity: SubjectIdentity::unopened("", machine, game),
             compared: Vec::new(),
             cut_short: Vec::new(),
-            measured: Measured::default(),
-            window: 0,
+            measured: MeasuredCosts::default(),
+            prediction_window: 0,
             notes: Vec::new(),
-            took_ms: 0,
+            elapsed_ms: 0,
         }
     }
 
     /// Whether it says the same on another day: nothing was left out, and nothing in it is owed to what else this computer did.
-    pub fn is_lasting(&self) -> bool {
+    pub fn is_cacheable(&self) -> bool {
         let busy = match &self.verdict {
-            Verdict::Rollback => self.window == 0,
-            Verdict::Lockstep { reason } => matches!(reason, Reason::TooSlow { .. }),
-            Verdict::Unfit { .. } => false,
+            CheckVerdict::Rollback => self.prediction_window == 0,
+            CheckVerdict::Lockstep { reason } => matches!(reason, LockstepReason::TooSlow { .. }),
+            CheckVerdict::Unfit { .. } => false,
         };
         !busy && self.cut_short.is_empty() && !self.identity.key.is_empty()
     }
@@ -183,23 +184,28 @@ impl Report {
     /// How the machine may be used by a session.
     pub fn fitness(&self) -> Fitness {
         let exact = match &self.verdict {
-            Verdict::Rollback | Verdict::Lockstep { reason: Reason::TooSlow { .. } } => true,
-            Verdict::Lockstep { .. } | Verdict::Unfit { .. } => false,
+            CheckVerdict::Rollback | CheckVerdict::Lockstep { reason: LockstepReason::TooSlow { .. } } => true,
+            CheckVerdict::Lockstep { .. } | CheckVerdict::Unfit { .. } => false,
         };
-        Fitness { shared: self.verdict.is_fit(), can_save: exact, window: self.window, costs: self.measured.costs() }
+        Fitness {
+            can_share: self.verdict.is_fit(),
+            can_save: exact,
+            max_prediction_window: self.prediction_window,
+            costs: self.measured.median_costs(),
+        }
     }
 
     /// The lag that a game without guesses wants on a link with this round trip: as many frames as an input is on its way, and one
     /// to spare.
-    pub fn lockstep_lag(&self, round_trip: TimeDelta) -> u32 {
+    pub fn lockstep_input_delay(&self, round_trip: TimeDelta) -> u32 {
         let period = self.identity.period_ns.max(1);
         let one_way = round_trip.as_nanos().max(0).unsigned_abs() / 2;
         (one_way.div_ceil(period) + 1).min(u64::from(u32::MAX)) as u32
     }
 
     /// The longest round trip at which no frame has to wait with this window and a lag that nobody feels.
-    pub fn reach(&self) -> TimeDelta {
-        self.identity.period() * i64::from(2 * (COMFORT + self.window))
+    pub fn max_round_trip(&self) -> TimeDelta {
+        self.identity.period() * i64::from(2 * (COMFORTABLE_INPUT_DELAY + self.prediction_window))
     }
 
     /// As JSON.
@@ -219,11 +225,12 @@ impl Fitness {
     }
 }
 
-fn too_slow(measured: &Measured, identity: &Identity) -> Verdict {
-    let costs = measured.costs_at_best();
+fn too_slow_verdict(measured: &MeasuredCosts, identity: &SubjectIdentity) -> CheckVerdict {
+    let costs = measured.best_case_costs();
     let repair = costs.load + (costs.step + costs.save) * 2;
-    let reason = Reason::TooSlow { repair_ns: repair.as_nanos().unsigned_abs(), period_ns: identity.period_ns };
-    Verdict::Lockstep { reason }
+    let reason =
+        LockstepReason::TooSlow { rollback_ns: repair.as_nanos().unsigned_abs(), period_ns: identity.period_ns };
+    CheckVerdict::Lockstep { reason }
 }
 
 /// The system and the kind of processor.
@@ -232,7 +239,7 @@ fn platform() -> String {
 }
 
 /// A hash of everything that tells a machine and its game from others, as text.
-pub(super) fn key_of(machine: &dyn Machine) -> String {
+pub(super) fn identity_key(machine: &dyn Machine) -> String {
     let (id, game, mut hash) = (machine.machine_id(), machine.game_id(), Sha256::new());
     let options = id.options.iter().flat_map(|(key, value)| [key, value]);
     for text in [&id.name, &id.version].into_iter().chain(options) {
@@ -241,7 +248,7 @@ pub(super) fn key_of(machine: &dyn Machine) -> String {
     }
     hash.update(id.first_frames_hash.to_le_bytes());
     hash.update(game.hash);
-    let (frames, seconds) = machine.rate().fraction();
+    let (frames, seconds) = machine.frame_rate().fraction();
     hash.update([frames.to_le_bytes(), seconds.to_le_bytes()].concat());
     machine.pads().iter().for_each(|pad| hash.update(pad.mask.to_le_bytes()));
     hex(&hash.finalize())

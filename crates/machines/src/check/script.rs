@@ -2,21 +2,21 @@
 
 use coplay::input::InputWord;
 
-use crate::pad::{Axis, Pad};
+use crate::pad::{Pad, StickAxis};
 
 /// A word changes in one frame out of so many.
-const CHANGES: u64 = 8;
+const CHANGE_ONE_IN: u64 = 8;
 
 /// Random numbers (splitmix64).
 #[derive(Clone, Debug)]
-pub(super) struct Luck(u64);
+pub(super) struct SplitMix64(u64);
 
-impl Luck {
+impl SplitMix64 {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn bits(&mut self) -> u64 {
+    pub(super) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -25,41 +25,41 @@ impl Luck {
 
     /// Less than `end`. So small numbers need no care for evenness.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        (self.bits() >> 16) % end
+        (self.next_u64() >> 16) % end
     }
 
     pub(super) fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
-    fn word(&mut self) -> InputWord {
-        InputWord::from(self.bits()) << 64 | InputWord::from(self.bits())
+    fn next_word(&mut self) -> InputWord {
+        InputWord::from(self.next_u64()) << 64 | InputWord::from(self.next_u64())
     }
 }
 
 /// The inputs of all frames, made as far as they are wanted.
 #[derive(Debug)]
-pub(super) struct Script {
-    luck: Luck,
+pub(super) struct InputScript {
+    rng: SplitMix64,
     masks: Vec<InputWord>,
     /// Frame after frame, one word per player.
     words: Vec<InputWord>,
 }
 
-impl Script {
+impl InputScript {
     pub(super) fn new(seed: u64, pads: &[Pad]) -> Self {
-        Self { luck: Luck::new(seed), masks: pads.iter().map(|pad| pad.mask).collect(), words: Vec::new() }
+        Self { rng: SplitMix64::new(seed), masks: pads.iter().map(|pad| pad.mask).collect(), words: Vec::new() }
     }
 
     /// What is pressed in a frame.
-    pub(super) fn at(&mut self, frame: u32) -> &[InputWord] {
+    pub(super) fn inputs_at(&mut self, frame: u32) -> &[InputWord] {
         let players = self.masks.len();
         let from = frame as usize * players;
         while self.words.len() < from + players {
             let player = self.words.len() % players;
             let before = self.words.len().checked_sub(players).map_or(0, |at| self.words[at]);
-            let changes = self.luck.one_in(CHANGES);
-            let word = if changes { press(&mut self.luck) & self.masks[player] } else { before };
+            let changes = self.rng.one_in(CHANGE_ONE_IN);
+            let word = if changes { random_input(&mut self.rng) & self.masks[player] } else { before };
             self.words.push(word);
         }
         &self.words[from..from + players]
@@ -67,20 +67,20 @@ impl Script {
 }
 
 /// Nothing, a button or two as people press them, or whatever no person would press. Sticks are anywhere, at rest or at an end.
-fn press(luck: &mut Luck) -> InputWord {
+fn random_input(luck: &mut SplitMix64) -> InputWord {
     let buttons = match luck.below(4) {
         0 => 0,
-        1 | 2 => luck.word() & luck.word() & luck.word(),
-        _ => luck.word(),
+        1 | 2 => luck.next_word() & luck.next_word() & luck.next_word(),
+        _ => luck.next_word(),
     };
-    Axis::ALL.into_iter().fold(buttons, |word, axis| {
+    StickAxis::ALL.into_iter().fold(buttons, |word, axis| {
         let position = match luck.below(4) {
             0 => 0,
             1 => i16::MIN,
             2 => i16::MAX,
-            _ => luck.bits() as i16,
+            _ => luck.next_u64() as i16,
         };
-        word & !axis.mask() | axis.at(position)
+        word & !axis.mask() | axis.word_at(position)
     })
 }
 
@@ -90,18 +90,18 @@ mod tests {
     use crate::pad::Button;
 
     #[test]
-    fn inputs_are_the_same_in_any_order_and_stay_within_the_pads() {
-        let stick = Pad { mask: Axis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
-        let pads = [Pad::of(&[Button::A, Button::Up]), stick];
-        let (mut forward, mut backward) = (Script::new(3, &pads), Script::new(3, &pads));
-        let all: Vec<Vec<InputWord>> = (0..500).map(|frame| forward.at(frame).to_vec()).collect();
+    fn scripted_inputs_do_not_depend_on_access_order_and_respect_pad_masks() {
+        let stick = Pad { mask: StickAxis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
+        let pads = [Pad::with_buttons(&[Button::A, Button::Up]), stick];
+        let (mut forward, mut backward) = (InputScript::new(3, &pads), InputScript::new(3, &pads));
+        let all: Vec<Vec<InputWord>> = (0..500).map(|frame| forward.inputs_at(frame).to_vec()).collect();
         for (frame, words) in all.iter().enumerate().rev() {
-            assert_eq!(backward.at(frame as u32), words);
+            assert_eq!(backward.inputs_at(frame as u32), words);
             assert!(words.iter().zip(&pads).all(|(word, pad)| word & !pad.mask == 0));
         }
         let changes = all.windows(2).filter(|pair| pair[0][0] != pair[1][0]).count();
         assert!((25..100).contains(&changes), "{changes}");
-        assert!(all.iter().any(|words| Axis::LeftX.of(words[1]) == i16::MIN));
-        assert_ne!(Script::new(4, &pads).at(499), all[499]);
+        assert!(all.iter().any(|words| StickAxis::LeftX.position(words[1]) == i16::MIN));
+        assert_ne!(InputScript::new(4, &pads).inputs_at(499), all[499]);
     }
 }

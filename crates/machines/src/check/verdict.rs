@@ -2,27 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::digest::RegionDifference;
+use super::digest::RegionMismatch;
 
 /// Whether a machine is fit to be shared, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// It is deterministic, and its states are exact: everything goes.
     Rollback,
     /// It is deterministic, but nothing can be guessed and repaired.
     Lockstep {
         /// Why.
-        reason: Reason,
+        reason: LockstepReason,
     },
     /// It is not deterministic, or nobody can tell: sites would play different games.
     Unfit {
         /// Why.
-        fault: Fault,
+        fault: MachineFault,
     },
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// Whether it can be shared at all.
     pub fn is_fit(&self) -> bool {
         !matches!(self, Self::Unfit { .. })
@@ -38,17 +38,17 @@ impl Verdict {
     }
 
     /// What was found, where something was.
-    pub fn fault(&self) -> Option<&Fault> {
+    pub fn fault(&self) -> Option<&MachineFault> {
         match self {
-            Self::Unfit { fault } | Self::Lockstep { reason: Reason::States { fault } } => Some(fault),
+            Self::Unfit { fault } | Self::Lockstep { reason: LockstepReason::InexactStates { fault } } => Some(fault),
             _ => None,
         }
     }
 
     /// The first difference, where there is one.
-    pub fn difference(&self) -> Option<&Difference> {
+    pub fn mismatch(&self) -> Option<&StateMismatch> {
         match self.fault()? {
-            Fault::Differs(difference) => Some(difference),
+            MachineFault::Mismatch(difference) => Some(difference),
             _ => None,
         }
     }
@@ -57,18 +57,18 @@ impl Verdict {
 /// Why nothing can be guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Reason {
+pub enum LockstepReason {
     /// The machine cannot save its state.
     CannotSave,
     /// Its states are not exact: a game that was repaired goes on otherwise.
-    States {
+    InexactStates {
         /// What was found.
-        fault: Fault,
+        fault: MachineFault,
     },
     /// Its states are exact, but not even one frame can be repaired within another on this computer.
     TooSlow {
         /// What it takes to load, to step twice and to save, in nanoseconds.
-        repair_ns: u64,
+        rollback_ns: u64,
         /// The time of a frame, in nanoseconds.
         period_ns: u64,
     },
@@ -77,46 +77,46 @@ pub enum Reason {
 /// What is wrong with a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Fault {
+pub enum MachineFault {
     /// Two that should be equal are not.
-    Differs(Difference),
+    Mismatch(StateMismatch),
     /// It could not do what it was asked for: it refused, or took its process down.
     Failed {
         /// In which comparison.
-        comparison: Comparison,
+        comparison: CheckComparison,
         /// In or before which frame.
         frame: u32,
         /// In its own words.
-        why: String,
+        reason: String,
     },
     /// Its name, version, options or first frames are not the same each time that it is opened, although no other difference was seen.
-    Identity {
+    UnstableIdentity {
         /// In which comparison.
-        comparison: Comparison,
+        comparison: CheckComparison,
     },
     /// The hash of its state never changed, so that nothing could be compared.
-    Blind,
+    ConstantHash,
 }
 
 /// The first difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct StateMismatch {
     /// In which comparison.
-    pub comparison: Comparison,
+    pub comparison: CheckComparison,
     /// The first frame after which they differ; `None` if they did before the first.
     pub frame: Option<u32>,
     /// The frame that was next in the state loaded last, if one was.
-    pub loaded: Option<u32>,
+    pub loaded_frame: Option<u32>,
     /// What differs.
-    pub seen: Seen,
+    pub mismatch_kind: MismatchKind,
     /// The parts of the state that differ; none if the machine names none, or if it was not seen again.
-    pub regions: Vec<RegionDifference>,
+    pub regions: Vec<RegionMismatch>,
 }
 
 /// What can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Seen {
+pub enum MismatchKind {
     /// The state.
     State,
     /// Only the picture, while the hash of the state is the same.
@@ -126,41 +126,49 @@ pub enum Seen {
 /// Which two were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Comparison {
+pub enum CheckComparison {
     /// One in a process of its own, with nothing to compare it with: whether it lives.
-    Alone,
+    SmokeTest,
     /// Two instances in one process.
-    Together,
+    SameProcess,
     /// One that was reset and stepped unseen, and one that ran straight.
-    Anew,
+    AfterReset,
     /// One that went back to a saved state and did the same again, and one that ran straight.
-    Again,
+    ReplayFromState,
     /// One that did something else, went back and did the right thing, as a session repairs guesses, and one that ran straight.
-    Repaired,
+    AfterRollback,
     /// One in another process, started later in another environment, and one here.
-    Apart,
+    OtherProcess,
     /// One in a new process that was given a state, and one that ran straight.
-    Cold,
+    ColdLoad,
     /// One in another process and one here, for long.
-    Long,
+    LongRun,
 }
 
-impl Comparison {
+impl CheckComparison {
     /// All of them, in the order in which they are made.
-    pub const ALL: [Self; 8] =
-        [Self::Alone, Self::Together, Self::Anew, Self::Again, Self::Repaired, Self::Apart, Self::Cold, Self::Long];
+    pub const ALL: [Self; 8] = [
+        Self::SmokeTest,
+        Self::SameProcess,
+        Self::AfterReset,
+        Self::ReplayFromState,
+        Self::AfterRollback,
+        Self::OtherProcess,
+        Self::ColdLoad,
+        Self::LongRun,
+    ];
 
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Alone => "alone in a process",
-            Self::Together => "two in one process",
-            Self::Anew => "begun anew, unseen",
-            Self::Again => "played again from a state",
-            Self::Repaired => "repaired after wrong guesses",
-            Self::Apart => "in another process, later",
-            Self::Cold => "a state in a new process",
-            Self::Long => "a long run",
+            Self::SmokeTest => "alone in a process",
+            Self::SameProcess => "two in one process",
+            Self::AfterReset => "begun anew, unseen",
+            Self::ReplayFromState => "played again from a state",
+            Self::AfterRollback => "repaired after wrong guesses",
+            Self::OtherProcess => "in another process, later",
+            Self::ColdLoad => "a state in a new process",
+            Self::LongRun => "a long run",
         }
     }
 }

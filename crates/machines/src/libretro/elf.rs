@@ -4,18 +4,18 @@
 //! libraries of a process, whatever their files, and never unloads them. Two instances of such a core would share them, and a game
 //! would reach into the other. In our copy the mark is replaced by the ordinary one.
 
-const GLOBAL: u8 = 1;
-const UNIQUE: u8 = 10;
+const STB_GLOBAL: u8 = 1;
+const STB_GNU_UNIQUE: u8 = 10;
 
 /// Types of sections.
-const DYNAMIC_SYMBOLS: u32 = 11;
+const SHT_DYNSYM: u32 = 11;
 
 /// Replaces the marks. What is no ELF file of this byte order, or not one with sections, stays as it is. Gives how many there were.
-pub(super) fn separate(library: &mut [u8]) -> usize {
-    mark_all(library).unwrap_or(0)
+pub(super) fn make_unique_symbols_global(library: &mut [u8]) -> usize {
+    patch_dynamic_symbols(library).unwrap_or(0)
 }
 
-fn mark_all(library: &mut [u8]) -> Option<usize> {
+fn patch_dynamic_symbols(library: &mut [u8]) -> Option<usize> {
     let same_order = if cfg!(target_endian = "little") { 1 } else { 2 };
     if library.get(..4)? != b"\x7fELF" || *library.get(5)? != same_order {
         return None;
@@ -25,21 +25,21 @@ fn mark_all(library: &mut [u8]) -> Option<usize> {
     let [table, entry_size, entries] = if wide { [0x28, 0x3a, 0x3c] } else { [0x20, 0x2e, 0x30] };
     let [offset, size, symbol_size] = if wide { [0x18, 0x20, 0x38] } else { [0x10, 0x14, 0x24] };
     let info = if wide { 4 } else { 12 };
-    let word = |bytes: &[u8], at: usize| if wide { number::<8>(bytes, at) } else { number::<4>(bytes, at) };
+    let word = |bytes: &[u8], at: usize| if wide { read_uint::<8>(bytes, at) } else { read_uint::<4>(bytes, at) };
 
     let mut marks = 0;
     let first = word(library, table)?;
-    for i in 0..number::<2>(library, entries)? {
-        let section = first.checked_add(i.checked_mul(number::<2>(library, entry_size)?)?)?;
-        if number::<4>(library, section.checked_add(4)?)? != DYNAMIC_SYMBOLS as usize {
+    for i in 0..read_uint::<2>(library, entries)? {
+        let section = first.checked_add(i.checked_mul(read_uint::<2>(library, entry_size)?)?)?;
+        if read_uint::<4>(library, section.checked_add(4)?)? != SHT_DYNSYM as usize {
             continue;
         }
         let field = |bytes: &[u8], at: usize| word(bytes, section.checked_add(at)?);
         let (start, len, step) = (field(library, offset)?, field(library, size)?, field(library, symbol_size)?);
         let symbols = library.get_mut(start..start.checked_add(len)?)?;
         for symbol in symbols.chunks_exact_mut(step.max(info + 1)) {
-            if symbol[info] >> 4 == UNIQUE {
-                symbol[info] = GLOBAL << 4 | symbol[info] & 0xf;
+            if symbol[info] >> 4 == STB_GNU_UNIQUE {
+                symbol[info] = STB_GLOBAL << 4 | symbol[info] & 0xf;
                 marks += 1;
             }
         }
@@ -48,7 +48,7 @@ fn mark_all(library: &mut [u8]) -> Option<usize> {
 }
 
 /// A number of so many bytes, in the host's order.
-fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<usize> {
+fn read_uint<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(BYTES)?)?;
     let mut wide = [0; 8];
     if cfg!(target_endian = "little") {
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn garbage_stays_as_it_is() {
+    fn invalid_elf_is_left_unchanged() {
         let mut header = b"\x7fELF\x02\x01\x01".to_vec();
         header.resize(64, 0xff);
         for mut garbage in [Vec::new(), b"MZ and so on".to_vec(), b"\x7fELF".to_vec(), header] {
             let before = garbage.clone();
-            assert_eq!(separate(&mut garbage), 0);
+            assert_eq!(make_unique_symbols_global(&mut garbage), 0);
             assert_eq!(garbage, before);
         }
     }

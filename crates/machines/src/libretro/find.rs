@@ -5,11 +5,11 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::error::OpenError;
+use super::error::CoreOpenError;
 use super::source::{CoreName, CoreSource};
 
 /// How a core's file ends on this system.
-const ENDING: &str = if cfg!(windows) {
+const CORE_FILE_SUFFIX: &str = if cfg!(windows) {
     "_libretro.dll"
 } else if cfg!(target_vendor = "apple") {
     "_libretro.dylib"
@@ -18,7 +18,7 @@ const ENDING: &str = if cfg!(windows) {
 };
 
 /// Where cores are looked for: `first`, then `$LIBRETRO_DIRECTORY`, then the folders of distributions and front ends.
-pub fn folders(first: &[PathBuf]) -> Vec<PathBuf> {
+pub fn search_folders(first: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = first.to_vec();
     folders.extend(env::var_os("LIBRETRO_DIRECTORY").iter().flat_map(env::split_paths));
     if cfg!(windows) {
@@ -29,8 +29,10 @@ pub fn folders(first: &[PathBuf]) -> Vec<PathBuf> {
         return folders;
     }
     // One folder per architecture: /usr/lib/x86_64-linux-gnu/libretro.
-    let mut of_debian: Vec<PathBuf> =
-        entries(Path::new("/usr/lib")).map(|folder| folder.join("libretro")).filter(|folder| folder.is_dir()).collect();
+    let mut of_debian: Vec<PathBuf> = folder_entries(Path::new("/usr/lib"))
+        .map(|folder| folder.join("libretro"))
+        .filter(|folder| folder.is_dir())
+        .collect();
     of_debian.sort();
     folders.extend(of_debian);
     folders.extend(["/usr/lib/libretro", "/usr/lib64/libretro", "/usr/local/lib/libretro"].map(PathBuf::from));
@@ -48,15 +50,15 @@ pub fn folders(first: &[PathBuf]) -> Vec<PathBuf> {
     folders
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+fn folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// All cores in these folders, by name. Of two with the same name the first counts.
-pub fn cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+pub fn installed_cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     let mut cores = BTreeMap::new();
-    for path in folders.iter().flat_map(|folder| entries(folder)) {
-        let name = path.file_name().and_then(OsStr::to_str).and_then(|file| file.strip_suffix(ENDING));
+    for path in folders.iter().flat_map(|folder| folder_entries(folder)) {
+        let name = path.file_name().and_then(OsStr::to_str).and_then(|file| file.strip_suffix(CORE_FILE_SUFFIX));
         if let Some(name) = name.map(str::to_owned) {
             cores.entry(name).or_insert(path);
         }
@@ -65,41 +67,48 @@ pub fn cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
 }
 
 /// The file of a core; `first` are folders to look into before the usual ones.
-pub fn find(core: &CoreSource, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
+pub fn find_core(core: &CoreSource, first: &[PathBuf]) -> Result<PathBuf, CoreOpenError> {
     match core {
         CoreSource::Path(path) if path.is_file() => Ok(path.clone()),
-        CoreSource::Path(path) => Err(OpenError::Read { path: path.clone(), why: "there is no such file".to_owned() }),
+        CoreSource::Path(path) => {
+            Err(CoreOpenError::Read { path: path.clone(), reason: "there is no such file".to_owned() })
+        }
         CoreSource::Name(name) => find_installed(name, first),
     }
 }
 
-fn find_installed(name: &CoreName, first: &[PathBuf]) -> Result<PathBuf, OpenError> {
-    let looked = folders(first);
-    let cores = cores(&looked);
-    let wanted = plain(name.as_str());
-    match cores.iter().find(|(name, _)| plain(name) == wanted) {
+fn find_installed(name: &CoreName, first: &[PathBuf]) -> Result<PathBuf, CoreOpenError> {
+    let looked = search_folders(first);
+    let cores = installed_cores(&looked);
+    let wanted = normalized_name(name.as_str());
+    match cores.iter().find(|(name, _)| normalized_name(name) == wanted) {
         Some((_, path)) => Ok(path.clone()),
         None => {
-            let close = cores.into_keys().filter(|name| is_close(&plain(name), &wanted)).collect();
-            Err(OpenError::NotFound { name: name.to_string(), looked, close, install: install_hint(name) })
+            let close = cores.into_keys().filter(|name| is_similar(&normalized_name(name), &wanted)).collect();
+            Err(CoreOpenError::NotFound {
+                name: name.to_string(),
+                searched_folders: looked,
+                similar_names: close,
+                install_hint: install_hint(name),
+            })
         }
     }
 }
 
 /// A name without what people write differently. Beetle is how Mednafen's machines are called as cores, but not in the names of files.
-fn plain(name: &str) -> String {
+fn normalized_name(name: &str) -> String {
     let name = name.to_lowercase().replace('-', "_");
     let name = name.strip_suffix("_libretro").unwrap_or(&name);
     let name = name.strip_prefix("libretro_").unwrap_or(name);
     name.strip_prefix("mednafen_").map_or(name.to_owned(), |rest| format!("beetle_{rest}"))
 }
 
-fn is_close(name: &str, wanted: &str) -> bool {
-    name.contains(wanted) || wanted.contains(name) || distance(name, wanted) <= 1 + wanted.len() / 4
+fn is_similar(name: &str, wanted: &str) -> bool {
+    name.contains(wanted) || wanted.contains(name) || edit_distance(name, wanted) <= 1 + wanted.len() / 4
 }
 
 /// How many letters to change, put in or take out to get from one name to the other.
-fn distance(from: &str, to: &str) -> usize {
+fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, letter) in from.chars().enumerate() {
@@ -116,7 +125,7 @@ fn distance(from: &str, to: &str) -> usize {
 /// What to type to install a core, if this system has packages of cores. Nothing is opened, and the name has no character that means
 /// something to a shell.
 pub fn install_hint(name: &CoreName) -> Option<String> {
-    let package = plain(name.as_str()).replace('_', "-");
+    let package = normalized_name(name.as_str()).replace('_', "-");
     Path::new("/etc/debian_version").exists().then(|| format!("try: apt install libretro-{package}"))
 }
 
@@ -125,36 +134,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_a_name_are_one() {
+    fn core_name_spellings_are_normalized() {
         for spelling in
             ["beetle-pce-fast", "mednafen_pce_fast", "libretro-beetle-pce-fast", "Mednafen_PCE_fast_libretro"]
         {
-            assert_eq!(plain(spelling), "beetle_pce_fast");
+            assert_eq!(normalized_name(spelling), "beetle_pce_fast");
         }
     }
 
     #[test]
-    fn close_names_are_close() {
-        assert_eq!(distance("nestopia", "nestopai"), 2);
-        assert_eq!(distance("", "abc"), 3);
-        assert!(is_close("nestopia", "nestopa") && is_close("beetle_pce_fast", "pce"));
-        assert!(!is_close("gambatte", "nestopia"));
+    fn similar_core_names_are_recognized() {
+        assert_eq!(edit_distance("nestopia", "nestopai"), 2);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert!(is_similar("nestopia", "nestopa") && is_similar("beetle_pce_fast", "pce"));
+        assert!(!is_similar("gambatte", "nestopia"));
     }
 
     #[test]
-    fn who_is_not_found_is_told_where_and_what_else() {
+    fn missing_core_error_lists_searched_folders_and_similar_names() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(format!("squarebox{ENDING}"));
+        let file = folder.path().join(format!("squarebox{CORE_FILE_SUFFIX}"));
         std::fs::write(&file, "").unwrap();
         let first = [folder.path().to_owned()];
-        let find = |core: &str, first: &[PathBuf]| find(&CoreSource::from_user(core)?, first);
+        let find = |core: &str, first: &[PathBuf]| find_core(&CoreSource::from_user(core)?, first);
         assert_eq!(find("SquareBox", &first), Ok(file.clone()));
         assert_eq!(find(file.to_str().unwrap(), &[]), Ok(file));
         let Err(error) = find("sqarebox", &first) else { panic!("found") };
-        let OpenError::NotFound { looked, close, .. } = &error else { panic!("{error:?}") };
+        let CoreOpenError::NotFound { searched_folders: looked, similar_names: close, .. } = &error else {
+            panic!("{error:?}")
+        };
         assert_eq!((looked.first(), &close[..]), (first.first(), &["squarebox".to_owned()][..]));
         assert!(error.to_string().contains(&first[0].display().to_string()));
         assert!(error.hint().unwrap().starts_with("did you mean squarebox?"));
-        assert!(matches!(find("./nowhere.so", &[]), Err(OpenError::Read { .. })));
+        assert!(matches!(find("./nowhere.so", &[]), Err(CoreOpenError::Read { .. })));
     }
 }

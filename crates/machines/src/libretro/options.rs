@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 
-use super::error::OpenError;
+use super::error::CoreOpenError;
 
 /// The most options of a core that are looked at.
-const MAX_DECLARED: usize = 4_096;
+const MAX_DECLARED_OPTIONS: usize = 4_096;
 
 /// One option as the core declared it.
-struct Declared {
+struct DeclaredOption {
     values: Vec<String>,
     default: String,
     value: CString,
@@ -17,34 +17,34 @@ struct Declared {
 
 /// The options of one instance.
 #[derive(Default)]
-pub(super) struct Options {
-    wanted: BTreeMap<String, String>,
-    declared: BTreeMap<String, Declared>,
+pub(super) struct CoreOptions {
+    requested: BTreeMap<String, String>,
+    declared: BTreeMap<String, DeclaredOption>,
     /// Values that were in force and no longer are. A core may still hold a pointer to one.
-    retired: Vec<CString>,
+    retired_values: Vec<CString>,
 }
 
-impl Options {
+impl CoreOptions {
     pub(super) fn new(wanted: &[(String, String)]) -> Self {
-        Self { wanted: wanted.iter().cloned().collect(), ..Self::default() }
+        Self { requested: wanted.iter().cloned().collect(), ..Self::default() }
     }
 
     /// The core has such an option. Its default is the first value unless it names one.
     pub(super) fn declare(&mut self, key: String, values: Vec<String>, default: Option<String>) {
         let default = default.or_else(|| values.first().cloned()).unwrap_or_default();
-        let value = self.wanted.get(&key).filter(|value| values.contains(value)).unwrap_or(&default);
+        let value = self.requested.get(&key).filter(|value| values.contains(value)).unwrap_or(&default);
         let Ok(value) = CString::new(value.as_str()) else { return };
-        if self.declared.len() + self.retired.len() >= MAX_DECLARED {
+        if self.declared.len() + self.retired_values.len() >= MAX_DECLARED_OPTIONS {
             return;
         }
         match self.declared.get_mut(&key) {
             Some(known) => {
                 if known.value != value {
-                    self.retired.push(std::mem::replace(&mut known.value, value));
+                    self.retired_values.push(std::mem::replace(&mut known.value, value));
                 }
                 (known.values, known.default) = (values, default);
             }
-            None => drop(self.declared.insert(key, Declared { values, default, value })),
+            None => drop(self.declared.insert(key, DeclaredOption { values, default, value })),
         }
     }
 
@@ -54,21 +54,24 @@ impl Options {
     }
 
     /// Whether everything that was wanted exists.
-    pub(super) fn check(&self) -> Result<(), OpenError> {
-        for (key, value) in &self.wanted {
+    pub(super) fn validate(&self) -> Result<(), CoreOpenError> {
+        for (key, value) in &self.requested {
             let Some(option) = self.declared.get(key) else {
-                return Err(OpenError::NoOption { key: key.clone(), known: self.declared.keys().cloned().collect() });
+                return Err(CoreOpenError::UnknownOption {
+                    key: key.clone(),
+                    known_options: self.declared.keys().cloned().collect(),
+                });
             };
             if !option.values.contains(value) {
                 let (key, value, values) = (key.clone(), value.clone(), option.values.clone());
-                return Err(OpenError::NoValue { key, value, values });
+                return Err(CoreOpenError::InvalidOptionValue { key, value, valid_values: values });
             }
         }
         Ok(())
     }
 
     /// Options that are not at their default, by key.
-    pub(super) fn changed(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn non_default(&self) -> impl Iterator<Item = (&str, &str)> {
         self.declared.iter().filter_map(|(key, option)| {
             let value = option.value.to_str().ok()?;
             (value != option.default).then_some((key.as_str(), value))
@@ -84,7 +87,7 @@ impl Options {
 }
 
 /// Takes apart the oldest form, "Description; first|second|third".
-pub(super) fn values_of(declaration: &str) -> Vec<String> {
+pub(super) fn parse_legacy_values(declaration: &str) -> Vec<String> {
     let values = declaration.split_once(';').map_or(declaration, |(_, values)| values);
     values.trim_start().split('|').map(str::to_owned).collect()
 }
@@ -93,45 +96,45 @@ pub(super) fn values_of(declaration: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn owned(texts: &[&str]) -> Vec<String> {
+    fn to_strings(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|&text| text.to_owned()).collect()
     }
 
     #[test]
-    fn the_caller_overrides_and_only_what_differs_is_told() {
-        let mut options = Options::new(&[("speed".into(), "fast".into())]);
-        options.declare("speed".into(), owned(&["slow", "fast"]), None);
-        options.declare("palette".into(), owned(&["grey", "green"]), Some("green".into()));
+    fn requested_value_overrides_default_and_is_listed_as_non_default() {
+        let mut options = CoreOptions::new(&[("speed".into(), "fast".into())]);
+        options.declare("speed".into(), to_strings(&["slow", "fast"]), None);
+        options.declare("palette".into(), to_strings(&["grey", "green"]), Some("green".into()));
         assert_eq!(options.value("speed"), Some(c"fast"));
         assert_eq!(options.value("palette"), Some(c"green"));
         assert_eq!(options.value("sound"), None);
-        assert_eq!(options.changed().collect::<Vec<_>>(), [("speed", "fast")]);
-        assert!(options.check().is_ok());
+        assert_eq!(options.non_default().collect::<Vec<_>>(), [("speed", "fast")]);
+        assert!(options.validate().is_ok());
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
-        let mut options = Options::new(&[("speed".into(), "faster".into())]);
-        assert!(matches!(options.check(), Err(OpenError::NoOption { .. })));
-        options.declare("speed".into(), owned(&["slow", "fast"]), None);
+    fn unknown_option_or_value_is_rejected() {
+        let mut options = CoreOptions::new(&[("speed".into(), "faster".into())]);
+        assert!(matches!(options.validate(), Err(CoreOpenError::UnknownOption { .. })));
+        options.declare("speed".into(), to_strings(&["slow", "fast"]), None);
         assert_eq!(options.value("speed"), Some(c"slow"));
-        assert!(matches!(options.check(), Err(OpenError::NoValue { .. })));
+        assert!(matches!(options.validate(), Err(CoreOpenError::InvalidOptionValue { .. })));
     }
 
     #[test]
-    fn a_value_that_a_core_holds_stays_where_it_is() {
-        let mut options = Options::default();
-        options.declare("a".into(), owned(&["x", "y"]), None);
+    fn option_value_pointer_stays_valid_when_redeclared() {
+        let mut options = CoreOptions::default();
+        options.declare("a".into(), to_strings(&["x", "y"]), None);
         let before = options.value("a").unwrap().as_ptr();
-        options.declare("a".into(), owned(&["x", "y"]), None);
+        options.declare("a".into(), to_strings(&["x", "y"]), None);
         assert_eq!(options.value("a").unwrap().as_ptr(), before);
-        options.declare("a".into(), owned(&["x", "y"]), Some("y".into()));
-        assert_eq!(options.retired[0].as_ptr(), before);
+        options.declare("a".into(), to_strings(&["x", "y"]), Some("y".into()));
+        assert_eq!(options.retired_values[0].as_ptr(), before);
     }
 
     #[test]
-    fn the_oldest_form_is_understood() {
-        assert_eq!(values_of("Speed; slow|fast"), ["slow", "fast"]);
-        assert_eq!(values_of("slow"), ["slow"]);
+    fn legacy_option_declaration_is_parsed() {
+        assert_eq!(parse_legacy_values("Speed; slow|fast"), ["slow", "fast"]);
+        assert_eq!(parse_legacy_values("slow"), ["slow"]);
     }
 }

@@ -1,50 +1,51 @@
 //! Pads: from what a core says of its buttons to what each player can press.
 
-use crate::pad::{Axis, Button, Pad};
+use crate::pad::{Button, Pad, StickAxis};
 
-use super::host::{Descriptor, Device, MAX_PLAYERS};
+use super::frontend_state::{Descriptor, Device, MAX_PLAYERS};
 
 /// Players where a core says nothing.
-const USUAL_PLAYERS: usize = 2;
+const DEFAULT_PLAYERS: usize = 2;
 
 /// Classes of devices.
 pub(super) const JOYPAD: u32 = 1;
 pub(super) const ANALOG: u32 = 5;
-const CLASS: u32 = 0xff;
+const DEVICE_CLASS_MASK: u32 = 0xff;
 
 /// Buttons of the emulator and not of the machine: such that press others again and again, or switch something. How far they
 /// are in doing so is in no saved state, and a game that was repaired would go on otherwise than the original.
-const NOT_ON_THE_PAD: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
+const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
 /// One pad per player.
 pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<Pad> {
-    let count = players.unwrap_or_else(|| count(descriptors, ports)).clamp(1, MAX_PLAYERS);
+    let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()
 }
 
 /// Ports from the first one on that have buttons; if none has any, those that take controllers.
-fn count(descriptors: &[Descriptor], ports: &[Vec<Device>]) -> usize {
-    let described = (0..MAX_PLAYERS as u32).take_while(|port| of_port(descriptors, *port).next().is_some()).count();
+fn count_players(descriptors: &[Descriptor], ports: &[Vec<Device>]) -> usize {
+    let described =
+        (0..MAX_PLAYERS as u32).take_while(|port| port_descriptors(descriptors, *port).next().is_some()).count();
     let taken = ports.iter().take_while(|kinds| kinds.iter().any(|kind| is_pad(kind.id))).count();
-    [described, taken].into_iter().find(|count| *count > 0).unwrap_or(USUAL_PLAYERS)
+    [described, taken].into_iter().find(|count| *count > 0).unwrap_or(DEFAULT_PLAYERS)
 }
 
 fn is_pad(device: u32) -> bool {
-    matches!(device & CLASS, JOYPAD | ANALOG)
+    matches!(device & DEVICE_CLASS_MASK, JOYPAD | ANALOG)
 }
 
-fn of_port(descriptors: &[Descriptor], port: u32) -> impl Iterator<Item = &Descriptor> {
+fn port_descriptors(descriptors: &[Descriptor], port: u32) -> impl Iterator<Item = &Descriptor> {
     descriptors.iter().filter(move |descriptor| descriptor.port == port && is_pad(descriptor.device))
 }
 
 fn pad(descriptors: &[Descriptor], port: u32) -> Pad {
     let mut pad = Pad { mask: 0, labels: Vec::new() };
-    for descriptor in of_port(descriptors, port) {
+    for descriptor in port_descriptors(descriptors, port) {
         if let Some(axis) = axis(descriptor) {
             pad.mask |= axis.mask();
         } else if let Some(button) = button(descriptor) {
             let label = descriptor.label.to_lowercase();
-            if NOT_ON_THE_PAD.iter().any(|word| label.contains(word)) {
+            if EMULATOR_ONLY_LABELS.iter().any(|word| label.contains(word)) {
                 continue;
             }
             pad.mask |= button.bit();
@@ -54,22 +55,22 @@ fn pad(descriptors: &[Descriptor], port: u32) -> Pad {
             }
         }
     }
-    if pad.mask == 0 { Pad::of(&Button::ALL) } else { pad }
+    if pad.mask == 0 { Pad::with_buttons(&Button::ALL) } else { pad }
 }
 
 fn button(descriptor: &Descriptor) -> Option<Button> {
-    (descriptor.device & CLASS == JOYPAD).then(|| Button::ALL.get(descriptor.id as usize).copied())?
+    (descriptor.device & DEVICE_CLASS_MASK == JOYPAD).then(|| Button::ALL.get(descriptor.id as usize).copied())?
 }
 
-fn axis(descriptor: &Descriptor) -> Option<Axis> {
-    if descriptor.device & CLASS != ANALOG {
+fn axis(descriptor: &Descriptor) -> Option<StickAxis> {
+    if descriptor.device & DEVICE_CLASS_MASK != ANALOG {
         return None;
     }
     match (descriptor.index, descriptor.id) {
-        (0, 0) => Some(Axis::LeftX),
-        (0, 1) => Some(Axis::LeftY),
-        (1, 0) => Some(Axis::RightX),
-        (1, 1) => Some(Axis::RightY),
+        (0, 0) => Some(StickAxis::LeftX),
+        (0, 1) => Some(StickAxis::LeftY),
+        (1, 0) => Some(StickAxis::RightX),
+        (1, 1) => Some(StickAxis::RightY),
         _ => None,
     }
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_described_can_be_pressed_and_nothing_else() {
+    fn pads_have_exactly_the_described_buttons_without_turbo() {
         let descriptors = [
             descriptor(0, JOYPAD, 0, 0, "Jump"),
             descriptor(0, JOYPAD, 0, 9, "Turbo Jump"),
@@ -94,14 +95,14 @@ mod tests {
         ];
         let pads = pads(&descriptors, &[], None);
         assert_eq!(pads.len(), 2);
-        assert_eq!(pads[0].mask, Button::B.bit() | Axis::RightY.mask());
+        assert_eq!(pads[0].mask, Button::B.bit() | StickAxis::RightY.mask());
         assert_eq!(pads[0].labels, [(Button::B, "Jump".to_owned())]);
         assert_eq!(pads[1].mask, Button::Start.bit());
     }
 
     #[test]
-    fn who_says_nothing_has_all_buttons_and_two_players() {
-        let all = Pad::of(&Button::ALL);
+    fn core_without_descriptors_gets_two_full_pads() {
+        let all = Pad::with_buttons(&Button::ALL);
         assert_eq!(pads(&[], &[], None), [all.clone(), all]);
         assert_eq!(pads(&[], &[], Some(1)).len(), 1);
         assert_eq!(pads(&[], &[], Some(100)).len(), MAX_PLAYERS);

@@ -12,33 +12,33 @@ use std::{env, ffi::OsStr};
 
 use tempfile::{Builder, TempDir};
 
-const PREFIX: &str = "coplay-core-";
-const LOCK: &str = "lock";
+const FOLDER_PREFIX: &str = "coplay-core-";
+const LOCK_FILE: &str = "lock";
 
 /// How long a folder can be without a lock.
-const UNLOCKED: Duration = Duration::from_secs(60);
+const MAX_UNLOCKED_AGE: Duration = Duration::from_secs(60);
 
 /// A private folder.
-pub(super) struct Scratch {
+pub(super) struct ScratchDir {
     // In this order: some systems remove no file that is open.
     _lock: File,
     folder: TempDir,
 }
 
 /// Where private folders can be, the best place first. Not every system lets programs be loaded from its folder for temporary files.
-pub(super) fn places() -> Vec<PathBuf> {
+pub(super) fn candidate_folders() -> Vec<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cache")));
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     [Some(env::temp_dir()), runtime, cache].into_iter().flatten().filter(|place| place.is_dir()).collect()
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Makes one in a place. Nobody else on this computer can look into it.
     pub(super) fn new(place: &Path) -> io::Result<Self> {
         static SWEPT: Once = Once::new();
-        SWEPT.call_once(|| places().iter().for_each(|place| sweep(place)));
+        SWEPT.call_once(|| candidate_folders().iter().for_each(|place| remove_stale_folders(place)));
         let mut builder = Builder::new();
-        builder.prefix(PREFIX);
+        builder.prefix(FOLDER_PREFIX);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let folder = builder.tempdir_in(place)?;
@@ -46,7 +46,7 @@ impl Scratch {
         let unnamed = folder.path().join("unlocked");
         let lock = File::create_new(&unnamed)?;
         lock.lock()?;
-        fs::rename(unnamed, folder.path().join(LOCK))?;
+        fs::rename(unnamed, folder.path().join(LOCK_FILE))?;
         Ok(Self { _lock: lock, folder })
     }
 
@@ -68,22 +68,23 @@ impl Scratch {
 }
 
 /// Removes what the dead have left.
-fn sweep(place: &Path) {
-    let ours = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PREFIX));
+fn remove_stale_folders(place: &Path) {
+    let ours =
+        |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(FOLDER_PREFIX));
     let folders = place.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).filter(ours);
-    for folder in folders.filter(|folder| is_left(folder)) {
+    for folder in folders.filter(|folder| is_abandoned(folder)) {
         // Best effort: it may be another user's.
         let _ = fs::remove_dir_all(folder);
     }
 }
 
 /// Whether nobody holds a folder. One without a lock is being made or removed, which takes no time unless its owner died over it.
-fn is_left(folder: &Path) -> bool {
-    match File::open(folder.join(LOCK)) {
+fn is_abandoned(folder: &Path) -> bool {
+    match File::open(folder.join(LOCK_FILE)) {
         Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)),
         Err(_) => {
             let changed = fs::metadata(folder).and_then(|data| data.modified()).ok();
-            changed.and_then(|changed| changed.elapsed().ok()).is_some_and(|age| age > UNLOCKED)
+            changed.and_then(|changed| changed.elapsed().ok()).is_some_and(|age| age > MAX_UNLOCKED_AGE)
         }
     }
 }
@@ -93,22 +94,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_the_living_stay_and_those_of_the_dead_go() {
+    fn only_abandoned_scratch_folders_are_removed() {
         let place = tempfile::tempdir().unwrap();
-        let alive = Scratch::new(place.path()).unwrap();
+        let alive = ScratchDir::new(place.path()).unwrap();
         alive.write("core.so", b"code").unwrap();
-        let dead = place.path().join(format!("{PREFIX}dead"));
+        let dead = place.path().join(format!("{FOLDER_PREFIX}dead"));
         fs::create_dir(&dead).unwrap();
-        fs::write(dead.join(LOCK), "").unwrap();
-        let unfinished = place.path().join(format!("{PREFIX}unfinished"));
+        fs::write(dead.join(LOCK_FILE), "").unwrap();
+        let unfinished = place.path().join(format!("{FOLDER_PREFIX}unfinished"));
         let foreign = place.path().join("foreign");
         fs::create_dir(&unfinished).unwrap();
-        let torn = place.path().join(format!("{PREFIX}torn"));
+        let torn = place.path().join(format!("{FOLDER_PREFIX}torn"));
         fs::create_dir(&torn).unwrap();
-        let long_ago = std::time::SystemTime::now() - 2 * UNLOCKED;
+        let long_ago = std::time::SystemTime::now() - 2 * MAX_UNLOCKED_AGE;
         File::open(&torn).unwrap().set_modified(long_ago).unwrap();
         fs::create_dir(&foreign).unwrap();
-        sweep(place.path());
+        remove_stale_folders(place.path());
         assert!(alive.folder.path().join("core.so").exists() && unfinished.exists() && foreign.exists());
         assert!(!dead.exists() && !torn.exists());
         let path = alive.folder.path().to_owned();

@@ -6,13 +6,13 @@
 use std::fmt;
 use std::path::{MAIN_SEPARATOR, PathBuf};
 
-use super::error::OpenError;
+use super::error::CoreOpenError;
 
 /// The longest name of a core, in bytes.
 pub const MAX_CORE_NAME: usize = 64;
 
 /// How a file ends that a person means as a path, whether or not it has a folder.
-const LIBRARIES: [&str; 3] = [".so", ".dll", ".dylib"];
+const LIBRARY_EXTENSIONS: [&str; 3] = [".so", ".dll", ".dylib"];
 
 /// The name of a core, as its file has it: `nestopia`, `mednafen_pce_fast`. It is never a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl CoreName {
 
     /// The name that the file of a machine called `machine` is likely to have: `beetle_pce_fast` for "Beetle PCE Fast". The text may
     /// come from anybody; `None` if no core has such a name.
-    pub fn of_machine(machine: &str) -> Option<Self> {
+    pub fn from_machine_name(machine: &str) -> Option<Self> {
         let mut name = machine.to_lowercase().replace([' ', '-'], "_");
         name.retain(|letter| !"()[].,'!&+#~".contains(letter));
         Self::new(&name)
@@ -58,12 +58,12 @@ pub enum CoreSource {
 impl CoreSource {
     /// A core as the user of this computer types it: a path if it has a folder or the ending of a library, otherwise a name. Text from
     /// anybody else must not come here, because a path runs whatever is in that file: make a [`CoreName`] of it.
-    pub fn from_user(text: &str) -> Result<Self, OpenError> {
-        let library = LIBRARIES.iter().any(|ending| text.ends_with(ending));
+    pub fn from_user(text: &str) -> Result<Self, CoreOpenError> {
+        let library = LIBRARY_EXTENSIONS.iter().any(|ending| text.ends_with(ending));
         if library || text.contains([MAIN_SEPARATOR, '/']) {
             return Ok(Self::Path(text.into()));
         }
-        CoreName::new(text).map(Self::Name).ok_or_else(|| OpenError::BadName(text.to_owned()))
+        CoreName::new(text).map(Self::Name).ok_or_else(|| CoreOpenError::InvalidName(text.to_owned()))
     }
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for CoreSource {
 mod tests {
     use super::*;
 
-    const HOSTILE: [&str; 12] = [
+    const INVALID_NAMES: [&str; 12] = [
         "",
         "-",
         "__",
@@ -96,8 +96,8 @@ mod tests {
     ];
 
     #[test]
-    fn a_name_is_never_a_path() {
-        for hostile in HOSTILE {
+    fn core_name_rejects_paths_and_special_characters() {
+        for hostile in INVALID_NAMES {
             assert_eq!(CoreName::new(hostile), None, "{hostile:?}");
         }
         assert_eq!(CoreName::new(&"a".repeat(MAX_CORE_NAME + 1)), None);
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_from_anywhere_gives_a_name_or_nothing() {
-        let of = |machine| CoreName::of_machine(machine).map(|name| name.to_string());
+    fn core_name_from_machine_name_is_valid_or_none() {
+        let of = |machine| CoreName::from_machine_name(machine).map(|name| name.to_string());
         assert_eq!(of("Beetle PCE Fast").as_deref(), Some("beetle_pce_fast"));
         assert_eq!(of("PCSX-ReARMed").as_deref(), Some("pcsx_rearmed"));
         assert_eq!(of("nSide (Super Famicom Accuracy)").as_deref(), Some("nside_super_famicom_accuracy"));
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn a_user_may_name_a_file() {
+    fn core_source_from_user_accepts_file_paths() {
         let path = |text: &str| Ok(CoreSource::Path(text.into()));
         for file in ["./core", "/opt/x_libretro.so", "x.so", "x.dll", "x.dylib"] {
             assert_eq!(CoreSource::from_user(file), path(file));
         }
         assert_eq!(CoreSource::from_user("nestopia").map(|core| core.to_string()), Ok("nestopia".into()));
-        assert_eq!(CoreSource::from_user(""), Err(OpenError::BadName(String::new())));
+        assert_eq!(CoreSource::from_user(""), Err(CoreOpenError::InvalidName(String::new())));
     }
 }

@@ -7,7 +7,7 @@ const MAX_SIDE: usize = 4_096;
 
 /// How a core lays out its pixels, each a number of the host's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum PixelFormat {
     /// 16 bits, the top one unused. What a core has that does not say.
     #[default]
     Rgb1555,
@@ -17,58 +17,58 @@ pub(super) enum Format {
     Rgb565,
 }
 
-impl Format {
+impl PixelFormat {
     /// By libretro's number.
-    pub(super) fn numbered(number: u32) -> Option<Self> {
+    pub(super) fn from_libretro(number: u32) -> Option<Self> {
         [Self::Rgb1555, Self::Xrgb8888, Self::Rgb565].get(number as usize).copied()
     }
 
     /// Bytes of a pixel.
-    pub(super) fn bytes(self) -> usize {
+    pub(super) fn bytes_per_pixel(self) -> usize {
         if self == Self::Xrgb8888 { 4 } else { 2 }
     }
 }
 
 /// A picture on its way from a core.
 #[derive(Default)]
-pub(super) struct Video {
-    pub(super) format: Format,
+pub(super) struct VideoFrame {
+    pub(super) format: PixelFormat,
     /// Quarter turns, against the clock.
-    pub(super) turns: u32,
+    pub(super) quarter_turns: u32,
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) rgba: Vec<u8>,
     /// Whether a new one has come since this was last set to false.
-    pub(super) arrived: bool,
+    pub(super) has_new_picture: bool,
     /// A hash of the last one that was asked to be hashed.
     pub(super) digest: u64,
-    turned: Vec<u8>,
+    rotation_buffer: Vec<u8>,
 }
 
-impl Video {
+impl VideoFrame {
     /// Whether a picture of this size can be, and its rows do not overlap.
-    pub(super) fn is_sane(&self, width: usize, height: usize, pitch: usize) -> bool {
+    pub(super) fn is_valid_size(&self, width: usize, height: usize, pitch: usize) -> bool {
         let sides = 1..=MAX_SIDE;
         sides.contains(&width)
             && sides.contains(&height)
-            && pitch >= width * self.format.bytes()
+            && pitch >= width * self.format.bytes_per_pixel()
             && pitch <= 64 * MAX_SIDE
     }
 
-    /// Takes a picture of which [`is_sane`](Self::is_sane) is true; `row` gives the bytes of one.
-    pub(super) fn take<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
+    /// Takes a picture of which [`is_sane`](Self::is_valid_size) is true; `row` gives the bytes of one.
+    pub(super) fn convert_picture<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
         self.rgba.resize(width * height * 4, 0);
         for (y, out) in self.rgba.chunks_exact_mut(width * 4).enumerate() {
-            convert(self.format, row(y), out);
+            convert_row(self.format, row(y), out);
         }
-        (self.width, self.height, self.arrived) = (width, height, true);
-        for _ in 0..self.turns % 4 {
-            self.turn();
+        (self.width, self.height, self.has_new_picture) = (width, height, true);
+        for _ in 0..self.quarter_turns % 4 {
+            self.rotate_quarter();
         }
     }
 
     /// Hashes a picture instead of taking it.
-    pub(super) fn hash<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
+    pub(super) fn hash_picture<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
         let mut hash = Xxh3::new();
         hash.update(&(width as u64).to_le_bytes());
         for y in 0..height {
@@ -78,51 +78,61 @@ impl Video {
     }
 
     /// Turns the picture by a quarter, against the clock.
-    fn turn(&mut self) {
+    fn rotate_quarter(&mut self) {
         let (width, height) = (self.height, self.width);
-        self.turned.clear();
+        self.rotation_buffer.clear();
         for y in 0..height {
             let column = self.width - 1 - y;
             let pixels = (0..width).map(|x| (x * self.width + column) * 4);
-            pixels.for_each(|at| self.turned.extend_from_slice(&self.rgba[at..at + 4]));
+            pixels.for_each(|at| self.rotation_buffer.extend_from_slice(&self.rgba[at..at + 4]));
         }
-        std::mem::swap(&mut self.rgba, &mut self.turned);
+        std::mem::swap(&mut self.rgba, &mut self.rotation_buffer);
         (self.width, self.height) = (width, height);
     }
 }
 
-fn convert(format: Format, row: &[u8], out: &mut [u8]) {
+fn convert_row(format: PixelFormat, row: &[u8], out: &mut [u8]) {
     let out = out.chunks_exact_mut(4);
     match format {
-        Format::Xrgb8888 => row.chunks_exact(4).zip(out).for_each(|(pixel, out)| {
+        PixelFormat::Xrgb8888 => row.chunks_exact(4).zip(out).for_each(|(pixel, out)| {
             let pixel = u32::from_ne_bytes([pixel[0], pixel[1], pixel[2], pixel[3]]);
             out.copy_from_slice(&[(pixel >> 16) as u8, (pixel >> 8) as u8, pixel as u8, 255]);
         }),
-        Format::Rgb565 => row.chunks_exact(2).zip(out).for_each(|(pixel, out)| {
+        PixelFormat::Rgb565 => row.chunks_exact(2).zip(out).for_each(|(pixel, out)| {
             let pixel = u16::from_ne_bytes([pixel[0], pixel[1]]);
             let green = (pixel >> 5 & 0x3f) as u8;
-            out.copy_from_slice(&[five(pixel >> 11), green << 2 | green >> 4, five(pixel), 255]);
+            out.copy_from_slice(&[
+                expand_5_to_8_bits(pixel >> 11),
+                green << 2 | green >> 4,
+                expand_5_to_8_bits(pixel),
+                255,
+            ]);
         }),
-        Format::Rgb1555 => row.chunks_exact(2).zip(out).for_each(|(pixel, out)| {
+        PixelFormat::Rgb1555 => row.chunks_exact(2).zip(out).for_each(|(pixel, out)| {
             let pixel = u16::from_ne_bytes([pixel[0], pixel[1]]);
-            out.copy_from_slice(&[five(pixel >> 10), five(pixel >> 5), five(pixel), 255]);
+            out.copy_from_slice(&[
+                expand_5_to_8_bits(pixel >> 10),
+                expand_5_to_8_bits(pixel >> 5),
+                expand_5_to_8_bits(pixel),
+                255,
+            ]);
         }),
     }
 }
 
 /// The low five bits, spread over eight.
-fn five(bits: u16) -> u8 {
+fn expand_5_to_8_bits(bits: u16) -> u8 {
     let bits = (bits & 0x1f) as u8;
     bits << 3 | bits >> 2
 }
 
 /// A black picture.
-pub(super) fn black(width: usize, height: usize) -> Vec<u8> {
+pub(super) fn black_rgba(width: usize, height: usize) -> Vec<u8> {
     [0, 0, 0, 255].repeat(width * height)
 }
 
 /// A size that a core announced, made possible.
-pub(super) fn size(width: u32, height: u32) -> (usize, usize) {
+pub(super) fn clamp_size(width: u32, height: u32) -> (usize, usize) {
     ((width as usize).clamp(1, MAX_SIDE), (height as usize).clamp(1, MAX_SIDE))
 }
 
@@ -130,37 +140,41 @@ pub(super) fn size(width: u32, height: u32) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    fn taken(format: u32, turns: u32, pixels: &[u8], width: usize) -> Video {
-        let mut video = Video { format: Format::numbered(format).unwrap(), turns, ..Video::default() };
-        let pitch = width * video.format.bytes();
-        video.take(width, pixels.len() / pitch, |y| &pixels[y * pitch..][..pitch]);
+    fn converted_frame(format: u32, turns: u32, pixels: &[u8], width: usize) -> VideoFrame {
+        let mut video = VideoFrame {
+            format: PixelFormat::from_libretro(format).unwrap(),
+            quarter_turns: turns,
+            ..VideoFrame::default()
+        };
+        let pitch = width * video.format.bytes_per_pixel();
+        video.convert_picture(width, pixels.len() / pitch, |y| &pixels[y * pitch..][..pitch]);
         video
     }
 
     #[test]
-    fn colours_are_the_same_in_all_formats() {
+    fn all_pixel_formats_convert_to_the_same_rgba() {
         let orange = [255, 132, 0, 255];
-        assert_eq!(taken(0, 0, &(31u16 << 10 | 16 << 5).to_ne_bytes(), 1).rgba, orange);
-        assert_eq!(taken(1, 0, &0x00ff_8400u32.to_ne_bytes(), 1).rgba, orange);
-        assert_eq!(taken(2, 0, &(31u16 << 11 | 33 << 5).to_ne_bytes(), 1).rgba, [255, 134, 0, 255]);
-        assert!(Format::numbered(3).is_none());
+        assert_eq!(converted_frame(0, 0, &(31u16 << 10 | 16 << 5).to_ne_bytes(), 1).rgba, orange);
+        assert_eq!(converted_frame(1, 0, &0x00ff_8400u32.to_ne_bytes(), 1).rgba, orange);
+        assert_eq!(converted_frame(2, 0, &(31u16 << 11 | 33 << 5).to_ne_bytes(), 1).rgba, [255, 134, 0, 255]);
+        assert!(PixelFormat::from_libretro(3).is_none());
     }
 
     #[test]
-    fn a_quarter_turn_against_the_clock_brings_the_right_side_up() {
+    fn quarter_turn_rotates_counterclockwise() {
         let pixels: Vec<u8> = [1u32, 2, 3, 4, 5, 6].iter().flat_map(|pixel| pixel.to_ne_bytes()).collect();
-        let video = taken(1, 1, &pixels, 3);
+        let video = converted_frame(1, 1, &pixels, 3);
         assert_eq!((video.width, video.height), (2, 3));
         let blue: Vec<u8> = video.rgba.chunks(4).map(|pixel| pixel[2]).collect();
         assert_eq!(blue, [3, 6, 2, 5, 1, 4]);
-        assert_eq!(taken(1, 4, &pixels, 3).rgba, taken(1, 0, &pixels, 3).rgba);
+        assert_eq!(converted_frame(1, 4, &pixels, 3).rgba, converted_frame(1, 0, &pixels, 3).rgba);
     }
 
     #[test]
-    fn impossible_sizes_are_refused() {
-        let video = Video::default();
-        assert!(video.is_sane(256, 240, 512) && video.is_sane(256, 240, 1024));
-        assert!(!video.is_sane(256, 240, 511) && !video.is_sane(0, 240, 512));
-        assert!(!video.is_sane(5_000, 240, 10_000) && !video.is_sane(256, 240, usize::MAX));
+    fn invalid_picture_sizes_are_rejected() {
+        let video = VideoFrame::default();
+        assert!(video.is_valid_size(256, 240, 512) && video.is_valid_size(256, 240, 1024));
+        assert!(!video.is_valid_size(256, 240, 511) && !video.is_valid_size(0, 240, 512));
+        assert!(!video.is_valid_size(5_000, 240, 10_000) && !video.is_valid_size(256, 240, usize::MAX));
     }
 }

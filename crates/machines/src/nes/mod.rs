@@ -2,7 +2,7 @@
 //!
 //! Nothing of it depends on the computer that it runs on: memory begins as zeros, save-RAM is empty and never written to a file,
 //! and the region follows from the image. Opposite directions can be pressed together, as the words say. A game that makes the emulator
-//! panic does not take the program along: the machine stands still, says [why](Machine::failure), and can be loaded or reset.
+//! panic does not take the program along: the machine stands still, says [why](MachineProfile::failure), and can be loaded or reset.
 
 mod envelope;
 mod open;
@@ -26,9 +26,9 @@ use crate::identity;
 use crate::machine::{LoadError, Machine, SaveError};
 use crate::pad::{Button, Pad};
 use crate::picture::Picture;
-use state::Spare;
+use state::StagedState;
 
-pub use open::{MAX_PLAYERS, OpenError};
+pub use open::{MAX_PLAYERS, NesOpenError};
 
 /// What a pad has.
 const BUTTONS: [Button; 8] =
@@ -38,29 +38,29 @@ const VERSION: &str = "TetaNES 0.17.0";
 /// Frames by which builds are told apart that have the same version: half a second.
 const FIRST_FRAMES: u32 = 30;
 /// Samples per second.
-const SOUND_RATE: f32 = 48_000.0;
+const SAMPLE_RATE: f32 = 48_000.0;
 /// A machine of North America and Japan: 60.0988 frames per second.
-const NTSC: FrameRate = FrameRate::new(39_375_000, 655_171).expect("a frame rate");
+const NTSC_FRAME_RATE: FrameRate = FrameRate::new(39_375_000, 655_171).expect("a frame rate");
 /// A machine of Europe: 50.007 frames per second.
-const PAL: FrameRate = FrameRate::new(3_325_214, 66_495).expect("a frame rate");
+const PAL_FRAME_RATE: FrameRate = FrameRate::new(3_325_214, 66_495).expect("a frame rate");
 /// Width of a pixel by its height on the televisions of each.
-const PIXEL_NTSC: f32 = 8.0 / 7.0;
-const PIXEL_PAL: f32 = 7_375_000.0 / 5_320_342.5;
+const NTSC_PIXEL_ASPECT: f32 = 8.0 / 7.0;
+const PAL_PIXEL_ASPECT: f32 = 7_375_000.0 / 5_320_342.5;
 
 /// By so much a state can be longer than the first: a few parts are there or not.
-const SLACK: usize = 64;
+const STATE_LEN_SLACK: usize = 64;
 /// What a machine says that was told to stand still by a state.
-const STOOD_STILL: &str = "the game had stopped the machine already when this state was saved";
+const HALTED_BEFORE_SAVE: &str = "the game had stopped the machine already when this state was saved";
 
 /// How the machine is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct NesOptions {
     /// How many players there are: up to 2, or up to [`MAX_PLAYERS`] with a Four Score plugged in. Many games take a Four Score for a
     /// pad that is broken, so it is there only if asked for.
     pub players: usize,
 }
 
-impl Default for Options {
+impl Default for NesOptions {
     fn default() -> Self {
         Self { players: 2 }
     }
@@ -70,30 +70,30 @@ impl Default for Options {
 pub struct Nes {
     deck: ControlDeck,
     image: Box<[u8]>,
-    options: Options,
-    machine: MachineId,
-    game: GameId,
+    options: NesOptions,
+    machine_id: MachineId,
+    game_id: GameId,
     pads: Vec<Pad>,
     /// The state before the first frame.
-    start: Vec<u8>,
+    initial_state: Vec<u8>,
     /// The most bytes that a state can have.
-    longest: usize,
-    spare: Spare,
+    max_state_len: usize,
+    staged_state: StagedState,
     scratch: Vec<u8>,
     rgba: Box<[u8; Frame::SIZE]>,
     sound: Vec<[i16; 2]>,
-    stopped: Option<String>,
+    halt_reason: Option<String>,
 }
 
 impl Nes {
     /// Puts a game into a machine with two pads. The name is for people.
-    pub fn open(image: &[u8], name: &str) -> Result<Self, OpenError> {
-        Self::open_with(image, name, Options::default())
+    pub fn open(image: &[u8], name: &str) -> Result<Self, NesOpenError> {
+        Self::open_with(image, name, NesOptions::default())
     }
 
     /// Puts a game into a machine.
-    pub fn open_with(image: &[u8], name: &str, options: Options) -> Result<Self, OpenError> {
-        let deck = open::deck(image, &options)?;
+    pub fn open_with(image: &[u8], name: &str, options: NesOptions) -> Result<Self, NesOpenError> {
+        let deck = open::open_deck(image, &options)?;
         let region = match deck.region() {
             NesRegion::Pal => "pal",
             NesRegion::Dendy => "dendy",
@@ -107,56 +107,56 @@ impl Nes {
             first_frames_hash: 0,
         };
         let mut nes = Self {
-            machine,
-            game: identity::game_id(name, image),
-            pads: vec![Pad::of(&BUTTONS); options.players],
-            start: Vec::new(),
-            longest: 0,
-            spare: Spare::new(deck.bus()),
+            machine_id: machine,
+            game_id: identity::game_id(name, image),
+            pads: vec![Pad::with_buttons(&BUTTONS); options.players],
+            initial_state: Vec::new(),
+            max_state_len: 0,
+            staged_state: StagedState::new(deck.bus()),
             scratch: Vec::new(),
-            rgba: black(),
+            rgba: black_rgba(),
             sound: Vec::new(),
-            stopped: None,
+            halt_reason: None,
             deck,
             image: image.into(),
             options,
         };
         let mut start = Vec::new();
         nes.save(&mut start).expect("it can save");
-        nes.longest = start.len() + SLACK;
-        nes.start = start;
-        nes.know_itself()
+        nes.max_state_len = start.len() + STATE_LEN_SLACK;
+        nes.initial_state = start;
+        nes.with_first_frames_hash()
     }
 
     /// Plays the first frames and forgets them.
-    fn know_itself(mut self) -> Result<Self, OpenError> {
-        self.machine.first_frames_hash = identity::first_frames(&mut self, FIRST_FRAMES);
-        if let Some(why) = self.stopped.take() {
-            return Err(OpenError::Stops(why));
+    fn with_first_frames_hash(mut self) -> Result<Self, NesOpenError> {
+        self.machine_id.first_frames_hash = identity::first_frames_hash(&mut self, FIRST_FRAMES);
+        if let Some(why) = self.halt_reason.take() {
+            return Err(NesOpenError::HaltsAtStart(why));
         }
         self.reset();
         Ok(self)
     }
 
-    fn press(&mut self, inputs: &[InputWord]) {
+    fn set_inputs(&mut self, inputs: &[InputWord]) {
         let pads = self.deck.bus_mut().input.joypads.iter_mut().take(self.options.players);
         for (player, pad) in pads.enumerate() {
-            pad.buttons = buttons(inputs.get(player).copied().unwrap_or(0));
+            pad.buttons = joypad_buttons(inputs.get(player).copied().unwrap_or(0));
         }
     }
 
     /// Runs until the end of the frame; picture and sound are made only if they are wanted.
-    fn run(&mut self, fresh: bool) -> Result<(), control_deck::Error> {
+    fn run_frame(&mut self, fresh: bool) -> Result<(), control_deck::Error> {
         self.deck.set_headless_mode(if fresh { HeadlessMode::empty() } else { HeadlessMode::all() });
         let _ = self.deck.clock_frame()?;
         if fresh {
-            self.show();
+            self.capture_outputs();
         }
         Ok(())
     }
 
     /// Takes picture and sound out of the machine.
-    fn show(&mut self) {
+    fn capture_outputs(&mut self) {
         self.deck.frame_buffer_into(&mut self.rgba);
         let loud = |sample: &f32| (sample * f32::from(i16::MAX)) as i16;
         self.sound.clear();
@@ -164,15 +164,15 @@ impl Nes {
     }
 
     /// The emulator has panicked, and nobody knows what it has left behind.
-    fn stop(&mut self, why: String) {
-        self.deck = open::deck(&self.image, &self.options).expect("an image that was opened before");
-        self.stopped = Some(why);
+    fn halt(&mut self, why: String) {
+        self.deck = open::open_deck(&self.image, &self.options).expect("an image that was opened before");
+        self.halt_reason = Some(why);
         self.sound.clear();
     }
 
     /// Takes the state, or leaves everything as it is.
-    fn take(&mut self, body: &[u8]) -> Result<(), &'static str> {
-        let (spare, bus) = (&mut self.spare, self.deck.bus_mut());
+    fn apply_state(&mut self, body: &[u8]) -> Result<(), &'static str> {
+        let (spare, bus) = (&mut self.staged_state, self.deck.bus_mut());
         spare.decode(body, bus).ok_or("it makes no sense")?;
         spare.swap(bus);
         if catch_unwind(AssertUnwindSafe(|| bus.rebuild_mapper_state())).is_err() {
@@ -186,15 +186,15 @@ impl Nes {
 
 impl Machine for Nes {
     fn machine_id(&self) -> &MachineId {
-        &self.machine
+        &self.machine_id
     }
 
     fn game_id(&self) -> &GameId {
-        &self.game
+        &self.game_id
     }
 
-    fn rate(&self) -> FrameRate {
-        if is_pal(&self.deck) { PAL } else { NTSC }
+    fn frame_rate(&self) -> FrameRate {
+        if is_pal(&self.deck) { PAL_FRAME_RATE } else { NTSC_FRAME_RATE }
     }
 
     fn pads(&self) -> &[Pad] {
@@ -202,31 +202,31 @@ impl Machine for Nes {
     }
 
     fn step(&mut self, inputs: &[InputWord], fresh: bool) {
-        if self.stopped.is_some() {
+        if self.halt_reason.is_some() {
             return;
         }
-        self.press(inputs);
-        match catch_unwind(AssertUnwindSafe(|| self.run(fresh))) {
+        self.set_inputs(inputs);
+        match catch_unwind(AssertUnwindSafe(|| self.run_frame(fresh))) {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.stop(error.to_string()),
-            Err(panic) => self.stop(words(&*panic)),
+            Ok(Err(error)) => self.halt(error.to_string()),
+            Err(panic) => self.halt(panic_message(&*panic)),
         }
     }
 
     fn reset(&mut self) {
-        let start = std::mem::take(&mut self.start);
+        let start = std::mem::take(&mut self.initial_state);
         self.load(&start).expect("our own state");
-        self.start = start;
-        self.rgba = black();
+        self.initial_state = start;
+        self.rgba = black_rgba();
         self.sound.clear();
         // The sound begins anew as well.
-        self.deck.set_sample_rate(SOUND_RATE);
+        self.deck.set_sample_rate(SAMPLE_RATE);
         let apu = &mut self.deck.bus_mut().apu;
         (apu.mixed_level, apu.mapper_level) = (0.0, 0.0);
     }
 
     fn picture(&self) -> Picture<'_> {
-        let pixel = if is_pal(&self.deck) { PIXEL_PAL } else { PIXEL_NTSC };
+        let pixel = if is_pal(&self.deck) { PAL_PIXEL_ASPECT } else { NTSC_PIXEL_ASPECT };
         let (width, height) = (usize::from(WIDTH), usize::from(HEIGHT));
         Picture { width, height, aspect: pixel * width as f32 / height as f32, rgba: &self.rgba[..] }
     }
@@ -235,8 +235,8 @@ impl Machine for Nes {
         &self.sound
     }
 
-    fn sound_rate(&self) -> f64 {
-        f64::from(SOUND_RATE)
+    fn sample_rate(&self) -> f64 {
+        f64::from(SAMPLE_RATE)
     }
 
     fn can_save(&self) -> bool {
@@ -244,17 +244,17 @@ impl Machine for Nes {
     }
 
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
-        envelope::seal(into, &self.game.hash, self.stopped.is_some(), |into| {
+        envelope::seal(into, &self.game_id.hash, self.halt_reason.is_some(), |into| {
             state::encode(self.deck.bus(), into);
         });
         Ok(())
     }
 
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        let unfit = |why: &str| LoadError::Unfit(why.into());
-        let (body, stopped) = envelope::open(state, &self.game.hash, self.longest).map_err(unfit)?;
-        self.take(body).map_err(unfit)?;
-        self.stopped = stopped.then(|| STOOD_STILL.into());
+        let unfit = |why: &str| LoadError::InvalidState(why.into());
+        let (body, stopped) = envelope::unseal(state, &self.game_id.hash, self.max_state_len).map_err(unfit)?;
+        self.apply_state(body).map_err(unfit)?;
+        self.halt_reason = stopped.then(|| HALTED_BEFORE_SAVE.into());
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Machine for Nes {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         state::encode(self.deck.bus(), &mut scratch);
-        let hash = xxh64(u64::from(self.stopped.is_some()), &scratch);
+        let hash = xxh64(u64::from(self.halt_reason.is_some()), &scratch);
         self.scratch = scratch;
         hash
     }
@@ -292,12 +292,12 @@ impl Machine for Nes {
     }
 
     fn failure(&self) -> Option<&str> {
-        self.stopped.as_deref()
+        self.halt_reason.as_deref()
     }
 }
 
 /// The buttons of a pad in the order of the console's own shift register.
-fn buttons(word: InputWord) -> JoypadBtnState {
+fn joypad_buttons(word: InputWord) -> JoypadBtnState {
     let same = Button::Select.bit()
         | Button::Start.bit()
         | Button::Up.bit()
@@ -314,13 +314,13 @@ fn is_pal(deck: &ControlDeck) -> bool {
 }
 
 /// No colour, and nothing shines through.
-fn black() -> Box<[u8; Frame::SIZE]> {
+fn black_rgba() -> Box<[u8; Frame::SIZE]> {
     let rgba: Vec<u8> = [0, 0, 0, u8::MAX].repeat(Frame::SIZE / 4);
     rgba.into_boxed_slice().try_into().expect("as many bytes")
 }
 
 /// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("the emulator gave up").into()
 }

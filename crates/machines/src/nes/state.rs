@@ -18,20 +18,20 @@ use tetanes_core::mapper::Mapper;
 use tetanes_core::ppu::{self, Ppu};
 
 /// Numbers have a fixed size, and their low bytes come first.
-const CODE: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
+const BINCODE_CONFIG: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
 /// The last dot of a line.
 const LAST_DOT: u16 = 340;
 /// Master clocks by which processor and picture unit can be apart between two frames; in truth it is a few.
-const MOST_APART: u32 = 4_096;
+const MAX_CLOCK_LEAD: u32 = 4_096;
 /// The bits of a pixel that stand for colours that are stressed.
-const STRESS: u16 = 0x1c0;
+const EMPHASIS_BITS: u16 = 0x1c0;
 /// The steps of the sound unit's frame counter, and more cycles than it ever counts.
-const SEQUENCE: (usize, u32) = (6, 50_000);
+const FRAME_COUNTER_LIMITS: (usize, u32) = (6, 50_000);
 /// The fastest that samples are played, in cycles per bit, but one. Faster ones would keep the processor from ever running.
-const LEAST_SAMPLE_PERIOD: u16 = 49;
+const MIN_DMC_PERIOD: u16 = 49;
 
 /// Fields that are part of the state, in order, and those that are not.
-macro_rules! fields {
+macro_rules! state_fields {
     ($put:ident, $get:ident, $swap:ident, $type:ident { $($kept:ident),* $(,)? } but { $($left:ident),* $(,)? }) => {
         fn $put(out: &mut Vec<u8>, part: &$type) {
             let $type { $($kept,)* $($left: _,)* } = part;
@@ -49,7 +49,7 @@ macro_rules! fields {
     };
 }
 
-fields!(put_ppu, get_ppu, swap_ppu, Ppu {
+state_fields!(put_ppu, get_ppu, swap_ppu, Ppu {
     master_clock, cycle, scanline, mask_rendering_enabled, mask_prev_rendering_enabled,
     mask_pending_rendering_update, ctrl_bg_select, ctrl_spr_select, ctrl_spr_height, status_spr_zero_hit,
     status_spr_overflow, status_in_vblank, ctrl_vram_increment, ctrl_master_slave, ctrl_nmi_enabled, scroll,
@@ -69,7 +69,7 @@ fields!(put_ppu, get_ppu, swap_ppu, Ppu {
     vblank_scanline, prerender_scanline, clock_divider, region, emulate_warmup,
 });
 
-fields!(put_apu, get_apu, swap_apu, Apu {
+state_fields!(put_apu, get_apu, swap_apu, Apu {
     master_clock, cpu_cycle, clock, mix_clock, frame_counter, pulse1, pulse2, triangle, noise, dmc, should_clock,
 } but {
     // The sound on its way out.
@@ -80,7 +80,7 @@ fields!(put_apu, get_apu, swap_apu, Apu {
 
 /// Where the parts of an encoded state end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct SectionEnds {
     pub(super) cpu: usize,
     pub(super) ppu: usize,
     pub(super) palette: usize,
@@ -91,7 +91,7 @@ pub(super) struct Ends {
 }
 
 /// Appends the state.
-pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> Ends {
+pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> SectionEnds {
     let Bus {
         cpu,
         ppu,
@@ -119,7 +119,7 @@ pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> Ends {
         access_hit: _,
         interrupt_taken: _,
     } = bus;
-    let mut ends = Ends::default();
+    let mut ends = SectionEnds::default();
     put(out, cpu);
     put(out, open_bus);
     ends.cpu = out.len();
@@ -134,7 +134,7 @@ pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> Ends {
     ends.apu = out.len();
     put(out, mapper);
     ends.cartridge = out.len();
-    put_pads(out, input);
+    put_shift_registers(out, input);
     ends.pads = out.len();
     out.extend_from_slice(&***wram);
     out.extend_from_slice(memory.ram());
@@ -142,19 +142,19 @@ pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> Ends {
 }
 
 /// A state that was read and not put into the machine yet; afterwards the one that the machine had. It is used again and again.
-pub(super) struct Spare {
+pub(super) struct StagedState {
     cpu: Cpu,
     open_bus: u8,
     frame: u32,
     ppu: Ppu,
     apu: Apu,
     mapper: Mapper,
-    shifts: [(u8, bool); 6],
+    shift_registers: [(u8, bool); 6],
     wram: Vec<u8>,
     ram: Vec<u8>,
 }
 
-impl Spare {
+impl StagedState {
     pub(super) fn new(bus: &Bus) -> Self {
         Self {
             cpu: bus.cpu.clone(),
@@ -163,7 +163,7 @@ impl Spare {
             ppu: bus.ppu.clone(),
             apu: bus.apu.clone(),
             mapper: bus.mapper.clone(),
-            shifts: Default::default(),
+            shift_registers: Default::default(),
             wram: bus.wram().to_vec(),
             ram: bus.memory.ram().to_vec(),
         }
@@ -182,7 +182,7 @@ impl Spare {
         // Its table follows from the region.
         self.apu.frame_counter.set_region(bus.region);
         self.mapper = get(bytes)?;
-        for shift in &mut self.shifts {
+        for shift in &mut self.shift_registers {
             *shift = get(bytes)?;
         }
         let (wram, ram) = bytes.split_at_checked(self.wram.len())?;
@@ -191,26 +191,27 @@ impl Spare {
             return None;
         }
         self.ram.copy_from_slice(ram);
-        self.is_possible(bus).then_some(())
+        self.is_plausible(bus).then_some(())
     }
 
     /// Whether the machine could have come to this state at the end of a frame. Not every lie is found, but none of those that
     /// would let it run for ever.
-    fn is_possible(&self, bus: &Bus) -> bool {
+    fn is_plausible(&self, bus: &Bus) -> bool {
         let Self { cpu, ppu, apu, .. } = self;
         let processor = (cpu.start_cycles, cpu.end_cycles) == (bus.cpu.start_cycles, bus.cpu.end_cycles)
-            && cpu.master_clock < MOST_APART
-            && ppu.master_clock < MOST_APART;
-        let picture =
-            ppu.cycle <= LAST_DOT && ppu.scanline <= bus.ppu.prerender_scanline && ppu.mask_emphasis & !STRESS == 0;
+            && cpu.master_clock < MAX_CLOCK_LEAD
+            && ppu.master_clock < MAX_CLOCK_LEAD;
+        let picture = ppu.cycle <= LAST_DOT
+            && ppu.scanline <= bus.ppu.prerender_scanline
+            && ppu.mask_emphasis & !EMPHASIS_BITS == 0;
         let clocks = [apu.clock, apu.mix_clock].iter().all(|clock| *clock <= apu.master_clock);
         let timers = [&apu.pulse1.timer, &apu.pulse2.timer, &apu.triangle.timer, &apu.noise.timer, &apu.dmc.timer];
         let sound = clocks
             && apu.master_clock < Apu::CYCLE_SIZE - 1
             && timers.iter().all(|timer| timer.cycle < Apu::CYCLE_SIZE)
-            && apu.frame_counter.step < SEQUENCE.0
-            && apu.frame_counter.cycle < SEQUENCE.1
-            && apu.dmc.timer.period >= LEAST_SAMPLE_PERIOD;
+            && apu.frame_counter.step < FRAME_COUNTER_LIMITS.0
+            && apu.frame_counter.cycle < FRAME_COUNTER_LIMITS.1
+            && apu.dmc.timer.period >= MIN_DMC_PERIOD;
         let cartridge = std::mem::discriminant(&self.mapper) == std::mem::discriminant(&bus.mapper);
         processor && picture && sound && cartridge
     }
@@ -225,7 +226,7 @@ impl Spare {
         std::mem::swap(&mut self.ppu.oamdata, &mut bus.ppu.oamdata);
         swap_apu(&mut self.apu, &mut bus.apu);
         std::mem::swap(&mut self.mapper, &mut bus.mapper);
-        for (shift, pad) in self.shifts.iter_mut().zip(shift_registers(&mut bus.input)) {
+        for (shift, pad) in self.shift_registers.iter_mut().zip(shift_registers_mut(&mut bus.input)) {
             std::mem::swap(&mut shift.0, &mut pad.index);
             std::mem::swap(&mut shift.1, &mut pad.strobe);
         }
@@ -238,20 +239,20 @@ impl Spare {
 }
 
 /// Of the pads only how far they were read: buttons are set before every frame, and what is plugged in never changes.
-fn put_pads(out: &mut Vec<u8>, input: &Input) {
+fn put_shift_registers(out: &mut Vec<u8>, input: &Input) {
     let Input { joypads, signatures, zapper: _, turbo_timer: _, four_player: _ } = input;
     for pad in joypads.iter().chain(signatures) {
         put(out, &(pad.index, pad.strobe));
     }
 }
 
-fn shift_registers(input: &mut Input) -> impl Iterator<Item = &mut Joypad> {
+fn shift_registers_mut(input: &mut Input) -> impl Iterator<Item = &mut Joypad> {
     input.joypads.iter_mut().chain(&mut input.signatures)
 }
 
-struct Sink<'a>(&'a mut Vec<u8>);
+struct VecWriter<'a>(&'a mut Vec<u8>);
 
-impl Writer for Sink<'_> {
+impl Writer for VecWriter<'_> {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
         self.0.extend_from_slice(bytes);
@@ -260,11 +261,11 @@ impl Writer for Sink<'_> {
 }
 
 pub(super) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
-    bincode::serde::encode_into_writer(value, Sink(out), CODE).expect("a vector takes everything");
+    bincode::serde::encode_into_writer(value, VecWriter(out), BINCODE_CONFIG).expect("a vector takes everything");
 }
 
 fn get<T: DeserializeOwned>(bytes: &mut &[u8]) -> Option<T> {
-    let (value, used) = bincode::serde::decode_from_slice(bytes, CODE).ok()?;
+    let (value, used) = bincode::serde::decode_from_slice(bytes, BINCODE_CONFIG).ok()?;
     *bytes = &bytes[used..];
     Some(value)
 }

@@ -4,8 +4,8 @@
 //! memories, the picture, the scroll registers, all voices of the sound and, where the cartridge has any, its registers.
 
 /// Where the cartridge begins, and where its interrupt is handled.
-const RESET: u16 = 0xc000;
-const NMI: u16 = 0xc05a;
+const RESET_ADDRESS: u16 = 0xc000;
+const NMI_ADDRESS: u16 = 0xc05a;
 
 /// The program, one instruction in a row.
 #[rustfmt::skip]
@@ -121,18 +121,18 @@ const PROGRAM: &[&[u8]] = &[
 
 /// The image of a cartridge without any circuits in it, with `flags` in its header: the low half of the mapper's number is in the
 /// upper bits of the first.
-pub fn image_with(flags: [u8; 2]) -> Vec<u8> {
+pub fn test_image_with_flags(flags: [u8; 2]) -> Vec<u8> {
     let mut image = b"NES\x1a\x01\x01".to_vec();
     image.extend_from_slice(&flags);
     image.resize(16, 0);
     image.extend(PROGRAM.iter().flat_map(|instruction| *instruction));
     image.resize(16 + 0x4000 - 6, 0xea);
-    image.extend([NMI, RESET, RESET].iter().flat_map(|vector| vector.to_le_bytes()));
+    image.extend([NMI_ADDRESS, RESET_ADDRESS, RESET_ADDRESS].iter().flat_map(|vector| vector.to_le_bytes()));
     image.extend((0..0x2000u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8));
     image
 }
 
 /// The game.
-pub fn image() -> Vec<u8> {
-    image_with([0, 0])
+pub fn test_image() -> Vec<u8> {
+    test_image_with_flags([0, 0])
 }

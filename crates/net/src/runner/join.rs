@@ -6,8 +6,8 @@ use std::sync::mpsc::Receiver;
 
 use coplay::session::Settings;
 use coplay::time::{Instant, TimeDelta};
-use coplay_machines::control::Controlled;
-use coplay_machines::{Machine, hosted};
+use coplay_machines::control::ControlledMachine;
+use coplay_machines::{Machine, session_adapter};
 
 use super::player::{PlayerRunner, RunOptions};
 use super::{Frontend, RunError, RunnerEvent, UserCommand};
@@ -102,7 +102,7 @@ impl LobbyConnection {
 
     /// Takes the seat with a machine of our own, which must be the one that the host has.
     pub fn into_player(mut self, machine: Box<dyn Machine>, manner: RunOptions) -> Result<PlayerRunner, RunError> {
-        let machine = Controlled::new(machine);
+        let machine = ControlledMachine::new(machine);
         let differences = differences(&self.settings, &machine);
         if !differences.is_empty() {
             self.mux.send(self.leader, &LobbyMessage::Bye);
@@ -121,7 +121,7 @@ impl LobbyConnection {
 
 /// Everything in which our machine and game are not those of the host.
 pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
-    let ours = hosted::settings(machine, hosted::Terms::new(theirs.site_count));
+    let ours = session_adapter::settings(machine, session_adapter::SessionOptions::new(theirs.site_count));
     let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
     let players = check_player_count(theirs, machine).err();
     same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()

@@ -24,7 +24,7 @@ use coplay::input::InputWord;
 use coplay::session::{Event, PeerStats, SessionEnd, SettingsError, State, Stats};
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
-use coplay_machines::control::Control;
+use coplay_machines::control::MachineControl;
 
 use crate::lobby::{JoinRefusal, LobbyInfo};
 use crate::transport::{DropCounts, PeerAddr};
@@ -99,7 +99,7 @@ pub enum UserCommand {
     /// To play on alone, without the silent players that the game waits for.
     ContinueAlone,
     /// To press a button of the machine, for all.
-    Control(Control),
+    Control(MachineControl),
 }
 
 /// How it ended.

@@ -15,9 +15,9 @@ use coplay::session::{AbsentInput, Event, LateJoin, MachineCosts, Session, Sessi
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
-use coplay_machines::control::{Control, Controlled, Lamp};
-use coplay_machines::hosted::{self, Hosted, Terms, Turn};
-use coplay_machines::{Machine, hosted::Trouble};
+use coplay_machines::control::{ControlledMachine, MachineControl, PauseIndicator};
+use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter, SessionOptions};
+use coplay_machines::{Machine, session_adapter::AdapterError};
 
 use super::address_book::{AddressBook, PeerRole};
 use super::frame_log::{FrameLog, FrameTiming};
@@ -60,7 +60,7 @@ pub struct HostConfig {
     /// How many play in all.
     pub players: u8,
     /// Lag, window and the like. The number of sites follows from the players.
-    pub session_options: Terms,
+    pub session_options: SessionOptions,
     /// What is done for a site that was dropped.
     pub absent_input: AbsentInput,
     /// Whether nobody may watch.
@@ -88,8 +88,8 @@ pub struct RunOptions {
 pub struct PlayerRunner {
     pub(super) mux: Mux,
     address_book: AddressBook,
-    session_adapter: Hosted,
-    pause_indicator: Lamp,
+    session_adapter: SessionAdapter,
+    pause_indicator: PauseIndicator,
     player_count: usize,
     lobby: LobbyInfo,
     leader: RosterLeader,
@@ -153,8 +153,8 @@ impl PlayerRunner {
             is_ready: true,
             is_present: true,
         };
-        let machine = Controlled::new(machine);
-        let mut settings = hosted::settings(&machine, Terms { sites: seats, ..plan.session_options });
+        let machine = ControlledMachine::new(machine);
+        let mut settings = session_adapter::settings(&machine, SessionOptions { sites: seats, ..plan.session_options });
         settings.absent_input = plan.absent_input;
         let terms = settings.to_bytes().ok_or(RunError::UnreadableSettings)?;
         let list = Roster::new(me, u64::from_le_bytes(random_bytes()) | 1, terms, (seats, players), !plan.is_private);
@@ -168,7 +168,7 @@ impl PlayerRunner {
     /// A site of this party, whose list somebody keeps.
     pub(super) fn new(
         post: Mux,
-        machine: Controlled,
+        machine: ControlledMachine,
         (party, keeper): (LobbyInfo, PeerKey),
         me: u8,
         name: String,
@@ -180,8 +180,8 @@ impl PlayerRunner {
         Self {
             mux: post,
             address_book: book,
-            pause_indicator: machine.lamp(),
-            session_adapter: Hosted::new(Box::new(machine)),
+            pause_indicator: machine.pause_indicator(),
+            session_adapter: SessionAdapter::new(Box::new(machine)),
             player_count: players,
             is_late_joiner: party.is_started,
             lobby: party,
@@ -318,21 +318,21 @@ impl PlayerRunner {
         loop {
             let Some(session) = &mut self.session else { return Ok(()) };
             let now = clock::now();
-            let Some(turn) = self.session_adapter.serve(now, session) else { return Ok(()) };
+            let Some(turn) = self.session_adapter.handle_next_request(now, session) else { return Ok(()) };
             self.record_turn(&turn);
             match turn {
-                Turn::Sample { .. } => self.sample_input(front),
-                Turn::Stepped { frame, fresh } => {
+                RequestOutcome::InputNeeded { .. } => self.sample_input(front),
+                RequestOutcome::Stepped { frame, rendered: fresh } => {
                     if let Some(log) = &mut self.frame_log {
                         let hash = self.session_adapter.machine_mut().hash();
                         log.write_step(frame, now, !fresh, self.session_adapter.inputs(), Some(hash));
                     }
                     if fresh {
-                        self.frame_timing.on_frame(now, self.session_adapter.machine().rate().period());
+                        self.frame_timing.on_frame(now, self.session_adapter.machine().frame_rate().period());
                         front.show_frame(frame, self.session_adapter.machine());
                     }
                 }
-                Turn::Trouble(trouble) => return Err(self.abort_session(&trouble)),
+                RequestOutcome::Failed(trouble) => return Err(self.abort_session(&trouble)),
                 _ => {}
             }
             // At once: nobody waits for a machine that takes its time.
@@ -341,7 +341,7 @@ impl PlayerRunner {
     }
 
     /// Puts on record what has become certain.
-    fn record_turn(&mut self, turn: &Turn) {
+    fn record_turn(&mut self, turn: &RequestOutcome) {
         let (Some(tape), Some(session)) = (&mut self.recorder, &mut self.session) else { return };
         if matches!(session.state(), State::Joining { .. }) {
             // Whatever comes on the way in is certain.
@@ -360,7 +360,7 @@ impl PlayerRunner {
         }
     }
 
-    fn abort_session(&mut self, trouble: &Trouble) -> RunError {
+    fn abort_session(&mut self, trouble: &AdapterError) -> RunError {
         if let Some(session) = &mut self.session {
             session.leave(clock::now());
         }
@@ -438,7 +438,9 @@ impl PlayerRunner {
                 front.on_event(RunnerEvent::Chat { name: &name, text: &line });
                 self.mux.send(self.leader.key(), &LobbyMessage::Chat { name, text: line });
             }
-            UserCommand::Control(control) => self.pending_controls |= Control::bit(control, usize::from(self.own_site)),
+            UserCommand::Control(control) => {
+                self.pending_controls |= MachineControl::bit(control, usize::from(self.own_site))
+            }
         }
     }
 
@@ -451,7 +453,7 @@ impl PlayerRunner {
         let sites = SiteId::first(usize::from(settings.site_count));
         let peers = sites.filter(|site| *site != me).map(|site| (site, Addr(u64::from(site.number())))).collect();
         let alone = !settings.starting_sites.contains(me);
-        let mut config = hosted::config(machine, self.lobby.session, me, peers, settings.clone());
+        let mut config = session_adapter::config(machine, self.lobby.session, me, peers, settings.clone());
         let start = if machine.can_save() { SpectatorStart::Snapshot } else { SpectatorStart::FirstFrame };
         config.late_join =
             (self.is_late_joiner || alone).then_some(LateJoin { start, max_state_len: MAX_SNAPSHOT_LEN });
@@ -601,7 +603,7 @@ mod tests {
             name: "host".into(),
             pads: 1,
             players: 2,
-            session_options: Terms::new(2),
+            session_options: SessionOptions::new(2),
             absent_input: AbsentInput::Nothing,
             is_private: false,
             options: RunOptions::default(),

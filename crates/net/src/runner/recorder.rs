@@ -7,7 +7,7 @@ use coplay::frame::Frame;
 use coplay::input::InputWord;
 use coplay::movie::{MovieStart, MovieWriter};
 use coplay::session::Settings;
-use coplay_machines::hosted::{Hosted, Turn};
+use coplay_machines::session_adapter::{RequestOutcome, SessionAdapter};
 
 /// A movie in the making. What goes wrong with it does not stop the game, and is told at the end.
 pub struct MovieRecorder {
@@ -56,16 +56,16 @@ impl MovieRecorder {
     }
 
     /// Goes along with who comes late, from the state that it is given on. With another state it begins anew.
-    pub(super) fn record_join(&mut self, turn: &Turn, hosted: &mut Hosted, settings: &Settings) {
+    pub(super) fn record_join(&mut self, turn: &RequestOutcome, hosted: &mut SessionAdapter, settings: &Settings) {
         match turn {
-            Turn::Loaded { frame } => {
+            RequestOutcome::Loaded { frame } => {
                 let mut state = Vec::new();
                 match hosted.machine_mut().save(&mut state) {
                     Ok(()) => self.start(settings, MovieStart::Snapshot { frame: *frame, state: &state }),
                     Err(error) => self.stop(&format!("a recording cannot begin here: {error}")),
                 }
             }
-            Turn::Stepped { frame, .. } => {
+            RequestOutcome::Stepped { frame, .. } => {
                 if !self.has_started() {
                     self.start(settings, MovieStart::PowerOn);
                 }

@@ -8,7 +8,7 @@ use coplay::spectator_feed::{Spectator, SpectatorConfig, SpectatorEvent, Spectat
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::Machine;
-use coplay_machines::control::{Controlled, Lamp};
+use coplay_machines::control::{ControlledMachine, PauseIndicator};
 
 use super::address_book::{AddressBook, PeerRole};
 use super::frame_log::{FrameLog, FrameTiming};
@@ -50,7 +50,7 @@ pub struct SpectatorRunner {
     name: String,
     pinger: Pinger,
     machine: Box<dyn Machine>,
-    pause_indicator: Lamp,
+    pause_indicator: PauseIndicator,
     spectator: Option<Spectator>,
     options: SpectateOptions,
     frame_log: Option<FrameLog>,
@@ -71,7 +71,7 @@ impl LobbyConnection {
         machine: Box<dyn Machine>,
         plan: SpectateOptions,
     ) -> Result<SpectatorRunner, RunError> {
-        let machine = Controlled::new(machine);
+        let machine = ControlledMachine::new(machine);
         let differences = differences(&self.settings, &machine);
         if !differences.is_empty() {
             self.mux.send(self.leader, &LobbyMessage::Bye);
@@ -88,7 +88,7 @@ impl LobbyConnection {
             leader: self.leader,
             name: self.name,
             pinger: Pinger::default(),
-            pause_indicator: machine.lamp(),
+            pause_indicator: machine.pause_indicator(),
             machine: Box::new(machine),
             spectator: None,
             options: plan,
@@ -301,7 +301,7 @@ impl SpectatorRunner {
                         log.write_step(frame, now, false, inputs, Some(self.machine.hash()));
                     }
                     if fresh {
-                        self.frame_timing.on_frame(now, self.machine.rate().period());
+                        self.frame_timing.on_frame(now, self.machine.frame_rate().period());
                         front.show_frame(frame, &*self.machine);
                     }
                 }

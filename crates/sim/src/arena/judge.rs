@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use coplay::peer_world::{DeadReckoning, EntityId, Provenance, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{PeerWorldItem, PeerWorldItems};
-use coplay_maze::{Avatar, FINE, News, Tally, WALK};
+use coplay_maze::{Avatar, MazeEvent, ScoreRecord, UNIT, WALK_SPEED};
 
 use super::scenario::Fault;
 use super::{Arena, Delivery, Scenario};
@@ -127,7 +127,7 @@ impl Judge {
 
     /// Nobody is shown long after it was heard of, and what was told for the very tick is what its owner says.
     fn judge_view(&mut self, arena: &Arena, place: usize) {
-        let Some((tick, shown)) = arena.game(place).map(coplay_maze::Game::view) else { return };
+        let Some((tick, shown)) = arena.game(place).map(coplay_maze::MazeSite::view) else { return };
         for shown in shown.iter().filter(|shown| shown.provenance != Provenance::Own) {
             let entity = shown.entity;
             let ticks = self.delivered.get(&(place, entity));
@@ -159,7 +159,7 @@ impl Judge {
         {
             return;
         }
-        let Some(present) = arena.game(delivery.to).and_then(coplay_maze::Game::tick) else { return };
+        let Some(present) = arena.game(delivery.to).and_then(coplay_maze::MazeSite::tick) else { return };
         let site = arena.site(delivery.from);
         for item in PeerWorldItems::new(&delivery.bytes).into_iter().flatten().flatten() {
             if item == PeerWorldItem::Leave {
@@ -178,8 +178,8 @@ impl Judge {
     fn count_hits(&mut self, arena: &mut Arena, place: usize) {
         let site = arena.site(place);
         let Some(game) = arena.game_mut(place) else { return };
-        while let Some(news) = game.poll_news() {
-            if let News::Hit { index, by } = news {
+        while let Some(news) = game.poll_event() {
+            if let MazeEvent::AvatarHit { index, shooter: by } = news {
                 *self.hits.entry((EntityId { site, index }, by)).or_default() += 1;
             }
         }
@@ -197,7 +197,7 @@ impl Judge {
             let Some(game) = arena.game(place) else { continue };
             let seen: BTreeSet<EntityId> = game.view().1.iter().map(|shown| shown.entity).collect();
             for other in arena.present() {
-                let avatars = arena.game(other).map_or(0, coplay_maze::Game::avatars);
+                let avatars = arena.game(other).map_or(0, coplay_maze::MazeSite::avatars);
                 for index in 0..avatars {
                     let entity = EntityId { site: arena.site(other), index: index as u8 };
                     if !seen.contains(&entity) {
@@ -247,10 +247,12 @@ impl Judge {
             });
         }
         let (before, then) = (own_account(arena, entity, earlier), own_account(arena, entity, tick));
-        let one_life = before.zip(then).filter(|(before, then)| (before.life, before.lives) == (then.life, then.lives));
+        let one_life = before
+            .zip(then)
+            .filter(|(before, then)| (before.life, before.spawn_count) == (then.life, then.spawn_count));
         let Some((_, then)) = one_life else { return };
         // It walked as far as it could, they thought that it walked the other way, and what came next bent that by as much again.
-        let most = 4 * (tick - earlier) * u32::from(WALK.unsigned_abs()) / FINE as u32;
+        let most = 4 * (tick - earlier) * u32::from(WALK_SPEED.unsigned_abs()) / UNIT as u32;
         let off = then.position.distance(shown.position);
         if off > most {
             self.violation("reckoning", || format!("place {place} has {entity:?} off by {off} units at tick {tick}"));
@@ -290,7 +292,7 @@ impl Judge {
                 }
             }
         }
-        let world = |place: &usize| Some(arena.local(*place) + arena.game(*place)?.world_ahead()?);
+        let world = |place: &usize| Some(arena.local(*place) + arena.game(*place)?.world_clock_offset()?);
         let times: Vec<Instant> = present.iter().filter_map(world).collect();
         let apart = times.iter().max().zip(times.iter().min()).map(|(most, least)| *most - *least);
         if apart.is_some_and(|apart| apart > bound * 2) {
@@ -309,12 +311,12 @@ impl Judge {
         for (place, other) in &scores[1..] {
             if other != score {
                 self.violation("scores", || {
-                    format!("place {first} has {:?}, place {place} {:?}", score.table(), other.table())
+                    format!("place {first} has {:?}, place {place} {:?}", score.ranking(), other.ranking())
                 });
             }
         }
-        let known: BTreeMap<EntityId, u32> = score.table().into_iter().map(|(of, score)| (of, score.falls)).collect();
-        let (hits, falls, counted) = (score.hits(), known.values().sum::<u32>(), self.hits.values().sum::<u32>());
+        let known: BTreeMap<EntityId, u32> = score.ranking().into_iter().map(|(of, score)| (of, score.falls)).collect();
+        let (hits, falls, counted) = (score.total_hits(), known.values().sum::<u32>(), self.hits.values().sum::<u32>());
         self.trace = mix(self.trace, counted.into());
         self.judge_hits(arena, &known);
         if hits != falls {
@@ -358,10 +360,13 @@ impl Judge {
 
 /// How often avatars of a site were hit, as far as a place knows.
 fn known_falls(arena: &Arena, place: usize, site: WorldSiteId) -> u32 {
-    let record = |game: &coplay_maze::Game| {
-        game.world().records().find(|(of, _)| *of == site).and_then(|(_, record)| Tally::from_bytes(&record.bytes))
+    let record = |game: &coplay_maze::MazeSite| {
+        game.world()
+            .records()
+            .find(|(of, _)| *of == site)
+            .and_then(|(_, record)| ScoreRecord::from_bytes(&record.bytes))
     };
-    arena.game(place).and_then(record).map_or(0, |tally| tally.total())
+    arena.game(place).and_then(record).map_or(0, |tally| tally.total_falls())
 }
 
 /// How an entity was at a tick, as its owner knows.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::{Game, Terms};
+use coplay_maze::{MazeSettings, MazeSite};
 
 pub use judge::Sabotage;
 pub use scenario::{Fault, KINDS, Scenario};
@@ -21,7 +21,7 @@ use crate::queue::Queue;
 pub struct Arena {
     now: Instant,
     seed: u64,
-    terms: Terms,
+    terms: MazeSettings,
     places: Vec<Place>,
     by_site: BTreeMap<WorldSiteId, usize>,
     /// One direction each, from and to, as far as anything was sent there: in a large world most are never used.
@@ -41,7 +41,7 @@ struct Place {
     clock: NodeClock,
     sending: UpdatePolicy,
     ninjas: u8,
-    game: Option<Game>,
+    game: Option<MazeSite>,
     /// The next time it is woken; older ones do not count.
     wake: Instant,
 }
@@ -77,7 +77,7 @@ pub struct Delivery {
 
 impl Arena {
     /// Places with links between them, all alike at first; nobody is there yet.
-    pub fn new(seed: u64, terms: Terms, plans: &[Plan], link: &LinkConfig) -> Self {
+    pub fn new(seed: u64, terms: MazeSettings, plans: &[Plan], link: &LinkConfig) -> Self {
         let mut luck = crate::random::Random::stream(seed, "sites");
         let place = |plan: &Plan| Place {
             site: WorldSiteId(luck.bits() as u32),
@@ -134,12 +134,12 @@ impl Arena {
     }
 
     /// The game at a place, if somebody is there.
-    pub fn game(&self, place: usize) -> Option<&Game> {
+    pub fn game(&self, place: usize) -> Option<&MazeSite> {
         self.places[place].game.as_ref()
     }
 
     /// The same, to change it.
-    pub fn game_mut(&mut self, place: usize) -> Option<&mut Game> {
+    pub fn game_mut(&mut self, place: usize) -> Option<&mut MazeSite> {
         self.places[place].game.as_mut()
     }
 
@@ -183,7 +183,7 @@ impl Arena {
         let founder = self.present().is_empty();
         let local = self.local(place);
         let Place { site, sending, ninjas, .. } = self.places[place];
-        let game = Game::new(local, site, founder, &self.terms, sending, (None, ninjas));
+        let game = MazeSite::new(local, site, founder, &self.terms, sending, (None, ninjas));
         let mut game = game.expect("the terms are those of a maze");
         for other in self.present().into_iter().filter(|other| *other != place) {
             let (other_site, other_local) = (self.places[other].site, self.local(other));

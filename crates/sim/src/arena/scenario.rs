@@ -4,7 +4,7 @@ use std::fmt;
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::Terms;
+use coplay_maze::MazeSettings;
 
 use super::judge::{Judge, Sabotage};
 use super::{Arena, Plan};
@@ -46,7 +46,7 @@ pub struct Scenario {
     /// Where all of it comes from.
     pub seed: u64,
     /// What is agreed on.
-    pub terms: Terms,
+    pub terms: MazeSettings,
     /// The sites.
     pub plans: Vec<Plan>,
     /// Both directions of all ways, until the faults end; then they lose nothing.
@@ -79,11 +79,11 @@ impl Scenario {
     pub fn new(seed: u64) -> Self {
         let mut luck = Random::stream(seed, "maze");
         let sites = *luck.pick(&[2, 2, 3, 3, 4, 5, 6, 8]);
-        let terms = Terms {
+        let terms = MazeSettings {
             seed: luck.bits(),
-            side: *luck.pick(&[4, 4, 5, 6, 8]),
-            bucket: *luck.pick(&[2, 4, 4, 4, 8]),
-            delay: *luck.pick(&[10, 15, 15, 20, 30]),
+            cells_per_side: *luck.pick(&[4, 4, 5, 6, 8]),
+            bucket_ticks: *luck.pick(&[2, 4, 4, 4, 8]),
+            playout_delay_ticks: *luck.pick(&[10, 15, 15, 20, 30]),
         };
         let sendings = [
             UpdatePolicy::fixed(25),
@@ -159,7 +159,7 @@ impl Scenario {
         arena.run(calm + RECOVERY, |arena, place| judge.on_view(arena, place));
         judge.on_recovered(&mut arena);
         for place in arena.present() {
-            arena.game_mut(place).into_iter().for_each(coplay_maze::Game::rest);
+            arena.game_mut(place).into_iter().for_each(coplay_maze::MazeSite::release_controls);
         }
         arena.run(calm + RECOVERY + SETTLING, |arena, place| judge.on_view(arena, place));
         judge.on_end(&mut arena);

@@ -1,6 +1,6 @@
 //! Why a maze with others could not be, as a person is told.
 
-use coplay_maze::{Maze, Terms};
+use coplay_maze::{Maze, MazeSettings};
 use coplay_net::lobby::JoinRefusal;
 use coplay_net::mesh::MeshError;
 
@@ -34,10 +34,10 @@ pub(super) fn other_terms() -> Trouble {
 
 /// What we would agree on is no maze.
 pub(super) fn no_terms() -> Trouble {
-    let (least, most) = (Maze::SIDES.start(), Maze::SIDES.end());
+    let (least, most) = (Maze::SIDE_RANGE.start(), Maze::SIDE_RANGE.end());
     Trouble::misuse("there can be no such maze").hint(format!(
         "it has {least} to {most} cells each way, and a delay and a bucket of 1 to {} ticks",
-        Terms::MOST_TICKS
+        MazeSettings::MAX_TICKS
     ))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coplay::peer_world::{PeerWorldDestination, WorldPeerStats, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Game, TICKS_PER_SECOND, Terms};
+use coplay_maze::{MazeSettings, MazeSite, TICKS_PER_SECOND};
 use coplay_net::clock;
 use coplay_net::mesh::{DepartureReason, Dest, MAX_PAYLOAD_LEN, Mesh, MeshEvent, MeshMember};
 
@@ -39,17 +39,17 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(
         group: Mesh,
-        terms: &Terms,
+        terms: &MazeSettings,
         trace: Option<TraceFile>,
         invitation: Invitation,
         aloud: bool,
     ) -> Self {
-        let (small, began) = (terms.side <= SMALL, clock::now());
+        let (small, began) = (terms.cells_per_side <= SMALL, clock::now());
         Self { group, small, trace, invitation, aloud, peers: BTreeMap::new(), began, next_look: began }
     }
 
     /// Sends all that there is, at once.
-    fn send(&mut self, game: &mut Game) {
+    fn send(&mut self, game: &mut MazeSite) {
         let mut buffer = [0; MAX_PAYLOAD_LEN];
         while let Some(packet) = game.poll_transmit(clock::now(), &mut buffer) {
             let sites: Vec<u32> = game.receivers(packet.to).iter().map(|site| site.0).collect();
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    fn take(&mut self, game: &mut Game, event: MeshEvent) {
+    fn take(&mut self, game: &mut MazeSite, event: MeshEvent) {
         match event {
             // When it came, not when we got round to it: clocks are compared by this.
             MeshEvent::Datagram { at, from, bytes } => game.handle_datagram(at, WorldSiteId(from), &bytes),
@@ -75,14 +75,14 @@ impl Link {
         }
     }
 
-    fn on_came(&mut self, game: &mut Game, member: MeshMember, again: bool) {
+    fn on_came(&mut self, game: &mut MazeSite, member: MeshMember, again: bool) {
         let site = WorldSiteId(member.site);
         self.say(&format!("{} is here{}", member.name, if again { " again" } else { "" }));
         self.peers.entry(site).or_default().name = member.name;
         game.add_peer(clock::now(), site);
     }
 
-    fn on_went(&mut self, game: &mut Game, site: WorldSiteId, why: DepartureReason) {
+    fn on_went(&mut self, game: &mut MazeSite, site: WorldSiteId, why: DepartureReason) {
         let name = self.peers.get(&site).map_or("somebody", |peer| &peer.name);
         let how = match why {
             DepartureReason::Left => "left",
@@ -100,7 +100,7 @@ impl Link {
     }
 
     /// Looks how the others do, as long as they are there to be asked, and listens to what is near.
-    fn look_around(&mut self, game: &Game) {
+    fn look_around(&mut self, game: &MazeSite) {
         let now = clock::now();
         if now < self.next_look {
             return;
@@ -108,11 +108,11 @@ impl Link {
         self.next_look = now + LOOK;
         self.note_peers(now, game);
         if !self.small && self.group.multicast_addr().is_some() {
-            self.group.subscribe_regions(&game.wanted());
+            self.group.subscribe_regions(&game.wanted_regions());
         }
     }
 
-    fn note_peers(&mut self, now: Instant, game: &Game) {
+    fn note_peers(&mut self, now: Instant, game: &MazeSite) {
         for (site, peer) in &mut self.peers {
             let known = game.world().peer_stats(now, *site);
             if let Some(stats) = known.filter(|stats: &WorldPeerStats| stats.rtt.is_some()) {
@@ -121,12 +121,12 @@ impl Link {
         }
     }
 
-    fn write(&mut self, game: &mut Game) -> Result<(), Trouble> {
+    fn write(&mut self, game: &mut MazeSite) -> Result<(), Trouble> {
         self.trace.as_mut().map_or(Ok(()), |trace| trace.write(&game.take_trace()))
     }
 
     /// What it came to so far.
-    pub(super) fn report(&mut self, game: &Game) -> Report {
+    pub(super) fn report(&mut self, game: &MazeSite) -> Report {
         let now = clock::now();
         self.note_peers(now, game);
         let own = self.group.members().next().map(|member| member.name).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Link {
     }
 
     /// Says goodbye to all.
-    pub(super) fn leave(mut self, game: &mut Game) -> Result<(), Trouble> {
+    pub(super) fn leave(mut self, game: &mut MazeSite) -> Result<(), Trouble> {
         game.leave();
         self.send(game);
         let written = self.write(game).and_then(|()| self.trace.as_mut().map_or(Ok(()), TraceFile::flush));
@@ -148,7 +148,7 @@ impl MazeNet for Link {
         clock::now()
     }
 
-    fn exchange(&mut self, game: &mut Game, until: Instant) -> Result<(), Trouble> {
+    fn exchange(&mut self, game: &mut MazeSite, until: Instant) -> Result<(), Trouble> {
         self.send(game);
         let mut late = 0;
         while late < MOST_LATE

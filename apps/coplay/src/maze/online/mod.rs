@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use coplay::peer_world::WorldSiteId;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Game, Terms};
+use coplay_maze::{MazeSettings, MazeSite};
 use coplay_net::clock;
 use coplay_net::lan::GameKind;
 use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, MeshTransport};
@@ -61,10 +61,11 @@ pub(super) fn host(args: &Host) -> Result<Summary, Trouble> {
 }
 
 /// What all who come agree on. Nobody is asked into a maze that cannot be.
-fn terms(args: &Host) -> Result<Terms, Trouble> {
+fn terms(args: &Host) -> Result<MazeSettings, Trouble> {
     let seed = args.seed.unwrap_or_else(any_seed);
-    let terms = Terms { seed, side: args.side, bucket: args.bucket, delay: args.delay };
-    if terms.are_sane() { Ok(terms) } else { Err(failure::no_terms()) }
+    let terms =
+        MazeSettings { seed, cells_per_side: args.side, bucket_ticks: args.bucket, playout_delay_ticks: args.delay };
+    if terms.is_valid() { Ok(terms) } else { Err(failure::no_terms()) }
 }
 
 /// `coplay maze join`.
@@ -117,17 +118,17 @@ impl<'a> Visit<'a> {
 
     /// Plays until it is over, and says what it came to.
     fn go_in(self, group: Mesh, ticket: String, founder: bool) -> Result<Summary, Trouble> {
-        let Some(terms) = Terms::from_bytes(group.settings()) else {
+        let Some(terms) = MazeSettings::from_bytes(group.settings()) else {
             group.leave();
             return Err(failure::other_terms());
         };
         let person = self.front.is_some().then_some(self.name.as_str());
         let (site, who) = (WorldSiteId(group.site()), (person, self.part.ninjas()));
-        let mut game = Game::new(clock::now(), site, founder, &terms, self.part.sending(), who)
+        let mut game = MazeSite::new(clock::now(), site, founder, &terms, self.part.sending(), who)
             .map_err(|error| Trouble::failure(format!("there can be no such maze: {error}")))?;
         game.set_name(&self.name);
         if self.trace.is_some() {
-            game.keep_trace(clock::now());
+            game.start_trace(clock::now());
         }
         let invitation = Invitation { ticket, command: JOIN, at_once: founder };
         let mut link = Link::new(group, &terms, self.trace, invitation, self.front.is_none());
@@ -146,11 +147,11 @@ impl<'a> Visit<'a> {
 
 /// Lets ninjas play until the time is up. So that everybody ends with the same score they stop before that, and are there until nobody else
 /// moves either.
-fn watch_ninjas(game: &mut Game, link: &mut Link, seconds: Option<u32>) -> Result<(), Trouble> {
+fn watch_ninjas(game: &mut MazeSite, link: &mut Link, seconds: Option<u32>) -> Result<(), Trouble> {
     let Some(seconds) = seconds else { return advance_until(game, link, Instant::FAR_FUTURE) };
     let end = clock::now() + TimeDelta::from_secs(seconds.into());
     advance_until(game, link, end - QUIET)?;
-    game.rest();
+    game.release_controls();
     let mut stillness = Stillness::new(clock::now());
     while !crate::stop::is_asked() && clock::now() < end + LONGEST_WAIT {
         let now = clock::now();
@@ -164,8 +165,8 @@ fn watch_ninjas(game: &mut Game, link: &mut Link, seconds: Option<u32>) -> Resul
 }
 
 /// Says goodbye, and what it came to.
-fn finish(mut game: Game, mut link: Link, stats: Option<&Path>) -> Result<Summary, Trouble> {
-    game.note_scores(clock::now());
+fn finish(mut game: MazeSite, mut link: Link, stats: Option<&Path>) -> Result<Summary, Trouble> {
+    game.trace_scores(clock::now());
     let report = link.report(&game);
     let trace = link.leave(&mut game);
     if let Some(path) = stats {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use coplay::peer_world::{EntityId, PeerWorldStats, WorldPeerStats, WorldSiteId};
 use coplay::time::TimeDelta;
-use coplay_maze::{Game, OTHERS, Score};
+use coplay_maze::{MazeSite, OTHER_AVATARS, Score};
 use coplay_net::mesh::{MeshStats, Traffic};
 
 use crate::maze::board::in_words;
@@ -42,7 +42,7 @@ pub(super) fn check(path: &Path) -> Result<(), Trouble> {
 
 impl Report {
     pub(super) fn new(
-        game: &Game,
+        game: &MazeSite,
         own: String,
         peers: BTreeMap<WorldSiteId, Peer>,
         counts: MeshStats,
@@ -51,13 +51,13 @@ impl Report {
         let name = |entity: EntityId| {
             let other = peers.get(&entity.site).map_or("somebody", |peer| &peer.name);
             let owner = if entity.site == game.site() { &own } else { other };
-            if entity.index == OTHERS {
+            if entity.index == OTHER_AVATARS {
                 return format!("{owner}, others");
             }
             format!("{owner}, avatar {}", entity.index + 1)
         };
-        let scores = game.scores().table().into_iter().map(|(entity, score)| (entity, name(entity), score)).collect();
-        let maze = (game.rules().maze.seed(), game.rules().maze.side());
+        let scores = game.scores().ranking().into_iter().map(|(entity, score)| (entity, name(entity), score)).collect();
+        let maze = (game.rules().maze.seed(), game.rules().maze.cells_per_side());
         Self { site: game.site(), seconds: took.as_secs_f64(), maze, scores, stats: game.stats(), counts, peers }
     }
 

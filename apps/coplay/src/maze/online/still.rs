@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Game, Position, Scores};
+use coplay_maze::{MazeSite, Position, Scoreboard};
 
 /// Where nothing has moved for so long, no shot flies any more, and everybody knows who was hit.
 pub(super) const QUIET: TimeDelta = TimeDelta::from_secs(3);
@@ -13,16 +13,16 @@ pub(super) const QUIET: TimeDelta = TimeDelta::from_secs(3);
 pub(super) struct Stillness {
     since: Instant,
     places: BTreeMap<EntityId, Position>,
-    scores: Scores,
+    scores: Scoreboard,
 }
 
 impl Stillness {
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, places: BTreeMap::new(), scores: Scores::default() }
+        Self { since: now, places: BTreeMap::new(), scores: Scoreboard::default() }
     }
 
     /// Looks at everybody. Who vanishes does not move: those who leave first do not hold up the others.
-    pub(super) fn look(&mut self, now: Instant, game: &Game) {
+    pub(super) fn look(&mut self, now: Instant, game: &MazeSite) {
         let own = (0..game.avatars()).filter_map(|index| {
             let entity = EntityId { site: game.site(), index: index as u8 };
             game.avatar(index).map(|avatar| (entity, avatar.position))
@@ -31,7 +31,7 @@ impl Stillness {
         self.note(now, own.chain(others).collect(), game.scores());
     }
 
-    fn note(&mut self, now: Instant, places: BTreeMap<EntityId, Position>, scores: &Scores) {
+    fn note(&mut self, now: Instant, places: BTreeMap<EntityId, Position>, scores: &Scoreboard) {
         let moved = places.iter().any(|(entity, place)| self.places.get(entity) != Some(place));
         if moved || *scores != self.scores {
             self.since = now;
@@ -58,11 +58,11 @@ mod tests {
         let place = |x| Position { x, y: 0 };
         let both = |x| BTreeMap::from([(entity(1), place(x)), (entity(2), place(9))]);
         let mut stillness = Stillness::new(at(0));
-        stillness.note(at(1), both(1), &Scores::default());
+        stillness.note(at(1), both(1), &Scoreboard::default());
         assert!(!stillness.is_quiet(at(3)) && stillness.is_quiet(at(4)));
-        stillness.note(at(3), both(2), &Scores::default());
+        stillness.note(at(3), both(2), &Scoreboard::default());
         assert!(!stillness.is_quiet(at(5)));
-        stillness.note(at(5), BTreeMap::from([(entity(1), place(2))]), &Scores::default());
+        stillness.note(at(5), BTreeMap::from([(entity(1), place(2))]), &Scoreboard::default());
         assert!(stillness.is_quiet(at(6)));
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use coplay_maze::trace::{HEADER, Line};
+use coplay_maze::trace::{HEADER, TraceEntry};
 
 use crate::net::report::unwritable;
 use crate::trouble::Trouble;
@@ -26,7 +26,7 @@ impl TraceFile {
         Ok(trace)
     }
 
-    pub(super) fn write(&mut self, lines: &[Line]) -> Result<(), Trouble> {
+    pub(super) fn write(&mut self, lines: &[TraceEntry]) -> Result<(), Trouble> {
         for line in lines {
             let written = writeln!(self.file, "{line}");
             self.tell(written)?;

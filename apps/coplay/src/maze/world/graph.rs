@@ -1,7 +1,7 @@
 //! How the way to the server does, and how far what is seen is from what is there, over time.
 
 use coplay::time::Instant as Time;
-use coplay_world::{Client, TOLERANCE};
+use coplay_world::{CONSISTENCY_TOLERANCE, Client};
 
 use crate::maze::graph::{EVERY, line, push};
 use crate::scene::Graph;
@@ -27,7 +27,7 @@ impl History {
 
     fn take(&mut self, client: &Client) {
         let [own, others] = [true, false].map(|is_own| {
-            let of = client.consistencies().filter(|(entity, _)| (client.me() == Some(*entity)) == is_own);
+            let of = client.consistencies().filter(|(entity, _)| (client.own_entity() == Some(*entity)) == is_own);
             average(of.map(|(_, consistency)| consistency.discrepancy))
         });
         let tolerated = client.consistencies().map(|(_, known)| if known.is_tolerated() { 100.0 } else { 0.0 });
@@ -39,7 +39,7 @@ impl History {
 
     /// All of them. D is what it is called in the table, too.
     pub(super) fn graph(&self) -> Graph {
-        let tolerance = TOLERANCE as f32;
+        let tolerance = CONSISTENCY_TOLERANCE as f32;
         let of = |whose: &str| format!("D of {whose}, up to {tolerance:.0}");
         let lines = vec![
             line("round trip".into(), "ms", &self.trips, 50.0),

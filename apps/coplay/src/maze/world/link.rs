@@ -11,7 +11,7 @@ use coplay_net::iroh::IrohAddr;
 use coplay_net::key::random_bytes;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Transport, clock};
-use coplay_world::{Client, TOLERANCE, Tally, Voyage, Word};
+use coplay_world::{CONSISTENCY_TOLERANCE, Client, ConsistencySummary, ServerMessage, ServerSelector};
 
 use super::news::News;
 use crate::maze::board::in_words;
@@ -38,9 +38,9 @@ const MOST_LATE: usize = 64;
 /// A player, and the servers.
 pub(super) struct Link {
     pub(super) client: Client,
-    consistency: Tally,
+    consistency: ConsistencySummary,
     news: News,
-    voyage: Voyage<PeerKey>,
+    voyage: ServerSelector<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
     /// Whether a place is one that our transport leads to.
@@ -62,12 +62,12 @@ impl Link {
     ) -> Result<Self, Trouble> {
         let now = clock::now();
         let transport = impaired(line.transport, impairment)?;
-        let (client, voyage) = (Client::new(now, &name, u32::from_le_bytes(random_bytes())), Voyage::new(now));
+        let (client, voyage) = (Client::new(now, &name, u32::from_le_bytes(random_bytes())), ServerSelector::new(now));
         let (places, incoming) = (BTreeMap::new(), line.incoming);
         let by_iroh = line.places.iter().any(|place| is_home(&place.0));
         let leads_to = if by_iroh { is_home } else { is_address };
         let (next_calls, began, refused) = (now, now, BTreeSet::new());
-        let (consistency, news) = (Tally::default(), News::new(&client, 0));
+        let (consistency, news) = (ConsistencySummary::default(), News::new(&client, 0));
         let mut link = Self {
             client,
             consistency,
@@ -102,7 +102,7 @@ impl Link {
     /// Whether another place can be remembered: one where nobody is may have to go for it.
     fn has_room(&mut self) -> bool {
         let now = clock::now();
-        let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_there(now, key));
+        let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.voyage.is_live(now, key));
         if self.places.len() >= MOST_PLACES
             && let Some(place) = self.places.iter().find(|(_, key)| is_silent(key)).map(|(place, _)| place.clone())
         {
@@ -117,15 +117,15 @@ impl Link {
             return;
         }
         self.next_calls = now + CALL_EVERY;
-        self.voyage.forget_silent(now);
+        self.voyage.expire_silent(now);
         for (place, key) in &self.places {
-            if key.is_some_and(|key| self.voyage.is_there(now, key)) {
+            if key.is_some_and(|key| self.voyage.is_live(now, key)) {
                 continue;
             }
             self.transport.dial(&PeerAddr(place.clone()), None);
             // Where there still is a way nobody says again that there is one.
             if let Some(key) = key.filter(|key| self.transport.addr_of(key).is_some()) {
-                self.voyage.on_up(key);
+                self.voyage.add_server(key);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Link {
                 return Ok(false);
             }
             let now = clock::now();
-            let is_hopeless = self.is_refused() || self.voyage.is_full(now);
+            let is_hopeless = self.is_refused() || self.voyage.are_all_full(now);
             if now - self.began >= if is_hopeless { REFUSED } else { PATIENCE } {
                 return Err(self.nobody());
             }
@@ -154,7 +154,7 @@ impl Link {
     }
 
     fn nobody(&self) -> Trouble {
-        if self.voyage.is_full(clock::now()) {
+        if self.voyage.are_all_full(clock::now()) {
             return Trouble::failure("this world is full")
                 .hint("who has left makes room after some minutes: the same command joins then");
         }
@@ -171,7 +171,7 @@ impl Link {
     pub(super) fn leave(&self) {
         let Some(server) = self.voyage.current() else { return };
         for _ in 0..GOODBYES {
-            self.transport.send(&server, &self.client.goodbye());
+            self.transport.send(&server, &self.client.leave_message());
             std::thread::sleep(GOODBYE_EVERY.to_duration());
         }
     }
@@ -182,7 +182,7 @@ impl Link {
         loop {
             let now = clock::now();
             self.speak(now);
-            if now - self.client.heard() >= ALONE && self.client.avatar().is_some() {
+            if now - self.client.last_received() >= ALONE && self.client.avatar().is_some() {
                 return Err(Trouble::failure("no server of this world is heard any more")
                     .hint("the same command joins again; as long as one of them runs, what was scored is kept"));
             }
@@ -202,14 +202,14 @@ impl Link {
     fn speak(&mut self, now: Instant) {
         self.call_again(now);
         self.client.advance(now);
-        self.consistency.look(now, &self.client);
-        if self.voyage.choose(now, self.client.heard(), self.client.drains()).is_some() {
-            self.client.on_other_server(now);
+        self.consistency.sample(now, &self.client);
+        if self.voyage.select(now, self.client.last_received(), self.client.is_draining()).is_some() {
+            self.client.on_server_change(now);
         }
         if let Some((servers, ping)) = self.voyage.poll_pings(now) {
             servers.iter().for_each(|server| _ = self.transport.send(server, &ping));
         }
-        if let Some((wish, server)) = self.client.poll_wish(now).zip(self.voyage.current()) {
+        if let Some((wish, server)) = self.client.poll_input(now).zip(self.voyage.current()) {
             self.transport.send(&server, &wish);
         }
     }
@@ -225,14 +225,14 @@ impl Link {
     }
 
     fn on_up(&mut self, peer: PeerKey, called: Option<PeerAddr>) {
-        self.voyage.on_up(peer);
+        self.voyage.add_server(peer);
         if let Some(key) = called.and_then(|place| self.places.get_mut(&place.0)) {
             *key = Some(peer);
         }
     }
 
     fn hear(&mut self, at: Instant, from: PeerKey, bytes: &[u8]) {
-        if let Some(Word::Pong(pong)) = Word::from_bytes(bytes, None) {
+        if let Some(ServerMessage::Pong(pong)) = ServerMessage::from_bytes(bytes, None) {
             self.voyage.on_pong(at, from, &pong);
         } else if self.voyage.current() == Some(from) && self.client.handle_datagram(at, bytes) {
             let mirrors = self.client.mirrors().to_vec();
@@ -259,7 +259,7 @@ impl Link {
 
     /// For how long no server was heard, where that is long.
     pub(super) fn silence(&self) -> Option<TimeDelta> {
-        let silence = clock::now() - self.client.heard();
+        let silence = clock::now() - self.client.last_received();
         (silence >= SILENT).then_some(silence)
     }
 
@@ -270,12 +270,13 @@ impl Link {
         summary.row("played", format!("{played:.0} s"), &self.status());
         summary.row("score", in_words(self.client.score()), "as the servers acknowledged it");
         if let (Some(own), Some(all), Some(tolerated)) =
-            (self.consistency.own(), self.consistency.average(), self.consistency.tolerated())
+            (self.consistency.own_discrepancy(), self.consistency.mean_discrepancy(), self.consistency.tolerated())
         {
             let value = format!("D {own:.1}, {all:.1}");
             let share = tolerated * 100.0;
-            let meaning =
-                format!("of you and of all you saw, in unit·s over two seconds; {share:.0} % below {TOLERANCE:.0}");
+            let meaning = format!(
+                "of you and of all you saw, in unit·s over two seconds; {share:.0} % below {CONSISTENCY_TOLERANCE:.0}"
+            );
             summary.row("consistency", value, &meaning);
         }
         summary.row("moves", self.voyage.moves().to_string(), "to another server");

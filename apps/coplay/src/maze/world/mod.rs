@@ -75,8 +75,8 @@ fn software(link: &mut Link, seconds: Option<u32>) -> Result<(), Trouble> {
         let client = &mut link.client;
         if let (Some(rules), Some(me), Some(tick)) = (client.rules(), client.avatar(), client.tick(now)) {
             let others: Vec<(_, Avatar)> = client.others().map(|(entity, avatar)| (entity, avatar.clone())).collect();
-            let controls = ninja.think(tick, rules, me, &others);
-            client.press(now, controls);
+            let controls = ninja.choose_controls(tick, rules, me, &others);
+            client.set_controls(now, controls);
         }
         link.exchange(now + coplay::time::TimeDelta::from_millis(LOOK_MS))?;
         let is_silent = link.silence().is_some();

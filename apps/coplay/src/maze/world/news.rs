@@ -2,7 +2,7 @@
 
 use coplay::time::Instant;
 use coplay_maze::Score;
-use coplay_world::{Client, Loss};
+use coplay_world::{Client, ScoreRollback};
 
 use super::table::name;
 
@@ -21,7 +21,7 @@ impl News {
 
     /// What happened since the last time that this was asked, the oldest first.
     pub(super) fn take(&mut self, now: Instant, client: &mut Client, moves: u32) -> Vec<String> {
-        let loss = client.poll_loss();
+        let loss = client.poll_score_rollback();
         // A server that has shown us nothing yet is not one that we are on.
         let moves = if client.tick(now).is_some() { moves } else { self.moves };
         let before = std::mem::replace(self, Self { score: client.score(), moves });
@@ -31,17 +31,17 @@ impl News {
 
 /// How we fell the last time.
 pub(super) fn fall(client: &Client) -> String {
-    match client.felled_by() {
+    match client.last_hit_by() {
         Some(by) => format!("you were hit by {}", name(client, by)),
         None => "you were hit".into(),
     }
 }
 
-fn lines(before: &News, now: &News, loss: Option<Loss>, fall: &str) -> Vec<String> {
+fn lines(before: &News, now: &News, loss: Option<ScoreRollback>, fall: &str) -> Vec<String> {
     let moved = (now.moves > before.moves).then_some("on another server now");
     let lost = loss.map(|loss| match loss {
-        Loss::World => "this world began anew: all scores are gone",
-        Loss::Score => "the servers have forgotten some of your score",
+        ScoreRollback::WorldRestarted => "this world began anew: all scores are gone",
+        ScoreRollback::ScoreLost => "the servers have forgotten some of your score",
     });
     // Of several hits the newest score tells as much.
     let fell = (now.score.falls > before.score.falls).then_some(fall);
@@ -55,11 +55,11 @@ mod tests {
     use coplay::mirror::SourceId;
     use coplay::peer_world::EntityId;
     use coplay::time::TimeDelta;
-    use coplay_maze::Terms;
-    use coplay_world::{Realm, Wish, entity_of, ninja};
+    use coplay_maze::MazeSettings;
+    use coplay_world::{ClientInput, WorldState, ninja_entity, player_entity};
     use std::collections::BTreeSet;
 
-    fn told(before: (u32, u32, u32), now: (u32, u32, u32), loss: Option<Loss>) -> Vec<String> {
+    fn told(before: (u32, u32, u32), now: (u32, u32, u32), loss: Option<ScoreRollback>) -> Vec<String> {
         let news = |(hits, falls, moves)| News { score: Score { hits, falls }, moves };
         lines(&news(before), &news(now), loss, "you were hit by Bob")
     }
@@ -70,26 +70,26 @@ mod tests {
         assert_eq!(told((1, 1, 0), (2, 2, 0), None), ["you were hit by Bob", "you hit somebody"]);
         assert_eq!(told((1, 1, 0), (1, 1, 1), None), ["on another server now"]);
         let anew = "this world began anew: all scores are gone";
-        assert_eq!(told((5, 5, 1), (0, 0, 2), Some(Loss::World)), ["on another server now", anew]);
+        assert_eq!(told((5, 5, 1), (0, 0, 2), Some(ScoreRollback::WorldRestarted)), ["on another server now", anew]);
         let forgotten = "the servers have forgotten some of your score";
-        assert_eq!(told((5, 5, 1), (4, 5, 1), Some(Loss::Score)), [forgotten]);
+        assert_eq!(told((5, 5, 1), (4, 5, 1), Some(ScoreRollback::ScoreLost)), [forgotten]);
     }
 
     /// Plays on a server, some ticks of some hundred, and what is told meanwhile.
-    fn play(client: &mut Client, news: &mut News, realm: &mut Realm, ticks: std::ops::Range<u32>) -> Vec<String> {
-        let (mut lines, me): (_, EntityId) = (vec![], entity_of(&[7; 32]));
+    fn play(client: &mut Client, news: &mut News, realm: &mut WorldState, ticks: std::ops::Range<u32>) -> Vec<String> {
+        let (mut lines, me): (_, EntityId) = (vec![], player_entity(&[7; 32]));
         for tick in ticks {
-            let now = Instant::ZERO + coplay_world::TICK * i64::from(tick);
+            let now = Instant::ZERO + coplay_world::TICK_DURATION * i64::from(tick);
             client.advance(now);
             realm.advance(now, tick);
-            realm.look_after(&BTreeSet::from([SourceId(1)]));
+            realm.reclaim_orphans(&BTreeSet::from([SourceId(1)]));
             // Nobody else has to know for it to be sure.
-            realm.take_deeds().iter().for_each(|deed| realm.on_told(deed, 1));
-            realm.on_known_elsewhere(u64::MAX);
-            if let Some(wish) = client.poll_wish(now) {
-                realm.hear(now, me, &Wish::from_bytes(&wish).expect("a wish"));
+            realm.take_updates().iter().for_each(|deed| realm.on_published(deed, 1));
+            realm.on_replicated(u64::MAX);
+            if let Some(wish) = client.poll_input(now) {
+                realm.on_input(now, me, &ClientInput::from_bytes(&wish).expect("a wish"));
             }
-            for (_, bytes) in realm.talk(now, |_| &[]) {
+            for (_, bytes) in realm.poll_player_messages(now, |_| &[]) {
                 client.handle_datagram(now, &bytes);
             }
             lines.extend(news.take(now, client, 0));
@@ -99,24 +99,24 @@ mod tests {
 
     #[test]
     fn who_is_hit_is_told_by_whom() {
-        let terms = Terms { side: 4, ..Terms::default() };
-        let mut realm = Realm::new(SourceId(1), terms, 1);
+        let terms = MazeSettings { cells_per_side: 4, ..MazeSettings::default() };
+        let mut realm = WorldState::new(SourceId(1), terms, 1);
         let mut client = Client::new(Instant::ZERO, "Ada", 1);
         let mut news = News::new(&client, 0);
         let lines = play(&mut client, &mut news, &mut realm, 1..20_000);
         assert!(lines.iter().any(|line| line == "you were hit by ninja 1"), "{lines:?}");
         assert!(lines.iter().all(|line| line == "you were hit by ninja 1"), "{lines:?}");
-        assert_eq!((client.felled_by(), client.score().falls as usize), (Some(ninja(0)), lines.len()));
+        assert_eq!((client.last_hit_by(), client.score().falls as usize), (Some(ninja_entity(0)), lines.len()));
     }
 
     #[test]
     fn a_move_is_told_when_the_other_server_shows_something() {
-        let mut realm = Realm::new(SourceId(1), Terms::default(), 0);
+        let mut realm = WorldState::new(SourceId(1), MazeSettings::default(), 0);
         let mut client = Client::new(Instant::ZERO, "Ada", 1);
         let mut news = News::new(&client, 0);
         let now = Instant::ZERO + TimeDelta::from_secs(2);
         assert!(play(&mut client, &mut news, &mut realm, 1..200).is_empty());
-        client.on_other_server(now);
+        client.on_server_change(now);
         assert!(news.take(now, &mut client, 1).is_empty(), "it has shown nothing yet");
         play(&mut client, &mut news, &mut realm, 200..300);
         assert_eq!(news.take(now, &mut client, 1), ["on another server now"]);

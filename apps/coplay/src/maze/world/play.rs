@@ -5,7 +5,7 @@ use std::time::Instant;
 use coplay::input::InputWord;
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::Avatar;
-use coplay_maze::picture::Camera;
+use coplay_maze::render::Camera;
 use coplay_net::clock;
 
 use super::graph::History;
@@ -83,7 +83,7 @@ impl Player<'_> {
     /// From one picture to the next.
     fn go_on(&mut self, now: Time) -> Result<(), Trouble> {
         self.pressed = self.stage.hands().look()[0];
-        self.link.client.press(now, controls(self.pressed));
+        self.link.client.set_controls(now, controls(self.pressed));
         let news = self.link.news();
         if !news.is_empty() {
             self.desk.say(Instant::now(), news.join("; "));
@@ -99,12 +99,12 @@ impl Player<'_> {
         let Some(rules) = client.rules() else { return };
         let status = link.status();
         let name = |entity| name(client, entity);
-        let camera = client.steps().map(|([before, after], part)| {
+        let camera = client.last_step().map(|([before, after], part)| {
             let at = |(position, heading)| Camera { position, heading };
             between(at(before), at(after), part)
         });
         let fall = fall(client);
-        let own = client.me().zip(client.avatar()).zip(camera);
+        let own = client.own_entity().zip(client.avatar()).zip(camera);
         let sight = own.zip(client.tick(now)).map(|(((me, own), camera), tick)| {
             let shown = |(entity, avatar): (_, &Avatar)| Shown { entity, avatar: avatar.clone(), tick };
             Sight {

@@ -65,7 +65,7 @@ pub(super) struct Variable {
 }
 
 /// How many values an option can have.
-pub(super) const OPTION_VALUES: usize = 128;
+pub(super) const MAX_OPTION_VALUES: usize = 128;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -80,7 +80,7 @@ pub(super) struct OptionV1 {
     pub(super) key: *const c_char,
     pub(super) desc: *const c_char,
     pub(super) info: *const c_char,
-    pub(super) values: [OptionValue; OPTION_VALUES],
+    pub(super) values: [OptionValue; MAX_OPTION_VALUES],
     pub(super) default_value: *const c_char,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct OptionV2 {
     pub(super) info: *const c_char,
     pub(super) info_categorized: *const c_char,
     pub(super) category_key: *const c_char,
-    pub(super) values: [OptionValue; OPTION_VALUES],
+    pub(super) values: [OptionValue; MAX_OPTION_VALUES],
     pub(super) default_value: *const c_char,
 }
 
@@ -303,8 +303,8 @@ mod tests {
         assert_eq!(size_of::<SystemInfo>(), 32);
         assert_eq!(size_of::<SystemAvInfo>(), 40);
         assert_eq!(size_of::<GameInfo>(), 32);
-        assert_eq!(size_of::<OptionV1>(), 4 * 8 + OPTION_VALUES * 16);
-        assert_eq!(size_of::<OptionV2>(), 7 * 8 + OPTION_VALUES * 16);
+        assert_eq!(size_of::<OptionV1>(), 4 * 8 + MAX_OPTION_VALUES * 16);
+        assert_eq!(size_of::<OptionV2>(), 7 * 8 + MAX_OPTION_VALUES * 16);
         assert_eq!(size_of::<InputDescriptor>(), 24);
         assert_eq!(size_of::<MemoryDescriptor>(), 64);
         assert_eq!(size_of::<MessageExt>(), 32);

@@ -5,21 +5,21 @@
 
 use std::ffi::{c_char, c_uint, c_void};
 
-use super::super::host::{AvInfo, Descriptor, Device, quirk};
-use super::super::options::values_of;
-use super::super::video::Format;
+use super::super::frontend_state::{AvInfo, Descriptor, Device, quirk};
+use super::super::options::parse_legacy_values;
+use super::super::video::PixelFormat;
 use super::abi::*;
-use super::callbacks::{self, Shared};
-use super::read::{get, list, put, text};
+use super::callbacks::{self, CallbackState};
+use super::read::{read_list, read_text, read_value, write_value};
 
 /// States are made to be sent to others and loaded there, the one use of which libretro says so (`ROLLBACK_NETPLAY`). They must then not
 /// depend on address or process, and some cores leave out what differs between sites only then.
-const STATES_ARE_FOR: c_uint = 3;
+const SAVESTATE_CONTEXT_NETPLAY: c_uint = 3;
 
 /// A part of the memory that the core has named.
-pub(super) struct Map {
+pub(super) struct MappedMemory {
     pub(super) name: String,
-    pub(super) at: *const u8,
+    pub(super) ptr: *const u8,
     pub(super) len: usize,
     /// Whether it is RAM, as the core says, and not registers or the like.
     pub(super) is_ram: bool,
@@ -29,45 +29,49 @@ pub(super) struct Map {
 ///
 /// # Safety
 /// `data` is what the header says belongs to the command, or null.
-pub(super) unsafe fn answer(shared: &mut Shared, what: c_uint, data: *mut c_void) -> bool {
+pub(super) unsafe fn handle_command(shared: &mut CallbackState, what: c_uint, data: *mut c_void) -> bool {
     // SAFETY: each takes only commands that it knows, with the data that belong to them.
-    unsafe { asked(shared, what, data).or_else(|| told(shared, what, data)).or_else(|| options(shared, what, data)) }
-        .unwrap_or(false)
+    unsafe {
+        handle_query(shared, what, data)
+            .or_else(|| handle_notification(shared, what, data))
+            .or_else(|| handle_option_command(shared, what, data))
+    }
+    .unwrap_or(false)
 }
 
 /// Questions.
-unsafe fn asked(shared: &mut Shared, what: c_uint, data: *mut c_void) -> Option<bool> {
-    let host = &mut shared.host;
+unsafe fn handle_query(shared: &mut CallbackState, what: c_uint, data: *mut c_void) -> Option<bool> {
+    let host = &mut shared.frontend;
     // SAFETY: the type that is written is the one that belongs to the command.
     Some(unsafe {
         match what {
-            command::GET_OVERSCAN => put(data, 0u8),
-            command::GET_CAN_DUPE => put(data, 1u8),
+            command::GET_OVERSCAN => write_value(data, 0u8),
+            command::GET_CAN_DUPE => write_value(data, 1u8),
             command::GET_SYSTEM_DIRECTORY | command::GET_CORE_ASSETS_DIRECTORY => {
-                put(data, host.system_directory.as_ptr())
+                write_value(data, host.system_directory.as_ptr())
             }
-            command::GET_SAVE_DIRECTORY => put(data, host.save_directory.as_ptr()),
-            command::GET_INPUT_DEVICE_CAPABILITIES => put(data, 1u64 << device::JOYPAD | 1 << device::ANALOG),
-            command::GET_LOG_INTERFACE => put(data, LogCallback { log: callbacks::log }),
-            command::GET_PERF_INTERFACE => put(data, perf()),
+            command::GET_SAVE_DIRECTORY => write_value(data, host.save_directory.as_ptr()),
+            command::GET_INPUT_DEVICE_CAPABILITIES => write_value(data, 1u64 << device::JOYPAD | 1 << device::ANALOG),
+            command::GET_LOG_INTERFACE => write_value(data, LogCallback { log: callbacks::log }),
+            command::GET_PERF_INTERFACE => write_value(data, perf_callback()),
             // English, everywhere.
-            command::GET_LANGUAGE => put(data, 0 as c_uint),
+            command::GET_LANGUAGE => write_value(data, 0 as c_uint),
             command::GET_AUDIO_VIDEO_ENABLE => {
-                host.asked_what_to_produce = true;
-                put(data, host.produce as c_uint) || data.is_null()
+                host.has_queried_outputs = true;
+                write_value(data, host.requested_outputs as c_uint) || data.is_null()
             }
-            command::GET_FASTFORWARDING => put(data, 0u8),
-            command::GET_TARGET_REFRESH_RATE => put(data, 60f32),
-            command::GET_INPUT_BITMASKS => put(data, 1u8) || data.is_null(),
-            command::GET_MESSAGE_INTERFACE_VERSION => put(data, 1 as c_uint),
-            command::GET_INPUT_MAX_USERS => put(data, host.players as c_uint),
-            command::GET_SAVESTATE_CONTEXT => put(data, STATES_ARE_FOR) || data.is_null(),
+            command::GET_FASTFORWARDING => write_value(data, 0u8),
+            command::GET_TARGET_REFRESH_RATE => write_value(data, 60f32),
+            command::GET_INPUT_BITMASKS => write_value(data, 1u8) || data.is_null(),
+            command::GET_MESSAGE_INTERFACE_VERSION => write_value(data, 1 as c_uint),
+            command::GET_INPUT_MAX_USERS => write_value(data, host.players as c_uint),
+            command::GET_SAVESTATE_CONTEXT => write_value(data, SAVESTATE_CONTEXT_NETPLAY) || data.is_null(),
             _ => return None,
         }
     })
 }
 
-fn perf() -> PerfCallback {
+fn perf_callback() -> PerfCallback {
     PerfCallback {
         get_time_usec: callbacks::time_usec,
         get_cpu_features: callbacks::cpu_features,
@@ -80,41 +84,43 @@ fn perf() -> PerfCallback {
 }
 
 /// Statements. A statement without data is not understood.
-unsafe fn told(shared: &mut Shared, what: c_uint, data: *mut c_void) -> Option<bool> {
-    let host = &mut shared.host;
+unsafe fn handle_notification(shared: &mut CallbackState, what: c_uint, data: *mut c_void) -> Option<bool> {
+    let host = &mut shared.frontend;
     // SAFETY: the type that is read is the one that belongs to the command.
     let understood = unsafe {
         match what {
             // Who switches the machine off in a menu of its own sees it stand still, as all the others do.
             command::SHUTDOWN | command::SET_PERFORMANCE_LEVEL | command::SET_SUPPORT_ACHIEVEMENTS => Some(()),
             command::SET_HW_RENDER => {
-                host.wanted_gpu = true;
+                host.requested_gpu = true;
                 None
             }
-            command::SET_ROTATION => get::<c_uint>(data).map(|turns| host.video.turns = turns % 4),
+            command::SET_ROTATION => read_value::<c_uint>(data).map(|turns| host.video.quarter_turns = turns % 4),
             command::SET_MESSAGE => {
-                get::<Message>(data).and_then(|told| text(told.msg)).map(|line| host.log.say(&line))
+                read_value::<Message>(data).and_then(|told| read_text(told.msg)).map(|line| host.log.push(&line))
             }
             command::SET_MESSAGE_EXT => {
-                get::<MessageExt>(data).and_then(|told| text(told.msg)).map(|line| host.log.say(&line))
+                read_value::<MessageExt>(data).and_then(|told| read_text(told.msg)).map(|line| host.log.push(&line))
             }
             command::SET_PIXEL_FORMAT => {
-                get::<c_uint>(data).and_then(Format::numbered).map(|format| host.video.format = format)
+                read_value::<c_uint>(data).and_then(PixelFormat::from_libretro).map(|format| host.video.format = format)
             }
-            command::SET_SUPPORT_NO_GAME => get::<u8>(data).map(|without| host.runs_without_game = without != 0),
-            command::SET_GEOMETRY => get(data).map(|geometry| set_geometry(&mut host.av, geometry)),
-            command::SET_SYSTEM_AV_INFO => get(data).map(|av| host.av = av_info(av)),
-            command::SET_INPUT_DESCRIPTORS => descriptors(data).map(|found| host.descriptors = found),
-            command::SET_CONTROLLER_INFO => ports(data).map(|found| host.ports = found),
+            command::SET_SUPPORT_NO_GAME => read_value::<u8>(data).map(|without| host.runs_without_game = without != 0),
+            command::SET_GEOMETRY => read_value(data).map(|geometry| set_geometry(&mut host.av_info, geometry)),
+            command::SET_SYSTEM_AV_INFO => read_value(data).map(|av| host.av_info = av_info(av)),
+            command::SET_INPUT_DESCRIPTORS => read_descriptors(data).map(|found| host.descriptors = found),
+            command::SET_CONTROLLER_INFO => read_ports(data).map(|found| host.ports = found),
             command::SET_SERIALIZATION_QUIRKS | command::SET_SERIALIZATION_QUIRKS_LATER => {
-                get::<u64>(data).map(|quirks| {
+                read_value::<u64>(data).map(|quirks| {
                     host.quirks = quirks;
-                    put(data, quirks | quirk::HOST_KNOWS_VARIABLE_SIZE);
+                    write_value(data, quirks | quirk::HOST_KNOWS_VARIABLE_SIZE);
                 })
             }
-            command::SET_FRAME_TIME_CALLBACK => get::<FrameTimeCallback>(data)
+            command::SET_FRAME_TIME_CALLBACK => read_value::<FrameTimeCallback>(data)
                 .map(|told| shared.frame_time = told.callback.map(|callback| (callback, told.reference))),
-            command::SET_MEMORY_MAPS => get::<MemoryMap>(data).map(|told| shared.maps = maps(told)),
+            command::SET_MEMORY_MAPS => {
+                read_value::<MemoryMap>(data).map(|told| shared.memory_maps = read_memory_maps(told))
+            }
             _ => return None,
         }
     };
@@ -126,38 +132,38 @@ fn set_geometry(av: &mut AvInfo, geometry: GameGeometry) {
 }
 
 pub(super) fn av_info(told: SystemAvInfo) -> AvInfo {
-    let mut av = AvInfo { fps: told.timing.fps, sound_rate: told.timing.sample_rate, ..AvInfo::default() };
+    let mut av = AvInfo { fps: told.timing.fps, sample_rate: told.timing.sample_rate, ..AvInfo::default() };
     set_geometry(&mut av, told.geometry);
     av
 }
 
 /// # Safety
 /// A list that ends with an entry without description, or null.
-unsafe fn descriptors(data: *const c_void) -> Option<Vec<Descriptor>> {
+unsafe fn read_descriptors(data: *const c_void) -> Option<Vec<Descriptor>> {
     // SAFETY: as promised; descriptions are texts.
-    let entries = unsafe { list(data.cast::<InputDescriptor>(), |entry| entry.description.is_null()) };
+    let entries = unsafe { read_list(data.cast::<InputDescriptor>(), |entry| entry.description.is_null()) };
     let read = |entry: InputDescriptor| Descriptor {
         port: entry.port,
         device: entry.device,
         index: entry.index,
         id: entry.id,
         // SAFETY: as above.
-        label: unsafe { text(entry.description) }.unwrap_or_default(),
+        label: unsafe { read_text(entry.description) }.unwrap_or_default(),
     };
     (!data.is_null()).then(|| entries.into_iter().map(read).collect())
 }
 
 /// # Safety
 /// A list that ends with an entry without types, or null.
-unsafe fn ports(data: *const c_void) -> Option<Vec<Vec<Device>>> {
+unsafe fn read_ports(data: *const c_void) -> Option<Vec<Vec<Device>>> {
     // SAFETY: as promised.
-    let entries = unsafe { list(data.cast::<ControllerInfo>(), |entry| entry.types.is_null()) };
+    let entries = unsafe { read_list(data.cast::<ControllerInfo>(), |entry| entry.types.is_null()) };
     let read = |entry: ControllerInfo| {
         let kinds = (0..entry.num_types.min(64) as usize)
             // SAFETY: there are so many types.
             .map(|i| unsafe { entry.types.add(i).read_unaligned() })
             // SAFETY: descriptions are texts.
-            .map(|kind| Device { name: unsafe { text(kind.desc) }.unwrap_or_default(), id: kind.id });
+            .map(|kind| Device { name: unsafe { read_text(kind.desc) }.unwrap_or_default(), id: kind.id });
         kinds.collect()
     };
     (!data.is_null()).then(|| entries.into_iter().map(read).collect())
@@ -165,18 +171,18 @@ unsafe fn ports(data: *const c_void) -> Option<Vec<Vec<Device>>> {
 
 /// # Safety
 /// The map has as many entries as it says.
-unsafe fn maps(told: MemoryMap) -> Vec<Map> {
+unsafe fn read_memory_maps(told: MemoryMap) -> Vec<MappedMemory> {
     let count = if told.descriptors.is_null() { 0 } else { told.num_descriptors.min(256) as usize };
     // SAFETY: as promised.
     let entries = (0..count).map(|i| unsafe { told.descriptors.add(i).read_unaligned() });
     let written = entries.filter(|entry| entry.flags & memory::CONST == 0 && !entry.ptr.is_null());
     let read = |entry: MemoryDescriptor| {
         // SAFETY: the name of an address space is a text.
-        let space = unsafe { text(entry.addrspace) }.unwrap_or_default();
+        let space = unsafe { read_text(entry.addrspace) }.unwrap_or_default();
         let at = entry.ptr.cast::<u8>().cast_const().wrapping_add(entry.offset);
-        Map {
+        MappedMemory {
             name: format!("memory {space}{:x}", entry.start),
-            at,
+            ptr: at,
             len: entry.len,
             is_ram: entry.flags & memory::RAM != 0,
         }
@@ -185,32 +191,33 @@ unsafe fn maps(told: MemoryMap) -> Vec<Map> {
 }
 
 /// Options, in all forms that libretro has had.
-unsafe fn options(shared: &mut Shared, what: c_uint, data: *mut c_void) -> Option<bool> {
-    let options = &mut shared.host.options;
+unsafe fn handle_option_command(shared: &mut CallbackState, what: c_uint, data: *mut c_void) -> Option<bool> {
+    let options = &mut shared.frontend.options;
     // SAFETY: the type that is read or written is the one that belongs to the command.
     unsafe {
         match what {
-            command::GET_CORE_OPTIONS_VERSION => return Some(put(data, 2 as c_uint)),
+            command::GET_CORE_OPTIONS_VERSION => return Some(write_value(data, 2 as c_uint)),
             // Options do not change while a game runs.
-            command::GET_VARIABLE_UPDATE => return Some(put(data, 0u8)),
+            command::GET_VARIABLE_UPDATE => return Some(write_value(data, 0u8)),
             command::SET_CORE_OPTIONS_DISPLAY => return Some(true),
             command::GET_VARIABLE => {
-                let mut variable = get::<Variable>(data)?;
-                let value = text(variable.key).and_then(|key| options.value(&key).map(|value| value.as_ptr()));
+                let mut variable = read_value::<Variable>(data)?;
+                let value = read_text(variable.key).and_then(|key| options.value(&key).map(|value| value.as_ptr()));
                 variable.value = value.unwrap_or(std::ptr::null());
-                return Some(put(data, variable) && value.is_some());
+                return Some(write_value(data, variable) && value.is_some());
             }
             command::SET_VARIABLES => {
-                for variable in list(data.cast::<Variable>(), |entry| entry.key.is_null()) {
-                    let values = text(variable.value).map(|declared| values_of(&declared)).unwrap_or_default();
-                    options.declare(text(variable.key)?, values, None);
+                for variable in read_list(data.cast::<Variable>(), |entry| entry.key.is_null()) {
+                    let values =
+                        read_text(variable.value).map(|declared| parse_legacy_values(&declared)).unwrap_or_default();
+                    options.declare(read_text(variable.key)?, values, None);
                 }
             }
             command::SET_CORE_OPTIONS => declare_v1(shared, data.cast()),
-            command::SET_CORE_OPTIONS_INTL => declare_v1(shared, get::<OptionsV1Intl>(data)?.us),
-            command::SET_CORE_OPTIONS_V2 => declare_v2(shared, get::<OptionsV2>(data)?.definitions),
+            command::SET_CORE_OPTIONS_INTL => declare_v1(shared, read_value::<OptionsV1Intl>(data)?.us),
+            command::SET_CORE_OPTIONS_V2 => declare_v2(shared, read_value::<OptionsV2>(data)?.definitions),
             command::SET_CORE_OPTIONS_V2_INTL => {
-                declare_v2(shared, get::<OptionsV2>(get::<OptionsV2Intl>(data)?.us.cast())?.definitions);
+                declare_v2(shared, read_value::<OptionsV2>(read_value::<OptionsV2Intl>(data)?.us.cast())?.definitions);
             }
             _ => return None,
         }
@@ -220,9 +227,9 @@ unsafe fn options(shared: &mut Shared, what: c_uint, data: *mut c_void) -> Optio
 
 /// # Safety
 /// A list that ends with an entry without key, or null.
-unsafe fn declare_v1(shared: &mut Shared, at: *const OptionV1) {
+unsafe fn declare_v1(shared: &mut CallbackState, at: *const OptionV1) {
     // SAFETY: as promised.
-    for option in unsafe { list(at, |entry| entry.key.is_null()) } {
+    for option in unsafe { read_list(at, |entry| entry.key.is_null()) } {
         // SAFETY: all that an entry points at are texts.
         unsafe { declare(shared, option.key, &option.values, option.default_value) };
     }
@@ -230,9 +237,9 @@ unsafe fn declare_v1(shared: &mut Shared, at: *const OptionV1) {
 
 /// # Safety
 /// A list that ends with an entry without key, or null.
-unsafe fn declare_v2(shared: &mut Shared, at: *const OptionV2) {
+unsafe fn declare_v2(shared: &mut CallbackState, at: *const OptionV2) {
     // SAFETY: as promised.
-    for option in unsafe { list(at, |entry| entry.key.is_null()) } {
+    for option in unsafe { read_list(at, |entry| entry.key.is_null()) } {
         // SAFETY: all that an entry points at are texts.
         unsafe { declare(shared, option.key, &option.values, option.default_value) };
     }
@@ -240,11 +247,11 @@ unsafe fn declare_v2(shared: &mut Shared, at: *const OptionV2) {
 
 /// # Safety
 /// All pointers are texts or null.
-unsafe fn declare(shared: &mut Shared, key: *const c_char, values: &[OptionValue], default: *const c_char) {
+unsafe fn declare(shared: &mut CallbackState, key: *const c_char, values: &[OptionValue], default: *const c_char) {
     // SAFETY: as promised.
-    let values = values.iter().map_while(|value| unsafe { text(value.value) }).collect();
+    let values = values.iter().map_while(|value| unsafe { read_text(value.value) }).collect();
     // SAFETY: as promised.
-    if let (Some(key), default) = unsafe { (text(key), text(default)) } {
-        shared.host.options.declare(key, values, default);
+    if let (Some(key), default) = unsafe { (read_text(key), read_text(default)) } {
+        shared.frontend.options.declare(key, values, default);
     }
 }

@@ -12,4 +12,4 @@ mod core;
 mod environment;
 mod read;
 
-pub(super) use self::core::{Content, Core, CoreError};
+pub(super) use self::core::{Core, CoreLoadError, GameContent};

@@ -3,22 +3,22 @@
 use std::ffi::{c_char, c_void};
 
 /// Bytes of a text that are read at most.
-const MAX_TEXT: usize = 4_096;
+const MAX_TEXT_LEN: usize = 4_096;
 
 /// Entries of a list that are read at most.
-const MAX_LIST: usize = 4_096;
+const MAX_LIST_LEN: usize = 4_096;
 
 /// The text at a pointer, or `None` if there is none. What is no UTF-8 is replaced.
 ///
 /// # Safety
-/// The pointer is null or points at bytes that end with a zero or reach further than [`MAX_TEXT`].
-pub(super) unsafe fn text(at: *const c_char) -> Option<String> {
+/// The pointer is null or points at bytes that end with a zero or reach further than [`MAX_TEXT_LEN`].
+pub(super) unsafe fn read_text(at: *const c_char) -> Option<String> {
     if at.is_null() {
         return None;
     }
     let at = at.cast::<u8>();
     // SAFETY: no byte behind the first zero is read.
-    let len = (0..MAX_TEXT).find(|&i| unsafe { at.add(i).read() } == 0).unwrap_or(MAX_TEXT);
+    let len = (0..MAX_TEXT_LEN).find(|&i| unsafe { at.add(i).read() } == 0).unwrap_or(MAX_TEXT_LEN);
     // SAFETY: these bytes were just read.
     let bytes = unsafe { std::slice::from_raw_parts(at, len) };
     Some(String::from_utf8_lossy(bytes).into_owned())
@@ -28,7 +28,7 @@ pub(super) unsafe fn text(at: *const c_char) -> Option<String> {
 ///
 /// # Safety
 /// The pointer is null or points at a `T`, aligned or not.
-pub(super) unsafe fn get<T: Copy>(at: *const c_void) -> Option<T> {
+pub(super) unsafe fn read_value<T: Copy>(at: *const c_void) -> Option<T> {
     // SAFETY: as promised, for a pointer that is not null.
     (!at.is_null()).then(|| unsafe { at.cast::<T>().read_unaligned() })
 }
@@ -37,7 +37,7 @@ pub(super) unsafe fn get<T: Copy>(at: *const c_void) -> Option<T> {
 ///
 /// # Safety
 /// The pointer is null or points at room for a `T`, aligned or not.
-pub(super) unsafe fn put<T>(at: *mut c_void, value: T) -> bool {
+pub(super) unsafe fn write_value<T>(at: *mut c_void, value: T) -> bool {
     if at.is_null() {
         return false;
     }
@@ -50,10 +50,10 @@ pub(super) unsafe fn put<T>(at: *mut c_void, value: T) -> bool {
 ///
 /// # Safety
 /// The pointer is null or points at a list of `T` with such an end.
-pub(super) unsafe fn list<T: Copy>(at: *const T, is_end: impl Fn(&T) -> bool) -> Vec<T> {
+pub(super) unsafe fn read_list<T: Copy>(at: *const T, is_end: impl Fn(&T) -> bool) -> Vec<T> {
     if at.is_null() {
         return Vec::new();
     }
     // SAFETY: `take_while` reads nothing behind the end.
-    (0..MAX_LIST).map(|i| unsafe { at.add(i).read_unaligned() }).take_while(|entry| !is_end(entry)).collect()
+    (0..MAX_LIST_LEN).map(|i| unsafe { at.add(i).read_unaligned() }).take_while(|entry| !is_end(entry)).collect()
 }

@@ -5,7 +5,7 @@ use coplay::input::Ownership;
 use coplay::session::{Session, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::Machine;
-use coplay_machines::control::Control;
+use coplay_machines::control::MachineControl;
 
 use super::PlayerRunner;
 use crate::clock;
@@ -283,7 +283,7 @@ fn assign_seats(mut settings: Settings, machine: &dyn Machine, members: &[LobbyM
         for player in next.by_ref().take(usize::from(count)) {
             ownership.assign(site, player, pads[player].mask).expect("nobody has it yet");
         }
-        let bits = Control::mask(site.index());
+        let bits = MachineControl::mask(site.index());
         ownership.assign(site, control, bits).expect("every site has bits of its own");
     };
     let sites: Vec<SiteId> = SiteId::first(usize::from(settings.site_count)).collect();

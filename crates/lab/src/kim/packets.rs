@@ -1,0 +1,210 @@
+//! Figures 11 to 14: how much longer packets get by history, how often is asked, and how many packets there are, beside classic retransmission.
+
+use coplay::input::Recovery;
+use coplay::time::TimeDelta;
+
+use super::testbed::{Testbed, TestbedTrace, TracedPacket};
+use crate::bench::ExperimentContext;
+use crate::catalog::KIM;
+use crate::experiment::Experiment;
+use crate::findings::Findings;
+use crate::numbers::{max_or_zero, mean};
+use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
+use crate::table::{DataTable, integer, number};
+
+/// What is known of it.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "packets",
+    title: "Packets: history beside classic retransmission",
+    summary: "What was lost rides in packets that would leave anyway: there are as many as without loss, a few bytes longer. Classic retransmission needs a packet for every request and one for every answer.",
+    paper: &KIM,
+    paper_figures: "Figures 11, 12, 13 and 14",
+    expected_seconds: 2.0,
+    run,
+    real_run: None,
+};
+
+/// A second: long enough for nearly everything to come back in time, so that hardly anybody ever pauses.
+const INITIAL_DELAY_FRAMES: u32 = 60;
+const LOSSES: [f64; 4] = [0.0, 0.01, 0.05, 0.1];
+const POLICIES: [(Recovery, &str, SeriesStyle); 2] =
+    [(Recovery::History, "history", SeriesStyle::First), (Recovery::Classic, "classic", SeriesStyle::Paper)];
+
+/// A run: which policy, which loss, and what was seen.
+struct PolicyRun {
+    policy: usize,
+    loss: f64,
+    trace: TestbedTrace,
+}
+
+fn run(bench: &mut ExperimentContext<'_>) -> Findings {
+    let seed = bench.seed;
+    let seconds = bench.full_or_short(60, 30);
+    let jobs: Vec<(usize, f64)> = (0..POLICIES.len()).flat_map(|policy| LOSSES.map(|loss| (policy, loss))).collect();
+    let runs = bench.run_jobs(1.0, &jobs, |(policy, loss)| {
+        let mut stand =
+            Testbed { duration: TimeDelta::from_secs(seconds), ..Testbed::new(seed, INITIAL_DELAY_FRAMES, *loss) };
+        stand.game.recovery = POLICIES[*policy].0;
+        PolicyRun { policy: *policy, loss: *loss, trace: stand.run() }
+    });
+    let mut findings = Findings::default();
+    findings.add_parameter("sites", "2");
+    findings.add_parameter(
+        "initial delay",
+        "1 s: a lag of 60 frames, so that hardly anybody ever pauses, and both policies are compared alike",
+    );
+    findings.add_parameter("link", "65 ms in each direction; 0, 1, 5 and 10 % independent loss");
+    findings.add_parameter("inputs", "2 bytes, changing every 8 frames on average");
+    findings.add_parameter("time", format!("{seconds} s"));
+    findings.add_note("A gap in which nothing changed is filled without asking: a counter of changes in the next packet proves it. So there are fewer requests than lost packets.");
+    findings.tables.push(table(&runs));
+    findings.figures.push(sizes_figure(&runs));
+    findings.figures.push(counts_figure(&runs));
+    claims(&mut findings, &runs);
+    findings
+}
+
+fn trace_of(runs: &[PolicyRun], policy: usize, loss: f64) -> &TestbedTrace {
+    let found = runs.iter().find(|run| run.policy == policy && run.loss == loss);
+    &found.expect("every policy was run with every loss").trace
+}
+
+/// Packets of both sites for as many frames as are played in a minute.
+fn packets_per_minute(trace: &TestbedTrace) -> f64 {
+    let frames = f64::from(trace.frames[0] + trace.frames[1]);
+    trace.packets.len() as f64 / frames.max(1.0) * 7_200.0
+}
+
+fn mean_bytes(trace: &TestbedTrace, which: fn(&TracedPacket) -> bool) -> f64 {
+    mean(&trace.packets.iter().filter(|packet| which(packet)).map(|packet| packet.bytes as f64).collect::<Vec<f64>>())
+}
+
+fn table(runs: &[PolicyRun]) -> DataTable {
+    let columns = [
+        "policy",
+        "loss_percent",
+        "packets",
+        "packets_per_frame_and_link",
+        "requests",
+        "answers",
+        "mean_bytes",
+        "plain_mean_bytes",
+        "history_mean_bytes",
+        "most_bytes",
+        "pauses",
+        "frames_per_second",
+    ];
+    let mut table = DataTable::new("packets", "Packets by policy and loss, both sites", &columns);
+    for PolicyRun { policy, loss, trace } in runs {
+        let frames = f64::from(trace.frames[0] + trace.frames[1]);
+        let count =
+            |which: fn(&TracedPacket) -> bool| trace.packets.iter().filter(|packet| which(packet)).count() as i64;
+        table.add_row([
+            POLICIES[*policy].1.into(),
+            number(loss * 100.0, 0),
+            integer(trace.packets.len() as i64),
+            number(trace.packets.len() as f64 / frames, 4),
+            integer(count(|packet| packet.has_request)),
+            integer(count(|packet| packet.has_answer)),
+            number(mean_bytes(trace, |_| true), 2),
+            number(mean_bytes(trace, |packet| !packet.has_request && !packet.has_answer), 2),
+            number(mean_bytes(trace, |packet| packet.has_request || packet.has_answer), 2),
+            number(max_or_zero(trace.packets.iter().map(|packet| packet.bytes as f64)), 0),
+            integer(trace.pauses.len() as i64),
+            number(trace.frames_per_second(), 2),
+        ]);
+    }
+    table
+}
+
+/// How many packets of one site asked until then, by time.
+fn cumulative_count(trace: &TestbedTrace, which: fn(&TracedPacket) -> bool) -> Vec<(f64, f64)> {
+    let times = trace.packets.iter().filter(|packet| which(packet)).map(|packet| packet.at_s);
+    let steps = times.enumerate().map(|(count, at)| (at, count as f64 + 1.0));
+    let mut steps: Vec<(f64, f64)> = [(0.0, 0.0)].into_iter().chain(steps).collect();
+    steps.push((trace.seconds, steps.len() as f64 - 1.0));
+    steps
+}
+
+fn sizes_figure(runs: &[PolicyRun]) -> Figure {
+    let time = || PlotAxis::new("time, s").with_min(0.0);
+    let mut size = Panel::new("Packets that ask or answer", time(), PlotAxis::new("bytes of payload").with_min(0.0));
+    let mut asked = Panel::new("Requests so far", time(), PlotAxis::new("packets that ask").with_min(0.0));
+    for (loss, ink) in [(0.01, SeriesStyle::First), (0.05, SeriesStyle::Paper)] {
+        let trace = trace_of(runs, 0, loss);
+        let name = format!("{:.0} % loss", loss * 100.0);
+        let history = trace.packets.iter().filter(|packet| packet.has_request || packet.has_answer);
+        size = size.points(&name, ink, history.map(|packet| (packet.at_s, packet.bytes as f64)));
+        asked = asked.steps(&name, ink, cumulative_count(trace, |packet| packet.has_request));
+    }
+    let plain = mean_bytes(trace_of(runs, 0, 0.0), |_| true);
+    let size = size.horizontal_bound(plain, "the mean of all packets without loss");
+    let caption = "Left: the size of every packet that asks for something or brings what was asked for, at 1 and 5 % loss, in 60 s of both sites. Right: how many of them asked.";
+    Figure::new(
+        "packets-history",
+        "Packets with history, and requests (K, Figures 11 and 12)",
+        caption,
+        vec![size, asked],
+    )
+    .columns(2)
+}
+
+fn counts_figure(runs: &[PolicyRun]) -> Figure {
+    let names = || PlotAxis::categorical("packets lost", LOSSES.map(|loss| format!("{:.0} %", loss * 100.0)));
+    let mut all = Panel::new("All packets", names(), PlotAxis::new("in 3,600 frames, both sites").with_min(0.0));
+    let mut extra = Panel::new("More than without loss", names(), PlotAxis::new("packets").with_min(0.0));
+    for (policy, (_, name, ink)) in POLICIES.into_iter().enumerate() {
+        let count = |loss: f64| packets_per_minute(trace_of(runs, policy, loss));
+        all = all.bars(name, ink, LOSSES.map(count));
+        extra = extra.bars(name, ink, LOSSES.map(|loss| (count(loss) - count(0.0)).max(0.0)));
+    }
+    let caption = "With history there are as many packets as without loss; classic retransmission adds one for each request and one for each answer.";
+    Figure::new("packets-counts", "Number of packets (K, Figures 13 and 14)", caption, vec![all, extra]).columns(2)
+}
+
+fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
+    let count = |policy: usize, loss: f64| packets_per_minute(trace_of(runs, policy, loss));
+    let clean = count(0, 0.0);
+    let history = max_or_zero(LOSSES.map(|loss| (count(0, loss) / clean - 1.0).abs()));
+    findings.add_claim(
+        "with history there are as many packets as without loss",
+        "uniform",
+        format!("at most {:.2} % more or fewer, up to 10 % loss", history * 100.0),
+        history < 0.002,
+    );
+    let classic = LOSSES.map(|loss| count(1, loss) / clean);
+    findings.add_claim(
+        "classic retransmission needs more packets the more are lost",
+        "increase",
+        format!(
+            "{:+.1} %, {:+.1} % and {:+.1} % at 1, 5 and 10 % loss",
+            (classic[1] - 1.0) * 100.0,
+            (classic[2] - 1.0) * 100.0,
+            (classic[3] - 1.0) * 100.0
+        ),
+        classic.windows(2).all(|pair| pair[1] > pair[0]) && classic[3] > 1.02,
+    );
+    let plain = mean_bytes(trace_of(runs, 0, 0.0), |_| true);
+    let longer = [0.01, 0.05]
+        .map(|loss| mean_bytes(trace_of(runs, 0, loss), |packet| packet.has_request || packet.has_answer) - plain);
+    findings.add_claim(
+        "a packet with history is only a few bytes longer",
+        "several bytes",
+        format!("{:.1} bytes at 1 % loss, {:.1} bytes at 5 %, on average", longer[0], longer[1]),
+        longer.iter().all(|bytes| *bytes < 16.0),
+    );
+    let requests = [0.01, 0.05, 0.1].map(|loss| trace_of(runs, 0, loss).requests());
+    findings.add_claim(
+        "the more is lost the more is asked for",
+        "more requests at 5 % than at 1 %",
+        format!("{}, {} and {} packets ask at 1, 5 and 10 % loss", requests[0], requests[1], requests[2]),
+        requests[0] > 0 && requests.windows(2).all(|pair| pair[1] > pair[0]),
+    );
+    let sound = runs.iter().all(|run| run.trace.states_equal);
+    findings.add_claim(
+        "all sites compute the same",
+        "assumed",
+        if sound { "every state equal" } else { "states differ" },
+        sound,
+    );
+}

@@ -1,7 +1,0 @@
-//! Zhao, Li, Gu, Shao, Gu: *An Approach to Sharing Legacy TV/Arcade Games for Real-Time Collaboration*.
-
-pub mod latecomers;
-pub mod loss;
-pub mod pacing;
-pub mod players;
-pub mod spectators;

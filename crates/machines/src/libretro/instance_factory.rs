@@ -1,0 +1,104 @@
+//! Opening a core with a game, as often as need be.
+
+use std::ffi::{CString, OsStr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::CoreOpenError;
+use super::ffi::{Core, CoreLoadError};
+use super::frontend_state::{FrontendState, MAX_PLAYERS};
+use super::instance::CoreInstance;
+use super::options::CoreOptions;
+use super::scratch::{self, ScratchDir};
+use super::{CoreConfig, GameImage, elf, find};
+
+/// Everything that it takes to open an instance, and another one like it.
+pub(super) struct InstanceFactory {
+    library: Vec<u8>,
+    file_name: String,
+    game: Option<GameImage>,
+    options: Vec<(String, String)>,
+    system_folder: Option<PathBuf>,
+    players: Option<usize>,
+    devices: Vec<(usize, u32)>,
+}
+
+impl InstanceFactory {
+    pub(super) fn new(config: CoreConfig) -> Result<Self, CoreOpenError> {
+        let path = find::find_core(&config.core, &config.core_folders)?;
+        let mut library = std::fs::read(&path)
+            .map_err(|error| CoreOpenError::Read { path: path.clone(), reason: error.to_string() })?;
+        elf::make_unique_symbols_global(&mut library);
+        let file_name = path.file_name().and_then(OsStr::to_str).unwrap_or("core").to_owned();
+        let CoreConfig { game, options, system_folder: system, players, mut devices, .. } = config;
+        devices.retain(|(port, _)| *port < MAX_PLAYERS);
+        devices.sort_unstable();
+        devices.dedup_by_key(|(port, _)| *port);
+        let players = players.map(|players| players.clamp(1, MAX_PLAYERS));
+        Ok(Self { library, file_name, game, options, system_folder: system, players, devices })
+    }
+
+    pub(super) fn game(&self) -> Option<&GameImage> {
+        self.game.as_ref()
+    }
+
+    /// Number of players, if the caller has said it.
+    pub(super) fn players(&self) -> Option<usize> {
+        self.players
+    }
+
+    /// Devices that are not the usual ones.
+    pub(super) fn devices(&self) -> &[(usize, u32)] {
+        &self.devices
+    }
+
+    /// Opens an instance. It has stepped no frame.
+    pub(super) fn create_instance(self: &Arc<Self>) -> Result<CoreInstance, CoreOpenError> {
+        let (core, scratch) = self.load_core()?;
+        CoreInstance::new(self.clone(), core, scratch)
+    }
+
+    /// Loads a copy of the library that nobody else has.
+    fn load_core(&self) -> Result<(Core, ScratchDir), CoreOpenError> {
+        let mut first_error = None;
+        for place in scratch::candidate_folders() {
+            match self.load_core_from(&place) {
+                Err(CoreOpenError::Load(why)) => first_error = first_error.or(Some(CoreOpenError::Load(why))),
+                loaded => return loaded,
+            }
+        }
+        Err(first_error.unwrap_or_else(|| CoreOpenError::ScratchDir("there is no folder for temporary files".into())))
+    }
+
+    fn load_core_from(&self, place: &Path) -> Result<(Core, ScratchDir), CoreOpenError> {
+        let failed = |error: std::io::Error| CoreOpenError::ScratchDir(error.to_string());
+        let scratch = ScratchDir::new(place).map_err(failed)?;
+        let save = scratch.folder("save").map_err(failed)?;
+        let system = self.system_folder.clone().map_or_else(|| scratch.folder("system"), Ok).map_err(failed)?;
+        let host = FrontendState {
+            options: CoreOptions::new(&self.options),
+            save_directory: to_c_path(&save)?,
+            system_directory: to_c_path(&system)?,
+            players: self.players.unwrap_or(MAX_PLAYERS) as u32,
+            ..FrontendState::default()
+        };
+        let copy = scratch.write(&self.file_name, &self.library).map_err(failed)?;
+        let core = Core::open(&copy, host);
+        // Loaded is loaded: nothing is left behind, whatever becomes of this process.
+        if cfg!(unix) {
+            std::fs::remove_file(&copy).map_err(failed)?;
+        }
+        let core = core.map_err(|error| match error {
+            CoreLoadError::Load(why) => CoreOpenError::Load(why),
+            CoreLoadError::MissingFunction(what) => CoreOpenError::MissingFunction(what),
+            CoreLoadError::UnsupportedVersion(version) => CoreOpenError::UnsupportedVersion(version),
+        })?;
+        Ok((core, scratch))
+    }
+}
+
+/// A path as C has it.
+pub(super) fn to_c_path(path: &Path) -> Result<CString, CoreOpenError> {
+    let text = path.to_str().and_then(|path| CString::new(path).ok());
+    text.ok_or_else(|| CoreOpenError::ScratchDir(format!("{} is no path that a core can take", path.display())))
+}

@@ -1,0 +1,111 @@
+//! A machine that is shared without its states.
+
+use coplay::frame::FrameRate;
+use coplay::input::InputWord;
+use coplay::session::{GameId, MAX_OPTIONS, MachineId};
+
+use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
+use crate::pad::Pad;
+use crate::picture::Picture;
+
+/// What such a machine says of itself, as an option.
+const STATES_UNUSED_OPTION: (&str, &str) = ("states", "not used");
+
+/// A machine that keeps its states to itself, because somebody found out that they are not exact: its sites wait for all inputs, and whoever
+/// comes late plays everything from the first frame on. That is part of what it is, so that all sites agree on it or none begins.
+pub struct LockstepOnly {
+    machine: Box<dyn Machine>,
+    id: MachineId,
+}
+
+impl LockstepOnly {
+    /// Does without the states of a machine; one that has none is left as it is. Where it has all the options that there is room for, it does
+    /// so without a word to the others.
+    pub fn wrap(machine: Box<dyn Machine>) -> Box<dyn Machine> {
+        if !machine.can_save() {
+            return machine;
+        }
+        let mut id = machine.machine_id().clone();
+        if id.options.len() < MAX_OPTIONS {
+            id.options.push((STATES_UNUSED_OPTION.0.into(), STATES_UNUSED_OPTION.1.into()));
+        }
+        Box::new(Self { machine, id })
+    }
+
+    /// Whether a machine of another site is such a one.
+    pub fn is_lockstep_only(id: &MachineId) -> bool {
+        id.options.iter().any(|(key, value)| (key.as_str(), value.as_str()) == STATES_UNUSED_OPTION)
+    }
+
+    /// The machine that such a one was made of.
+    pub fn inner_machine_id(mut id: MachineId) -> MachineId {
+        id.options.retain(|(key, value)| (key.as_str(), value.as_str()) != STATES_UNUSED_OPTION);
+        id
+    }
+}
+
+impl Machine for LockstepOnly {
+    fn machine_id(&self) -> &MachineId {
+        &self.id
+    }
+
+    fn game_id(&self) -> &GameId {
+        self.machine.game_id()
+    }
+
+    fn frame_rate(&self) -> FrameRate {
+        self.machine.frame_rate()
+    }
+
+    fn pads(&self) -> &[Pad] {
+        self.machine.pads()
+    }
+
+    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
+        self.machine.step(inputs, fresh);
+    }
+
+    fn reset(&mut self) {
+        self.machine.reset();
+    }
+
+    fn picture(&self) -> Picture<'_> {
+        self.machine.picture()
+    }
+
+    fn sound(&self) -> &[[i16; 2]] {
+        self.machine.sound()
+    }
+
+    fn sample_rate(&self) -> f64 {
+        self.machine.sample_rate()
+    }
+
+    fn can_save(&self) -> bool {
+        false
+    }
+
+    fn netplay_support(&self) -> NetplaySupport {
+        self.machine.netplay_support().min(NetplaySupport::Lockstep)
+    }
+
+    fn save(&mut self, _: &mut Vec<u8>) -> Result<(), SaveError> {
+        Err(SaveError::Unsupported)
+    }
+
+    fn load(&mut self, _: &[u8]) -> Result<(), LoadError> {
+        Err(LoadError::Unsupported)
+    }
+
+    fn hash(&mut self) -> u64 {
+        self.machine.hash()
+    }
+
+    fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8])) {
+        self.machine.regions(show);
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.machine.failure()
+    }
+}

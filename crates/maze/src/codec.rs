@@ -1,0 +1,332 @@
+//! Avatars as bytes: thirteen for one that walks and has not fired lately.
+//!
+//! ```text
+//! what it is  1   dead 1 bit; speed 2: 0 stands, 1 walks, 2 backwards, 3 other; turn 2: 0 none, 1 right, 2 left, 3 other; shots 3
+//! x, y        3+3
+//! heading     2
+//! speed       2   only if other
+//! turn        2   only if other
+//! lives       2
+//! dead since  4   only if dead
+//! fired       2   the number of the newest shot; the others have those before it
+//! shots           the newest first: tick 4, x 2, y 2 (whole units), heading 2; of those before it the ticks from one to the next, 1
+//! doom        5   only if it will fall: in how many ticks 1, the tick 4
+//! ```
+//!
+//! Numbers begin with their low byte. A state has one encoding, and bytes that are none are refused.
+
+use crate::avatar::{Avatar, Life, PredictedFall};
+use crate::maze::GRID_SIZE;
+use crate::position::{Position, UNIT};
+use crate::projectiles::MAX_FALL_PREDICTION_TICKS;
+use crate::rules::{BACKWARD_SPEED, FIRE_INTERVAL, TURN_RATE, WALK_SPEED};
+use crate::shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
+
+/// What stands for a speed; of the usual ones nothing more is written.
+const COMMON_SPEEDS: [i16; 3] = [0, WALK_SPEED, BACKWARD_SPEED];
+const COMMON_TURN_RATES: [i16; 3] = [0, TURN_RATE, -TURN_RATE];
+const EXPLICIT_VALUE: u8 = 3;
+
+pub(crate) fn encode(avatar: &Avatar, buf: &mut [u8]) -> Option<usize> {
+    let mut out = AvatarWriter { buf, len: 0 };
+    let speed = common_value_code(&COMMON_SPEEDS, avatar.speed);
+    let turn = common_value_code(&COMMON_TURN_RATES, avatar.turn_rate);
+    out.put(&[u8::from(!avatar.is_alive()) | speed << 1 | turn << 3 | (avatar.shots.iter().len() as u8) << 5])?;
+    out.put_position(avatar.position)?;
+    out.put(&avatar.heading.to_le_bytes())?;
+    if speed == EXPLICIT_VALUE {
+        out.put(&avatar.speed.to_le_bytes())?;
+    }
+    if turn == EXPLICIT_VALUE {
+        out.put(&avatar.turn_rate.to_le_bytes())?;
+    }
+    out.put(&avatar.spawn_count.to_le_bytes())?;
+    if let Life::Dead { since } = avatar.life {
+        out.put(&since.to_le_bytes())?;
+    }
+    out.put_shots(&avatar.shots)?;
+    if let Some(PredictedFall { tick, ticks_left: left }) = avatar.predicted_fall {
+        out.put(&[left])?;
+        out.put(&tick.to_le_bytes())?;
+    }
+    Some(out.len)
+}
+
+pub(crate) fn decode(bytes: &[u8]) -> Option<Avatar> {
+    let mut reader = AvatarReader { bytes };
+    let [what] = reader.take()?;
+    let (is_dead, speed, turn, shots) = (what & 1 == 1, what >> 1 & 3, what >> 3 & 3, what >> 5);
+    let position = reader.position()?;
+    let heading = reader.u16()?;
+    let speed = reader.common_or_explicit(&COMMON_SPEEDS, speed, WALK_SPEED)?;
+    let turn = reader.common_or_explicit(&COMMON_TURN_RATES, turn, TURN_RATE)?;
+    let lives = reader.u16()?;
+    let life = if is_dead { Life::Dead { since: reader.u32()? } } else { Life::Alive };
+    let shots = reader.shots(shots.into())?;
+    let doom = reader.predicted_fall()?;
+    let lies_still = !is_dead || (speed, turn, doom) == (0, 0, None);
+    let avatar =
+        Avatar { position, heading, speed, turn_rate: turn, life, spawn_count: lives, shots, predicted_fall: doom };
+    lies_still.then_some(avatar)
+}
+
+/// Which of the usual values it is.
+fn common_value_code(values: &[i16; 3], value: i16) -> u8 {
+    values.iter().position(|usual| *usual == value).map_or(EXPLICIT_VALUE, |at| at as u8)
+}
+
+struct AvatarWriter<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+}
+
+impl AvatarWriter<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.len + bytes.len();
+        self.buf.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(())
+    }
+
+    fn put_position(&mut self, position: Position) -> Option<()> {
+        for at in [position.x, position.y] {
+            let inside = (0..GRID_SIZE * UNIT).contains(&at);
+            self.put(at.to_le_bytes().get(..3).filter(|_| inside)?)?;
+        }
+        Some(())
+    }
+
+    fn put_shots(&mut self, shots: &RecentShots) -> Option<()> {
+        self.put(&shots.last_number().to_le_bytes())?;
+        let mut newer: Option<u32> = None;
+        for shot in shots.iter().rev() {
+            match newer {
+                None => self.put(&shot.tick.to_le_bytes())?,
+                Some(newer) => self.put(&[u8::try_from(newer.checked_sub(shot.tick)?).ok()?])?,
+            }
+            newer = Some(shot.tick);
+            for at in [shot.origin.x, shot.origin.y] {
+                self.put(&u16::try_from(at / UNIT).ok()?.to_le_bytes())?;
+            }
+            self.put(&shot.heading.to_le_bytes())?;
+        }
+        Some(())
+    }
+}
+
+struct AvatarReader<'a> {
+    bytes: &'a [u8],
+}
+
+impl AvatarReader<'_> {
+    fn take<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
+        let (taken, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    /// Three bytes each way: what they can say is on the grid.
+    fn position(&mut self) -> Option<Position> {
+        let mut coordinate = || self.take().map(|[low, middle, high]| i32::from_le_bytes([low, middle, high, 0]));
+        Some(Position { x: coordinate()?, y: coordinate()? })
+    }
+
+    /// One of the usual values, or another that is not faster than the fastest.
+    fn common_or_explicit(&mut self, values: &[i16; 3], which: u8, fastest: i16) -> Option<i16> {
+        if let Some(value) = values.get(usize::from(which)) {
+            return Some(*value);
+        }
+        let value = self.take().map(i16::from_le_bytes)?;
+        let possible =
+            value.unsigned_abs() <= fastest.unsigned_abs() && common_value_code(values, value) == EXPLICIT_VALUE;
+        possible.then_some(value)
+    }
+
+    fn shots(&mut self, count: usize) -> Option<RecentShots> {
+        let fired = self.u16()?;
+        let mut newest_first = [Shot::default(); MAX_SHOTS];
+        for at in 0..count {
+            let newer = at.checked_sub(1).map(|newer| newest_first[newer].tick);
+            let tick = self.shot_tick(newer)?;
+            let from = Position::from_units(self.u16()?.into(), self.u16()?.into());
+            *newest_first.get_mut(at)? = Shot { number: 0, tick, origin: from, heading: self.u16()? };
+        }
+        let kept = newest_first.get(..count)?;
+        if let [newest, .., oldest] = kept
+            && newest.tick - oldest.tick > SHOT_RETENTION
+        {
+            return None;
+        }
+        let mut shots = RecentShots::starting_after(fired.wrapping_sub(count as u16));
+        kept.iter().rev().for_each(|shot| shots.push(*shot));
+        Some(shots)
+    }
+
+    /// What is left: nothing, or when it will fall.
+    fn predicted_fall(&mut self) -> Option<Option<PredictedFall>> {
+        if self.bytes.is_empty() {
+            return Some(None);
+        }
+        let ([left], tick) = (self.take()?, self.u32()?);
+        (self.bytes.is_empty() && (1..=MAX_FALL_PREDICTION_TICKS).contains(&left))
+            .then_some(Some(PredictedFall { tick, ticks_left: left }))
+    }
+
+    /// Nobody shoots faster than the rules allow.
+    fn shot_tick(&mut self, newer: Option<u32>) -> Option<u32> {
+        let Some(newer) = newer else { return self.u32() };
+        let [before] = self.take()?;
+        let before = u32::from(before);
+        newer.checked_sub(before).filter(|_| before >= FIRE_INTERVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::avatar::Controls;
+    use crate::maze::Maze;
+    use crate::rng::Rng;
+    use crate::rules::Rules;
+    use coplay::peer_world::{DeadReckoning, MAX_STATE_SIZE};
+
+    fn rules() -> Rules {
+        Rules::new(Maze::new(7, 8))
+    }
+
+    /// A life with everything in it, told to the visitor tick by tick.
+    fn simulate_life(rules: &Rules, ticks: u32, mut visit: impl FnMut(&Avatar)) {
+        let mut luck = Rng::new(3);
+        let mut avatar = rules.spawn_avatar(&[], 1);
+        let mut controls = Controls::default();
+        for tick in 0..ticks {
+            if luck.one_in(15) {
+                let [forward, back, left, right, fire] = [2, 8, 4, 4, 2].map(|many| luck.one_in(many));
+                controls = Controls { forward, backward: back, left, right, fire };
+            }
+            if luck.one_in(700) {
+                rules.kill(tick, &mut avatar);
+            }
+            rules.step(tick, &mut avatar, controls, &[], 1);
+            let left = 1 + luck.below(MAX_FALL_PREDICTION_TICKS.into()) as u8;
+            let is_doomed = avatar.is_alive() && luck.one_in(10);
+            avatar.predicted_fall =
+                is_doomed.then_some(PredictedFall { tick: tick + u32::from(left), ticks_left: left });
+            visit(&avatar);
+        }
+    }
+
+    #[test]
+    fn avatar_states_round_trip() {
+        let rules = rules();
+        let mut seen = [0; MAX_SHOTS + 1];
+        let mut dead = 0;
+        simulate_life(&rules, 60_000, |avatar| {
+            let mut buf = [0; MAX_STATE_SIZE];
+            let len = rules.encode(avatar, &mut buf).expect("there is room");
+            assert_eq!(rules.decode(&buf[..len]).as_ref(), Some(avatar));
+            assert_eq!(rules.encode(avatar, &mut buf[..len - 1]), None, "no room");
+            assert_eq!(rules.decode(&buf[..len - 1]), None, "cut off");
+            assert_eq!(rules.decode(&buf[..len + 1]), None, "something behind it");
+            let shots = avatar.shots.iter().len();
+            let fate = if avatar.is_alive() { 0 } else { 4 } + if avatar.predicted_fall.is_some() { 5 } else { 0 };
+            assert_eq!(len, 13 + if shots == 0 { 0 } else { 3 + 7 * shots } + fate);
+            seen[shots] += 1;
+            dead += u32::from(!avatar.is_alive());
+        });
+        assert!(seen.iter().all(|count| *count > 100) && dead > 1_000, "{seen:?}, {dead}");
+    }
+
+    #[test]
+    fn explicit_speeds_round_trip_up_to_the_maximum() {
+        let rules = rules();
+        let mut avatar = rules.spawn_avatar(&[], 1);
+        let mut buf = [0; MAX_STATE_SIZE];
+        let mut comes_back = |speed, turn| {
+            (avatar.speed, avatar.turn_rate) = (speed, turn);
+            let len = rules.encode(&avatar, &mut buf).expect("there is room");
+            rules.decode(&buf[..len]).as_ref() == Some(&avatar)
+        };
+        assert!(comes_back(1, -1) && comes_back(-WALK_SPEED, TURN_RATE - 1) && comes_back(WALK_SPEED - 1, 0));
+        assert!(
+            !comes_back(WALK_SPEED + 1, 0)
+                && !comes_back(0, TURN_RATE + 1)
+                && !comes_back(i16::MIN, 5)
+                && !comes_back(5, i16::MIN)
+        );
+    }
+
+    #[test]
+    fn every_state_has_one_encoding() {
+        let rules = rules();
+        let mut luck = Rng::new(4);
+        let mut states = Vec::new();
+        simulate_life(&rules, 4_000, |avatar| {
+            let mut buf = [0; MAX_STATE_SIZE];
+            let len = rules.encode(avatar, &mut buf).expect("there is room");
+            states.push(buf[..len].to_vec());
+        });
+        let mut understood = 0;
+        for mut bytes in states {
+            for _ in 0..=luck.below(3) {
+                let at = luck.below(bytes.len() as u32) as usize;
+                bytes[at] ^= 1 << luck.below(8);
+            }
+            bytes.truncate(bytes.len() - luck.below(2) as usize);
+            if let Some(avatar) = rules.decode(&bytes) {
+                let mut again = [0; MAX_STATE_SIZE];
+                let len = rules.encode(&avatar, &mut again).expect("there is room");
+                assert_eq!(again[..len], bytes, "one state, one encoding");
+                understood += 1;
+            }
+        }
+        assert!(understood > 100, "{understood} were understood");
+    }
+
+    #[test]
+    fn decoding_garbage_fails_or_yields_a_valid_avatar() {
+        let rules = rules();
+        let mut luck = Rng::new(5);
+        for _ in 0..100_000 {
+            let bytes: Vec<u8> = (0..luck.below(60)).map(|_| luck.next_u64() as u8).collect();
+            if let Some(avatar) = rules.decode(&bytes) {
+                assert!(rules.maze.is_free(rules.extrapolate(&avatar, 50).position, crate::rules::AVATAR_RADIUS));
+            }
+        }
+    }
+
+    #[test]
+    fn shots_at_the_grid_edge_round_trip() {
+        let rules = Rules::new(Maze::new(1, 128));
+        for direction in crate::maze::Direction::ALL {
+            let position = rules.maze.cell_centre((127, 127));
+            let mut avatar = Avatar { position, heading: direction.heading(), ..rules.spawn_avatar(&[], 1) };
+            let press = |fire| Controls { forward: true, fire, ..Controls::default() };
+            (0..100).for_each(|tick| rules.step(tick, &mut avatar, press(false), &[], 1));
+            rules.step(100, &mut avatar, press(true), &[], 1);
+            let mut buf = [0; MAX_STATE_SIZE];
+            let len = rules.encode(&avatar, &mut buf).expect("it can be told");
+            assert_eq!(rules.decode(&buf[..len]), Some(avatar));
+        }
+    }
+
+    #[test]
+    fn positions_in_walls_or_off_the_grid_are_rejected() {
+        let rules = rules();
+        let mut avatar = rules.spawn_avatar(&[], 1);
+        let mut buf = [0; MAX_STATE_SIZE];
+        avatar.position = rules.maze.corner();
+        let len = rules.encode(&avatar, &mut buf).expect("there is room");
+        assert_eq!(rules.decode(&buf[..len]), None);
+        avatar.position.x = -1;
+        assert_eq!(rules.encode(&avatar, &mut buf), None);
+    }
+}

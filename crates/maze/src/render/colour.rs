@@ -1,0 +1,76 @@
+//! Colours: of players, and of light.
+
+use coplay::peer_world::EntityId;
+
+use crate::rng::Rng;
+
+/// Red, green, blue.
+pub type Colour = [u8; 3];
+
+/// The colours of players: far from each other, also for eyes that see fewer, and brighter than any wall.
+pub const PLAYER_COLOURS: [Colour; 10] = [
+    [240, 70, 60],   // red
+    [70, 170, 255],  // blue
+    [255, 235, 60],  // yellow
+    [60, 200, 110],  // green
+    [235, 120, 215], // pink
+    [255, 130, 30],  // orange
+    [100, 235, 235], // turquoise
+    [165, 110, 250], // violet
+    [240, 240, 240], // white
+    [170, 215, 70],  // lime
+];
+
+/// The colour of a player, the same at every site. Those of one site have different ones, as long as there are enough.
+pub fn player_colour(id: EntityId) -> Colour {
+    let first = Rng::from_parts(&[id.site.0.into()]).below(PLAYER_COLOURS.len() as u32) as usize;
+    PLAYER_COLOURS[(first + usize::from(id.index)) % PLAYER_COLOURS.len()]
+}
+
+/// Red, green, blue, as parts of what can be shown.
+pub(super) type Light = [f32; 3];
+
+pub(super) fn to_light(colour: Colour) -> Light {
+    colour.map(|part| f32::from(part) / 255.0)
+}
+
+pub(super) fn to_colour(light: Light) -> Colour {
+    light.map(|part| (part * 255.0) as u8)
+}
+
+/// So much of it.
+pub(super) fn scale(light: Light, by: f32) -> Light {
+    light.map(|part| part * by)
+}
+
+/// From the first (0) to the second (1).
+pub(super) fn mix(first: Light, second: Light, share: f32) -> Light {
+    std::array::from_fn(|part| first[part] + (second[part] - first[part]) * share)
+}
+
+pub(super) fn add(one: Light, other: Light) -> Light {
+    std::array::from_fn(|part| one[part] + other[part])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::peer_world::WorldSiteId;
+
+    #[test]
+    fn avatars_of_a_site_have_distinct_colours() {
+        let colours: std::collections::BTreeSet<Colour> =
+            (0..10).map(|index| player_colour(EntityId { site: WorldSiteId(99), index })).collect();
+        assert_eq!(colours.len(), PLAYER_COLOURS.len());
+    }
+
+    #[test]
+    fn player_colours_are_distinguishable() {
+        for (at, one) in PLAYER_COLOURS.iter().enumerate() {
+            for other in &PLAYER_COLOURS[..at] {
+                let apart: i32 = (0..3).map(|part| (i32::from(one[part]) - i32::from(other[part])).abs()).sum();
+                assert!(apart > 100, "{one:?} and {other:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is level: a floor of polished tiles, and a ceiling of plates with lamps.
+
+use super::colour::{Light, add, mix, scale};
+use super::projection::{EYE_HEIGHT, Point, Projection};
+use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
+use super::wall::CEILING_HEIGHT;
+use crate::generate::Cell;
+use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
+
+/// Tiles of the floor and plates of the ceiling, and half of what is between two of them, in units. They fit into cells.
+const TILE_SIZE: f32 = 128.0;
+const JOINT_HALF_WIDTH: f32 = 1.5;
+
+/// Lamps are in the middle of cells: half of their width, in units.
+const LAMP_HALF_WIDTH: f32 = 52.0;
+
+const LAMP_LIGHT: Light = [1.0, 0.97, 0.88];
+const FLOOR_LIGHT: Light = [0.30, 0.31, 0.35];
+const CEILING_LIGHT: Light = [0.17, 0.18, 0.22];
+
+const CELL_SIDE: f32 = CELL_SIZE as f32;
+
+/// What is the same for all that is level in a row of the picture.
+pub(super) struct ScreenRow {
+    /// The middle of its pixels.
+    pub(super) y: f32,
+    /// What the row shows: the ceiling above the middle, the floor below it.
+    direct: PlaneRow,
+    /// What the floor mirrors.
+    reflected: PlaneRow,
+    /// How much it does: the more the flatter one looks at it.
+    reflectivity: f32,
+    /// How much tiles differ; far away they do not.
+    tile_contrast: f32,
+}
+
+struct PlaneRow {
+    depth: f32,
+    visibility: f32,
+    joints: AntialiasedLine,
+    /// How soft the edges of lamps are.
+    lamp_edge_sharpness: f32,
+}
+
+/// A place in its cell.
+struct TilePoint {
+    cell: Cell,
+    /// From the middle of the cell.
+    x: f32,
+    y: f32,
+    /// Which tile of the cell, and how far it is to the next joint.
+    tile_index: i32,
+    joint_distance: f32,
+}
+
+impl ScreenRow {
+    pub(super) fn new(eye: &Projection, y: f32) -> Self {
+        let below = y - eye.centre[1];
+        let height = if below > 0.0 { EYE_HEIGHT } else { CEILING_HEIGHT - EYE_HEIGHT };
+        let depth = row_depth(eye, height, below);
+        // A pixel of the floor far away covers much more forward than aside.
+        let pixel = depth / eye.focal_length * if below > 0.0 { 0.6 + 0.6 * depth / EYE_HEIGHT } else { 2.0 };
+        let beyond = self::row_depth(eye, EYE_HEIGHT + CEILING_HEIGHT, below);
+        let flat = depth / (depth + 3.0 * EYE_HEIGHT);
+        Self {
+            y,
+            direct: PlaneRow::new(depth, pixel),
+            reflected: PlaneRow::new(beyond, 2.0 * beyond / eye.focal_length),
+            reflectivity: 0.06 + 0.34 * flat * flat,
+            tile_contrast: 0.06 * TILE_SIZE / (TILE_SIZE + 4.0 * pixel),
+        }
+    }
+
+    pub(super) fn ceiling(&self, eye: &Projection, ray: Point) -> Light {
+        self.direct.ceiling(eye, ray)
+    }
+
+    pub(super) fn reflected_ceiling(&self, eye: &Projection, ray: Point) -> Light {
+        self.reflected.ceiling(eye, ray)
+    }
+
+    /// The floor, which mirrors what is above it.
+    pub(super) fn floor(&self, maze: &Maze, eye: &Projection, ray: Point, mirrored: Light) -> Light {
+        let spot = TilePoint::new(eye.point_on_ray(ray, self.direct.depth));
+        let joint = self.direct.joints.coverage(spot.joint_distance);
+        let checks = if spot.tile_index % 2 == 0 { 1.0 + self.tile_contrast } else { 1.0 - self.tile_contrast };
+        let lit = lamplight(spot.x * spot.x + spot.y * spot.y + 6_000.0) * corner_shade(maze, &spot);
+        let tint = mix(FLOOR_LIGHT, region_palette(spot.cell).0, 0.35);
+        let own = scale(tint, lit * checks * (1.0 - 0.35 * joint));
+        mix(apply_fog(own, self.direct.visibility), mirrored, self.reflectivity)
+    }
+}
+
+/// How far away a row looks at something so far above or below the eye.
+fn row_depth(eye: &Projection, height: f32, below: f32) -> f32 {
+    height * eye.focal_length / below.abs().max(0.01)
+}
+
+impl PlaneRow {
+    fn new(depth: f32, pixel: f32) -> Self {
+        Self {
+            depth,
+            visibility: visibility(depth),
+            joints: AntialiasedLine::new(JOINT_HALF_WIDTH, pixel),
+            lamp_edge_sharpness: 1.0 / (pixel + 2.0),
+        }
+    }
+
+    fn ceiling(&self, eye: &Projection, ray: Point) -> Light {
+        let spot = TilePoint::new(eye.point_on_ray(ray, self.depth));
+        let beyond = spot.x.abs().max(spot.y.abs()) - LAMP_HALF_WIDTH;
+        let lamp = (0.5 - beyond * self.lamp_edge_sharpness).clamp(0.0, 1.0);
+        let far = beyond.max(0.0);
+        let glow = 0.30 / (1.0 + far * far * (1.0 / 1_600.0));
+        let plate = scale(CEILING_LIGHT, 1.0 - 0.4 * self.joints.coverage(spot.joint_distance));
+        apply_fog(mix(add(plate, scale(LAMP_LIGHT, glow)), LAMP_LIGHT, lamp), self.visibility)
+    }
+}
+
+impl TilePoint {
+    fn new(place: Point) -> Self {
+        let cell = place.map(|at| floor_to_i32(at * (1.0 / CELL_SIDE)));
+        let [x, y] = std::array::from_fn(|axis| place[axis] - cell[axis] as f32 * CELL_SIDE);
+        let [tile_x, tile_y] = [x, y].map(|at| (at * (1.0 / TILE_SIZE)) as i32);
+        let to_joint = |at: f32, tile: i32| {
+            let within = at - tile as f32 * TILE_SIZE;
+            within.min(TILE_SIZE - within)
+        };
+        Self {
+            cell: (cell[0], cell[1]),
+            x: x - CELL_SIDE / 2.0,
+            y: y - CELL_SIDE / 2.0,
+            tile_index: tile_x + tile_y,
+            joint_distance: to_joint(x, tile_x).min(to_joint(y, tile_y)),
+        }
+    }
+}
+
+/// It is darker where the floor meets a wall.
+fn corner_shade(maze: &Maze, spot: &TilePoint) -> f32 {
+    let shade = |at: f32, before: Direction, after: Direction| {
+        let gap = CELL_SIDE / 2.0 - WALL_HALF_THICKNESS as f32 - at.abs();
+        if gap > 90.0 || !maze.has_wall(spot.cell, if at < 0.0 { before } else { after }) {
+            return 1.0;
+        }
+        1.0 - 0.5 / (1.0 + gap.max(0.0) * gap.max(0.0) * (1.0 / 300.0))
+    };
+    shade(spot.x, Direction::West, Direction::East) * shade(spot.y, Direction::North, Direction::South)
+}

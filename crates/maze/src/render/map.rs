@@ -1,0 +1,239 @@
+//! The maze from above.
+
+use super::canvas::Canvas;
+use super::colour::{Light, mix, scale, to_light};
+use super::projection::{Point, to_maze_point};
+use super::scene::region_palette;
+use super::{Camera, Shape, Sprite};
+use crate::angle::{degrees, shortest_turn};
+use crate::generate::Cell;
+use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
+use crate::position::{Position, UNIT};
+use crate::rules::{AVATAR_RADIUS, Rules};
+
+/// A cell has at least so many pixels: of a large maze only a part is shown.
+const MIN_CELL_PIXELS: usize = 5;
+
+/// At least so many cells are shown, however small they get.
+const MIN_CELLS: i32 = 4;
+
+/// How far, in units, and how wide who looks is shown to see.
+const SIGHT_RANGE: u32 = 1_300;
+const SIGHT_HALF_ANGLE: u16 = degrees(38);
+
+const GROUND_LIGHT: Light = [0.05, 0.06, 0.09];
+const WALL_LIGHT: Light = [0.72, 0.75, 0.82];
+const OWN_LIGHT: Light = [1.0, 1.0, 1.0];
+
+/// Pixels are looked at in so many places each way where shapes are small.
+const SAMPLES_PER_AXIS: i32 = 4;
+
+/// Draws the maze from above, north at the top, with what is in it; who looks is marked. Of a maze that is too large the part around that
+/// one is shown.
+pub fn draw_map(rules: &Rules, me: Camera, things: &[Sprite], canvas: &mut Canvas) {
+    if canvas.is_empty() {
+        return;
+    }
+    let sheet = MapLayout::new(&rules.maze, me, canvas);
+    sheet.draw_ground(canvas);
+    sheet.draw_sight(me, canvas);
+    sheet.draw_walls(canvas);
+    for thing in things {
+        sheet.draw_sprite(thing, canvas);
+    }
+    sheet.draw_arrow(me.position, me.heading, 1.9, OWN_LIGHT, canvas);
+    sheet.draw_arrow(me.position, me.heading, 1.2, [0.1, 0.35, 0.9], canvas);
+}
+
+/// How the maze lies on the canvas.
+struct MapLayout<'a> {
+    maze: &'a Maze,
+    /// The first cell that is shown, and how many are, each way.
+    first_cell: Cell,
+    cells_shown: i32,
+    /// Where it begins, and pixels of a cell.
+    left: f32,
+    top: f32,
+    cell_pixels: f32,
+}
+
+impl<'a> MapLayout<'a> {
+    fn new(maze: &'a Maze, me: Camera, canvas: &Canvas) -> Self {
+        let side = i32::from(maze.cells_per_side());
+        let pixels = canvas.width().min(canvas.height());
+        let shown = side.min((pixels.saturating_sub(1) / MIN_CELL_PIXELS) as i32).max(MIN_CELLS);
+        // The last wall needs a pixel of its own.
+        let cell = (pixels as f32 - 1.0) / shown as f32;
+        // Whole pixels if there are enough of them: then all cells look alike.
+        let cell = if cell >= MIN_CELL_PIXELS as f32 { cell.floor() } else { cell };
+        let here = maze.cell_at(me.position);
+        let first = |at: i32| (at - shown / 2).clamp(0, (side - shown).max(0));
+        let margin = |size: usize| ((size as f32 - cell * shown as f32) / 2.0).floor();
+        let (left, top) = (margin(canvas.width()), margin(canvas.height()));
+        Self { maze, first_cell: (first(here.0), first(here.1)), cells_shown: shown, left, top, cell_pixels: cell }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Cell> + use<> {
+        let (first, shown) = (self.first_cell, self.cells_shown);
+        (0..shown * shown).map(move |at| (first.0 + at % shown, first.1 + at / shown))
+    }
+
+    /// From the maze to the canvas.
+    fn to_pixel(&self, [east, south]: Point) -> [f32; 2] {
+        let along = |units: f32, first: i32| (units / CELL_SIZE as f32 - first as f32) * self.cell_pixels;
+        [self.left + along(east, self.first_cell.0), self.top + along(south, self.first_cell.1)]
+    }
+
+    /// From the canvas to the maze.
+    fn to_position(&self, x: f32, y: f32) -> Position {
+        let corner = self.maze.corner();
+        let parts =
+            |pixel: f32, first: i32| ((pixel / self.cell_pixels + first as f32) * (CELL_SIZE * UNIT) as f32) as i32;
+        Position {
+            x: corner.x.saturating_add(parts(x - self.left, self.first_cell.0)),
+            y: corner.y.saturating_add(parts(y - self.top, self.first_cell.1)),
+        }
+    }
+
+    fn to_pixels(&self, units: f32) -> f32 {
+        units * self.cell_pixels / CELL_SIZE as f32
+    }
+
+    fn draw_ground(&self, canvas: &mut Canvas) {
+        self.fill(0.0, 0.0, canvas.width() as f32, canvas.height() as f32, GROUND_LIGHT, canvas);
+        for cell in self.cells() {
+            let [left, top] = self.to_pixel([(cell.0 * CELL_SIZE) as f32, (cell.1 * CELL_SIZE) as f32]);
+            self.fill(
+                left,
+                top,
+                self.cell_pixels,
+                self.cell_pixels,
+                mix(GROUND_LIGHT, region_palette(cell).0, 0.30),
+                canvas,
+            );
+        }
+    }
+
+    /// Lights up what is seen from there.
+    fn draw_sight(&self, me: Camera, canvas: &mut Canvas) {
+        let [x, y] = self.to_pixel(to_maze_point(self.maze, me.position));
+        let reach = self.to_pixels(SIGHT_RANGE as f32);
+        for_each_pixel_around([x, y], reach, canvas, |canvas, x, y| {
+            let place = self.to_position(x as f32 + 0.5, y as f32 + 0.5);
+            let distance = me.position.distance(place);
+            let is_ahead =
+                || shortest_turn(me.heading, me.position.bearing_to(place)).unsigned_abs() < SIGHT_HALF_ANGLE;
+            if distance < SIGHT_RANGE && is_ahead() && self.maze.has_line_of_sight(me.position, place) {
+                canvas.blend(x, y, [0.9, 0.95, 1.0], 0.22 * (1.0 - distance as f32 / SIGHT_RANGE as f32));
+            }
+        });
+    }
+
+    fn draw_walls(&self, canvas: &mut Canvas) {
+        let thick = self.to_pixels(2.0 * WALL_HALF_THICKNESS as f32).round().max(1.0);
+        for cell in self.cells() {
+            let [left, top] = self.to_pixel([(cell.0 * CELL_SIZE) as f32, (cell.1 * CELL_SIZE) as f32]);
+            let before = |at: f32| at - (thick / 2.0).floor();
+            let (length, right, bottom) = (self.cell_pixels + thick, left + self.cell_pixels, top + self.cell_pixels);
+            let mut wall = |direction, x: f32, y: f32, wide, high| {
+                if self.maze.has_wall(cell, direction) {
+                    self.fill(before(x), before(y), wide, high, WALL_LIGHT, canvas);
+                }
+            };
+            wall(Direction::North, left, top, length, thick);
+            wall(Direction::South, left, bottom, length, thick);
+            wall(Direction::West, left, top, thick, length);
+            wall(Direction::East, right, top, thick, length);
+            if self.maze.has_post(cell.0, cell.1) {
+                self.fill(before(left), before(top), thick, thick, WALL_LIGHT, canvas);
+            }
+        }
+    }
+
+    fn fill(&self, left: f32, top: f32, wide: f32, high: f32, light: Light, canvas: &mut Canvas) {
+        let pixels = |from: f32, size: f32, end: usize| {
+            let within = |at: f32| (at.round().max(0.0) as usize).min(end);
+            within(from)..within(from + size)
+        };
+        for y in pixels(top, high, canvas.height()) {
+            pixels(left, wide, canvas.width()).for_each(|x| canvas.paint(x, y, light));
+        }
+    }
+
+    fn draw_sprite(&self, thing: &Sprite, canvas: &mut Canvas) {
+        let light = to_light(thing.colour);
+        match thing.shape {
+            Shape::Avatar { heading } => {
+                self.draw_arrow(thing.position, heading, 1.7, scale(light, 0.15), canvas);
+                self.draw_arrow(thing.position, heading, 1.2, light, canvas);
+            }
+            Shape::Shot => self.draw_dot(thing.position, 0.45, mix(light, [1.0; 3], 0.5), canvas),
+            Shape::Dead { .. } => self.draw_cross(thing.position, light, canvas),
+        }
+    }
+
+    /// Larger than an avatar, so that it is seen, times so much.
+    fn marker_radius(&self, times: f32) -> f32 {
+        self.to_pixels(f32::from(AVATAR_RADIUS)).max(self.cell_pixels * 0.26).max(2.0) * times
+    }
+
+    /// A triangle with a notch, which points where somebody looks.
+    fn draw_arrow(&self, position: Position, heading: u16, times: f32, light: Light, canvas: &mut Canvas) {
+        let angle = f32::from(heading) / 32_768.0 * std::f32::consts::PI;
+        let (cosine, sine) = (angle.cos(), angle.sin());
+        self.draw_shape(position, self.marker_radius(times), light, canvas, |x, y| {
+            let (along, aside) = (x * cosine + y * sine, y * cosine - x * sine);
+            let width = (1.0 - along) * 0.5;
+            along < 1.0 && aside.abs() < width && along > -0.8 + 0.45 * (1.0 - aside.abs() / 0.9)
+        });
+    }
+
+    fn draw_dot(&self, position: Position, times: f32, light: Light, canvas: &mut Canvas) {
+        self.draw_shape(position, self.marker_radius(times).max(1.0), light, canvas, |x, y| x * x + y * y < 1.0);
+    }
+
+    fn draw_cross(&self, position: Position, light: Light, canvas: &mut Canvas) {
+        self.draw_shape(position, self.marker_radius(1.0), scale(light, 0.75), canvas, |x, y| {
+            let (one, other) = ((x + y).abs(), (x - y).abs());
+            one.min(other) < 0.32 && one.max(other) < 1.25
+        });
+    }
+
+    /// Fills what is inside, by how much of each pixel that is. Places are from -1 to 1.
+    fn draw_shape(
+        &self,
+        position: Position,
+        radius: f32,
+        light: Light,
+        canvas: &mut Canvas,
+        is_inside: impl Fn(f32, f32) -> bool,
+    ) {
+        let [middle_x, middle_y] = self.to_pixel(to_maze_point(self.maze, position));
+        for_each_pixel_around([middle_x, middle_y], radius, canvas, |canvas, x, y| {
+            let within = |part: i32| (part as f32 + 0.5) / SAMPLES_PER_AXIS as f32;
+            let inside = (0..SAMPLES_PER_AXIS * SAMPLES_PER_AXIS).filter(|sample| {
+                let (x, y) =
+                    (x as f32 + within(sample % SAMPLES_PER_AXIS), y as f32 + within(sample / SAMPLES_PER_AXIS));
+                is_inside((x - middle_x) / radius, (y - middle_y) / radius)
+            });
+            let share = inside.count() as f32 / (SAMPLES_PER_AXIS * SAMPLES_PER_AXIS) as f32;
+            canvas.blend(x, y, light, share);
+        });
+    }
+}
+
+/// Visits the pixels around a place.
+fn for_each_pixel_around(
+    middle: [f32; 2],
+    reach: f32,
+    canvas: &mut Canvas,
+    mut visit: impl FnMut(&mut Canvas, i32, i32),
+) {
+    let range = |axis: usize, end: usize| {
+        let clamped = |at: f32| at.clamp(0.0, end as f32) as i32;
+        clamped((middle[axis] - reach).floor())..clamped((middle[axis] + reach).ceil())
+    };
+    for y in range(1, canvas.height()) {
+        range(0, canvas.width()).for_each(|x| visit(canvas, x, y));
+    }
+}

@@ -1,0 +1,269 @@
+//! What the maze looks like: from within, and from above. Pure: shapes go in, colours come out; any size of canvas, from a terminal's to a
+//! window's.
+//!
+//! Nothing that sites must agree on depends on anything in here, so numbers may have a point.
+
+mod avatars;
+mod canvas;
+mod colour;
+mod effects;
+mod floor_and_ceiling;
+mod map;
+mod projection;
+mod scene;
+mod wall;
+
+pub use canvas::Canvas;
+pub use colour::{Colour, PLAYER_COLOURS, player_colour};
+pub use map::draw_map;
+
+use crate::position::Position;
+use crate::rules::Rules;
+use projection::{Projected, Projection};
+
+/// Names are shown of those who are nearer than this, in units.
+const MAX_NAME_DISTANCE: f32 = 2_400.0;
+
+/// How high above the floor a name is, in units: a hand's breadth over a head.
+const NAME_HEIGHT: f32 = 86.0;
+
+/// Where somebody is, and which way that one looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Camera {
+    /// Where.
+    pub position: Position,
+    /// Which way.
+    pub heading: u16,
+}
+
+/// Something in the maze that is not the maze.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sprite {
+    /// Where it is.
+    pub position: Position,
+    /// Whose it is.
+    pub colour: Colour,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// What can be in a maze.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Somebody who lives and looks this way.
+    Avatar {
+        /// Which way.
+        heading: u16,
+    },
+    /// A shot on its way.
+    Shot,
+    /// Somebody who was killed so many ticks ago.
+    Dead {
+        /// How many.
+        ticks_dead: u32,
+    },
+}
+
+/// Draws what is seen from there: the maze, everything in it that no wall hides, and cross-hairs.
+pub fn draw_view(rules: &Rules, camera: Camera, things: &[Sprite], canvas: &mut Canvas) {
+    if canvas.is_empty() {
+        return;
+    }
+    let eye = Projection::new(&rules.maze, camera, canvas);
+    scene::draw_maze(&rules.maze, camera.position, &eye, canvas);
+    let mut seen: Vec<(Projected, &Sprite)> =
+        things.iter().filter_map(|thing| Some((eye.project(&rules.maze, thing.position)?, thing))).collect();
+    seen.sort_by(|(one, _), (other, _)| other.depth.total_cmp(&one.depth));
+    for (seen, thing) in seen {
+        draw_sprite(&eye, &seen, thing, canvas);
+    }
+    draw_crosshair(canvas);
+}
+
+/// Where the name of somebody there goes in a view that was just drawn from here: its middle and its lower edge, as parts of the picture. `None`
+/// if that one is hidden, or too far away to be told from others.
+pub fn name_position(rules: &Rules, camera: Camera, somebody: Position, canvas: &Canvas) -> Option<[f32; 2]> {
+    let eye = Projection::new(&rules.maze, camera, canvas);
+    let seen = eye.project(&rules.maze, somebody).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;
+    let column = (0.0..canvas.width() as f32).contains(&seen.x).then_some(seen.x as usize)?;
+    (seen.depth < canvas.column_depth(column)).then(|| {
+        let row = eye.screen_row(NAME_HEIGHT, seen.depth);
+        [seen.x / canvas.width() as f32, row / canvas.height() as f32]
+    })
+}
+
+fn draw_sprite(eye: &Projection, seen: &Projected, thing: &Sprite, canvas: &mut Canvas) {
+    match thing.shape {
+        Shape::Avatar { heading } => avatars::draw_avatar(eye, seen, thing.colour, heading, canvas),
+        Shape::Shot => effects::draw_shot(eye, seen, thing.colour, canvas),
+        Shape::Dead { ticks_dead: ticks } => {
+            avatars::draw_remains(eye, seen, thing.colour, canvas);
+            effects::draw_blast(eye, seen, thing.colour, ticks, canvas);
+        }
+    }
+}
+
+/// Four strokes around the middle, which stays free.
+fn draw_crosshair(canvas: &mut Canvas) {
+    let (middle_x, middle_y) = (canvas.width() as i32 / 2, canvas.height() as i32 / 2);
+    let unit = (canvas.height() as i32 / 100).max(1);
+    let thick = (unit + 2) / 3;
+    for along in 2 * unit..5 * unit {
+        for aside in 0..thick {
+            let aside = aside - thick / 2;
+            for (x, y) in [(along, aside), (-along - 1, aside), (aside, along), (aside, -along - 1)] {
+                canvas.blend(middle_x + x, middle_y + y, [0.95, 1.0, 0.95], 0.7);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maze::{Direction, Maze};
+
+    fn rules() -> Rules {
+        Rules::new(Maze::new(7, 12))
+    }
+
+    /// A cell whose way east is open, and the next one's is not.
+    fn short_corridor(rules: &Rules) -> Camera {
+        let is_short = |cell: &(i32, i32)| {
+            !rules.maze.has_wall(*cell, Direction::East) && rules.maze.has_wall((cell.0 + 1, cell.1), Direction::East)
+        };
+        let cell = (0..144).map(|at| (at % 12, at / 12)).find(is_short).expect("there is one");
+        Camera { position: rules.maze.cell_centre(cell), heading: 0 }
+    }
+
+    fn position_offset(position: Position, east: i32, south: i32) -> Position {
+        Position { x: position.x + east * crate::UNIT, y: position.y + south * crate::UNIT }
+    }
+
+    fn rendered_view(rules: &Rules, camera: Camera, things: &[Sprite]) -> Canvas {
+        let mut canvas = Canvas::new(160, 100);
+        draw_view(rules, camera, things, &mut canvas);
+        canvas
+    }
+
+    /// How many pixels two pictures do not share.
+    fn differing_pixels(one: &Canvas, other: &Canvas) -> usize {
+        let pixels = one.pixels().chunks(4).zip(other.pixels().chunks(4));
+        pixels.filter(|(one, other)| one != other).count()
+    }
+
+    fn avatar_sprite(position: Position) -> Sprite {
+        Sprite { position, colour: PLAYER_COLOURS[0], shape: Shape::Avatar { heading: 0 } }
+    }
+
+    /// How many pixels high the wall in the middle is.
+    fn wall_height(rules: &Rules, camera: Camera) -> f32 {
+        let mut canvas = Canvas::new(160, 100);
+        draw_view(rules, camera, &[], &mut canvas);
+        Projection::new(&rules.maze, camera, &canvas).screen_size(wall::CEILING_HEIGHT, canvas.column_depth(80))
+    }
+
+    #[test]
+    fn nearer_wall_is_drawn_taller() {
+        let rules = rules();
+        let far = short_corridor(&rules);
+        let near = Camera { position: position_offset(far.position, 400, 0), ..far };
+        let (far, near) = (wall_height(&rules, far), wall_height(&rules, near));
+        // 752 and 352 units from the wall's face.
+        assert!((near / far - 752.0 / 352.0).abs() < 0.02, "{near} and {far}");
+    }
+
+    #[test]
+    fn only_visible_avatars_are_drawn() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let empty = rendered_view(&rules, camera, &[]);
+        let with = |east: i32, south: i32| {
+            differing_pixels(
+                &empty,
+                &rendered_view(&rules, camera, &[avatar_sprite(position_offset(camera.position, east, south))]),
+            )
+        };
+        assert!(with(300, 0) > 100, "in front");
+        assert!(with(150, 0) > 2 * with(300, 0), "the nearer the larger");
+        assert_eq!(with(900, 0), 0, "behind a wall");
+        assert_eq!(with(-150, 0), 0, "behind us");
+        assert_eq!(with(0, 0), 0, "where we are");
+    }
+
+    #[test]
+    fn name_is_placed_above_a_visible_avatar() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let canvas = rendered_view(&rules, camera, &[]);
+        let name = |east, south| name_position(&rules, camera, position_offset(camera.position, east, south), &canvas);
+        let [x, y] = name(300, 0).expect("in front");
+        assert!((x - 0.5).abs() < 0.01 && (0.3..0.5).contains(&y), "{x} {y}");
+        assert!(name(300, 60).expect("to the right")[0] > 0.55);
+        assert_eq!([name(900, 0), name(-150, 0), name(30, 400)], [None; 3], "behind a wall, behind us, aside");
+    }
+
+    #[test]
+    fn walls_occlude_avatars_per_column() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let mut canvas = Canvas::new(160, 100);
+        draw_view(&rules, camera, &[], &mut canvas);
+        let before = canvas.clone();
+        // As if there were a wall right before us, but for the right half.
+        (0..80).for_each(|x| canvas.set_column_depth(x, 10.0));
+        let eye = Projection::new(&rules.maze, camera, &canvas);
+        let seen = eye.project(&rules.maze, position_offset(camera.position, 300, 0)).expect("it is in front");
+        draw_sprite(&eye, &seen, &avatar_sprite(camera.position), &mut canvas);
+        let changed = |from: usize| {
+            let at = |canvas: &Canvas, x: usize, y: usize| canvas.pixels()[4 * (y * 160 + x)..][..3].to_vec();
+            let places = (from..from + 80).flat_map(|x| (0..100).map(move |y| (x, y)));
+            places.filter(|(x, y)| at(&before, *x, *y) != at(&canvas, *x, *y)).count()
+        };
+        assert_eq!(changed(0), 0);
+        assert!(changed(80) > 50);
+    }
+
+    #[test]
+    fn avatar_shows_its_colour_and_heading() {
+        let rules = rules();
+        let camera = short_corridor(&rules);
+        let with = |colour, heading| {
+            let shape = Shape::Avatar { heading };
+            rendered_view(
+                &rules,
+                camera,
+                &[Sprite { position: position_offset(camera.position, 200, 0), colour, shape }],
+            )
+        };
+        let [face, back] = [crate::angle::HALF_TURN, 0].map(|heading| with(PLAYER_COLOURS[0], heading));
+        assert!(differing_pixels(&face, &back) > 50, "a face is not a back");
+        assert!(differing_pixels(&face, &with(PLAYER_COLOURS[1], crate::angle::HALF_TURN)) > 200, "colours differ");
+    }
+
+    #[test]
+    fn every_canvas_size_and_camera_position_can_be_drawn() {
+        let rules = rules();
+        let things: Vec<Sprite> = (0..60)
+            .map(|number| {
+                let shape = match number % 3 {
+                    0 => Shape::Avatar { heading: number as u16 * 999 },
+                    1 => Shape::Shot,
+                    _ => Shape::Dead { ticks_dead: number * 5 },
+                };
+                Sprite { position: rules.maze.spawn_point(number.into()), colour: PLAYER_COLOURS[0], shape }
+            })
+            .collect();
+        let nowhere = Position { x: i32::MIN, y: i32::MAX };
+        for (width, height) in [(0, 0), (0, 9), (1, 1), (3, 200), (200, 3), (97, 61)] {
+            let mut canvas = Canvas::new(width, height);
+            for position in things.iter().map(|thing| thing.position).chain([nowhere]) {
+                let camera = Camera { position, heading: position.x as u16 };
+                draw_view(&rules, camera, &things, &mut canvas);
+                draw_map(&rules, camera, &things, &mut canvas);
+            }
+            assert_eq!(canvas.pixels().len(), 4 * width * height);
+            assert!(canvas.pixels().chunks(4).all(|pixel| pixel[3] == 255), "nothing shines through");
+        }
+    }
+}

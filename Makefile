@@ -67,7 +67,7 @@ world: setup ## build the servers of a world: target/release/coplay-world, for `
 
 crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd
-	@$(CARGO) test --release -q -p coplay-bench --test feed -- --nocapture | grep 'per watcher'
+	@$(CARGO) test --release -q -p coplay-bench --test spectator_feed_allocations -- --nocapture | grep 'per watcher'
 
 latecomer: setup ## let somebody come late to a game, and show what the players notice
 	@$(CARGO) run --release -q -p coplay-sim --bin latecomer

@@ -5,13 +5,13 @@ use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 use coplay_machines::pad::{Button, Pad};
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
-use coplay_sim::toy::{DOWN, HEIGHT, Toy, UP, WIDTH};
+use coplay_sim::toy_machine::{DOWN, HEIGHT, ToyMachine, UP, WIDTH};
 
 const W: usize = 64;
 const H: usize = 60;
 
 pub(crate) struct ToyMachine {
-    toy: Toy,
+    toy: ToyMachine,
     machine: MachineId,
     game: GameId,
     pads: Vec<Pad>,
@@ -26,7 +26,7 @@ pub(crate) struct ToyMachine {
 impl ToyMachine {
     pub(crate) fn new(seed: u8) -> Self {
         Self {
-            toy: Toy::new(2),
+            toy: ToyMachine::new(2),
             machine: MachineId { name: "toy".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
             game: GameId { name: format!("paddles {seed}"), hash: [seed; 32] },
             pads: vec![Pad::with_buttons(&[Button::Up, Button::Down, Button::A]); 2],
@@ -104,7 +104,7 @@ impl Machine for ToyMachine {
         }
     }
     fn reset(&mut self) {
-        self.toy = Toy::new(2);
+        self.toy = ToyMachine::new(2);
     }
     fn picture(&self) -> Picture<'_> {
         Picture { width: W, height: H, aspect: 4.0 / 3.0, rgba: &self.rgba }
@@ -124,7 +124,7 @@ impl Machine for ToyMachine {
         Ok(())
     }
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        self.toy = Toy::from_bytes(2, state).ok_or_else(|| LoadError::InvalidState("it is none".into()))?;
+        self.toy = ToyMachine::from_bytes(2, state).ok_or_else(|| LoadError::InvalidState("it is none".into()))?;
         Ok(())
     }
     fn hash(&mut self) -> u64 {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Outcome, Place};
-use coplay_testcores::{Cheat, build};
+use coplay_testcores::{CoreDefect, build_core};
 
 const TENNIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../games/tennis.nes");
 
@@ -22,21 +22,21 @@ fn a_check_says_what_a_machine_is_fit_for() {
     assert!(own.out.starts_with('{') && own.out.ends_with("}\n") && own.out.contains("\"key\""), "{own:?}");
     // On a computer with much else to do repairs may take too long.
     assert!(["rollback", "lockstep"].contains(&verdict(&own)), "{own:?}");
-    let clock = build(Cheat::Clock);
-    let unfit = place.run(&["check", "--core", &clock.name(), "--frames", "60"]);
+    let clock = build_core(CoreDefect::Clock);
+    let unfit = place.run(&["check", "--core", &clock.path_string(), "--frames", "60"]);
     assert_eq!(unfit.code, Some(1), "{unfit:?}");
     assert!(unfit.out.contains("unfit") && unfit.out.contains("from frame 0 on"), "{unfit:?}");
     assert!(unfit.err.starts_with("error: ") && unfit.err.contains("hint: "), "{unfit:?}");
-    let forgets = build(Cheat::Forgets);
-    let inexact = place.run(&["check", "--core", &forgets.name(), "--frames", "300", "--players", "1"]);
+    let forgets = build_core(CoreDefect::Forgets);
+    let inexact = place.run(&["check", "--core", &forgets.path_string(), "--frames", "300", "--players", "1"]);
     assert!(inexact.code == Some(0) && inexact.out.contains("lockstep only"), "{inexact:?}");
     assert!(inexact.out.contains("1 player,"), "{inexact:?}");
 }
 
 #[test]
 fn a_core_that_takes_its_process_down_gets_a_verdict() {
-    let (place, aborts) = (Place::new("aborts"), build(Cheat::Aborts));
-    let told = place.run(&["check", "--core", &aborts.name(), "--json"]);
+    let (place, aborts) = (Place::new("aborts"), build_core(CoreDefect::Aborts));
+    let told = place.run(&["check", "--core", &aborts.path_string(), "--json"]);
     assert_eq!((told.code, verdict(&told)), (Some(1), "unfit"), "{told:?}");
     assert!(told.out.contains("signal") && told.err.contains("cannot be shared"), "{told:?}");
 }
@@ -61,8 +61,8 @@ fn a_movie_plays_again_on_a_core() {
 
 #[test]
 fn options_of_a_core_are_part_of_a_movie() {
-    let (place, honest) = (Place::new("core-options"), build(Cheat::Honest));
-    let core = honest.name();
+    let (place, honest) = (Place::new("core-options"), build_core(CoreDefect::Honest));
+    let core = honest.path_string();
     let play = |step: &str, movie: &str| {
         let option = format!("testcore_step={step}");
         let played = ["--bot", "7", "--record", movie, "--headless", "--frames", "200"];
@@ -90,21 +90,21 @@ fn a_core_that_needs_a_game_says_so() {
 
 #[test]
 fn what_cannot_be_shared_is_not_offered() {
-    let (place, clock) = (Place::new("core-unfit"), build(Cheat::Clock));
-    let told = place.run(&["host", "--core", &clock.name(), "--headless", "--udp", "127.0.0.1:0"]);
+    let (place, clock) = (Place::new("core-unfit"), build_core(CoreDefect::Clock));
+    let told = place.run(&["host", "--core", &clock.path_string(), "--headless", "--udp", "127.0.0.1:0"]);
     assert!(told.code == Some(1) && told.out.is_empty(), "{told:?}");
     assert!(told.err.contains("cannot be shared on Test core 1") && told.err.contains("hint: "), "{told:?}");
     // States that are not exact are no reason, but nothing is guessed then.
-    let forgets = build(Cheat::Forgets);
-    let demo = place.run(&["demo", "--core", &forgets.name(), "--headless", "--frames", "300"]);
+    let forgets = build_core(CoreDefect::Forgets);
+    let demo = place.run(&["demo", "--core", &forgets.path_string(), "--headless", "--frames", "300"]);
     assert_eq!((demo.code, demo.row("states equal")), (Some(0), "yes"), "{demo:?}");
     assert!(demo.out.contains("lag 2, window 0"), "{demo:?}");
 }
 
 #[test]
 fn what_a_check_has_found_is_not_forgotten() {
-    let (place, late) = (Place::new("core-late"), build(Cheat::Late));
-    let core = late.name();
+    let (place, late) = (Place::new("core-late"), build_core(CoreDefect::Late));
+    let core = late.path_string();
     let host = ["host", "--core", &core, "--headless", "--udp", "127.0.0.1:0", "--frames", "1"];
     let checked = place.run(&["check", "--core", &core]);
     assert!(checked.code == Some(1) && checked.out.contains("from frame 5000 on"), "{checked:?}");

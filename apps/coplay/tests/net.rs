@@ -192,13 +192,13 @@ fn the_others_go_on_when_the_host_leaves() {
 #[cfg(target_os = "linux")]
 fn a_host_cannot_make_guests_load_native_code() {
     let (place, game) = place("net-hostile");
-    let core = coplay_testcores::build(coplay_testcores::Cheat::Honest);
+    let core = coplay_testcores::build_core(coplay_testcores::CoreDefect::Honest);
     std::fs::copy(core.path(), place.at("trap.so")).unwrap();
     std::fs::copy(core.path(), place.at("trap_libretro.so")).unwrap();
     let mark = place.at("mark");
     let run = |args: &[&str]| {
         let mut program = place.program();
-        program.env(coplay_testcores::MARK, &mark).env("LIBRETRO_DIRECTORY", place.at(""));
+        program.env(coplay_testcores::LOAD_MARKER_ENV, &mark).env("LIBRETRO_DIRECTORY", place.at(""));
         Run::start_as(program, args)
     };
     // The trap works: whoever opens the core on their own account leaves a mark.

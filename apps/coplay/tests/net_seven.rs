@@ -12,7 +12,7 @@ use common::run::{Run, assert_agree, steps, wait_for_more};
 use common::{Place, arg};
 use coplay::time::Instant;
 use coplay_net::clock;
-use coplay_testcores::{Build, TestCore, build_as};
+use coplay_testcores::{CoreConfig, TestCore, build_core_with};
 
 /// Bytes of the machine's state.
 const STATE: usize = 1 << 20;
@@ -32,7 +32,7 @@ impl Stadium {
     /// Somebody comes, over a network that loses one packet of ten and delays the others by more or less.
     fn enter(&self, name: &str, args: &[&str]) -> Run {
         let seed = name.bytes().fold(0, |seed, byte| seed * 31 + u64::from(byte));
-        let (core, impair) = (self.core.name(), format!("delay=10,jitter=5,loss=10,seed={seed}"));
+        let (core, impair) = (self.core.path_string(), format!("delay=10,jitter=5,loss=10,seed={seed}"));
         let log = self.log(name);
         let usual = ["--core", &core, "--headless", "--name", name, "--impair", &impair, "--frame-log", arg(&log)];
         Run::start(&self.place, &[args, &usual[..]].concat())
@@ -59,7 +59,7 @@ fn pace(log: &Path, from: Instant, until: Instant) -> f64 {
 
 #[test]
 fn who_plays_cannot_tell_what_those_do_who_look_on() {
-    let core = build_as(Build { state_size: STATE, players: 5, ..Build::default() });
+    let core = build_core_with(CoreConfig { state_size: STATE, players: 5, ..CoreConfig::default() });
     let stadium = Stadium { place: Place::new("net-seven"), core };
     let host = ["host", "--udp", "127.0.0.1:0", "--players", "5", "--bot", "1"];
     let ann = stadium.enter("Ann", &host);

@@ -515,9 +515,10 @@ fn who_is_left_alone_goes_on() {
 #[test]
 fn another_core_is_told() {
     let (place, game) = place("trouble-core");
-    let ours = coplay_testcores::build(coplay_testcores::Cheat::Honest);
-    let theirs = coplay_testcores::build_as(coplay_testcores::Build { state_size: 2_048, ..Default::default() });
-    let (ours, theirs) = (ours.name(), theirs.name());
+    let ours = coplay_testcores::build_core(coplay_testcores::CoreDefect::Honest);
+    let theirs =
+        coplay_testcores::build_core_with(coplay_testcores::CoreConfig { state_size: 2_048, ..Default::default() });
+    let (ours, theirs) = (ours.path_string(), theirs.path_string());
     let args = ["host", "--core", &ours, "--headless", "--udp", "127.0.0.1:0", "--bot", "1", "--frames", "120"];
     let mut host = Run::start(&place, &args);
     let ticket = host.ticket();

@@ -4,33 +4,33 @@ use std::hint::black_box;
 
 use coplay::time::{Instant, TimeDelta};
 
-use crate::wire::Inbox;
-use crate::work::{Engine, Inputs, Machine, RATE, Traffic};
+use crate::inbox::Inbox;
+use crate::workload::{DigestMachine, Engine, FRAME_RATE, Inputs, Traffic};
 
 /// As long as a usual datagram of coplay's.
 const DATAGRAM: [u8; 7] = [0; 7];
 
 /// All sites, each of which knows by magic what the others press.
 #[derive(Debug)]
-pub struct Group {
-    sites: Vec<(Instant, Machine)>,
+pub struct DriverGroup {
+    sites: Vec<(Instant, DigestMachine)>,
     inboxes: Vec<Inbox>,
     inputs: Inputs,
-    target: u32,
+    target_frame: u32,
 }
 
-impl Group {
+impl DriverGroup {
     /// So many sites.
     pub fn new(sites: usize, inputs: Inputs) -> Self {
         Self {
-            sites: vec![(Instant::ZERO, Machine::default()); sites],
+            sites: vec![(Instant::ZERO, DigestMachine::default()); sites],
             inboxes: (0..sites).map(|_| Inbox::new()).collect(),
             inputs,
-            target: 0,
+            target_frame: 0,
         }
     }
 
-    fn turn(&mut self) {
+    fn process_next(&mut self) {
         let at = (0..self.sites.len()).min_by_key(|at| self.sites[*at].0).expect("there are sites");
         black_box(std::time::Instant::now());
         self.inboxes[at].drain(|from, bytes| {
@@ -39,19 +39,19 @@ impl Group {
         let (deadline, machine) = &mut self.sites[at];
         let frame = machine.frames();
         let players = 0..self.inboxes.len();
-        machine.step(players.clone().map(|player| self.inputs.before(player, frame)));
-        *deadline += TimeDelta::from_nanos(1_000_000_000 / i64::from(RATE));
+        machine.step(players.clone().map(|player| self.inputs.delayed(player, frame)));
+        *deadline += TimeDelta::from_nanos(1_000_000_000 / i64::from(FRAME_RATE));
         for to in players.filter(|to| *to != at) {
             self.inboxes[to].push(at, black_box(&DATAGRAM));
         }
     }
 }
 
-impl Engine for Group {
+impl Engine for DriverGroup {
     fn run(&mut self, frames: u32) {
-        self.target += frames;
-        while self.sites.iter().any(|(_, machine)| machine.frames() < self.target) {
-            self.turn();
+        self.target_frame += frames;
+        while self.sites.iter().any(|(_, machine)| machine.frames() < self.target_frame) {
+            self.process_next();
         }
     }
 
@@ -60,6 +60,6 @@ impl Engine for Group {
     }
 
     fn states(&self) -> Vec<u64> {
-        self.sites.iter().map(|(_, machine)| machine.state_after(self.target)).collect()
+        self.sites.iter().map(|(_, machine)| machine.state_after(self.target_frame)).collect()
     }
 }

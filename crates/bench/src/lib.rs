@@ -9,16 +9,16 @@
 //! * [`ours`]: coplay, driven as a host program drives it.
 //! * [`peer`]: ggrs, driven as its documentation says.
 //! * [`rollback`]: both when they guess, on a network with delay and loss.
-//! * [`counter`]: counts allocations of the calling thread.
-//! * [`cycles`]: counts the time that it spends in an engine.
+//! * [`allocation_counter`]: counts allocations of the calling thread.
+//! * [`stopwatch`]: counts the time that it spends in an engine.
 //! * [`clock`]: the clocks of the standard library, in virtual time.
 
-pub mod clock;
-pub mod counter;
-pub mod cycles;
+pub mod allocation_counter;
+pub mod coplay_lockstep;
 pub mod driver;
-pub mod ours;
-pub mod peer;
+pub mod ggrs_lockstep;
+pub mod inbox;
 pub mod rollback;
-pub mod wire;
-pub mod work;
+pub mod stopwatch;
+pub mod virtual_clock;
+pub mod workload;

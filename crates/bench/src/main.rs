@@ -6,15 +6,15 @@
 //! once with fewer frames and once with more, so that everything but the frames cancels out. When engines guess, it is
 //! on a network in virtual time, row by row, and in the end it is said which rows meet which goals.
 
-mod instructions;
-mod measure;
-mod report;
-mod rows;
-mod verdict;
+mod goals;
+mod instruction_count;
+mod lockstep_measure;
+mod lockstep_report;
+mod rollback_report;
 
 use std::process::ExitCode;
 
-use measure::Subject;
+use lockstep_measure::Subject;
 
 const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,...]
                     [--frames N] [--rounds N]   in lockstep
@@ -23,18 +23,18 @@ const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,
 
 /// What to do.
 enum Task {
-    Measure(Plan),
+    Measure(BenchPlan),
     Once(Subject, usize, u32),
 }
 
 /// What to measure.
-struct Plan {
+struct BenchPlan {
     sites: Vec<usize>,
     lockstep: bool,
     frames: u32,
     rounds: usize,
     rollback: bool,
-    rows: rows::Plan,
+    rollback_plan: rollback_report::RollbackPlan,
 }
 
 fn main() -> ExitCode {
@@ -53,22 +53,29 @@ fn main() -> ExitCode {
 
 fn parse(words: &[String]) -> Result<Task, String> {
     let mut words = words.iter();
-    let rows = rows::Plan { quick: false, spans: 6 };
-    let mut plan = Plan { sites: vec![2, 4, 8], lockstep: true, frames: 20_000, rounds: 7, rollback: true, rows };
+    let rows = rollback_report::RollbackPlan { is_quick: false, spans: 6 };
+    let mut plan = BenchPlan {
+        sites: vec![2, 4, 8],
+        lockstep: true,
+        frames: 20_000,
+        rounds: 7,
+        rollback: true,
+        rollback_plan: rows,
+    };
     while let Some(word) = words.next() {
         let mut next = || words.next().ok_or_else(|| format!("{word} wants more"));
         match word.as_str() {
             "--once" => {
                 let (name, sites, frames) = (next()?, next()?, next()?);
-                let subject = Subject::named(name).ok_or_else(|| format!("no engine is called '{name}'"))?;
+                let subject = Subject::from_name(name).ok_or_else(|| format!("no engine is called '{name}'"))?;
                 return Ok(Task::Once(subject, sites_from(sites)?, number(frames)?));
             }
             "--frames" => plan.frames = number(next()?)?,
             "--rounds" => plan.rounds = number(next()?)? as usize,
             "--lockstep" => plan.rollback = false,
             "--rollback" => plan.lockstep = false,
-            "--quick" => plan.rows.quick = true,
-            "--spans" => plan.rows.spans = number(next()?)?,
+            "--quick" => plan.rollback_plan.is_quick = true,
+            "--spans" => plan.rollback_plan.spans = number(next()?)?,
             "--sites" => plan.sites = next()?.split(',').map(sites_from).collect::<Result<_, _>>()?,
             _ => return Err(format!("'{word}' is not understood")),
         }
@@ -85,7 +92,7 @@ fn sites_from(word: &str) -> Result<usize, String> {
     if (2..=coplay::id::MAX_SITES).contains(&sites) { Ok(sites) } else { Err(format!("{sites} sites cannot play")) }
 }
 
-fn measure_all(plan: &Plan) {
+fn measure_all(plan: &BenchPlan) {
     if plan.lockstep {
         measure_lockstep(plan);
     }
@@ -93,21 +100,21 @@ fn measure_all(plan: &Plan) {
         println!();
     }
     if plan.rollback {
-        rows::run(&plan.sites, &plan.rows);
+        rollback_report::measure_and_print(&plan.sites, &plan.rollback_plan);
     }
 }
 
-fn measure_lockstep(plan: &Plan) {
-    report::preface(plan.frames, plan.rounds);
-    let counting = instructions::available();
+fn measure_lockstep(plan: &BenchPlan) {
+    lockstep_report::preface(plan.frames, plan.rounds);
+    let counting = instruction_count::is_valgrind_available();
     for sites in &plan.sites {
-        let mut rows = measure::rounds(*sites, plan.frames, plan.rounds);
+        let mut rows = lockstep_measure::measure_rounds(*sites, plan.frames, plan.rounds);
         if counting {
             for row in &mut rows {
                 eprintln!("{sites} sites: counting the instructions of {}", row.subject.name());
-                row.instructions = instructions::per_frame_and_site(row.subject, *sites);
+                row.instructions = instruction_count::per_frame_and_site(row.subject, *sites);
             }
         }
-        report::table(*sites, &rows);
+        lockstep_report::table(*sites, &rows);
     }
 }

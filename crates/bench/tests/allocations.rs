@@ -9,38 +9,38 @@ use coplay::input::{InputWord, Ownership, Recovery};
 use coplay::session::{Config, Request, Session};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_bench::counter::allocations;
-use coplay_bench::rollback::{self, Case};
-use coplay_bench::work::{Inputs, Machine};
-use coplay_sim::measure::toy_settings;
+use coplay_bench::allocation_counter::allocations;
+use coplay_bench::rollback::{self, BenchCase};
+use coplay_bench::workload::{DigestMachine, Inputs};
 use coplay_sim::random::Random;
+use coplay_sim::session_experiment::toy_settings;
 
-const LAG: u32 = 6;
-const WARM_UP: u32 = 600;
-const FRAMES: u32 = 3_000;
+const INPUT_DELAY: u32 = 6;
+const WARM_UP_FRAMES: u32 = 600;
+const MEASURED_FRAMES: u32 = 3_000;
 const DELAY: TimeDelta = TimeDelta::from_millis(50);
 const LOSS: f64 = 0.2;
 
 /// Sites on a bad network.
-struct World {
+struct AllocationNetwork {
     now: Instant,
-    sites: Vec<Site>,
-    flying: VecDeque<Datagram>,
+    sites: Vec<AllocationSite>,
+    in_flight: VecDeque<InFlightDatagram>,
     inputs: Inputs,
-    luck: Random,
+    random: Random,
 }
 
-struct Site {
+struct AllocationSite {
     session: Session,
-    machine: Machine,
-    words: Vec<InputWord>,
+    machine: DigestMachine,
+    input_words: Vec<InputWord>,
     deadline: Instant,
     /// What the engine has allocated since it was made.
-    allocated: u64,
+    engine_allocations: u64,
 }
 
-struct Datagram {
-    arrives: Instant,
+struct InFlightDatagram {
+    arrives_at: Instant,
     from: usize,
     to: usize,
     len: usize,
@@ -48,169 +48,170 @@ struct Datagram {
 }
 
 /// Calls the engine and adds what it allocates to `sum`.
-fn counted<T>(sum: &mut u64, engine: impl FnOnce() -> T) -> T {
+fn count_allocations<T>(sum: &mut u64, engine: impl FnOnce() -> T) -> T {
     let before = allocations();
     let result = engine();
     *sum += allocations() - before;
     result
 }
 
-impl World {
+impl AllocationNetwork {
     fn new(sites: usize, recovery: Recovery, seed: u64) -> Self {
         Self {
             now: Instant::ZERO,
-            sites: (0..sites).map(|number| Site::new(number, sites, recovery)).collect(),
-            flying: VecDeque::new(),
+            sites: (0..sites).map(|number| AllocationSite::new(number, sites, recovery)).collect(),
+            in_flight: VecDeque::new(),
             inputs: Inputs::new(seed, sites),
-            luck: Random::stream(seed, "loss"),
+            random: Random::stream(seed, "loss"),
         }
     }
 
-    fn run_until_all_have(&mut self, frames: u32) {
+    fn run_frames(&mut self, frames: u32) {
         let limit = self.now + TimeDelta::from_secs(10) + TimeDelta::from_millis(100) * i64::from(frames);
         while self.sites.iter().any(|site| site.machine.frames() < frames) {
             assert!(self.now < limit, "the game is stuck at {:?}", self.now);
-            self.turn();
+            self.process_next();
         }
     }
 
     /// What happens next happens.
-    fn turn(&mut self) {
+    fn process_next(&mut self) {
         let at = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("there are sites");
         let deadline = self.sites[at].deadline.max(self.now);
-        if self.flying.front().is_some_and(|datagram| datagram.arrives <= deadline) {
-            self.arrive();
+        if self.in_flight.front().is_some_and(|datagram| datagram.arrives_at <= deadline) {
+            self.deliver();
         } else {
             self.now = deadline;
-            self.drive(at);
+            self.run_host_program(at);
         }
     }
 
-    fn arrive(&mut self) {
-        let Some(datagram) = self.flying.pop_front() else { return };
-        self.now = datagram.arrives;
-        let Site { session, allocated, .. } = &mut self.sites[datagram.to];
+    fn deliver(&mut self) {
+        let Some(datagram) = self.in_flight.pop_front() else { return };
+        self.now = datagram.arrives_at;
+        let AllocationSite { session, engine_allocations: allocated, .. } = &mut self.sites[datagram.to];
         let (from, bytes) = (Addr(datagram.from as u64), &datagram.bytes[..datagram.len]);
-        counted(allocated, || session.handle_datagram(self.now, from, bytes));
-        self.drive(datagram.to);
+        count_allocations(allocated, || session.handle_datagram(self.now, from, bytes));
+        self.run_host_program(datagram.to);
     }
 
     /// The host program of a site.
-    fn drive(&mut self, at: usize) {
+    fn run_host_program(&mut self, at: usize) {
         loop {
-            let asked = self.sites[at].serve(self.now, at, &self.inputs);
-            self.send(at);
+            let asked = self.sites[at].serve_request(self.now, at, &self.inputs);
+            self.transmit(at);
             if !asked {
                 break;
             }
         }
-        let Site { session, allocated, deadline, .. } = &mut self.sites[at];
-        while counted(allocated, || session.poll_event()).is_some() {}
-        *deadline = counted(allocated, || session.poll_timeout()).expect("the game goes on");
+        let AllocationSite { session, engine_allocations: allocated, deadline, .. } = &mut self.sites[at];
+        while count_allocations(allocated, || session.poll_event()).is_some() {}
+        *deadline = count_allocations(allocated, || session.poll_timeout()).expect("the game goes on");
     }
 
-    fn send(&mut self, from: usize) {
-        let Site { session, allocated, .. } = &mut self.sites[from];
+    fn transmit(&mut self, from: usize) {
+        let AllocationSite { session, engine_allocations: allocated, .. } = &mut self.sites[from];
         let mut bytes = [0; MAX_DATAGRAM];
-        while let Some(transmit) = counted(allocated, || session.poll_transmit(self.now, &mut bytes)) {
-            if !self.luck.chance(LOSS) {
+        while let Some(transmit) = count_allocations(allocated, || session.poll_transmit(self.now, &mut bytes)) {
+            if !self.random.chance(LOSS) {
                 let (to, arrives) = (transmit.to.0 as usize, self.now + DELAY);
-                self.flying.push_back(Datagram { arrives, from, to, len: transmit.len, bytes });
+                self.in_flight.push_back(InFlightDatagram { arrives_at: arrives, from, to, len: transmit.len, bytes });
             }
         }
     }
 
-    fn allocated(&self) -> u64 {
-        self.sites.iter().map(|site| site.allocated).sum()
+    fn total_allocations(&self) -> u64 {
+        self.sites.iter().map(|site| site.engine_allocations).sum()
     }
 
-    fn stalls(&self) -> u64 {
+    fn total_stalls(&self) -> u64 {
         self.sites.iter().map(|site| site.session.stats().stalls).sum()
     }
 }
 
-impl Site {
+impl AllocationSite {
     fn new(number: usize, sites: usize, recovery: Recovery) -> Self {
         let id = SiteId::first(sites).nth(number).expect("no more sites than there can be");
         let others = SiteId::first(sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
-        let settings = toy_settings(LAG, Ownership::one_player_per_site(sites, 0xffff));
+        let settings = toy_settings(INPUT_DELAY, Ownership::one_player_per_site(sites, 0xffff));
         let config = Config { recovery, ..Config::new(1, id, peers, settings) };
         let mut allocated = 0;
         Self {
-            session: counted(&mut allocated, || Session::new(Instant::ZERO, config)).expect("the settings are sound"),
-            machine: Machine::default(),
-            words: vec![0; sites],
+            session: count_allocations(&mut allocated, || Session::new(Instant::ZERO, config))
+                .expect("the settings are sound"),
+            machine: DigestMachine::default(),
+            input_words: vec![0; sites],
             deadline: Instant::ZERO,
-            allocated,
+            engine_allocations: allocated,
         }
     }
 
     /// Does the next thing the session asks for; `false` when there is nothing.
-    fn serve(&mut self, now: Instant, number: usize, inputs: &Inputs) -> bool {
-        let Self { session, machine, words, allocated, .. } = self;
-        match counted(allocated, || session.poll_request(now)) {
+    fn serve_request(&mut self, now: Instant, number: usize, inputs: &Inputs) -> bool {
+        let Self { session, machine, input_words: words, engine_allocations: allocated, .. } = self;
+        match count_allocations(allocated, || session.poll_request(now)) {
             None => return false,
             Some(Request::Sample { frame }) => {
                 words[number] = InputWord::from(inputs.pressed(number, frame.number()));
-                counted(allocated, || session.handle_input(now, words));
+                count_allocations(allocated, || session.handle_input(now, words));
             }
             Some(Request::Advance { inputs, .. }) => machine.step(inputs.iter().map(|word| *word as u16)),
             Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
             Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
             Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
-            Some(Request::Hash { .. }) => counted(allocated, || session.handle_hash(machine.state())),
+            Some(Request::Hash { .. }) => count_allocations(allocated, || session.handle_hash(machine.state())),
         }
         true
     }
 }
 
-fn check(sites: usize, recovery: Recovery) {
-    let mut world = World::new(sites, recovery, 1);
-    world.run_until_all_have(WARM_UP);
-    let (before, stalls) = (world.allocated(), world.stalls());
+fn assert_no_allocations(sites: usize, recovery: Recovery) {
+    let mut world = AllocationNetwork::new(sites, recovery, 1);
+    world.run_frames(WARM_UP_FRAMES);
+    let (before, stalls) = (world.total_allocations(), world.total_stalls());
     assert!(before > 0, "making a session and its lobby allocates, and that is seen");
-    world.run_until_all_have(WARM_UP + FRAMES);
-    assert!(world.stalls() > stalls, "frames had to wait, so that the ways of recovery were gone");
-    assert_eq!(world.allocated() - before, 0, "allocations at {sites} sites with {recovery:?}");
+    world.run_frames(WARM_UP_FRAMES + MEASURED_FRAMES);
+    assert!(world.total_stalls() > stalls, "frames had to wait, so that the ways of recovery were gone");
+    assert_eq!(world.total_allocations() - before, 0, "allocations at {sites} sites with {recovery:?}");
 }
 
 #[test]
 fn two_sites_play_without_allocating() {
     for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic] {
-        check(2, recovery);
+        assert_no_allocations(2, recovery);
     }
 }
 
 #[test]
 fn eight_sites_play_without_allocating() {
     for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
-        check(8, recovery);
+        assert_no_allocations(8, recovery);
     }
 }
 
 #[test]
-fn guesses_and_repairs_do_not_allocate() {
+fn prediction_and_rollback_do_not_allocate() {
     for sites in [2, 8] {
-        let case = Case { sites, rtt_ms: 100, loss_percent: 5, lag: 2, window: 8, seed: 1 };
-        let mut world = rollback::world::World::<rollback::ours::Site>::new(case);
+        let case = BenchCase { sites, rtt_ms: 100, loss_percent: 5, input_delay: 2, prediction_window: 8, seed: 1 };
+        let mut world = rollback::network::RollbackNetwork::<rollback::coplay_site::CoplaySite>::new(case);
         world.run_until(Instant::ZERO + TimeDelta::from_secs(15));
-        let before = world.spent().allocations;
+        let before = world.engine_cost().allocations;
         assert!(before > 0, "a lobby allocates, and that is seen");
         world.run_until(Instant::ZERO + TimeDelta::from_secs(65));
-        assert!(world.hosts().iter().all(|host| host.books().resimulated > 300), "frames were repaired");
-        assert_eq!(world.spent().allocations - before, 0, "allocations at {sites} sites");
+        assert!(world.hosts().iter().all(|host| host.counts().resimulated > 300), "frames were repaired");
+        assert_eq!(world.engine_cost().allocations - before, 0, "allocations at {sites} sites");
     }
 }
 
 #[test]
-fn the_counter_counts() {
+fn allocation_counter_counts_allocations() {
     let mut sum = 0;
-    let boxed = counted(&mut sum, || Box::new(std::hint::black_box(7)));
+    let boxed = count_allocations(&mut sum, || Box::new(std::hint::black_box(7)));
     assert_eq!((sum, *boxed), (1, 7));
     let mut grown = vec![0u8; 16];
-    counted(&mut sum, || grown.reserve_exact(std::hint::black_box(1 << 16)));
+    count_allocations(&mut sum, || grown.reserve_exact(std::hint::black_box(1 << 16)));
     assert_eq!(sum, 2, "to grow counts");
-    counted(&mut sum, || drop((boxed, grown)));
+    count_allocations(&mut sum, || drop((boxed, grown)));
     assert_eq!(sum, 2, "to give back does not");
 }

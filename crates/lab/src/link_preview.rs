@@ -3,7 +3,7 @@
 use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
 use coplay_sim::link::{Jitter, LinkConfig};
-use coplay_sim::measure::Experiment as Game;
+use coplay_sim::session_experiment::SessionExperiment as Game;
 
 use crate::bench::ExperimentContext;
 use crate::numbers::{lossy_link, max_or_zero, mean, ms};
@@ -133,7 +133,16 @@ fn simulated_session(seed: u64, link: LinkQuality, machine: MachineProfile, sett
     let save = if window > 0 { machine.costs.save } else { TimeDelta::ZERO };
     let step_cost = machine.costs.step + save;
     let MachineProfile { costs, can_save } = machine;
-    Game { seed, lag, window, costs, can_save, step_cost, frames: MEASURED_FRAMES, ..Game::new(link.config()) }
+    Game {
+        seed,
+        input_delay: lag,
+        prediction_window: window,
+        costs,
+        can_save,
+        step_cost,
+        frames: MEASURED_FRAMES,
+        ..Game::new(link.config())
+    }
 }
 
 /// What the dials come to when they turn by themselves.
@@ -142,9 +151,9 @@ fn auto_pick(seed: u64, link: LinkQuality, machine: MachineProfile) -> DelaySett
         prediction_window: if machine.can_save { AUTO_START.prediction_window } else { 0 },
         ..AUTO_START
     };
-    let game = Game { auto: true, frames: AUTO_SETTLING_FRAMES, ..simulated_session(seed, link, machine, begin) };
+    let game = Game { auto_delay: true, frames: AUTO_SETTLING_FRAMES, ..simulated_session(seed, link, machine, begin) };
     let mut now = begin;
-    game.run_watched(|world| {
+    game.run_observed(|world| {
         let stats = world.sites[0].session.stats();
         now = DelaySetting { input_delay: stats.input_delay, prediction_window: stats.prediction_window };
     });
@@ -157,10 +166,10 @@ fn measure_setting(seed: u64, link: LinkQuality, machine: MachineProfile, settin
         setting,
         frames_per_second: outcome.fps(),
         deviation_ms: outcome.worst_deviation_ms(),
-        max_frame_ms: outcome.longest_ms,
-        local_latency_ms: mean(&outcome.own_ms),
-        remote_latency_ms: mean(&outcome.other_ms),
-        resimulated_per_100_frames: max_or_zero(outcome.resimulated.iter().copied()),
+        max_frame_ms: outcome.longest_frame_ms,
+        local_latency_ms: mean(&outcome.local_latency_ms),
+        remote_latency_ms: mean(&outcome.remote_latency_ms),
+        resimulated_per_100_frames: max_or_zero(outcome.resimulated_per_100.iter().copied()),
         bytes_per_second: outcome.bytes_per_frame * outcome.fps(),
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use coplay_machines::check::{self, CheckReport, CheckRequest, CheckSubject};
 use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage, LibretroMachine};
 use coplay_machines::{Machine, nes::Nes};
-use coplay_testcores::{Cheat, build, images};
+use coplay_testcores::{CoreDefect, build_core, images};
 
 const USAGE: &str = "usage: check [--core CORE] [--json] [--frames N] [--seconds N] [GAME]
 
@@ -156,11 +156,17 @@ fn print_table(asked: &CheckRequest, out: &mut dyn Write) -> io::Result<()> {
     ] {
         row(&format!("{core} ({ending})"), Some(core.into()), ending, Some(image))?;
     }
-    for cheat in
-        [Cheat::Honest, Cheat::NoSave, Cheat::Forgets, Cheat::Clock, Cheat::Address, Cheat::Late, Cheat::Aborts]
-    {
-        let core = build(cheat);
-        row(&format!("test core: {cheat:?}"), Some(core.name()), "", None)?;
+    for cheat in [
+        CoreDefect::Honest,
+        CoreDefect::NoSave,
+        CoreDefect::Forgets,
+        CoreDefect::Clock,
+        CoreDefect::Address,
+        CoreDefect::Late,
+        CoreDefect::Aborts,
+    ] {
+        let core = build_core(cheat);
+        row(&format!("test core: {cheat:?}"), Some(core.path_string()), "", None)?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use coplay::id::SiteId;
 use coplay::input::InputWord;
 use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, libretro, session_adapter};
-use coplay_sim::stage::Stage;
+use coplay_sim::host_network::HostNetwork;
 
 const USAGE: &str = "usage: rollback [--frames N] [--seed N] [--window N] [--lag N] [--core CORE] [GAME]
 
@@ -121,7 +121,7 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
             monotonic_nanos,
         )
     };
-    let mut stage = Stage::new(options.seed, SiteId::first(2).map(seat).collect(), |_, _| bad_link());
+    let mut stage = HostNetwork::new(options.seed, SiteId::first(2).map(seat).collect(), |_, _| bad_link());
     let mut judge = ReferenceChecker::new(open());
     let begun = Instant::now();
     session_harness::run_until_checked(&mut stage, &mut judge, options.frames, |frames| {
@@ -135,10 +135,10 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
         options.prediction_window,
         begun.elapsed().as_secs_f64()
     );
-    for (number, seat) in stage.hosts.iter().enumerate() {
+    for (number, seat) in stage.programs.iter().enumerate() {
         print_site_costs(number, seat);
     }
-    let trouble = stage.hosts.iter().find_map(|seat| seat.error.clone());
+    let trouble = stage.programs.iter().find_map(|seat| seat.error.clone());
     match (judge.first_mismatch, trouble) {
         (None, None) if judge.next_frame >= options.frames => {
             println!(

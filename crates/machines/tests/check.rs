@@ -17,7 +17,7 @@ use coplay_machines::check::{
 use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage};
 use coplay_machines::test_nes::Nes;
 use coplay_machines::{Machine, session_adapter};
-use coplay_testcores::{Cheat, TestCore, build, images};
+use coplay_testcores::{CoreDefect, TestCore, build_core, images};
 
 /// Tells the other process, which is this program again, which core to open; with nothing in it, the NES.
 const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
@@ -97,8 +97,8 @@ fn run_check_with(
     report
 }
 
-fn check_test_core(cheat: Cheat) -> CheckReport {
-    run_check(&build(cheat).name(), "", &short_options())
+fn check_test_core(cheat: CoreDefect) -> CheckReport {
+    run_check(&build_core(cheat).path_string(), "", &short_options())
 }
 
 fn equal_frames(report: &CheckReport, comparison: CheckComparison) -> u32 {
@@ -107,7 +107,7 @@ fn equal_frames(report: &CheckReport, comparison: CheckComparison) -> u32 {
 
 #[test]
 fn deterministic_core_passes_all_comparisons() {
-    let report = check_test_core(Cheat::Honest);
+    let report = check_test_core(CoreDefect::Honest);
     assert_eq!(report.verdict, CheckVerdict::Rollback);
     assert_eq!(
         (equal_frames(&report, CheckComparison::SameProcess), equal_frames(&report, CheckComparison::OtherProcess)),
@@ -132,7 +132,7 @@ fn deterministic_core_passes_all_comparisons() {
 
 #[test]
 fn core_reading_the_clock_is_unfit_at_frame_0() {
-    let report = check_test_core(Cheat::Clock);
+    let report = check_test_core(CoreDefect::Clock);
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
     let difference = report.verdict.mismatch().unwrap();
     assert_eq!((difference.comparison, difference.frame), (CheckComparison::SameProcess, Some(0)));
@@ -143,7 +143,7 @@ fn core_reading_the_clock_is_unfit_at_frame_0() {
 
 #[test]
 fn core_depending_on_an_address_is_unfit_before_frame_0() {
-    let report = check_test_core(Cheat::Address);
+    let report = check_test_core(CoreDefect::Address);
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
     let difference = report.verdict.mismatch().unwrap();
     assert_eq!((difference.comparison, difference.frame), (CheckComparison::SameProcess, None));
@@ -154,7 +154,7 @@ fn core_depending_on_an_address_is_unfit_before_frame_0() {
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn core_reading_uninitialized_memory_is_unfit() {
-    let report = check_test_core(Cheat::Unset);
+    let report = check_test_core(CoreDefect::Unset);
     assert!(!report.verdict.is_fit(), "{report}");
     // Where the memory was used before, its first frames tell; else the other process does, before the first frame.
     assert!(report.verdict.mismatch().is_none_or(|difference| difference.frame.is_none()), "{report}");
@@ -163,7 +163,7 @@ fn core_reading_uninitialized_memory_is_unfit() {
 #[test]
 fn core_diverging_at_frame_5000_is_found_by_the_long_run() {
     let options = CheckOptions { long_run_frames: CheckOptions::default().long_run_frames, ..short_options() };
-    let report = run_check(&build(Cheat::Late).name(), "", &options);
+    let report = run_check(&build_core(CoreDefect::Late).path_string(), "", &options);
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
     let difference = report.verdict.mismatch().unwrap();
     assert_eq!((difference.comparison, difference.frame), (CheckComparison::LongRun, Some(5_000)));
@@ -173,7 +173,7 @@ fn core_diverging_at_frame_5000_is_found_by_the_long_run() {
 
 #[test]
 fn core_with_incomplete_state_is_lockstep_only() {
-    let report = check_test_core(Cheat::Forgets);
+    let report = check_test_core(CoreDefect::Forgets);
     let CheckVerdict::Lockstep { reason: LockstepReason::InexactStates { .. } } = &report.verdict else {
         panic!("{report}")
     };
@@ -198,13 +198,13 @@ fn core_with_incomplete_state_is_lockstep_only() {
     assert!(config.can_save && config.bisect_desyncs);
     fitness.apply(&mut config);
     assert!(!config.can_save && !config.bisect_desyncs && config.machine_costs == report.measured.median_costs());
-    let again = check_test_core(Cheat::Forgets);
+    let again = check_test_core(CoreDefect::Forgets);
     assert_eq!(again.verdict, report.verdict, "a seed does the same again");
 }
 
 #[test]
 fn core_without_save_is_lockstep_only() {
-    let report = check_test_core(Cheat::NoSave);
+    let report = check_test_core(CoreDefect::NoSave);
     assert_eq!(report.verdict, CheckVerdict::Lockstep { reason: LockstepReason::CannotSave });
     assert_eq!(
         (equal_frames(&report, CheckComparison::LongRun), equal_frames(&report, CheckComparison::ColdLoad)),
@@ -215,11 +215,11 @@ fn core_without_save_is_lockstep_only() {
 
 #[test]
 fn harmless_core_quirks_still_allow_rollback() {
-    for cheat in [Cheat::Threads, Cheat::MustRun] {
+    for cheat in [CoreDefect::Threads, CoreDefect::MustRun] {
         assert_eq!(check_test_core(cheat).verdict, CheckVerdict::Rollback, "{cheat:?}");
     }
     // A core that saving disturbs is saved in every frame at every site. That must be seen to work.
-    assert_eq!(check_test_core(Cheat::Disturbed).verdict, CheckVerdict::Rollback);
+    assert_eq!(check_test_core(CoreDefect::Disturbed).verdict, CheckVerdict::Rollback);
 }
 
 /// The first difference of a machine that is odd in one way; whether it is unfit.
@@ -302,15 +302,15 @@ fn machine_exiting_its_process_is_unfit() {
 }
 
 /// A machine that must not be opened in this process.
-fn check_without_opening_here(cheat: Cheat, patience: Duration) -> CheckReport {
-    let core = build(cheat);
+fn check_without_opening_here(cheat: CoreDefect, patience: Duration) -> CheckReport {
+    let core = build_core(cheat);
     let mut open = || panic!("it was opened here");
-    run_check_with(&mut open, &core.name(), "", &CheckOptions { response_timeout: patience, ..short_options() })
+    run_check_with(&mut open, &core.path_string(), "", &CheckOptions { response_timeout: patience, ..short_options() })
 }
 
 #[test]
 fn crashing_core_is_unfit_and_not_opened_in_process() {
-    let report = check_without_opening_here(Cheat::Aborts, CheckOptions::default().response_timeout);
+    let report = check_without_opening_here(CoreDefect::Aborts, CheckOptions::default().response_timeout);
     let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason: why, .. } } = &report.verdict else {
         panic!("{report}")
     };
@@ -320,7 +320,7 @@ fn crashing_core_is_unfit_and_not_opened_in_process() {
 
 #[test]
 fn hanging_core_is_unfit_after_response_timeout() {
-    let report = check_without_opening_here(Cheat::Hangs, Duration::from_secs(3));
+    let report = check_without_opening_here(CoreDefect::Hangs, Duration::from_secs(3));
     let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason: why, .. } } = &report.verdict else {
         panic!("{report}")
     };
@@ -329,7 +329,10 @@ fn hanging_core_is_unfit_after_response_timeout() {
 
 #[test]
 fn core_querying_requested_outputs_is_checked() {
-    assert_eq!(check_test_core(Cheat::Asks).verdict, CheckVerdict::Lockstep { reason: LockstepReason::CannotSave });
+    assert_eq!(
+        check_test_core(CoreDefect::Asks).verdict,
+        CheckVerdict::Lockstep { reason: LockstepReason::CannotSave }
+    );
 }
 
 #[test]
@@ -403,7 +406,7 @@ fn bsnes_is_fit() {
 #[test]
 fn zero_time_budget_reports_comparisons_cut_short() {
     let options = CheckOptions { time_budget: Duration::ZERO, ..short_options() };
-    let report = run_check(&build(Cheat::Honest).name(), "", &options);
+    let report = run_check(&build_core(CoreDefect::Honest).path_string(), "", &options);
     assert_eq!(report.verdict, CheckVerdict::Rollback);
     assert_eq!(
         (equal_frames(&report, CheckComparison::SameProcess), equal_frames(&report, CheckComparison::LongRun)),
@@ -417,7 +420,7 @@ fn zero_time_budget_reports_comparisons_cut_short() {
 
 #[test]
 fn check_command_prints_progress_and_uses_the_cache() {
-    let (core, folder) = (build(Cheat::NoSave), tempfile::tempdir().unwrap());
+    let (core, folder) = (build_core(CoreDefect::NoSave), tempfile::tempdir().unwrap());
     let asked = CheckRequest {
         json: true,
         show_progress: true,
@@ -425,7 +428,7 @@ fn check_command_prints_progress_and_uses_the_cache() {
         ..CheckRequest::default()
     };
     let run = |asked: &CheckRequest, core: &TestCore| {
-        let (mut out, mut talk, name) = (Vec::new(), Vec::new(), core.name());
+        let (mut out, mut talk, name) = (Vec::new(), Vec::new(), core.path_string());
         let mut children = 0;
         let mut child = || {
             children += 1;
@@ -453,8 +456,8 @@ fn check_command_prints_progress_and_uses_the_cache() {
 
 #[test]
 fn child_process_open_failure_is_reported() {
-    let here = build(Cheat::Honest);
-    let name = here.name();
+    let here = build_core(CoreDefect::Honest);
+    let name = here.path_string();
     let run = |child: &mut dyn FnMut() -> Command| {
         check::check(
             CheckSubject {
@@ -480,8 +483,8 @@ fn child_process_open_failure_is_reported() {
 /// A machine of another kind in the other process.
 #[test]
 fn different_machine_in_child_process_is_a_mismatch() {
-    let (here, there) = (build(Cheat::Honest), build(Cheat::Forgets));
-    let (name, others) = (here.name(), there.name());
+    let (here, there) = (build_core(CoreDefect::Honest), build_core(CoreDefect::Forgets));
+    let (name, others) = (here.path_string(), there.path_string());
     let subject = CheckSubject {
         machine_name: "",
         game_name: "",

@@ -8,7 +8,7 @@ use coplay::input::InputWord;
 use coplay_machines::libretro::{CoreConfig, CoreOpenError, CoreSource, GameImage, HashSource, LibretroMachine, open};
 use coplay_machines::pad::Button;
 use coplay_machines::{LoadError, Machine, NetplaySupport, SaveError};
-use coplay_testcores::{Build, Cheat, TestCore, build, build_as};
+use coplay_testcores::{CoreConfig, CoreDefect, TestCore, build_core, build_core_with};
 
 fn core_config(core: &Path) -> CoreConfig {
     CoreConfig::new(CoreSource::Path(core.into()))
@@ -18,8 +18,8 @@ fn open_core(core: &TestCore) -> LibretroMachine {
     open(core_config(core.path())).expect("the core opens")
 }
 
-fn open_test_core(cheat: Cheat) -> LibretroMachine {
-    open_core(&build(cheat))
+fn open_test_core(cheat: CoreDefect) -> LibretroMachine {
+    open_core(&build_core(cheat))
 }
 
 fn open_error(config: CoreConfig) -> CoreOpenError {
@@ -43,7 +43,7 @@ fn saved_state(machine: &mut LibretroMachine) -> Vec<u8> {
 
 #[test]
 fn probe_finds_deterministic_core_exact() {
-    let machine = open_test_core(Cheat::Honest);
+    let machine = open_test_core(CoreDefect::Honest);
     let found = machine.findings();
     assert!(found.steady && found.can_save && found.state_exact && found.memory_exact && found.saves_unstepped);
     assert_eq!((found.hash_of, found.warms_up, found.state_size), (HashSource::Memory, false, Some(1_024)));
@@ -55,7 +55,7 @@ fn probe_finds_deterministic_core_exact() {
 
 #[test]
 fn pads_match_descriptors_without_turbo_buttons() {
-    let machine = open_test_core(Cheat::Honest);
+    let machine = open_test_core(CoreDefect::Honest);
     let [first, second] = machine.pads() else { panic!("two players") };
     let cross = [Button::Up, Button::Down, Button::Left, Button::Right, Button::A];
     assert!(first.buttons().eq(cross) && second.buttons().eq(cross));
@@ -64,7 +64,7 @@ fn pads_match_descriptors_without_turbo_buttons() {
 
 #[test]
 fn inputs_reach_the_right_player_and_masked_bits_are_ignored() {
-    let core = build(Cheat::Honest);
+    let core = build_core(CoreDefect::Honest);
     let mut machine = open_core(&core);
     let mut other = machine.twin().unwrap();
     machine.step(&[Button::Right.bit(), Button::Down.bit()], true);
@@ -81,7 +81,7 @@ fn inputs_reach_the_right_player_and_masked_bits_are_ignored() {
 
 #[test]
 fn picture_and_sound_are_from_the_last_rendered_frame() {
-    let mut machine = open_test_core(Cheat::Honest);
+    let mut machine = open_test_core(CoreDefect::Honest);
     assert_eq!((machine.picture().width, machine.picture().height), (64, 48));
     assert!(machine.picture().rgba.chunks(4).all(|pixel| pixel == [0, 0, 0, 255]));
     machine.step(&[], true);
@@ -97,7 +97,7 @@ fn picture_and_sound_are_from_the_last_rendered_frame() {
 #[test]
 fn core_instances_are_isolated_across_threads() {
     // The core has a variable that the system merges over libraries, as C++ makes them: it would notice.
-    let first = open_test_core(Cheat::Honest);
+    let first = open_test_core(CoreDefect::Honest);
     let mut crowd: Vec<_> = (0..8).map(|_| first.twin().unwrap()).collect();
     for (late, machine) in crowd.iter_mut().enumerate() {
         step_frames(machine, 0..late as u64);
@@ -116,7 +116,7 @@ fn core_instances_are_isolated_across_threads() {
 
 #[test]
 fn state_loads_exactly_into_another_instance() {
-    let core = build_as(Build { state_size: 1 << 20, ..Build::default() });
+    let core = build_core_with(CoreConfig { state_size: 1 << 20, ..CoreConfig::default() });
     let mut machine = open_core(&core);
     assert!(!machine.findings().settles);
     step_frames(&mut machine, 0..100);
@@ -133,7 +133,7 @@ fn state_loads_exactly_into_another_instance() {
 
 #[test]
 fn reset_restores_the_initial_state() {
-    let mut machine = open_test_core(Cheat::Honest);
+    let mut machine = open_test_core(CoreDefect::Honest);
     let unstepped = saved_state(&mut machine);
     step_frames(&mut machine, 0..50);
     let hash = machine.hash();
@@ -148,11 +148,11 @@ fn reset_restores_the_initial_state() {
 
 #[test]
 fn foreign_or_damaged_state_is_rejected_without_effect() {
-    let mut machine = open_test_core(Cheat::Honest);
+    let mut machine = open_test_core(CoreDefect::Honest);
     step_frames(&mut machine, 0..20);
     let (state, hash) = (saved_state(&mut machine), machine.hash());
     let other_game = Some(GameImage { name: "other.test".into(), image: b"7".to_vec() });
-    let core = build(Cheat::Honest);
+    let core = build_core(CoreDefect::Honest);
     let mut other = open(CoreConfig { game: other_game, ..core_config(core.path()) }).unwrap();
     let mut foreign = vec![saved_state(&mut other), Vec::new(), vec![0; 2_000], state[..state.len() - 1].to_vec()];
     for at in (0..state.len()).step_by(7) {
@@ -170,7 +170,7 @@ fn foreign_or_damaged_state_is_rejected_without_effect() {
 /// As a malicious peer would do it, whose state passes all checks but the core's own.
 #[test]
 fn state_rejected_midway_by_core_is_undone() {
-    let mut machine = open_test_core(Cheat::Half);
+    let mut machine = open_test_core(CoreDefect::Half);
     let mut evil = machine.twin().unwrap();
     step_frames(&mut machine, 0..20);
     let hash = machine.hash();
@@ -187,7 +187,7 @@ fn state_rejected_midway_by_core_is_undone() {
 #[test]
 fn core_options_change_state_and_machine_id() {
     for options in [0, 1, 2] {
-        let core = build_as(Build { options, ..Build::default() });
+        let core = build_core_with(CoreConfig { options_version: options, ..CoreConfig::default() });
         let with = |value: &str| CoreConfig {
             options: vec![("testcore_step".into(), value.into())],
             ..core_config(core.path())
@@ -211,7 +211,7 @@ fn core_options_change_state_and_machine_id() {
 
 #[test]
 fn game_id_depends_on_image_content() {
-    let core = build(Cheat::Honest);
+    let core = build_core(CoreDefect::Honest);
     let with = |name: &str, image: &[u8]| CoreConfig {
         game: Some(GameImage { name: name.into(), image: image.to_vec() }),
         ..core_config(core.path())
@@ -226,17 +226,22 @@ fn game_id_depends_on_image_content() {
 
 #[test]
 fn first_frames_hash_distinguishes_cores() {
-    let (honest, forgets) = (open_test_core(Cheat::Honest), open_test_core(Cheat::Forgets));
-    assert_eq!(honest.first_frames_hash(), open_test_core(Cheat::Honest).first_frames_hash());
-    assert_ne!(open_test_core(Cheat::Clock).first_frames_hash(), open_test_core(Cheat::Clock).first_frames_hash());
-    assert_ne!(open_test_core(Cheat::Address).first_frames_hash(), honest.first_frames_hash());
+    let (honest, forgets) = (open_test_core(CoreDefect::Honest), open_test_core(CoreDefect::Forgets));
+    assert_eq!(honest.first_frames_hash(), open_test_core(CoreDefect::Honest).first_frames_hash());
+    assert_ne!(
+        open_test_core(CoreDefect::Clock).first_frames_hash(),
+        open_test_core(CoreDefect::Clock).first_frames_hash()
+    );
+    assert_ne!(open_test_core(CoreDefect::Address).first_frames_hash(), honest.first_frames_hash());
     assert!(!forgets.findings().state_exact && !forgets.findings().memory_exact);
-    assert!(!open_test_core(Cheat::Clock).findings().steady && !open_test_core(Cheat::Address).findings().steady);
+    assert!(
+        !open_test_core(CoreDefect::Clock).findings().steady && !open_test_core(CoreDefect::Address).findings().steady
+    );
 }
 
 #[test]
 fn late_divergence_appears_at_frame_5000() {
-    let mut one = open_test_core(Cheat::Late);
+    let mut one = open_test_core(CoreDefect::Late);
     let mut other = one.twin().unwrap();
     assert!(one.findings().steady && one.findings().state_exact);
     for frame in 0..5_000 {
@@ -251,20 +256,23 @@ fn late_divergence_appears_at_frame_5000() {
 
 #[test]
 fn invalid_core_announcements_are_rejected() {
-    let mut machine = open_test_core(Cheat::Liar);
+    let mut machine = open_test_core(CoreDefect::Liar);
     assert!(machine.sample_rate() > 0.0 && machine.picture().width <= 4_096);
     machine.step(&[], true);
     assert_eq!((machine.picture().width, machine.picture().height), (64, 48));
     assert!(machine.picture().aspect > 0.0 && machine.sound().len() <= 1 << 16);
     assert_eq!((machine.findings().hash_of, machine.findings().memory_size), (HashSource::State, 0));
-    assert!(matches!(open_error(core_config(build(Cheat::NanRate).path())), CoreOpenError::InvalidFrameRate(_)));
-    let gpu = build(Cheat::Gpu);
+    assert!(matches!(
+        open_error(core_config(build_core(CoreDefect::NanRate).path())),
+        CoreOpenError::InvalidFrameRate(_)
+    ));
+    let gpu = build_core(CoreDefect::Gpu);
     assert_eq!(open_error(core_config(gpu.path())), CoreOpenError::NeedsGpu);
 }
 
 #[test]
 fn callbacks_from_core_threads_are_refused() {
-    let (mut threads, mut honest) = (open_test_core(Cheat::Threads), open_test_core(Cheat::Honest));
+    let (mut threads, mut honest) = (open_test_core(CoreDefect::Threads), open_test_core(CoreDefect::Honest));
     step_frames(&mut threads, 0..50);
     step_frames(&mut honest, 0..50);
     assert_eq!(threads.hash(), honest.hash());
@@ -273,7 +281,7 @@ fn callbacks_from_core_threads_are_refused() {
 
 #[test]
 fn core_without_save_is_still_hashed() {
-    let mut machine = open_test_core(Cheat::NoSave);
+    let mut machine = open_test_core(CoreDefect::NoSave);
     assert!(!machine.can_save());
     assert_eq!(machine.save(&mut Vec::new()), Err(SaveError::Unsupported));
     assert_eq!(machine.load(&[]), Err(LoadError::Unsupported));
@@ -285,7 +293,11 @@ fn core_without_save_is_still_hashed() {
 #[test]
 fn core_changed_by_saving_stays_equal_across_instances() {
     for state_size in [1_024, 1 << 20] {
-        let mut one = open_core(&build_as(Build { cheat: Cheat::Disturbed, state_size, ..Build::default() }));
+        let mut one = open_core(&build_core_with(CoreConfig {
+            defect: CoreDefect::Disturbed,
+            state_size,
+            ..CoreConfig::default()
+        }));
         let mut other = one.twin().unwrap();
         assert!(one.findings().settles && one.findings().state_exact);
         for frame in 0..100 {
@@ -306,7 +318,7 @@ fn core_changed_by_saving_stays_equal_across_instances() {
 
 #[test]
 fn core_needing_warm_up_can_save_initial_state() {
-    let mut machine = open_test_core(Cheat::MustRun);
+    let mut machine = open_test_core(CoreDefect::MustRun);
     let found = machine.findings();
     assert!(found.can_save && found.warms_up && !found.saves_unstepped);
     let unstepped = saved_state(&mut machine);
@@ -322,7 +334,7 @@ fn core_needing_warm_up_can_save_initial_state() {
 
 #[test]
 fn untestable_core_renders_headless_frames_fully() {
-    let machine = open_test_core(Cheat::Asks);
+    let machine = open_test_core(CoreDefect::Asks);
     let found = machine.findings();
     assert_eq!((found.can_save, found.hash_of, found.unseen), (false, HashSource::Picture, 3));
     let (mut seen, mut unseen) = (machine.twin().unwrap(), machine.twin().unwrap());
@@ -336,13 +348,13 @@ fn untestable_core_renders_headless_frames_fully() {
 #[test]
 fn reset_reuses_instance_when_initial_state_is_exact() {
     for state_size in [1_024, 1 << 20] {
-        let core = build_as(Build { state_size, ..Build::default() });
+        let core = build_core_with(CoreConfig { state_size, ..CoreConfig::default() });
         let mut machine = open_core(&core);
         let mut fresh = machine.twin().unwrap();
         assert!(machine.findings().begins_anew);
         let unstepped = (machine.hash(), saved_state(&mut machine));
         step_frames(&mut machine, 0..70);
-        core.shut(true);
+        core.set_refusing_games(true);
         machine.reset();
         assert_eq!((machine.hash(), saved_state(&mut machine)), unstepped);
         assert_eq!(machine.failure(), None);
@@ -355,13 +367,13 @@ fn reset_reuses_instance_when_initial_state_is_exact() {
 
 #[test]
 fn failed_reset_halts_the_machine_with_a_reason() {
-    let core = build(Cheat::MustRun);
+    let core = build_core(CoreDefect::MustRun);
     let mut machine = open_core(&core);
     assert!(!machine.findings().begins_anew);
     let unstepped = saved_state(&mut machine);
     step_frames(&mut machine, 0..30);
     let (state, hash) = (saved_state(&mut machine), machine.hash());
-    core.shut(true);
+    core.set_refusing_games(true);
     assert!(machine.load(&unstepped).is_err());
     assert!(machine.hash() == hash && machine.failure().is_none(), "it is not as it was");
     machine.reset();
@@ -373,7 +385,7 @@ fn failed_reset_halts_the_machine_with_a_reason() {
     assert_eq!(machine.failure(), None);
     step_frames(&mut machine, 30..31);
     assert_ne!(machine.hash(), hash);
-    core.shut(false);
+    core.set_refusing_games(false);
     machine.reset();
     step_frames(&mut machine, 0..30);
     assert!(machine.hash() == hash && machine.failure().is_none());
@@ -382,19 +394,19 @@ fn failed_reset_halts_the_machine_with_a_reason() {
 #[test]
 fn netplay_support_is_known_after_open() {
     let cases = [
-        (Cheat::Honest, NetplaySupport::Rollback),
-        (Cheat::Disturbed, NetplaySupport::Rollback),
-        (Cheat::Liar, NetplaySupport::Rollback),
-        (Cheat::NoSave, NetplaySupport::Lockstep),
-        (Cheat::Forgets, NetplaySupport::Lockstep),
-        (Cheat::Clock, NetplaySupport::Nondeterministic),
-        (Cheat::Address, NetplaySupport::Nondeterministic),
+        (CoreDefect::Honest, NetplaySupport::Rollback),
+        (CoreDefect::Disturbed, NetplaySupport::Rollback),
+        (CoreDefect::Liar, NetplaySupport::Rollback),
+        (CoreDefect::NoSave, NetplaySupport::Lockstep),
+        (CoreDefect::Forgets, NetplaySupport::Lockstep),
+        (CoreDefect::Clock, NetplaySupport::Nondeterministic),
+        (CoreDefect::Address, NetplaySupport::Nondeterministic),
     ];
     for (cheat, sharing) in cases {
         assert_eq!(open_test_core(cheat).netplay_support(), sharing, "{cheat:?}");
     }
     // What is of no use to others is good enough for one alone.
-    assert!(open_test_core(Cheat::Forgets).can_save());
+    assert!(open_test_core(CoreDefect::Forgets).can_save());
 }
 
 #[test]
@@ -420,7 +432,7 @@ fn files_in_scratch_folders() -> Vec<PathBuf> {
 
 #[test]
 fn core_copy_is_deleted_after_loading() {
-    let core = build_as(Build { state_size: 2_000, ..Build::default() });
+    let core = build_core_with(CoreConfig { state_size: 2_000, ..CoreConfig::default() });
     let named = core.path().with_file_name("left_behind_libretro.so");
     std::fs::rename(core.path(), &named).unwrap();
     let machine = open(core_config(&named)).unwrap();

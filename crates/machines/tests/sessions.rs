@@ -18,9 +18,9 @@ use coplay_machines::pad::{Button, Pad};
 use coplay_machines::session_adapter::{self, SessionOptions};
 use coplay_machines::test_nes::Nes;
 use coplay_machines::{LoadError, LockstepOnly, Machine, NetplaySupport, Picture, SaveError};
-use coplay_sim::stage::{Host, Stage};
+use coplay_sim::host_network::{HostNetwork, HostProgram};
 #[cfg(target_os = "linux")]
-use coplay_testcores::{Cheat, build};
+use coplay_testcores::{CoreDefect, build_core};
 
 const SEED: u64 = 1;
 
@@ -36,11 +36,11 @@ fn test_site(site: SiteId, machine: Box<dyn Machine>, settings: &Settings) -> Se
 fn two_sites_stay_equal_with_rollback() {
     let settings = session_adapter::settings(&test_nes(), terms(2));
     let seats = SiteId::first(2).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
-    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
     let mut judge = Judge::new(Box::new(test_nes()));
     duel::run(&mut stage, &mut judge, 1_200, |_| {});
     assert_eq!((judge.fault, judge.next >= 1_200), (None, true), "{} frames judged", judge.next);
-    for seat in &mut stage.hosts {
+    for seat in &mut stage.programs {
         let (counts, stats) = (seat.counts(), seat.stats());
         assert_eq!(seat.trouble, None);
         assert!(seat.hosted.take_new_picture() && !seat.hosted.take_new_picture());
@@ -54,7 +54,7 @@ fn two_sites_stay_equal_with_rollback() {
 
 /// Two sites that play a core so long over a bad link, with guesses where its states allow that.
 #[cfg(target_os = "linux")]
-fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames: u32) -> Stage<Seat> {
+fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames: u32) -> HostNetwork<Seat> {
     let first = libretro::open(libretro::CoreConfig {
         game,
         ..libretro::CoreConfig::new(libretro::CoreSource::from_user(core).expect("a core"))
@@ -63,11 +63,11 @@ fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames
     let twin = || Box::new(first.twin().expect("another one"));
     let settings = session_adapter::settings(&first, terms(2));
     let seats = SiteId::first(2).map(|site| test_site(site, twin(), &settings)).collect();
-    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
     let mut judge = Judge::new(twin());
     duel::run(&mut stage, &mut judge, frames, |_| {});
     assert_eq!((judge.fault, judge.next >= frames), (None, true), "{} frames judged", judge.next);
-    for seat in &stage.hosts {
+    for seat in &stage.programs {
         assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
         assert!(seat.trouble.is_none() && seat.counts().hashes > 0, "{:?}", seat.trouble);
     }
@@ -80,7 +80,7 @@ fn two_sites_on_nestopia_stay_equal_with_rollback() {
     let image = coplay_testcores::images::test_nes();
     let game = libretro::GameImage { name: "test.nes".into(), image };
     let stage = run_two_sites_with_core("nestopia", Some(game), 600);
-    for seat in &stage.hosts {
+    for seat in &stage.programs {
         assert!(seat.counts().resimulated_steps > 50 && seat.counts().loads > 50, "{:?}", seat.counts());
     }
 }
@@ -88,14 +88,14 @@ fn two_sites_on_nestopia_stay_equal_with_rollback() {
 #[test]
 #[cfg(target_os = "linux")]
 fn core_with_inexact_states_runs_in_lockstep() {
-    let mut stage = run_two_sites_with_core(&build(Cheat::Forgets).name(), None, 600);
-    for seat in &mut stage.hosts {
+    let mut stage = run_two_sites_with_core(&build_core(CoreDefect::Forgets).path_string(), None, 600);
+    for seat in &mut stage.programs {
         let (counts, window) = (seat.counts(), seat.session().settings().prediction_window);
         assert_eq!((window, counts.resimulated_steps, counts.saves, counts.loads), (0, 0, 0, 0));
     }
     // The one that remembers everything guesses.
-    let stage = run_two_sites_with_core(&build(Cheat::Honest).name(), None, 300);
-    assert!(stage.hosts.iter().all(|seat| seat.counts().resimulated_steps > 0));
+    let stage = run_two_sites_with_core(&build_core(CoreDefect::Honest).path_string(), None, 300);
+    assert!(stage.programs.iter().all(|seat| seat.counts().resimulated_steps > 0));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn failure_reason_passes_through_wrappers() {
 fn four_sites_with_four_pads_stay_equal() {
     let settings = session_adapter::settings(&test_nes_with_four_pads(), terms(4));
     let seats = SiteId::first(4).map(|site| test_site(site, Box::new(test_nes_with_four_pads()), &settings)).collect();
-    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
     let mut judge = Judge::new(Box::new(test_nes_with_four_pads()));
     duel::run(&mut stage, &mut judge, 200, |_| {});
     assert_eq!((judge.fault, judge.next >= 200), (None, true), "{} frames judged", judge.next);
@@ -134,7 +134,7 @@ fn late_joiner_starts_from_a_snapshot() {
     let all = session_adapter::settings(&test_nes(), terms(3));
     let settings = Settings { starting_sites: SiteSet::first(2), ..all };
     let seats = SiteId::first(3).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
-    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
     stage.run_until(Instant::ZERO + TimeDelta::from_secs(6));
     let late = SiteId::new(2).expect("a site");
     let usual = config(&test_nes(), late, &settings);
@@ -143,14 +143,14 @@ fn late_joiner_starts_from_a_snapshot() {
         incarnation: 2,
         ..usual
     };
-    stage.hosts[2] = Seat::new(stage.now(), join, Box::new(test_nes()), SEED, zero_clock);
+    stage.programs[2] = Seat::new(stage.now(), join, Box::new(test_nes()), SEED, zero_clock);
     stage.wake(2);
     stage.run_until(Instant::ZERO + TimeDelta::from_secs(12));
-    assert!(matches!(stage.hosts[2].session().state(), State::Running), "{:?}", stage.hosts[2].events);
+    assert!(matches!(stage.programs[2].session().state(), State::Running), "{:?}", stage.programs[2].events);
     // He has not played the first frames, but all since.
-    let (first, last) = (stage.hosts[2].certain[0].frame, stage.hosts[2].certain.back().expect("frames").frame);
+    let (first, last) = (stage.programs[2].certain[0].frame, stage.programs[2].certain.back().expect("frames").frame);
     assert!(first > 200 && last > first + 200, "{first} to {last}");
-    let (players, latecomers) = stage.hosts.split_at_mut(2);
+    let (players, latecomers) = stage.programs.split_at_mut(2);
     for note in &latecomers[0].certain {
         let theirs = players[0].certain.iter().find(|theirs| theirs.frame == note.frame);
         assert!(theirs.is_none_or(|theirs| theirs.hash == note.hash), "frame {}", note.frame);
@@ -221,13 +221,13 @@ fn desync_report_names_the_diverged_region() {
     let machines: [Box<dyn Machine>; 2] =
         [Box::new(test_nes()), Box::new(DivergingMachine { test_nes: test_nes(), steps_left: 300 })];
     let seats = SiteId::first(2).zip(machines).map(|(site, machine)| test_site(site, machine, &settings)).collect();
-    let mut stage = Stage::new(SEED, seats, |_, _| bad_link());
+    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
     let mut judge = Judge::new(Box::new(test_nes()));
     duel::run(&mut stage, &mut judge, 1_200, |_| {});
     let (frame, site) = judge.fault.expect("the judge sees it");
     assert!(site == 1 && (100..300).contains(&frame), "frame {frame}, site {site}");
     stage.run_until(stage.now() + TimeDelta::from_secs(8));
-    for seat in &stage.hosts {
+    for seat in &stage.programs {
         assert!(seat.events.iter().any(|event| matches!(event, Event::Diverged { .. })), "{:?}", seat.events);
         let report = seat.events.iter().find_map(|event| match event {
             Event::DesyncReport(report) => Some(report),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_true_clock_shows_the_true_time() {
+    fn clock_without_offset_and_skew_shows_true_time() {
         for nanos in [i64::MIN, -1, 0, 1, HOUR, i64::MAX] {
             assert_eq!(NodeClock::TRUE.local(at(nanos)), at(nanos));
             assert_eq!(NodeClock::TRUE.true_time(at(nanos)), at(nanos));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_woken_for_a_deadline_finds_it_reached_and_hardly_passed() {
+    fn true_time_of_a_deadline_overshoots_by_less_than_two_nanoseconds() {
         let mut random = Random::new(1);
         for _ in 0..100_000 {
             let (clock, deadline) = (random_clock(&mut random), random_instant(&mut random));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back_is_exact() {
+    fn local_to_true_time_round_trip_is_exact() {
         let mut random = Random::new(2);
         for _ in 0..100_000 {
             let clock = random_clock(&mut random);
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_never_comes() {
+    fn far_future_is_preserved() {
         let clock = NodeClock { offset: TimeDelta::from_secs(9), skew_ppm: -40.0 };
         assert_eq!(clock.true_time(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
         assert_eq!(clock.local(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
     }
 
     #[test]
-    fn nonsense_skew_is_bounded() {
+    fn extreme_skew_is_clamped() {
         for skew_ppm in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2e6] {
             let clock = NodeClock { offset: TimeDelta::MAX, skew_ppm };
             assert!(clock.local(clock.true_time(at(HOUR))) >= at(HOUR));

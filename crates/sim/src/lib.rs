@@ -4,41 +4,38 @@
 //! order that could differ between runs, so a seed reproduces a run exactly.
 //!
 //! * [`random`]: seeded numbers, one independent stream per purpose.
-//! * [`queue`]: what happens next, in virtual time.
+//! * [`event_queue`]: what happens next, in virtual time.
 //! * [`link`]: one direction of a network path: delay, loss, duplicates, a bottleneck, cuts.
 //! * [`clock`]: how a node's own clock departs from the true time.
-//! * [`toy`]: a machine to share.
+//! * [`toy_machine`]: a machine to share.
 //! * [`site`]: a computer with a session, a machine and a player.
 //! * [`world`]: all of them together.
-//! * [`stage`]: a small world for host programs with machines of their own.
-//! * [`crowd`]: many who watch.
+//! * [`host_network`]: a small world for host programs with machines of their own.
+//! * [`scale`]: many who watch.
 //! * [`gallery`]: a few who watch, well or badly.
 //! * [`recording`]: one site keeps a movie.
-//! * [`latecomer`]: one who comes late.
-//! * [`buttons`]: how long a button takes to show.
+//! * [`late_join`]: one who comes late.
+//! * [`input_latency`]: how long a button takes to show.
 //! * [`measure`]: experiments without faults, measured.
 //! * [`scenario`]: random sessions with faults, for the swarm.
-//! * [`arena`]: a maze without a server, with faults, and what must hold in it.
-//! * [`senate`]: servers that mirror each other, with faults, and what must hold among them.
-//! * [`court`]: a server of moving objects and its clients, with faults, and what must hold among them.
+//! * [`peer_world_faults`]: a maze without a server, with faults, and what must hold in it.
+//! * [`mirror_faults`]: servers that mirror each other, with faults, and what must hold among them.
+//! * [`motion_faults`]: a server of moving objects and its clients, with faults, and what must hold among them.
 //! * [`check`]: what must hold, judged without knowledge of the engines.
 
-pub mod arena;
-pub mod buttons;
-pub mod check;
 pub mod clock;
-pub mod court;
-pub mod crowd;
-pub mod gallery;
-pub mod latecomer;
+pub mod event_queue;
+pub mod host_network;
+pub mod input_latency;
+pub mod late_join;
 pub mod link;
-pub mod measure;
-pub mod queue;
+pub mod mirror;
+pub mod motion;
+pub mod peer_world;
 pub mod random;
-pub mod recording;
-pub mod scenario;
-pub mod senate;
+pub mod session;
+pub mod session_experiment;
+pub mod session_network;
 pub mod site;
-pub mod stage;
-pub mod toy;
-pub mod world;
+pub mod spectators;
+pub mod toy_machine;

@@ -23,14 +23,14 @@ mod tests;
 pub struct Link {
     config: LinkConfig,
     delays: DelaySampler,
-    streams: Streams,
+    streams: RandomStreams,
     in_loss_burst: bool,
     outage: Outage,
     /// When the bottleneck will have sent all it has accepted.
     bottleneck_idle_from: Instant,
     /// Up to when arrivals were promised.
     last_arrival: Instant,
-    cut: bool,
+    is_cut: bool,
     stats: LinkStats,
 }
 
@@ -59,7 +59,7 @@ pub struct Deliveries {
 }
 
 #[derive(Clone, Debug)]
-struct Streams {
+struct RandomStreams {
     loss: Random,
     delay: Random,
     jitter: Random,
@@ -70,13 +70,13 @@ struct Streams {
 /// Whether nothing gets through, and until when that stays so.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outage {
-    is_now: bool,
+    is_active: bool,
     until: Option<Instant>,
 }
 
 /// What chance holds in store for one packet.
-struct Luck {
-    lost: bool,
+struct PacketFate {
+    is_lost: bool,
     delay: TimeDelta,
     copy_delay: Option<TimeDelta>,
 }
@@ -87,12 +87,12 @@ impl Link {
         Self {
             delays: DelaySampler::new(&config.delay),
             config,
-            streams: Streams::new(seed, name),
+            streams: RandomStreams::new(seed, name),
             in_loss_burst: false,
             outage: Outage::default(),
             bottleneck_idle_from: Instant::from_nanos(i64::MIN),
             last_arrival: Instant::from_nanos(i64::MIN),
-            cut: false,
+            is_cut: false,
             stats: LinkStats::default(),
         }
     }
@@ -101,10 +101,10 @@ impl Link {
     ///
     /// Whether it gets through then is for the caller to [ask](Self::admit_arrival) when the time has come.
     pub fn send(&mut self, now: Instant, bytes: usize) -> Deliveries {
-        let luck = self.draw_luck(now);
+        let luck = self.draw_fate(now);
         self.stats.sent += 1;
         self.stats.bytes += bytes as u64;
-        if self.cut {
+        if self.is_cut {
             self.stats.cut += 1;
             return Deliveries::default();
         }
@@ -112,31 +112,31 @@ impl Link {
             self.stats.overflowed += 1;
             return Deliveries::default();
         };
-        if luck.lost {
+        if luck.is_lost {
             self.stats.lost += 1;
             return Deliveries::default();
         }
         self.stats.duplicated += u64::from(luck.copy_delay.is_some());
-        let original = Some(self.arrival(departure + luck.delay));
-        let copy = luck.copy_delay.map(|delay| self.arrival(departure + delay));
+        let original = Some(self.arrival_time(departure + luck.delay));
+        let copy = luck.copy_delay.map(|delay| self.arrival_time(departure + delay));
         Deliveries { original, copy }
     }
 
     /// To be asked about each arrival when its time has come: whether it gets through. It does not while the link is cut.
     pub fn admit_arrival(&mut self) -> bool {
-        self.stats.cut += u64::from(self.cut);
-        !self.cut
+        self.stats.cut += u64::from(self.is_cut);
+        !self.is_cut
     }
 
     /// Cuts the link or mends it. While it is cut nothing can be sent and nothing arrives; what is under way and due
     /// after it is mended still comes.
     pub fn set_cut(&mut self, cut: bool) {
-        self.cut = cut;
+        self.is_cut = cut;
     }
 
     /// Whether the link is cut.
     pub fn is_cut(&self) -> bool {
-        self.cut
+        self.is_cut
     }
 
     /// Changes the conditions for all that is sent from now on. What is under way arrives as promised, and unless
@@ -161,14 +161,14 @@ impl Link {
     }
 
     /// Draws for every packet, also for one that does not get far: its end must not shift the luck of the next.
-    fn draw_luck(&mut self, now: Instant) -> Luck {
+    fn draw_fate(&mut self, now: Instant) -> PacketFate {
         let (number, streams) = (self.stats.sent, &mut self.streams);
         let delay = self.delays.sample(number, &mut streams.delay) + self.config.jitter.sample(&mut streams.jitter);
         let copy_delay = streams
             .duplicate
             .chance(self.config.duplicate)
             .then(|| self.delays.sample_for_copy(&mut streams.copy) + self.config.jitter.sample(&mut streams.copy));
-        Luck { lost: self.draw_loss(now), delay, copy_delay }
+        PacketFate { is_lost: self.draw_loss(now), delay, copy_delay }
     }
 
     fn draw_loss(&mut self, now: Instant) -> bool {
@@ -180,7 +180,7 @@ impl Link {
                 self.in_loss_burst ^= random.chance(if self.in_loss_burst { leave } else { enter });
                 random.chance(if self.in_loss_burst { bad } else { good })
             }
-            Loss::Outages { part, mean } => self.outage.is_at(now, part, mean, random),
+            Loss::Outages { part, mean } => self.outage.is_active_at(now, part, mean, random),
         }
     }
 
@@ -198,7 +198,7 @@ impl Link {
     }
 
     /// Promises an arrival at this time or, to keep the order of sending, later.
-    fn arrival(&mut self, at: Instant) -> Instant {
+    fn arrival_time(&mut self, at: Instant) -> Instant {
         let at = if self.config.reorder { at } else { at.max(self.last_arrival) };
         self.last_arrival = self.last_arrival.max(at);
         at
@@ -207,7 +207,7 @@ impl Link {
 
 impl Outage {
     /// Whether there is one at this time, which is not before the last that was asked about.
-    fn is_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
+    fn is_active_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
         if part <= 0.0 {
             return false;
         }
@@ -217,15 +217,15 @@ impl Outage {
             |is_now: bool| TimeDelta::from_nanos(random.exponential(if is_now { mean } else { between }) as i64 + 1);
         let mut until = self.until.unwrap_or_else(|| Instant::ZERO + lasts(false));
         while until <= now {
-            self.is_now = !self.is_now;
-            until += lasts(self.is_now);
+            self.is_active = !self.is_active;
+            until += lasts(self.is_active);
         }
         self.until = Some(until);
-        self.is_now
+        self.is_active
     }
 }
 
-impl Streams {
+impl RandomStreams {
     fn new(seed: u64, link: &str) -> Self {
         let stream = |purpose: &str| Random::stream(seed, &format!("{link}/{purpose}"));
         Self {

@@ -128,7 +128,7 @@ mod tests {
 
     /// A failure is reported by its seed: if this test has to change, all seeds noted so far lose their meaning.
     #[test]
-    fn seeds_keep_their_meaning() {
+    fn output_of_a_seed_is_stable_across_versions() {
         let mut random = Random::stream(7, "meaning");
         let drawn = [random.bits(), random.normal(0.0, 1.0).to_bits(), random.lognormal(20.0, 5.0).to_bits()];
         assert_eq!(drawn, [0xfb55_d80f_dc18_b2ff, 0xbfd4_4b1c_ff87_3486, 0x4031_c860_68ac_b315]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn certainty_takes_no_draw() {
+    fn certain_chance_consumes_no_random_bits() {
         let mut random = Random::new(1);
         assert!(random.chance(1.0) && random.chance(2.0));
         assert!(!random.chance(0.0) && !random.chance(-1.0) && !random.chance(f64::NAN));

@@ -8,21 +8,21 @@ use coplay::session::State;
 use coplay::time::TimeDelta;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Jitter, LinkConfig};
-use coplay_sim::measure::{Experiment, Outcome};
+use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
 
-fn measure(rtt_ms: i64) -> Outcome {
-    let outcome = Experiment::new(rtt(rtt_ms)).run();
-    assert!(outcome.complete && outcome.states_equal, "RTT {rtt_ms}: {outcome:?}");
+fn measure(rtt_ms: i64) -> SessionMeasurements {
+    let outcome = SessionExperiment::new(rtt(rtt_ms)).run();
+    assert!(outcome.is_complete && outcome.states_equal, "RTT {rtt_ms}: {outcome:?}");
     outcome
 }
 
 #[test]
-fn full_speed_as_long_as_the_lag_covers_the_way() {
+fn full_speed_while_input_delay_covers_latency() {
     for rtt_ms in [0, 50, 100, 150, 190] {
         let outcome = measure(rtt_ms);
-        for frame_ms in &outcome.frame_ms {
+        for frame_ms in &outcome.mean_frame_ms {
             assert!((frame_ms - PERIOD_MS).abs() < 0.01, "RTT {rtt_ms}: {outcome:?}");
         }
         assert!(outcome.worst_deviation_ms() < 0.5, "RTT {rtt_ms}: {outcome:?}");
@@ -31,11 +31,11 @@ fn full_speed_as_long_as_the_lag_covers_the_way() {
 }
 
 #[test]
-fn evenly_slower_where_it_does_not() {
+fn evenly_slower_when_latency_exceeds_input_delay() {
     for rtt_ms in [240, 300, 400] {
         let outcome = measure(rtt_ms);
         let bound_ms = rtt_ms as f64 / 2.0 / 6.0;
-        for frame_ms in &outcome.frame_ms {
+        for frame_ms in &outcome.mean_frame_ms {
             assert!((frame_ms / bound_ms - 1.0).abs() < 0.02, "RTT {rtt_ms}: {outcome:?}");
         }
         assert!(outcome.worst_deviation_ms() < 0.5, "RTT {rtt_ms}: {outcome:?}");
@@ -45,12 +45,13 @@ fn evenly_slower_where_it_does_not() {
 
 /// The mean of the master's deviations over three seeds.
 fn published_deviation_ms(rtt_ms: i64) -> f64 {
-    let run = |seed: u64| Experiment { seed, ..Experiment::as_published(rtt(rtt_ms)) }.run().deviation_ms[0];
+    let run =
+        |seed: u64| SessionExperiment { seed, ..SessionExperiment::as_published(rtt(rtt_ms)) }.run().deviation_ms[0];
     mean(&[1, 2, 3].map(run))
 }
 
 #[test]
-fn the_published_scheme_is_smooth_up_to_130_ms_and_rough_from_140_to_170_on() {
+fn published_pacing_is_smooth_up_to_130_ms_rtt_and_rough_from_140_to_170() {
     for rtt_ms in (0..=130).step_by(10) {
         let deviation_ms = published_deviation_ms(rtt_ms);
         assert!(deviation_ms < 5.0, "RTT {rtt_ms}: {deviation_ms:.2} ms");
@@ -63,7 +64,7 @@ fn the_published_scheme_is_smooth_up_to_130_ms_and_rough_from_140_to_170_on() {
 
 /// One site sleeps through the start and comes in half a second late. Gives how uneven both are afterwards, and which part of
 /// its frames the first to start still waits in.
-fn after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
+fn pacing_after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
     let first = 1 - late;
     let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.pacing = pacing);
     game.run_while(secs(10), |game| (0..2).any(|site| !matches!(game.state(site), State::Starting { .. })));
@@ -88,9 +89,9 @@ fn after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
 }
 
 #[test]
-fn nobody_is_penalised_for_starting_first() {
+fn starting_first_causes_no_stalls() {
     for late in [0, 1] {
-        let (deviations, waited) = after_a_late_start(Pacing::Even, late);
+        let (deviations, waited) = pacing_after_a_late_start(Pacing::Even, late);
         assert!(deviations.iter().all(|ms| *ms < 0.5), "site {late} came late: {deviations:?}");
         assert!(
             waited == 0.0,
@@ -98,7 +99,7 @@ fn nobody_is_penalised_for_starting_first() {
             waited * 100.0
         );
         // Without a plan that all follow the first one waits for ever: that is what is measured here.
-        let (_, waited) = after_a_late_start(Pacing::ZhaoUnsynchronised, late);
+        let (_, waited) = pacing_after_a_late_start(Pacing::ZhaoUnsynchronised, late);
         assert!(
             waited > 0.5,
             "site {late} came late, and the other waits in {:.1} % of its frames only",
@@ -108,7 +109,7 @@ fn nobody_is_penalised_for_starting_first() {
 }
 
 #[test]
-fn clocks_that_run_one_percent_apart_are_no_excuse() {
+fn pacing_tolerates_one_percent_clock_skew() {
     for (one, other) in [(0.0, 10_000.0), (10_000.0, 0.0), (-5_000.0, 5_000.0), (0.0, -10_000.0)] {
         let clock = |skew_ppm: f64, offset: TimeDelta| NodeClock { offset, skew_ppm };
         let clocks = vec![clock(one, secs(5)), clock(other, secs(-900))];
@@ -128,7 +129,7 @@ fn clocks_that_run_one_percent_apart_are_no_excuse() {
 
 /// Stamps travel with their low 32 or 40 bits of microseconds only; a clock passes such an end every hour, or every few days.
 #[test]
-fn a_clock_may_pass_the_end_of_its_stamps() {
+fn clock_stamp_wraparound_is_harmless() {
     for end_us in [0, 1 << 32, 1 << 39, 1 << 40] {
         for site in [0, 1] {
             let mut clocks = vec![NodeClock::TRUE; 2];
@@ -145,7 +146,7 @@ fn a_clock_may_pass_the_end_of_its_stamps() {
 }
 
 #[test]
-fn one_unsteady_peer_does_not_slow_the_others() {
+fn one_peer_with_jitter_does_not_slow_the_others() {
     let steady = rtt(80);
     for unsteady in [0, 3] {
         for jitter in [Jitter::Uniform(ms(30)), Jitter::Exponential { mean: ms(10) }] {
@@ -166,7 +167,7 @@ fn one_unsteady_peer_does_not_slow_the_others() {
 }
 
 #[test]
-fn all_are_together_again_soon_after_one_paused() {
+fn sites_resynchronise_after_one_paused() {
     for sites in [2, 3] {
         for paused in 0..sites {
             let mut game = Setup::new(sites, rtt(100)).play();
@@ -184,7 +185,7 @@ fn all_are_together_again_soon_after_one_paused() {
 }
 
 #[test]
-fn sound_never_jerks_on_a_healthy_link() {
+fn frame_time_varies_by_at_most_4_percent_on_a_healthy_link() {
     let links =
         [rtt(0), rtt(50), rtt(100), rtt(150), rtt(190), LinkConfig::lan(), LinkConfig::broadband(), lossy(100, 0.01)];
     for link in links {

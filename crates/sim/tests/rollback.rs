@@ -12,57 +12,57 @@ use coplay::session::{Config, Event, InputHistory, InputPredictor, SessionEnd, S
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Jitter, LinkConfig};
-use coplay_sim::site::Player;
+use coplay_sim::site::RandomPlayer;
 
 /// A sound game in which the lag is short and up to `window` frames are guessed.
-fn setup(sites: usize, link: LinkConfig, window: u32) -> Setup {
+fn rollback_setup(sites: usize, link: LinkConfig, window: u32) -> Setup {
     Setup { lag: 2, window, ..Setup::new(sites, link) }
 }
 
-fn set_restlessness(game: &mut Game, restlessness: f64) {
-    game.world.sites.iter_mut().for_each(|site| site.player.restlessness = restlessness);
+fn set_change_probability(game: &mut Game, restlessness: f64) {
+    game.world.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
 }
 
-fn count(game: &Game, act: Act) -> Vec<usize> {
+fn count_by_site(game: &Game, act: Act) -> Vec<usize> {
     (0..game.done.len()).map(|site| game.count(site, act, at(secs(0)))).collect()
 }
 
 #[test]
-fn nothing_is_repaired_where_the_guess_was_right() {
+fn no_rollback_when_predictions_are_right() {
     for link in [rtt(200), lossy(200, 0.1)] {
-        let mut game = setup(2, link, 16).play();
-        set_restlessness(&mut game, 0.0);
+        let mut game = rollback_setup(2, link, 16).play();
+        set_change_probability(&mut game, 0.0);
         game.run_until(at(secs(20)));
         game.assert_sound();
         assert!(game.steps.iter().all(|steps| steps.len() > 1_000), "too few frames");
-        assert!(count(&game, Act::Save).iter().all(|saves| *saves > 1_000), "nothing was guessed");
-        assert_eq!((count(&game, Act::Load), count(&game, Act::Again)), (vec![0; 2], vec![0; 2]));
+        assert!(count_by_site(&game, Act::Save).iter().all(|saves| *saves > 1_000), "nothing was guessed");
+        assert_eq!((count_by_site(&game, Act::Load), count_by_site(&game, Act::Again)), (vec![0; 2], vec![0; 2]));
     }
 }
 
 #[test]
-fn nothing_is_saved_where_nothing_is_guessed() {
+fn no_save_when_nothing_is_predicted() {
     for (lag, rtt_ms) in [(2, 0), (2, 60), (6, 100), (6, 190)] {
         let mut game = Setup { lag, window: 8, ..Setup::new(3, rtt(rtt_ms)) }.play();
         game.run_until(at(secs(20)));
         game.assert_sound();
-        assert_eq!(count(&game, Act::Save), [0; 3], "lag {lag}, RTT {rtt_ms}");
+        assert_eq!(count_by_site(&game, Act::Save), [0; 3], "lag {lag}, RTT {rtt_ms}");
     }
 }
 
 /// When each frame became certain at a site.
-fn confirmed_at(done: &[Done]) -> Vec<Instant> {
+fn confirmation_times(done: &[Done]) -> Vec<Instant> {
     done.iter().filter(|done| done.act == Act::Confirm).map(|done| done.at).collect()
 }
 
 #[test]
-fn a_state_is_saved_once_before_each_step_that_rests_on_a_guess() {
+fn state_is_saved_once_before_each_predicted_step() {
     for link in [rtt(100), rtt(170), LinkConfig::broadband(), lossy(120, 0.1)] {
-        let mut game = setup(3, link.clone(), 12).play();
+        let mut game = rollback_setup(3, link.clone(), 12).play();
         game.run_until(at(secs(20)));
         game.assert_sound();
         for done in &game.done {
-            let confirmed = confirmed_at(done);
+            let confirmed = confirmation_times(done);
             let open = |done: &Done| confirmed.get(done.frame as usize).is_none_or(|certain| *certain > done.at);
             let steps = done.iter().filter(|done| matches!(done.act, Act::Fresh | Act::Again));
             let guessed = steps.filter(|step| open(step)).count();
@@ -77,17 +77,17 @@ fn a_state_is_saved_once_before_each_step_that_rests_on_a_guess() {
 }
 
 /// The most loads between two fresh steps of a site.
-fn most_repairs_in_a_frame(done: &[Done]) -> usize {
+fn max_rollbacks_in_a_frame(done: &[Done]) -> usize {
     let frames = done.split(|done| done.act == Act::Fresh);
     frames.map(|frame| frame.iter().filter(|done| done.act == Act::Load).count()).max().unwrap_or(0)
 }
 
 #[test]
-fn what_several_players_did_is_repaired_at_once() {
+fn mispredictions_of_several_players_share_one_rollback() {
     for sites in [4, 8] {
         for step_cost in [0, 300] {
             let link = LinkConfig { jitter: Jitter::Uniform(ms(15)), ..rtt(150) };
-            let mut game = setup(sites, link, 12).play();
+            let mut game = rollback_setup(sites, link, 12).play();
             game.world.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(step_cost));
             game.run_until(at(secs(20)));
             game.assert_sound();
@@ -99,15 +99,15 @@ fn what_several_players_did_is_repaired_at_once() {
                 let what = format!("site {site} of {sites}, {step_cost} us a step: {loads} repairs");
                 assert!((loads as f64 / expected - 1.0).abs() < 0.15, "{what}, {expected:.0} expected");
                 // A repair begins before its frame by as much as it takes; what comes after that needs one more.
-                assert!(most_repairs_in_a_frame(done) <= if step_cost == 0 { 1 } else { 2 }, "{what}");
+                assert!(max_rollbacks_in_a_frame(done) <= if step_cost == 0 { 1 } else { 2 }, "{what}");
             }
         }
     }
 }
 
 #[test]
-fn no_frame_is_late_for_a_repair_that_fits_before_it() {
-    let mut game = Setup { lag: 6, ..setup(2, rtt(310), 8) }.play();
+fn rollback_that_fits_between_frames_delays_no_frame() {
+    let mut game = Setup { lag: 6, ..rollback_setup(2, rtt(310), 8) }.play();
     game.world.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(1_500));
     game.run_until(at(secs(20)));
     game.assert_sound();
@@ -125,7 +125,7 @@ fn no_frame_is_late_for_a_repair_that_fits_before_it() {
 /// Follows a machine and sees that every frame comes once for the first time, in order, and never again once it is certain. Returns
 /// the deepest repair.
 #[track_caller]
-fn deepest_repair(done: &[Done]) -> u32 {
+fn deepest_rollback(done: &[Done]) -> u32 {
     let (mut next, mut fresh, mut certain, mut deepest) = (0, 0, 0, 0);
     for done in done {
         match done.act {
@@ -153,25 +153,25 @@ fn deepest_repair(done: &[Done]) -> u32 {
 }
 
 /// The most frames of a site that rested on guesses at once.
-fn most_guessed(done: &[Done]) -> usize {
-    let confirmed = confirmed_at(done);
+fn max_predicted_frames(done: &[Done]) -> usize {
+    let confirmed = confirmation_times(done);
     let fresh = done.iter().filter(|done| done.act == Act::Fresh);
     let open = fresh.map(|fresh| fresh.frame as usize + 1 - confirmed.partition_point(|certain| *certain <= fresh.at));
     open.max().unwrap_or(0)
 }
 
 #[test]
-fn every_frame_is_fresh_once_and_certain_once_and_no_deeper_than_the_window() {
+fn every_frame_is_stepped_first_once_confirmed_once_and_within_the_prediction_window() {
     let links = [rtt(100), rtt(400), lossy(150, 0.2), LinkConfig::broadband(), LinkConfig::wifi()];
     for link in links {
         for (sites, window) in [(2, 1), (2, 8), (4, 8), (3, 16), (2, 60)] {
-            let mut game = setup(sites, link.clone(), window).play();
+            let mut game = rollback_setup(sites, link.clone(), window).play();
             game.run_until(at(secs(15)));
             game.assert_sound();
             for done in &game.done {
-                let deepest = deepest_repair(done);
+                let deepest = deepest_rollback(done);
                 assert!(deepest <= window, "{deepest} frames at once with a window of {window} over {link:?}");
-                let guessed = most_guessed(done);
+                let guessed = max_predicted_frames(done);
                 assert!(guessed <= window as usize, "{guessed} guessed with a window of {window} over {link:?}");
             }
             let frames = game.hashes.iter().map(Vec::len).min().unwrap_or(0);
@@ -182,9 +182,9 @@ fn every_frame_is_fresh_once_and_certain_once_and_no_deeper_than_the_window() {
 }
 
 #[test]
-fn it_slows_down_evenly_where_the_window_is_used_up() {
+fn game_slows_evenly_when_the_prediction_window_is_exhausted() {
     for (rtt_ms, window) in [(400, 8), (500, 8), (240, 4)] {
-        let mut game = setup(2, rtt(rtt_ms), window).play();
+        let mut game = rollback_setup(2, rtt(rtt_ms), window).play();
         game.run_until(at(secs(40)));
         game.assert_sound();
         let bound_ms = rtt_ms as f64 / 2.0 / f64::from(2 + window);
@@ -193,67 +193,68 @@ fn it_slows_down_evenly_where_the_window_is_used_up() {
             let what = format!("RTT {rtt_ms}, window {window}: {:.3} ms a frame", mean(&times));
             assert!((mean(&times) / bound_ms - 1.0).abs() < 0.005, "{what}, the link allows {bound_ms:.3}");
             assert!(deviation(&times) < 0.1, "{what}, off by {:.3}", deviation(&times));
-            assert_eq!(deepest_repair(done), window, "{what}");
+            assert_eq!(deepest_rollback(done), window, "{what}");
         }
     }
 }
 
 /// Two that play for twenty seconds over a long way and guess in this manner.
-fn guess_with(predictor: InputPredictor, restlessness: f64) -> Game {
-    let mut game = setup(2, rtt(200), 16).play_with(|_, config| config.predictor = predictor);
-    set_restlessness(&mut game, restlessness);
+fn play_with_predictor(predictor: InputPredictor, restlessness: f64) -> Game {
+    let mut game = rollback_setup(2, rtt(200), 16).play_with(|_, config| config.predictor = predictor);
+    set_change_probability(&mut game, restlessness);
     game.run_until(at(secs(20)));
     game.assert_sound();
     game
 }
 
-fn repairs(game: &Game) -> usize {
-    count(game, Act::Load).iter().sum()
+fn total_rollbacks(game: &Game) -> usize {
+    count_by_site(game, Act::Load).iter().sum()
 }
 
 /// What [`Predictor::Repeat`] does.
-fn repeat(past: &InputHistory<'_>, _: Frame, words: &mut [InputWord]) {
+fn predict_repeat(past: &InputHistory<'_>, _: Frame, words: &mut [InputWord]) {
     if let Some(last) = past.end().checked_sub(1) {
         past.read(last, words);
     }
 }
 
 /// The opposite of what the player did last.
-fn contradict(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
-    repeat(past, frame, words);
+fn predict_inverse(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
+    predict_repeat(past, frame, words);
     words.iter_mut().for_each(|word| *word = !*word);
 }
 
 #[test]
-fn sites_guess_as_they_are_told_to() {
-    let usual = guess_with(InputPredictor::Repeat, 0.125);
-    let same = guess_with(InputPredictor::Custom(repeat), 0.125);
+fn sites_use_the_configured_predictor() {
+    let usual = play_with_predictor(InputPredictor::Repeat, 0.125);
+    let same = play_with_predictor(InputPredictor::Custom(predict_repeat), 0.125);
     assert_eq!(same.done, usual.done, "the same guesses");
-    assert_eq!(repairs(&guess_with(InputPredictor::Neutral, 0.0)), 0, "nobody touches anything");
+    assert_eq!(total_rollbacks(&play_with_predictor(InputPredictor::Neutral, 0.0)), 0, "nobody touches anything");
     // Whoever holds a button does not let go of it.
-    let neutral = guess_with(InputPredictor::Neutral, 0.01);
-    assert!(repairs(&neutral) > 1_500, "{} repairs of neutral guesses", repairs(&neutral));
-    let wrong = guess_with(InputPredictor::Custom(contradict), 0.0);
+    let neutral = play_with_predictor(InputPredictor::Neutral, 0.01);
+    assert!(total_rollbacks(&neutral) > 1_500, "{} repairs of neutral guesses", total_rollbacks(&neutral));
+    let wrong = play_with_predictor(InputPredictor::Custom(predict_inverse), 0.0);
     let frames = wrong.steps[0].len() + wrong.steps[1].len();
-    assert!(repairs(&wrong) > frames * 9 / 10, "{} repairs in {frames} frames", repairs(&wrong));
+    assert!(total_rollbacks(&wrong) > frames * 9 / 10, "{} repairs in {frames} frames", total_rollbacks(&wrong));
     // To guess wrong costs steps, and neither time nor agreement.
     let fps = wrong.fps(0, at(secs(5)), at(secs(20)));
     assert!(fps > 59.9, "{fps:.2} fps");
 }
 
 #[test]
-fn each_site_may_guess_in_its_own_way() {
-    let predictors = [InputPredictor::Repeat, InputPredictor::Neutral, InputPredictor::Custom(contradict)];
-    let mut game = setup(3, lossy(150, 0.05), 12).play_with(|site, config| config.predictor = predictors[site]);
+fn each_site_may_use_its_own_predictor() {
+    let predictors = [InputPredictor::Repeat, InputPredictor::Neutral, InputPredictor::Custom(predict_inverse)];
+    let mut game =
+        rollback_setup(3, lossy(150, 0.05), 12).play_with(|site, config| config.predictor = predictors[site]);
     game.run_until(at(secs(20)));
     game.assert_sound();
-    let again = count(&game, Act::Again);
+    let again = count_by_site(&game, Act::Again);
     assert!(again[0] < again[1] && again[1] < again[2], "{again:?}");
 }
 
 #[test]
-fn a_predictor_that_knows_the_players_spares_all_repairs() {
-    /// What the players of [`Hosts`] do.
+fn perfect_predictor_causes_no_rollback() {
+    /// What the players of [`ManualHosts`] do.
     fn clairvoyant(_: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
         words
             .iter_mut()
@@ -275,11 +276,11 @@ fn a_predictor_that_knows_the_players_spares_all_repairs() {
 }
 
 #[test]
-fn a_site_that_leaves_is_guessed_about_no_longer() {
+fn inputs_of_a_leaver_are_no_longer_predicted() {
     for loss in [0.0, 0.2] {
         for leaver in 0..3 {
             let what = format!("loss {loss}, site {leaver} leaves");
-            let mut game = setup(3, lossy(200, loss), 8).play();
+            let mut game = rollback_setup(3, lossy(200, loss), 8).play();
             game.run_until(at(secs(8)));
             game.leave(leaver);
             game.run_for(secs(10));
@@ -290,7 +291,7 @@ fn a_site_that_leaves_is_guessed_about_no_longer() {
                 assert_eq!((left, game.state(site)), (1, State::Running), "{what}");
                 let fps = game.fps(site, at(secs(10)), game.now());
                 assert!(fps > 58.0, "{what}: site {site} at {fps:.2} fps");
-                assert!(deepest_repair(&game.done[site]) <= 8, "{what}");
+                assert!(deepest_rollback(&game.done[site]) <= 8, "{what}");
             }
         }
     }
@@ -298,7 +299,7 @@ fn a_site_that_leaves_is_guessed_about_no_longer() {
 
 /// Everybody is back at full speed, and everything that was stepped is certain but for the last few frames.
 #[track_caller]
-fn assert_goes_on(game: &mut Game, what: &str) {
+fn assert_recovers(game: &mut Game, what: &str) {
     let healed = game.now();
     game.run_for(secs(12));
     game.assert_sound();
@@ -306,16 +307,16 @@ fn assert_goes_on(game: &mut Game, what: &str) {
         let fps = game.fps(site, healed + secs(2), healed + secs(12));
         assert!(fps > 59.5, "{what}: site {site} is back at {fps:.2} fps");
         assert_eq!(game.state(site), State::Running, "{what}");
-        deepest_repair(&game.done[site]);
+        deepest_rollback(&game.done[site]);
         let open = game.steps[site].len() - game.hashes[site].len();
         assert!(open <= 16, "{what}: site {site} has {open} frames that are not certain");
     }
 }
 
 #[test]
-fn a_cut_freezes_it_when_the_window_is_used_up_and_it_goes_on() {
+fn cut_freezes_the_game_after_the_prediction_window_and_it_resumes() {
     for window in [4, 16] {
-        let mut game = setup(3, rtt(120), window).play();
+        let mut game = rollback_setup(3, rtt(120), window).play();
         game.run_until(at(secs(8)));
         let frames: Vec<usize> = game.hashes.iter().map(Vec::len).collect();
         game.isolate(1, true);
@@ -327,29 +328,29 @@ fn a_cut_freezes_it_when_the_window_is_used_up_and_it_goes_on() {
             assert!(ran >= window as usize && ran <= window as usize + 10, "site {site} ran {ran} frames into the cut");
         }
         game.isolate(1, false);
-        assert_goes_on(&mut game, &format!("window {window}"));
+        assert_recovers(&mut game, &format!("window {window}"));
     }
 }
 
 #[test]
-fn sites_that_sleep_or_move_are_found_again() {
+fn sites_that_sleep_or_change_address_recover() {
     for site in [0, 1] {
-        let mut game = setup(2, lossy(120, 0.05), 8).play();
+        let mut game = rollback_setup(2, lossy(120, 0.05), 8).play();
         game.run_until(at(secs(8)));
         let wake = game.now() + secs(2);
         game.world.pause(site, wake);
         game.run_until(wake);
-        assert_goes_on(&mut game, &format!("site {site} slept"));
-        game.world.move_site(site);
+        assert_recovers(&mut game, &format!("site {site} slept"));
+        game.world.change_address(site);
         game.run_for(secs(1));
         assert!(
             game.told(1 - site).any(|told| matches!(told.event, Event::AddressChanged { .. })),
             "site {site} moved"
         );
-        assert_goes_on(&mut game, &format!("site {site} moved"));
+        assert_recovers(&mut game, &format!("site {site} moved"));
         game.world.suspend(site, game.now() + secs(5));
         game.run_for(secs(5));
-        assert_goes_on(&mut game, &format!("site {site} was suspended"));
+        assert_recovers(&mut game, &format!("site {site} was suspended"));
     }
 }
 
@@ -366,11 +367,11 @@ enum Disturbance {
     LateStart(usize),
 }
 
-const HALF_A_FRAME: TimeDelta = TimeDelta::from_micros(8_333);
+const HALF_FRAME: TimeDelta = TimeDelta::from_micros(8_333);
 const TWENTY_FRAMES: TimeDelta = TimeDelta::from_micros(333_333);
 
 /// Each site has an equal part of one pad.
-fn shares(sites: usize) -> Ownership {
+fn shared_pad_ownership(sites: usize) -> Ownership {
     let mut ownership = Ownership::new(1);
     let bits = 16 / sites;
     for site in 0..sites {
@@ -381,7 +382,7 @@ fn shares(sites: usize) -> Ownership {
 }
 
 /// All sites do the same in the same frames, so only time can make a difference; they are disturbed after ten seconds.
-fn play_alike(setup: &Setup, disturbance: Disturbance) -> Game {
+fn start_with_equal_inputs(setup: &Setup, disturbance: Disturbance) -> Game {
     let clock = |skew_ppm: f64| NodeClock { offset: secs(setup.seed as i64 * 77), skew_ppm };
     let clocks = match disturbance {
         Disturbance::Skew => vec![clock(0.0), clock(10_000.0)],
@@ -389,29 +390,29 @@ fn play_alike(setup: &Setup, disturbance: Disturbance) -> Game {
     };
     let setup = Setup { clocks, ..setup.clone() };
     let mut game = setup.play_with(|_, config| {
-        config.settings.ownership = shares(setup.sites);
+        config.settings.ownership = shared_pad_ownership(setup.sites);
         // Where nothing may be guessed at first, the dials open the window.
         config.settings.auto_tune = setup.window == 0;
     });
-    game.world.sites.iter_mut().for_each(|site| site.player = Player::new(setup.seed, 1));
+    game.world.sites.iter_mut().for_each(|site| site.player = RandomPlayer::new(setup.seed, 1));
     if let Disturbance::LateStart(late) = disturbance {
         game.run_while(secs(10), |game| !matches!(game.state(late), State::Starting { .. }));
         let State::Starting { at } = game.state(late) else { unreachable!("it is about to start") };
         let begin = game.world.sites[late].clock.true_time(at);
-        game.world.pause(late, begin + HALF_A_FRAME);
+        game.world.pause(late, begin + HALF_FRAME);
     }
     game.run_until(at(secs(10)));
     match disturbance {
         Disturbance::Freeze(site) => game.world.pause(site, game.now() + TWENTY_FRAMES),
-        Disturbance::HalfFrame(site) => game.world.pause(site, game.now() + HALF_A_FRAME),
+        Disturbance::HalfFrame(site) => game.world.pause(site, game.now() + HALF_FRAME),
         Disturbance::Skew | Disturbance::LateStart(_) => {}
     }
     game
 }
 
 /// In the minute after the disturbance nobody has a fifth more to repair than anybody else.
-fn assert_fair(setup: &Setup, disturbance: Disturbance) {
-    let mut game = play_alike(setup, disturbance);
+fn assert_equal_resimulation(setup: &Setup, disturbance: Disturbance) {
+    let mut game = start_with_equal_inputs(setup, disturbance);
     let since = game.now();
     game.run_for(secs(60));
     game.assert_sound();
@@ -432,39 +433,39 @@ fn assert_fair(setup: &Setup, disturbance: Disturbance) {
 }
 
 #[test]
-fn nobody_repairs_more_than_the_other() {
+fn resimulation_is_balanced_between_sites() {
     use Disturbance::{Freeze, HalfFrame, LateStart, Skew};
     for disturbance in [Skew, Freeze(0), Freeze(1), HalfFrame(0), HalfFrame(1), LateStart(0), LateStart(1)] {
         // Delays of three and of six frames just so: a microsecond decides whether an input comes in time.
         for (rtt_ms, window) in [(100, 8), (100, 16), (200, 8), (200, 16)] {
             for seed in 1..=4 {
-                assert_fair(&Setup { seed, ..setup(2, rtt(rtt_ms), window) }, disturbance);
+                assert_equal_resimulation(&Setup { seed, ..rollback_setup(2, rtt(rtt_ms), window) }, disturbance);
             }
         }
     }
 }
 
 #[test]
-fn nor_where_the_window_was_opened_later() {
+fn resimulation_is_balanced_with_auto_delay() {
     for disturbance in [Disturbance::Skew, Disturbance::Freeze(1), Disturbance::HalfFrame(0)] {
         // Of lag and window together it is seven frames: one to spare, and six for the way, just so.
         for seed in 1..=4 {
-            assert_fair(&Setup { seed, ..setup(2, rtt(200), 0) }, disturbance);
+            assert_equal_resimulation(&Setup { seed, ..rollback_setup(2, rtt(200), 0) }, disturbance);
         }
     }
 }
 
 #[test]
-fn an_input_that_comes_while_its_frame_is_stepped_is_not_missed() {
+fn input_arriving_during_its_frame_step_is_not_missed() {
     for pacing in [Pacing::Even, Pacing::Zhao, Pacing::ZhaoUnsynchronised] {
-        let setup = Setup { lag: 1, ..setup(2, rtt(36), 8) };
+        let setup = Setup { lag: 1, ..rollback_setup(2, rtt(36), 8) };
         let mut game = setup.play_with(|_, config| config.pacing = pacing);
         game.world.sites.iter_mut().for_each(|site| site.step_cost = ms(4));
         game.run_until(at(secs(20)));
         game.assert_sound();
         for done in &game.done {
-            assert!(deepest_repair(done) <= 8, "{pacing:?}");
-            assert!(confirmed_at(done).len() > 900, "{pacing:?}: {} frames", confirmed_at(done).len());
+            assert!(deepest_rollback(done) <= 8, "{pacing:?}");
+            assert!(confirmation_times(done).len() > 900, "{pacing:?}: {} frames", confirmation_times(done).len());
         }
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// What is wrong with a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cheat {
+pub enum CoreDefect {
     /// Nothing.
     #[default]
     Honest = 0,
@@ -52,9 +52,9 @@ pub enum Cheat {
 
 /// What to build.
 #[derive(Clone, Copy, Debug)]
-pub struct Build {
+pub struct CoreConfig {
     /// What is wrong with it.
-    pub cheat: Cheat,
+    pub defect: CoreDefect,
     /// Bytes of its state, at least 16.
     pub state_size: usize,
     /// Whose buttons it reads, at least two.
@@ -62,12 +62,12 @@ pub struct Build {
     /// Ports whose buttons it describes, at least two.
     pub ports: u8,
     /// The form in which it declares its options: 0, 1 or 2.
-    pub options: u8,
+    pub options_version: u8,
 }
 
-impl Default for Build {
+impl Default for CoreConfig {
     fn default() -> Self {
-        Self { cheat: Cheat::Honest, state_size: 1_024, players: 2, ports: 2, options: 2 }
+        Self { defect: CoreDefect::Honest, state_size: 1_024, players: 2, ports: 2, options_version: 2 }
     }
 }
 
@@ -79,10 +79,10 @@ pub struct TestCore {
 }
 
 /// The environment variable that names the file which every core creates when it is loaded.
-pub const MARK: &str = "COPLAY_TEST_MARK";
+pub const LOAD_MARKER_ENV: &str = "COPLAY_TEST_MARK";
 
 /// The file that keeps a core from taking games, as long as there is one.
-const GATE: &str = "shut";
+const GATE_FILE: &str = "shut";
 
 impl TestCore {
     /// Where it is.
@@ -91,7 +91,7 @@ impl TestCore {
     }
 
     /// Likewise, as text.
-    pub fn name(&self) -> String {
+    pub fn path_string(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -99,8 +99,8 @@ impl TestCore {
     ///
     /// # Panics
     /// If its folder cannot be written.
-    pub fn shut(&self, shut: bool) {
-        let gate = self.folder.path().join(GATE);
+    pub fn set_refusing_games(&self, shut: bool) {
+        let gate = self.folder.path().join(GATE_FILE);
         let done = if shut { std::fs::write(gate, "") } else { std::fs::remove_file(gate) };
         done.expect("its own folder");
     }
@@ -111,15 +111,15 @@ impl TestCore {
 ///
 /// # Panics
 /// If there is no compiler.
-pub fn build(cheat: Cheat) -> TestCore {
-    build_as(Build { cheat, ..Build::default() })
+pub fn build_core(cheat: CoreDefect) -> TestCore {
+    build_core_with(CoreConfig { defect: cheat, ..CoreConfig::default() })
 }
 
 /// Builds a core as told.
 ///
 /// # Panics
 /// If there is no compiler.
-pub fn build_as(build: Build) -> TestCore {
+pub fn build_core_with(build: CoreConfig) -> TestCore {
     let folder = tempfile::tempdir().expect("a folder for a core");
     let source = folder.path().join("core.c");
     std::fs::write(&source, include_str!("core.c")).expect("room for a source");
@@ -128,12 +128,12 @@ pub fn build_as(build: Build) -> TestCore {
     let out = Command::new(&compiler)
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-o"])
         .arg(&path)
-        .arg(format!("-DCHEAT={}", build.cheat as u8))
+        .arg(format!("-DCHEAT={}", build.defect as u8))
         .arg(format!("-DSTATE_SIZE={}", build.state_size))
         .arg(format!("-DPLAYERS={}", build.players))
         .arg(format!("-DPORTS={}", build.ports))
-        .arg(format!("-DOPTIONS={}", build.options))
-        .arg(format!("-DGATE=\"{}\"", folder.path().join(GATE).display()))
+        .arg(format!("-DOPTIONS={}", build.options_version))
+        .arg(format!("-DGATE=\"{}\"", folder.path().join(GATE_FILE).display()))
         .arg(&source)
         .output()
         .unwrap_or_else(|error| panic!("no C compiler ({}): {error}", compiler.display()));

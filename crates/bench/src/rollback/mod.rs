@@ -9,30 +9,30 @@
 //! * [`world`]: sites, links and virtual time.
 //! * [`ours`], [`peer`]: coplay and ggrs, each driven as its documentation says.
 //! * [`forecast`]: how many frames have to be stepped again, whatever the engine.
-//! * [`replay`]: the host programs once more, without an engine, to be subtracted.
+//! * [`host_replay`]: the host programs once more, without an engine, to be subtracted.
 //! * [`measure`]: all of it in numbers.
 
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::{Delay, LinkConfig, Loss};
 use coplay_sim::random::Random;
 
-use crate::work::RATE;
+use crate::workload::FRAME_RATE;
 
-pub mod forecast;
-pub mod host;
+pub mod coplay_site;
+pub mod ggrs_site;
+pub mod host_program;
+pub mod host_replay;
 pub mod machine;
 pub mod measure;
-pub mod ours;
-pub mod peer;
-pub mod replay;
-pub mod world;
+pub mod network;
+pub mod required_resimulation;
 
 /// The time from one frame to the next.
-pub const PERIOD: TimeDelta = TimeDelta::from_nanos(1_000_000_000 / RATE as i64);
+pub const FRAME_PERIOD: TimeDelta = TimeDelta::from_nanos(1_000_000_000 / FRAME_RATE as i64);
 
 /// Under which conditions a game is played.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Case {
+pub struct BenchCase {
     /// How many sites play, one player each, each connected with all others.
     pub sites: usize,
     /// The time there and back, in milliseconds.
@@ -40,14 +40,14 @@ pub struct Case {
     /// The part of all datagrams that is lost, in per cent, each whatever becomes of the others.
     pub loss_percent: u32,
     /// Frames from taking an input to its effect (`input_delay` of ggrs).
-    pub lag: u32,
+    pub input_delay: u32,
     /// Frames that may be guessed (`max_prediction` of ggrs).
-    pub window: u32,
+    pub prediction_window: u32,
     /// All randomness comes from this.
     pub seed: u64,
 }
 
-impl Case {
+impl BenchCase {
     /// One direction between two sites.
     pub fn link(&self) -> LinkConfig {
         let loss = match self.loss_percent {
@@ -59,13 +59,13 @@ impl Case {
     }
 
     /// When a site begins: at any time within the first frame.
-    pub fn beginning(&self, site: usize) -> Instant {
+    pub fn start_time(&self, site: usize) -> Instant {
         let mut luck = Random::stream(self.seed, &format!("beginning {site}"));
-        Instant::ZERO + PERIOD.scale(luck.unit())
+        Instant::ZERO + FRAME_PERIOD.scale(luck.unit())
     }
 
     /// Links, each of which goes one way.
-    pub fn links(&self) -> usize {
+    pub fn link_count(&self) -> usize {
         self.sites * (self.sites - 1)
     }
 }

@@ -4,9 +4,9 @@ use coplay::peer_world::{EntityId, UpdatePolicy};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::MazeSettings;
 use coplay_maze::drift::{DriftSeries, Trace, measure_drift};
-use coplay_sim::arena::{Arena, Plan};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::LinkConfig;
+use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 /// What happens before this does not count: clocks get to know each other.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
@@ -42,26 +42,30 @@ impl MazeMatch {
     }
 
     pub(super) fn run(&self) -> MatchOutcome {
-        let plan = |site: usize| Plan {
+        let plan = |site: usize| PeerWorldSitePlan {
             clock: NodeClock { offset: TimeDelta::from_secs(1_000 * site as i64), skew_ppm: 20.0 * site as f64 - 40.0 },
             sending: self.sending,
             ninjas: self.ninjas,
         };
-        let plans: Vec<Plan> = (0..self.sites).map(plan).collect();
-        let mut arena =
-            Arena::new(self.seed, MazeSettings { seed: self.seed, ..super::MAZE_SETTINGS }, &plans, &self.link);
+        let plans: Vec<PeerWorldSitePlan> = (0..self.sites).map(plan).collect();
+        let mut arena = PeerWorldNetwork::new(
+            self.seed,
+            MazeSettings { seed: self.seed, ..super::MAZE_SETTINGS },
+            &plans,
+            &self.link,
+        );
         let mut traces = vec![Trace::default(); self.sites];
         for (place, trace) in traces.iter_mut().enumerate() {
-            arena.enter(place);
-            trace.site = Some(arena.site(place));
+            arena.join(place);
+            trace.site = Some(arena.site_of(place));
         }
-        arena.run(Instant::ZERO + WARM_UP, |_, _| ());
+        arena.run_until(Instant::ZERO + WARM_UP, |_, _| ());
         let before = self.updates_and_bytes_sent(&arena);
         for place in 0..self.sites {
-            let local = arena.local(place);
+            let local = arena.local_time(place);
             arena.game_mut(place).into_iter().for_each(|game| game.start_trace(local));
         }
-        arena.run(Instant::ZERO + WARM_UP + TimeDelta::from_secs(self.seconds), |arena, place| {
+        arena.run_until(Instant::ZERO + WARM_UP + TimeDelta::from_secs(self.seconds), |arena, place| {
             let lines = arena.game_mut(place).map(coplay_maze::MazeSite::take_trace);
             traces[place].entries.extend(lines.into_iter().flatten());
         });
@@ -76,18 +80,18 @@ impl MazeMatch {
     }
 
     /// Updates, and bytes of all copies.
-    fn updates_and_bytes_sent(&self, arena: &Arena) -> (u64, u64) {
+    fn updates_and_bytes_sent(&self, arena: &PeerWorldNetwork) -> (u64, u64) {
         let updates = (0..self.sites).filter_map(|place| arena.game(place)).map(|game| game.stats().updates_sent);
         (updates.sum(), arena.traffic().bytes)
     }
 }
 
-fn clock_error(arena: &Arena) -> (f64, f64) {
+fn clock_error(arena: &PeerWorldNetwork) -> (f64, f64) {
     let (mut worst, mut known, mut all): (f64, f64, f64) = (0.0, 0.0, 0.0);
-    for place in arena.present() {
-        for other in arena.present().into_iter().filter(|other| *other != place) {
-            let (local, truth) = (arena.local(place), arena.local(other) - arena.local(place));
-            let stats = arena.game(place).and_then(|game| game.world().peer_stats(local, arena.site(other)));
+    for place in arena.active_nodes() {
+        for other in arena.active_nodes().into_iter().filter(|other| *other != place) {
+            let (local, truth) = (arena.local_time(place), arena.local_time(other) - arena.local_time(place));
+            let stats = arena.game(place).and_then(|game| game.world().peer_stats(local, arena.site_of(other)));
             all += 1.0;
             let Some(stats) = stats else { continue };
             known += 1.0;

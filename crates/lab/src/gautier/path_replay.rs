@@ -8,10 +8,10 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::drift::DriftSummary;
 use coplay_maze::{Avatar, MazeSettings, Rules, to_units};
-use coplay_sim::arena::{Arena, Plan};
 use coplay_sim::clock::NodeClock;
+use coplay_sim::event_queue::EventQueue;
 use coplay_sim::link::{Link, LinkConfig, Loss};
-use coplay_sim::queue::Queue;
+use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 /// The first ticks are for getting to know each other.
 const WARM_UP_TICKS: u32 = 400;
@@ -26,11 +26,11 @@ pub(super) struct AvatarPath {
 
 /// Lets five ninjas play, and writes down where each of them was.
 pub(super) fn record_paths(seed: u64, seconds: i64, sending: UpdatePolicy, link: &LinkConfig) -> Vec<AvatarPath> {
-    let plan = Plan { clock: NodeClock::TRUE, sending, ninjas: 1 };
-    let mut arena = Arena::new(seed, MazeSettings { seed, ..super::MAZE_SETTINGS }, &vec![plan; 5], link);
-    (0..5).for_each(|place| arena.enter(place));
+    let plan = PeerWorldSitePlan { clock: NodeClock::TRUE, sending, ninjas: 1 };
+    let mut arena = PeerWorldNetwork::new(seed, MazeSettings { seed, ..super::MAZE_SETTINGS }, &vec![plan; 5], link);
+    (0..5).for_each(|place| arena.join(place));
     let mut paths: Vec<(u32, Vec<Avatar>)> = vec![(0, Vec::new()); 5];
-    arena.run(Instant::ZERO + TimeDelta::from_secs(seconds), |arena, place| {
+    arena.run_until(Instant::ZERO + TimeDelta::from_secs(seconds), |arena, place| {
         let Some(game) = arena.game(place) else { return };
         let (next, states) = &mut paths[place];
         for tick in (*next).max(1)..=game.view().0 {
@@ -80,7 +80,7 @@ struct PathReplay<'a> {
     /// Updates, and all else, of which nothing is lost.
     update_link: Link,
     control_link: Link,
-    in_flight: Queue<(bool, Box<[u8]>)>,
+    in_flight: EventQueue<(bool, Box<[u8]>)>,
     drifts: Vec<f64>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> PathReplay<'a> {
             receiver: world(RECEIVER),
             update_link: Link::new(link.clone(), seed, "updates"),
             control_link: Link::new(sure, seed, "control"),
-            in_flight: Queue::new(),
+            in_flight: EventQueue::new(),
             drifts: Vec::new(),
         };
         replay.sender.add_peer(Instant::ZERO, RECEIVER);

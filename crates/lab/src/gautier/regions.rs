@@ -3,9 +3,9 @@
 use coplay::peer_world::{EntityId, UpdatePolicy, WorldRegion};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::MazeSettings;
-use coplay_sim::arena::{Arena, Plan};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
+use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 use crate::bench::ExperimentContext;
 use crate::catalog::GAUTIER;
@@ -64,17 +64,21 @@ impl RegionWorld {
     fn run(seed: u64, sites: usize, seconds: i64) -> Self {
         // One avatar for each region, on average.
         let side = (4.0 * ((sites * usize::from(NINJAS_PER_SITE)) as f64).sqrt()).round() as u8;
-        let plan = Plan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(UPDATE_RATE), ninjas: NINJAS_PER_SITE };
+        let plan = PeerWorldSitePlan {
+            clock: NodeClock::TRUE,
+            sending: UpdatePolicy::fixed(UPDATE_RATE),
+            ninjas: NINJAS_PER_SITE,
+        };
         let terms = MazeSettings { seed, cells_per_side: side, ..super::MAZE_SETTINGS };
-        let mut arena = Arena::new(seed, terms, &vec![plan; sites], &link_config());
+        let mut arena = PeerWorldNetwork::new(seed, terms, &vec![plan; sites], &link_config());
         for place in 0..sites {
-            arena.run(Instant::ZERO + JOIN_PERIOD * place as i64 / sites as i64, |_, _| ());
-            arena.enter(place);
+            arena.run_until(Instant::ZERO + JOIN_PERIOD * place as i64 / sites as i64, |_, _| ());
+            arena.join(place);
         }
         let begin = Instant::ZERO + JOIN_PERIOD + SETTLING_TIME;
-        arena.run(begin, |_, _| ());
+        arena.run_until(begin, |_, _| ());
         let (before, mut seen) = (arena.traffic(), NearbyCounts::default());
-        arena.run(begin + TimeDelta::from_secs(seconds), |arena, place| seen.count_view(arena, place));
+        arena.run_until(begin + TimeDelta::from_secs(seconds), |arena, place| seen.count_view(arena, place));
         let after = arena.traffic();
         let each = |count: u64| count as f64 / sites as f64 / seconds as f64;
         Self {
@@ -107,7 +111,7 @@ struct NearbyCounts {
 
 impl NearbyCounts {
     /// Looks at one view of each site in a second.
-    fn count_view(&mut self, arena: &Arena, place: usize) {
+    fn count_view(&mut self, arena: &PeerWorldNetwork, place: usize) {
         let Some(game) = arena.game(place) else { return };
         let (tick, view) = game.view();
         if tick % 100 >= u32::from(super::MAZE_SETTINGS.bucket_ticks) {
@@ -123,7 +127,7 @@ impl NearbyCounts {
 }
 
 /// Whose avatars really were near those of a place.
-fn nearby_avatars(arena: &Arena, place: usize, tick: u32) -> Vec<EntityId> {
+fn nearby_avatars(arena: &PeerWorldNetwork, place: usize, tick: u32) -> Vec<EntityId> {
     let own = avatar_regions(arena, place, tick);
     let others = (0..arena.places()).filter(|other| *other != place);
     let all = others.flat_map(|other| avatar_regions(arena, other, tick));
@@ -132,7 +136,7 @@ fn nearby_avatars(arena: &Arena, place: usize, tick: u32) -> Vec<EntityId> {
 }
 
 /// Where the avatars of a place really were.
-fn avatar_regions(arena: &Arena, place: usize, tick: u32) -> Vec<(EntityId, WorldRegion)> {
+fn avatar_regions(arena: &PeerWorldNetwork, place: usize, tick: u32) -> Vec<(EntityId, WorldRegion)> {
     use coplay::peer_world::DeadReckoning as _;
     let Some(game) = arena.game(place) else { return Vec::new() };
     let at = |index: u8| {

@@ -3,8 +3,8 @@
 use coplay::id::SiteId;
 use coplay::input::{InputWord, Recovery};
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::measure::Experiment as Game;
-use coplay_sim::world::{Happened, World};
+use coplay_sim::session_experiment::SessionExperiment as Game;
+use coplay_sim::session_network::{SessionNetwork, SiteEvent};
 
 use crate::bench::ExperimentContext;
 use crate::catalog::KIM;
@@ -63,14 +63,14 @@ struct InputDelays {
 }
 
 impl InputDelays {
-    fn on_event(&mut self, happened: &Happened<'_>) {
-        if let Happened::Sampled { site, at, frame, .. } = *happened {
+    fn on_event(&mut self, happened: &SiteEvent<'_>) {
+        if let SiteEvent::Sampled { site, at, frame, .. } = *happened {
             self.sampled[site].push((frame, at));
         }
     }
 
     /// Looks at what is known by now.
-    fn update_known(&mut self, world: &World) {
+    fn update_known(&mut self, world: &SessionNetwork) {
         for from in 0..2 {
             let end = first_unknown_frame(world, 1 - from, from);
             while let Some((_, at)) =
@@ -84,7 +84,7 @@ impl InputDelays {
 }
 
 /// The first frame for which a site does not know another's input.
-fn first_unknown_frame(world: &World, at: usize, of: usize) -> i64 {
+fn first_unknown_frame(world: &SessionNetwork, at: usize, of: usize) -> i64 {
     let site = &world.sites[at];
     let other = SiteId::first(2).nth(of).expect("there are two sites");
     let ahead = site.session.peer_stats(site.clock.local(world.now()), other).map_or(0, |stats| stats.buffered_frames);
@@ -98,13 +98,13 @@ fn measure(seed: u64, seconds: i64, (input, policy, rtt_ms, loss): (usize, usize
     let (_, restlessness, mask) = INPUTS[input];
     let game = Game {
         seed,
-        lag: INPUT_DELAY,
+        input_delay: INPUT_DELAY,
         recovery: POLICIES[policy].0,
-        restlessness,
-        mask,
+        input_change_probability: restlessness,
+        input_mask: mask,
         ..Game::new(lossy_link(rtt_ms, loss))
     };
-    let mut world = game.world();
+    let mut world = game.build_network();
     let mut delays = InputDelays { sampled: Default::default(), known_count: [0; 2], delays_ms: Vec::new() };
     let warm = Instant::ZERO + TimeDelta::from_secs(5);
     world.run_until(warm, &mut |happened| delays.on_event(&happened));
@@ -133,7 +133,7 @@ fn measure(seed: u64, seconds: i64, (input, policy, rtt_ms, loss): (usize, usize
 }
 
 /// Frames, packets and bytes of both sites.
-fn traffic(world: &World) -> [f64; 3] {
+fn traffic(world: &SessionNetwork) -> [f64; 3] {
     let of = |number: usize| {
         let site = &world.sites[number];
         let other = SiteId::first(2).nth(1 - number).expect("there are two sites");

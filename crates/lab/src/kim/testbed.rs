@@ -6,8 +6,8 @@ use coplay::session::{Event, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::SessionMessage;
 use coplay_sim::link::LinkConfig;
-use coplay_sim::measure::Experiment as Game;
-use coplay_sim::world::{Happened, World};
+use coplay_sim::session_experiment::SessionExperiment as Game;
+use coplay_sim::session_network::{SessionNetwork, SiteEvent};
 
 use crate::numbers::lossy_link;
 
@@ -75,7 +75,7 @@ impl Testbed {
     pub fn new(seed: u64, delay_frames: u32, loss: f64) -> Self {
         let game = Game {
             seed,
-            lag: delay_frames,
+            input_delay: delay_frames,
             recovery: Recovery::History,
             starvation: StarvationPolicy::Pause,
             ..Game::new(lossy_link(2.0 * ONE_WAY_DELAY_MS, loss))
@@ -85,7 +85,7 @@ impl Testbed {
 
     /// Watches it.
     pub fn run(&self) -> TestbedTrace {
-        let mut world = self.game.world();
+        let mut world = self.game.build_network();
         if let Some(skew_ppm) = self.skew_ppm {
             world.sites[1].clock.skew_ppm = skew_ppm;
         }
@@ -131,8 +131,8 @@ impl TraceRecorder {
         self.started_at.map_or(0.0, |began| (at - began).as_secs_f64())
     }
 
-    fn advance(&mut self, world: &mut World) {
-        world.listen(MAX_CAPTURED_PACKETS);
+    fn advance(&mut self, world: &mut SessionNetwork) {
+        world.start_capture(MAX_CAPTURED_PACKETS);
         let until = world.now() + POLL_INTERVAL;
         world.run_until(until, &mut |happened| self.on_event(&happened));
         if self.started_at.is_none() && self.hashes.iter().all(|hashes| !hashes.is_empty()) {
@@ -144,10 +144,10 @@ impl TraceRecorder {
     }
 
     /// Lets the first seconds pass.
-    fn warm_up(&mut self, world: &mut World) {
+    fn warm_up(&mut self, world: &mut SessionNetwork) {
         let until = world.now() + WARM_UP;
         world.run_until(until, &mut |happened| self.on_event(&happened));
-        world.listen(MAX_CAPTURED_PACKETS);
+        world.start_capture(MAX_CAPTURED_PACKETS);
         self.started_at = Some(world.now());
         self.trace = TestbedTrace::default();
         let stats = [0, 1].map(|site| world.sites[site].session.stats());
@@ -156,17 +156,17 @@ impl TraceRecorder {
         self.stalled_before = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stall_time);
     }
 
-    fn on_event(&mut self, happened: &Happened<'_>) {
+    fn on_event(&mut self, happened: &SiteEvent<'_>) {
         match happened {
-            Happened::Confirmed { site, hash, .. } => self.hashes[*site].push(*hash),
-            Happened::Event { site: 0, at, event: Event::Paused { duration: hold, .. } } => {
+            SiteEvent::Confirmed { site, hash, .. } => self.hashes[*site].push(*hash),
+            SiteEvent::SessionEvent { site: 0, at, event: Event::Paused { duration: hold, .. } } => {
                 self.trace.pauses.push((self.seconds(*at), hold.as_secs_f64()));
             }
             _ => {}
         }
     }
 
-    fn sample(&mut self, world: &World) {
+    fn sample(&mut self, world: &SessionNetwork) {
         let at_s = self.seconds(world.now());
         for number in 0..2 {
             let site = &world.sites[number];
@@ -174,7 +174,7 @@ impl TraceRecorder {
             let stats = site.session.peer_stats(site.clock.local(world.now()), other);
             self.trace.buffers[number].extend(stats.map(|stats| (at_s, stats.buffered_frames as f64)));
         }
-        for heard in world.overheard() {
+        for heard in world.captured() {
             let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&heard.bytes) else { continue };
             self.trace.packets.push(TracedPacket {
                 at_s: self.seconds(heard.at),
@@ -186,7 +186,7 @@ impl TraceRecorder {
         }
     }
 
-    fn finish(mut self, world: &World) -> TestbedTrace {
+    fn finish(mut self, world: &SessionNetwork) -> TestbedTrace {
         let stats = [0, 1].map(|site| world.sites[site].session.stats());
         let trace = &mut self.trace;
         trace.seconds = self.started_at.map_or(0.0, |began| (world.now() - began).as_secs_f64());

@@ -3,8 +3,8 @@
 use coplay::motion::{MilliVec2, MotionConfig, MotionPredictor, ObjectId, ObjectMoment};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::court::{Court, End, LINEAR, Plan};
 use coplay_sim::link::{Delay, Jitter, LinkConfig};
+use coplay_sim::motion::{Endpoint, LINEAR_MOTION, MotionNetwork, MotionPlan};
 use coplay_sim::random::Random;
 
 /// The ways of the paper's Figure 3: name, and round trip in microseconds.
@@ -28,8 +28,8 @@ pub(super) const WALK_DURATION: TimeDelta = TimeDelta::from_millis(6_600);
 pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
 const FRAME_PERIOD: TimeDelta = TimeDelta::from_micros(16_667);
 const AVATAR: ObjectId = ObjectId(1);
-const PLAYER_A: End = End::Seat(0);
-const PLAYER_B: End = End::Seat(1);
+const PLAYER_A: Endpoint = Endpoint::Seat(0);
+const PLAYER_B: Endpoint = Endpoint::Seat(1);
 
 /// One walk.
 #[derive(Clone, Copy, Debug)]
@@ -76,22 +76,28 @@ impl MotionWalk {
         LinkConfig { delay: Delay::Constant(delay - mean), jitter, reorder: true, ..LinkConfig::default() }
     }
 
-    fn build_simulation(&self) -> Court {
+    fn build_simulation(&self) -> MotionNetwork {
         let mut luck = Random::stream(self.seed, "walk");
         let mut clock = || NodeClock {
             offset: TimeDelta::from_millis(luck.range(-1_000_000..=1_000_000)),
             skew_ppm: luck.range(-50..=50) as f64,
         };
-        let plan = Plan {
+        let plan = MotionPlan {
             config: self.config,
             frame: FRAME_PERIOD,
             server: clock(),
             clients: vec![clock(), clock()],
             link: self.link_config(),
         };
-        let mut court = Court::new(self.seed, &plan);
-        let local = court.local(End::Server);
-        court.start_server().spawn(local, AVATAR, Some(Court::id(0)), MilliVec2::default(), MilliVec2::default());
+        let mut court = MotionNetwork::new(self.seed, &plan);
+        let local = court.local_time(Endpoint::Server);
+        court.start_server().spawn(
+            local,
+            AVATAR,
+            Some(MotionNetwork::client_id(0)),
+            MilliVec2::default(),
+            MilliVec2::default(),
+        );
         court.start_client(0).own(AVATAR);
         court.start_client(1).subscribe(AVATAR);
         court
@@ -126,7 +132,7 @@ impl MotionWalk {
             }
             let until = court.now() + SAMPLE_INTERVAL;
             court.run(until.min(next.max(court.now())), |_, _| ());
-            let moments = [PLAYER_A, End::Server, PLAYER_B].map(|end| court.moment(end, AVATAR));
+            let moments = [PLAYER_A, Endpoint::Server, PLAYER_B].map(|end| court.object_moment(end, AVATAR));
             seen.samples.push(timer_sample(
                 &moments,
                 (court.now() - begin).as_secs_f64(),
@@ -153,7 +159,7 @@ fn timer_sample(moments: &[Option<ObjectMoment<MilliVec2>>; 3], at: f64, since: 
     };
     let [a, server, b] = [0, 1, 2].map(|who: usize| timer(&moments[who]));
     let apart = |one: usize, other: usize| match (&moments[one], &moments[other]) {
-        (Some(one), Some(other)) => LINEAR.distance(&one.state, &other.state),
+        (Some(one), Some(other)) => LINEAR_MOTION.distance(&one.state, &other.state),
         _ => 0.0,
     };
     let units = [apart(0, 1), apart(1, 2), apart(0, 2)];

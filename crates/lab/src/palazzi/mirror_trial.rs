@@ -4,7 +4,7 @@ use coplay::mirror::{DeliveryOrder, DropPolicy, GtdMeasure, MirrorConfig, Source
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Delay, LinkConfig, Loss};
-use coplay_sim::senate::{Plan, Script, Seen, Senate};
+use coplay_sim::mirror::{EventScript, MirrorNetwork, MirrorObservation, MirrorServerPlan};
 
 use crate::numbers::ms;
 
@@ -58,9 +58,9 @@ pub(super) struct TrialOutcome {
 }
 
 impl MirrorTrial {
-    fn server_plan(&self, seat: usize) -> Plan {
+    fn server_plan(&self, seat: usize) -> MirrorServerPlan {
         // One object for each server, as the paper has it: nine of ten events make those before useless.
-        let script = Script {
+        let script = EventScript {
             every: ms(30.0),
             spread: ms(10.0),
             count: self.events,
@@ -77,7 +77,7 @@ impl MirrorTrial {
         };
         let clock =
             NodeClock { offset: TimeDelta::from_secs(1_000 * seat as i64), skew_ppm: 15.0 * seat as f64 - 45.0 };
-        Plan { clock, config, work: ms(self.model.processing_ms), script, bulk: 0 }
+        MirrorServerPlan { clock, config, work: ms(self.model.processing_ms), script, bulk: 0 }
     }
 
     /// The way between the receiver and a sender is that sender's; between two senders it is as long as theirs are on average.
@@ -96,40 +96,40 @@ impl MirrorTrial {
     }
 
     pub(super) fn run(&self) -> TrialOutcome {
-        let plans: Vec<Plan> = (0..=self.senders).map(|seat| self.server_plan(seat)).collect();
-        let mut senate = Senate::new(self.seed, &plans, |from, to| self.link(from, to));
-        (0..=self.senders).for_each(|seat| senate.enter(seat));
-        senate.run(Instant::ZERO + WARM_UP, |_, _| ());
-        (1..=self.senders).for_each(|seat| senate.speak(seat));
+        let plans: Vec<MirrorServerPlan> = (0..=self.senders).map(|seat| self.server_plan(seat)).collect();
+        let mut senate = MirrorNetwork::new(self.seed, &plans, |from, to| self.link(from, to));
+        (0..=self.senders).for_each(|seat| senate.start_server(seat));
+        senate.run_until(Instant::ZERO + WARM_UP, |_, _| ());
+        (1..=self.senders).for_each(|seat| senate.start_issuing(seat));
         let mut gtds_ms = Vec::new();
         let mut watch = |seat, seen| {
-            if let (0, Seen::Delivered { gtd, own: false, .. }) = (seat, seen) {
+            if let (0, MirrorObservation::Delivered { gtd, is_own: false, .. }) = (seat, seen) {
                 gtds_ms.push(gtd.as_millis_f64());
             }
         };
-        while (1..=self.senders).any(|seat| !senate.is_silent(seat)) {
-            senate.run(senate.now() + TimeDelta::from_secs(1), &mut watch);
+        while (1..=self.senders).any(|seat| !senate.has_stopped_issuing(seat)) {
+            senate.run_until(senate.now() + TimeDelta::from_secs(1), &mut watch);
         }
-        senate.run(senate.now() + SETTLING_TIME, &mut watch);
+        senate.run_until(senate.now() + SETTLING_TIME, &mut watch);
         self.outcome(&senate, gtds_ms)
     }
 
-    fn outcome(&self, senate: &Senate, gtds_ms: Vec<f64>) -> TrialOutcome {
+    fn outcome(&self, senate: &MirrorNetwork, gtds_ms: Vec<f64>) -> TrialOutcome {
         let servers: Vec<_> = (0..=self.senders).filter_map(|seat| senate.server(seat)).collect();
         // The parts of a state in the order of seats: who is which source is chosen anew in every run.
-        let state = |server: &&coplay_sim::senate::Server| {
+        let state = |server: &&coplay_sim::mirror::MirrorServer| {
             let mut parts: Vec<(usize, u64)> = server
-                .parts
+                .source_states
                 .iter()
-                .map(|(source, part)| (senate.seat_of(*source).unwrap_or(usize::MAX), part.hash()))
+                .map(|(source, part)| (senate.node_of(*source).unwrap_or(usize::MAX), part.hash()))
                 .collect();
             parts.sort_unstable();
-            parts
-                .into_iter()
-                .fold(0, |hash, (seat, part)| coplay_sim::toy::mix(coplay_sim::toy::mix(hash, seat as u64), part))
+            parts.into_iter().fold(0, |hash, (seat, part)| {
+                coplay_sim::toy_machine::mix_hash(coplay_sim::toy_machine::mix_hash(hash, seat as u64), part)
+            })
         };
-        let is_settled = |server: &&coplay_sim::senate::Server| {
-            senate.sources().all(|source| server.mirror.settled(source) as usize == senate.journal(source).len())
+        let is_settled = |server: &&coplay_sim::mirror::MirrorServer| {
+            senate.sources().all(|source| server.mirror.settled(source) as usize == senate.issued_events(source).len())
         };
         let states: Vec<u64> = servers.iter().map(state).collect();
         let stats = servers[0].mirror.stats();

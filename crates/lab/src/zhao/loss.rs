@@ -1,7 +1,7 @@
 //! Packets that get lost, one by one and in bursts: named by the paper for its journal version.
 
 use coplay_sim::link::{LinkConfig, Loss};
-use coplay_sim::measure::Experiment as Game;
+use coplay_sim::session_experiment::SessionExperiment as Game;
 
 use crate::bench::ExperimentContext;
 use crate::catalog::ZHAO;
@@ -57,17 +57,17 @@ fn measure(seed: u64, frames: u32, (way, loss): (usize, f64)) -> LossPoint {
         _ => Loss::bursts(loss, burst),
     };
     let link = LinkConfig { loss: loss_kind, ..constant_rtt_link(RTT_MS) };
-    let outcome = Game { seed, window, frames, ..Game::new(link) }.run();
+    let outcome = Game { seed, prediction_window: window, frames, ..Game::new(link) }.run();
     LossPoint {
         variant: way,
         loss,
-        stalled_fraction: outcome.stalls,
-        frame_ms: outcome.frame_ms[0],
+        stalled_fraction: outcome.stall_ratio,
+        frame_ms: outcome.mean_frame_ms[0],
         deviation_ms: outcome.worst_deviation_ms(),
         bytes_per_packet: outcome.bytes_per_packet,
         packets_per_frame: outcome.packets_per_frame,
-        resimulated_per_100_frames: max_or_zero(outcome.resimulated.iter().copied()),
-        is_consistent: outcome.complete && outcome.states_equal,
+        resimulated_per_100_frames: max_or_zero(outcome.resimulated_per_100.iter().copied()),
+        is_consistent: outcome.is_complete && outcome.states_equal,
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod real_run;
 
-use coplay_sim::measure::{Experiment as Game, Outcome};
+use coplay_sim::session_experiment::{SessionExperiment as Game, SessionMeasurements};
 
 use crate::bench::ExperimentContext;
 use crate::catalog::ZHAO;
@@ -98,14 +98,20 @@ fn frames(bench: &ExperimentContext<'_>) -> u32 {
 fn measure(seed: u64, frames: u32, scheme: Scheme, rtt_ms: f64) -> PacingPoint {
     let runs: Vec<(PacingStats, bool)> = match scheme {
         Scheme::Ours(window) => {
-            let game = Game { seed, window, lag: INPUT_DELAY, frames, ..Game::new(constant_rtt_link(rtt_ms)) };
-            vec![pacing_stats(&game.run(), Outcome::worst_deviation_ms)]
+            let game = Game {
+                seed,
+                prediction_window: window,
+                input_delay: INPUT_DELAY,
+                frames,
+                ..Game::new(constant_rtt_link(rtt_ms))
+            };
+            vec![pacing_stats(&game.run(), SessionMeasurements::worst_deviation_ms)]
         }
         // Site 0 is the one whose pace the other follows, and the one that the paper shows.
         Scheme::Paper => (0..PAPER_RUNS)
             .map(|run| Game {
                 seed: seed + run,
-                lag: INPUT_DELAY,
+                input_delay: INPUT_DELAY,
                 frames,
                 ..Game::as_published(constant_rtt_link(rtt_ms))
             })
@@ -121,13 +127,13 @@ fn measure(seed: u64, frames: u32, scheme: Scheme, rtt_ms: f64) -> PacingPoint {
     PacingPoint { scheme, rtt_ms, stats: pace, is_consistent: runs.iter().all(|(_, sound)| *sound) }
 }
 
-fn pacing_stats(outcome: &Outcome, deviation: fn(&Outcome) -> f64) -> (PacingStats, bool) {
+fn pacing_stats(outcome: &SessionMeasurements, deviation: fn(&SessionMeasurements) -> f64) -> (PacingStats, bool) {
     let pace = PacingStats {
-        frame_ms: outcome.frame_ms[0],
+        frame_ms: outcome.mean_frame_ms[0],
         deviation_ms: deviation(outcome),
         synchrony_ms: outcome.synchrony_ms,
     };
-    (pace, outcome.complete && outcome.states_equal)
+    (pace, outcome.is_complete && outcome.states_equal)
 }
 
 fn simulated_points(bench: &mut ExperimentContext<'_>, part: f64) -> Vec<PacingPoint> {

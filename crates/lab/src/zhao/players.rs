@@ -1,6 +1,6 @@
 //! More than two: the paper assumes two sites and leaves the rest to its journal version.
 
-use coplay_sim::measure::Experiment as Game;
+use coplay_sim::session_experiment::SessionExperiment as Game;
 
 use crate::bench::ExperimentContext;
 use crate::catalog::ZHAO;
@@ -40,16 +40,24 @@ struct PlayersPoint {
 }
 
 fn measure(seed: u64, frames: u32, (sites, window, rtt_ms): (usize, u32, f64)) -> PlayersPoint {
-    let outcome = Game { seed, sites, window, lag: INPUT_DELAY, frames, ..Game::new(constant_rtt_link(rtt_ms)) }.run();
+    let outcome = Game {
+        seed,
+        sites,
+        prediction_window: window,
+        input_delay: INPUT_DELAY,
+        frames,
+        ..Game::new(constant_rtt_link(rtt_ms))
+    }
+    .run();
     PlayersPoint {
         sites,
         prediction_window: window,
         rtt_ms,
-        frame_ms: max_or_zero(outcome.frame_ms.iter().copied()),
+        frame_ms: max_or_zero(outcome.mean_frame_ms.iter().copied()),
         deviation_ms: outcome.worst_deviation_ms(),
         synchrony_ms: outcome.synchrony_ms,
         bytes_per_frame: outcome.bytes_per_frame,
-        is_consistent: outcome.complete && outcome.states_equal,
+        is_consistent: outcome.is_complete && outcome.states_equal,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Those who only watch: named by the paper for its journal version; a later system of its authors had over 1,000.
 
-use coplay_sim::crowd::{Crowd, Outcome};
 use coplay_sim::link::LinkConfig;
-use coplay_sim::measure::Experiment as Game;
+use coplay_sim::session_experiment::SessionExperiment as Game;
+use coplay_sim::spectators::scale::{SpectatorScaleResult, SpectatorScaleTest};
 
 use crate::bench::ExperimentContext;
 use crate::catalog::ZHAO;
@@ -31,7 +31,7 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
     let mut outcomes = bench.run_jobs(1.0, crowds, |watchers| {
         let game = Game { seed, ..Game::new(LinkConfig::broadband()) };
         let time = coplay::time::TimeDelta::from_secs(seconds);
-        (*watchers, Crowd { game, time, ..Crowd::new(*watchers) }.run())
+        (*watchers, SpectatorScaleTest { session: game, duration: time, ..SpectatorScaleTest::new(*watchers) }.run())
     });
     outcomes.reverse();
     let mut findings = Findings::default();
@@ -45,12 +45,12 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
 }
 
 /// Datagrams and bytes from the feed for each who watches, per frame.
-fn cost_per_spectator(outcome: &Outcome) -> (f64, f64) {
-    let frames = (outcome.watched_s * 60.0).max(1.0);
+fn cost_per_spectator(outcome: &SpectatorScaleResult) -> (f64, f64) {
+    let frames = (outcome.total_watch_seconds * 60.0).max(1.0);
     (outcome.packets_down as f64 / frames, outcome.bytes_down as f64 / frames)
 }
 
-fn table(outcomes: &[(usize, Outcome)]) -> DataTable {
+fn table(outcomes: &[(usize, SpectatorScaleResult)]) -> DataTable {
     let columns = [
         "watchers",
         "live",
@@ -68,20 +68,20 @@ fn table(outcomes: &[(usize, Outcome)]) -> DataTable {
         table.add_row([
             integer(*watchers as i64),
             integer(outcome.live as i64),
-            integer(outcome.wrong as i64),
-            number(outcome.behind_frames, 2),
+            integer(outcome.wrong_frames as i64),
+            number(outcome.mean_frames_behind, 2),
             integer(outcome.stalls as i64),
             number(packets, 3),
             number(bytes, 2),
             integer(outcome.feed_memory as i64),
-            format!("{:016x}", outcome.players).into(),
+            format!("{:016x}", outcome.player_trace_hash).into(),
         ]);
     }
     table
 }
 
-fn figure(outcomes: &[(usize, Outcome)]) -> Figure {
-    let panel = |title: &str, y: PlotAxis, part: fn(&Outcome) -> f64| {
+fn figure(outcomes: &[(usize, SpectatorScaleResult)]) -> Figure {
+    let panel = |title: &str, y: PlotAxis, part: fn(&SpectatorScaleResult) -> f64| {
         let line = outcomes
             .iter()
             .filter(|(watchers, _)| *watchers > 0)
@@ -96,18 +96,19 @@ fn figure(outcomes: &[(usize, Outcome)]) -> Figure {
             cost_per_spectator(outcome).1
         }),
         panel("Seen live", PlotAxis::new("% of all who watch").with_min(0.0).with_max(100.0), |outcome| {
-            outcome.live as f64 * 100.0 / outcome.watching.max(1) as f64
+            outcome.live as f64 * 100.0 / outcome.subscribers.max(1) as f64
         }),
-        panel("Behind the players", PlotAxis::new("frames").with_min(0.0), |outcome| outcome.behind_frames),
+        panel("Behind the players", PlotAxis::new("frames").with_min(0.0), |outcome| outcome.mean_frames_behind),
     ];
     let caption = "What one who watches costs does not depend on how many there are; what all see is as fresh for ten thousand as for ten.";
     Figure::new("spectators", "From ten to ten thousand who watch", caption, panels).columns(2)
 }
 
-fn claims(findings: &mut Findings, outcomes: &[(usize, Outcome)]) {
-    let alone = outcomes.iter().find(|(watchers, _)| *watchers == 0).map(|(_, outcome)| outcome.players);
-    let unnoticed = outcomes.iter().all(|(_, outcome)| Some(outcome.players) == alone);
-    let all_live = |(watchers, outcome): &&(usize, Outcome)| outcome.live == *watchers && outcome.wrong == 0;
+fn claims(findings: &mut Findings, outcomes: &[(usize, SpectatorScaleResult)]) {
+    let alone = outcomes.iter().find(|(watchers, _)| *watchers == 0).map(|(_, outcome)| outcome.player_trace_hash);
+    let unnoticed = outcomes.iter().all(|(_, outcome)| Some(outcome.player_trace_hash) == alone);
+    let all_live =
+        |(watchers, outcome): &&(usize, SpectatorScaleResult)| outcome.live == *watchers && outcome.wrong_frames == 0;
     let live = outcomes.iter().filter(all_live).map(|(watchers, _)| *watchers).max().unwrap_or(0);
     findings.add_claim(
         "more than 1,000 see a game live, and see it right",

@@ -13,8 +13,8 @@ use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::Machine;
 use coplay_machines::session_adapter::{self, RequestCounts, RequestOutcome, SessionAdapter, SessionOptions};
+use coplay_sim::host_network::{HostNetwork, HostProgram};
 use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
-use coplay_sim::stage::{Host, Stage};
 
 use super::RandomInputs;
 
@@ -122,12 +122,12 @@ impl TestSite {
     }
 }
 
-impl Host for TestSite {
+impl HostProgram for TestSite {
     fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    fn serve(&mut self, now: Instant) -> bool {
+    fn serve_request(&mut self, now: Instant) -> bool {
         let begun = (self.clock)();
         let Some(turn) = self.adapter.handle_next_request(now, &mut self.session) else { return false };
         self.add_cost(&turn, (self.clock)() - begun);
@@ -142,7 +142,7 @@ impl Host for TestSite {
         true
     }
 
-    fn rest(&mut self, _now: Instant) {
+    fn on_idle(&mut self, _now: Instant) {
         let confirmed = self.stats().confirmed.number();
         while self.unconfirmed.front().is_some_and(|note| note.frame < confirmed) {
             self.confirmed.extend(self.unconfirmed.pop_front());
@@ -171,7 +171,7 @@ pub fn test_options(sites: u8) -> SessionOptions {
 
 /// How a site takes part, with a feed for those who come late.
 pub fn test_config(machine: &dyn Machine, site: SiteId, settings: &Settings) -> Config {
-    let peers = Stage::<TestSite>::peers(site, usize::from(settings.site_count));
+    let peers = HostNetwork::<TestSite>::peers(site, usize::from(settings.site_count));
     let usual = session_adapter::config(machine, SESSION_ID, site, peers, settings.clone());
     Config { feed: Some(FeedConfig::new(SESSION_ID, u64::from(site.number()) + 1, settings.clone())), ..usual }
 }
@@ -209,7 +209,7 @@ impl ReferenceChecker {
 
 /// Runs the stage until the judge has seen so many frames, or a fault, or it takes too long.
 pub fn run_until_checked(
-    stage: &mut Stage<TestSite>,
+    stage: &mut HostNetwork<TestSite>,
     judge: &mut ReferenceChecker,
     frames: u32,
     mut tell: impl FnMut(u32),
@@ -218,7 +218,7 @@ pub fn run_until_checked(
     while judge.next_frame < frames && judge.first_mismatch.is_none() && stage.now() < patience {
         let until = stage.now() + TimeDelta::from_secs(1);
         stage.run_until(until);
-        judge.check_confirmed(&mut stage.hosts.iter_mut().collect::<Vec<_>>());
+        judge.check_confirmed(&mut stage.programs.iter_mut().collect::<Vec<_>>());
         tell(judge.next_frame);
     }
 }

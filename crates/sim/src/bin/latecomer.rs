@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use coplay::time::TimeDelta;
-use coplay_sim::latecomer::{Counts, Latecomer, Outcome, Player};
+use coplay_sim::late_join::{LateJoinExperiment, LateJoinResult, PlayerImpact, StallCounts};
 
 /// He plays within this time.
-const SOON: TimeDelta = TimeDelta::from_secs(15);
+const JOIN_DEADLINE: TimeDelta = TimeDelta::from_secs(15);
 
 fn main() -> ExitCode {
     let seed = match std::env::args().nth(1).map(|arg| arg.parse::<u64>()) {
@@ -20,55 +20,65 @@ fn main() -> ExitCode {
     let experiments = [
         (
             "a state of 1 MiB over 1 Mbit/s, 300 ms and 2 % loss, 20 s into a game of two",
-            Latecomer::by_snapshot(),
+            LateJoinExperiment::by_snapshot(),
             true,
         ),
-        ("no states: 10 min of inputs played again at 1 ms a frame", Latecomer::by_replay(), false),
+        ("no states: 10 min of inputs played again at 1 ms a frame", LateJoinExperiment::by_replay(), false),
         (
             "one of three dies, is dropped after 1 s, and is back after 3 s from elsewhere",
-            Latecomer::back_again(),
+            LateJoinExperiment::rejoin_after_crash(),
             true,
         ),
-        ("one plays alone, and a second one comes", Latecomer::to_one_alone(), true),
+        ("one plays alone, and a second one comes", LateJoinExperiment::join_single_player(), true),
     ];
     let mut fine = true;
     for (what, experiment, soon) in experiments {
         println!("{what}");
-        let outcome = Latecomer { seed, ..experiment }.run();
-        print(&outcome);
-        fine &= is_fine(&outcome) && (!soon || outcome.plays_after.is_some_and(|after| after <= SOON));
+        let outcome = LateJoinExperiment { seed, ..experiment }.run();
+        print_result(&outcome);
+        fine &=
+            is_success(&outcome) && (!soon || outcome.first_input_after.is_some_and(|after| after <= JOIN_DEADLINE));
     }
     println!("{}", if fine { "all is as it should be" } else { "NOT AS IT SHOULD BE" });
     if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn is_fine(outcome: &Outcome) -> bool {
-    let unnoticed = |player: &Player| player.same_acts && player.before[0] == player.before[1];
-    outcome.running && outcome.states_equal && outcome.same_packets && outcome.players.iter().all(unnoticed)
+fn is_success(outcome: &LateJoinResult) -> bool {
+    let unnoticed = |player: &PlayerImpact| player.same_actions && player.before[0] == player.before[1];
+    outcome.all_running && outcome.states_equal && outcome.same_datagrams && outcome.players.iter().all(unnoticed)
 }
 
-fn print(outcome: &Outcome) {
+fn print_result(outcome: &LateJoinResult) {
     let time = |time: Option<TimeDelta>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
-    let frame = outcome.frame.map_or("none that all agree on".into(), |frame| frame.to_string());
+    let frame = outcome.join_frame.map_or("none that all agree on".into(), |frame| frame.to_string());
     println!("  begins   after {}", time(outcome.loaded_after));
-    println!("  order    after {}, for frame {frame}", time(outcome.ordered_after));
-    println!("  seated   after {}", time(outcome.seated_after));
-    println!("  plays    after {}, then {:.1} ms behind the first", time(outcome.plays_after), outcome.behind_ms);
-    let same = if outcome.same_packets { "the same bytes at the same instants" } else { "NOT THE SAME" };
-    println!("  packets  {} between the players before the order: {same}", outcome.packets);
+    println!("  order    after {}, for frame {frame}", time(outcome.scheduled_after));
+    println!("  seated   after {}", time(outcome.joined_after));
+    println!(
+        "  plays    after {}, then {:.1} ms behind the first",
+        time(outcome.first_input_after),
+        outcome.mean_behind_ms
+    );
+    let same = if outcome.same_datagrams { "the same bytes at the same instants" } else { "NOT THE SAME" };
+    println!("  packets  {} between the players before the order: {same}", outcome.datagrams);
     outcome.players.iter().enumerate().for_each(|(number, player)| print_player(number, player));
     let states = if outcome.states_equal { "equal" } else { "NOT EQUAL" };
-    let end = outcome.ended.map_or(String::new(), |end| format!(", the latecomer ended: {end:?}"));
-    println!("  states   {states}; {}{end}", if outcome.running { "all play" } else { "NOT ALL PLAY" });
+    let end = outcome.end_reason.map_or(String::new(), |end| format!(", the latecomer ended: {end:?}"));
+    println!("  states   {states}; {}{end}", if outcome.all_running { "all play" } else { "NOT ALL PLAY" });
 }
 
-fn print_player(number: usize, player: &Player) {
-    let counts = |[with, without]: [Counts; 2]| {
+fn print_player(number: usize, player: &PlayerImpact) {
+    let counts = |[with, without]: [StallCounts; 2]| {
         let (stalls, again) = ((with.stalls, without.stalls), (with.resimulated, without.resimulated));
         format!("{} stalls ({} without him), {} frames again ({} without)", stalls.0, stalls.1, again.0, again.1)
     };
-    let same = if player.same_acts { "the same at the same instants" } else { "NOT THE SAME" };
-    println!("  player {number} until that frame: {}; {} acts, {same}", counts(player.before), player.acts);
+    let same = if player.same_actions { "the same at the same instants" } else { "NOT THE SAME" };
+    println!("  player {number} until that frame: {}; {} acts, {same}", counts(player.before), player.action_count);
     println!("  player {number} from then on:     {}", counts(player.after));
-    println!("    his {} changes x {:.1} frames guessed = {:.0}", player.changes, player.depth, player.due());
+    println!(
+        "    his {} changes x {:.1} frames guessed = {:.0}",
+        player.joiner_input_changes,
+        player.mean_prediction_depth,
+        player.expected_resimulated()
+    );
 }

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use coplay_sim::scenario::{self, Played};
-use coplay_sim::{arena, court, senate, site};
+use coplay_sim::session::scenario::{self, ScenarioResult};
+use coplay_sim::{mirror, motion, peer_world, site};
 
 /// Prints a line; who reads only the beginning may close the pipe.
-macro_rules! say {
+macro_rules! print_line {
     ($($text:tt)*) => {
         let _ = writeln!(std::io::stdout(), $($text)*);
     };
@@ -47,95 +47,101 @@ Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage W
   --help           this text";
 
 /// Every fault and policy must be in at least this share of the seeds.
-const LEAST_SHARE: f64 = 0.03;
+const MIN_FEATURE_SHARE: f64 = 0.03;
 /// From so many seeds on, shares are told from chance.
-const MANY: u64 = 1_000;
+const MIN_SEEDS_FOR_SHARES: u64 = 1_000;
 
 #[derive(Clone, Copy)]
 struct Options {
-    seeds: u64,
-    from: u64,
-    only: Option<u64>,
-    what: What,
+    seed_count: u64,
+    first_seed: u64,
+    single_seed: Option<u64>,
+    swarm: Swarm,
 }
 
 /// What is played, and what is broken in it on purpose.
 #[derive(Clone, Copy)]
-enum What {
+enum Swarm {
     Sessions(Option<site::Sabotage>),
-    Mazes(Option<arena::Sabotage>),
-    Mirrors(Option<senate::Sabotage>),
-    Motion(Option<court::Sabotage>),
+    Mazes(Option<peer_world::Sabotage>),
+    Mirrors(Option<mirror::Sabotage>),
+    Motion(Option<motion::Sabotage>),
 }
 
 const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
     ("replace", site::Sabotage::ReplaceInput),
-    ("lag", site::Sabotage::LagOffByOne),
-    ("silence", site::Sabotage::NoResend),
+    ("lag", site::Sabotage::InputDelayOffByOne),
+    ("silence", site::Sabotage::NoRetransmit),
     ("forge", site::Sabotage::ForgeRelay),
-    ("snapshot", site::Sabotage::WrongSnapshot),
-    ("alone", site::Sabotage::GoOnAlone),
+    ("snapshot", site::Sabotage::CorruptSnapshot),
+    ("alone", site::Sabotage::ContinueWithoutQuorum),
 ];
-const MAZE_SABOTAGE: [(&str, arena::Sabotage); 5] = [
-    ("shift", arena::Sabotage::Shift),
-    ("deaf", arena::Sabotage::Deaf),
-    ("stamps", arena::Sabotage::Stamps),
-    ("ghosts", arena::Sabotage::Ghosts),
-    ("wordless", arena::Sabotage::Wordless),
+const MAZE_SABOTAGE: [(&str, peer_world::Sabotage); 5] = [
+    ("shift", peer_world::Sabotage::ShiftUpdateTicks),
+    ("deaf", peer_world::Sabotage::DropRecords),
+    ("stamps", peer_world::Sabotage::WrongClockStamps),
+    ("ghosts", peer_world::Sabotage::ShowUndelivered),
+    ("wordless", peer_world::Sabotage::DropFinalRecords),
 ];
-const MIRROR_SABOTAGE: [(&str, senate::Sabotage); 6] = [
-    ("replace", senate::Sabotage::Replace),
-    ("unlink", senate::Sabotage::Unlink),
-    ("mute", senate::Sabotage::Mute),
-    ("snapshot", senate::Sabotage::Snapshot),
-    ("twice", senate::Sabotage::Twice),
-    ("miss", senate::Sabotage::Miss),
-];
-
-const MOTION_SABOTAGE: [(&str, court::Sabotage); 10] = [
-    ("deaf", court::Sabotage::Deaf),
-    ("mute", court::Sabotage::Mute),
-    ("stamps", court::Sabotage::Stamps),
-    ("legs", court::Sabotage::Legs),
-    ("since", court::Sabotage::Since),
-    ("hurry", court::Sabotage::Hurry),
-    ("unheeded", court::Sabotage::Unheeded),
-    ("stale", court::Sabotage::Stale),
-    ("lingering", court::Sabotage::Lingering),
-    ("usurped", court::Sabotage::Usurped),
+const MIRROR_SABOTAGE: [(&str, mirror::Sabotage); 6] = [
+    ("replace", mirror::Sabotage::MarkAllReplacing),
+    ("unlink", mirror::Sabotage::StripDependencies),
+    ("mute", mirror::Sabotage::DropRequests),
+    ("snapshot", mirror::Sabotage::CorruptSnapshot),
+    ("twice", mirror::Sabotage::ApplyTwice),
+    ("miss", mirror::Sabotage::SkipEvents),
 ];
 
-impl What {
+const MOTION_SABOTAGE: [(&str, motion::Sabotage); 10] = [
+    ("deaf", motion::Sabotage::DropCommandsToClient),
+    ("mute", motion::Sabotage::DropCommandsToServer),
+    ("stamps", motion::Sabotage::WrongClockStamps),
+    ("legs", motion::Sabotage::LongerSegments),
+    ("since", motion::Sabotage::WrongTurnTimes),
+    ("hurry", motion::Sabotage::FastClock),
+    ("unheeded", motion::Sabotage::DropSubscriptions),
+    ("stale", motion::Sabotage::DropNewEpochs),
+    ("lingering", motion::Sabotage::DropRemovals),
+    ("usurped", motion::Sabotage::ForgeCommands),
+];
+
+impl Swarm {
     /// Everything that can be in a scenario.
-    fn kinds(self) -> &'static [&'static str] {
+    fn features(self) -> &'static [&'static str] {
         match self {
-            Self::Sessions(_) => &scenario::KINDS,
-            Self::Mazes(_) => &arena::KINDS,
-            Self::Mirrors(_) => &senate::KINDS,
-            Self::Motion(_) => &court::KINDS,
+            Self::Sessions(_) => &scenario::FEATURES,
+            Self::Mazes(_) => &peer_world::FEATURES,
+            Self::Mirrors(_) => &mirror::FEATURES,
+            Self::Motion(_) => &motion::FEATURES,
         }
     }
 
-    fn play(self, seed: u64) -> Played {
+    fn run(self, seed: u64) -> ScenarioResult {
         match self {
-            Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.play(),
-            Self::Mazes(sabotage) => arena::Scenario { sabotage, ..arena::Scenario::new(seed) }.play(),
-            Self::Mirrors(sabotage) => senate::Scenario { sabotage, ..senate::Scenario::new(seed) }.play(),
-            Self::Motion(sabotage) => court::Scenario { sabotage, ..court::Scenario::new(seed) }.play(),
+            Self::Sessions(sabotage) => {
+                scenario::SessionScenario { sabotage, ..scenario::SessionScenario::new(seed) }.run()
+            }
+            Self::Mazes(sabotage) => {
+                peer_world::PeerWorldScenario { sabotage, ..peer_world::PeerWorldScenario::new(seed) }.run()
+            }
+            Self::Mirrors(sabotage) => mirror::MirrorScenario { sabotage, ..mirror::MirrorScenario::new(seed) }.run(),
+            Self::Motion(sabotage) => motion::MotionScenario { sabotage, ..motion::MotionScenario::new(seed) }.run(),
         }
     }
 
     fn describe(self, seed: u64) -> String {
         match self {
-            Self::Sessions(sabotage) => scenario::Scenario { sabotage, ..scenario::Scenario::new(seed) }.to_string(),
-            Self::Mazes(_) => arena::Scenario::new(seed).to_string(),
-            Self::Mirrors(_) => senate::Scenario::new(seed).to_string(),
-            Self::Motion(_) => court::Scenario::new(seed).to_string(),
+            Self::Sessions(sabotage) => {
+                scenario::SessionScenario { sabotage, ..scenario::SessionScenario::new(seed) }.to_string()
+            }
+            Self::Mazes(_) => peer_world::PeerWorldScenario::new(seed).to_string(),
+            Self::Mirrors(_) => mirror::MirrorScenario::new(seed).to_string(),
+            Self::Motion(_) => motion::MotionScenario::new(seed).to_string(),
         }
     }
 
     /// The options that ask for it.
-    fn options(self) -> String {
+    fn cli_options(self) -> String {
         fn name<S: PartialEq>(all: &[(&'static str, S)], sabotage: Option<S>) -> String {
             let name = all.iter().find(|(_, one)| sabotage.as_ref() == Some(one)).map(|(name, _)| *name);
             name.map_or_else(String::new, |name| format!(" --sabotage {name}"))
@@ -152,7 +158,7 @@ impl What {
 /// The only place in this crate with threads and a clock.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
 fn main() -> ExitCode {
-    let options = match parse() {
+    let options = match parse_options() {
         Ok(Some(options)) => options,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
@@ -160,12 +166,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Some(seed) = options.only {
-        return play_one(seed, options);
+    if let Some(seed) = options.single_seed {
+        return run_one(seed, options);
     }
     let started = std::time::Instant::now();
-    let next = AtomicU64::new(options.from);
-    let until = options.from.saturating_add(options.seeds);
+    let next = AtomicU64::new(options.first_seed);
+    let until = options.first_seed.saturating_add(options.seed_count);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let (report, reports) = mpsc::channel();
     let total = std::thread::scope(|scope| {
@@ -174,144 +180,167 @@ fn main() -> ExitCode {
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= until || report.send((seed, options.what.play(seed))).is_err() {
+                    if seed >= until || report.send((seed, options.swarm.run(seed))).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(report);
-        let mut total = Total { kinds: vec![0; options.what.kinds().len()], ..Total::default() };
+        let mut total =
+            SwarmTotals { feature_counts: vec![0; options.swarm.features().len()], ..SwarmTotals::default() };
         for (seed, played) in reports {
             total.add(seed, &played, options);
-            if total.seeds.is_multiple_of(500) {
-                eprintln!("{:6} of {} seeds, {:.0} s", total.seeds, options.seeds, started.elapsed().as_secs_f64());
+            if total.seed_count.is_multiple_of(500) {
+                eprintln!(
+                    "{:6} of {} seeds, {:.0} s",
+                    total.seed_count,
+                    options.seed_count,
+                    started.elapsed().as_secs_f64()
+                );
             }
         }
         total
     });
-    total.print(started.elapsed().as_secs_f64(), options.what)
+    total.print(started.elapsed().as_secs_f64(), options.swarm)
 }
 
-fn parse() -> Result<Option<Options>, lexopt::Error> {
+fn parse_options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let mut options = Options { seeds: 1_000, from: 0, only: None, what: What::Sessions(None) };
+    let mut options = Options { seed_count: 1_000, first_seed: 0, single_seed: None, swarm: Swarm::Sessions(None) };
     let (mut maze, mut motion, mut mirror, mut sabotage) = (false, false, false, None);
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
-            Long("seeds") => options.seeds = parser.value()?.parse_with(|text| number("--seeds", text, 1))?,
-            Long("from") => options.from = parser.value()?.parse_with(|text| number("--from", text, 0))?,
-            Long("seed") => options.only = Some(parser.value()?.parse_with(|text| number("--seed", text, 0))?),
+            Long("seeds") => {
+                options.seed_count = parser.value()?.parse_with(|text| parse_number("--seeds", text, 1))?
+            }
+            Long("from") => options.first_seed = parser.value()?.parse_with(|text| parse_number("--from", text, 0))?,
+            Long("seed") => {
+                options.single_seed = Some(parser.value()?.parse_with(|text| parse_number("--seed", text, 0))?)
+            }
             Long("maze") => maze = true,
             Long("mirror") => mirror = true,
             Long("motion") => motion = true,
             Long("sabotage") => sabotage = Some(parser.value()?.string()?),
             Long("help") | Short('h') => {
-                say!("{HELP}");
+                print_line!("{HELP}");
                 return Ok(None);
             }
             _ => return Err(arg.unexpected()),
         }
     }
-    options.what = match (maze, motion, mirror) {
-        (false, false, false) => What::Sessions(sabotage.map(|name| find(&name, &SESSION_SABOTAGE)).transpose()?),
-        (true, false, false) => What::Mazes(sabotage.map(|name| find(&name, &MAZE_SABOTAGE)).transpose()?),
-        (false, true, false) => What::Motion(sabotage.map(|name| find(&name, &MOTION_SABOTAGE)).transpose()?),
-        (false, false, true) => What::Mirrors(sabotage.map(|name| find(&name, &MIRROR_SABOTAGE)).transpose()?),
+    options.swarm = match (maze, motion, mirror) {
+        (false, false, false) => {
+            Swarm::Sessions(sabotage.map(|name| find_sabotage(&name, &SESSION_SABOTAGE)).transpose()?)
+        }
+        (true, false, false) => Swarm::Mazes(sabotage.map(|name| find_sabotage(&name, &MAZE_SABOTAGE)).transpose()?),
+        (false, true, false) => Swarm::Motion(sabotage.map(|name| find_sabotage(&name, &MOTION_SABOTAGE)).transpose()?),
+        (false, false, true) => {
+            Swarm::Mirrors(sabotage.map(|name| find_sabotage(&name, &MIRROR_SABOTAGE)).transpose()?)
+        }
         _ => return Err("--maze, --motion and --mirror are different swarms".into()),
     };
     Ok(Some(options))
 }
 
-fn number(option: &str, text: &str, least: u64) -> Result<u64, String> {
+fn parse_number(option: &str, text: &str, least: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number >= least);
     number.ok_or_else(|| format!("{option} takes a whole number from {least} on"))
 }
 
-fn find<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
+fn find_sabotage<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
     let found = all.iter().find(|(known, _)| *known == name).map(|(_, sabotage)| *sabotage);
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| format!("--sabotage takes one of {}", names()))
 }
 
 /// Plays one scenario and tells all about it.
-fn play_one(seed: u64, options: Options) -> ExitCode {
-    say!("{}", options.what.describe(seed));
-    let played = options.what.play(seed);
-    say!(
+fn run_one(seed: u64, options: Options) -> ExitCode {
+    print_line!("{}", options.swarm.describe(seed));
+    let played = options.swarm.run(seed);
+    print_line!(
         "{} frames in {:.0} virtual seconds, {} packets, {} lost",
         played.frames,
-        played.seconds,
+        played.virtual_seconds,
         played.packets,
-        played.losses
+        played.lost_datagrams
     );
     for violation in &played.violations {
-        say!("violation: {violation}");
+        print_line!("violation: {violation}");
     }
-    say!("trace {:016x}", played.trace);
+    print_line!("trace {:016x}", played.trace_hash);
     if played.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// All scenarios together.
 #[derive(Default)]
-struct Total {
-    seeds: u64,
-    bad: u64,
-    sum: Played,
-    kinds: Vec<u64>,
+struct SwarmTotals {
+    seed_count: u64,
+    failed_count: u64,
+    sum: ScenarioResult,
+    feature_counts: Vec<u64>,
 }
 
-impl Total {
-    fn add(&mut self, seed: u64, played: &Played, options: Options) {
-        self.seeds += 1;
+impl SwarmTotals {
+    fn add(&mut self, seed: u64, played: &ScenarioResult, options: Options) {
+        self.seed_count += 1;
         self.sum.frames += played.frames;
-        self.sum.seen += played.seen;
+        self.sum.activity_count += played.activity_count;
         self.sum.recorded += played.recorded;
         self.sum.packets += played.packets;
-        self.sum.losses += played.losses;
-        self.sum.dropped += played.dropped;
+        self.sum.lost_datagrams += played.lost_datagrams;
+        self.sum.rejected_datagrams += played.rejected_datagrams;
         self.sum.cuts += played.cuts;
         self.sum.crashes += played.crashes;
-        self.sum.seconds += played.seconds;
+        self.sum.virtual_seconds += played.virtual_seconds;
         // Seeds come in any order, so the order must not count.
-        self.sum.trace = self.sum.trace.wrapping_add(coplay_sim::toy::mix(seed, played.trace));
-        for (count, there) in self.kinds.iter_mut().zip(&played.kinds) {
+        self.sum.trace_hash =
+            self.sum.trace_hash.wrapping_add(coplay_sim::toy_machine::mix_hash(seed, played.trace_hash));
+        for (count, there) in self.feature_counts.iter_mut().zip(&played.features) {
             *count += u64::from(*there);
         }
         if let Some(violation) = played.violations.first() {
-            self.bad += 1;
-            let more = options.what.options();
-            say!("seed {seed}: {violation}");
-            say!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{more}");
+            self.failed_count += 1;
+            let more = options.swarm.cli_options();
+            print_line!("seed {seed}: {violation}");
+            print_line!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{more}");
         }
     }
 
-    fn print(&self, seconds: f64, what: What) -> ExitCode {
-        let kinds = what.kinds();
+    fn print(&self, seconds: f64, what: Swarm) -> ExitCode {
+        let kinds = what.features();
         let sum = &self.sum;
-        say!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seeds, sum.seconds);
+        print_line!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seed_count, sum.virtual_seconds);
         let (frames, seen) = match what {
-            What::Sessions(_) => ("frames", "frames watched"),
-            What::Mazes(_) => ("views", "hits"),
-            What::Mirrors(_) => ("deliveries", "obsolete events dropped"),
-            What::Motion(_) => ("frames", "commands"),
+            Swarm::Sessions(_) => ("frames", "frames watched"),
+            Swarm::Mazes(_) => ("views", "hits"),
+            Swarm::Mirrors(_) => ("deliveries", "obsolete events dropped"),
+            Swarm::Motion(_) => ("frames", "commands"),
         };
-        say!("{} {frames}, {} packets, {} lost, {} refused", sum.frames, sum.packets, sum.losses, sum.dropped);
-        say!("{} cuts, {} crashes", sum.cuts, sum.crashes);
+        print_line!(
+            "{} {frames}, {} packets, {} lost, {} refused",
+            sum.frames,
+            sum.packets,
+            sum.lost_datagrams,
+            sum.rejected_datagrams
+        );
+        print_line!("{} cuts, {} crashes", sum.cuts, sum.crashes);
         let recorded = if sum.recorded > 0 { format!(", {} on record", sum.recorded) } else { String::new() };
-        say!("{} {seen}{recorded}", sum.seen);
-        let share = |count: u64| count as f64 / self.seeds.max(1) as f64;
-        let shares =
-            kinds.iter().zip(&self.kinds).map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));
-        say!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
-        say!("trace {:016x}", sum.trace);
-        let rare = kinds.iter().zip(&self.kinds).filter(|(_, count)| share(**count) < LEAST_SHARE);
-        let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seeds >= MANY).collect();
+        print_line!("{} {seen}{recorded}", sum.activity_count);
+        let share = |count: u64| count as f64 / self.seed_count.max(1) as f64;
+        let shares = kinds
+            .iter()
+            .zip(&self.feature_counts)
+            .map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));
+        print_line!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
+        print_line!("trace {:016x}", sum.trace_hash);
+        let rare = kinds.iter().zip(&self.feature_counts).filter(|(_, count)| share(**count) < MIN_FEATURE_SHARE);
+        let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seed_count >= MIN_SEEDS_FOR_SHARES).collect();
         if !rare.is_empty() {
-            say!("too rare to prove anything: {}", rare.join(", "));
+            print_line!("too rare to prove anything: {}", rare.join(", "));
         }
-        say!("violations: {}", self.bad);
-        if self.bad == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        print_line!("violations: {}", self.failed_count);
+        if self.failed_count == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

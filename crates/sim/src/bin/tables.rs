@@ -9,14 +9,14 @@ use coplay::input::{InputWord, Recovery};
 use coplay::session::SendPolicy;
 use coplay::time::TimeDelta;
 use coplay_sim::link::{LinkConfig, Loss};
-use coplay_sim::measure::Experiment;
+use coplay_sim::session_experiment::SessionExperiment;
 
 fn main() -> ExitCode {
     if let Some(arg) = std::env::args().nth(1) {
         eprintln!("tables: there is nothing to ask for, {arg:?} included\nhint: run it without arguments");
         return ExitCode::from(2);
     }
-    for table in [pacing, guessing, wire, policies] {
+    for table in [pacing_table, prediction_table, bandwidth_table, recovery_table] {
         let mut text = String::new();
         table(&mut text).expect("a string takes everything");
         // Who reads only the beginning has closed the pipe by now.
@@ -31,8 +31,8 @@ fn ms(millis: i64) -> TimeDelta {
     TimeDelta::from_millis(millis)
 }
 
-fn pacing(out: &mut String) -> fmt::Result {
-    let paper = Experiment::as_published(LinkConfig::perfect());
+fn pacing_table(out: &mut String) -> fmt::Result {
+    let paper = SessionExperiment::as_published(LinkConfig::perfect());
     let SendPolicy::Timer(timer) = paper.sending else { unreachable!("the paper sends by a timer") };
     writeln!(
         out,
@@ -43,22 +43,22 @@ fn pacing(out: &mut String) -> fmt::Result {
         out,
         "ours: start of a frame = just before its step. paper: Algorithms 3 and 4, start = BeginFrameTiming,"
     )?;
-    writeln!(out, "send timer {timer}, thread delay 0 to {}, step {}.", paper.sending_delay, paper.step_cost)?;
+    writeln!(out, "send timer {timer}, thread delay 0 to {}, step {}.", paper.max_send_delay, paper.step_cost)?;
     writeln!(out, "          ours                           paper")?;
     writeln!(out, " RTT    frame    dev   sync    fps     frame  dev master  dev slave   sync")?;
     for rtt in (0..=200).step_by(10).chain([210, 220, 230, 240, 250, 300, 350, 400]) {
         let link = LinkConfig::constant_rtt(ms(rtt));
-        let ours = Experiment::new(link.clone()).run();
-        let paper = Experiment::as_published(link).run();
-        assert!(ours.states_equal && ours.complete && paper.states_equal, "the sites diverged at RTT {rtt}");
+        let ours = SessionExperiment::new(link.clone()).run();
+        let paper = SessionExperiment::as_published(link).run();
+        assert!(ours.states_equal && ours.is_complete && paper.states_equal, "the sites diverged at RTT {rtt}");
         writeln!(
             out,
             "{rtt:4}   {:6.2} {:6.3} {:6.3} {:6.2}    {:6.2}      {:6.2}     {:6.2} {:6.2}",
-            ours.frame_ms[0],
+            ours.mean_frame_ms[0],
             ours.worst_deviation_ms(),
             ours.synchrony_ms,
             ours.fps(),
-            paper.frame_ms[0],
+            paper.mean_frame_ms[0],
             paper.deviation_ms[0],
             paper.deviation_ms[1],
             paper.synchrony_ms,
@@ -68,9 +68,9 @@ fn pacing(out: &mut String) -> fmt::Result {
 }
 
 /// How many frames may be guessed in each part of the table.
-const WINDOWS: [u32; 3] = [0, 8, 16];
+const PREDICTION_WINDOWS: [u32; 3] = [0, 8, 16];
 
-fn guessing(out: &mut String) -> fmt::Result {
+fn prediction_table(out: &mut String) -> fmt::Result {
     writeln!(out, "Guessing: 2 sites at 60 fps, 2-byte inputs changing every 8 frames on average, 3,600 frames.")?;
     writeln!(
         out,
@@ -79,39 +79,44 @@ fn guessing(out: &mut String) -> fmt::Result {
     writeln!(out, "own site, at the other; again = frames stepped once more per 100, at each site. ms.")?;
     for lag in [0, 2, 6] {
         write!(out, "\nlag {lag}")?;
-        WINDOWS.iter().try_for_each(|window| write!(out, "{:37}", format!("   window {window}")))?;
+        PREDICTION_WINDOWS.iter().try_for_each(|window| write!(out, "{:37}", format!("   window {window}")))?;
         write!(out, "\n RTT ")?;
-        WINDOWS.iter().try_for_each(|_| write!(out, "     fps   dev   own other      again"))?;
+        PREDICTION_WINDOWS.iter().try_for_each(|_| write!(out, "     fps   dev   own other      again"))?;
         writeln!(out)?;
         for rtt in (0..=500).step_by(50) {
             write!(out, "{rtt:4} ")?;
-            WINDOWS.iter().try_for_each(|window| guessing_at(out, rtt, lag, *window))?;
+            PREDICTION_WINDOWS.iter().try_for_each(|window| prediction_cells(out, rtt, lag, *window))?;
             writeln!(out)?;
         }
     }
     Ok(())
 }
 
-fn guessing_at(out: &mut String, rtt: i64, lag: u32, window: u32) -> fmt::Result {
-    let outcome = Experiment { lag, window, ..Experiment::new(LinkConfig::constant_rtt(ms(rtt))) }.run();
-    assert!(outcome.states_equal && outcome.complete, "the sites diverged at RTT {rtt}, lag {lag}, window {window}");
+fn prediction_cells(out: &mut String, rtt: i64, lag: u32, window: u32) -> fmt::Result {
+    let outcome = SessionExperiment {
+        input_delay: lag,
+        prediction_window: window,
+        ..SessionExperiment::new(LinkConfig::constant_rtt(ms(rtt)))
+    }
+    .run();
+    assert!(outcome.states_equal && outcome.is_complete, "the sites diverged at RTT {rtt}, lag {lag}, window {window}");
     write!(
         out,
         "  {:6.2} {:5.2} {:5.1} {:5.1} {:5.1} {:5.1}",
         outcome.fps(),
         outcome.worst_deviation_ms(),
-        outcome.own_ms[0],
-        outcome.other_ms[0],
-        outcome.resimulated[0],
-        outcome.resimulated[1],
+        outcome.local_latency_ms[0],
+        outcome.remote_latency_ms[0],
+        outcome.resimulated_per_100[0],
+        outcome.resimulated_per_100[1],
     )
 }
 
-fn lossy(rtt: i64, loss: f64) -> LinkConfig {
+fn lossy_link(rtt: i64, loss: f64) -> LinkConfig {
     LinkConfig { loss: Loss::Independent(loss), ..LinkConfig::constant_rtt(ms(rtt)) }
 }
 
-fn wire(out: &mut String) -> fmt::Result {
+fn bandwidth_table(out: &mut String) -> fmt::Result {
     writeln!(
         out,
         "Wire: lag 6, RTT 100 ms, 2-byte inputs changing every 8 frames on average, probes and hashes included."
@@ -119,14 +124,14 @@ fn wire(out: &mut String) -> fmt::Result {
     writeln!(out, "sites   loss   datagrams/frame/link   bytes/datagram   stalled frames    fps")?;
     for sites in [2, 4, 8] {
         for loss in [0.0, 0.05, 0.2] {
-            let outcome = Experiment { sites, ..Experiment::new(lossy(100, loss)) }.run();
+            let outcome = SessionExperiment { sites, ..SessionExperiment::new(lossy_link(100, loss)) }.run();
             writeln!(
                 out,
                 "{sites:5}  {:4.0} %   {:20.3}   {:14.2}   {:12.2} %   {:5.2}",
                 loss * 100.0,
                 outcome.packets_per_frame,
                 outcome.bytes_per_packet,
-                outcome.stalls * 100.0,
+                outcome.stall_ratio * 100.0,
                 outcome.fps(),
             )?;
         }
@@ -134,7 +139,7 @@ fn wire(out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn policies(out: &mut String) -> fmt::Result {
+fn recovery_table(out: &mut String) -> fmt::Result {
     writeln!(out, "Recovery: 2 sites, lag 12, bytes per datagram and stalled frames, by policy.")?;
     writeln!(out, "inputs   RTT   loss        redundant           history          adaptive")?;
     let inputs: [(&str, f64, InputWord); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
@@ -142,10 +147,16 @@ fn policies(out: &mut String) -> fmt::Result {
         for (rtt, loss) in [(60, 0.01), (60, 0.1), (200, 0.01), (200, 0.1)] {
             write!(out, "{name:6}  {rtt:4}  {:4.0} %", loss * 100.0)?;
             for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
-                let link = lossy(rtt, loss);
-                let experiment = Experiment { lag: 12, recovery, restlessness, mask, ..Experiment::new(link) };
+                let link = lossy_link(rtt, loss);
+                let experiment = SessionExperiment {
+                    input_delay: 12,
+                    recovery,
+                    input_change_probability: restlessness,
+                    input_mask: mask,
+                    ..SessionExperiment::new(link)
+                };
                 let outcome = experiment.run();
-                write!(out, "   {:6.1} B {:5.2} %", outcome.bytes_per_packet, outcome.stalls * 100.0)?;
+                write!(out, "   {:6.1} B {:5.2} %", outcome.bytes_per_packet, outcome.stall_ratio * 100.0)?;
             }
             writeln!(out)?;
         }

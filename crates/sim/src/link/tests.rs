@@ -16,7 +16,7 @@ fn sent_at(number: usize) -> Instant {
 }
 
 /// What becomes of `count` packets sent at intervals over a new link.
-fn run(config: LinkConfig, seed: u64, count: usize) -> (Vec<Deliveries>, LinkStats) {
+fn send_packets(config: LinkConfig, seed: u64, count: usize) -> (Vec<Deliveries>, LinkStats) {
     let mut link = Link::new(config, seed, "a>b");
     let deliveries = (0..count).map(|number| link.send(sent_at(number), BYTES)).collect();
     (deliveries, link.stats())
@@ -57,21 +57,22 @@ fn assert_near(actual: f64, wanted: f64, tolerance: f64) {
 }
 
 #[test]
-fn a_perfect_link_delivers_at_once() {
-    let (deliveries, stats) = run(LinkConfig::perfect(), 1, 1000);
+fn perfect_link_delivers_immediately() {
+    let (deliveries, stats) = send_packets(LinkConfig::perfect(), 1, 1000);
     assert!(deliveries.into_iter().enumerate().all(|(number, delivery)| delivery.eq([sent_at(number)])));
     assert_eq!(stats, LinkStats { sent: 1000, bytes: 100_000, ..LinkStats::default() });
 }
 
 #[test]
 fn constant_rtt_is_half_in_each_direction() {
-    let (deliveries, _) = run(LinkConfig::constant_rtt(ms(80)), 1, 10);
+    let (deliveries, _) = send_packets(LinkConfig::constant_rtt(ms(80)), 1, 10);
     assert_eq!(delays_ms(&deliveries), [40.0; 10]);
 }
 
 #[test]
 fn independent_loss_has_its_mean_and_no_bursts() {
-    let (deliveries, stats) = run(LinkConfig { loss: Loss::Independent(0.2), ..LinkConfig::default() }, 1, PACKETS);
+    let (deliveries, stats) =
+        send_packets(LinkConfig { loss: Loss::Independent(0.2), ..LinkConfig::default() }, 1, PACKETS);
     assert_near(stats.lost as f64 / PACKETS as f64, 0.2, 0.004);
     assert_near(mean(&burst_lengths(&deliveries)), 1.0 / 0.8, 0.01);
 }
@@ -80,7 +81,7 @@ fn independent_loss_has_its_mean_and_no_bursts() {
 fn bursty_loss_has_its_mean_and_burst_length() {
     for (wanted_loss, wanted_burst) in [(0.01, 3.0), (0.05, 8.0), (0.3, 2.0), (0.1, 1.0)] {
         let loss = Loss::bursts(wanted_loss, wanted_burst);
-        let (deliveries, stats) = run(LinkConfig { loss, ..LinkConfig::default() }, 1, 5 * PACKETS);
+        let (deliveries, stats) = send_packets(LinkConfig { loss, ..LinkConfig::default() }, 1, 5 * PACKETS);
         assert_near(stats.lost as f64 / stats.sent as f64, wanted_loss, 0.05 * wanted_loss);
         let bursts = burst_lengths(&deliveries);
         assert_near(mean(&bursts), wanted_burst, 0.05 * wanted_burst);
@@ -92,12 +93,12 @@ fn bursty_loss_has_its_mean_and_burst_length() {
 #[test]
 fn both_states_of_bursty_loss_may_lose_some() {
     let loss = Loss::Bursty { enter: 0.02, leave: 0.08, bad: 0.5, good: 0.01 };
-    let (_, stats) = run(LinkConfig { loss, ..LinkConfig::default() }, 1, 5 * PACKETS);
+    let (_, stats) = send_packets(LinkConfig { loss, ..LinkConfig::default() }, 1, 5 * PACKETS);
     assert_near(stats.lost as f64 / stats.sent as f64, 0.2 * 0.5 + 0.8 * 0.01, 0.004);
 }
 
 #[test]
-fn outages_last_as_long_however_often_anybody_sends() {
+fn outage_length_is_independent_of_the_send_rate() {
     let loss = Loss::Outages { part: 0.4, mean: ms(500) };
     for every in [1, 5] {
         let mut link = Link::new(LinkConfig { loss, ..LinkConfig::default() }, 1, "a>b");
@@ -112,8 +113,9 @@ fn outages_last_as_long_however_often_anybody_sends() {
 }
 
 #[test]
-fn much_loss_lengthens_the_bursts() {
-    let (deliveries, stats) = run(LinkConfig { loss: Loss::bursts(0.9, 2.0), ..LinkConfig::default() }, 1, PACKETS);
+fn high_loss_lengthens_the_bursts() {
+    let (deliveries, stats) =
+        send_packets(LinkConfig { loss: Loss::bursts(0.9, 2.0), ..LinkConfig::default() }, 1, PACKETS);
     assert_near(stats.lost as f64 / stats.sent as f64, 0.9, 0.01);
     assert_near(mean(&burst_lengths(&deliveries)), 9.0, 0.3);
 }
@@ -122,11 +124,11 @@ fn much_loss_lengthens_the_bursts() {
 fn delays_have_their_distribution() {
     let config = |delay| LinkConfig { delay, reorder: true, ..LinkConfig::default() };
     for delay in [Delay::Normal { mean: ms(50), sd: ms(5) }, Delay::LogNormal { mean: ms(50), sd: ms(5) }] {
-        let delays = delays_ms(&run(config(delay), 1, PACKETS).0);
+        let delays = delays_ms(&send_packets(config(delay), 1, PACKETS).0);
         assert_near(mean(&delays), 50.0, 0.1);
         assert_near(sd(&delays), 5.0, 0.1);
     }
-    let tailed = delays_ms(&run(config(Delay::LogNormal { mean: ms(40), sd: ms(30) }), 1, PACKETS).0);
+    let tailed = delays_ms(&send_packets(config(Delay::LogNormal { mean: ms(40), sd: ms(30) }), 1, PACKETS).0);
     assert_near(mean(&tailed), 40.0, 0.5);
     assert_near(sd(&tailed), 30.0, 1.0);
     assert!(tailed.iter().all(|delay| *delay > 0.0));
@@ -135,18 +137,18 @@ fn delays_have_their_distribution() {
 #[test]
 fn jitter_has_its_distribution_on_top_of_the_delay() {
     let config = |jitter| LinkConfig { jitter, reorder: true, ..LinkConfig::constant_rtt(ms(20)) };
-    let uniform = delays_ms(&run(config(Jitter::Uniform(ms(6))), 1, PACKETS).0);
+    let uniform = delays_ms(&send_packets(config(Jitter::Uniform(ms(6))), 1, PACKETS).0);
     assert!(uniform.iter().all(|delay| (10.0..=16.0).contains(delay)));
     assert_near(mean(&uniform), 13.0, 0.05);
     assert_near(sd(&uniform), 6.0 / 12.0_f64.sqrt(), 0.05);
-    let exponential = delays_ms(&run(config(Jitter::Exponential { mean: ms(6) }), 1, PACKETS).0);
+    let exponential = delays_ms(&send_packets(config(Jitter::Exponential { mean: ms(6) }), 1, PACKETS).0);
     assert!(exponential.iter().all(|delay| *delay >= 10.0));
     assert_near(mean(&exponential), 16.0, 0.1);
     assert_near(sd(&exponential), 6.0, 0.1);
 }
 
 #[test]
-fn no_delay_is_negative() {
+fn delay_is_never_negative() {
     let backwards: Arc<[TimeDelta]> = [ms(-5)].into();
     for delay in [
         Delay::Constant(ms(-5)),
@@ -158,7 +160,7 @@ fn no_delay_is_negative() {
         for jitter in [Jitter::None, Jitter::Uniform(ms(-3)), Jitter::Exponential { mean: ms(-3) }] {
             let config =
                 LinkConfig { delay: delay.clone(), jitter, reorder: true, duplicate: 0.5, ..LinkConfig::default() };
-            let (deliveries, _) = run(config, 1, 1000);
+            let (deliveries, _) = send_packets(config, 1, 1000);
             for (number, mut delivery) in deliveries.into_iter().enumerate() {
                 assert!(delivery.all(|arrival| arrival >= sent_at(number)), "{delay:?} {jitter:?}");
             }
@@ -167,10 +169,10 @@ fn no_delay_is_negative() {
 }
 
 #[test]
-fn a_recording_is_played_by_packet_over_and_over() {
+fn recorded_delays_repeat_packet_by_packet() {
     let delay = Delay::Recorded([ms(30), ms(10), ms(20)].into());
     let config = LinkConfig { delay: delay.clone(), reorder: true, ..LinkConfig::default() };
-    assert_eq!(delays_ms(&run(config.clone(), 1, 7).0), [30.0, 10.0, 20.0, 30.0, 10.0, 20.0, 30.0]);
+    assert_eq!(delays_ms(&send_packets(config.clone(), 1, 7).0), [30.0, 10.0, 20.0, 30.0, 10.0, 20.0, 30.0]);
 
     // What goes missing has used up its delay, and a change of the other conditions does not rewind.
     let mut link = Link::new(LinkConfig { loss: Loss::Independent(1.0), ..config.clone() }, 1, "a>b");
@@ -184,13 +186,13 @@ fn jittery(reorder: bool) -> LinkConfig {
 }
 
 #[test]
-fn order_is_kept_or_not_as_configured() {
-    assert!(is_in_order(&run(jittery(false), 1, PACKETS).0));
-    assert!(!is_in_order(&run(jittery(true), 1, PACKETS).0));
+fn packets_are_reordered_only_if_configured() {
+    assert!(is_in_order(&send_packets(jittery(false), 1, PACKETS).0));
+    assert!(!is_in_order(&send_packets(jittery(true), 1, PACKETS).0));
 }
 
 #[test]
-fn a_change_of_conditions_keeps_the_order() {
+fn config_change_keeps_packet_order() {
     let mut link = Link::new(LinkConfig::constant_rtt(ms(400)), 1, "a>b");
     let slow = link.send(Instant::ZERO, BYTES);
     link.set_config(LinkConfig::perfect());
@@ -205,7 +207,7 @@ fn a_change_of_conditions_keeps_the_order() {
 #[test]
 fn duplicates_have_their_frequency_and_a_delay_of_their_own() {
     let config = LinkConfig { duplicate: 0.1, ..jittery(true) };
-    let (deliveries, stats) = run(config, 1, PACKETS);
+    let (deliveries, stats) = send_packets(config, 1, PACKETS);
     let copied = deliveries.iter().filter(|delivery| delivery.len() == 2).count();
     assert_eq!(copied as u64, stats.duplicated);
     assert_near(copied as f64 / PACKETS as f64, 0.1, 0.003);
@@ -232,7 +234,7 @@ fn a_bottleneck_passes_its_rate_and_drops_the_rest() {
 }
 
 #[test]
-fn the_queue_of_a_bottleneck_bounds_the_wait() {
+fn bottleneck_queue_bounds_the_queueing_delay() {
     let rate = Rate { bytes_per_second: 1_000_000, queue_bytes: 10_000 };
     let mut link = Link::new(LinkConfig { rate: Some(rate), ..LinkConfig::default() }, 1, "a>b");
     let burst: Vec<Instant> = (0..100).flat_map(|_| link.send(Instant::ZERO, 1000)).collect();
@@ -279,39 +281,40 @@ fn a_cut_drops_what_is_sent_and_what_arrives() {
 #[test]
 fn a_seed_reproduces_the_run() {
     let config = LinkConfig::awful;
-    assert_eq!(run(config(), 7, 10_000), run(config(), 7, 10_000));
-    assert_ne!(run(config(), 7, 10_000), run(config(), 8, 10_000));
+    assert_eq!(send_packets(config(), 7, 10_000), send_packets(config(), 7, 10_000));
+    assert_ne!(send_packets(config(), 7, 10_000), send_packets(config(), 8, 10_000));
     let mut other = Link::new(config(), 7, "b>a");
     let backwards: Vec<_> = (0..10_000).map(|number| other.send(sent_at(number), BYTES)).collect();
-    assert_ne!(backwards, run(config(), 7, 10_000).0, "both directions have the same luck");
+    assert_ne!(backwards, send_packets(config(), 7, 10_000).0, "both directions have the same luck");
 }
 
 #[test]
-fn switching_one_impairment_leaves_the_luck_of_the_others_alone() {
+fn toggling_one_impairment_does_not_change_the_random_draws_of_others() {
     let all = LinkConfig { rate: None, ..LinkConfig::awful() };
-    let with_all = arrivals(&run(all.clone(), 7, PACKETS).0);
-    let without_copies = arrivals(&run(LinkConfig { duplicate: 0.0, ..all.clone() }, 7, PACKETS).0);
+    let with_all = arrivals(&send_packets(all.clone(), 7, PACKETS).0);
+    let without_copies = arrivals(&send_packets(LinkConfig { duplicate: 0.0, ..all.clone() }, 7, PACKETS).0);
     assert_eq!(without_copies, with_all);
 
-    let without_loss = arrivals(&run(LinkConfig { loss: Loss::None, ..all.clone() }, 7, PACKETS).0);
+    let without_loss = arrivals(&send_packets(LinkConfig { loss: Loss::None, ..all.clone() }, 7, PACKETS).0);
     assert!(without_loss.iter().zip(&with_all).all(|(kept, lossy)| lossy.is_none() || lossy == kept));
 
-    let without_jitter = arrivals(&run(LinkConfig { jitter: Jitter::None, ..all }, 7, PACKETS).0);
+    let without_jitter = arrivals(&send_packets(LinkConfig { jitter: Jitter::None, ..all }, 7, PACKETS).0);
     assert!(without_jitter.iter().zip(&with_all).all(|(plain, jittery)| plain.is_some() == jittery.is_some()));
 }
 
 #[test]
-fn loss_does_not_choose_by_delay() {
+fn loss_is_independent_of_delay() {
     let loss = Loss::Independent(0.5);
     let jitter = Jitter::Uniform(ms(10));
-    let delays = delays_ms(&run(LinkConfig { loss, jitter, reorder: true, ..LinkConfig::default() }, 1, PACKETS).0);
+    let delays =
+        delays_ms(&send_packets(LinkConfig { loss, jitter, reorder: true, ..LinkConfig::default() }, 1, PACKETS).0);
     assert_near(mean(&delays), 5.0, 0.05);
 }
 
 #[test]
-fn a_cut_leaves_the_luck_of_later_packets_alone() {
+fn a_cut_does_not_change_the_random_draws_of_later_packets() {
     let config = LinkConfig { rate: None, ..LinkConfig::awful() };
-    let (undisturbed, _) = run(config.clone(), 7, 1000);
+    let (undisturbed, _) = send_packets(config.clone(), 7, 1000);
     let mut link = Link::new(config, 7, "a>b");
     for (number, wanted) in undisturbed.into_iter().enumerate() {
         link.set_cut((100..200).contains(&number));
@@ -321,7 +324,7 @@ fn a_cut_leaves_the_luck_of_later_packets_alone() {
 }
 
 #[test]
-fn presets_are_what_they_say() {
+fn presets_have_their_documented_delay_and_loss() {
     // Least and mean delay in milliseconds, with the part of the packets that is lost.
     let table = [
         (LinkConfig::perfect(), 0.0, 0.0, 0.0),
@@ -334,7 +337,7 @@ fn presets_are_what_they_say() {
     ];
     for (config, least_ms, mean_ms, loss) in table {
         let name = format!("{config:?}");
-        let (deliveries, stats) = run(config, 1, 5 * PACKETS);
+        let (deliveries, stats) = send_packets(config, 1, 5 * PACKETS);
         let delays = delays_ms(&deliveries);
         let measured = mean(&delays);
         assert!(delays.iter().all(|delay| *delay >= least_ms), "{name}");

@@ -3,39 +3,39 @@
 //! Each reads the pads in every frame, mixes what is pressed into sixteen numbers in RAM, and colours the screen with
 //! the last of them: `number = 5 × number + what came before + 1`.
 
-mod code;
-mod six;
+mod assembler;
+mod mos6502;
 
-use code::Code;
+use assembler::Assembler;
 
-pub use six::{nes, pc_engine, snes};
+pub use mos6502::{nes, pc_engine, snes};
 
 /// A Game Boy image of 32 KiB, without the maker's logo.
 pub fn game_boy() -> Vec<u8> {
-    let mut code = Code::new(0x150);
-    code.put(&[0xf3, 0x31, 0xfe, 0xff]); // di; ld sp, $fffe
-    code.put(&[0x21, 0x00, 0xc0, 0xaf]); // ld hl, $c000; xor a
-    let clear = code.here();
-    code.put(&[0x22, 0xcb, 0x65]); // ld (hl+), a; bit 4, l
-    code.branch(0x28, clear); // jr z
-    let frame = code.here();
-    code.put(&[0xf0, 0x44, 0xfe, 0x90]); // ldh a, (ly); cp 144
-    code.branch(0x20, frame); // jr nz
-    code.put(&[0x3e, 0x20, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // ask for directions
-    code.put(&[0xe6, 0x0f, 0xcb, 0x37, 0x47]); // and 15; swap a; ld b, a
-    code.put(&[0x3e, 0x10, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // ask for buttons
-    code.put(&[0xe6, 0x0f, 0xb0, 0x2f, 0x47]); // and 15; or b; cpl; ld b, a
-    code.put(&[0x21, 0x00, 0xc0]); // ld hl, $c000
-    let mix = code.here();
-    code.put(&[0x7e, 0x4f, 0x87, 0x87, 0x81]); // a = 5 × (hl)
-    code.put(&[0x80, 0x3c, 0x22, 0x47]); // add b; inc a; ld (hl+), a; ld b, a
-    code.put(&[0xcb, 0x65]); // bit 4, l
-    code.branch(0x28, mix); // jr z
-    code.put(&[0x78, 0xe0, 0x47]); // ld a, b; ldh (bgp), a
-    let wait = code.here();
-    code.put(&[0xf0, 0x44, 0xfe, 0x90]); // until the line is over
-    code.branch(0x28, wait); // jr z
-    code.put(&[0xc3, frame as u8, (frame >> 8) as u8]); // jp
+    let mut code = Assembler::new(0x150);
+    code.emit(&[0xf3, 0x31, 0xfe, 0xff]); // di; ld sp, $fffe
+    code.emit(&[0x21, 0x00, 0xc0, 0xaf]); // ld hl, $c000; xor a
+    let clear = code.address();
+    code.emit(&[0x22, 0xcb, 0x65]); // ld (hl+), a; bit 4, l
+    code.emit_branch(0x28, clear); // jr z
+    let frame = code.address();
+    code.emit(&[0xf0, 0x44, 0xfe, 0x90]); // ldh a, (ly); cp 144
+    code.emit_branch(0x20, frame); // jr nz
+    code.emit(&[0x3e, 0x20, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // ask for directions
+    code.emit(&[0xe6, 0x0f, 0xcb, 0x37, 0x47]); // and 15; swap a; ld b, a
+    code.emit(&[0x3e, 0x10, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // ask for buttons
+    code.emit(&[0xe6, 0x0f, 0xb0, 0x2f, 0x47]); // and 15; or b; cpl; ld b, a
+    code.emit(&[0x21, 0x00, 0xc0]); // ld hl, $c000
+    let mix = code.address();
+    code.emit(&[0x7e, 0x4f, 0x87, 0x87, 0x81]); // a = 5 × (hl)
+    code.emit(&[0x80, 0x3c, 0x22, 0x47]); // add b; inc a; ld (hl+), a; ld b, a
+    code.emit(&[0xcb, 0x65]); // bit 4, l
+    code.emit_branch(0x28, mix); // jr z
+    code.emit(&[0x78, 0xe0, 0x47]); // ld a, b; ldh (bgp), a
+    let wait = code.address();
+    code.emit(&[0xf0, 0x44, 0xfe, 0x90]); // until the line is over
+    code.emit_branch(0x28, wait); // jr z
+    code.emit(&[0xc3, frame as u8, (frame >> 8) as u8]); // jp
 
     let mut image = vec![0; 0x8000];
     image[0x100..0x104].copy_from_slice(&[0x00, 0xc3, 0x50, 0x01]); // nop; jp $150

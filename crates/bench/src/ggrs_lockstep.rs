@@ -1,0 +1,182 @@
+//! Sessions of ggrs in its lockstep mode (no prediction).
+//!
+//! Each site is driven in the cheapest way that the documentation of ggrs allows: per frame, one input and one call of
+//! `advance_frame`, which polls the wire itself. ggrs reads the real clock in there, which is a part of what it costs.
+//!
+//! Two things make it look cheaper here than it is in a game. Its reports of quality follow the real clock, five a
+//! second: at the speed of a benchmark hardly any is sent, while at 60 frames per second there is one per twelve frames
+//! and link, and an answer to it. And it cannot compare states in this mode, because it never asks for any.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ggrs::{
+    Config, GgrsRequest, Message, NonBlockingSocket, P2PSession, PlayerType, PredictRepeatLast, SessionBuilder,
+};
+use ggrs::{DesyncDetection, SessionState};
+
+use crate::inbox::Inbox;
+use crate::workload::{DigestMachine, Engine, FRAME_RATE, INPUT_DELAY, Inputs, Traffic};
+
+/// How messages pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// As bytes, encoded just as the UDP socket of ggrs does it.
+    Bytes,
+    /// As they are. Nothing is encoded, nothing is decoded, and no bytes are counted.
+    Messages,
+}
+
+/// How a frame is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// By `advance_frame` alone, which polls.
+    Once,
+    /// By `poll_remote_clients` and then `advance_frame`, as in the examples of ggrs.
+    Twice,
+}
+
+/// All sites of a session.
+pub struct GgrsGroup {
+    sites: Vec<GgrsLockstepSite>,
+    wire: Rc<RefCell<SharedWire>>,
+    inputs: Inputs,
+    polling: Polling,
+    target_frame: u32,
+}
+
+struct GgrsLockstepSite {
+    number: usize,
+    session: P2PSession<GgrsLockstepConfig>,
+    machine: DigestMachine,
+}
+
+struct GgrsLockstepConfig;
+
+impl Config for GgrsLockstepConfig {
+    type Input = u16;
+    type InputPredictor = PredictRepeatLast;
+    type State = ();
+    type Address = usize;
+}
+
+/// What waits for each site.
+struct SharedWire {
+    inboxes: Vec<Inbox>,
+    messages: Vec<Vec<(usize, Message)>>,
+    message_count: u64,
+}
+
+struct WireSocket {
+    number: usize,
+    passing: Passing,
+    wire: Rc<RefCell<SharedWire>>,
+}
+
+impl NonBlockingSocket<usize> for WireSocket {
+    fn send_to(&mut self, message: &Message, to: &usize) {
+        let mut wire = self.wire.borrow_mut();
+        match self.passing {
+            Passing::Bytes => {
+                let bytes = bincode::serialize(&message).expect("a message can be encoded");
+                wire.inboxes[*to].push(self.number, &bytes);
+            }
+            Passing::Messages => {
+                wire.messages[*to].push((self.number, message.clone()));
+                wire.message_count += 1;
+            }
+        }
+    }
+
+    fn receive_all_messages(&mut self) -> Vec<(usize, Message)> {
+        let mut wire = self.wire.borrow_mut();
+        let mut received = Vec::new();
+        match self.passing {
+            Passing::Bytes => wire.inboxes[self.number].drain(|from, bytes| {
+                if let Ok(message) = bincode::deserialize(bytes) {
+                    received.push((from, message));
+                }
+            }),
+            Passing::Messages => received.append(&mut wire.messages[self.number]),
+        }
+        received
+    }
+}
+
+impl GgrsGroup {
+    /// So many sites that have just begun to play.
+    pub fn new(sites: usize, inputs: Inputs, passing: Passing, polling: Polling) -> Self {
+        let wire = Rc::new(RefCell::new(SharedWire {
+            inboxes: (0..sites).map(|_| Inbox::new()).collect(),
+            messages: (0..sites).map(|_| Vec::with_capacity(64)).collect(),
+            message_count: 0,
+        }));
+        let socket = |number| WireSocket { number, passing, wire: Rc::clone(&wire) };
+        let mut all: Vec<GgrsLockstepSite> =
+            (0..sites).map(|number| GgrsLockstepSite::new(number, sites, socket(number))).collect();
+        while all.iter().any(|site| site.session.current_state() != SessionState::Running) {
+            for site in &mut all {
+                site.session.poll_remote_clients();
+            }
+        }
+        Self { sites: all, wire, inputs, polling, target_frame: 0 }
+    }
+}
+
+impl GgrsLockstepSite {
+    fn new(number: usize, sites: usize, socket: WireSocket) -> Self {
+        let builder = SessionBuilder::<GgrsLockstepConfig>::new()
+            .with_num_players(sites)
+            .and_then(|builder| builder.with_fps(FRAME_RATE as usize))
+            .expect("there are players and frames")
+            .with_max_prediction_window(0)
+            .with_input_delay(INPUT_DELAY as usize)
+            .with_desync_detection_mode(DesyncDetection::Off);
+        let player = |other| if other == number { PlayerType::Local } else { PlayerType::Remote(other) };
+        let builder = (0..sites).try_fold(builder, |builder, other| builder.add_player(player(other), other));
+        let session = builder.and_then(|builder| builder.start_p2p_session(socket)).expect("the settings are sound");
+        Self { number, session, machine: DigestMachine::default() }
+    }
+
+    fn step_frame(&mut self, inputs: &Inputs, polling: Polling) {
+        if polling == Polling::Twice {
+            self.session.poll_remote_clients();
+        }
+        let input = inputs.pressed(self.number, self.machine.frames());
+        self.session.add_local_input(self.number, input).expect("the player is a local one");
+        for request in self.session.advance_frame().expect("the session runs") {
+            match request {
+                GgrsRequest::AdvanceFrame { inputs } => self.machine.step(inputs.iter().map(|(input, _)| *input)),
+                GgrsRequest::SaveGameState { .. } | GgrsRequest::LoadGameState { .. } => {
+                    unreachable!("lockstep saves and loads nothing")
+                }
+            }
+        }
+        self.session.events().for_each(drop);
+    }
+}
+
+impl Engine for GgrsGroup {
+    fn run(&mut self, frames: u32) {
+        self.target_frame += frames;
+        let mut turns = 0;
+        while self.sites.iter().any(|site| site.machine.frames() < self.target_frame) {
+            for site in &mut self.sites {
+                site.step_frame(&self.inputs, self.polling);
+            }
+            turns += 1;
+        }
+        // Whoever is first waits once, for the others to begin.
+        assert!(turns <= frames + 1, "frames have to wait: {turns} turns for {frames} of them");
+    }
+
+    fn traffic(&self) -> Traffic {
+        let wire = self.wire.borrow();
+        let messages = Traffic { datagrams: wire.message_count, bytes: 0 };
+        wire.inboxes.iter().map(Inbox::traffic).chain([messages]).sum()
+    }
+
+    fn states(&self) -> Vec<u64> {
+        self.sites.iter().map(|site| site.machine.state_after(self.target_frame)).collect()
+    }
+}

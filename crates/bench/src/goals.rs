@@ -1,0 +1,94 @@
+//! Which rows meet which goals.
+
+use coplay_bench::workload::FRAME_RATE;
+
+use crate::rollback_report::{RollbackRow, label};
+
+/// Frames per second that nobody misses.
+const FPS_SLACK: f64 = 0.05;
+/// Frames per second by which engines may differ and still have stepped the same frames again.
+const FPS_EQUAL_TOLERANCE: f64 = 0.5;
+/// How much more than needed may be stepped again.
+const RESIMULATION_SLACK: f64 = 1.05;
+
+/// Something that rows have to meet.
+struct Goal {
+    name: &'static str,
+    /// Whether a row meets it; `None` if it says nothing about this row.
+    met: fn(&RollbackRow) -> Option<bool>,
+    /// What a row that does not meet it shows.
+    shown: fn(&RollbackRow) -> String,
+}
+
+const GOALS: [Goal; 7] = [
+    Goal {
+        name: "at most an eighth of the time per frame",
+        met: |row| Some(row.median_time_ratio() >= 8.0),
+        shown: |row| {
+            format!(
+                "1/{:.1} ({:.0} of {:.0} ns)",
+                row.median_time_ratio(),
+                row.ours.median_nanos(),
+                row.ggrs.median_nanos()
+            )
+        },
+    },
+    Goal {
+        name: "no allocation",
+        met: |row| Some(row.ours.allocations == 0.0),
+        shown: |row| format!("{:.4} per tick", row.ours.allocations),
+    },
+    Goal {
+        name: "at most a quarter of the bytes",
+        met: |row| Some(row.ours.bytes * 4.0 <= row.ggrs.bytes),
+        shown: |row| format!("{:.1} of {:.1} bytes", row.ours.bytes, row.ggrs.bytes),
+    },
+    Goal {
+        name: "at most one datagram per tick and link",
+        met: |row| Some(row.ours.datagrams <= 1.01),
+        shown: |row| {
+            let per_frame = row.ours.datagrams * f64::from(FRAME_RATE) / row.ours.fps;
+            format!("{:.3} ({per_frame:.3} per frame)", row.ours.datagrams)
+        },
+    },
+    Goal {
+        name: "as many frames per second",
+        met: |row| Some(row.ours.fps >= row.ggrs.fps - FPS_SLACK),
+        shown: |row| format!("{:.2}, ggrs {:.2}", row.ours.fps, row.ggrs.fps),
+    },
+    Goal {
+        name: "at most 5 % more frames again than ggrs at the same speed, or else than needed",
+        met: |row| Some(row.ours.resimulated <= RESIMULATION_SLACK * allowed_resimulated(row)),
+        shown: |row| {
+            let (ours, ggrs) = (&row.ours, &row.ggrs);
+            format!(
+                "{:.2} per 100, ggrs {:.2}, needed {:.2}",
+                ours.resimulated, ggrs.resimulated, ours.required_resimulated
+            )
+        },
+    },
+    Goal {
+        name: "full speed at an RTT of 400 ms with lag 8 and window 8",
+        met: |row| (row.case.input_delay == 8).then(|| row.ours.fps >= f64::from(FRAME_RATE) - FPS_SLACK),
+        shown: |row| format!("{:.2}", row.ours.fps),
+    },
+];
+
+/// Frames that may be stepped again, per 100.
+fn allowed_resimulated(row: &RollbackRow) -> f64 {
+    let alike = (row.ours.fps - row.ggrs.fps).abs() <= FPS_EQUAL_TOLERANCE;
+    if alike { row.ggrs.resimulated } else { row.ours.required_resimulated }
+}
+
+/// Says of every goal how many rows meet it, and which do not. Where ours failed, none is.
+pub(crate) fn print(rows: &[RollbackRow]) {
+    println!();
+    for goal in &GOALS {
+        let asked = || rows.iter().filter_map(|row| (goal.met)(row).map(|met| (row, met && row.ours.error.is_none())));
+        let met = asked().filter(|(_, met)| *met).count();
+        println!("{:>3} of {:>2} rows: {}", met, asked().count(), goal.name);
+        for (row, _) in asked().filter(|(_, met)| !met) {
+            println!("              {} players, {}: {}", row.case.sites, label(&row.case), (goal.shown)(row));
+        }
+    }
+}

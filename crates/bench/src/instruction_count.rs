@@ -1,0 +1,65 @@
+//! Instructions, as counted by valgrind.
+
+use std::process::{Command, Stdio};
+
+use crate::lockstep_measure::Subject;
+
+/// Frames of the shorter and of the longer run. Our clocks look back 40 seconds and cost the more the more of them have
+/// passed, so both runs are longer than that; ggrs costs the same from the start.
+fn run_lengths(subject: Subject) -> (u32, u32) {
+    match subject {
+        Subject::Driver | Subject::Coplay(_) => (2_400, 4_800),
+        Subject::Ggrs(..) => (300, 900),
+    }
+}
+
+/// Whether instructions can be counted; says so if not.
+pub(crate) fn is_valgrind_available() -> bool {
+    let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("valgrind was not found, so instructions are not counted");
+        eprintln!("hint: install it (apt-get install valgrind) and try again");
+    }
+    found
+}
+
+/// The instructions of one frame at one site.
+pub(crate) fn per_frame_and_site(subject: Subject, sites: usize) -> Option<f64> {
+    let (short, long) = run_lengths(subject);
+    let more = count_instructions(subject, sites, long)?.saturating_sub(count_instructions(subject, sites, short)?);
+    Some(more as f64 / f64::from(long - short) / sites as f64)
+}
+
+fn count_instructions(subject: Subject, sites: usize, frames: u32) -> Option<u64> {
+    let program = std::env::current_exe().ok()?;
+    let output = Command::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["--once", subject.name(), &sites.to_string(), &frames.to_string()])
+        .output();
+    let log = String::from_utf8_lossy(&output.as_ref().ok()?.stderr).into_owned();
+    let counted = parse_total(&log);
+    if counted.is_none() {
+        eprintln!("valgrind did not count the instructions of {}; it says:\n{log}", subject.name());
+    }
+    counted
+}
+
+/// Finds the line `==1234== I refs: 12,345` in the log of valgrind.
+fn parse_total(log: &str) -> Option<u64> {
+    let (_, number) = log.lines().filter_map(|line| line.split_once("refs:")).find(|(name, _)| name.contains(" I "))?;
+    number.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instruction_total_is_parsed_from_the_valgrind_log() {
+        assert_eq!(parse_total("==7== Command: x\n==7== \n==7== I   refs:      12,345,678\n"), Some(12_345_678));
+        assert_eq!(parse_total("==7== I refs: 12\n==7== D refs: 13 (1 rd + 2 wr)\n"), Some(12));
+        assert_eq!(parse_total("error: no such program"), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Time, allocations and traffic of one engine after the other, in turns.
+
+use std::time::Instant;
+
+use coplay_bench::allocation_counter::allocations;
+use coplay_bench::coplay_lockstep::{self, Waking};
+use coplay_bench::driver;
+use coplay_bench::ggrs_lockstep::{self, Passing, Polling};
+use coplay_bench::workload::{Engine, Inputs, Traffic};
+
+/// Frames before anything is measured.
+pub(crate) const WARM_UP_FRAMES: u32 = 600;
+/// All inputs come from this.
+const SEED: u64 = 1;
+
+/// An engine and the way it is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Driver,
+    Coplay(Waking),
+    Ggrs(Passing, Polling),
+}
+
+impl Subject {
+    /// All that are measured: first what is subtracted, then ours, then what it is compared with.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Driver,
+        Self::Coplay(Waking::Frames),
+        Self::Coplay(Waking::Datagrams),
+        Self::Ggrs(Passing::Bytes, Polling::Once),
+        Self::Ggrs(Passing::Bytes, Polling::Twice),
+        Self::Ggrs(Passing::Messages, Polling::Once),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Coplay(Waking::Frames) => "coplay",
+            Self::Coplay(Waking::Datagrams) => "coplay-woken",
+            Self::Ggrs(Passing::Bytes, Polling::Once) => "ggrs",
+            Self::Ggrs(Passing::Bytes, Polling::Twice) => "ggrs-polled",
+            Self::Ggrs(Passing::Messages, Polling::Once) => "ggrs-unencoded",
+            Self::Ggrs(Passing::Messages, Polling::Twice) => "ggrs-unencoded-polled",
+        }
+    }
+
+    /// How it is driven.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::Driver => "no engine: queues, one reading of a clock, inputs and machine",
+            Self::Coplay(Waking::Frames) => "called once per frame, as ggrs is",
+            Self::Coplay(Waking::Datagrams) => "every datagram wakes its host program, too",
+            Self::Ggrs(Passing::Bytes, Polling::Once) => "advance_frame, with the encoding of its own UDP socket",
+            Self::Ggrs(Passing::Bytes, Polling::Twice) => "poll_remote_clients, then advance_frame, as its examples do",
+            Self::Ggrs(Passing::Messages, Polling::Once) => "advance_frame, with messages that pass without encoding",
+            Self::Ggrs(Passing::Messages, Polling::Twice) => "both calls, without encoding",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|subject| subject.name() == name)
+    }
+
+    /// Runs so many frames after warming up.
+    pub(crate) fn run_once(self, sites: usize, frames: u32) {
+        self.measure(sites, frames);
+    }
+
+    fn measure(self, sites: usize, frames: u32) -> RunSample {
+        let inputs = Inputs::new(SEED, sites);
+        match self {
+            Self::Driver => measure_engine(driver::DriverGroup::new(sites, inputs), frames),
+            Self::Coplay(waking) => measure_engine(coplay_lockstep::CoplayGroup::new(sites, inputs, waking), frames),
+            Self::Ggrs(passing, polling) => {
+                measure_engine(ggrs_lockstep::GgrsGroup::new(sites, inputs, passing, polling), frames)
+            }
+        }
+    }
+}
+
+/// What one run gave, all sites together.
+struct RunSample {
+    nanos: u64,
+    allocations: u64,
+    traffic: Traffic,
+    states: Vec<u64>,
+}
+
+fn measure_engine(mut engine: impl Engine, frames: u32) -> RunSample {
+    engine.run(WARM_UP_FRAMES);
+    let (traffic, allocated, began) = (engine.traffic(), allocations(), Instant::now());
+    engine.run(frames);
+    let nanos = began.elapsed().as_nanos() as u64;
+    RunSample {
+        nanos,
+        allocations: allocations() - allocated,
+        traffic: engine.traffic().since(traffic),
+        states: engine.states(),
+    }
+}
+
+/// What an engine costs, per frame and site, or per frame and link (one way from one site to another).
+pub(crate) struct LockstepRow {
+    pub(crate) subject: Subject,
+    /// Of every round, in ascending order.
+    pub(crate) nanos: Vec<f64>,
+    pub(crate) instructions: Option<f64>,
+    pub(crate) allocations: f64,
+    pub(crate) bytes_per_link: f64,
+    pub(crate) datagrams_per_link: f64,
+}
+
+impl LockstepRow {
+    pub(crate) fn median_nanos(&self) -> f64 {
+        self.nanos[self.nanos.len() / 2]
+    }
+}
+
+/// Measures all engines in turns, round after round.
+pub(crate) fn measure_rounds(sites: usize, frames: u32, rounds: usize) -> Vec<LockstepRow> {
+    let mut samples: Vec<Vec<RunSample>> = Subject::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    for round in 1..=rounds {
+        eprintln!("{sites} sites: round {round} of {rounds}");
+        for (samples, subject) in samples.iter_mut().zip(Subject::ALL) {
+            samples.push(subject.measure(sites, frames));
+        }
+    }
+    let states = vec![samples[0][0].states[0]; sites];
+    assert!(samples.iter().flatten().all(|sample| sample.states == states), "all sites get the same inputs");
+    Subject::ALL.into_iter().zip(samples).map(|(subject, samples)| row(subject, sites, frames, &samples)).collect()
+}
+
+fn row(subject: Subject, sites: usize, frames: u32, samples: &[RunSample]) -> LockstepRow {
+    let steps = f64::from(frames) * sites as f64;
+    let mut nanos: Vec<f64> = samples.iter().map(|sample| sample.nanos as f64 / steps).collect();
+    nanos.sort_by(f64::total_cmp);
+    let mean = |value: fn(&RunSample) -> u64| {
+        samples.iter().map(|sample| value(sample) as f64).sum::<f64>() / samples.len() as f64 / steps
+    };
+    let links = (sites - 1) as f64;
+    LockstepRow {
+        subject,
+        nanos,
+        instructions: None,
+        allocations: mean(|sample| sample.allocations),
+        bytes_per_link: mean(|sample| sample.traffic.bytes) / links,
+        datagrams_per_link: mean(|sample| sample.traffic.datagrams) / links,
+    }
+}

@@ -1,0 +1,97 @@
+//! The host programs alone, with no engine in them: what is left is what the engines cost.
+//!
+//! All that was recorded is done once more: the same datagrams, by number and length, wait and are sent, the same
+//! states are copied from and to the same places, and as many frames are stepped. The stopwatch is started and stopped
+//! as often as with an engine, so that its own cost cancels out, too.
+
+use std::hint::black_box;
+
+use super::BenchCase;
+use super::host_program::HostOp;
+use super::machine::RollbackMachine;
+use super::network::TraceOp;
+use crate::inbox::Inbox;
+use crate::stopwatch::{EngineCost, Stopwatch};
+
+/// A host program without an engine.
+struct ReplaySite {
+    inbox: Inbox,
+    outbox: Inbox,
+    machine: RollbackMachine,
+    slots: Vec<RollbackMachine>,
+}
+
+/// All of them.
+pub struct HostReplay {
+    stopwatch: Stopwatch,
+    sites: Vec<ReplaySite>,
+    inputs: Vec<u16>,
+    send_lengths: Vec<usize>,
+}
+
+impl HostReplay {
+    /// Nothing was done yet.
+    pub fn new(case: &BenchCase) -> Self {
+        Self {
+            stopwatch: Stopwatch::default(),
+            sites: (0..case.sites).map(|_| ReplaySite::new(case)).collect(),
+            inputs: vec![0; case.sites],
+            send_lengths: Vec::with_capacity(64),
+        }
+    }
+
+    /// Does what was recorded, and says what is spent on it.
+    pub fn run(&mut self, trace: &[TraceOp]) -> EngineCost {
+        let before = self.stopwatch.spent();
+        for ops in trace.chunk_by(|_, next| !matches!(next, TraceOp::Wake(_))) {
+            if let TraceOp::Wake(site) = ops[0] {
+                self.replay_wake(site.into(), &ops[1..]);
+            }
+        }
+        self.stopwatch.spent().since(before)
+    }
+
+    /// A site wakes up, hears and says so much, and does so much in between.
+    fn replay_wake(&mut self, at: usize, ops: &[TraceOp]) {
+        static DATAGRAM: [u8; 4_096] = [0; 4_096];
+        let Self { stopwatch: watch, sites, inputs, send_lengths: sending } = self;
+        let site = &mut sites[at];
+        for op in ops {
+            match op {
+                TraceOp::Receive(len) => site.inbox.push(at, black_box(&DATAGRAM[..usize::from(*len)])),
+                TraceOp::Send(len) => sending.push(usize::from(*len)),
+                _ => {}
+            }
+        }
+        watch.start();
+        site.inbox.drain(|from, bytes| {
+            black_box((from, bytes.first()));
+        });
+        sending.iter().for_each(|len| site.outbox.push(at, black_box(&DATAGRAM[..*len])));
+        watch.stop();
+        sending.clear();
+        site.outbox.drain(|_, _| {});
+        for op in ops {
+            if let TraceOp::Host(work) = op {
+                site.perform(*work, inputs);
+                watch.start();
+                watch.stop();
+            }
+        }
+    }
+}
+
+impl ReplaySite {
+    fn new(case: &BenchCase) -> Self {
+        let slots = vec![RollbackMachine::NEW; case.prediction_window as usize + 1];
+        Self { inbox: Inbox::new(), outbox: Inbox::new(), machine: RollbackMachine::NEW, slots }
+    }
+
+    fn perform(&mut self, work: HostOp, inputs: &[u16]) {
+        match work {
+            HostOp::Save { slot } => self.slots[usize::from(slot)].clone_from(&self.machine),
+            HostOp::Load { slot } => self.machine.clone_from(&self.slots[usize::from(slot)]),
+            HostOp::Step => self.machine.step(black_box(inputs).iter().copied()),
+        }
+    }
+}

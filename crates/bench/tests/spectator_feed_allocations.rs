@@ -1,0 +1,162 @@
+//! In steady state neither a feed nor those who watch it allocate, also when a tenth of all packets is lost. Prints what a frame costs.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant as Clock};
+
+use coplay::frame::Frame;
+use coplay::id::Addr;
+use coplay::input::Ownership;
+use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::MAX_DATAGRAM;
+use coplay_bench::allocation_counter::allocations;
+use coplay_sim::random::Random;
+use coplay_sim::session_experiment::toy_settings;
+
+const SPECTATOR_COUNT: usize = 500;
+const WARM_UP: u32 = 600;
+const FRAMES: u32 = 1_800;
+const DELAY: TimeDelta = TimeDelta::from_millis(40);
+const FEED_ADDRESS: Addr = Addr(u64::MAX);
+const LOSS: f64 = 0.1;
+
+/// What was allocated and how long it took.
+#[derive(Clone, Copy, Debug, Default)]
+struct CallCost {
+    allocations: u64,
+    time: Duration,
+}
+
+impl CallCost {
+    fn measure<T>(&mut self, engine: impl FnOnce() -> T) -> T {
+        let (before, begun) = (allocations(), Clock::now());
+        let result = engine();
+        self.time += begun.elapsed();
+        self.allocations += allocations() - before;
+        result
+    }
+}
+
+struct FeedBench {
+    now: Instant,
+    feed: Feed,
+    spectators: Vec<Spectator>,
+    /// When, to whom (the feed is the last), and what.
+    in_flight: VecDeque<(Instant, usize, Vec<u8>, usize)>,
+    random: Random,
+    held_inputs: [u128; 2],
+    feed_cost: CallCost,
+    spectators_cost: CallCost,
+    request_count: u64,
+}
+
+impl FeedBench {
+    fn new() -> Self {
+        let settings = toy_settings(6, Ownership::one_player_per_site(2, 0xffff));
+        let config = FeedConfig { max_bulk_rate: 10_000_000, ..FeedConfig::new(1, 2, settings.clone()) };
+        let watcher = |_| {
+            Spectator::new(Instant::ZERO, SpectatorConfig::new(1, settings.clone(), vec![FEED_ADDRESS])).expect("sound")
+        };
+        Self {
+            now: Instant::ZERO,
+            feed: Feed::new(config).expect("sound settings"),
+            spectators: (0..SPECTATOR_COUNT).map(watcher).collect(),
+            in_flight: VecDeque::new(),
+            random: Random::new(1),
+            held_inputs: [0; 2],
+            feed_cost: CallCost::default(),
+            spectators_cost: CallCost::default(),
+            request_count: 0,
+        }
+    }
+
+    fn step_frame(&mut self, frame: u32) {
+        for word in &mut self.held_inputs {
+            if self.random.chance(1.0 / 8.0) {
+                *word = u128::from(self.random.bits() as u16);
+            }
+        }
+        let (now, frame, words) = (self.now, Frame::new(frame), self.held_inputs);
+        self.feed_cost.measure(|| self.feed.push(now, frame, &words));
+        if self.feed.wants_snapshot() {
+            self.feed.set_snapshot(now, frame.next(), &[7; 1_000], 3);
+        }
+        self.deliver();
+        for at in 0..SPECTATOR_COUNT {
+            self.run_spectator(at);
+        }
+        self.transmit_feed();
+        self.now += TimeDelta::from_nanos(16_666_667);
+    }
+
+    fn send(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        if !self.random.chance(LOSS) {
+            self.in_flight.push_back((self.now + DELAY, to, bytes.to_vec(), from));
+        }
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now;
+        while self.in_flight.front().is_some_and(|(at, ..)| *at <= now) {
+            let Some((_, to, bytes, from)) = self.in_flight.pop_front() else { break };
+            match self.spectators.get_mut(to) {
+                Some(watcher) => self.spectators_cost.measure(|| watcher.handle_datagram(now, FEED_ADDRESS, &bytes)),
+                None => self.feed_cost.measure(|| self.feed.handle_datagram(now, Addr(from as u64), &bytes)),
+            }
+        }
+    }
+
+    fn run_spectator(&mut self, at: usize) {
+        let (now, mut buf) = (self.now, [0; MAX_DATAGRAM]);
+        let watcher = &mut self.spectators[at];
+        let stepped = &mut self.request_count;
+        self.spectators_cost.measure(|| {
+            while let Some(request) = watcher.poll_request(now) {
+                let expected = match request {
+                    SpectatorRequest::Hash { expected, .. } => Some(expected),
+                    _ => None,
+                };
+                *stepped += 1;
+                if let Some(hash) = expected {
+                    watcher.handle_hash(hash);
+                }
+            }
+            while watcher.poll_event().is_some() {}
+        });
+        while let Some(packet) = self.spectators_cost.measure(|| self.spectators[at].poll_transmit(now, &mut buf)) {
+            self.send(at, SPECTATOR_COUNT, &buf[..packet.len]);
+        }
+    }
+
+    fn transmit_feed(&mut self) {
+        let (now, mut buf) = (self.now, [0; MAX_DATAGRAM]);
+        while let Some(packet) = self.feed_cost.measure(|| self.feed.poll_transmit(now, &mut buf)) {
+            self.send(SPECTATOR_COUNT, packet.to.0 as usize, &buf[..packet.len]);
+        }
+        while self.feed.poll_event().is_some() {}
+    }
+}
+
+#[test]
+fn feed_and_spectators_do_not_allocate_in_steady_state() {
+    let mut hall = FeedBench::new();
+    for frame in 0..WARM_UP {
+        hall.step_frame(frame);
+    }
+    (hall.feed_cost, hall.spectators_cost, hall.request_count) = (CallCost::default(), CallCost::default(), 0);
+    for frame in WARM_UP..WARM_UP + FRAMES {
+        hall.step_frame(frame);
+    }
+    let all = f64::from(FRAMES) * SPECTATOR_COUNT as f64;
+    let per = |cost: CallCost| cost.time.as_nanos() as f64 / all;
+    println!("{SPECTATOR_COUNT} watchers, loss {LOSS}: {:?}", hall.feed.stats());
+    println!("feed {:.0} ns, watcher {:.0} ns, per watcher and frame", per(hall.feed_cost), per(hall.spectators_cost));
+    assert_eq!(hall.feed.stats().spectators, SPECTATOR_COUNT);
+    assert!(hall.request_count as f64 > 0.95 * all, "all see the game");
+    assert_eq!(hall.feed_cost.allocations, 0, "the feed");
+    assert!(
+        hall.spectators_cost.allocations < SPECTATOR_COUNT as u64,
+        "rings that still grow: {:?}",
+        hall.spectators_cost
+    );
+}

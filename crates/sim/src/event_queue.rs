@@ -1,0 +1,152 @@
+//! What happens next in virtual time.
+//!
+//! Events come out by time, and those of the same time in the order they went in: the order never depends on chance, nor
+//! on how the heap happens to be laid out.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use coplay::time::Instant;
+
+/// Events waiting for their time. Entries move as the heap is sorted, so keep `E` small.
+#[derive(Clone, Debug)]
+pub struct EventQueue<E> {
+    heap: BinaryHeap<QueueEntry<E>>,
+    next_sequence: u64,
+}
+
+#[derive(Clone, Debug)]
+struct QueueEntry<E> {
+    at: Instant,
+    /// How many were pushed before this one.
+    sequence: u64,
+    event: E,
+}
+
+impl<E> EventQueue<E> {
+    /// Nothing to happen yet.
+    pub fn new() -> Self {
+        Self { heap: BinaryHeap::new(), next_sequence: 0 }
+    }
+
+    /// Lets the event happen at this time, after all those already pushed for the same time.
+    pub fn push(&mut self, at: Instant, event: E) {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.heap.push(QueueEntry { at, sequence, event });
+    }
+
+    /// Takes out the event that happens first, with its time.
+    pub fn pop(&mut self) -> Option<(Instant, E)> {
+        self.heap.pop().map(|entry| (entry.at, entry.event))
+    }
+
+    /// When the first event happens.
+    pub fn next_time(&self) -> Option<Instant> {
+        self.heap.peek().map(|entry| entry.at)
+    }
+
+    /// How many events are waiting.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether no event is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+impl<E> Default for EventQueue<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E> QueueEntry<E> {
+    /// Time and sequence as one number: comparing it takes no branch, and a sort of mixed events predicts badly.
+    fn key(&self) -> i128 {
+        (i128::from(self.at.as_nanos()) << 64) | i128::from(self.sequence)
+    }
+}
+
+impl<E> Ord for QueueEntry<E> {
+    /// The other way round, because the heap hands out its greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl<E> PartialOrd for QueueEntry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for QueueEntry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<E> Eq for QueueEntry<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn at(nanos: i64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn events_at_the_same_time_pop_in_push_order() {
+        let mut queue = EventQueue::new();
+        (0..1000).for_each(|event| queue.push(at(5), event));
+        assert!((0..1000).all(|event| queue.pop() == Some((at(5), event))));
+        assert_eq!(queue.pop(), None);
+    }
+
+    #[test]
+    fn pop_order_equals_a_stable_sort_by_time() {
+        let mut random = Random::new(1);
+        let mut events: Vec<_> = (0..10_000).map(|event| (at(random.range(-50..=50)), event)).collect();
+        let mut queue = EventQueue::default();
+        events.iter().for_each(|&(time, event)| queue.push(time, event));
+        events.sort_by_key(|&(time, _)| time);
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(popped, events);
+    }
+
+    #[test]
+    fn event_pushed_later_pops_after_those_at_the_same_time() {
+        let mut queue = EventQueue::new();
+        queue.push(at(1), 'a');
+        queue.push(at(2), 'b');
+        assert_eq!(queue.pop(), Some((at(1), 'a')));
+        queue.push(at(2), 'c');
+        queue.push(at(1), 'd');
+        let rest: String = std::iter::from_fn(|| queue.pop()).map(|(_, event)| event).collect();
+        assert_eq!(rest, "dbc");
+    }
+
+    #[test]
+    fn extreme_times_are_ordered() {
+        let mut queue = EventQueue::new();
+        for time in [Instant::FAR_FUTURE, at(0), at(i64::MIN), at(-1)] {
+            queue.push(time, ());
+        }
+        let times: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(time, ())| time).collect();
+        assert_eq!(times, [at(i64::MIN), at(-1), at(0), Instant::FAR_FUTURE]);
+    }
+
+    #[test]
+    fn next_time_equals_the_time_of_the_next_pop() {
+        let mut queue = EventQueue::new();
+        assert_eq!((queue.next_time(), queue.len(), queue.is_empty()), (None, 0, true));
+        queue.push(at(9), ());
+        queue.push(at(3), ());
+        assert_eq!((queue.next_time(), queue.len(), queue.is_empty()), (Some(at(3)), 2, false));
+    }
+}

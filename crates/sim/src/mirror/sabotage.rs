@@ -1,0 +1,93 @@
+//! What is broken on purpose, at the first seat, to see that it is seen.
+
+use coplay::mirror::Delivery;
+use coplay::time::TimeDelta;
+use coplay::wire::{EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet};
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Every event that it hears of claims to replace what came before.
+    MarkAllReplacing,
+    /// It is not told what an event comes after.
+    StripDependencies,
+    /// What it asks for gets to nobody.
+    DropRequests,
+    /// Snapshots that it takes over are wrong.
+    CorruptSnapshot,
+    /// It sometimes takes in an event twice.
+    ApplyTwice,
+    /// It sometimes takes in no event where it should.
+    SkipEvents,
+    /// It says that the group's time is another.
+    WrongGroupTime,
+}
+
+/// Every so many events something is wrong.
+const FAULT_INTERVAL: u64 = 20;
+/// By so much a time is wrong.
+const TIME_ERROR: TimeDelta = TimeDelta::from_millis(150);
+
+impl Sabotage {
+    /// Changes a datagram to the first seat.
+    pub(super) fn tamper_incoming(self, bytes: &[u8]) -> Box<[u8]> {
+        if !matches!(self, Self::MarkAllReplacing | Self::StripDependencies) {
+            return bytes.into();
+        }
+        rewrite_items(bytes, |item| match item {
+            MirrorItem::Event(event) => Some(MirrorItem::Event(self.tamper_event(event))),
+            other => Some(other),
+        })
+    }
+
+    fn tamper_event(self, event: EventRef<'_>) -> EventRef<'_> {
+        match self {
+            Self::MarkAllReplacing => EventRef { replaces: true, ..event },
+            Self::StripDependencies => {
+                EventRef { after: 0, is_barrier: false, obsolete_set: ObsoleteSet::default(), replaces: false, ..event }
+            }
+            _ => event,
+        }
+    }
+
+    /// Changes a datagram from the first seat.
+    pub(super) fn tamper_outgoing(self, bytes: &[u8]) -> Box<[u8]> {
+        match self {
+            Self::WrongGroupTime => rewrite_items(bytes, |item| match item {
+                MirrorItem::GroupTime(ahead) => Some(MirrorItem::GroupTime(ahead.map(|ahead| ahead + TIME_ERROR))),
+                other => Some(other),
+            }),
+            Self::DropRequests => {
+                rewrite_items(bytes, |item| (!matches!(item, MirrorItem::EventRequest { .. })).then_some(item))
+            }
+            _ => bytes.into(),
+        }
+    }
+
+    /// How often the first seat takes in an event.
+    pub(super) fn apply_count(self, delivery: &Delivery<'_>) -> u32 {
+        match self {
+            Self::ApplyTwice if delivery.seq.is_multiple_of(FAULT_INTERVAL) => 2,
+            Self::SkipEvents if delivery.seq.is_multiple_of(FAULT_INTERVAL) => 0,
+            _ => 1,
+        }
+    }
+
+    /// Changes a snapshot that the first seat takes over.
+    pub(super) fn tamper_snapshot(self, bytes: &mut [u8]) {
+        if let (Self::CorruptSnapshot, Some(byte)) = (self, bytes.get_mut(25)) {
+            *byte ^= 1;
+        }
+    }
+}
+
+/// Writes a datagram anew, item by item.
+fn rewrite_items<'a>(bytes: &'a [u8], mut change: impl FnMut(MirrorItem<'a>) -> Option<MirrorItem<'a>>) -> Box<[u8]> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let Ok(mut datagram) = MirrorDatagram::new(&mut buf) else { return bytes.into() };
+    for item in MirrorItems::new(bytes).into_iter().flatten().flatten().filter_map(&mut change) {
+        _ = datagram.put(&item);
+    }
+    let len = datagram.len();
+    buf[..len].into()
+}

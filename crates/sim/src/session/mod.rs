@@ -1,0 +1,5 @@
+//! Fault tests of [`coplay::session_id`]: random sessions with faults, and checkers that know nothing of the engine.
+
+pub mod checker;
+pub mod recording;
+pub mod scenario;

@@ -1,0 +1,120 @@
+//! One small datagram per frame and link, and nothing beside it.
+
+mod common;
+
+use common::{Game, Setup, lossy, rtt, secs};
+use coplay::input::InputWord;
+use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
+
+/// 16 buttons and four sticks of 16 bits.
+const STICKS: InputWord = (1 << 80) - 1;
+
+fn measure(sites: usize, lag: u32, loss: f64) -> SessionMeasurements {
+    let outcome = SessionExperiment { sites, input_delay: lag, ..SessionExperiment::new(lossy(100, loss)) }.run();
+    assert!(outcome.is_complete && outcome.states_equal, "{sites} sites: {outcome:?}");
+    outcome
+}
+
+#[test]
+fn one_datagram_of_at_most_12_bytes_per_frame_and_link() {
+    for sites in [2, 8] {
+        for loss in [0.0, 0.05] {
+            let outcome = measure(sites, 6, loss);
+            assert!((outcome.packets_per_frame - 1.0).abs() < 0.01, "{sites} sites, loss {loss}: {outcome:?}");
+            assert!(outcome.bytes_per_packet <= 12.0, "{sites} sites, loss {loss}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn packet_loss_adds_bytes_but_no_datagrams() {
+    // Seven links with a fifth of their packets lost need a longer lag than one, or frames have to wait, and waiting costs packets.
+    for (sites, lag) in [(2, 6), (8, 8)] {
+        let outcome = measure(sites, lag, 0.2);
+        assert!((outcome.packets_per_frame - 1.0).abs() < 0.01, "{sites} sites: {outcome:?}");
+        assert!(outcome.bytes_per_packet <= 16.0, "{sites} sites: {outcome:?}");
+    }
+}
+
+#[test]
+fn stall_costs_at_most_one_datagram() {
+    let outcome = measure(8, 6, 0.2);
+    assert!(outcome.stall_ratio > 0.01, "nobody had to wait: {outcome:?}");
+    assert!((1.0..1.0 + outcome.stall_ratio).contains(&outcome.packets_per_frame), "{outcome:?}");
+    assert!(outcome.bytes_per_packet <= 16.0, "{outcome:?}");
+}
+
+/// What one site sent to one other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SentTraffic {
+    frames: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+fn sent_traffic(game: &Game, site: usize, peer: usize) -> SentTraffic {
+    let stats = game.peer_stats(site, peer);
+    SentTraffic { frames: game.steps[site].len() as u64, packets: stats.packets_out, bytes: stats.bytes_out }
+}
+
+/// What a site sends to its peer in a minute, once the game runs.
+fn sent_in_a_minute(game: &mut Game, site: usize) -> SentTraffic {
+    game.run_for(secs(5));
+    let before = sent_traffic(game, site, 1 - site);
+    game.run_for(secs(60));
+    game.assert_sound();
+    let after = sent_traffic(game, site, 1 - site);
+    SentTraffic {
+        frames: after.frames - before.frames,
+        packets: after.packets - before.packets,
+        bytes: after.bytes - before.bytes,
+    }
+}
+
+#[test]
+fn acknowledgement_never_needs_its_own_datagram() {
+    for rtt_ms in [0, 33, 100, 190] {
+        for site in [0, 1] {
+            let mut game = Setup::new(2, rtt(rtt_ms)).play();
+            // Only the other one has anything to say; we have nothing but acknowledgements.
+            game.world.sites[site].player.change_probability = 0.0;
+            game.world.sites[1 - site].player.change_probability = 1.0;
+            let sent = sent_in_a_minute(&mut game, site);
+            assert_eq!(sent.packets, sent.frames, "RTT {rtt_ms}, site {site}");
+        }
+    }
+}
+
+/// Bytes per minute of players who hold pads of these bits and move those of `moved`, with this restlessness.
+fn bytes_per_minute(owned: InputWord, moved: InputWord, restlessness: f64) -> u64 {
+    let mut game = Setup { mask: owned, ..Setup::new(2, rtt(100)) }.play();
+    for site in &mut game.world.sites {
+        (site.player.mask, site.player.change_probability) = (moved, restlessness);
+    }
+    sent_in_a_minute(&mut game, 0).bytes
+}
+
+#[test]
+fn unchanged_inputs_cost_no_bytes() {
+    let pad = 0xffff;
+    let (idle, seldom, often) =
+        (bytes_per_minute(pad, pad, 0.0), bytes_per_minute(pad, pad, 1.0 / 8.0), bytes_per_minute(pad, pad, 0.5));
+    assert!(idle < seldom && seldom < often, "{idle}, {seldom} and {often} bytes");
+}
+
+#[test]
+fn sticks_cost_bytes_only_where_they_change() {
+    let pad = 0xffff;
+    assert_eq!(
+        bytes_per_minute(STICKS, pad, 0.0),
+        bytes_per_minute(pad, pad, 0.0),
+        "sticks at rest cost as much as no sticks"
+    );
+    let [buttons, one_stick, all] = [pad, pad << 16, STICKS].map(|moved| bytes_per_minute(STICKS, moved, 0.5));
+    // The same number of bytes change, so the same number travel.
+    let apart = (buttons as f64 / one_stick as f64 - 1.0).abs();
+    assert!(apart < 0.02, "{buttons} bytes for buttons, {one_stick} for a stick");
+    assert!(one_stick * 2 < all, "{one_stick} bytes for one stick, {all} for all");
+    let wide = buttons as f64 / bytes_per_minute(pad, pad, 0.5) as f64;
+    assert!(wide < 1.5, "buttons cost {wide:.2} times as much beside sticks at rest");
+}

@@ -1,0 +1,171 @@
+//! A machine that computes something else is found out, by everybody, at the first frame that is compared; and only then.
+
+mod common;
+
+use common::{Game, Setup, at, deviation, lossy, ms, rtt, secs};
+use coplay::frame::Frame;
+use coplay::session::Event;
+use coplay::wire::{ClockProbe, SessionMessage, Tick};
+use coplay_sim::session_network::SessionNetwork;
+
+const HASH_INTERVAL: u32 = 60;
+
+/// What a site said about the states of others, as (site, frame).
+fn divergence_events(game: &Game, site: usize) -> Vec<(usize, u32)> {
+    let diverged = |event: &Event| match event {
+        Event::Diverged { site, frame } => Some((site.index(), frame.number())),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| diverged(&told.event)).collect()
+}
+
+/// The first frame, from this one on, whose state is compared.
+fn next_compared(frame: u32) -> u32 {
+    frame.div_ceil(HASH_INTERVAL) * HASH_INTERVAL - 1
+}
+
+#[test]
+fn every_site_reports_the_diverged_site_and_first_compared_frame() {
+    for sites in [2, 3, 5] {
+        for broken in [0, sites - 1] {
+            for link in [rtt(100), lossy(100, 0.1)] {
+                let mut game = Setup::new(sites, link).play();
+                game.run_until(at(secs(7)));
+                game.world.sites[broken].machine.score[0] ^= 1;
+                let first = next_compared(game.stats(broken).frame.number() + 1);
+                game.run_for(secs(5));
+                for site in 0..sites {
+                    let mut alarms = divergence_events(&game, site);
+                    alarms.sort_unstable();
+                    let others = (0..sites).filter(|other| *other != site);
+                    let expected =
+                        others.filter(|other| site == broken || *other == broken).map(|other| (other, first));
+                    assert!(alarms.iter().copied().eq(expected), "site {site} of {sites}, {broken} broken: {alarms:?}");
+                }
+            }
+        }
+    }
+}
+
+/// What a site reported as the first frame that differs.
+fn reported_first_frames(game: &Game, site: usize) -> Vec<Option<u32>> {
+    let report = |event: &Event| match event {
+        Event::DesyncReport(report) => Some(report.first_frame.map(Frame::number)),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| report(&told.event)).collect()
+}
+
+#[test]
+fn desync_report_names_the_first_differing_frame_for_any_hash_interval() {
+    for (every, astray) in [(60, 310), (280, 290), (300, 310), (900, 910)] {
+        let mut game = Setup { window: 4, ..Setup::new(3, lossy(60, 0.02)) }.play_with(|_, config| {
+            config.settings.compare_interval = every;
+            config.bisect_desyncs = true;
+        });
+        game.world.sites[1].diverges_at = Some(astray);
+        game.run_until(at(secs(40)));
+        for site in 0..3 {
+            assert_eq!(
+                reported_first_frames(&game, site),
+                [Some(astray)],
+                "site {site}, compared every {every} frames"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_hash_mismatch_is_counted_and_the_game_continues() {
+    let mut game = Setup::new(3, rtt(60)).play();
+    game.run_frames(301);
+    game.world.sites[1].machine.score[1] ^= 1 << 20;
+    game.run_frames(301 + 10 * HASH_INTERVAL as usize);
+    game.run_for(ms(500));
+    let compared = u64::from(game.stats(0).frame.number() / HASH_INTERVAL) - 5;
+    assert_eq!(compared, 10, "frames go on; to stop is for the host program to say");
+    let mismatches = |site, peer| game.peer_stats(site, peer).mismatches;
+    assert_eq!(game.peer_stats(0, 1).compared, compared + 5, "all of them are counted");
+    assert_eq!([mismatches(0, 1), mismatches(2, 1), mismatches(1, 0), mismatches(1, 2)], [compared; 4]);
+    assert_eq!([mismatches(0, 2), mismatches(2, 0)], [0; 2], "the others agree with each other");
+    assert_eq!(divergence_events(&game, 0), [(1, 359)], "told once, counted on");
+}
+
+#[test]
+fn no_false_desync_in_ten_thousand_frames_with_packet_loss() {
+    for sites in [2, 4] {
+        let mut game = Setup::new(sites, lossy(100, 0.2)).play();
+        game.run_frames(10_000);
+        game.assert_sound();
+        for site in 0..sites {
+            assert_eq!(divergence_events(&game, site), [], "site {site} of {sites}");
+            for peer in (0..sites).filter(|peer| *peer != site) {
+                assert_eq!(game.peer_stats(site, peer).mismatches, 0, "site {site} of {sites}");
+            }
+        }
+    }
+}
+
+/// Packets carry the low 16 bits of a frame's number only.
+#[test]
+fn sixteen_bit_frame_wraparound_is_harmless() {
+    let mut game = Setup::new(2, lossy(60, 0.05)).play();
+    game.run_frames(66_500);
+    game.assert_sound();
+    assert_eq!([divergence_events(&game, 0), divergence_events(&game, 1)], [[], []]);
+    game.world.sites[1].machine.score[0] ^= 1;
+    let first = next_compared(game.stats(1).frame.number() + 1);
+    game.run_for(secs(3));
+    assert_eq!(divergence_events(&game, 0), [(1, first)]);
+}
+
+#[test]
+fn permanent_divergence_is_detected_over_high_latency() {
+    for every in [1, 2, 10] {
+        let setup = Setup { lag: 14, ..Setup::new(2, rtt(300)) };
+        let mut game = setup.play_with(|_, config| config.settings.compare_interval = every);
+        game.world.sites[1].machine.score[0] ^= 1;
+        game.run_until(at(secs(10)));
+        for site in [0, 1] {
+            let alarms = divergence_events(&game, site);
+            assert_eq!(alarms.len(), 1, "site {site}, every {every}: {alarms:?}");
+            let mismatches = game.peer_stats(site, 1 - site).mismatches;
+            assert!(mismatches > 10, "site {site}, every {every}: {mismatches} mismatches");
+        }
+    }
+}
+
+/// What the first site just said to the second with a probe in it, as if the probe were about another frame.
+fn forge_probe(game: &Game, end_minus_frame: i32) -> Option<Vec<u8>> {
+    let just_now = game.now() - ms(1);
+    let mut sent = game.world.captured().filter(|heard| heard.at > just_now && (heard.from, heard.to) == (0, 1));
+    sent.find_map(|heard| {
+        let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&heard.bytes) else { return None };
+        let probe = ClockProbe { end_minus_frame, ..tick.probe? };
+        let mut buf = vec![0; 2_000];
+        let len = Tick { probe: Some(probe), ..tick }.encode(&mut buf).ok()?;
+        buf.truncate(len);
+        Some(buf)
+    })
+}
+
+#[test]
+fn forged_probe_frame_does_not_disturb_pacing() {
+    for end_minus_frame in [-1_000_000_000, -1_000, 1_000, 400] {
+        let mut game = Setup::new(2, rtt(40)).play();
+        game.run_until(at(secs(8)));
+        game.world.start_capture(10);
+        game.run_while(secs(1), |game| forge_probe(game, end_minus_frame).is_none());
+        let forged = forge_probe(&game, end_minus_frame).expect("a probe");
+        // It comes when the true one does.
+        game.run_for(ms(20));
+        game.world.inject(1, SessionNetwork::address(0, 0), &forged);
+        game.world.wake(1);
+        let (then, stalls) = (game.now(), game.stats(1).stalls);
+        game.run_for(secs(10));
+        let (off, apart) = (deviation(&game.frame_times(1, then)), game.worst_synchrony(then));
+        assert!(off < 0.2 && apart < 1.0, "{end_minus_frame}: {off:.2} ms uneven, {apart:.2} ms apart");
+        assert_eq!(game.stats(1).stalls, stalls, "{end_minus_frame}");
+        game.assert_sound();
+    }
+}

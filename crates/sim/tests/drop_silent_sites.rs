@@ -1,0 +1,584 @@
+//! A site that is gone is dropped by those who can decide, with one last frame for all; nobody else goes on. Where only a way is
+//! gone, the game goes on through a third site.
+
+mod common;
+
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use coplay::frame::Frame;
+use coplay::id::{SiteId, SiteSet};
+use coplay::input::Recovery;
+use coplay::session::{Config, Event, SessionEnd, State};
+use coplay::spectator_feed::FeedConfig;
+use coplay::time::{Instant, TimeDelta};
+use coplay::wire::{Extra, SessionMessage};
+use coplay_sim::link::LinkConfig;
+
+/// Who is silent for so long is dropped.
+const DROP_TIMEOUT: TimeDelta = ms(1_000);
+/// The game goes on so long after the silence began: a watch, a ballot and its answer later.
+const DECISION_DEADLINE: TimeDelta = ms(1_600);
+
+fn enable_drop_timeout(config: &mut Config) {
+    config.drop_timeout = Some(DROP_TIMEOUT);
+}
+
+fn start_with_drop_timeout(sites: usize, link: LinkConfig) -> Game {
+    let mut game = Setup::new(sites, link).play_with(|_, config| enable_drop_timeout(config));
+    game.run_until(at(secs(8)));
+    game
+}
+
+/// The sites that a site told to be dropped, with the first frame without each.
+fn reported_drops(game: &Game, site: usize) -> Vec<(usize, Frame)> {
+    let pick = |event: &Event| match event {
+        Event::Dropped { site, frame } => Some((site.index(), *frame)),
+        _ => None,
+    };
+    game.told(site).filter_map(|told| pick(&told.event)).collect()
+}
+
+fn is_running(game: &Game, site: usize) -> bool {
+    game.state(site) == State::Running
+}
+
+/// These sites dropped those, all with the same frames, and play at full speed.
+#[track_caller]
+fn assert_continue_without(game: &Game, some: SiteSet, gone: SiteSet, since: Instant) {
+    let sites: Vec<usize> = some.iter().map(|site| site.index()).collect();
+    let told = reported_drops(game, sites[0]);
+    let who: SiteSet = told.iter().map(|(site, _)| id(*site)).collect();
+    assert_eq!((who, told.len()), (gone, gone.iter().count()), "site {} dropped {told:?}", sites[0]);
+    for site in sites {
+        assert_eq!(reported_drops(game, site), told, "site {site}");
+        assert!(is_running(game, site), "site {site} is {:?}", game.state(site));
+        let fps = game.fps(site, since + DECISION_DEADLINE, since + DECISION_DEADLINE + secs(1));
+        // Where packets are lost, one hears of the decision before another, runs ahead by that much and waits a little.
+        assert!(fps >= 45.0, "site {site} goes on at {fps:.2} fps");
+        let fps = game.fps(site, game.now() - secs(2), game.now());
+        assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps");
+    }
+}
+
+/// These sites dropped nobody and have not stepped since then.
+#[track_caller]
+fn assert_frozen_without_drop(game: &Game, some: SiteSet, since: Instant) {
+    for site in some.iter().map(|site| site.index()) {
+        assert_eq!(reported_drops(game, site), [], "site {site}");
+        assert!(matches!(game.state(site), State::Frozen(_)), "site {site} is {:?}", game.state(site));
+        let fps = game.fps(site, since + ms(500), game.now());
+        assert!(fps == 0.0, "site {site} steps at {fps:.2} fps");
+    }
+}
+
+/// One site dies.
+fn assert_crashed_site_is_dropped(sites: usize, gone: usize, link: LinkConfig) {
+    let mut game = start_with_drop_timeout(sites, link);
+    let then = game.now();
+    game.crash(gone);
+    game.run_for(secs(8));
+    let stay: SiteSet = (0..sites).filter(|site| *site != gone).map(id).collect();
+    assert_continue_without(&game, stay, set([gone]), then);
+    game.assert_sound();
+}
+
+#[test]
+fn crashed_site_is_dropped_and_the_others_continue() {
+    for sites in [3, 4, 5] {
+        (0..sites).for_each(|gone| assert_crashed_site_is_dropped(sites, gone, rtt(100)));
+    }
+}
+
+#[test]
+fn crashed_site_is_dropped_with_packet_loss() {
+    for sites in [3, 4] {
+        (0..sites).for_each(|gone| assert_crashed_site_is_dropped(sites, gone, lossy(60, 0.1)));
+    }
+}
+
+#[test]
+fn crashed_site_is_dropped_with_predicted_frames() {
+    for window in [1, 8, 60] {
+        for gone in 0..3 {
+            let mut game = Setup::new(3, lossy(100, 0.05)).play_with(|_, config| {
+                enable_drop_timeout(config);
+                config.settings.prediction_window = window;
+            });
+            game.run_until(at(secs(8)));
+            let then = game.now();
+            game.crash(gone);
+            game.run_for(secs(9));
+            let stay: SiteSet = (0..3).filter(|site| *site != gone).map(id).collect();
+            assert_continue_without(&game, stay, set([gone]), then);
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn successive_crashes_are_dropped_until_the_quorum_is_lost() {
+    let mut game = start_with_drop_timeout(4, rtt(60));
+    for gone in [0, 3, 1] {
+        game.crash(gone);
+        game.run_for(secs(4));
+    }
+    // Two of three are more than half, and of two it is the lower one that goes on.
+    assert_eq!(reported_drops(&game, 2).iter().map(|(site, _)| *site).collect::<Vec<_>>(), [0, 3]);
+    assert!(matches!(game.state(2), State::Frozen(_)), "{:?}", game.state(2));
+    game.assert_sound();
+}
+
+/// Site 1 dies, and site 2 alone has its last inputs. They are decided on together, and then site 2 dies before it has passed them on.
+#[test]
+fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
+    for window in [0, 8] {
+        let mut game =
+            Setup { window, ..Setup::new(3, rtt(200)) }.play_with(|_, config| config.drop_timeout = Some(DROP_TIMEOUT));
+        game.run_until(at(secs(8)));
+        game.world.set_cut(0, 1, true);
+        game.world.link(2, 0).set_cut(true);
+        game.run_for(ms(100));
+        game.crash(1);
+        game.run_for(ms(1_500));
+        game.world.link(2, 0).set_cut(false);
+        game.run_while(secs(4), |game| reported_drops(game, 0).is_empty());
+        game.crash(2);
+        game.run_for(secs(6));
+        assert_eq!(game.state(0), State::Running, "window {window}: {:?}", reported_drops(&game, 0));
+        let fps = game.fps(0, game.now() - secs(2), game.now());
+        assert!(fps > 59.0, "window {window}: {fps:.1} fps");
+        game.assert_sound();
+    }
+}
+
+/// One site waits longer than the others. Their ballots come to nothing until it misses the dead site, too.
+#[test]
+fn crashed_site_is_dropped_when_one_peer_has_a_longer_timeout() {
+    for patient in 0..3 {
+        let mut game = Setup::new(4, rtt(60)).play_with(|site, config| {
+            enable_drop_timeout(config);
+            if site == patient {
+                config.drop_timeout = Some(secs(8));
+            }
+        });
+        game.run_until(at(secs(8)));
+        game.crash(3);
+        game.run_for(secs(12));
+        for site in 0..3 {
+            assert_eq!(
+                reported_drops(&game, site).iter().map(|(site, _)| *site).collect::<Vec<_>>(),
+                [3],
+                "site {site}"
+            );
+            let fps = game.fps(site, game.now() - secs(2), game.now());
+            assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps where {patient} is patient");
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn lower_of_two_sites_continues_and_the_higher_waits() {
+    for (gone, stays) in [(1, 0), (0, 1)] {
+        let mut game = start_with_drop_timeout(2, rtt(100));
+        let then = game.now();
+        game.crash(gone);
+        game.run_for(secs(6));
+        match stays {
+            0 => assert_continue_without(&game, set([0]), set([1]), then),
+            _ => assert_frozen_without_drop(&game, set([1]), then),
+        }
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn site_without_quorum_ends_after_the_give_up_timeout() {
+    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
+        enable_drop_timeout(config);
+        config.silence_timeout = Some(secs(3));
+    });
+    game.run_until(at(secs(8)));
+    game.crash(0);
+    game.run_for(secs(6));
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(id(0))));
+    game.assert_sound();
+}
+
+/// The network falls into two parts, of which one goes on; then it is whole again, and the other part is told.
+fn assert_partition_resolves(sites: usize, goes_on: SiteSet, window: u32) {
+    let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| {
+        enable_drop_timeout(config);
+        config.settings.prediction_window = window;
+    });
+    game.run_until(at(secs(8)));
+    let then = game.now();
+    let rest: SiteSet = (0..sites).map(id).filter(|site| !goes_on.contains(*site)).collect();
+    game.part(goes_on, true);
+    game.run_for(secs(8));
+    assert_continue_without(&game, goes_on, rest, then);
+    assert_frozen_without_drop(&game, rest, then + ms(17 * i64::from(window)));
+    game.part(goes_on, false);
+    game.run_for(secs(2));
+    for site in rest.iter().map(|site| site.index()) {
+        assert_eq!(game.state(site), State::Ended(SessionEnd::Dropped), "site {site}");
+        assert_eq!(reported_drops(&game, site), [], "site {site}");
+    }
+    assert_continue_without(&game, goes_on, rest, then);
+    game.assert_sound();
+}
+
+#[test]
+fn half_with_the_lowest_site_continues_after_an_even_partition() {
+    for window in [0, 8] {
+        assert_partition_resolves(4, set([0, 1]), window);
+        assert_partition_resolves(4, set([0, 3]), window);
+        assert_partition_resolves(2, set([0]), window);
+    }
+}
+
+#[test]
+fn majority_continues_after_a_partition() {
+    for window in [0, 8] {
+        assert_partition_resolves(4, set([1, 2, 3]), window);
+        assert_partition_resolves(3, set([1, 2]), window);
+        assert_partition_resolves(5, set([0, 2, 4]), window);
+        assert_partition_resolves(5, set([2, 3, 4]), window);
+    }
+}
+
+/// Sites 0 and 3 drop the others, or are about to; then 3 leaves, which the others hear and site 0 does not at first.
+#[test]
+fn leave_does_not_give_dropped_sites_a_quorum() {
+    for after in (440..800).step_by(4) {
+        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(400)));
+        game.run_until(at(secs(8)));
+        game.part(set([0, 3]), true);
+        game.run_for(ms(after));
+        game.leave(3);
+        let hears_it = |game: &mut Game, others: bool| {
+            game.world.link(3, 0).set_cut(others);
+            [1, 2].into_iter().for_each(|site| game.world.link(3, site).set_cut(!others));
+        };
+        hears_it(&mut game, true);
+        game.run_for(ms(150));
+        hears_it(&mut game, false);
+        game.run_for(secs(6));
+        let running: Vec<usize> = (0..3).filter(|site| is_running(&game, *site)).collect();
+        assert!(running == [0] || running == [1, 2], "left after {after} ms: {running:?} go on");
+        game.assert_sound();
+    }
+}
+
+/// Site 3 dies, and so does site 0, who leads the ballot about it, so long after site 3.
+fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: u64) {
+    let what = format!("{sites} sites, the leader dies {after} after the first, loss {loss}, seed {seed}");
+    let mut game =
+        Setup { seed, ..Setup::new(sites, lossy(80, loss)) }.play_with(|_, config| enable_drop_timeout(config));
+    game.run_until(at(secs(8)));
+    game.crash(sites - 1);
+    game.run_for(after);
+    game.crash(0);
+    game.run_for(secs(8));
+    let stay: Vec<usize> = (1..sites - 1).collect();
+    // Who told of it told the same, and nobody goes on with another past than somebody else.
+    let violations = game.ledger.find_violations();
+    assert!(violations.is_empty(), "{what}: {violations:#?}");
+    let told: Vec<_> = stay.iter().map(|site| reported_drops(&game, *site)).collect();
+    assert!(told.iter().all(|one| *one == told[0]), "{what}: {told:?}");
+    // Of five, three are left and can decide alone. Of four, two are left, which is enough only if the first is gone already.
+    let enough = sites == 5 || told[0].iter().any(|(site, _)| *site == sites - 1);
+    for site in stay {
+        let state = game.state(site);
+        assert_eq!(state == State::Running, enough, "{what}: site {site} is {state:?}, dropped {told:?}");
+    }
+}
+
+#[test]
+fn ballot_leader_crash_is_safe() {
+    for sites in [4, 5] {
+        for after in (900..=1_500).step_by(20) {
+            assert_leader_crash_is_safe(sites, ms(after), 0.0, 1);
+        }
+    }
+}
+
+#[test]
+fn ballot_leader_crash_is_safe_with_packet_loss() {
+    for sites in [4, 5] {
+        for after in (900..=1_500).step_by(20) {
+            (0..3).for_each(|seed| assert_leader_crash_is_safe(sites, ms(after), 0.25, 10 * after as u64 + seed));
+        }
+    }
+}
+
+#[test]
+fn site_silent_for_less_than_the_timeout_is_not_dropped() {
+    for slow in 0..3 {
+        // Cut off, asleep, or suspended for less than it takes; and asleep for longer than a site takes for a sleep of its own.
+        let troubles: [fn(&mut Game, usize); 3] = [
+            |game, slow| {
+                game.isolate(slow, true);
+                game.run_for(ms(800));
+                game.isolate(slow, false);
+            },
+            |game, slow| game.world.pause(slow, game.now() + ms(800)),
+            |game, slow| game.world.suspend(slow, game.now() + ms(800)),
+        ];
+        for (number, trouble) in troubles.into_iter().enumerate() {
+            let mut game = start_with_drop_timeout(3, lossy(100, 0.02));
+            trouble(&mut game, slow);
+            let healed = game.now() + ms(800);
+            game.run_until(healed + secs(8));
+            for site in 0..3 {
+                assert_eq!(reported_drops(&game, site), [], "trouble {number} of site {slow}, told by site {site}");
+                assert!(is_running(&game, site), "trouble {number} of site {slow}: site {site} {:?}", game.state(site));
+                let fps = game.fps(site, healed + secs(2), game.now());
+                assert!(fps >= 59.5, "trouble {number} of site {slow}: site {site} at {fps:.2} fps");
+            }
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn site_waking_after_its_drop_ends_and_drops_nobody() {
+    for sleeper in 0..3 {
+        let mut game = start_with_drop_timeout(3, rtt(100));
+        let then = game.now();
+        game.world.pause(sleeper, then + secs(4));
+        game.run_for(secs(6));
+        let stay: SiteSet = (0..3).filter(|site| *site != sleeper).map(id).collect();
+        assert_continue_without(&game, stay, set([sleeper]), then);
+        assert_eq!(game.state(sleeper), State::Ended(SessionEnd::Dropped), "site {sleeper}");
+        assert_eq!(reported_drops(&game, sleeper), [], "site {sleeper}");
+        game.assert_sound();
+    }
+}
+
+/// How many datagrams since then had something passed on in them, or asked for.
+fn count_relay_datagrams(game: &Game, since: Instant) -> usize {
+    let passed_on = |bytes: &[u8]| match SessionMessage::decode(bytes) {
+        Ok(SessionMessage::Tick(tick)) => {
+            tick.extras.iter().any(|e| matches!(e, Extra::RelayRequest(..) | Extra::Relay(_)))
+        }
+        _ => false,
+    };
+    game.world.captured().filter(|heard| heard.at >= since && passed_on(&heard.bytes)).count()
+}
+
+/// The way between two of three sites is cut for long, and back in the end.
+fn assert_relays_around_cut(one: usize, other: usize, window: u32, lag: u32) {
+    let what = format!("no way between {one} and {other}, window {window}, lag {lag}");
+    let mut game = Setup { lag, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
+        enable_drop_timeout(config);
+        config.settings.prediction_window = window;
+    });
+    game.world.start_capture(100_000);
+    game.run_until(at(secs(8)));
+    assert_eq!(count_relay_datagrams(&game, at(secs(4))), 0, "{what}: nothing is passed on without need");
+    game.world.set_cut(one, other, true);
+    let cut = game.now();
+    game.run_for(secs(10));
+    assert!(count_relay_datagrams(&game, cut + secs(2)) > 0, "{what}");
+    for site in 0..3 {
+        assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
+        let fps = game.fps(site, cut + secs(2), game.now());
+        assert!(fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
+    }
+    game.world.set_cut(one, other, false);
+    let healed = game.now();
+    game.run_for(secs(5));
+    assert_eq!(count_relay_datagrams(&game, healed + secs(1)), 0, "{what}: something is still passed on");
+    for site in 0..3 {
+        let fps = game.fps(site, healed + secs(1), game.now());
+        assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn inputs_are_relayed_through_a_third_site_around_a_cut() {
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        // Through a third site an input is under way for twice as long, and waits there for up to a frame.
+        assert_relays_around_cut(one, other, 0, 8);
+        assert_relays_around_cut(one, other, 8, 6);
+        assert_relays_around_cut(one, other, 8, 0);
+    }
+}
+
+/// The way between two of three sites is cut for good, and then one of the two leaves: the third, which hears both, tells the other.
+#[test]
+fn leave_is_relayed_around_a_cut() {
+    for (leaver, stays) in [(2, [0, 1]), (0, [1, 2]), (1, [0, 2]), (1, [2, 0])] {
+        for (window, limit) in [(0, Some(DROP_TIMEOUT)), (8, Some(DROP_TIMEOUT)), (0, None)] {
+            let what = format!("{leaver} leaves, {stays:?} stay, window {window}, {limit:?}");
+            let mut game = Setup::new(3, rtt(50)).play_with(|_, config| {
+                config.drop_timeout = limit;
+                config.settings.prediction_window = window;
+            });
+            game.run_until(at(secs(8)));
+            game.world.set_cut(leaver, stays[1], true);
+            game.run_for(secs(3));
+            let then = game.now();
+            game.leave(leaver);
+            game.run_for(secs(20));
+            let left: Vec<_> = stays.map(|site| game.find(site, as_left).map(|(_, left)| left)).to_vec();
+            assert!(left[0].is_some_and(|(site, _)| site == id(leaver)) && left[0] == left[1], "{what}: {left:?}");
+            for site in stays {
+                assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
+                let fps = game.fps(site, then + secs(1), game.now());
+                assert!(is_running(&game, site) && fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
+            }
+            game.assert_sound();
+        }
+    }
+}
+
+fn as_left(event: &Event) -> Option<(SiteId, Frame)> {
+    if let Event::Left { site, frame } = event { Some((*site, *frame)) } else { None }
+}
+
+#[test]
+fn forged_relayed_inputs_are_detected() {
+    let mut game = Setup { lag: 8, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
+        enable_drop_timeout(config);
+        config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
+    });
+    game.world.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
+    game.run_until(at(secs(6)));
+    let cut_for_a_while = |game: &mut Game| {
+        game.world.set_cut(0, 1, true);
+        game.run_for(secs(3));
+        game.world.set_cut(0, 1, false);
+        game.run_for(secs(3));
+    };
+    let forged = |game: &Game, site: usize, other: usize| {
+        let forged = |event: &Event| matches!(event, Event::InputsForged { site, .. } if site.index() == other);
+        game.told(site).filter(|told| forged(&told.event)).count()
+    };
+    cut_for_a_while(&mut game);
+    for (site, other) in [(0, 1), (1, 0)] {
+        assert_eq!(forged(&game, site, other), 1, "site {site} knows that it has other inputs of {other}");
+    }
+    // Whoever has the seat next is told of in the same way.
+    game.crash(1);
+    game.run_for(secs(3));
+    game.come(1, |_| {});
+    game.run_for(secs(6));
+    assert_eq!((is_running(&game, 1), forged(&game, 0, 1)), (true, 1));
+    cut_for_a_while(&mut game);
+    assert_eq!((forged(&game, 0, 1), forged(&game, 1, 0)), (2, 1));
+}
+
+/// Site 2 is near to 0, and far from 1; site 3 is neither, and through it the way is shortest.
+#[test]
+fn relay_with_the_lowest_latency_is_requested() {
+    let mut game = Setup { lag: 4, ..Setup::new(4, rtt(40)) }.play_with(|_, config| {
+        enable_drop_timeout(config);
+        config.settings.prediction_window = 16;
+    });
+    for (one, other, millis) in [(0, 2, 4), (1, 2, 400)] {
+        game.world.link(one, other).set_config(rtt(millis));
+        game.world.link(other, one).set_config(rtt(millis));
+    }
+    game.run_until(at(secs(8)));
+    game.world.set_cut(0, 1, true);
+    game.run_for(secs(3));
+    game.world.start_capture(100_000);
+    let (since, repaired) = (game.now(), game.stats(0).resimulated);
+    game.run_for(secs(20));
+    let wants = |helper: usize| {
+        let asks = |bytes: &[u8]| match SessionMessage::decode(bytes) {
+            Ok(SessionMessage::Tick(tick)) => tick.extras.iter().any(|extra| matches!(extra, Extra::RelayRequest(..))),
+            _ => false,
+        };
+        game.world.captured().filter(|heard| (heard.from, heard.to) == (0, helper) && asks(&heard.bytes)).count()
+    };
+    assert!(wants(3) > 4 * wants(2), "{} times 3 is asked, {} times 2", wants(3), wants(2));
+    println!("{} frames again in {}", game.stats(0).resimulated - repaired, game.now() - since);
+    for site in 0..4 {
+        let fps = game.fps(site, since, game.now());
+        assert!(fps >= 59.0, "site {site} at {fps:.2} fps");
+    }
+    game.assert_sound();
+}
+
+/// All that two groups of sites do passes through one site in the middle.
+fn assert_relays_for_many(recovery: Recovery, window: u32) {
+    let what = format!("{recovery:?}, window {window}");
+    let mask = (1 << 80) - 1;
+    let mut game = Setup { lag: 30, mask, ..Setup::new(8, rtt(400)) }.play_with(|_, config| {
+        enable_drop_timeout(config);
+        config.recovery = recovery;
+        config.settings.prediction_window = window;
+    });
+    // Sticks that never rest.
+    game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+    game.run_until(at(secs(8)));
+    let then = game.now();
+    for (one, other) in [0, 1].into_iter().flat_map(|one| (3..8).map(move |other| (one, other))) {
+        game.world.set_cut(one, other, true);
+    }
+    game.run_for(secs(6));
+    assert_eq!(game.world.oversized_datagrams, 0, "{what}");
+    for site in 0..8 {
+        assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
+        let fps = game.fps(site, then + secs(2), game.now());
+        assert!(fps >= 10.0, "{what}: site {site} at {fps:.2} fps");
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn one_site_can_relay_the_inputs_of_many() {
+    for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic] {
+        [0, 8].into_iter().for_each(|window| assert_relays_for_many(recovery, window));
+    }
+}
+
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it dies.
+#[test]
+fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
+    for leaver in 0..3 {
+        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| {
+            enable_drop_timeout(config);
+            config.recovery = Recovery::History;
+        });
+        // So that what is lost cannot be guessed from what arrives.
+        game.world.sites[leaver].player.change_probability = 1.0;
+        game.run_until(at(secs(8)));
+        let then = game.now();
+        game.isolate(leaver, true);
+        game.run_for(ms(60));
+        game.isolate(leaver, false);
+        game.leave(leaver);
+        game.run_for(ms(1));
+        game.crash(leaver);
+        game.run_for(secs(6));
+        let stay: SiteSet = (0..3).filter(|site| *site != leaver).map(id).collect();
+        assert_continue_without(&game, stay, set([leaver]), then);
+        game.assert_sound();
+    }
+}
+
+/// Sites 1 and 2 do not hear each other, and would drop each other again and again; meanwhile site 3 hears nobody, and everybody waits
+/// for it. When it hears again, it has missed how several views ended, each without dropping anybody.
+#[test]
+fn site_that_missed_several_membership_epochs_catches_up() {
+    let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(600)));
+    game.run_until(at(secs(8)));
+    game.world.set_cut(1, 2, true);
+    let hears = |game: &mut Game, hears: bool| {
+        (0..3).for_each(|site| game.world.link(site, 3).set_cut(!hears));
+    };
+    hears(&mut game, false);
+    game.run_for(secs(5));
+    hears(&mut game, true);
+    game.run_for(secs(5));
+    for site in 0..4 {
+        let fps = game.fps(site, game.now() - secs(2), game.now());
+        assert!(fps > 50.0, "site {site} plays at {fps:.1} fps");
+        assert_eq!(reported_drops(&game, site), [], "site {site}");
+    }
+    game.assert_sound();
+}

@@ -1,0 +1,431 @@
+//! A site that leaves properly is missed by nobody: all others agree on its last frame and play on. The last one left can play on alone,
+//! and the others come back to it.
+
+mod common;
+
+use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use coplay::frame::Frame;
+use coplay::input::Recovery;
+use coplay::session::{Config, Event, SessionEnd, State};
+use coplay::spectator_feed::FeedConfig;
+use coplay::time::TimeDelta;
+use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
+use coplay_sim::session_network::SessionNetwork;
+
+/// The frame with which a site said that another has left; `None` if it did not, or said so twice.
+fn leave_frame(game: &Game, site: usize, leaver: usize) -> Option<Frame> {
+    let left = |event: &Event| match event {
+        Event::Left { site, frame } if *site == id(leaver) => Some(*frame),
+        _ => None,
+    };
+    let mut found = game.told(site).filter_map(|told| left(&told.event));
+    found.next().filter(|_| found.next().is_none())
+}
+
+fn end_reason(game: &Game, site: usize) -> Option<SessionEnd> {
+    let end = game.find(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
+    end.map(|(_, end)| end)
+}
+
+/// Three sites; one leaves, then another, and one is left over.
+fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
+    let what = format!("loss {loss}, {first} leaves and then {second}");
+    let mut game = Setup::new(3, lossy(100, loss)).play();
+    game.run_until(at(secs(8)));
+    game.leave(first);
+    let gone = game.now();
+    game.run_for(secs(10));
+
+    let stay = [0, 1, 2].into_iter().filter(|site| *site != first);
+    let frames: Vec<_> = stay.clone().map(|site| leave_frame(&game, site, first)).collect();
+    assert!(frames[0].is_some() && frames[0] == frames[1], "{what}: {frames:?}");
+    assert_eq!(game.state(first), State::Ended(SessionEnd::Left), "{what}");
+    assert_eq!(end_reason(&game, first), Some(SessionEnd::Left), "{what}");
+    for site in stay.clone() {
+        let fps = game.fps(site, gone, game.now());
+        assert!(fps >= fps_least, "{what}: site {site} at {fps:.2} fps");
+        let longest = game.frame_times(site, gone).into_iter().fold(0.0, f64::max);
+        assert!(longest < 120.0 || loss > 0.0, "{what}: site {site} stood still for {longest:.0} ms");
+        assert_eq!(game.state(site), State::Running, "{what}");
+        let frozen = game.told(site).any(|told| matches!(told.event, Event::Frozen(_)));
+        assert!(!frozen, "{what}: site {site} froze");
+    }
+    // The ledger holds every site to neutral input after its last frame.
+    game.assert_sound();
+
+    game.leave(second);
+    let last = 3 - first - second;
+    game.run_for(secs(4));
+    assert!(leave_frame(&game, last, second).is_some(), "{what}");
+    assert_eq!(end_reason(&game, second), Some(SessionEnd::Left), "{what}");
+    assert_eq!(end_reason(&game, last), Some(SessionEnd::Alone), "{what}");
+    game.assert_sound();
+}
+
+#[test]
+fn remaining_sites_play_on_after_each_leave() {
+    for (first, second) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        leave_in_turn(0.0, first, second, 59.8);
+    }
+}
+
+#[test]
+fn remaining_sites_play_on_after_each_leave_with_20_percent_loss() {
+    for (first, second) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        leave_in_turn(0.2, first, second, 58.0);
+    }
+}
+
+#[test]
+fn leaver_waits_until_all_peers_acknowledge() {
+    for loss in [0.0, 0.2] {
+        let mut game = Setup::new(3, lossy(100, loss)).play();
+        game.run_until(at(secs(8)));
+        game.leave(0);
+        let asked = game.now();
+        game.run_while(secs(3), |game| end_reason(game, 0).is_none());
+        let took = game.now() - asked;
+        assert!(took >= ms(99) && took < ms(1_000), "loss {loss}: it took {took}");
+        assert!(
+            [1, 2].into_iter().all(|site| leave_frame(&game, site, 0).is_some()),
+            "loss {loss}: somebody does not know"
+        );
+    }
+}
+
+#[test]
+fn all_sites_leave_at_once() {
+    for loss in [0.0, 0.2] {
+        let mut game = Setup::new(3, lossy(100, loss)).play();
+        game.run_until(at(secs(8)));
+        (0..3).for_each(|site| game.leave(site));
+        game.run_for(secs(3));
+        for site in 0..3 {
+            assert_eq!(end_reason(&game, site), Some(SessionEnd::Left), "loss {loss}: site {site}");
+        }
+    }
+}
+
+#[test]
+fn leave_from_the_lobby_is_reported() {
+    let mut game = Setup::new(3, rtt(100)).play();
+    game.isolate(2, true);
+    game.run_until(at(secs(2)));
+    game.leave(0);
+    game.run_for(secs(2));
+    assert_eq!(end_reason(&game, 0), Some(SessionEnd::Left));
+    assert_eq!(leave_frame(&game, 1, 0), Some(Frame::ZERO));
+    assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));
+}
+
+#[test]
+fn last_inputs_take_effect_before_the_leave_does() {
+    let mut game = Setup::new(2, rtt(100)).play();
+    game.run_until(at(secs(8)));
+    let promised = game.stats(1).frame.number() + 6;
+    game.leave(1);
+    game.run_for(ms(900));
+    let frame = leave_frame(&game, 0, 1).expect("it left").number();
+    assert!(frame.abs_diff(promised) <= 1, "left with frame {frame}, inputs were promised up to {promised}");
+    assert!(game.steps[0].len() as u32 > frame, "the survivor stepped past it");
+    game.assert_sound();
+}
+
+/// One of three leaves so long after all came; whatever had begun by then goes on, and nobody waits for it for ever.
+fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
+    let what = format!("loss {loss}, site {leaver} leaves at {then}");
+    let seed = 1 + then.as_nanos().unsigned_abs() / 1_000_000;
+    let mut game = Setup { seed, ..Setup::new(3, lossy(100, loss)) }.play();
+    game.run_until(at(then));
+    game.leave(leaver);
+    game.run_for(secs(12));
+    let stay = [0, 1, 2].into_iter().filter(|site| *site != leaver);
+    let in_lobby = |site: usize| matches!(game.state(site), State::Lobby { .. });
+    let states: Vec<_> = (0..3).map(|site| game.state(site)).collect();
+    if game.steps.iter().any(|steps| !steps.is_empty()) {
+        let fps_least = if loss > 0.0 { 58.0 } else { 59.5 };
+        for site in stay.clone() {
+            assert_eq!(game.state(site), State::Running, "{what}: {states:?}");
+            let fps = game.fps(site, game.now() - secs(5), game.now());
+            assert!(fps >= fps_least, "{what}: site {site} at {fps:.2} fps, {states:?}");
+        }
+    } else {
+        assert!(stay.clone().all(in_lobby), "{what}: {states:?}");
+    }
+    assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}: {states:?}");
+    game.assert_sound();
+}
+
+#[test]
+fn leave_at_any_time_never_blocks_the_others() {
+    for leaver in 0..3 {
+        (0..=1_500).step_by(10).for_each(|then| leave_at(0.0, leaver, ms(then)));
+    }
+}
+
+#[test]
+fn leave_at_any_time_never_blocks_the_others_with_packet_loss() {
+    for leaver in 0..3 {
+        (0..=1_500).step_by(10).for_each(|then| leave_at(0.1, leaver, ms(then)));
+    }
+}
+
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it dies.
+#[test]
+fn leaver_that_crashes_before_its_inputs_arrive_times_out() {
+    for leaver in [0, 1] {
+        let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
+            config.silence_timeout = Some(secs(3));
+            config.recovery = Recovery::History;
+        });
+        let stays = 1 - leaver;
+        game.run_until(at(secs(8)));
+        game.world.link(leaver, stays).set_cut(true);
+        game.run_for(ms(60));
+        game.world.link(leaver, stays).set_cut(false);
+        game.leave(leaver);
+        game.run_for(ms(1));
+        game.world.crash(leaver);
+        game.run_for(secs(10));
+        assert_eq!(leave_frame(&game, stays, leaver), None, "inputs are missing");
+        assert_eq!(end_reason(&game, stays), Some(SessionEnd::Silent(id(leaver))), "{:?}", game.state(stays));
+        game.assert_sound();
+    }
+}
+
+/// Sites that play on alone and serve those who come late.
+fn start_joinable(setup: &Setup, change: impl Fn(&mut Config)) -> Game {
+    setup.play_with(|_, config| {
+        config.can_play_alone = true;
+        change(config);
+        config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
+    })
+}
+
+fn enable_drop_timeout(config: &mut Config) {
+    config.drop_timeout = Some(secs(1));
+}
+
+fn disable_drop_timeout(config: &mut Config) {
+    config.drop_timeout = None;
+}
+
+#[track_caller]
+fn assert_full_speed(game: &Game, what: &str, site: usize) {
+    let fps = game.fps(site, game.now() - secs(2), game.now());
+    let state = game.state(site);
+    assert!(state == State::Running && fps > 58.0, "{what}: site {site} at {fps:.1} fps, {state:?}, {:?}", game.events);
+}
+
+fn has_reported_join(game: &Game, teller: usize, site: usize) -> bool {
+    game.told(teller).any(|told| matches!(told.event, Event::Joined { site: joined, .. } if joined == id(site)))
+}
+
+/// A site that is not in the game comes back to it, and both have the same states from then on.
+#[track_caller]
+fn assert_rejoins(game: &mut Game, what: &str, comes: usize, stays: usize) {
+    game.come(comes, |_| {});
+    game.run_for(secs(8));
+    assert!(
+        has_reported_join(game, comes, comes) && has_reported_join(game, stays, comes),
+        "{what}: {:?}",
+        game.events
+    );
+    [comes, stays].into_iter().for_each(|site| assert_full_speed(game, what, site));
+    let (one, other) = (game.certain_states(comes), game.certain_states(stays));
+    let common: Vec<_> = one.iter().filter(|(frame, _)| other.contains_key(frame)).collect();
+    assert!(common.len() > 120, "{what}: only {} frames together", common.len());
+    assert!(common.iter().all(|(frame, hash)| other[frame] == **hash), "{what}: other states");
+}
+
+#[test]
+fn last_site_plays_on_alone_and_a_leaver_rejoins() {
+    for (sites, window, loss) in [(2, 0, 0.0), (2, 8, 0.1), (3, 8, 0.0)] {
+        for stays in 0..sites {
+            let what = format!("{sites} sites, window {window}, loss {loss}, site {stays} stays");
+            let mut game =
+                start_joinable(&Setup { window, ..Setup::new(sites, lossy(100, loss)) }, enable_drop_timeout);
+            game.run_until(at(secs(5)));
+            let leavers: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
+            leavers.iter().for_each(|site| game.leave(*site));
+            game.run_for(secs(6));
+            assert!(
+                leavers.iter().all(|site| end_reason(&game, *site) == Some(SessionEnd::Left)),
+                "{what}: {:?}",
+                game.events
+            );
+            assert_full_speed(&game, &what, stays);
+            assert_rejoins(&mut game, &what, leavers[0], stays);
+            game.assert_sound();
+        }
+    }
+}
+
+#[test]
+fn site_can_continue_alone_after_all_peers_crashed() {
+    for (sites, stays, change) in [
+        (2, 1, enable_drop_timeout as fn(&mut Config)),
+        (2, 0, disable_drop_timeout),
+        (2, 1, disable_drop_timeout),
+        (3, 0, enable_drop_timeout),
+        (3, 2, enable_drop_timeout),
+    ] {
+        let what = format!("{sites} sites, site {stays} stays");
+        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(sites, rtt(100)) }, change);
+        game.run_until(at(secs(5)));
+        assert!(!game.go_on_alone(stays), "{what}: the others play");
+        let dead: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
+        dead.iter().for_each(|site| game.crash(*site));
+        game.run_for(ms(900));
+        assert!(!game.go_on_alone(stays), "{what}: silence may be a hiccup");
+        game.run_for(secs(4));
+        assert!(matches!(game.state(stays), State::Frozen(_)), "{what}: {:?}", game.state(stays));
+        assert!(game.go_on_alone(stays), "{what}");
+        assert!(!game.go_on_alone(stays), "{what}: once is enough");
+        game.run_for(secs(4));
+        assert_full_speed(&game, &what, stays);
+        assert_rejoins(&mut game, &what, dead[0], stays);
+        game.assert_sound();
+    }
+}
+
+#[test]
+fn site_cannot_continue_alone_while_a_peer_is_reachable() {
+    let mut game = start_joinable(&Setup::new(3, rtt(100)), disable_drop_timeout);
+    game.run_until(at(secs(5)));
+    game.crash(0);
+    game.run_for(secs(8));
+    for site in [1, 2] {
+        assert!(matches!(game.state(site), State::Frozen(_)) && !game.go_on_alone(site), "site {site}");
+    }
+}
+
+fn both_alone_events(game: &Game, teller: usize, site: usize) -> Vec<bool> {
+    let ours = |event: &Event| match event {
+        Event::SplitBrainResolved { site: other, is_own_game_kept: ours } if *other == id(site) => Some(*ours),
+        _ => None,
+    };
+    game.told(teller).filter_map(|told| ours(&told.event)).collect()
+}
+
+/// Both of two go on alone while the way between them is cut, one of them later by some seconds; when they meet the game that went on
+/// further is kept.
+fn assert_both_alone_merge(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usize) {
+    let what = format!("loss {loss}, site {late:?} goes on later");
+    let mut game = start_joinable(&Setup { window: 8, ..Setup::new(2, lossy(100, loss)) }, change);
+    game.run_until(at(secs(5)));
+    game.isolate(0, true);
+    game.run_for(secs(4));
+    for site in (0..2).filter(|site| Some(*site) != late) {
+        // With a limit the lower site goes on by itself.
+        assert!(game.go_on_alone(site) || game.state(site) == State::Running, "{what}: site {site}");
+    }
+    game.run_for(secs(3));
+    late.into_iter().for_each(|site| assert!(game.go_on_alone(site), "{what}"));
+    game.run_for(secs(3));
+    [0, 1].into_iter().for_each(|site| assert_eq!(game.state(site), State::Running, "{what}: site {site}"));
+    game.isolate(0, false);
+    let yields = 1 - kept;
+    game.run_while(secs(4), |game| end_reason(game, yields).is_none());
+    assert_eq!(end_reason(&game, yields), Some(SessionEnd::Dropped), "{what}");
+    assert_eq!(
+        (both_alone_events(&game, yields, kept), both_alone_events(&game, kept, yields)),
+        (vec![false], vec![true]),
+        "{what}: both are told"
+    );
+    assert_full_speed(&game, &what, kept);
+    assert_rejoins(&mut game, &what, yields, kept);
+}
+
+#[test]
+fn sites_that_both_continued_alone_merge_into_the_longer_game() {
+    for loss in [0.0, 0.05] {
+        assert_both_alone_merge(loss, disable_drop_timeout, Some(0), 1);
+        assert_both_alone_merge(loss, disable_drop_timeout, Some(1), 0);
+        assert_both_alone_merge(loss, enable_drop_timeout, None, 0);
+        assert_both_alone_merge(loss, enable_drop_timeout, Some(1), 0);
+    }
+}
+
+/// Only one of two goes on alone; the other still waits when they meet.
+#[test]
+fn waiting_site_rejoins_the_peer_that_continued_alone() {
+    for (goes, loss) in [(0, 0.0), (1, 0.0), (1, 0.1)] {
+        let what = format!("site {goes} goes on, loss {loss}");
+        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(2, lossy(100, loss)) }, disable_drop_timeout);
+        game.run_until(at(secs(5)));
+        game.isolate(0, true);
+        game.run_for(secs(5));
+        assert!(game.go_on_alone(goes), "{what}");
+        game.run_for(secs(2));
+        game.isolate(0, false);
+        let waited = 1 - goes;
+        game.run_while(secs(4), |game| end_reason(game, waited).is_none());
+        assert_eq!(end_reason(&game, waited), Some(SessionEnd::Dropped), "{what}");
+        assert_rejoins(&mut game, &what, waited, goes);
+    }
+}
+
+/// Two of three are more than the one who went on alone, whether they went on, too, or wait for it.
+#[test]
+fn site_that_continued_alone_yields_to_a_majority() {
+    for (change, what) in
+        [(enable_drop_timeout as fn(&mut Config), "they went on"), (disable_drop_timeout, "they wait")]
+    {
+        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(3, rtt(100)) }, change);
+        game.run_until(at(secs(5)));
+        game.part(set([0]), true);
+        game.run_for(secs(4));
+        assert!(game.go_on_alone(0), "{what}");
+        game.run_for(secs(3));
+        game.part(set([0]), false);
+        game.run_while(secs(4), |game| end_reason(game, 0).is_none());
+        assert_eq!(end_reason(&game, 0), Some(SessionEnd::Dropped), "{what}");
+        assert_rejoins(&mut game, what, 0, 1);
+        assert_full_speed(&game, what, 2);
+    }
+}
+
+/// A player says that it went on alone: one who plays, or one of three who does not play any more while the other two are heard.
+#[test]
+fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
+    for (sites, mute) in [(2, false), (3, false), (3, true)] {
+        let what = format!("{sites} sites, mute {mute}");
+        let setup = Setup::new(sites, rtt(100));
+        let mut game = start_joinable(&setup, disable_drop_timeout);
+        game.run_until(at(secs(5)));
+        if mute {
+            game.crash(sites - 1);
+        }
+        for number in 0..100 {
+            let hello = Hello {
+                session_id: setup.config(0).session_id,
+                site: id(sites - 1),
+                incarnation: 1,
+                your_incarnation: 1,
+                agreed_sites: set([]),
+                is_leaving: false,
+                join_readiness: None,
+                refusal: Some(Refusal::ContinuedAlone { frame: Frame::new(number * 1_000) }),
+                stamp_us: u64::MAX / 4 + u64::from(number),
+                echo: None,
+                start_ns: None,
+                settings: setup.config(0).settings,
+            };
+            let mut buf = [0; MAX_DATAGRAM];
+            let len = hello.encode(&mut buf).expect("a hello fits");
+            (0..sites - 1).for_each(|site| game.world.inject(site, SessionNetwork::address(sites - 1, 0), &buf[..len]));
+            game.run_for(ms(50));
+        }
+        for site in 0..sites - 1 {
+            assert_eq!(end_reason(&game, site), None, "{what}: site {site}");
+            assert_eq!(both_alone_events(&game, site, sites - 1), [], "{what}: site {site}");
+        }
+        if mute {
+            assert!(matches!(game.state(0), State::Frozen(_)), "{what}: {:?}", game.state(0));
+        } else {
+            assert_full_speed(&game, &what, 0);
+        }
+        game.assert_sound();
+    }
+}

@@ -1,0 +1,360 @@
+//! A player who lies about the membership of the session changes nothing for the others: one player's word never evicts another, never
+//! takes over another player's seat and never schedules a command that only the coordinator may schedule.
+
+mod common;
+
+use common::{Game, Setup, at, id, ms, rtt, secs, set};
+use coplay::frame::Frame;
+use coplay::id::{Addr, SiteSet};
+use coplay::session::{Event, SessionEnd, State};
+use coplay::time::Instant;
+use coplay::wire::{
+    CommandKind, Extra, Hello, MAX_DATAGRAM, MembershipDecision, Refusal, ScheduledCommand, SessionMessage, Tick, Vote,
+};
+use coplay_sim::session_network::SessionNetwork;
+
+/// A running session of this many sites whose datagrams are recorded.
+fn start_captured(sites: usize) -> Game {
+    let mut game = Setup::new(sites, rtt(60)).play();
+    game.world.start_capture(2_000);
+    game.run_until(at(secs(5)));
+    game
+}
+
+/// Every pair of different sites.
+fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..sites).flat_map(move |one| (0..sites).map(move |other| (one, other))).filter(|(one, other)| one != other)
+}
+
+/// The newest tick from one site to another, with an extra entry added.
+fn tick_with(game: &Game, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = extra.encode(&mut buf).expect("room for the entry");
+    let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
+    let Ok(SessionMessage::Tick(carrier)) = SessionMessage::decode(&carrier) else { panic!("not a tick") };
+    let is_tick = |bytes: &[u8]| matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(_)));
+    let sent = game.world.captured().filter(|packet| (packet.from, packet.to) == (from, to) && is_tick(&packet.bytes));
+    let bytes = &sent.last().expect("a tick").bytes;
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { unreachable!("it was decoded before") };
+    let len = Tick { extras: carrier.extras, ..tick }.encode(&mut buf).expect("room for a tick");
+    buf[..len].to_vec()
+}
+
+/// The liar sends an entry to these sites, in a tick of its own.
+fn send_forged_extra(game: &mut Game, liar: usize, to: impl IntoIterator<Item = usize>, extra: &Extra<'_>) {
+    for to in to.into_iter().filter(|to| *to != liar) {
+        let bytes = tick_with(game, liar, to, extra);
+        game.world.inject(to, SessionNetwork::address(liar, 0), &bytes);
+        game.world.wake(to);
+    }
+}
+
+/// A hello as the liar would send it.
+fn forged_hello(game: &Game, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
+    let config = &game.configs[claims];
+    let hello = Hello {
+        session_id: config.session_id,
+        site: id(claims),
+        incarnation: config.incarnation,
+        your_incarnation: game.configs[to].incarnation,
+        agreed_sites: SiteSet::first(game.configs.len()),
+        is_leaving: false,
+        join_readiness: None,
+        refusal,
+        stamp_us: game.local(claims).as_micros() as u64 + 5_000_000,
+        echo: None,
+        start_ns: None,
+        settings: config.settings.clone(),
+    };
+    let mut buf = [0; MAX_DATAGRAM];
+    let len = hello.encode(&mut buf).expect("room for a hello");
+    buf[..len].to_vec()
+}
+
+/// Nobody was dropped or ended, and every site plays at full speed.
+#[track_caller]
+fn assert_all_play(game: &Game, since: Instant, what: &str) {
+    for site in 0..game.configs.len() {
+        assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+        let gone =
+            |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::AddressChanged { .. });
+        let told = game.told(site).find(|told| gone(&told.event));
+        assert!(told.is_none(), "{what}: site {site} reports {told:?}");
+        let fps = game.fps(site, since, game.now());
+        assert!(fps > 58.0, "{what}: site {site} plays at {fps:.1} fps");
+    }
+    game.assert_sound();
+}
+
+/// The vote of a liar that leads ballot 80 plus its site number to drop nobody, and claims to have accepted this decision in it.
+fn forged_accepting_vote(liar: usize, decision: MembershipDecision) -> Vote {
+    let ballot = 80 + liar as u32;
+    Vote {
+        epoch: 0,
+        ballot,
+        drop: SiteSet::EMPTY,
+        input_ends: [Frame::ZERO; 8],
+        left_sites: SiteSet::EMPTY,
+        to_evict: SiteSet::EMPTY,
+        command: None,
+        accepted: Some((ballot, decision)),
+    }
+}
+
+fn forged_drop_decision(victim: usize, last: Frame) -> MembershipDecision {
+    MembershipDecision { input_ends: [last; 8], ..MembershipDecision::dropping(set([victim])) }
+}
+
+#[test]
+fn decision_sent_by_one_player_evicts_nobody() {
+    for sites in 2..=4 {
+        // The lowest of two sites is a quorum by itself.
+        for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
+            let mut game = start_captured(sites);
+            let since = game.now();
+            let last = game.stats(victim).frame;
+            send_forged_extra(
+                &mut game,
+                liar,
+                0..sites,
+                &Extra::DecisionReport(0, forged_drop_decision(victim, last), 0),
+            );
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} drops {victim}"));
+        }
+    }
+}
+
+#[test]
+fn refusal_sent_by_one_player_evicts_nobody() {
+    for sites in 2..=4 {
+        for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
+            let mut game = start_captured(sites);
+            let since = game.now();
+            let bytes = forged_hello(&game, liar, victim, Some(Refusal::Dropped));
+            game.world.inject(victim, SessionNetwork::address(liar, 0), &bytes);
+            game.world.wake(victim);
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} refuses {victim}"));
+        }
+    }
+}
+
+/// A leaver that is silent for a moment only, because its packets are lost, has not left on one player's word.
+#[test]
+fn leave_reported_by_one_player_is_not_believed() {
+    for sites in 3..=4 {
+        for (liar, victim) in pairs(sites) {
+            let mut game = start_captured(sites);
+            let hearers: Vec<usize> = (0..sites).filter(|site| *site != liar && *site != victim).collect();
+            hearers.iter().for_each(|to| game.world.set_cut(victim, *to, true));
+            game.run_for(ms(300));
+            let last = game.stats(victim).frame + game.stats(victim).input_delay + 8;
+            send_forged_extra(&mut game, liar, hearers.iter().copied(), &Extra::LeaveReport(id(victim), last));
+            hearers.iter().for_each(|to| game.world.set_cut(victim, *to, false));
+            game.run_for(secs(1));
+            let since = game.now();
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} says that {victim} left"));
+        }
+    }
+}
+
+#[test]
+fn only_the_coordinator_schedules_commands() {
+    for liar in 1..3 {
+        let mut game = start_captured(3);
+        let (since, lag) = (game.now(), game.stats(0).input_delay);
+        let what = CommandKind::SetDelay { input_delay: lag + 1, prediction_window: 0, input_age: 9, site: id(2) };
+        let order = ScheduledCommand { issuer: id(liar), frame: game.stats(0).frame + 30, kind: what };
+        send_forged_extra(&mut game, liar, 0..3, &Extra::Command(order));
+        game.run_for(secs(3));
+        for site in 0..3 {
+            assert_eq!(game.stats(site).input_delay, lag, "site {site} follows site {liar}");
+        }
+        assert_all_play(&game, since, &format!("a command of site {liar}"));
+    }
+}
+
+/// The newest vote that one site sent to another.
+fn newest_vote(game: &Game, from: usize, to: usize) -> Option<Vote> {
+    let sent = game.world.captured().filter(|packet| (packet.from, packet.to) == (from, to)).last()?;
+    let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&sent.bytes) else { return None };
+    tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
+}
+
+/// During a ballot about a site that is gone, one player claims that an earlier ballot dropped another player.
+#[test]
+fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
+    for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
+        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(1_000)));
+        game.world.start_capture(2_000);
+        game.run_until(at(secs(5)));
+        game.crash(3);
+        let accepted = Some((4, forged_drop_decision(victim, game.stats(victim).frame)));
+        let mut lies = 0;
+        for _ in 0..500 {
+            game.run_for(ms(5));
+            if let Some(vote) = newest_vote(&game, 0, liar) {
+                send_forged_extra(&mut game, liar, 0..3, &Extra::Vote(Vote { accepted, ..vote }));
+                lies += 1;
+            }
+        }
+        assert!(lies > 0, "there was no ballot");
+        game.run_for(secs(3));
+        let evicted = |event: &Event| matches!(event, Event::Dropped { site, .. } if *site == id(victim));
+        for site in (0..3).filter(|site| *site != liar) {
+            let told = game.told(site).find(|told| evicted(&told.event));
+            assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
+            assert_ne!(game.state(site), State::Ended(SessionEnd::Dropped), "{liar} evicts {victim}");
+        }
+    }
+}
+
+/// Where the transport authenticates senders, nobody moves.
+#[test]
+fn authenticated_peer_never_changes_address() {
+    for authenticated in [false, true] {
+        let mut game = Setup::new(3, rtt(60)).play_with(|_, config| config.is_transport_authenticated = authenticated);
+        game.run_until(at(secs(5)));
+        game.isolate(1, true);
+        game.run_for(ms(1_200));
+        let bytes = forged_hello(&game, 1, 2, None);
+        game.world.inject(2, Addr(777), &bytes);
+        game.world.wake(2);
+        game.run_for(ms(100));
+        let moved = game.told(2).any(|told| matches!(told.event, Event::AddressChanged { .. }));
+        assert_eq!(moved, !authenticated);
+    }
+}
+
+/// A hello from the address of one player claims the site number of another.
+#[test]
+fn hello_cannot_take_over_the_seat_of_another_site() {
+    for (liar, victim) in pairs(3) {
+        let to = 3 - liar - victim;
+        for in_the_lobby in [true, false] {
+            let mut game = Setup::new(3, rtt(60)).play();
+            game.world.start_capture(2_000);
+            game.run_until(if in_the_lobby { at(ms(80)) } else { at(secs(5)) });
+            if !in_the_lobby {
+                // While a player is silent, its new address would be believed.
+                game.isolate(victim, true);
+                game.run_for(ms(1_200));
+            }
+            let bytes = forged_hello(&game, victim, to, None);
+            game.world.inject(to, SessionNetwork::address(liar, 0), &bytes);
+            game.world.wake(to);
+            game.isolate(victim, false);
+            game.run_for(secs(4));
+            let since = game.now();
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{liar} takes the seat of {victim} at {to}"));
+        }
+    }
+}
+
+/// A player leads a ballot to drop nobody and claims that its outcome is to drop another one. The victim would be the second of two who
+/// accept it.
+#[test]
+fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
+    for sites in 2..=4 {
+        for (liar, victim) in pairs(sites).filter(|pair| sites > 2 || *pair == (1, 0)) {
+            let mut game = start_captured(sites);
+            let (since, last) = (game.now(), game.stats(victim).frame);
+            let vote = forged_accepting_vote(liar, forged_drop_decision(victim, last));
+            send_forged_extra(&mut game, liar, 0..sites, &Extra::Vote(vote));
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} drops {victim}"));
+        }
+    }
+}
+
+/// A player makes another one believe that it is a newcomer, whom each player can keep out, and keeps it out.
+#[test]
+fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
+    for (liar, victim) in pairs(3) {
+        for decided in [false, true] {
+            let mut game = start_captured(3);
+            // Without the liar's inputs the game stands still, and unconfirmed reports are believed.
+            game.world.set_cut(liar, victim, true);
+            game.run_for(ms(1_500));
+            let frame = game.stats(victim).frame + 40;
+            let what = CommandKind::Join {
+                site: id(victim),
+                incarnation: 1,
+                members: set([liar]),
+                epoch: 0,
+                input_delay: 0,
+                prediction_window: 0,
+            };
+            let order = ScheduledCommand { issuer: id(liar), frame, kind: what };
+            let lie = match decided {
+                true => Extra::DecisionReport(
+                    0,
+                    MembershipDecision { command: Some(order), ..MembershipDecision::dropping(SiteSet::EMPTY) },
+                    0,
+                ),
+                false => Extra::Command(order),
+            };
+            send_forged_extra(&mut game, liar, [victim], &lie);
+            let bytes = forged_hello(&game, liar, victim, Some(Refusal::Dropped));
+            game.world.inject(victim, SessionNetwork::address(liar, 0), &bytes);
+            game.world.wake(victim);
+            game.world.set_cut(liar, victim, false);
+            game.run_for(secs(3));
+            let since = game.now();
+            game.run_for(secs(3));
+            assert_all_play(&game, since, &format!("{liar} lets {victim} in, decided: {decided}"));
+        }
+    }
+}
+
+/// During a ballot about a site that is gone, one player reports that it was dropped with fewer of its inputs than the others have.
+#[test]
+fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
+    for (liar, victim) in pairs(4).filter(|(liar, victim)| *liar < 4 && *victim < 4) {
+        for after in (1_000..1_300).step_by(20) {
+            let mut game = Setup::new(5, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(1_000)));
+            game.world.start_capture(2_000);
+            game.run_until(at(secs(5)));
+            let last = Frame::new(game.stats(4).frame.number() - 20);
+            game.crash(4);
+            game.run_for(ms(after));
+            send_forged_extra(&mut game, liar, [victim], &Extra::DecisionReport(0, forged_drop_decision(4, last), 0));
+            game.run_for(secs(4));
+            for site in 0..4 {
+                let fps = game.fps(site, game.now() - secs(1), game.now());
+                assert!(fps > 58.0, "{liar} lies to {victim} after {after} ms: site {site} plays at {fps:.1} fps");
+            }
+            game.assert_sound();
+        }
+    }
+}
+
+/// A player tells every other one that it has accepted to go on without all of them, and falls silent. They do not wait for another to find
+/// out whether that counts.
+#[test]
+fn silent_player_that_voted_to_drop_all_others_is_dropped() {
+    for (sites, liar) in [(3, 0), (3, 2), (4, 0), (4, 3)] {
+        let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(800)));
+        game.world.start_capture(2_000);
+        game.run_until(at(secs(5)));
+        let others: Vec<usize> = (0..sites).filter(|site| *site != liar).collect();
+        let decision = MembershipDecision::dropping(others.iter().map(|site| id(*site)).collect());
+        let vote = forged_accepting_vote(liar, decision);
+        send_forged_extra(&mut game, liar, 0..sites, &Extra::Vote(vote));
+        game.crash(liar);
+        game.run_for(secs(12));
+        let since = game.now();
+        game.run_for(secs(2));
+        for site in others {
+            let fps = game.fps(site, since, game.now());
+            assert!(
+                fps > 58.0,
+                "{sites} sites, {liar} lies: site {site} plays at {fps:.1} fps, {:?}",
+                game.state(site)
+            );
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A game on record is the game: played again on another machine it comes to the same states, and a machine that does not is
+//! found.
+
+mod common;
+
+use common::{Game, Setup, at, lossy, ms, secs};
+use coplay::frame::Frame;
+use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStart, MovieWriter};
+use coplay::session::Session;
+use coplay_sim::toy_machine::ToyMachine;
+
+/// Everything certain goes into the movie; says how many frames that were.
+fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut Vec<u8>) -> usize {
+    let mut frames = 0;
+    while let Some(certain) = session.poll_certain() {
+        writer.push(certain.frame, certain.inputs).expect("frames come in order");
+        if let Some(hash) = certain.hash {
+            writer.push_hash(certain.frame, hash).expect("a hash after its frame");
+        }
+        while let Some(bytes) = writer.poll_bytes() {
+            file.extend_from_slice(bytes);
+        }
+        frames += 1;
+    }
+    frames
+}
+
+/// A game with repairs and losses, and the movie that each site has of it.
+fn play_and_record() -> (Game, Vec<Vec<u8>>) {
+    let mut game = Setup { lag: 2, window: 8, ..Setup::new(2, lossy(140, 0.1)) }.play();
+    let settings = game.world.sites[0].session.settings().clone();
+    let mut writers: Vec<MovieWriter> =
+        (0..2).map(|_| MovieWriter::new(&settings, MovieStart::PowerOn).expect("sound")).collect();
+    let mut files = vec![Vec::new(); 2];
+    while game.now() < at(secs(40)) {
+        game.run_for(ms(200));
+        for ((site, writer), file) in game.world.sites.iter_mut().zip(&mut writers).zip(&mut files) {
+            record_confirmed(&mut site.session, writer, file);
+        }
+    }
+    for (writer, file) in writers.iter_mut().zip(&mut files) {
+        writer.finish().expect("room for the end");
+        while let Some(bytes) = writer.poll_bytes() {
+            file.extend_from_slice(bytes);
+        }
+    }
+    (game, files)
+}
+
+/// What came of playing a movie.
+#[derive(Debug, Default)]
+struct ReplayResult {
+    state_hashes: Vec<u64>,
+    checked: HashComparison,
+    is_complete: bool,
+}
+
+/// Plays a movie on a machine of its own, which may go astray in a frame.
+fn replay(mut rest: &[u8], astray: Option<u32>) -> ReplayResult {
+    let (mut reader, mut machine, mut replayed) = (MovieReader::new(), ToyMachine::new(2), ReplayResult::default());
+    loop {
+        rest = &rest[reader.push(rest)..];
+        match reader.poll() {
+            Ok(Some(MovieEntry::Frame { frame, words })) => {
+                machine.step(words);
+                if astray == Some(frame.number()) {
+                    machine.corrupt_state();
+                }
+                replayed.state_hashes.push(machine.hash());
+            }
+            Ok(Some(MovieEntry::Hash { frame, hash })) => _ = replayed.checked.on_hash(frame, hash, machine.hash()),
+            Ok(Some(MovieEntry::End { .. })) => {
+                replayed.is_complete = true;
+                return replayed;
+            }
+            Ok(Some(_)) => {}
+            Ok(None) if rest.is_empty() => reader.end_input(),
+            Ok(None) => {}
+            Err(_) => return replayed,
+        }
+    }
+}
+
+#[test]
+fn movie_of_a_game_with_rollback_and_loss_replays_identically() {
+    let (game, files) = play_and_record();
+    assert!(game.stats(0).rollbacks > 50, "the past was repaired {} times", game.stats(0).rollbacks);
+    for (site, file) in files.iter().enumerate() {
+        let replayed = replay(file, None);
+        let frames = replayed.state_hashes.len();
+        println!("site {site}: {frames} frames in {} bytes, {} hashes", file.len(), replayed.checked.compared);
+        assert!(replayed.is_complete && frames > 2_000, "{frames} frames");
+        assert_eq!(replayed.state_hashes[..], game.hashes[site][..frames]);
+        assert!(frames + 1 >= game.hashes[site].len(), "{frames} of {}", game.hashes[site].len());
+        assert!(replayed.checked.is_equal());
+        assert_eq!(replayed.checked.compared, frames as u64 / 60, "every 60th state is hashed");
+    }
+    game.assert_sound();
+}
+
+#[test]
+fn truncated_movie_replays_up_to_the_cut() {
+    let (game, files) = play_and_record();
+    let file = &files[0];
+    let mut longest = 0;
+    for cut in (0..file.len()).step_by(97) {
+        let replayed = replay(&file[..cut], None);
+        let frames = replayed.state_hashes.len();
+        assert!(!replayed.is_complete && frames >= longest);
+        assert_eq!(replayed.state_hashes[..], game.hashes[0][..frames]);
+        longest = frames;
+    }
+    assert!(longest > 1_500, "{longest}");
+}
+
+#[test]
+fn replay_divergence_is_detected_at_the_next_hash() {
+    let (_, files) = play_and_record();
+    for (astray, equal, different) in [(0, None, 59), (59, None, 59), (60, Some(59), 119), (1_000, Some(959), 1_019)] {
+        let checked = replay(&files[1], Some(astray)).checked;
+        assert_eq!(checked.first_mismatch, Some(Frame::new(different)), "astray in frame {astray}");
+        assert_eq!(checked.last_equal, equal.map(Frame::new), "astray in frame {astray}");
+    }
+}

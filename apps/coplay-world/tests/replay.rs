@@ -50,7 +50,7 @@ fn live_servers_verify_soon_and_replayed_messages_are_rejected() {
     let stranger = Eavesdropper::connect(&first);
     let mut record = vec![stranger.wait_for_message()];
     let second = start_server(free_port(), free_port(), &[first.player_port], &[]);
-    wait_for("a server's start_server", || state_field(second.http_port, "mirrors").is_some());
+    wait_for("a server's start", || state_field(second.http_port, "mirrors").is_some());
     let started = Instant::now();
     wait_for("an acquaintance", || {
         [&first, &second].iter().all(|server| state_field(server.http_port, "mirrors").as_deref() == Some("1"))

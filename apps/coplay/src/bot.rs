@@ -11,39 +11,39 @@ pub struct Bot {
     mask: InputWord,
     word: InputWord,
     /// Frames for which it stays so.
-    left: u64,
+    frames_left: u64,
     /// How long it stays so at most.
-    most: i64,
+    max_hold_frames: i64,
 }
 
 /// Directions that exclude each other.
-const ACROSS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::Up, Button::Down)];
+const OPPOSITE_DIRECTIONS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::Up, Button::Down)];
 
 impl Bot {
     /// A player of this number, on this pad.
     pub fn new(seed: u64, player: usize, pad: &Pad) -> Self {
         let random = Random::stream(seed, &format!("bot/{player}"));
-        Self { random, mask: pad.mask, word: 0, left: 0, most: 24 }
+        Self { random, mask: pad.mask, word: 0, frames_left: 0, max_hold_frames: 24 }
     }
 
     /// One that presses something else about every eight frames, so that what others guess is wrong that often.
-    pub fn nervous(seed: u64, player: usize, pad: &Pad) -> Self {
-        Self { most: 12, ..Self::new(seed, player, pad) }
+    pub fn new_restless(seed: u64, player: usize, pad: &Pad) -> Self {
+        Self { max_hold_frames: 12, ..Self::new(seed, player, pad) }
     }
 
     /// What it presses in the next frame.
     pub fn press(&mut self) -> InputWord {
-        if self.left == 0 {
-            self.word = self.choose() & self.mask;
-            self.left = self.random.range(4..=self.most) as u64;
+        if self.frames_left == 0 {
+            self.word = self.choose_word() & self.mask;
+            self.frames_left = self.random.range(4..=self.max_hold_frames) as u64;
         }
-        self.left -= 1;
+        self.frames_left -= 1;
         self.word
     }
 
-    fn choose(&mut self) -> InputWord {
+    fn choose_word(&mut self) -> InputWord {
         let mut word = 0;
-        for (one, other) in ACROSS {
+        for (one, other) in OPPOSITE_DIRECTIONS {
             word |= match self.random.below(3) {
                 0 => one.bit(),
                 1 => other.bit(),
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_always_plays_the_same_and_another_does_not() {
+    fn bot_is_deterministic_per_seed_and_player() {
         let play = |seed, player| {
             let mut bot = Bot::new(seed, player, &Pad::with_buttons(&Button::ALL));
             (0..500).map(|_| bot.press()).collect::<Vec<_>>()
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn it_presses_only_what_there_is_and_never_both_ways() {
+    fn bot_respects_pad_mask_and_never_presses_opposite_directions() {
         let pad = Pad::with_buttons(&[Button::Left, Button::Right, Button::A]);
         let mut bot = Bot::new(3, 0, &pad);
         for _ in 0..2_000 {

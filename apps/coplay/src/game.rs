@@ -9,28 +9,28 @@ use coplay_machines::libretro::{self, CoreOpenError as CoreError, CoreSource, Li
 use coplay_machines::nes::{self, Nes, NesOpenError};
 use coplay_machines::{Machine, libretro::CoreConfig};
 
-use crate::trouble::{Trouble, in_words};
+use crate::error::{AppError, describe_io_error};
 
 /// The machine that comes with the program.
-pub(crate) const OWN: &str = "nes";
+pub(crate) const BUILT_IN_MACHINE: &str = "nes";
 
 /// The largest file that is taken for a game: no cartridge is larger, and few discs.
-const MAX_IMAGE: u64 = 1 << 30;
+const MAX_IMAGE_BYTES: u64 = 1 << 30;
 /// Likewise of what is no usual file, such as a pipe.
-const MAX_STREAM: u64 = 64 << 20;
+const MAX_STREAM_BYTES: u64 = 64 << 20;
 
 /// An image of a game.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Game {
+pub struct GameImage {
     /// What to call it: the name of its file.
     pub name: String,
     /// What is in it.
-    pub image: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Which machine plays, and how.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct MachineSpec {
     /// A libretro core; otherwise the machine that comes with the program.
     pub core: Option<CoreSource>,
     /// For so many players, where the machine has to know.
@@ -40,32 +40,32 @@ pub struct Wanted {
     /// Devices in ports of the core that are not to have a pad.
     pub devices: Vec<(usize, u32)>,
     /// The folder with the core's BIOS images.
-    pub system: Option<PathBuf>,
+    pub system_dir: Option<PathBuf>,
 }
 
 /// A machine that was switched on.
-pub enum Opened {
+pub enum OpenedMachine {
     /// The one that comes with the program.
     Nes(Box<Nes>),
     /// A core, which can be had again without looking at it anew.
     Core(Box<LibretroMachine>),
 }
 
-impl From<Opened> for Box<dyn Machine> {
-    fn from(opened: Opened) -> Self {
+impl From<OpenedMachine> for Box<dyn Machine> {
+    fn from(opened: OpenedMachine) -> Self {
         match opened {
-            Opened::Nes(nes) => nes,
-            Opened::Core(core) => core,
+            OpenedMachine::Nes(nes) => nes,
+            OpenedMachine::Core(core) => core,
         }
     }
 }
 
-impl Wanted {
+impl MachineSpec {
     /// A machine that is like one elsewhere, if it is this core. What was found out about that one is not set: it shows.
-    pub fn like(core: Option<CoreSource>, machine: &MachineId) -> Self {
+    pub fn matching(core: Option<CoreSource>, machine: &MachineId) -> Self {
         let mut wanted = Self { core, ..Self::default() };
         // Options of the machine that comes with the program are none of a core.
-        let of_core = |key: &str| machine.name != OWN || key == "players";
+        let of_core = |key: &str| machine.name != BUILT_IN_MACHINE || key == "players";
         for (key, value) in machine.options.iter().filter(|(key, _)| of_core(key)) {
             let device = key.strip_prefix("device ").and_then(|port| Some((port.parse().ok()?, value.parse().ok()?)));
             match key.as_str() {
@@ -79,65 +79,64 @@ impl Wanted {
     }
 }
 
-impl Game {
+impl GameImage {
     /// The game that comes with the program, if it was there when the program was built.
     pub fn bundled() -> Option<Self> {
         let image = include_bytes!(concat!(env!("OUT_DIR"), "/bundled.nes"));
-        (!image.is_empty()).then(|| Self { name: "tennis.nes".into(), image: image.to_vec() })
+        (!image.is_empty()).then(|| Self { name: "tennis.nes".into(), bytes: image.to_vec() })
     }
 
     /// A game from a file.
-    pub fn read(path: &Path) -> Result<Self, Trouble> {
+    pub fn read(path: &Path) -> Result<Self, AppError> {
         let shown = path.display();
         let unreadable = |error: std::io::Error| {
-            let trouble = Trouble::failure(format!("the game {shown} cannot be read: {}", in_words(&error)));
+            let trouble = AppError::failure(format!("the game {shown} cannot be read: {}", describe_io_error(&error)));
             trouble.hint("name the file of a game, or none to play the one that comes with coplay")
         };
         let found = std::fs::metadata(path).map_err(unreadable)?;
         if found.is_dir() {
-            return Err(
-                Trouble::failure(format!("{shown} is a directory, not a game")).hint("name the file of one game in it")
-            );
+            return Err(AppError::failure(format!("{shown} is a directory, not a game"))
+                .hint("name the file of one game in it"));
         }
         // What is no usual file says that it is empty, and may have no end.
-        let most = if found.is_file() { MAX_IMAGE } else { MAX_STREAM };
+        let most = if found.is_file() { MAX_IMAGE_BYTES } else { MAX_STREAM_BYTES };
         let mut image = vec![];
         if found.len() <= most {
             File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut image)).map_err(unreadable)?;
         }
         if found.len().max(image.len() as u64) > most {
-            return Err(Trouble::failure(format!("{shown} has more than {most} bytes, too many for a game"))
+            return Err(AppError::failure(format!("{shown} has more than {most} bytes, too many for a game"))
                 .hint("is it the right file?"));
         }
         if image.is_empty() {
-            return Err(Trouble::failure(format!("{shown} is empty")).hint("was it copied as a whole?"));
+            return Err(AppError::failure(format!("{shown} is empty")).hint("was it copied as a whole?"));
         }
         let name = path.file_name().map_or_else(|| "game".into(), |name| name.to_string_lossy().into_owned());
-        Ok(Self { name, image })
+        Ok(Self { name, bytes: image })
     }
 
     /// Puts the game into a machine and switches it on.
-    pub fn open(&self, wanted: &Wanted) -> Result<Box<dyn Machine>, Trouble> {
-        open(Some(self), wanted).map(Into::into)
+    pub fn open(&self, wanted: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
+        open_machine(Some(self), wanted).map(Into::into)
     }
 
-    fn open_nes(&self, players: usize) -> Result<Nes, Trouble> {
+    fn open_nes(&self, players: usize) -> Result<Nes, AppError> {
         // Two pads are there whether or not somebody holds the second.
         let players = players.max(nes::NesOptions::default().players);
-        Nes::open_with(&self.image, self.title(), nes::NesOptions { players }).map_err(|error| self.refused(&error))
+        Nes::open_with(&self.bytes, self.title(), nes::NesOptions { players }).map_err(|error| self.open_error(&error))
     }
 
-    fn refused(&self, error: &NesOpenError) -> Trouble {
+    fn open_error(&self, error: &NesOpenError) -> AppError {
         let what = format!("{} cannot be played: {error}", self.name);
         match error {
             NesOpenError::InvalidPlayerCount(_) => {
-                Trouble::misuse(what).hint(format!("say --players with 1 to {}", nes::MAX_PLAYERS))
+                AppError::usage(what).hint(format!("say --players with 1 to {}", nes::MAX_PLAYERS))
             }
-            NesOpenError::Truncated { .. } => Trouble::failure(what).hint("was it copied as a whole?"),
+            NesOpenError::Truncated { .. } => AppError::failure(what).hint("was it copied as a whole?"),
             NesOpenError::NotNes => {
-                Trouble::failure(what).hint("for games of other machines say --core and a libretro core")
+                AppError::failure(what).hint("for games of other machines say --core and a libretro core")
             }
-            _ => Trouble::failure(what).hint("another machine may know it: --core nestopia"),
+            _ => AppError::failure(what).hint("another machine may know it: --core nestopia"),
         }
     }
 
@@ -149,29 +148,33 @@ impl Game {
 
 /// Switches on a machine with a game. Where none was named, a core that needs none is the game, and everything else gets the one that comes
 /// with the program.
-pub fn open(game: Option<&Game>, wanted: &Wanted) -> Result<Opened, Trouble> {
+pub fn open_machine(game: Option<&GameImage>, wanted: &MachineSpec) -> Result<OpenedMachine, AppError> {
     let Some(core) = &wanted.core else {
-        let bundled = if game.is_none() { Game::bundled() } else { None };
+        let bundled = if game.is_none() { GameImage::bundled() } else { None };
         let game = game.or(bundled.as_ref()).ok_or_else(|| {
-            Trouble::misuse("this coplay was built without a game of its own").hint("name the file of a game")
+            AppError::usage("this coplay was built without a game of its own").hint("name the file of a game")
         })?;
         let nes = game.open_nes(wanted.players.unwrap_or(nes::NesOptions::default().players))?;
-        return Ok(Opened::Nes(Box::new(nes)));
+        return Ok(OpenedMachine::Nes(Box::new(nes)));
     };
     let opened = match open_core(core, game, wanted) {
-        Err(CoreError::NeedsGame) => match open_core(core, Game::bundled().as_ref(), wanted) {
+        Err(CoreError::NeedsGame) => match open_core(core, GameImage::bundled().as_ref(), wanted) {
             Err(CoreError::UnsupportedExtension { .. } | CoreError::NeedsGame) => Err(CoreError::NeedsGame),
             opened => opened,
         },
         opened => opened,
     };
-    opened.map(|core| Opened::Core(Box::new(core))).map_err(|error| core_refused(core, &error))
+    opened.map(|core| OpenedMachine::Core(Box::new(core))).map_err(|error| core_error(core, &error))
 }
 
 /// Switches on a core.
-pub(crate) fn open_core(core: &CoreSource, game: Option<&Game>, wanted: &Wanted) -> Result<LibretroMachine, CoreError> {
-    let Wanted { players, options, devices, system, .. } = wanted.clone();
-    let game = game.map(|game| libretro::GameImage { name: game.name.clone(), image: game.image.clone() });
+pub(crate) fn open_core(
+    core: &CoreSource,
+    game: Option<&GameImage>,
+    wanted: &MachineSpec,
+) -> Result<LibretroMachine, CoreError> {
+    let MachineSpec { players, options, devices, system_dir: system, .. } = wanted.clone();
+    let game = game.map(|game| libretro::GameImage { name: game.name.clone(), image: game.bytes.clone() });
     libretro::open(CoreConfig {
         game,
         players,
@@ -183,13 +186,13 @@ pub(crate) fn open_core(core: &CoreSource, game: Option<&Game>, wanted: &Wanted)
 }
 
 /// For how many players a machine was that says so: it is part of what it is.
-pub fn players(settings: &Settings) -> Option<usize> {
+pub fn player_count(settings: &Settings) -> Option<usize> {
     let option = settings.machine.options.iter().find(|(key, _)| key == "players");
     option.and_then(|(_, value)| value.parse().ok())
 }
 
 /// Why a core does not play, in one sentence.
-pub(crate) fn core_refused(core: &CoreSource, error: &CoreError) -> Trouble {
+pub(crate) fn core_error(core: &CoreSource, error: &CoreError) -> AppError {
     let what = match error {
         CoreError::NotFound { searched_folders: looked, .. } => {
             let looked: Vec<String> = looked.iter().map(|folder| folder.display().to_string()).collect();
@@ -208,5 +211,5 @@ pub(crate) fn core_refused(core: &CoreSource, error: &CoreError) -> Trouble {
         _ => error.hint(),
     };
     let usual = || "say --core with the name of an installed core, or with the path of its file".to_owned();
-    Trouble::failure(what).hint(hint.unwrap_or_else(usual))
+    AppError::failure(what).hint(hint.unwrap_or_else(usual))
 }

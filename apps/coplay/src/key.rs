@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Key(u8);
 
 /// All keys that every front end knows, by name. A shift key alone is none of them: most terminals do not tell of it.
-const NAMES: [&str; 80] = [
+const KEY_NAMES: [&str; 80] = [
     "A",
     "B",
     "C",
@@ -91,7 +91,7 @@ const NAMES: [&str; 80] = [
 ];
 
 /// What people type for those keys that are a sign and have a longer name here.
-const SIGNS: [(char, &str); 17] = [
+const SYMBOL_NAMES: [(char, &str); 17] = [
     ('-', "Minus"),
     ('=', "Equals"),
     (',', "Comma"),
@@ -113,29 +113,29 @@ const SIGNS: [(char, &str); 17] = [
 
 impl Key {
     /// How many there are.
-    pub const COUNT: usize = NAMES.len();
+    pub const COUNT: usize = KEY_NAMES.len();
 
     /// The key of this name, in capitals or not; a sign is its own name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let mut chars = name.chars();
         if let (Some(sign), None) = (chars.next(), chars.next())
-            && let Some(key) = Self::typed(sign)
+            && let Some(key) = Self::from_char(sign)
         {
             return Some(key);
         }
-        let at = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let at = KEY_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
         Some(Self(at as u8))
     }
 
     /// The key that gives this sign.
-    pub fn typed(sign: char) -> Option<Self> {
+    pub fn from_char(sign: char) -> Option<Self> {
         let name = match sign {
             ' ' => "Space",
-            _ => SIGNS.iter().find(|(known, _)| *known == sign).map_or("", |(_, name)| name),
+            _ => SYMBOL_NAMES.iter().find(|(known, _)| *known == sign).map_or("", |(_, name)| name),
         };
         let mut buffer = [0; 4];
         let name = if name.is_empty() { &*sign.encode_utf8(&mut buffer) } else { name };
-        let at = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let at = KEY_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
         Some(Self(at as u8))
     }
 
@@ -146,7 +146,7 @@ impl Key {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        NAMES[self.index()]
+        KEY_NAMES[self.index()]
     }
 
     /// What is printed on it.
@@ -157,7 +157,7 @@ impl Key {
             "Left" => "←".into(),
             "Right" => "→".into(),
             "Escape" => "Esc".into(),
-            name => match SIGNS.iter().find(|(_, known)| *known == name) {
+            name => match SYMBOL_NAMES.iter().find(|(_, known)| *known == name) {
                 Some((sign, _)) => sign.to_string(),
                 None => name.into(),
             },
@@ -176,20 +176,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_found_by_its_name_and_no_name_is_given_twice() {
-        for (index, name) in NAMES.iter().enumerate() {
-            let key = Key::named(name).unwrap();
+    fn every_key_is_found_by_its_unique_name() {
+        for (index, name) in KEY_NAMES.iter().enumerate() {
+            let key = Key::from_name(name).unwrap();
             assert_eq!((key.index(), key.name()), (index, *name));
-            assert_eq!(Key::named(&name.to_lowercase()), Some(key));
+            assert_eq!(Key::from_name(&name.to_lowercase()), Some(key));
         }
     }
 
     #[test]
-    fn signs_and_letters_are_keys() {
-        assert_eq!(Key::named("-"), Key::named("Minus"));
-        assert_eq!(Key::typed('x'), Key::named("X"));
-        assert_eq!(Key::typed(' '), Key::named("space"));
-        assert_eq!((Key::named("Ctrl"), Key::named(""), Key::typed('é')), (None, None, None));
-        assert_eq!(Key::named("[").unwrap().label(), "[");
+    fn symbols_and_letters_map_to_keys() {
+        assert_eq!(Key::from_name("-"), Key::from_name("Minus"));
+        assert_eq!(Key::from_char('x'), Key::from_name("X"));
+        assert_eq!(Key::from_char(' '), Key::from_name("space"));
+        assert_eq!((Key::from_name("Ctrl"), Key::from_name(""), Key::from_char('é')), (None, None, None));
+        assert_eq!(Key::from_name("[").unwrap().label(), "[");
     }
 }

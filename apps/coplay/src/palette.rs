@@ -1,16 +1,16 @@
 //! Colours, the same in a window and in a terminal.
 
 /// What everything lies on.
-pub const PAPER: [u8; 3] = [13, 14, 20];
+pub const BACKGROUND: [u8; 3] = [13, 14, 20];
 /// What text lies on.
 pub const PANEL: [u8; 3] = [26, 28, 38];
 /// A line around it.
-pub const EDGE: [u8; 3] = [52, 56, 74];
+pub const BORDER: [u8; 3] = [52, 56, 74];
 /// Text.
-pub const INK: [u8; 3] = [226, 228, 236];
+pub const TEXT: [u8; 3] = [226, 228, 236];
 /// Text that can wait.
-pub const DIM: [u8; 3] = [138, 143, 160];
+pub const DIM_TEXT: [u8; 3] = [138, 143, 160];
 /// What is chosen.
 pub const ACCENT: [u8; 3] = [255, 190, 92];
 /// Lines of a graph.
-pub const LINES: [[u8; 3]; 4] = [[98, 181, 255], [255, 190, 92], [255, 118, 118], [130, 220, 150]];
+pub const GRAPH_COLOURS: [[u8; 3]; 4] = [[98, 181, 255], [255, 190, 92], [255, 118, 118], [130, 220, 150]];

@@ -11,29 +11,29 @@ pub struct Scene {
     /// A line under the pictures: speed, slot, what is recorded.
     pub status: String,
     /// A small table in a corner of the pictures.
-    pub table: Vec<Entry>,
+    pub table: Vec<TableRow>,
     /// What the values in it are, in a small line above them; nothing is written where that is clear.
-    pub table_head: &'static str,
+    pub table_header: &'static str,
     /// Numbers over time, under the pictures.
     pub graph: Option<Graph>,
     /// What can be turned while it runs.
     pub dials: Vec<Dial>,
     /// The dial that keys turn.
-    pub chosen_dial: usize,
+    pub selected_dial: usize,
     /// What was just done, for a moment.
     pub toast: Option<String>,
     /// What people said of late, over the pictures.
     pub chat: Vec<String>,
     /// What is being typed; as long as there is something, keys are letters and play nothing.
-    pub typing: Option<String>,
+    pub chat_draft: Option<String>,
     /// What can be copied now.
-    pub copy: Option<String>,
-    /// Whether [`Command::Quit`] would ask first.
-    pub asks_to_quit: bool,
+    pub clipboard_text: Option<String>,
+    /// Whether [`UiCommand::Quit`] would ask first.
+    pub needs_quit_confirmation: bool,
     /// What lies over the pictures.
     pub overlay: Option<Overlay>,
     /// Counts the scenes that were shown.
-    pub number: u64,
+    pub sequence: u64,
 }
 
 /// A picture of a machine.
@@ -50,7 +50,7 @@ pub struct Screen {
     /// Red, green, blue and 255 of every pixel.
     pub rgba: Vec<u8>,
     /// Whether its pixels are not meant to be seen: then it grows as far as there is room, and is smoothed.
-    pub smooth: bool,
+    pub is_smooth: bool,
     /// What is written on it. Front ends write with letters of their own, so it can be read however small the picture is.
     pub labels: Vec<Label>,
 }
@@ -65,42 +65,42 @@ pub struct Label {
     /// Its lower edge, as a part of the picture's height.
     pub y: f32,
     /// Its colour.
-    pub ink: [u8; 3],
+    pub colour: [u8; 3],
 }
 
 /// A row of a small table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct TableRow {
     /// Who or what it is about.
     pub name: String,
     /// What there is to say.
     pub value: String,
     /// The colour of its mark.
-    pub ink: [u8; 3],
+    pub colour: [u8; 3],
     /// Whether it is about who looks.
-    pub own: bool,
+    pub is_own: bool,
 }
 
 /// Some numbers over time, in the same axes.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// One line each.
-    pub lines: Vec<Line>,
+    pub lines: Vec<GraphLine>,
 }
 
 /// A number over time.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct GraphLine {
     /// What it is.
     pub name: String,
     /// The number as it is now, with its unit.
-    pub now: String,
+    pub current: String,
     /// The top of the axis: larger numbers touch it.
-    pub top: f32,
+    pub axis_max: f32,
     /// The numbers, the newest last.
     pub values: Vec<f32>,
     /// How many of them there is room for.
-    pub span: usize,
+    pub capacity: usize,
 }
 
 /// Something to turn.
@@ -113,7 +113,7 @@ pub struct Dial {
     /// Where it stands.
     pub value: u32,
     /// How far it goes.
-    pub most: u32,
+    pub max: u32,
     /// How far one press turns it.
     pub step: u32,
 }
@@ -126,24 +126,24 @@ pub struct Overlay {
     /// Rows, each a text on the left and one on the right.
     pub rows: Vec<(String, String)>,
     /// The row that is chosen, where rows can be.
-    pub chosen: Option<usize>,
+    pub selected: Option<usize>,
     /// In small, at the end.
-    pub foot: String,
+    pub footer: String,
 }
 
 /// So much of a ticket fits into a line, also in a small terminal.
-pub const WIDE: usize = 58;
+pub const MAX_LINE_WIDTH: usize = 58;
 
 /// A text in lines that fit, the first of which has a name.
-pub fn in_lines(name: &str, text: &str) -> Vec<(String, String)> {
+pub fn wrap_rows(name: &str, text: &str) -> Vec<(String, String)> {
     let signs: Vec<char> = text.chars().collect();
     let names = std::iter::once(name).chain(std::iter::repeat(""));
-    names.zip(signs.chunks(WIDE)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
+    names.zip(signs.chunks(MAX_LINE_WIDTH)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
 }
 
 /// What a person wants, apart from playing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum UiCommand {
     /// To end. Where others would be left alone, the game asks first.
     Quit,
     /// To end without a question: nobody is there to answer it, or a signal asks for it.
@@ -155,7 +155,7 @@ pub enum Command {
     /// The keys.
     Help,
     /// To go faster for as long as it is held.
-    Fast(bool),
+    FastForward(bool),
     /// To keep the state in the chosen slot.
     Save,
     /// To go back to what is in the chosen slot.
@@ -167,17 +167,17 @@ pub enum Command {
     /// Sound on or off.
     Mute,
     /// Louder, or more of the chosen dial.
-    More,
+    Increase,
     /// Less loud, or less of the chosen dial.
-    Less,
+    Decrease,
     /// Another dial: so many further.
-    Choose(i8),
+    SelectDial(i8),
     /// A dial turned to a place.
-    Turn {
+    SetDial {
         /// Which.
         dial: usize,
         /// To where.
-        to: u32,
+        value: u32,
     },
     /// To see how the network does, or not any more.
     Graph,
@@ -186,18 +186,18 @@ pub enum Command {
     /// To play on alone, without the others, who are silent.
     GoOnAlone,
     /// A letter of what is said.
-    Type(char),
+    TypeChar(char),
     /// Without the last letter.
-    Erase,
+    EraseChar,
     /// A move in the menu.
-    Move(Move),
+    Move(MenuMove),
     /// The whole screen or a window; front ends do that themselves.
     Fullscreen,
 }
 
 /// A move in a menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum MenuMove {
     /// To the row above.
     Up,
     /// To the row below.
@@ -240,9 +240,9 @@ impl Scene {
 
 impl Dial {
     /// Where it stands after a press of more or less.
-    pub fn turned(&self, more: bool) -> u32 {
+    pub fn stepped(&self, more: bool) -> u32 {
         match more {
-            true => self.value.saturating_add(self.step).min(self.most),
+            true => self.value.saturating_add(self.step).min(self.max),
             false => self.value.saturating_sub(self.step),
         }
     }
@@ -253,16 +253,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_takes_any_picture() {
+    fn short_picture_is_padded() {
         let mut screen = Screen::default();
         screen.show(Picture { width: 2, height: 2, aspect: 1.0, rgba: &[9; 12] });
         assert_eq!((screen.pixel(0, 0), screen.pixel(1, 1), screen.pixel(2, 0)), ([9; 3], [255; 3], [0; 3]));
     }
 
     #[test]
-    fn dials_stop_at_their_ends() {
-        let dial = Dial { name: "loss", unit: "%", value: 19, most: 20, step: 5 };
-        assert_eq!((dial.turned(true), dial.turned(false)), (20, 14));
-        assert_eq!(Dial { value: 3, ..dial }.turned(false), 0);
+    fn dial_is_clamped_to_its_range() {
+        let dial = Dial { name: "loss", unit: "%", value: 19, max: 20, step: 5 };
+        assert_eq!((dial.stepped(true), dial.stepped(false)), (20, 14));
+        assert_eq!(Dial { value: 3, ..dial }.stepped(false), 0);
     }
 }

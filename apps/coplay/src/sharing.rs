@@ -5,37 +5,42 @@ use coplay_machines::check::{CheckReport, ReportCache, SubjectIdentity};
 use coplay_machines::{LockstepOnly, Machine, NetplaySupport};
 
 use crate::config::cache_dir;
-use crate::trouble::Trouble;
+use crate::error::AppError;
 
 /// A machine as it may be shared.
-pub struct Shared {
+pub struct ShareableMachine {
     /// The machine, which keeps its states to itself if they are not exact.
     pub machine: Box<dyn Machine>,
     /// The most frames that can be repaired in time, where that was measured.
-    pub window: Option<u32>,
+    pub max_prediction_window: Option<u32>,
     /// What it costs, as far as that is known.
     pub costs: MachineCosts,
     /// Whether somebody has checked it.
-    pub checked: bool,
+    pub is_checked: bool,
 }
 
 /// A machine that is to be shared, by what is known of it on this computer.
-pub fn shared(machine: Box<dyn Machine>) -> Result<Shared, Trouble> {
+pub fn shareable(machine: Box<dyn Machine>) -> Result<ShareableMachine, AppError> {
     let report = cache_dir().and_then(|folder| ReportCache::new(folder).get(&SubjectIdentity::of_machine(&*machine)));
-    shared_by(machine, report.as_ref())
+    shareable_by_report(machine, report.as_ref())
 }
 
-fn shared_by(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<Shared, Trouble> {
+fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<ShareableMachine, AppError> {
     let unfit = |why: &str| {
         let (game, id) = (&machine.game_id().name, machine.machine_id());
-        Trouble::failure(format!("{game} cannot be shared on {} {}: {why}", id.name, id.version))
+        AppError::failure(format!("{game} cannot be shared on {} {}: {why}", id.name, id.version))
     };
     if machine.netplay_support() == NetplaySupport::Nondeterministic {
         return Err(unfit("two of them did not do the same in their first frames")
             .hint("`coplay check` says more; another --core may do better"));
     }
     let Some(report) = report else {
-        return Ok(Shared { machine, window: None, costs: MachineCosts::default(), checked: false });
+        return Ok(ShareableMachine {
+            machine,
+            max_prediction_window: None,
+            costs: MachineCosts::default(),
+            is_checked: false,
+        });
     };
     let fitness = report.fitness();
     if !fitness.can_share {
@@ -43,26 +48,26 @@ fn shared_by(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<
             .hint("`coplay check --again` looks once more; another --core may do better"));
     }
     let machine = if fitness.can_save { machine } else { LockstepOnly::wrap(machine) };
-    Ok(Shared {
+    Ok(ShareableMachine {
         machine,
-        window: fitness.can_save.then_some(fitness.max_prediction_window),
+        max_prediction_window: fitness.can_save.then_some(fitness.max_prediction_window),
         costs: fitness.costs,
-        checked: true,
+        is_checked: true,
     })
 }
 
 /// The settings of a game elsewhere, with the machine as it is to be opened here.
-pub fn plain(settings: &Settings) -> Settings {
+pub fn unwrapped_settings(settings: &Settings) -> Settings {
     Settings { machine: LockstepOnly::inner_machine_id(settings.machine.clone()), ..settings.clone() }
 }
 
 /// A machine of ours for a game elsewhere: whether states are used has to be the same for all.
-pub fn like_theirs(machine: Box<dyn Machine>, theirs: &Settings) -> Result<Shared, Trouble> {
-    let shared = shared(machine)?;
+pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result<ShareableMachine, AppError> {
+    let shared = shareable(machine)?;
     match (LockstepOnly::is_lockstep_only(shared.machine.machine_id()), LockstepOnly::is_lockstep_only(&theirs.machine))
     {
-        (false, true) => Ok(Shared { machine: LockstepOnly::wrap(shared.machine), ..shared }),
-        (true, false) => Err(Trouble::failure(format!(
+        (false, true) => Ok(ShareableMachine { machine: LockstepOnly::wrap(shared.machine), ..shared }),
+        (true, false) => Err(AppError::failure(format!(
             "`coplay check` has found here that the states of {} are not exact, and the host uses them",
             theirs.machine.name
         ))
@@ -74,11 +79,11 @@ pub fn like_theirs(machine: Box<dyn Machine>, theirs: &Settings) -> Result<Share
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy::ToyMachine;
+    use crate::toy_machine::ToyMachine;
     use coplay_machines::check::{CheckVerdict, LockstepReason, MachineFault, MeasuredCosts, TimingPercentiles};
     use coplay_machines::session_adapter::{self, SessionOptions};
 
-    fn toy() -> Box<dyn Machine> {
+    fn toy_machine() -> Box<dyn Machine> {
         Box::new(ToyMachine::new(1))
     }
 
@@ -87,7 +92,7 @@ mod tests {
         let exact = verdict == CheckVerdict::Rollback;
         CheckReport {
             verdict,
-            identity: SubjectIdentity::of_machine(&*toy()),
+            identity: SubjectIdentity::of_machine(&*toy_machine()),
             compared: vec![],
             cut_short: vec![],
             measured: MeasuredCosts {
@@ -109,28 +114,33 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_out_decides() {
-        let unknown = shared_by(toy(), None).unwrap();
-        assert!(unknown.machine.can_save() && unknown.window.is_none() && !unknown.checked);
-        let good = shared_by(toy(), Some(&report(CheckVerdict::Rollback))).unwrap();
-        assert!(good.machine.can_save() && good.window == Some(5) && good.costs.step.as_nanos() == 2_000);
-        let states = shared_by(toy(), Some(&inexact())).unwrap();
+    fn check_report_decides_how_a_machine_is_shared() {
+        let unknown = shareable_by_report(toy_machine(), None).unwrap();
+        assert!(unknown.machine.can_save() && unknown.max_prediction_window.is_none() && !unknown.is_checked);
+        let good = shareable_by_report(toy_machine(), Some(&report(CheckVerdict::Rollback))).unwrap();
+        assert!(
+            good.machine.can_save() && good.max_prediction_window == Some(5) && good.costs.step.as_nanos() == 2_000
+        );
+        let states = shareable_by_report(toy_machine(), Some(&inexact())).unwrap();
         assert!(!states.machine.can_save() && LockstepOnly::is_lockstep_only(states.machine.machine_id()));
         assert_eq!(session_adapter::settings(&*states.machine, SessionOptions::new(2)).prediction_window, 0);
-        let bad = shared_by(toy(), Some(&report(CheckVerdict::Unfit { fault: MachineFault::ConstantHash })));
+        let bad = shareable_by_report(
+            toy_machine(),
+            Some(&report(CheckVerdict::Unfit { fault: MachineFault::ConstantHash })),
+        );
         let told = bad.map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("paddles 1 cannot be shared on toy 1") && told.contains("--again"), "{told}");
     }
 
     #[test]
-    fn all_use_states_or_none_does() {
+    fn all_sites_use_states_or_none_does() {
         let theirs = |machine: Box<dyn Machine>| session_adapter::settings(&*machine, SessionOptions::new(2));
-        let (with, without) = (theirs(toy()), theirs(LockstepOnly::wrap(toy())));
-        assert_eq!(plain(&without).machine, with.machine);
-        assert!(like_theirs(toy(), &with).unwrap().machine.can_save());
-        let ours = like_theirs(toy(), &without).unwrap().machine;
+        let (with, without) = (theirs(toy_machine()), theirs(LockstepOnly::wrap(toy_machine())));
+        assert_eq!(unwrapped_settings(&without).machine, with.machine);
+        assert!(matching_settings(toy_machine(), &with).unwrap().machine.can_save());
+        let ours = matching_settings(toy_machine(), &without).unwrap().machine;
         assert_eq!(ours.machine_id(), &without.machine);
-        let told = like_theirs(LockstepOnly::wrap(toy()), &with).map(|_| ()).unwrap_err().to_string();
+        let told = matching_settings(LockstepOnly::wrap(toy_machine()), &with).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("not exact"), "{told}");
     }
 }

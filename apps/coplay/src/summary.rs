@@ -15,14 +15,14 @@ pub struct Summary {
 
 impl Summary {
     /// So many frames, and how fast that was where they came as fast as they could.
-    pub fn of(frames: u64, took: Option<Duration>, rate: FrameRate) -> Self {
+    pub fn for_frames(frames: u64, took: Option<Duration>, rate: FrameRate) -> Self {
         let mut summary = Self::default();
-        summary.row("frames", frames.to_string(), "");
+        summary.add_row("frames", frames.to_string(), "");
         if let Some(took) = took {
             let (count, seconds) = rate.fraction();
             let usual = f64::from(count) / f64::from(seconds);
             let speed = frames as f64 / took.as_secs_f64().max(1e-9);
-            summary.row(
+            summary.add_row(
                 "speed",
                 format!("{speed:.1} fps"),
                 &format!("{:.1} times the usual {usual:.2}", speed / usual),
@@ -32,7 +32,7 @@ impl Summary {
     }
 
     /// One more row: what, how much, and a word about it.
-    pub fn row(&mut self, what: &'static str, value: String, about: &str) {
+    pub fn add_row(&mut self, what: &'static str, value: String, about: &str) {
         self.rows.push((what, value, about.into()));
     }
 
@@ -49,7 +49,7 @@ impl Summary {
 
     /// Shows it: rows on stdout, notes on stderr.
     pub fn print(&self) {
-        crate::out(&self.to_string());
+        crate::print_stdout(&self.to_string());
         self.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
 }
@@ -69,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_told_in_order() {
-        let mut summary = Summary::of(600, Some(Duration::from_secs(5)), FrameRate::per_second(60).unwrap());
-        summary.row("state", "00ff".into(), "");
+    fn rows_are_printed_in_order() {
+        let mut summary = Summary::for_frames(600, Some(Duration::from_secs(5)), FrameRate::per_second(60).unwrap());
+        summary.add_row("state", "00ff".into(), "");
         assert_eq!(
             summary.to_string(),
             "frames       600\nspeed        120.0 fps          2.0 times the usual 60.00\nstate        00ff\n"

@@ -4,7 +4,7 @@
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 mod common;
 
-use common::{Outcome, Place};
+use common::{Outcome, TestDir};
 use coplay_testcores::{CoreDefect, build_core};
 
 const TENNIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../games/tennis.nes");
@@ -15,8 +15,8 @@ fn verdict(outcome: &Outcome) -> &str {
 }
 
 #[test]
-fn a_check_says_what_a_machine_is_fit_for() {
-    let place = Place::new("check");
+fn check_reports_rollback_lockstep_or_unfit() {
+    let place = TestDir::new("check");
     let own = place.run(&["check", "--frames", "60", "--json"]);
     assert_eq!((own.code, own.err.as_str()), (Some(0), ""), "{own:?}");
     assert!(own.out.starts_with('{') && own.out.ends_with("}\n") && own.out.contains("\"key\""), "{own:?}");
@@ -34,22 +34,22 @@ fn a_check_says_what_a_machine_is_fit_for() {
 }
 
 #[test]
-fn a_core_that_takes_its_process_down_gets_a_verdict() {
-    let (place, aborts) = (Place::new("aborts"), build_core(CoreDefect::Aborts));
+fn crashing_core_is_reported_unfit() {
+    let (place, aborts) = (TestDir::new("aborts"), build_core(CoreDefect::Aborts));
     let told = place.run(&["check", "--core", &aborts.path_string(), "--json"]);
     assert_eq!((told.code, verdict(&told)), (Some(1), "unfit"), "{told:?}");
     assert!(told.out.contains("signal") && told.err.contains("cannot be shared"), "{told:?}");
 }
 
 #[test]
-fn a_movie_plays_again_on_a_core() {
-    let place = Place::new("core-movie");
+fn movie_replays_on_the_same_core_only() {
+    let place = TestDir::new("core-movie");
     let record = ["--core", "nestopia", "--bot", "7", "--record", "game.cpm", "--headless", "--frames", "300"];
     let played = place.run(&[&["play", TENNIS], &record[..]].concat());
     assert_eq!(played.code, Some(0), "{played:?}");
     let replayed = place.run(&["replay", "game.cpm", TENNIS, "--core", "nestopia", "--headless"]);
-    assert_eq!((replayed.code, replayed.row("state")), (Some(0), played.row("state")), "{replayed:?}");
-    assert!(replayed.out.contains("all equal") && replayed.row("hashes") != "0", "{replayed:?}");
+    assert_eq!((replayed.code, replayed.row_value("state")), (Some(0), played.row_value("state")), "{replayed:?}");
+    assert!(replayed.out.contains("all equal") && replayed.row_value("hashes") != "0", "{replayed:?}");
     // On another machine it is another movie, and says so.
     let other = place.run(&["replay", "game.cpm", TENNIS, "--headless"]);
     assert!(other.code == Some(1) && other.err.contains("made with another machine"), "{other:?}");
@@ -60,8 +60,8 @@ fn a_movie_plays_again_on_a_core() {
 }
 
 #[test]
-fn options_of_a_core_are_part_of_a_movie() {
-    let (place, honest) = (Place::new("core-options"), build_core(CoreDefect::Honest));
+fn core_options_are_part_of_a_movie() {
+    let (place, honest) = (TestDir::new("core-options"), build_core(CoreDefect::Honest));
     let core = honest.path_string();
     let play = |step: &str, movie: &str| {
         let option = format!("testcore_step={step}");
@@ -70,40 +70,40 @@ fn options_of_a_core_are_part_of_a_movie() {
     };
     let (one, three) = (play("1", "one.cpm"), play("3", "three.cpm"));
     assert_eq!((one.code, three.code), (Some(0), Some(0)), "{one:?} {three:?}");
-    assert_ne!(one.row("state"), three.row("state"));
+    assert_ne!(one.row_value("state"), three.row_value("state"));
     let replayed = place.run(&["replay", "three.cpm", "--core", &core, "--headless"]);
-    assert_eq!((replayed.code, replayed.row("state")), (Some(0), three.row("state")), "{replayed:?}");
+    assert_eq!((replayed.code, replayed.row_value("state")), (Some(0), three.row_value("state")), "{replayed:?}");
     let wrong = place.run(&["play", "--core", &core, "--option", "speed=3", "--headless"]);
     assert!(wrong.code == Some(1) && wrong.err.contains("no option \"speed\""), "{wrong:?}");
     assert!(wrong.err.contains("testcore_step"), "{wrong:?}");
 }
 
 #[test]
-fn a_core_that_needs_a_game_says_so() {
-    let place = Place::new("core-game");
+fn core_that_needs_a_game_is_explained() {
+    let place = TestDir::new("core-game");
     let told = place.run(&["play", "--core", "mgba", "--headless"]);
     assert!(told.code == Some(1) && told.err.contains("runs only with a game"), "{told:?}");
     assert!(told.err.contains("hint: name the file of a game"), "{told:?}");
     let demo = place.run(&["demo", "--core", "nestopia", "--headless", "--frames", "200"]);
-    assert_eq!((demo.code, demo.row("states equal")), (Some(0), "yes"), "{demo:?}");
+    assert_eq!((demo.code, demo.row_value("states equal")), (Some(0), "yes"), "{demo:?}");
 }
 
 #[test]
-fn what_cannot_be_shared_is_not_offered() {
-    let (place, clock) = (Place::new("core-unfit"), build_core(CoreDefect::Clock));
+fn unfit_core_cannot_be_hosted() {
+    let (place, clock) = (TestDir::new("core-unfit"), build_core(CoreDefect::Clock));
     let told = place.run(&["host", "--core", &clock.path_string(), "--headless", "--udp", "127.0.0.1:0"]);
     assert!(told.code == Some(1) && told.out.is_empty(), "{told:?}");
     assert!(told.err.contains("cannot be shared on Test core 1") && told.err.contains("hint: "), "{told:?}");
     // States that are not exact are no reason, but nothing is guessed then.
     let forgets = build_core(CoreDefect::Forgets);
     let demo = place.run(&["demo", "--core", &forgets.path_string(), "--headless", "--frames", "300"]);
-    assert_eq!((demo.code, demo.row("states equal")), (Some(0), "yes"), "{demo:?}");
+    assert_eq!((demo.code, demo.row_value("states equal")), (Some(0), "yes"), "{demo:?}");
     assert!(demo.out.contains("lag 2, window 0"), "{demo:?}");
 }
 
 #[test]
-fn what_a_check_has_found_is_not_forgotten() {
-    let (place, late) = (Place::new("core-late"), build_core(CoreDefect::Late));
+fn check_result_is_cached_and_used_by_host() {
+    let (place, late) = (TestDir::new("core-late"), build_core(CoreDefect::Late));
     let core = late.path_string();
     let host = ["host", "--core", &core, "--headless", "--udp", "127.0.0.1:0", "--frames", "1"];
     let checked = place.run(&["check", "--core", &core]);

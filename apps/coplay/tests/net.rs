@@ -9,30 +9,31 @@ mod hostile;
 
 use std::path::PathBuf;
 
-use common::arg;
+use common::path_arg;
 use common::run::{
-    Run, assert_agree, assert_equal_before, end, host, join, number, place, wait_for_frame, wait_for_more,
+    RunningProgram, assert_confirmed_equal, assert_equal_before, interrupt_in_order, start_host, start_join,
+    stat_value, test_dir_with_game, wait_for_frame, wait_for_more_frames,
 };
 #[cfg(target_os = "linux")]
 use hostile::HostileHost;
 
 #[test]
-fn two_play_the_same_game() {
-    let (place, game) = place("net-two");
-    let files = |who: &str| [place.at(&format!("{who}.csv")), place.at(&format!("{who}.json"))];
+fn two_sites_have_equal_states() {
+    let (dir, game) = test_dir_with_game("net-two");
+    let files = |who: &str| [dir.path_of(&format!("{who}.csv")), dir.path_of(&format!("{who}.json"))];
     let (ann, bob) = (files("ann"), files("bob"));
     let logs = |files: &[PathBuf; 2]| {
-        ["--frames", "600", "--frame-log", arg(&files[0]), "--stats", arg(&files[1])].map(str::to_owned)
+        ["--frames", "600", "--frame-log", path_arg(&files[0]), "--stats", path_arg(&files[1])].map(str::to_owned)
     };
     let (for_ann, for_bob) = (logs(&ann), logs(&bob));
-    let mut host = host(&place, &game, &for_ann.each_ref().map(String::as_str));
+    let mut host = start_host(&dir, &game, &for_ann.each_ref().map(String::as_str));
     let ticket = host.ticket();
     assert!(ticket.starts_with("udp://127.0.0.1:"), "{host}");
-    host.wait_for(&format!("coplay join '{ticket}'"));
+    host.wait_for_stderr(&format!("coplay join '{ticket}'"));
     // The guest finds the game by what is in it.
-    place.file("config/coplay/settings.toml", format!("games = [{:?}]\n", place.at("")).as_bytes());
+    dir.write_file("config/coplay/settings.toml", format!("games = [{:?}]\n", dir.path_of("")).as_bytes());
     let args = ["join", &ticket, "--headless", "--bot", "2", "--name", "Bob"];
-    let mut guest = Run::start(&place, &[&args[..], &for_bob.each_ref().map(String::as_str)].concat());
+    let mut guest = RunningProgram::start(&dir, &[&args[..], &for_bob.each_ref().map(String::as_str)].concat());
     host.assert_ends_well();
     guest.assert_ends_well();
     assert_eq!(assert_equal_before(600, &ann[0], &bob[0]), 600);
@@ -42,147 +43,151 @@ fn two_play_the_same_game() {
 }
 
 #[test]
-fn a_way_out_can_be_made_worse() {
-    let (place, game) = place("net-impair");
-    let (ann, bob) = (place.at("ann.csv"), place.at("bob.csv"));
-    let (annas, bobs) = (place.at("ann.json"), place.at("bob.json"));
-    let ours = ["--frames", "360", "--frame-log", arg(&ann), "--stats", arg(&annas)];
-    let theirs = ["--frames", "360", "--frame-log", arg(&bob), "--stats", arg(&bobs)];
-    let mut host = host(&place, &game, &[&ours[..], &["--impair", "delay=30,loss=10"]].concat());
+fn impaired_uplinks_keep_states_equal() {
+    let (dir, game) = test_dir_with_game("net-impair");
+    let (ann, bob) = (dir.path_of("ann.csv"), dir.path_of("bob.csv"));
+    let (annas, bobs) = (dir.path_of("ann.json"), dir.path_of("bob.json"));
+    let ours = ["--frames", "360", "--frame-log", path_arg(&ann), "--stats", path_arg(&annas)];
+    let theirs = ["--frames", "360", "--frame-log", path_arg(&bob), "--stats", path_arg(&bobs)];
+    let mut host = start_host(&dir, &game, &[&ours[..], &["--impair", "delay=30,loss=10"]].concat());
     let ticket = host.ticket();
     let how = ["--impair", "delay=20,jitter=2,reorder,duplicate=5,seed=7"];
-    let mut guest = join(&place, &ticket, &game, &[&theirs[..], &how].concat());
+    let mut guest = start_join(&dir, &ticket, &game, &[&theirs[..], &how].concat());
     host.assert_ends_well();
     guest.assert_ends_well();
     assert_eq!(assert_equal_before(360, &ann, &bob), 360);
     for numbers in [&annas, &bobs] {
-        let rtt = number(numbers, "rtt_ms");
+        let rtt = stat_value(numbers, "rtt_ms");
         assert!((50.0..500.0).contains(&rtt), "a round trip of {rtt} ms");
     }
-    assert!(number(&bobs, "loss") > 0.02, "the host's packets get lost");
+    assert!(stat_value(&bobs, "loss") > 0.02, "the host's packets get lost");
 }
 
 #[test]
-fn who_does_not_know_the_secret_stays_outside() {
-    let (place, game) = place("net-secret");
-    let host = host(&place, &game, &["--secret", "tennis"]);
+fn wrong_secret_is_refused() {
+    let (dir, game) = test_dir_with_game("net-secret");
+    let host = start_host(&dir, &game, &["--secret", "tennis"]);
     let ticket = host.ticket();
     let wrong = ticket.replace("#tennis", "#squash");
-    join(&place, &wrong, &game, &[]).assert_fails(1, &["does not know our secret"]);
+    start_join(&dir, &wrong, &game, &[]).assert_fails(1, &["does not know our secret"]);
     assert!(!host.err().contains("seat 2"), "{host}");
 }
 
 #[test]
-fn a_full_game_and_a_private_one_say_so() {
-    let (place, game) = place("net-full");
-    let host = host(&place, &game, &["--private"]);
+fn full_and_private_games_refuse_joiners_and_spectators() {
+    let (dir, game) = test_dir_with_game("net-full");
+    let host = start_host(&dir, &game, &["--private"]);
     let ticket = host.ticket();
-    let _guest = join(&place, &ticket, &game, &[]);
-    host.wait_for("the game starts");
-    join(&place, &ticket, &game, &[]).assert_fails(1, &["the game is full", "coplay watch"]);
-    Run::start(&place, &["watch", &ticket, arg(&game), "--headless"]).assert_fails(1, &["nobody may watch"]);
+    let _guest = start_join(&dir, &ticket, &game, &[]);
+    host.wait_for_stderr("the game starts");
+    start_join(&dir, &ticket, &game, &[]).assert_fails(1, &["the game is full", "coplay watch"]);
+    RunningProgram::start(&dir, &["watch", &ticket, path_arg(&game), "--headless"])
+        .assert_fails(1, &["nobody may watch"]);
 }
 
 #[test]
-fn another_game_is_told_and_gives_the_seat_back() {
-    let (place, game) = place("net-other");
+fn joiner_with_another_game_is_refused_and_frees_its_seat() {
+    let (dir, game) = test_dir_with_game("net-other");
     let mut image = coplay_testcores::images::nes();
     *image.last_mut().unwrap() ^= 1;
-    let other = place.file("other.nes", &image);
-    let host = host(&place, &game, &[]);
+    let other = dir.write_file("other.nes", &image);
+    let host = start_host(&dir, &game, &[]);
     let ticket = host.ticket();
-    join(&place, &ticket, &other, &[]).assert_fails(1, &["the host plays something else", "the game"]);
+    start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["the host plays something else", "the game"]);
     // Without a file of its own it has nothing that fits.
-    let mut guest = Run::start(&place, &["join", &ticket, "--headless"]);
+    let mut guest = RunningProgram::start(&dir, &["join", &ticket, "--headless"]);
     guest.assert_fails(1, &["is not here", "SHA-256", "never sent"]);
-    let _guest = join(&place, &ticket, &game, &[]);
-    host.wait_for("the game starts");
+    let _guest = start_join(&dir, &ticket, &game, &[]);
+    host.wait_for_stderr("the game starts");
 }
 
 #[test]
-fn what_cannot_be_is_told() {
-    let (place, game) = place("net-wrong");
-    let first = host(&place, &game, &[]);
+fn invalid_host_and_join_arguments_are_explained() {
+    let (dir, game) = test_dir_with_game("net-wrong");
+    let first = start_host(&dir, &game, &[]);
     let ticket = first.ticket();
     let port = ticket.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split_once('#')).unwrap().0.to_owned();
-    let taken = ["host", arg(&game), "--headless", "--udp", &format!("127.0.0.1:{port}")];
-    Run::start(&place, &taken).assert_fails(1, &["is taken by another program"]);
-    let elsewhere = ["host", arg(&game), "--headless", "--udp", "192.0.2.7:0"];
-    Run::start(&place, &elsewhere).assert_fails(1, &["is no address of this computer"]);
-    let nobody = ["join", "udp://no.such.host.invalid:7000#x", arg(&game), "--headless"];
-    Run::start(&place, &nobody).assert_fails(1, &["there is no computer called"]);
+    let taken = ["host", path_arg(&game), "--headless", "--udp", &format!("127.0.0.1:{port}")];
+    RunningProgram::start(&dir, &taken).assert_fails(1, &["is taken by another program"]);
+    let elsewhere = ["host", path_arg(&game), "--headless", "--udp", "192.0.2.7:0"];
+    RunningProgram::start(&dir, &elsewhere).assert_fails(1, &["is no address of this computer"]);
+    let nobody = ["join", "udp://no.such.host.invalid:7000#x", path_arg(&game), "--headless"];
+    RunningProgram::start(&dir, &nobody).assert_fails(1, &["there is no computer called"]);
     for bad in ["tennis", "udp://127.0.0.1:7000", "udp://127.0.0.1#x"] {
-        Run::start(&place, &["join", bad, "--headless"]).assert_fails(2, &["this is no ticket"]);
+        RunningProgram::start(&dir, &["join", bad, "--headless"]).assert_fails(2, &["this is no ticket"]);
     }
-    let many = ["host", arg(&game), "--headless", "--players", "2", "--pads", "3"];
-    Run::start(&place, &many).assert_fails(2, &["3 cannot play here"]);
-    Run::start(&place, &["host", "--headless", "--drop-after", "soon"]).assert_fails(2, &["never"]);
+    let many = ["host", path_arg(&game), "--headless", "--players", "2", "--pads", "3"];
+    RunningProgram::start(&dir, &many).assert_fails(2, &["3 cannot play here"]);
+    RunningProgram::start(&dir, &["host", "--headless", "--drop-after", "soon"]).assert_fails(2, &["never"]);
     let alone = ["--go-on-alone", "--drop-after", "never"];
     for command in [&["host", "--headless"][..], &["join", "udp://127.0.0.1:7#x", "--headless"]] {
-        Run::start(&place, &[command, &alone].concat()).assert_fails(2, &["--go-on-alone does nothing", "seconds"]);
+        RunningProgram::start(&dir, &[command, &alone].concat())
+            .assert_fails(2, &["--go-on-alone does nothing", "seconds"]);
     }
 }
 
 #[test]
 #[cfg(unix)]
-fn who_was_killed_is_back_in_its_seat() {
-    let (place, game) = place("net-killed");
-    let log = place.at("ann.csv");
-    let mut host = host(&place, &game, &["--drop-after", "1", "--frame-log", arg(&log)]);
+fn killed_joiner_rejoins_its_seat() {
+    let (dir, game) = test_dir_with_game("net-killed");
+    let log = dir.path_of("ann.csv");
+    let mut host = start_host(&dir, &game, &["--drop-after", "1", "--frame-log", path_arg(&log)]);
     let ticket = host.ticket();
     let args = ["--name", "Bob", "--drop-after", "1"];
-    let mut guest = join(&place, &ticket, &game, &args);
+    let mut guest = start_join(&dir, &ticket, &game, &args);
     wait_for_frame(&log, 60);
-    guest.signal("-KILL");
-    assert_eq!(guest.code(), None);
-    host.wait_for("Bob is lost");
-    let again = place.at("bob.csv");
-    let mut guest = join(&place, &ticket, &game, &[&args[..], &["--frame-log", arg(&again)]].concat());
-    host.wait_for("Bob plays");
-    wait_for_more(&again, 150);
-    end(&mut guest, &mut host);
+    guest.send_signal("-KILL");
+    assert_eq!(guest.wait_for_exit(), None);
+    host.wait_for_stderr("Bob is lost");
+    let again = dir.path_of("bob.csv");
+    let mut guest = start_join(&dir, &ticket, &game, &[&args[..], &["--frame-log", path_arg(&again)]].concat());
+    host.wait_for_stderr("Bob plays");
+    wait_for_more_frames(&again, 150);
+    interrupt_in_order(&mut guest, &mut host);
     assert!(guest.err().contains("Bob (seat 2"), "{guest}");
-    let common = assert_agree(&log, &again, 0);
+    let common = assert_confirmed_equal(&log, &again, 0);
     assert!(common > 60, "only {common} frames together");
 }
 
 #[test]
 #[cfg(unix)]
-fn who_watches_sees_the_same_and_who_is_interrupted_leaves_properly() {
-    let (place, game) = place("net-watch");
-    let (ann, eve) = (place.at("ann.csv"), place.at("eve.csv"));
-    let mut host = host(&place, &game, &["--frame-log", arg(&ann)]);
+fn spectator_sees_equal_states_and_interrupted_sites_leave_cleanly() {
+    let (dir, game) = test_dir_with_game("net-watch");
+    let (ann, eve) = (dir.path_of("ann.csv"), dir.path_of("eve.csv"));
+    let mut host = start_host(&dir, &game, &["--frame-log", path_arg(&ann)]);
     let ticket = host.ticket();
-    let mut guest = join(&place, &ticket, &game, &["--name", "Bob"]);
-    host.wait_for("the game starts");
-    let args = ["watch", &ticket, arg(&game), "--headless", "--frame-log", arg(&eve)];
-    let mut watch = Run::start(&place, &args);
-    host.wait_for("1 watching");
-    let mut to_the_end = Run::start(&place, &args[..4]);
-    host.wait_for("2 watching");
-    wait_for_more(&eve, 150);
-    watch.signal("-INT");
+    let mut guest = start_join(&dir, &ticket, &game, &["--name", "Bob"]);
+    host.wait_for_stderr("the game starts");
+    let args = ["watch", &ticket, path_arg(&game), "--headless", "--frame-log", path_arg(&eve)];
+    let mut watch = RunningProgram::start(&dir, &args);
+    host.wait_for_stderr("1 watching");
+    let mut to_the_end = RunningProgram::start(&dir, &args[..4]);
+    host.wait_for_stderr("2 watching");
+    wait_for_more_frames(&eve, 150);
+    watch.send_signal("-INT");
     watch.assert_ends_well();
-    guest.signal("-INT");
-    assert_eq!(guest.code(), Some(0), "{guest}");
-    host.wait_for("Bob left");
-    host.signal("-TERM");
-    assert_eq!(host.code(), Some(0), "{host}");
+    guest.send_signal("-INT");
+    assert_eq!(guest.wait_for_exit(), Some(0), "{guest}");
+    host.wait_for_stderr("Bob left");
+    host.send_signal("-TERM");
+    assert_eq!(host.wait_for_exit(), Some(0), "{host}");
     to_the_end.assert_ends_well();
     assert!(to_the_end.out().contains("the game is over"), "{to_the_end}");
-    assert!(assert_agree(&ann, &eve, 0) > 60);
+    assert!(assert_confirmed_equal(&ann, &eve, 0) > 60);
 }
 
 #[test]
-fn the_others_go_on_when_the_host_leaves() {
-    let (place, game) = place("net-three");
-    let (bob, eve) = (place.at("bob.csv"), place.at("eve.csv"));
-    let mut host = host(&place, &game, &["--players", "3", "--frames", "200"]);
+fn game_continues_when_the_host_leaves() {
+    let (dir, game) = test_dir_with_game("net-three");
+    let (bob, eve) = (dir.path_of("bob.csv"), dir.path_of("eve.csv"));
+    let mut host = start_host(&dir, &game, &["--players", "3", "--frames", "200"]);
     let ticket = host.ticket();
-    let guest = |name, log| join(&place, &ticket, &game, &["--name", name, "--frames", "420", "--frame-log", arg(log)]);
+    let guest = |name, log| {
+        start_join(&dir, &ticket, &game, &["--name", name, "--frames", "420", "--frame-log", path_arg(log)])
+    };
     let (mut second, mut third) = (guest("Bob", &bob), guest("Eve", &eve));
     host.assert_ends_well();
-    second.wait_for("Ann left");
+    second.wait_for_stderr("Ann left");
     second.assert_ends_well();
     third.assert_ends_well();
     assert_eq!(assert_equal_before(420, &bob, &eve), 420);
@@ -190,36 +195,36 @@ fn the_others_go_on_when_the_host_leaves() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_host_cannot_make_guests_load_native_code() {
-    let (place, game) = place("net-hostile");
+fn hostile_host_cannot_make_joiners_load_native_code() {
+    let (dir, game) = test_dir_with_game("net-hostile");
     let core = coplay_testcores::build_core(coplay_testcores::CoreDefect::Honest);
-    std::fs::copy(core.path(), place.at("trap.so")).unwrap();
-    std::fs::copy(core.path(), place.at("trap_libretro.so")).unwrap();
-    let mark = place.at("mark");
+    std::fs::copy(core.path(), dir.path_of("trap.so")).unwrap();
+    std::fs::copy(core.path(), dir.path_of("trap_libretro.so")).unwrap();
+    let mark = dir.path_of("mark");
     let run = |args: &[&str]| {
-        let mut program = place.program();
-        program.env(coplay_testcores::LOAD_MARKER_ENV, &mark).env("LIBRETRO_DIRECTORY", place.at(""));
-        Run::start_as(program, args)
+        let mut program = dir.program();
+        program.env(coplay_testcores::LOAD_MARKER_ENV, &mark).env("LIBRETRO_DIRECTORY", dir.path_of(""));
+        RunningProgram::start_command(program, args)
     };
     // The trap works: whoever opens the core on their own account leaves a mark.
-    assert_eq!(run(&["play", "--core", "./trap.so", "--headless", "--frames", "1"]).code(), Some(0));
+    assert_eq!(run(&["play", "--core", "./trap.so", "--headless", "--frames", "1"]).wait_for_exit(), Some(0));
     std::fs::remove_file(&mark).expect("the library was loaded");
     let host = HostileHost::start();
     for name in ["./trap.so", "../trap.so", "C:\\trap.dll", "\\\\host\\share\\trap.dll", "", "()", "\u{1b}[2J"] {
-        host.set_machine(name);
+        host.set_machine_name(name);
         for command in ["join", "watch"] {
-            let mut guest = run(&[command, host.ticket(), arg(&game), "--headless"]);
-            let (code, err) = (guest.code(), guest.err());
+            let mut guest = run(&[command, host.ticket(), path_arg(&game), "--headless"]);
+            let (wait_for_exit, err) = (guest.wait_for_exit(), guest.err());
             assert!(!mark.exists(), "{command} loaded a core because the host names its machine {name:?}: {guest}");
-            assert_eq!(code, Some(1), "{name:?}: {guest}");
+            assert_eq!(wait_for_exit, Some(1), "{name:?}: {guest}");
             assert!(err.contains("invalid machine name") && err.contains("\nhint: "), "{name:?}: {guest}");
             assert!(!err.contains('\u{1b}'), "{name:?}: {guest}");
         }
     }
     // A name that a machine can have is no path either, and finds only a core that is called so.
     for name in ["Trapdoor Plus", "trap.so"] {
-        host.set_machine(name);
-        let mut guest = run(&["join", host.ticket(), arg(&game), "--headless"]);
+        host.set_machine_name(name);
+        let mut guest = run(&["join", host.ticket(), path_arg(&game), "--headless"]);
         guest.assert_fails(1, &[name, "not installed here"]);
         assert!(!mark.exists(), "{guest}");
     }

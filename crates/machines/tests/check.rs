@@ -7,7 +7,7 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use common::odd::Odd;
+use common::faulty_machine::FaultyMachine;
 use coplay::id::SiteId;
 use coplay::session::PAGE_SIZE;
 use coplay_machines::check::{
@@ -15,35 +15,34 @@ use coplay_machines::check::{
     LockstepReason, MachineFault, MismatchKind, StateMismatch,
 };
 use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage};
-use coplay_machines::test_nes::Nes;
+use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, session_adapter};
 use coplay_testcores::{CoreDefect, TestCore, build_core, images};
 
 /// Tells the other process, which is this program again, which core to open; with nothing in it, the NES.
 const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
-/// And with which test_image of [`test_image`].
+/// And with which image of [`image`].
 const IMAGE_VARIABLE: &str = "COPLAY_TEST_IMAGE";
 
-fn core_test_image(ending: &str) -> Vec<u8> {
+fn core_image(ending: &str) -> Vec<u8> {
     match ending {
-        "test_nes" => images::test_nes(),
+        "nes" => images::nes(),
         "gb" => images::game_boy(),
         "gba" => images::game_boy_advance(),
         "pce" => images::pc_engine(),
         "sfc" => images::snes(),
-        _ => panic!("no test_image for {ending}"),
+        _ => panic!("no image for {ending}"),
     }
 }
 
 fn open_machine(core: &str, ending: &str) -> Result<Box<dyn Machine>, String> {
     if let Some(oddity) = core.strip_prefix("odd ") {
-        return Ok(Box::new(Odd::new(oddity)));
+        return Ok(Box::new(FaultyMachine::new(oddity)));
     }
     if core.is_empty() {
         return Ok(Box::new(Nes::open(&common::rom::test_image(), "test").map_err(|error| error.to_string())?));
     }
-    let game =
-        (!ending.is_empty()).then(|| GameImage { name: format!("test.{ending}"), test_image: core_test_image(ending) });
+    let game = (!ending.is_empty()).then(|| GameImage { name: format!("test.{ending}"), image: core_image(ending) });
     let core = CoreSource::from_user(core).map_err(|error| error.to_string())?;
     let machine = libretro::open(CoreConfig { game, ..CoreConfig::new(core) });
     Ok(Box::new(machine.map_err(|error| error.to_string())?))
@@ -356,12 +355,12 @@ fn embedded_nes_supports_rollback() {
     assert_eq!(run_check("", "", &short_options()).verdict, CheckVerdict::Rollback);
 }
 
-/// A core as Debian has it, with an test_image of ours.
+/// A core as Debian has it, with an image of ours.
 fn assert_installed_core_is_fit(core: &str, ending: &str) {
     let core = CoreSource::from_user(core).unwrap();
     let file = libretro::find_core(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
     let file = file.display().to_string();
-    let game = Some(GameImage { name: format!("test.{ending}"), test_image: core_test_image(ending) });
+    let game = Some(GameImage { name: format!("test.{ending}"), image: core_image(ending) });
     let first = libretro::open(CoreConfig { game, ..CoreConfig::new(core.clone()) }).unwrap();
     let mut twin = || match first.twin() {
         Ok(twin) => Ok(Box::new(twin) as Box<dyn Machine>),
@@ -380,7 +379,7 @@ fn assert_installed_core_is_fit(core: &str, ending: &str) {
 
 #[test]
 fn nestopia_is_fit() {
-    assert_installed_core_is_fit("nestopia", "test_nes");
+    assert_installed_core_is_fit("nestopia", "nes");
 }
 
 #[test]

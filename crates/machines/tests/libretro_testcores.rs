@@ -8,7 +8,7 @@ use coplay::input::InputWord;
 use coplay_machines::libretro::{CoreConfig, CoreOpenError, CoreSource, GameImage, HashSource, LibretroMachine, open};
 use coplay_machines::pad::Button;
 use coplay_machines::{LoadError, Machine, NetplaySupport, SaveError};
-use coplay_testcores::{CoreConfig, CoreDefect, TestCore, build_core, build_core_with};
+use coplay_testcores::{CoreDefect, TestCore, TestCoreConfig, build_core, build_core_with};
 
 fn core_config(core: &Path) -> CoreConfig {
     CoreConfig::new(CoreSource::Path(core.into()))
@@ -116,7 +116,7 @@ fn core_instances_are_isolated_across_threads() {
 
 #[test]
 fn state_loads_exactly_into_another_instance() {
-    let core = build_core_with(CoreConfig { state_size: 1 << 20, ..CoreConfig::default() });
+    let core = build_core_with(TestCoreConfig { state_size: 1 << 20, ..TestCoreConfig::default() });
     let mut machine = open_core(&core);
     assert!(!machine.findings().settles);
     step_frames(&mut machine, 0..100);
@@ -187,7 +187,7 @@ fn state_rejected_midway_by_core_is_undone() {
 #[test]
 fn core_options_change_state_and_machine_id() {
     for options in [0, 1, 2] {
-        let core = build_core_with(CoreConfig { options_version: options, ..CoreConfig::default() });
+        let core = build_core_with(TestCoreConfig { options_version: options, ..TestCoreConfig::default() });
         let with = |value: &str| CoreConfig {
             options: vec![("testcore_step".into(), value.into())],
             ..core_config(core.path())
@@ -293,10 +293,10 @@ fn core_without_save_is_still_hashed() {
 #[test]
 fn core_changed_by_saving_stays_equal_across_instances() {
     for state_size in [1_024, 1 << 20] {
-        let mut one = open_core(&build_core_with(CoreConfig {
+        let mut one = open_core(&build_core_with(TestCoreConfig {
             defect: CoreDefect::Disturbed,
             state_size,
-            ..CoreConfig::default()
+            ..TestCoreConfig::default()
         }));
         let mut other = one.twin().unwrap();
         assert!(one.findings().settles && one.findings().state_exact);
@@ -348,7 +348,7 @@ fn untestable_core_renders_headless_frames_fully() {
 #[test]
 fn reset_reuses_instance_when_initial_state_is_exact() {
     for state_size in [1_024, 1 << 20] {
-        let core = build_core_with(CoreConfig { state_size, ..CoreConfig::default() });
+        let core = build_core_with(TestCoreConfig { state_size, ..TestCoreConfig::default() });
         let mut machine = open_core(&core);
         let mut fresh = machine.twin().unwrap();
         assert!(machine.findings().begins_anew);
@@ -432,7 +432,7 @@ fn files_in_scratch_folders() -> Vec<PathBuf> {
 
 #[test]
 fn core_copy_is_deleted_after_loading() {
-    let core = build_core_with(CoreConfig { state_size: 2_000, ..CoreConfig::default() });
+    let core = build_core_with(TestCoreConfig { state_size: 2_000, ..TestCoreConfig::default() });
     let named = core.path().with_file_name("left_behind_libretro.so");
     std::fs::rename(core.path(), &named).unwrap();
     let machine = open(core_config(&named)).unwrap();

@@ -6,8 +6,8 @@ use common::{RandomInputs, rom, test_nes, test_nes_with_four_pads};
 use coplay::hash::xxh64;
 use coplay::input::InputWord;
 use coplay::session::MAX_REGIONS;
+use coplay_machines::nes::{MAX_PLAYERS, Nes, NesOpenError, NesOptions};
 use coplay_machines::pad::{Button, Pad};
-use coplay_machines::test_nes::{MAX_PLAYERS, Nes, NesOpenError, NesOptions};
 use coplay_machines::{LoadError, Machine};
 use coplay_sim::random::Random;
 
@@ -18,20 +18,20 @@ const CHECKSUM_RANGE: std::ops::Range<usize> = 14..22;
 const BUTTONS: [Button; 8] =
     [Button::A, Button::B, Button::Select, Button::Start, Button::Up, Button::Down, Button::Left, Button::Right];
 
-fn saved_state(test_nes: &mut Nes) -> Vec<u8> {
+fn saved_state(nes: &mut Nes) -> Vec<u8> {
     let mut state = Vec::new();
-    test_nes.save(&mut state).expect("it can save");
+    nes.save(&mut state).expect("it can save");
     state
 }
 
-fn step_frames(test_nes: &mut Nes, fingers: &mut RandomInputs, frames: usize) -> Vec<u64> {
-    (0..frames).map(|_| hash_after_step(test_nes, fingers.next_inputs(InputWord::MAX), true)).collect()
+fn step_frames(nes: &mut Nes, fingers: &mut RandomInputs, frames: usize) -> Vec<u64> {
+    (0..frames).map(|_| hash_after_step(nes, fingers.next_inputs(InputWord::MAX), true)).collect()
 }
 
 /// The hash after one more frame.
-fn hash_after_step(test_nes: &mut Nes, words: &[InputWord], fresh: bool) -> u64 {
-    test_nes.step(words, fresh);
-    test_nes.hash()
+fn hash_after_step(nes: &mut Nes, words: &[InputWord], fresh: bool) -> u64 {
+    nes.step(words, fresh);
+    nes.hash()
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn replay_from_state_is_exact_in_same_and_new_instance() {
         step_frames(&mut here, &mut fingers, frames);
         let (state, hash) = (saved_state(&mut here), here.hash());
         let script: Vec<Vec<InputWord>> = (0..9).map(|_| fingers.next_inputs(InputWord::MAX).to_vec()).collect();
-        let run = |test_nes: &mut Nes, fresh: bool| {
-            script.iter().map(|words| hash_after_step(test_nes, words, fresh)).collect::<Vec<_>>()
+        let run = |nes: &mut Nes, fresh: bool| {
+            script.iter().map(|words| hash_after_step(nes, words, fresh)).collect::<Vec<_>>()
         };
         let first = run(&mut here, true);
         here.load(&state).expect("its own state");
@@ -92,53 +92,53 @@ fn replay_from_state_is_exact_for_every_mapper() {
         let state = saved_state(&mut here);
         let script: Vec<Vec<InputWord>> = (0..8).map(|_| fingers.next_inputs(InputWord::MAX).to_vec()).collect();
         let first: Vec<u64> = script.iter().map(|words| hash_after_step(&mut here, words, true)).collect();
-        for test_nes in [&mut here, &mut there] {
-            test_nes.load(&state).expect("a state of the same game");
-            let again: Vec<u64> = script.iter().map(|words| hash_after_step(test_nes, words, false)).collect();
+        for nes in [&mut here, &mut there] {
+            nes.load(&state).expect("a state of the same game");
+            let again: Vec<u64> = script.iter().map(|words| hash_after_step(nes, words, false)).collect();
             assert_eq!(again, first, "mapper {mapper}");
-            assert_eq!(test_nes.failure(), None, "mapper {mapper}");
+            assert_eq!(nes.failure(), None, "mapper {mapper}");
         }
     }
 }
 
 #[test]
 fn load_keeps_picture_and_sound() {
-    let mut test_nes = test_nes();
+    let mut nes = test_nes();
     let mut fingers = RandomInputs::new(4, 2);
-    let state = saved_state(&mut test_nes);
-    step_frames(&mut test_nes, &mut fingers, 60);
-    let (picture, sound) = (test_nes.picture().rgba.to_vec(), test_nes.sound().to_vec());
-    test_nes.load(&state).expect("its own state");
-    test_nes.step(&[], false);
-    assert!(test_nes.picture().rgba == picture && test_nes.sound() == sound);
+    let state = saved_state(&mut nes);
+    step_frames(&mut nes, &mut fingers, 60);
+    let (picture, sound) = (nes.picture().rgba.to_vec(), nes.sound().to_vec());
+    nes.load(&state).expect("its own state");
+    nes.step(&[], false);
+    assert!(nes.picture().rgba == picture && nes.sound() == sound);
 }
 
 #[test]
 fn save_reuses_the_buffer() {
-    let mut test_nes = test_nes();
-    let mut state = saved_state(&mut test_nes);
+    let mut nes = test_nes();
+    let mut state = saved_state(&mut nes);
     let (place, room) = (state.as_ptr(), state.capacity());
     for _ in 0..100 {
-        test_nes.step(&[], false);
-        test_nes.save(&mut state).expect("it can save");
+        nes.step(&[], false);
+        nes.save(&mut state).expect("it can save");
     }
     assert_eq!((state.as_ptr(), state.capacity()), (place, room));
 }
 
 #[test]
 fn exactly_the_pad_buttons_affect_state() {
-    for (players, mut test_nes) in [(2, test_nes()), (4, test_nes_with_four_pads())] {
-        assert_eq!(test_nes.pads(), vec![Pad::with_buttons(&BUTTONS); players]);
-        step_frames(&mut test_nes, &mut RandomInputs::new(0, 0), 10);
-        let before = saved_state(&mut test_nes);
+    for (players, mut nes) in [(2, test_nes()), (4, test_nes_with_four_pads())] {
+        assert_eq!(nes.pads(), vec![Pad::with_buttons(&BUTTONS); players]);
+        step_frames(&mut nes, &mut RandomInputs::new(0, 0), 10);
+        let before = saved_state(&mut nes);
         let mut after = |player: usize, word: InputWord| {
             let mut words = [0; 6];
             words[player] = word;
-            test_nes.load(&before).expect("its own state");
+            nes.load(&before).expect("its own state");
             // Pads are read at the end of the picture, and what was read has its effect in the frame after that.
-            test_nes.step(&words, false);
-            test_nes.step(&[], false);
-            test_nes.hash()
+            nes.step(&words, false);
+            nes.step(&[], false);
+            nes.hash()
         };
         let nothing = after(0, 0);
         for player in 0..6 {
@@ -171,30 +171,30 @@ fn identity_depends_on_game_options_and_first_frames() {
     let (one, other, four) = (test_nes(), test_nes(), test_nes_with_four_pads());
     assert_eq!((one.machine_id(), one.game_id()), (other.machine_id(), other.game_id()));
     assert_ne!(one.machine_id().options, four.machine_id().options);
-    let mut test_image = rom::test_image();
-    test_image[16 + 3] ^= 1;
-    let changed = Nes::open(&test_image, "test").expect("an test_image that is as good");
+    let mut image = rom::test_image();
+    image[16 + 3] ^= 1;
+    let changed = Nes::open(&image, "test").expect("an image that is as good");
     assert_ne!(changed.game_id().hash, one.game_id().hash);
     assert_ne!(changed.machine_id().first_frames_hash, one.machine_id().first_frames_hash);
 }
 
 #[test]
 fn picture_and_sound_are_produced() {
-    let mut test_nes = test_nes();
+    let mut nes = test_nes();
     let mut fingers = RandomInputs::new(7, 2);
     let mut samples = 0;
     // The machine begins in the middle of a frame.
-    test_nes.step(&[], true);
+    nes.step(&[], true);
     for _ in 0..600 {
-        test_nes.step(fingers.next_inputs(InputWord::MAX), true);
-        samples += test_nes.sound().len();
+        nes.step(fingers.next_inputs(InputWord::MAX), true);
+        samples += nes.sound().len();
     }
-    let (frames, seconds) = test_nes.frame_rate().fraction();
-    let wanted = 600.0 * test_nes.sample_rate() * f64::from(seconds) / f64::from(frames);
+    let (frames, seconds) = nes.frame_rate().fraction();
+    let wanted = 600.0 * nes.sample_rate() * f64::from(seconds) / f64::from(frames);
     assert!((samples as f64 - wanted).abs() < 24.0, "{samples} samples instead of {wanted}");
-    assert!(test_nes.sound().iter().any(|[left, _]| left.unsigned_abs() > 200));
-    assert!(test_nes.sound().iter().all(|[left, right]| left == right));
-    let picture = test_nes.picture();
+    assert!(nes.sound().iter().any(|[left, _]| left.unsigned_abs() > 200));
+    assert!(nes.sound().iter().all(|[left, right]| left == right));
+    let picture = nes.picture();
     assert_eq!((picture.width, picture.height, picture.rgba.len()), (256, 240, 256 * 240 * 4));
     assert!((picture.aspect - 256.0 / 240.0 * 8.0 / 7.0).abs() < 1e-6);
     let mut colours: Vec<&[u8; 4]> = picture.rgba.as_chunks().0.iter().collect();
@@ -205,16 +205,16 @@ fn picture_and_sound_are_produced() {
 
 #[test]
 fn state_regions_are_named() {
-    let mut test_nes = test_nes();
-    let list = |test_nes: &mut Nes| {
+    let mut nes = test_nes();
+    let list = |nes: &mut Nes| {
         let mut parts = Vec::new();
-        test_nes.regions(&mut |name, bytes| parts.push((name.to_string(), bytes.to_vec())));
+        nes.regions(&mut |name, bytes| parts.push((name.to_string(), bytes.to_vec())));
         parts
     };
-    step_frames(&mut test_nes, &mut RandomInputs::new(8, 2), 60);
-    let before = list(&mut test_nes);
-    test_nes.step(&[0xff], false);
-    let after = list(&mut test_nes);
+    step_frames(&mut nes, &mut RandomInputs::new(8, 2), 60);
+    let before = list(&mut nes);
+    nes.step(&[0xff], false);
+    let after = list(&mut nes);
     assert!(before.len() <= MAX_REGIONS);
     let names: Vec<&str> = before.iter().map(|(name, _)| name.as_str()).collect();
     for wanted in ["work ram", "video ram", "palette", "oam", "cpu", "ppu", "apu", "cartridge ram"] {
@@ -225,18 +225,18 @@ fn state_regions_are_named() {
     assert!(changed.contains(&"work ram") && changed.contains(&"cartridge ram") && !changed.contains(&"palette"));
 }
 
-fn open_error(test_image: &[u8]) -> NesOpenError {
-    Nes::open(test_image, "test").err().expect("no game")
+fn open_error(image: &[u8]) -> NesOpenError {
+    Nes::open(image, "test").err().expect("no game")
 }
 
 #[test]
 fn invalid_image_is_rejected_with_reason() {
-    let test_image = rom::test_image();
+    let image = rom::test_image();
     assert_eq!(open_error(b""), NesOpenError::NotNes);
     assert_eq!(open_error(b"GIF89a, a picture"), NesOpenError::NotNes);
-    assert_eq!(open_error(&test_image[..9]), NesOpenError::Truncated { actual: 9, expected: 16 });
-    let (has, needs) = (test_image.len() - 1, test_image.len());
-    assert_eq!(open_error(&test_image[..has]), NesOpenError::Truncated { actual: has, expected: needs });
+    assert_eq!(open_error(&image[..9]), NesOpenError::Truncated { actual: 9, expected: 16 });
+    let (has, needs) = (image.len() - 1, image.len());
+    assert_eq!(open_error(&image[..has]), NesOpenError::Truncated { actual: has, expected: needs });
     assert_eq!(open_error(&rom::test_image_with_flags([0x00, 0xf0])), NesOpenError::UnsupportedMapper(240));
     assert_eq!(
         open_error(&rom::test_image_with_flags([0xf0, 0xf0])).to_string(),
@@ -246,7 +246,7 @@ fn invalid_image_is_rejected_with_reason() {
         matches!(open_error(&rom::test_image_with_flags([0x04, 0x00])), NesOpenError::InvalidHeader(why) if why.contains("trained"))
     );
     for players in [0, MAX_PLAYERS + 1] {
-        let refused = Nes::open_with(&test_image, "test", NesOptions { players }).err();
+        let refused = Nes::open_with(&image, "test", NesOptions { players }).err();
         assert_eq!(refused, Some(NesOpenError::InvalidPlayerCount(players)));
     }
     // A header that promises more than there is costs no memory.
@@ -256,36 +256,36 @@ fn invalid_image_is_rejected_with_reason() {
 
 #[test]
 fn damaged_truncated_or_foreign_state_is_rejected_without_effect() {
-    let mut test_nes = test_nes();
+    let mut nes = test_nes();
     let mut fingers = RandomInputs::new(9, 2);
-    step_frames(&mut test_nes, &mut fingers, 30);
-    let state = saved_state(&mut test_nes);
-    step_frames(&mut test_nes, &mut fingers, 30);
-    let (hash, mut luck) = (test_nes.hash(), Random::new(9));
+    step_frames(&mut nes, &mut fingers, 30);
+    let state = saved_state(&mut nes);
+    step_frames(&mut nes, &mut fingers, 30);
+    let (hash, mut luck) = (nes.hash(), Random::new(9));
     for _ in 0..500 {
         let mut bad = state.clone();
         let at = luck.below(bad.len() as u64) as usize;
         bad[at] ^= 1 << luck.below(8);
-        assert!(matches!(test_nes.load(&bad), Err(LoadError::InvalidState(_))), "byte {at}");
-        assert!(test_nes.load(&state[..at]).is_err(), "the first {at} bytes");
+        assert!(matches!(nes.load(&bad), Err(LoadError::InvalidState(_))), "byte {at}");
+        assert!(nes.load(&state[..at]).is_err(), "the first {at} bytes");
     }
-    assert!(test_nes.load(&[&state[..], &[0]].concat()).is_err(), "a byte too many");
-    assert!(test_nes.load(&vec![0; 1 << 20]).is_err(), "a mebibyte of nothing");
-    let mut test_image = rom::test_image();
-    test_image[100] ^= 1;
-    let mut other = Nes::open(&test_image, "test").expect("another game");
-    assert!(test_nes.load(&saved_state(&mut other)).is_err_and(|error| error.to_string().contains("another game")));
-    assert_eq!((test_nes.hash(), test_nes.failure()), (hash, None));
+    assert!(nes.load(&[&state[..], &[0]].concat()).is_err(), "a byte too many");
+    assert!(nes.load(&vec![0; 1 << 20]).is_err(), "a mebibyte of nothing");
+    let mut image = rom::test_image();
+    image[100] ^= 1;
+    let mut other = Nes::open(&image, "test").expect("another game");
+    assert!(nes.load(&saved_state(&mut other)).is_err_and(|error| error.to_string().contains("another game")));
+    assert_eq!((nes.hash(), nes.failure()), (hash, None));
 }
 
 /// Whoever makes up a state can make up its checksum. It may be refused, it may make the machine stand still, but it does not take the
 /// program along, nor for ever.
 #[test]
 fn forged_state_with_valid_checksum_is_harmless() {
-    let mut test_nes = test_nes();
-    step_frames(&mut test_nes, &mut RandomInputs::new(10, 2), 30);
-    let (state, mut luck) = (saved_state(&mut test_nes), Random::new(10));
-    let before_memory = state.len() - memory_len(&mut test_nes);
+    let mut nes = test_nes();
+    step_frames(&mut nes, &mut RandomInputs::new(10, 2), 30);
+    let (state, mut luck) = (saved_state(&mut nes), Random::new(10));
+    let before_memory = state.len() - memory_len(&mut nes);
     let (mut refused, mut stopped) = (0, 0);
     let mut other = common::test_nes();
     for _ in 0..400 {
@@ -296,28 +296,28 @@ fn forged_state_with_valid_checksum_is_harmless() {
         }
         let checksum = xxh64(0, &lie[CHECKSUM_RANGE.end..]);
         lie[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
-        match test_nes.load(&lie) {
+        match nes.load(&lie) {
             Err(_) => refused += 1,
-            Ok(()) => (0..3).for_each(|_| test_nes.step(&[], true)),
+            Ok(()) => (0..3).for_each(|_| nes.step(&[], true)),
         }
-        if test_nes.failure().is_some() {
+        if nes.failure().is_some() {
             stopped += 1;
-            assert_halted(&mut test_nes, &mut other);
+            assert_halted(&mut nes, &mut other);
         }
     }
     assert!((20..380).contains(&refused) && stopped > 0, "{refused} refused, {stopped} stopped");
-    test_nes.load(&state).expect("a good state");
-    assert_eq!(test_nes.failure(), None);
+    nes.load(&state).expect("a good state");
+    assert_eq!(nes.failure(), None);
     other.load(&state).expect("a good state");
     let mut fingers = (RandomInputs::new(11, 2), RandomInputs::new(11, 2));
-    assert_eq!(step_frames(&mut test_nes, &mut fingers.0, 30), step_frames(&mut other, &mut fingers.1, 30));
+    assert_eq!(step_frames(&mut nes, &mut fingers.0, 30), step_frames(&mut other, &mut fingers.1, 30));
 }
 
 /// A machine that was brought down has a state like any other: it can be saved, and is the same elsewhere.
-fn assert_halted(test_nes: &mut Nes, other: &mut Nes) {
-    let (hash, state) = (test_nes.hash(), saved_state(test_nes));
-    test_nes.step(&[0xff, 0xff], true);
-    assert_eq!(test_nes.hash(), hash);
+fn assert_halted(nes: &mut Nes, other: &mut Nes) {
+    let (hash, state) = (nes.hash(), saved_state(nes));
+    nes.step(&[0xff, 0xff], true);
+    assert_eq!(nes.hash(), hash);
     other.load(&state).expect("a state of the same game");
     assert!(other.failure().is_some() && other.hash() == hash);
     other.reset();
@@ -325,11 +325,9 @@ fn assert_halted(test_nes: &mut Nes, other: &mut Nes) {
 }
 
 /// Bytes of the two memories at the end of a state.
-fn memory_len(test_nes: &mut Nes) -> usize {
+fn memory_len(nes: &mut Nes) -> usize {
     let mut bytes = 0;
-    test_nes.regions(&mut |name, part| {
-        bytes += if name.ends_with("ram") && name != "pattern ram" { part.len() } else { 0 }
-    });
+    nes.regions(&mut |name, part| bytes += if name.ends_with("ram") && name != "pattern ram" { part.len() } else { 0 });
     bytes
 }
 
@@ -337,11 +335,11 @@ fn memory_len(test_nes: &mut Nes) -> usize {
 fn random_program_does_not_crash() {
     let mut luck = Random::new(12);
     for _ in 0..12 {
-        let mut test_image = rom::test_image_with_flags([(luck.below(8) as u8) << 4, 0]);
-        test_image[16..16 + 0x4000].iter_mut().for_each(|byte| *byte = luck.bits() as u8);
-        let Ok(mut test_nes) = Nes::open(&test_image, "noise") else { continue };
-        let hashes = step_frames(&mut test_nes, &mut RandomInputs::new(12, 2), 60);
-        test_nes.reset();
-        assert_eq!(step_frames(&mut test_nes, &mut RandomInputs::new(12, 2), 60), hashes);
+        let mut image = rom::test_image_with_flags([(luck.below(8) as u8) << 4, 0]);
+        image[16..16 + 0x4000].iter_mut().for_each(|byte| *byte = luck.bits() as u8);
+        let Ok(mut nes) = Nes::open(&image, "noise") else { continue };
+        let hashes = step_frames(&mut nes, &mut RandomInputs::new(12, 2), 60);
+        nes.reset();
+        assert_eq!(step_frames(&mut nes, &mut RandomInputs::new(12, 2), 60), hashes);
     }
 }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::duel::{self, Judge, Seat, bad_link, config, terms};
-use common::odd::Odd;
+use common::faulty_machine::FaultyMachine;
+use common::session_harness::{self, ReferenceChecker, TestSite, bad_link, test_config, test_options};
 use common::{test_nes, test_nes_with_four_pads};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
@@ -14,9 +14,9 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_machines::control::ControlledMachine;
 #[cfg(target_os = "linux")]
 use coplay_machines::libretro;
+use coplay_machines::nes::Nes;
 use coplay_machines::pad::{Button, Pad};
 use coplay_machines::session_adapter::{self, SessionOptions};
-use coplay_machines::test_nes::Nes;
 use coplay_machines::{LoadError, LockstepOnly, Machine, NetplaySupport, Picture, SaveError};
 use coplay_sim::host_network::{HostNetwork, HostProgram};
 #[cfg(target_os = "linux")]
@@ -28,48 +28,48 @@ fn zero_clock() -> u64 {
     0
 }
 
-fn test_site(site: SiteId, machine: Box<dyn Machine>, settings: &Settings) -> Seat {
-    Seat::new(Instant::ZERO, config(&*machine, site, settings), machine, SEED, zero_clock)
+fn test_site(site: SiteId, machine: Box<dyn Machine>, settings: &Settings) -> TestSite {
+    TestSite::new(Instant::ZERO, test_config(&*machine, site, settings), machine, SEED, zero_clock)
 }
 
 #[test]
 fn two_sites_stay_equal_with_rollback() {
-    let settings = session_adapter::settings(&test_nes(), terms(2));
+    let settings = session_adapter::settings(&test_nes(), test_options(2));
     let seats = SiteId::first(2).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
     let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = Judge::new(Box::new(test_nes()));
-    duel::run(&mut stage, &mut judge, 1_200, |_| {});
-    assert_eq!((judge.fault, judge.next >= 1_200), (None, true), "{} frames judged", judge.next);
+    let mut judge = ReferenceChecker::new(Box::new(test_nes()));
+    session_harness::run_until_checked(&mut stage, &mut judge, 1_200, |_| {});
+    assert_eq!((judge.first_mismatch, judge.next_frame >= 1_200), (None, true), "{} frames judged", judge.next_frame);
     for seat in &mut stage.programs {
         let (counts, stats) = (seat.counts(), seat.stats());
-        assert_eq!(seat.trouble, None);
-        assert!(seat.hosted.take_new_picture() && !seat.hosted.take_new_picture());
+        assert_eq!(seat.error, None);
+        assert!(seat.adapter.take_new_picture() && !seat.adapter.take_new_picture());
         assert!(counts.resimulated_steps > 100 && counts.loads > 100 && counts.hashes > 10, "{counts:?}");
         assert!(counts.rendered_steps >= 1_200 && counts.saves >= stats.saves && stats.saves > 1_000, "{counts:?}");
         assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
         // Frames that are not seen again leave the sound in one piece.
-        assert!((790..=810).contains(&seat.hosted.machine().sound().len()));
+        assert!((790..=810).contains(&seat.adapter.machine().sound().len()));
     }
 }
 
 /// Two sites that play a core so long over a bad link, with guesses where its states allow that.
 #[cfg(target_os = "linux")]
-fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames: u32) -> HostNetwork<Seat> {
+fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames: u32) -> HostNetwork<TestSite> {
     let first = libretro::open(libretro::CoreConfig {
         game,
         ..libretro::CoreConfig::new(libretro::CoreSource::from_user(core).expect("a core"))
     })
     .expect("it opens");
     let twin = || Box::new(first.twin().expect("another one"));
-    let settings = session_adapter::settings(&first, terms(2));
+    let settings = session_adapter::settings(&first, test_options(2));
     let seats = SiteId::first(2).map(|site| test_site(site, twin(), &settings)).collect();
     let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = Judge::new(twin());
-    duel::run(&mut stage, &mut judge, frames, |_| {});
-    assert_eq!((judge.fault, judge.next >= frames), (None, true), "{} frames judged", judge.next);
+    let mut judge = ReferenceChecker::new(twin());
+    session_harness::run_until_checked(&mut stage, &mut judge, frames, |_| {});
+    assert_eq!((judge.first_mismatch, judge.next_frame >= frames), (None, true), "{} frames judged", judge.next_frame);
     for seat in &stage.programs {
         assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
-        assert!(seat.trouble.is_none() && seat.counts().hashes > 0, "{:?}", seat.trouble);
+        assert!(seat.error.is_none() && seat.counts().hashes > 0, "{:?}", seat.error);
     }
     stage
 }
@@ -77,7 +77,7 @@ fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames
 #[test]
 #[cfg(target_os = "linux")]
 fn two_sites_on_nestopia_stay_equal_with_rollback() {
-    let image = coplay_testcores::images::test_nes();
+    let image = coplay_testcores::images::nes();
     let game = libretro::GameImage { name: "test.nes".into(), image };
     let stage = run_two_sites_with_core("nestopia", Some(game), 600);
     for seat in &stage.programs {
@@ -114,55 +114,56 @@ fn lockstep_only_is_part_of_machine_id() {
 #[test]
 fn failure_reason_passes_through_wrappers() {
     let told = |machine: Box<dyn Machine>| ControlledMachine::new(machine).failure().map(str::to_owned);
-    assert_eq!(told(Box::new(Odd::new("down"))).as_deref(), Some("it is down"));
-    assert_eq!(told(LockstepOnly::wrap(Box::new(Odd::new("down")))).as_deref(), Some("it is down"));
-    assert_eq!(told(Box::new(Odd::new("not"))), None);
+    assert_eq!(told(Box::new(FaultyMachine::new("down"))).as_deref(), Some("it is down"));
+    assert_eq!(told(LockstepOnly::wrap(Box::new(FaultyMachine::new("down")))).as_deref(), Some("it is down"));
+    assert_eq!(told(Box::new(FaultyMachine::new("not"))), None);
 }
 
 #[test]
 fn four_sites_with_four_pads_stay_equal() {
-    let settings = session_adapter::settings(&test_nes_with_four_pads(), terms(4));
+    let settings = session_adapter::settings(&test_nes_with_four_pads(), test_options(4));
     let seats = SiteId::first(4).map(|site| test_site(site, Box::new(test_nes_with_four_pads()), &settings)).collect();
     let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = Judge::new(Box::new(test_nes_with_four_pads()));
-    duel::run(&mut stage, &mut judge, 200, |_| {});
-    assert_eq!((judge.fault, judge.next >= 200), (None, true), "{} frames judged", judge.next);
+    let mut judge = ReferenceChecker::new(Box::new(test_nes_with_four_pads()));
+    session_harness::run_until_checked(&mut stage, &mut judge, 200, |_| {});
+    assert_eq!((judge.first_mismatch, judge.next_frame >= 200), (None, true), "{} frames judged", judge.next_frame);
 }
 
 #[test]
 fn late_joiner_starts_from_a_snapshot() {
-    let all = session_adapter::settings(&test_nes(), terms(3));
+    let all = session_adapter::settings(&test_nes(), test_options(3));
     let settings = Settings { starting_sites: SiteSet::first(2), ..all };
     let seats = SiteId::first(3).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
     let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
     stage.run_until(Instant::ZERO + TimeDelta::from_secs(6));
     let late = SiteId::new(2).expect("a site");
-    let usual = config(&test_nes(), late, &settings);
+    let usual = test_config(&test_nes(), late, &settings);
     let join = Config {
         late_join: Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 }),
         incarnation: 2,
         ..usual
     };
-    stage.programs[2] = Seat::new(stage.now(), join, Box::new(test_nes()), SEED, zero_clock);
+    stage.programs[2] = TestSite::new(stage.now(), join, Box::new(test_nes()), SEED, zero_clock);
     stage.wake(2);
     stage.run_until(Instant::ZERO + TimeDelta::from_secs(12));
     assert!(matches!(stage.programs[2].session().state(), State::Running), "{:?}", stage.programs[2].events);
     // He has not played the first frames, but all since.
-    let (first, last) = (stage.programs[2].certain[0].frame, stage.programs[2].certain.back().expect("frames").frame);
+    let (first, last) =
+        (stage.programs[2].confirmed[0].frame, stage.programs[2].confirmed.back().expect("frames").frame);
     assert!(first > 200 && last > first + 200, "{first} to {last}");
     let (players, latecomers) = stage.programs.split_at_mut(2);
-    for note in &latecomers[0].certain {
-        let theirs = players[0].certain.iter().find(|theirs| theirs.frame == note.frame);
-        assert!(theirs.is_none_or(|theirs| theirs.hash == note.hash), "frame {}", note.frame);
+    for note in &latecomers[0].confirmed {
+        let theirs = players[0].confirmed.iter().find(|theirs| theirs.frame == note.frame);
+        assert!(theirs.is_none_or(|theirs| theirs.state_hash == note.state_hash), "frame {}", note.frame);
     }
-    let mut judge = Judge::new(Box::new(test_nes()));
-    judge.look(&mut players.iter_mut().collect::<Vec<_>>());
-    assert_eq!((judge.fault, judge.next > last - 100), (None, true));
+    let mut judge = ReferenceChecker::new(Box::new(test_nes()));
+    judge.check_confirmed(&mut players.iter_mut().collect::<Vec<_>>());
+    assert_eq!((judge.first_mismatch, judge.next_frame > last - 100), (None, true));
 }
 
 /// A machine that presses a button of its own from some time on.
 struct DivergingMachine {
-    test_nes: Nes,
+    nes: Nes,
     steps_left: u32,
 }
 
@@ -217,14 +218,14 @@ impl Machine for DivergingMachine {
 
 #[test]
 fn desync_report_names_the_diverged_region() {
-    let settings = session_adapter::settings(&test_nes(), terms(2));
+    let settings = session_adapter::settings(&test_nes(), test_options(2));
     let machines: [Box<dyn Machine>; 2] =
-        [Box::new(test_nes()), Box::new(DivergingMachine { test_nes: test_nes(), steps_left: 300 })];
+        [Box::new(test_nes()), Box::new(DivergingMachine { nes: test_nes(), steps_left: 300 })];
     let seats = SiteId::first(2).zip(machines).map(|(site, machine)| test_site(site, machine, &settings)).collect();
     let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = Judge::new(Box::new(test_nes()));
-    duel::run(&mut stage, &mut judge, 1_200, |_| {});
-    let (frame, site) = judge.fault.expect("the judge sees it");
+    let mut judge = ReferenceChecker::new(Box::new(test_nes()));
+    session_harness::run_until_checked(&mut stage, &mut judge, 1_200, |_| {});
+    let (frame, site) = judge.first_mismatch.expect("the judge sees it");
     assert!(site == 1 && (100..300).contains(&frame), "frame {frame}, site {site}");
     stage.run_until(stage.now() + TimeDelta::from_secs(8));
     for seat in &stage.programs {
@@ -250,6 +251,6 @@ fn settings_are_derived_from_the_machine() {
             assert_eq!(settings.ownership.mask(site, player), wanted);
         }
     }
-    let config = config(&machine, SiteId::new(2).expect("a site"), &settings);
+    let config = test_config(&machine, SiteId::new(2).expect("a site"), &settings);
     assert!(Session::new(Instant::ZERO, config).is_ok());
 }

@@ -519,7 +519,7 @@ fn wrong_secret_fails_before_the_timeout() {
     let host = UdpTransport::listen(addr, Identity::random(), Secret::from_text("chess"), queue).unwrap();
     let place = host.own_addrs().remove(0);
     let (failure, took) = connect_expecting_failure(TransportKind::Udp, place.clone(), None);
-    assert_eq!(failure, RunError::Unreachable { addr, wrong_secret: true });
+    assert_eq!(failure, RunError::Unreachable { addr: place, wrong_secret: true });
     assert!(took < Duration::from_secs(20), "it took {took:?}");
 }
 

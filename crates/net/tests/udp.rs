@@ -6,7 +6,7 @@ mod common;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use common::{datagram, up, wait};
+use common::{connected_peer, received_datagram, wait_for};
 use coplay_net::key::{Identity, Secret};
 use coplay_net::udp::UdpTransport;
 use coplay_net::{Incoming, PeerAddr, Transport};
@@ -26,12 +26,12 @@ fn peer_addr(udp: &UdpTransport) -> PeerAddr {
 fn two_udp_transports_exchange_datagrams() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
     one.dial(&peer_addr(&other), None);
-    assert_eq!(wait(&to_one, up), other.key());
-    assert_eq!(wait(&to_other, up), one.key());
+    assert_eq!(wait_for(&to_one, connected_peer), other.key());
+    assert_eq!(wait_for(&to_other, connected_peer), one.key());
     assert!(one.send(&other.key(), b"ping"));
-    assert_eq!(wait(&to_other, datagram), (one.key(), b"ping".to_vec()));
+    assert_eq!(wait_for(&to_other, received_datagram), (one.key(), b"ping".to_vec()));
     assert!(other.send(&one.key(), b"pong"));
-    assert_eq!(wait(&to_one, datagram), (other.key(), b"pong".to_vec()));
+    assert_eq!(wait_for(&to_one, received_datagram), (other.key(), b"pong".to_vec()));
     assert_eq!(one.addr_of(&other.key()), Some(peer_addr(&other)));
 }
 
@@ -39,7 +39,7 @@ fn two_udp_transports_exchange_datagrams() {
 fn wrong_secret_is_reported() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("chess"));
     one.dial(&peer_addr(&other), None);
-    let refused = wait(&to_one, |incoming| match incoming {
+    let refused = wait_for(&to_one, |incoming| match incoming {
         Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
         _ => None,
     });
@@ -52,8 +52,8 @@ fn wrong_secret_is_reported() {
 fn garbage_is_counted_and_does_not_disturb_a_channel() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
     one.dial(&peer_addr(&other), None);
-    wait(&to_one, up);
-    wait(&to_other, up);
+    wait_for(&to_one, connected_peer);
+    wait_for(&to_other, connected_peer);
     let third = UdpSocket::bind("127.0.0.1:0").unwrap();
     let thrown = 20_000u32;
     for number in 0..thrown {
@@ -64,7 +64,7 @@ fn garbage_is_counted_and_does_not_disturb_a_channel() {
         }
     }
     // The system may have dropped some of these with the rest, but not who sends them.
-    while one.send(&other.key(), b"at last") && wait(&to_other, datagram).1 != b"at last" {}
+    while one.send(&other.key(), b"at last") && wait_for(&to_other, received_datagram).1 != b"at last" {}
     let refused = other.drop_counts();
     assert!(refused.rejected + refused.kernel_dropped >= u64::from(thrown) * 19 / 20, "{refused:?}");
 }

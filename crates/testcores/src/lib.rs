@@ -52,7 +52,7 @@ pub enum CoreDefect {
 
 /// What to build.
 #[derive(Clone, Copy, Debug)]
-pub struct CoreConfig {
+pub struct TestCoreConfig {
     /// What is wrong with it.
     pub defect: CoreDefect,
     /// Bytes of its state, at least 16.
@@ -65,7 +65,7 @@ pub struct CoreConfig {
     pub options_version: u8,
 }
 
-impl Default for CoreConfig {
+impl Default for TestCoreConfig {
     fn default() -> Self {
         Self { defect: CoreDefect::Honest, state_size: 1_024, players: 2, ports: 2, options_version: 2 }
     }
@@ -112,14 +112,14 @@ impl TestCore {
 /// # Panics
 /// If there is no compiler.
 pub fn build_core(cheat: CoreDefect) -> TestCore {
-    build_core_with(CoreConfig { defect: cheat, ..CoreConfig::default() })
+    build_core_with(TestCoreConfig { defect: cheat, ..TestCoreConfig::default() })
 }
 
 /// Builds a core as told.
 ///
 /// # Panics
 /// If there is no compiler.
-pub fn build_core_with(build: CoreConfig) -> TestCore {
+pub fn build_core_with(build: TestCoreConfig) -> TestCore {
     let folder = tempfile::tempdir().expect("a folder for a core");
     let source = folder.path().join("core.c");
     std::fs::write(&source, include_str!("core.c")).expect("room for a source");

@@ -244,7 +244,7 @@ impl SimulatedWorld {
             assert!(guests(ours) == guests(theirs), "{ours:#?}\n\n{theirs:#?}");
             assert!(guests(ours).len() == self.players.len() && ours.len() == theirs.len());
             for ninja in &ninjas {
-                let term = |register: &EntityStore| register.get(*ninja_entity).and_then(EntityRecord::ownership);
+                let term = |register: &EntityStore| register.get(*ninja).and_then(EntityRecord::ownership);
                 assert_eq!(term(ours), term(theirs), "{ninja:?}");
             }
         }

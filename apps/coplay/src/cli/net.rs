@@ -8,21 +8,21 @@ use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 
-use super::{Machine, Setup};
+use super::{CoreOptionArgs, MachineArgs};
 use crate::config::MAX_SCALE;
-use crate::front::Asked;
+use crate::frontend::FrontendRequest;
 
 /// How to host a game.
 #[derive(Args, Clone, Debug)]
-pub struct Host {
+pub struct HostArgs {
     /// The file of a game; without one, the game that comes with coplay
     pub game: Option<PathBuf>,
     /// The machine.
     #[command(flatten)]
-    pub machine: Machine,
+    pub machine: MachineArgs,
     /// How it is set up.
     #[command(flatten)]
-    pub setup: Setup,
+    pub core_options: CoreOptionArgs,
     /// How many play in all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     pub players: Option<u8>,
@@ -30,11 +30,11 @@ pub struct Host {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub pads: u8,
     /// By how many frames input is delayed; without it, or with `auto`, as the links need
-    #[arg(long, value_name = "N|auto", value_parser = dial)]
-    pub lag: Option<Dial>,
+    #[arg(long, value_name = "N|auto", value_parser = parse_auto_or_frames)]
+    pub input_delay: Option<AutoOrFrames>,
     /// How many frames may be guessed and repaired: 0 guesses nothing; without it, or with `auto`, as the links need
-    #[arg(long, value_name = "N|auto", value_parser = dial)]
-    pub window: Option<Dial>,
+    #[arg(long, value_name = "N|auto", value_parser = parse_auto_or_frames)]
+    pub prediction_window: Option<AutoOrFrames>,
     /// Plain UDP, for a network that can be trusted to let it through: listen at this port, or address and port
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
@@ -46,31 +46,31 @@ pub struct Host {
     pub relay: Option<RelayConfig>,
     /// What others in the local network may do without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "WHAT", value_enum)]
-    pub lan: Option<Lan>,
+    pub lan: Option<LanVisibility>,
     /// Nobody may watch
     #[arg(long)]
     pub private: bool,
     /// What the players of somebody who is lost do
     #[arg(long, value_name = "WHAT", value_enum, default_value = "nothing")]
-    pub absent: AbsentPlayers,
+    pub absent: AbsentInputArg,
     /// How to take part.
     #[command(flatten)]
-    pub part: Part,
+    pub player: PlayerArgs,
     /// How to see it.
     #[command(flatten)]
-    pub view: View,
+    pub display: OnlineDisplayArgs,
 }
 
 /// How to come to a game of somebody else.
 #[derive(Args, Clone, Debug)]
-pub struct Come {
+pub struct ConnectArgs {
     /// The ticket that the host shows; without one, the games of the local network are listed
     pub ticket: Option<String>,
     /// The file of the game; without one it is looked for in the folders of the settings
     pub game: Option<PathBuf>,
     /// The machine.
     #[command(flatten)]
-    pub machine: Machine,
+    pub machine: MachineArgs,
     /// Use another relay than the one that the ticket names: `none`, `default`, or its address
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<RelayConfig>,
@@ -78,38 +78,38 @@ pub struct Come {
 
 /// How to join a game.
 #[derive(Args, Clone, Debug)]
-pub struct Join {
+pub struct JoinArgs {
     /// How to come to it.
     #[command(flatten)]
-    pub come: Come,
+    pub connect: ConnectArgs,
     /// How many play at this computer
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub pads: u8,
     /// How to take part.
     #[command(flatten)]
-    pub part: Part,
+    pub player: PlayerArgs,
     /// How to see it.
     #[command(flatten)]
-    pub view: View,
+    pub display: OnlineDisplayArgs,
 }
 
 /// How to watch a game.
 #[derive(Args, Clone, Debug)]
-pub struct Watch {
+pub struct WatchArgs {
     /// How to come to it.
     #[command(flatten)]
-    pub come: Come,
+    pub connect: ConnectArgs,
     /// How to be there.
     #[command(flatten)]
-    pub presence: Presence,
+    pub participant: ParticipantArgs,
     /// How to see it.
     #[command(flatten)]
-    pub view: View,
+    pub display: OnlineDisplayArgs,
 }
 
 /// What is open to everybody in the local network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Lan {
+pub enum LanVisibility {
     /// They see that there is a game, and need its ticket to join
     See,
     /// They may join
@@ -120,23 +120,23 @@ pub enum Lan {
 
 /// How to take part in a game with others.
 #[derive(Args, Clone, Debug)]
-pub struct Part {
+pub struct PlayerArgs {
     /// How to be there.
     #[command(flatten)]
-    pub presence: Presence,
+    pub participant: ParticipantArgs,
     /// Keep the key of your seat in this file: who has it has the seat
     #[arg(long, value_name = "FILE")]
     pub seat: Option<PathBuf>,
     /// Go on without those who were silent for so long, or wait for them: `never`
-    #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = patience)]
-    pub drop_after: Patience,
+    #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = parse_drop_timeout)]
+    pub drop_after: TimeoutArg,
     /// Play on alone, without asking, when all others were silent for as long as --drop-after says. Without this, F4 plays on alone;
     /// with --headless the game waits for the others, and ends after 12 times as long
     #[arg(long)]
     pub go_on_alone: bool,
     /// Go on without those who held up the game for so long of late, or bear it: `never`. The host decides
-    #[arg(long, value_name = "SECONDS|never", default_value = "never", value_parser = forbearance)]
-    pub late_after: Patience,
+    #[arg(long, value_name = "SECONDS|never", default_value = "never", value_parser = parse_stall_timeout)]
+    pub late_after: TimeoutArg,
     /// Let a bot play; a seed always plays the same
     #[arg(long, value_name = "SEED")]
     pub bot: Option<u64>,
@@ -144,7 +144,7 @@ pub struct Part {
 
 /// How to be there, playing or watching.
 #[derive(Args, Clone, Debug)]
-pub struct Presence {
+pub struct ParticipantArgs {
     /// What others call you
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
@@ -154,12 +154,12 @@ pub struct Presence {
     pub impair: Option<Impairment>,
     /// What is written down.
     #[command(flatten)]
-    pub log: Log,
+    pub log: LogArgs,
 }
 
 /// What a run leaves behind.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Log {
+pub struct LogArgs {
     /// Leave after so many frames; the exit code says whether all states were equal
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frames: Option<u32>,
@@ -179,7 +179,7 @@ pub struct Log {
 
 /// How to see a game with others: in a window, unless something else is asked for.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct View {
+pub struct OnlineDisplayArgs {
     /// Show it in this terminal
     #[arg(long, conflicts_with = "headless")]
     pub terminal: bool,
@@ -194,16 +194,16 @@ pub struct View {
     pub mute: bool,
 }
 
-impl View {
+impl OnlineDisplayArgs {
     /// The front end that was asked for.
-    pub fn asked(&self) -> Asked {
-        Asked { window: false, terminal: self.terminal }
+    pub fn requested_frontend(&self) -> FrontendRequest {
+        FrontendRequest { window: false, terminal: self.terminal }
     }
 }
 
 /// A dial of the engine: fixed, or turning by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dial {
+pub enum AutoOrFrames {
     /// Follows what is needed.
     Auto,
     /// So many frames.
@@ -211,58 +211,58 @@ pub enum Dial {
 }
 
 /// The most frames of a dial.
-const MAX_DIAL: u32 = 60;
+const MAX_DELAY_FRAMES: u32 = 60;
 
-fn dial(text: &str) -> Result<Dial, String> {
+fn parse_auto_or_frames(text: &str) -> Result<AutoOrFrames, String> {
     match text.parse() {
-        _ if text == "auto" => Ok(Dial::Auto),
-        Ok(frames) if frames <= MAX_DIAL => Ok(Dial::Frames(frames)),
-        _ => Err(format!("this must be `auto` or a number of frames from 0 to {MAX_DIAL}")),
+        _ if text == "auto" => Ok(AutoOrFrames::Auto),
+        Ok(frames) if frames <= MAX_DELAY_FRAMES => Ok(AutoOrFrames::Frames(frames)),
+        _ => Err(format!("this must be `auto` or a number of frames from 0 to {MAX_DELAY_FRAMES}")),
     }
 }
 
 /// How long to wait for somebody; `None` waits for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience(pub Option<TimeDelta>);
+pub struct TimeoutArg(pub Option<TimeDelta>);
 
 /// The most that is not for ever, in seconds.
-const LONGEST: f64 = 86_400.0;
+const MAX_TIMEOUT_SECONDS: f64 = 86_400.0;
 
 /// For how long the silent are waited for.
-fn patience(text: &str) -> Result<Patience, String> {
-    never_or_seconds(text, MIN_DROP_TIMEOUT)
+fn parse_drop_timeout(text: &str) -> Result<TimeoutArg, String> {
+    parse_timeout(text, MIN_DROP_TIMEOUT)
 }
 
 /// For how long it is borne that somebody holds up the game.
-fn forbearance(text: &str) -> Result<Patience, String> {
-    never_or_seconds(text, MIN_STALL_LIMIT)
+fn parse_stall_timeout(text: &str) -> Result<TimeoutArg, String> {
+    parse_timeout(text, MIN_STALL_LIMIT)
 }
 
-fn never_or_seconds(text: &str, least: TimeDelta) -> Result<Patience, String> {
+fn parse_timeout(text: &str, least: TimeDelta) -> Result<TimeoutArg, String> {
     let least = least.as_secs_f64();
     match text.parse::<f64>() {
-        _ if text == "never" => Ok(Patience(None)),
-        Ok(seconds) if (least..=LONGEST).contains(&seconds) => {
-            Ok(Patience(Some(TimeDelta::from_millis((seconds * 1e3).round() as i64))))
+        _ if text == "never" => Ok(TimeoutArg(None)),
+        Ok(seconds) if (least..=MAX_TIMEOUT_SECONDS).contains(&seconds) => {
+            Ok(TimeoutArg(Some(TimeDelta::from_millis((seconds * 1e3).round() as i64))))
         }
-        _ => Err(format!("this must be `never` or seconds, from {least} to {LONGEST}")),
+        _ => Err(format!("this must be `never` or seconds, from {least} to {MAX_TIMEOUT_SECONDS}")),
     }
 }
 
 /// What the players of somebody who is lost do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AbsentPlayers {
+pub enum AbsentInputArg {
     /// Let go of everything
     Nothing,
     /// Go on with what they did last
     Repeat,
 }
 
-impl From<AbsentPlayers> for AbsentInput {
-    fn from(absent: AbsentPlayers) -> Self {
+impl From<AbsentInputArg> for AbsentInput {
+    fn from(absent: AbsentInputArg) -> Self {
         match absent {
-            AbsentPlayers::Nothing => Self::Nothing,
-            AbsentPlayers::Repeat => Self::Repeat,
+            AbsentInputArg::Nothing => Self::Nothing,
+            AbsentInputArg::Repeat => Self::Repeat,
         }
     }
 }
@@ -272,19 +272,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dials_are_numbers_or_turn_by_themselves() {
-        assert_eq!((dial("auto"), dial("0"), dial("60")), (Ok(Dial::Auto), Ok(Dial::Frames(0)), Ok(Dial::Frames(60))));
+    fn delay_flags_are_auto_or_a_frame_count() {
+        assert_eq!(
+            (parse_auto_or_frames("auto"), parse_auto_or_frames("0"), parse_auto_or_frames("60")),
+            (Ok(AutoOrFrames::Auto), Ok(AutoOrFrames::Frames(0)), Ok(AutoOrFrames::Frames(60)))
+        );
         for wrong in ["", "61", "-1", "many", "Auto"] {
-            assert!(dial(wrong).is_err(), "{wrong}");
+            assert!(parse_auto_or_frames(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn patience_has_an_end_or_none() {
-        assert_eq!(patience("never"), Ok(Patience(None)));
-        assert_eq!(patience("0.5"), Ok(Patience(Some(TimeDelta::from_millis(500)))));
+    fn timeout_is_never_or_seconds() {
+        assert_eq!(parse_drop_timeout("never"), Ok(TimeoutArg(None)));
+        assert_eq!(parse_drop_timeout("0.5"), Ok(TimeoutArg(Some(TimeDelta::from_millis(500)))));
         for wrong in ["", "0", "-3", "NaN", "inf", "soon"] {
-            assert!(patience(wrong).is_err() && forbearance(wrong).is_err(), "{wrong}");
+            assert!(parse_drop_timeout(wrong).is_err() && parse_stall_timeout(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -8,13 +8,13 @@ use coplay_net::iroh::RelayError;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ACTIONS, Config, Control, MAX_FAST, MAX_SCALE, PLAYERS, button_name};
+use super::{ACTIONS, Config, GamepadControl, MAX_FAST_FORWARD, MAX_LOCAL_PLAYERS, MAX_SCALE, button_name};
 use crate::key::Key;
 
-type Value<'a> = Spanned<DeValue<'a>>;
+type TomlValue<'a> = Spanned<DeValue<'a>>;
 
 /// The file at hand.
-struct File<'a> {
+struct SettingsReader<'a> {
     text: &'a str,
     warnings: Vec<String>,
 }
@@ -24,11 +24,11 @@ pub(super) fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
         let line = error.span().map_or(1, |span| line_of(text, span));
         format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", "))
     })?;
-    let (mut file, mut config) = (File { text, warnings: vec![] }, Config::default());
+    let (mut file, mut config) = (SettingsReader { text, warnings: vec![] }, Config::default());
     for (name, value) in table.get_ref() {
         file.section(&mut config, name.get_ref(), name.span(), value)?;
     }
-    warn_of_doubles(&config, &mut file.warnings);
+    warn_duplicate_keys(&config, &mut file.warnings);
     Ok((config, file.warnings))
 }
 
@@ -37,10 +37,10 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
 }
 
 /// A key that does two things is most likely a mistake, and does no harm.
-fn warn_of_doubles(config: &Config, warnings: &mut Vec<String>) {
+fn warn_duplicate_keys(config: &Config, warnings: &mut Vec<String>) {
     let mut uses: Vec<(Key, String)> = vec![];
     for (player, (button, keys)) in
-        config.players.iter().enumerate().flat_map(|(n, map)| map.iter().map(move |m| (n, m)))
+        config.player_keys.iter().enumerate().flat_map(|(n, map)| map.iter().map(move |m| (n, m)))
     {
         uses.extend(keys.iter().map(|key| (*key, format!("{} of player {}", button_name(*button), player + 1))));
     }
@@ -54,88 +54,94 @@ fn warn_of_doubles(config: &Config, warnings: &mut Vec<String>) {
     }
 }
 
-impl File<'_> {
+impl SettingsReader<'_> {
     fn section(
         &mut self,
         config: &mut Config,
         name: &str,
         span: Range<usize>,
-        value: &Value<'_>,
+        value: &TomlValue<'_>,
     ) -> Result<(), String> {
         if name == "games" {
-            config.games = self.folders(value)?;
+            config.game_dirs = self.folders(value)?;
             return Ok(());
         }
         if name == "system" {
-            config.system = Some(self.folder(value)?);
+            config.system_dir = Some(self.folder(value)?);
             return Ok(());
         }
         let known = ["video", "sound", "pace", "network", "keys", "gamepad"].contains(&name);
         let player = name.strip_prefix("player").and_then(|number| number.parse::<usize>().ok());
-        let player = player.filter(|number| (1..=PLAYERS).contains(number));
+        let player = player.filter(|number| (1..=MAX_LOCAL_PLAYERS).contains(number));
         if !known && player.is_none() {
-            self.unknown(name, span);
+            self.warn_unknown(name, span);
             return Ok(());
         }
         let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.wrong(value, &format!("{name} is a section, [{name}]")));
+            return Err(self.error_at(value, &format!("{name} is a section, [{name}]")));
         };
         for (key, value) in table {
             let done = match (name, player) {
-                (_, Some(player)) => self.player(config, player - 1, key.get_ref(), value)?,
+                (_, Some(player)) => self.read_player_keys(config, player - 1, key.get_ref(), value)?,
                 ("video", _) => self.video(config, key.get_ref(), value)?,
                 ("sound", _) => self.sound(config, key.get_ref(), value)?,
                 ("pace", _) => self.pace(config, key.get_ref(), value)?,
                 ("network", _) => self.network(config, key.get_ref(), value)?,
-                ("keys", _) => self.keys(config, key.get_ref(), value)?,
+                ("keys", _) => self.read_action_keys(config, key.get_ref(), value)?,
                 _ => self.gamepad(config, key.get_ref(), value)?,
             };
             if !done {
-                self.unknown(&format!("{name}.{}", key.get_ref()), key.span());
+                self.warn_unknown(&format!("{name}.{}", key.get_ref()), key.span());
             }
         }
         Ok(())
     }
 
-    fn video(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn video(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
             "scale" => config.scale = self.number(value, 1, MAX_SCALE)?,
-            "integer" => config.integer = self.switch(value)?,
-            "fullscreen" => config.fullscreen = self.switch(value)?,
+            "integer" => config.integer_scaling = self.boolean(value)?,
+            "fullscreen" => config.fullscreen = self.boolean(value)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn sound(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn sound(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
             "volume" => config.volume = self.number(value, 0, 100)? as u8,
-            "mute" => config.mute = self.switch(value)?,
+            "mute" => config.mute = self.boolean(value)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn pace(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn pace(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
-            "fast" => config.fast = self.number(value, 2, MAX_FAST)?,
+            "fast" => config.fast_forward = self.number(value, 2, MAX_FAST_FORWARD)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn network(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn network(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         let ("relay", DeValue::String(text)) = (key, value.get_ref()) else {
-            return if key == "relay" { Err(self.wrong(value, "this must be a text")) } else { Ok(false) };
+            return if key == "relay" { Err(self.error_at(value, "this must be a text")) } else { Ok(false) };
         };
-        config.relay = text.parse().map_err(|error: RelayError| self.wrong(value, &error.to_string()))?;
+        config.relay = text.parse().map_err(|error: RelayError| self.error_at(value, &error.to_string()))?;
         Ok(true)
     }
 
-    fn player(&mut self, config: &mut Config, player: usize, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn read_player_keys(
+        &mut self,
+        config: &mut Config,
+        player: usize,
+        key: &str,
+        value: &TomlValue<'_>,
+    ) -> Result<bool, String> {
         let Some(button) = Button::ALL.into_iter().find(|button| button_name(*button) == key) else { return Ok(false) };
         let keys = self.key_list(value)?;
-        let map = &mut config.players[player];
+        let map = &mut config.player_keys[player];
         match map.iter_mut().find(|(known, _)| *known == button) {
             Some((_, known)) => *known = keys,
             None => map.push((button, keys)),
@@ -143,10 +149,10 @@ impl File<'_> {
         Ok(true)
     }
 
-    fn keys(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn read_action_keys(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         let Some((action, ..)) = ACTIONS.iter().find(|(_, name, ..)| *name == key) else { return Ok(false) };
         let keys = self.key_list(value)?;
-        for (known, old) in &mut config.keys {
+        for (known, old) in &mut config.action_keys {
             if known == action {
                 old.clone_from(&keys);
             }
@@ -154,21 +160,21 @@ impl File<'_> {
         Ok(true)
     }
 
-    fn gamepad(&mut self, config: &mut Config, key: &str, value: &Value<'_>) -> Result<bool, String> {
+    fn gamepad(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         if key == "dead_zone" {
             config.dead_zone = self.number(value, 0, 90)? as u8;
             return Ok(true);
         }
         let Some(button) = Button::ALL.into_iter().find(|button| button_name(*button) == key) else { return Ok(false) };
         let DeValue::String(name) = value.get_ref() else {
-            return Err(self.wrong(value, "this must be the name of a place on a gamepad, such as \"south\""));
+            return Err(self.error_at(value, "this must be the name of a place on a gamepad, such as \"south\""));
         };
-        let found = Control::ALL.into_iter().find(|control| format!("{control:?}").eq_ignore_ascii_case(name));
+        let found = GamepadControl::ALL.into_iter().find(|control| format!("{control:?}").eq_ignore_ascii_case(name));
         let Some(control) = found else {
-            let all = Control::ALL.map(|control| format!("{control:?}").to_lowercase()).join(", ");
-            return Err(self.wrong(value, &format!("there is no {name:?} on a gamepad, but: {all}")));
+            let all = GamepadControl::ALL.map(|control| format!("{control:?}").to_lowercase()).join(", ");
+            return Err(self.error_at(value, &format!("there is no {name:?} on a gamepad, but: {all}")));
         };
-        for (known, old) in &mut config.gamepad {
+        for (known, old) in &mut config.gamepad_map {
             if *known == button {
                 *old = control;
             }
@@ -177,61 +183,61 @@ impl File<'_> {
     }
 
     /// A folder, or several in brackets.
-    fn folders(&self, value: &Value<'_>) -> Result<Vec<PathBuf>, String> {
+    fn folders(&self, value: &TomlValue<'_>) -> Result<Vec<PathBuf>, String> {
         match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|value| self.folder(value)).collect(),
             _ => Ok(vec![self.folder(value)?]),
         }
     }
 
-    fn folder(&self, value: &Value<'_>) -> Result<PathBuf, String> {
+    fn folder(&self, value: &TomlValue<'_>) -> Result<PathBuf, String> {
         match value.get_ref() {
             DeValue::String(path) if !path.is_empty() => Ok(PathBuf::from(path.as_ref())),
-            _ => Err(self.wrong(value, "this must be the path of a folder in quotes")),
+            _ => Err(self.error_at(value, "this must be the path of a folder in quotes")),
         }
     }
 
     /// A key, or several in brackets, or none: `[]`.
-    fn key_list(&self, value: &Value<'_>) -> Result<Vec<Key>, String> {
+    fn key_list(&self, value: &TomlValue<'_>) -> Result<Vec<Key>, String> {
         match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|value| self.key(value)).collect(),
             _ => Ok(vec![self.key(value)?]),
         }
     }
 
-    fn key(&self, value: &Value<'_>) -> Result<Key, String> {
+    fn key(&self, value: &TomlValue<'_>) -> Result<Key, String> {
         let DeValue::String(name) = value.get_ref() else {
-            return Err(self.wrong(value, "this must be the name of a key in quotes, such as \"Z\""));
+            return Err(self.error_at(value, "this must be the name of a key in quotes, such as \"Z\""));
         };
-        Key::named(name).ok_or_else(|| {
-            self.wrong(
+        Key::from_name(name).ok_or_else(|| {
+            self.error_at(
                 value,
                 &format!("there is no key {name:?}; keys are letters, digits, signs, Up, Enter, Space, F1, …"),
             )
         })
     }
 
-    fn number(&self, value: &Value<'_>, least: u32, most: u32) -> Result<u32, String> {
+    fn number(&self, value: &TomlValue<'_>, least: u32, most: u32) -> Result<u32, String> {
         let number = match value.get_ref() {
             DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         };
         let fits = number.filter(|number| (least..=most).contains(number));
-        fits.ok_or_else(|| self.wrong(value, &format!("this must be a whole number from {least} to {most}")))
+        fits.ok_or_else(|| self.error_at(value, &format!("this must be a whole number from {least} to {most}")))
     }
 
-    fn switch(&self, value: &Value<'_>) -> Result<bool, String> {
+    fn boolean(&self, value: &TomlValue<'_>) -> Result<bool, String> {
         match value.get_ref() {
             DeValue::Boolean(on) => Ok(*on),
-            _ => Err(self.wrong(value, "this must be true or false")),
+            _ => Err(self.error_at(value, "this must be true or false")),
         }
     }
 
-    fn wrong(&self, value: &Value<'_>, what: &str) -> String {
+    fn error_at(&self, value: &TomlValue<'_>, what: &str) -> String {
         format!("line {}: {what}", line_of(self.text, value.span()))
     }
 
-    fn unknown(&mut self, name: &str, span: Range<usize>) {
+    fn warn_unknown(&mut self, name: &str, span: Range<usize>) {
         self.warnings.push(format!("line {}: nothing is called {name}, so it has no effect", line_of(self.text, span)));
     }
 }
@@ -240,22 +246,26 @@ impl File<'_> {
 mod tests {
     use super::*;
 
-    fn wrong(text: &str) -> String {
+    fn parse_error(text: &str) -> String {
         parse(text).unwrap_err()
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
-        assert!(wrong("[video]\nscale = 0").starts_with("line 2: this must be a whole number from 1 to 20"));
-        assert!(wrong("[video]\n\ninteger = 3").starts_with("line 3: this must be true or false"));
-        assert!(wrong("[keys]\npause = \"Hyper\"").starts_with("line 2: there is no key \"Hyper\""));
-        assert!(wrong("[gamepad]\na = \"middle\"").starts_with("line 2: there is no \"middle\" on a gamepad"));
-        assert!(wrong("video = 3").starts_with("line 1: video is a section"));
-        assert!(wrong("[video]\nscale = = 3\n").starts_with("line 2: "), "{}", wrong("[video]\nscale = = 3\n"));
+    fn parse_error_names_its_line() {
+        assert!(parse_error("[video]\nscale = 0").starts_with("line 2: this must be a whole number from 1 to 20"));
+        assert!(parse_error("[video]\n\ninteger = 3").starts_with("line 3: this must be true or false"));
+        assert!(parse_error("[keys]\npause = \"Hyper\"").starts_with("line 2: there is no key \"Hyper\""));
+        assert!(parse_error("[gamepad]\na = \"middle\"").starts_with("line 2: there is no \"middle\" on a gamepad"));
+        assert!(parse_error("video = 3").starts_with("line 1: video is a section"));
+        assert!(
+            parse_error("[video]\nscale = = 3\n").starts_with("line 2: "),
+            "{}",
+            parse_error("[video]\nscale = = 3\n")
+        );
     }
 
     #[test]
-    fn what_is_unknown_is_warned_of() {
+    fn unknown_setting_gives_a_warning() {
         let (config, warnings) = parse("[video]\nscal = 4\n[sond]\nvolume = 3\n[player9]\na = \"B\"").unwrap();
         assert_eq!(config, Config::default());
         assert_eq!(warnings.len(), 3, "{warnings:?}");
@@ -263,24 +273,24 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_one_or_several_or_none() {
+    fn key_setting_is_one_key_a_list_or_empty() {
         let (config, warnings) = parse("[player1]\na = [\"B\", \"H\"]\nb = []\nstart = \"5\"").unwrap();
-        let keys = |button| config.players[0].iter().find(|(known, _)| *known == button).unwrap().1.len();
+        let keys = |button| config.player_keys[0].iter().find(|(known, _)| *known == button).unwrap().1.len();
         assert_eq!((keys(Button::A), keys(Button::B), keys(Button::Start)), (2, 0, 1));
         assert!(warnings.is_empty(), "{warnings:?}");
     }
 
     #[test]
-    fn folders_are_one_or_several() {
-        assert_eq!(parse("games = \"/a\"").unwrap().0.games, [PathBuf::from("/a")]);
-        assert_eq!(parse("games = [\"/a\", \"b\"]").unwrap().0.games.len(), 2);
-        assert_eq!(parse("system = \"/bios\"").unwrap().0.system, Some("/bios".into()));
-        assert!(wrong("system = []").starts_with("line 1: this must be the path of a folder"));
-        assert!(wrong("\ngames = [3]").starts_with("line 2: this must be the path of a folder"));
+    fn folder_setting_is_one_path_or_a_list() {
+        assert_eq!(parse("games = \"/a\"").unwrap().0.game_dirs, [PathBuf::from("/a")]);
+        assert_eq!(parse("games = [\"/a\", \"b\"]").unwrap().0.game_dirs.len(), 2);
+        assert_eq!(parse("system = \"/bios\"").unwrap().0.system_dir, Some("/bios".into()));
+        assert!(parse_error("system = []").starts_with("line 1: this must be the path of a folder"));
+        assert!(parse_error("\ngames = [3]").starts_with("line 2: this must be the path of a folder"));
     }
 
     #[test]
-    fn a_key_that_does_two_things_is_warned_of() {
+    fn duplicate_key_gives_a_warning() {
         let (_, warnings) = parse("[player1]\na = \"P\"").unwrap();
         assert_eq!(warnings, ["the key P does two things: a of player 1 and pause"]);
     }

@@ -2,41 +2,41 @@
 
 use coplay::time::{Instant, TimeDelta};
 
-use super::world::World;
-use crate::scene::{Graph, Line};
+use super::site_pair::SitePair;
+use crate::scene::{Graph, GraphLine};
 
 /// Numbers are this far apart.
-const SAMPLE_EVERY: TimeDelta = TimeDelta::from_millis(100);
+const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// How many are kept: half a minute.
-const SAMPLES: usize = 300;
+const MAX_SAMPLES: usize = 300;
 
 /// Numbers over time.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    next: Instant,
-    resimulated: u64,
-    stalled: TimeDelta,
-    lines: [Vec<f32>; 4],
+pub(super) struct DemoHistory {
+    next_sample: Instant,
+    last_resimulated: u64,
+    last_stalled: TimeDelta,
+    series: [Vec<f32>; 4],
 }
 
-impl History {
+impl DemoHistory {
     /// Takes the next numbers, if it is time.
-    pub(super) fn look(&mut self, now: Instant, world: &World) {
-        if now < self.next {
+    pub(super) fn sample_if_due(&mut self, now: Instant, world: &SitePair) {
+        if now < self.next_sample {
             return;
         }
-        self.next = now + SAMPLE_EVERY;
+        self.next_sample = now + SAMPLE_INTERVAL;
         let stats = [0, 1].map(|site: usize| world.sites[site].session.stats());
         let link = world.sites[0].session.peer_stats(now, world.sites[1].session.site()).unwrap_or_default();
         let resimulated = stats[0].resimulated + stats[1].resimulated;
         let stalled = stats[0].stall_time + stats[1].stall_time;
         // A new session counts from nothing.
-        let again = resimulated.saturating_sub(self.resimulated);
-        let waited = (stalled - self.stalled).as_millis_f64().max(0.0);
-        (self.resimulated, self.stalled) = (resimulated, stalled);
-        let numbers = [link.rtt.as_millis_f64(), again as f64, waited, world.apart.as_millis_f64()];
-        for (line, number) in self.lines.iter_mut().zip(numbers) {
-            if line.len() == SAMPLES {
+        let again = resimulated.saturating_sub(self.last_resimulated);
+        let waited = (stalled - self.last_stalled).as_millis_f64().max(0.0);
+        (self.last_resimulated, self.last_stalled) = (resimulated, stalled);
+        let numbers = [link.rtt.as_millis_f64(), again as f64, waited, world.frame_start_skew.as_millis_f64()];
+        for (line, number) in self.series.iter_mut().zip(numbers) {
+            if line.len() == MAX_SAMPLES {
                 line.remove(0);
             }
             line.push(number as f32);
@@ -46,13 +46,19 @@ impl History {
     /// All of them.
     pub(super) fn graph(&self) -> Graph {
         let line = |at: usize, name: &str, unit: &str, least: f32| {
-            let values = &self.lines[at];
+            let values = &self.series[at];
             let now = values.last().copied().unwrap_or(0.0);
             // The axis grows in doublings, so that it seldom jumps.
             let highest = values.iter().copied().fold(0.0, f32::max);
             let top =
                 std::iter::successors(Some(least), |top| Some(top * 2.0)).find(|top| *top >= highest).unwrap_or(least);
-            Line { name: name.into(), now: format!("{now:.1} {unit}"), top, values: values.clone(), span: SAMPLES }
+            GraphLine {
+                name: name.into(),
+                current: format!("{now:.1} {unit}"),
+                axis_max: top,
+                values: values.clone(),
+                capacity: MAX_SAMPLES,
+            }
         };
         let lines = vec![
             line(0, "round trip", "ms", 100.0),

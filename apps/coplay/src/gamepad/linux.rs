@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use evdev::{AbsoluteAxisCode as Abs, Device, EventSummary, KeyCode as Code};
 
-use super::{Gamepads, Posture};
-use crate::config::Control;
+use super::{GamepadState, Gamepads};
+use crate::config::GamepadControl;
 
 /// How often new gamepads are looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const SCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Devices that somebody reads already.
-type Known = Arc<Mutex<BTreeSet<PathBuf>>>;
+type OpenDevices = Arc<Mutex<BTreeSet<PathBuf>>>;
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
-    let missing = unreadable();
-    let known = Known::default();
+    let missing = unreadable_note();
+    let known = OpenDevices::default();
     let look = move || {
         loop {
-            look(&gamepads, &known);
-            std::thread::sleep(LOOK_EVERY);
+            open_new_devices(&gamepads, &known);
+            std::thread::sleep(SCAN_INTERVAL);
         }
     };
     match std::thread::Builder::new().name("gamepads".into()).spawn(look) {
@@ -32,7 +32,7 @@ pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
 }
 
 /// Says so where there are joysticks that we may not read.
-fn unreadable() -> Option<String> {
+fn unreadable_note() -> Option<String> {
     let entries = std::fs::read_dir("/dev/input/by-id").ok()?;
     let sticks = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with("-event-joystick"));
     let denied = |entry: &std::fs::DirEntry| {
@@ -43,40 +43,40 @@ fn unreadable() -> Option<String> {
 }
 
 /// Opens what was plugged in since the last look; each gamepad is read by a thread that ends when it is pulled out.
-fn look(gamepads: &Arc<Gamepads>, known: &Known) {
+fn open_new_devices(gamepads: &Arc<Gamepads>, known: &OpenDevices) {
     for (path, device) in evdev::enumerate() {
         let is_gamepad = device.supported_keys().is_some_and(|keys| keys.contains(Code::BTN_SOUTH));
         if !is_gamepad || known.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
             continue;
         }
-        let Some(seat) = gamepads.sit() else { return };
+        let Some(seat) = gamepads.assign_slot() else { return };
         known.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
         let (gamepads, known) = (gamepads.clone(), known.clone());
-        let lettered = is_lettered(&path, &device);
+        let lettered = has_letter_codes(&path, &device);
         let read = move || {
-            read(&gamepads, seat, device, lettered);
-            gamepads.stand(seat);
+            read_events(&gamepads, seat, device, lettered);
+            gamepads.release_slot(seat);
             known.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
         };
         _ = std::thread::Builder::new().name("gamepad".into()).spawn(read);
     }
 }
 
-fn read(gamepads: &Gamepads, seat: usize, mut device: Device, lettered: bool) {
+fn read_events(gamepads: &Gamepads, seat: usize, mut device: Device, lettered: bool) {
     let known: Vec<_> = device.get_absinfo().map(Iterator::collect).unwrap_or_default();
     let range = |axis: Abs| known.iter().find(|(code, _)| *code == axis).map(|(_, at)| (at.minimum(), at.maximum()));
     let axes = Axes::new(range);
-    let mut posture = Posture::default();
+    let mut posture = GamepadState::default();
     while let Ok(events) = device.fetch_events() {
         for event in events {
             match event.destructure() {
                 EventSummary::Key(_, code, value) => {
-                    if let Some(control) = control(code, lettered) {
+                    if let Some(control) = button_control(code, lettered) {
                         posture.set(control, value != 0);
                     }
                 }
                 EventSummary::AbsoluteAxis(_, axis, value) => axes.on_axis(&mut posture, axis, value),
-                EventSummary::Synchronization(..) => gamepads.press(seat, posture),
+                EventSummary::Synchronization(..) => gamepads.update(seat, posture),
                 _ => {}
             }
         }
@@ -85,7 +85,7 @@ fn read(gamepads: &Gamepads, seat: usize, mut device: Device, lettered: bool) {
 
 /// Whether a gamepad tells which letter was pressed, and not where it is: the kernel has one number for the upper button and for X, which is
 /// on the left on the pads of Microsoft and on those that its driver for them serves.
-fn is_lettered(path: &Path, device: &Device) -> bool {
+fn has_letter_codes(path: &Path, device: &Device) -> bool {
     const MICROSOFT: u16 = 0x045e;
     let event = path.file_name().unwrap_or_default();
     let driver = Path::new("/sys/class/input").join(event).join("device/device/driver");
@@ -95,13 +95,13 @@ fn is_lettered(path: &Path, device: &Device) -> bool {
 }
 
 /// An axis, and from where to where it goes.
-type Axis = (Abs, (i32, i32));
+type AxisRange = (Abs, (i32, i32));
 
 /// What the axes of a gamepad are for.
 struct Axes {
-    sticks: [Axis; 4],
+    sticks: [AxisRange; 4],
     /// Left and right.
-    triggers: [Axis; 2],
+    triggers: [AxisRange; 2],
 }
 
 impl Axes {
@@ -119,16 +119,16 @@ impl Axes {
     }
 
     /// The cross, sticks, and triggers that are axes.
-    fn on_axis(&self, posture: &mut Posture, axis: Abs, value: i32) {
+    fn on_axis(&self, posture: &mut GamepadState, axis: Abs, value: i32) {
         match axis {
-            Abs::ABS_HAT0X => on_cross(posture, (Control::Left, Control::Right), value),
-            Abs::ABS_HAT0Y => on_cross(posture, (Control::Up, Control::Down), value),
+            Abs::ABS_HAT0X => on_dpad(posture, (GamepadControl::Left, GamepadControl::Right), value),
+            Abs::ABS_HAT0Y => on_dpad(posture, (GamepadControl::Up, GamepadControl::Down), value),
             _ => {}
         }
         if let Some(at) = self.sticks.iter().position(|(stick, _)| *stick == axis) {
             posture.axes[at] = centred(value, self.sticks[at].1);
         }
-        for ((trigger, range), control) in self.triggers.iter().zip([Control::L2, Control::R2]) {
+        for ((trigger, range), control) in self.triggers.iter().zip([GamepadControl::L2, GamepadControl::R2]) {
             if *trigger == axis {
                 posture.set(control, is_pulled(value, *range));
             }
@@ -136,7 +136,7 @@ impl Axes {
     }
 }
 
-fn on_cross(posture: &mut Posture, (less, more): (Control, Control), value: i32) {
+fn on_dpad(posture: &mut GamepadState, (less, more): (GamepadControl, GamepadControl), value: i32) {
     posture.set(less, value < 0);
     posture.set(more, value > 0);
 }
@@ -153,26 +153,26 @@ fn centred(value: i32, (least, most): (i32, i32)) -> i16 {
     position.clamp(i64::from(i16::MIN), i64::from(i16::MAX)) as i16
 }
 
-fn control(code: Code, lettered: bool) -> Option<Control> {
+fn button_control(code: Code, lettered: bool) -> Option<GamepadControl> {
     Some(match code {
-        Code::BTN_NORTH if lettered => Control::West,
-        Code::BTN_WEST if lettered => Control::North,
-        Code::BTN_SOUTH => Control::South,
-        Code::BTN_EAST => Control::East,
-        Code::BTN_NORTH => Control::North,
-        Code::BTN_WEST => Control::West,
-        Code::BTN_SELECT => Control::Select,
-        Code::BTN_START => Control::Start,
-        Code::BTN_DPAD_UP => Control::Up,
-        Code::BTN_DPAD_DOWN => Control::Down,
-        Code::BTN_DPAD_LEFT => Control::Left,
-        Code::BTN_DPAD_RIGHT => Control::Right,
-        Code::BTN_TL => Control::L,
-        Code::BTN_TR => Control::R,
-        Code::BTN_TL2 => Control::L2,
-        Code::BTN_TR2 => Control::R2,
-        Code::BTN_THUMBL => Control::L3,
-        Code::BTN_THUMBR => Control::R3,
+        Code::BTN_NORTH if lettered => GamepadControl::West,
+        Code::BTN_WEST if lettered => GamepadControl::North,
+        Code::BTN_SOUTH => GamepadControl::South,
+        Code::BTN_EAST => GamepadControl::East,
+        Code::BTN_NORTH => GamepadControl::North,
+        Code::BTN_WEST => GamepadControl::West,
+        Code::BTN_SELECT => GamepadControl::Select,
+        Code::BTN_START => GamepadControl::Start,
+        Code::BTN_DPAD_UP => GamepadControl::Up,
+        Code::BTN_DPAD_DOWN => GamepadControl::Down,
+        Code::BTN_DPAD_LEFT => GamepadControl::Left,
+        Code::BTN_DPAD_RIGHT => GamepadControl::Right,
+        Code::BTN_TL => GamepadControl::L,
+        Code::BTN_TR => GamepadControl::R,
+        Code::BTN_TL2 => GamepadControl::L2,
+        Code::BTN_TR2 => GamepadControl::R2,
+        Code::BTN_THUMBL => GamepadControl::L3,
+        Code::BTN_THUMBR => GamepadControl::R3,
         _ => return None,
     })
 }
@@ -182,26 +182,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_range_becomes_one_around_nothing() {
+    fn axis_range_is_normalized_around_zero() {
         assert_eq!((centred(0, (0, 255)), centred(255, (0, 255)), centred(128, (0, 255))), (-32_768, 32_767, 128));
         assert_eq!(centred(7, (7, 7)), -32_768);
         assert_eq!(centred(i32::MAX, (0, 255)), i16::MAX);
     }
 
     #[test]
-    fn a_cross_that_is_an_axis_presses_one_side_at_a_time() {
-        let (axes, mut posture) = (Axes::new(|_| None), Posture::default());
-        for (value, pressed) in [(-1, 1 << Control::Left as u32), (1, 1 << Control::Right as u32), (0, 0)] {
+    fn dpad_axis_presses_one_direction_at_a_time() {
+        let (axes, mut posture) = (Axes::new(|_| None), GamepadState::default());
+        for (value, pressed) in [(-1, 1 << GamepadControl::Left as u32), (1, 1 << GamepadControl::Right as u32), (0, 0)]
+        {
             axes.on_axis(&mut posture, Abs::ABS_HAT0X, value);
             assert_eq!(posture.controls, pressed);
         }
     }
 
     #[test]
-    fn triggers_are_where_the_right_stick_is_not() {
-        let (left, right) = (1 << Control::L2 as u32, 1 << Control::R2 as u32);
+    fn trigger_axes_depend_on_right_stick_axes() {
+        let (left, right) = (1 << GamepadControl::L2 as u32, 1 << GamepadControl::R2 as u32);
         let usual = Axes::new(|axis| Some(if axis == Abs::ABS_RZ { (0, 1_023) } else { (0, 255) }));
-        let mut posture = Posture::default();
+        let mut posture = GamepadState::default();
         usual.on_axis(&mut posture, Abs::ABS_Z, 255);
         usual.on_axis(&mut posture, Abs::ABS_RZ, 255);
         assert_eq!((posture.controls, posture.axes), (left, [0; 4]), "a quarter is not enough");
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!((posture.controls, posture.axes[2]), (left | right, i16::MAX));
         // Here the middle of the right stick is what a trigger would be half way down.
         let other = Axes::new(|axis| (![Abs::ABS_RX, Abs::ABS_RY].contains(&axis)).then_some((0, 255)));
-        let mut posture = Posture::default();
+        let mut posture = GamepadState::default();
         other.on_axis(&mut posture, Abs::ABS_Z, 128);
         other.on_axis(&mut posture, Abs::ABS_RZ, 255);
         assert_eq!((posture.controls, posture.axes[3]), (0, i16::MAX));
@@ -219,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_not_places() {
-        let both = |lettered| [Code::BTN_NORTH, Code::BTN_WEST].map(|code| control(code, lettered));
-        assert_eq!(both(false), [Some(Control::North), Some(Control::West)]);
-        assert_eq!(both(true), [Some(Control::West), Some(Control::North)]);
-        assert_eq!(control(Code::BTN_SOUTH, true), Some(Control::South));
+    fn letter_codes_are_mapped_to_positions() {
+        let both = |lettered| [Code::BTN_NORTH, Code::BTN_WEST].map(|code| button_control(code, lettered));
+        assert_eq!(both(false), [Some(GamepadControl::North), Some(GamepadControl::West)]);
+        assert_eq!(both(true), [Some(GamepadControl::West), Some(GamepadControl::North)]);
+        assert_eq!(button_control(Code::BTN_SOUTH, true), Some(GamepadControl::South));
     }
 }

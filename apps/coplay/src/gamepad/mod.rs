@@ -11,31 +11,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay_machines::pad::{Button, Pad, StickAxis};
 
-use crate::config::{Config, Control};
-use crate::hands::{Hands, directions, rested};
+use crate::config::{Config, GamepadControl};
+use crate::input_state::{InputState, apply_dead_zone, stick_to_directions};
 
 /// What is needed to turn what gamepads do into words.
 #[derive(Debug)]
 pub struct Gamepads {
-    hands: Arc<Hands>,
-    map: Vec<(Button, Control)>,
+    input_state: Arc<InputState>,
+    map: Vec<(Button, GamepadControl)>,
     dead_zone: i16,
     /// What each player's machine has.
     masks: Vec<InputWord>,
     /// Seats that have a gamepad.
-    taken: Mutex<[bool; MAX_PLAYERS]>,
+    taken_slots: Mutex<[bool; MAX_PLAYERS]>,
 }
 
 /// What one gamepad does at the moment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Posture {
-    /// One bit per [`Control`], in their order.
+struct GamepadState {
+    /// One bit per [`GamepadControl`], in their order.
     controls: u32,
     axes: [i16; 4],
 }
 
-impl Posture {
-    fn set(&mut self, control: Control, down: bool) {
+impl GamepadState {
+    fn set(&mut self, control: GamepadControl, down: bool) {
         let bit = 1 << control as u32;
         if down { self.controls |= bit } else { self.controls &= !bit }
     }
@@ -43,10 +43,10 @@ impl Posture {
 
 impl Gamepads {
     /// For these pads of a machine.
-    pub fn new(config: &Config, pads: &[Pad], hands: Arc<Hands>) -> Self {
+    pub fn new(config: &Config, pads: &[Pad], hands: Arc<InputState>) -> Self {
         let dead_zone = (i32::from(config.dead_zone) * i32::from(i16::MAX) / 100) as i16;
         let masks = pads.iter().map(|pad| pad.mask).collect();
-        Self { hands, map: config.gamepad.clone(), dead_zone, masks, taken: Mutex::default() }
+        Self { input_state: hands, map: config.gamepad_map.clone(), dead_zone, masks, taken_slots: Mutex::default() }
     }
 
     /// Begins to look for gamepads, on threads of their own. Says what is missing, if something is.
@@ -58,32 +58,32 @@ impl Gamepads {
     }
 
     /// A seat for one more gamepad.
-    fn sit(&self) -> Option<usize> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+    fn assign_slot(&self) -> Option<usize> {
+        let mut taken = self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = taken.iter().take(self.masks.len()).position(|taken| !taken)?;
         taken[seat] = true;
         Some(seat)
     }
 
     /// A gamepad is gone.
-    fn stand(&self, seat: usize) {
-        self.hands.set_pad(seat, 0);
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)[seat] = false;
+    fn release_slot(&self, seat: usize) {
+        self.input_state.set_pad(seat, 0);
+        self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner)[seat] = false;
     }
 
-    fn press(&self, seat: usize, posture: Posture) {
-        self.hands.set_pad(seat, self.word(seat, posture));
+    fn update(&self, seat: usize, posture: GamepadState) {
+        self.input_state.set_pad(seat, self.input_word(seat, posture));
     }
 
-    fn word(&self, seat: usize, posture: Posture) -> InputWord {
+    fn input_word(&self, seat: usize, posture: GamepadState) -> InputWord {
         let pressed = self.map.iter().filter(|(_, control)| posture.controls >> (*control as u32) & 1 != 0);
         let mut word = pressed.fold(0, |word, (button, _)| word | button.bit());
         for (axis, position) in StickAxis::ALL.into_iter().zip(posture.axes) {
-            word |= rested(axis, position, self.dead_zone);
+            word |= apply_dead_zone(axis, position, self.dead_zone);
         }
         let mask = self.masks.get(seat).copied().unwrap_or(0);
         if mask & (StickAxis::LeftX.mask() | StickAxis::LeftY.mask()) == 0 {
-            word |= directions(posture.axes[0], posture.axes[1], self.dead_zone);
+            word |= stick_to_directions(posture.axes[0], posture.axes[1], self.dead_zone);
         }
         word & mask
     }
@@ -94,24 +94,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stick_plays_a_machine_without_sticks() {
+    fn stick_acts_as_dpad_on_machines_without_sticks() {
         let pads = [Pad::with_buttons(&[Button::A, Button::Left, Button::Right]), Pad { mask: !0, labels: vec![] }];
         let gamepads = Gamepads::new(&Config::default(), &pads, Arc::default());
-        let mut posture = Posture { axes: [-30_000, 0, 0, 5], ..Posture::default() };
-        posture.set(Control::East, true);
-        posture.set(Control::North, true);
-        assert_eq!(gamepads.word(0, posture), Button::A.bit() | Button::Left.bit());
-        assert_eq!(gamepads.word(1, posture), Button::A.bit() | Button::X.bit() | StickAxis::LeftX.word_at(-30_000));
-        posture.set(Control::East, false);
-        assert_eq!(gamepads.word(0, posture), Button::Left.bit());
+        let mut posture = GamepadState { axes: [-30_000, 0, 0, 5], ..GamepadState::default() };
+        posture.set(GamepadControl::East, true);
+        posture.set(GamepadControl::North, true);
+        assert_eq!(gamepads.input_word(0, posture), Button::A.bit() | Button::Left.bit());
+        assert_eq!(
+            gamepads.input_word(1, posture),
+            Button::A.bit() | Button::X.bit() | StickAxis::LeftX.word_at(-30_000)
+        );
+        posture.set(GamepadControl::East, false);
+        assert_eq!(gamepads.input_word(0, posture), Button::Left.bit());
     }
 
     #[test]
-    fn seats_are_given_in_order_and_again() {
+    fn gamepad_slots_are_assigned_in_order_and_reused() {
         let gamepads =
             Gamepads::new(&Config::default(), &[Pad::with_buttons(&[]), Pad::with_buttons(&[])], Arc::default());
-        assert_eq!((gamepads.sit(), gamepads.sit(), gamepads.sit()), (Some(0), Some(1), None));
-        gamepads.stand(0);
-        assert_eq!(gamepads.sit(), Some(0));
+        assert_eq!((gamepads.assign_slot(), gamepads.assign_slot(), gamepads.assign_slot()), (Some(0), Some(1), None));
+        gamepads.release_slot(0);
+        assert_eq!(gamepads.assign_slot(), Some(0));
     }
 }

@@ -10,7 +10,7 @@ use super::{Gamepads, Posture};
 use crate::config::Control;
 
 /// How long to wait for something to happen.
-const WAIT: Duration = Duration::from_secs(1);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
     let mut gilrs = match Gilrs::new() {
@@ -20,7 +20,7 @@ pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
     let mut seated = BTreeMap::new();
     let run = move || {
         loop {
-            let Some(event) = gilrs.next_event_blocking(Some(WAIT)) else { continue };
+            let Some(event) = gilrs.next_event_blocking(Some(EVENT_TIMEOUT)) else { continue };
             let id = usize::from(event.id);
             if event.event == EventType::Disconnected {
                 if let Some((seat, _)) = seated.remove(&id) {
@@ -44,12 +44,12 @@ pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
 fn on_event(posture: &mut Posture, event: EventType) {
     match event {
         EventType::ButtonPressed(place, _) => {
-            if let Some(control) = control(place) {
+            if let Some(control) = button_control(place) {
                 posture.set(control, true);
             }
         }
         EventType::ButtonReleased(place, _) => {
-            if let Some(control) = control(place) {
+            if let Some(control) = button_control(place) {
                 posture.set(control, false);
             }
         }
@@ -68,7 +68,7 @@ fn on_event(posture: &mut Posture, event: EventType) {
     }
 }
 
-fn control(place: Place) -> Option<Control> {
+fn button_control(place: Place) -> Option<Control> {
     Some(match place {
         Place::South => Control::South,
         Place::East => Control::East,

@@ -3,10 +3,10 @@
 //! The [lab itself](coplay_lab) is pure. Here is what it needs of the world: folders and files, a clock for the bar that says how long it
 //! will take, and the program's own processes for what is measured in the field.
 
-mod bar;
-mod feel;
-mod field;
-mod files;
+mod link_preview;
+mod output_dir;
+mod progress_bar;
+mod real_run;
 
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;
@@ -14,24 +14,24 @@ use coplay_lab::experiment::Experiment;
 use coplay_lab::findings::Findings;
 use coplay_lab::report::{self, ReportEntry};
 
-use crate::cli::lab::{self as cli, What};
-use crate::trouble::Trouble;
-use bar::Bar;
-use field::Processes;
-use files::Folder;
+use crate::cli::lab::{self as cli, LabCommand};
+use crate::error::AppError;
+use output_dir::OutputDir;
+use progress_bar::ProgressBar;
+use real_run::ProcessRunner;
 
 /// Carries out a command of the lab.
-pub fn run(args: &cli::Lab) -> Result<(), Trouble> {
-    match &args.what {
-        What::List => list(),
-        What::Run(args) => run_some(args),
-        What::Report(args) => report_all(args),
-        What::Feel(args) => feel::run(args),
+pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
+    match &args.command {
+        LabCommand::List => list_experiments(),
+        LabCommand::Run(args) => run_selected(args),
+        LabCommand::Report(args) => write_report(args),
+        LabCommand::Feel(args) => link_preview::run(args),
     }
 }
 
 /// What there is.
-fn list() -> Result<(), Trouble> {
+fn list_experiments() -> Result<(), AppError> {
     let mut text = String::new();
     for experiment in catalog::ALL {
         let Experiment {
@@ -46,25 +46,25 @@ fn list() -> Result<(), Trouble> {
         } = experiment;
         let real = if real.is_some() { " Also with --real." } else { "" };
         text += &format!("{name:<12} {title}\n");
-        text += &indented(&format!("{shows}{real}"));
-        text += &indented(&format!("{}: {figures}. About {seconds:.0} s.", paper.authors));
+        text += &wrap_indented(&format!("{shows}{real}"));
+        text += &wrap_indented(&format!("{}: {figures}. About {seconds:.0} s.", paper.authors));
         text.push('\n');
     }
     text += "`coplay lab run NAME` does one, `coplay lab report` all of them.\n";
-    crate::out(&text);
+    crate::print_stdout(&text);
     Ok(())
 }
 
 /// How wide a text is, and how far it is indented.
-const WIDE: usize = 96;
+const TEXT_WIDTH: usize = 96;
 const INDENT: usize = 13;
 
 /// A text in lines that fit.
-fn indented(text: &str) -> String {
+fn wrap_indented(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last().map_or(0, |line| line.chars().count());
-        if line > 0 && line + 1 + word.chars().count() > WIDE - INDENT {
+        if line > 0 && line + 1 + word.chars().count() > TEXT_WIDTH - INDENT {
             lines.push(String::new());
         }
         if let Some(line) = lines.last_mut() {
@@ -75,43 +75,43 @@ fn indented(text: &str) -> String {
     lines.iter().map(|line| format!("{:INDENT$}{line}\n", "")).collect()
 }
 
-fn run_some(args: &cli::Run) -> Result<(), Trouble> {
-    let experiments = args.names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
+fn run_selected(args: &cli::LabRunArgs) -> Result<(), AppError> {
+    let experiments = args.names.iter().map(|name| find_experiment(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real_run.is_none()) {
-        return Err(Trouble::misuse(format!("{} is done in virtual time only", virtual_only.name))
+        return Err(AppError::usage(format!("{} is done in virtual time only", virtual_only.name))
             .hint("leave out --real; `coplay lab list` says what can be done with it"));
     }
-    let folder = Folder::open(&args.basis.out)?;
-    let entries = do_all(&experiments, args.basis.seed, args.real)?;
-    finish(&entries, &folder)
+    let folder = OutputDir::open(&args.experiment.out)?;
+    let entries = run_experiments(&experiments, args.experiment.seed, args.real)?;
+    write_results(&entries, &folder)
 }
 
-fn report_all(args: &cli::Report) -> Result<(), Trouble> {
-    let cli::Basis { seed, out } = &args.basis;
-    let folder = Folder::open(out)?;
-    let entries = do_all(&catalog::ALL, *seed, false)?;
+fn write_report(args: &cli::LabReportArgs) -> Result<(), AppError> {
+    let cli::ExperimentArgs { seed, out } = &args.experiment;
+    let folder = OutputDir::open(out)?;
+    let entries = run_experiments(&catalog::ALL, *seed, false)?;
     let page = folder
         .write("report.html", report::page(&entries, *seed, &format!("coplay lab report --seed {seed}")).as_bytes())?;
-    let ended = finish(&entries, &folder);
-    crate::out(&format!("the report is {}\n", page.display()));
+    let ended = write_results(&entries, &folder);
+    crate::print_stdout(&format!("the report is {}\n", page.display()));
     ended
 }
 
-fn find(name: &str) -> Result<&'static Experiment, Trouble> {
+fn find_experiment(name: &str) -> Result<&'static Experiment, AppError> {
     catalog::find(name).ok_or_else(|| {
         let names: Vec<&str> = catalog::ALL.iter().map(|experiment| experiment.name).collect();
-        Trouble::misuse(format!("there is no experiment called {name:?}"))
+        AppError::usage(format!("there is no experiment called {name:?}"))
             .hint(format!("there are: {}", names.join(", ")))
     })
 }
 
 /// Does experiments one after the other, each on all processors.
-fn do_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, Trouble> {
-    let bar = Bar::new(experiments.iter().map(|experiment| weight(experiment, real)).collect());
+fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
+    let bar = ProgressBar::new(experiments.iter().map(|experiment| expected_seconds(experiment, real)).collect());
     let mut entries = Vec::new();
     for (number, experiment) in experiments.iter().enumerate() {
         bar.begin(number, experiment.name);
-        let findings = do_one(experiment, seed, real, &|part| bar.tell(part))?;
+        let findings = run_experiment(experiment, seed, real, &|part| bar.report(part))?;
         let real = if real { " --real" } else { "" };
         let command = format!("coplay lab run {} --seed {seed}{real}", experiment.name);
         entries.push(ReportEntry { experiment, findings, command });
@@ -121,19 +121,24 @@ fn do_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<
 }
 
 /// About how long an experiment takes.
-fn weight(experiment: &Experiment, real: bool) -> f64 {
-    if real { field::SECONDS } else { experiment.expected_seconds }
+fn expected_seconds(experiment: &Experiment, real: bool) -> f64 {
+    if real { real_run::EXPECTED_SECONDS } else { experiment.expected_seconds }
 }
 
-fn do_one(experiment: &Experiment, seed: u64, real: bool, tell: &(dyn Fn(f64) + Sync)) -> Result<Findings, Trouble> {
+fn run_experiment(
+    experiment: &Experiment,
+    seed: u64,
+    real: bool,
+    tell: &(dyn Fn(f64) + Sync),
+) -> Result<Findings, AppError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut bench = ExperimentContext::new(seed, ExperimentLength::Full, threads, tell);
     match experiment.real_run.filter(|_| real) {
         None => Ok((experiment.run)(&mut bench)),
         Some(in_the_field) => {
-            let mut processes = Processes::new()?;
+            let mut processes = ProcessRunner::new()?;
             in_the_field(&mut bench, &mut processes).map_err(|what| {
-                Trouble::failure(what)
+                AppError::failure(what)
                     .hint("does `coplay host --udp 127.0.0.1:0` work here? without --real nothing of that is needed")
             })
         }
@@ -141,7 +146,7 @@ fn do_one(experiment: &Experiment, seed: u64, real: bool, tell: &(dyn Fn(f64) + 
 }
 
 /// Writes everything down and says which claims hold.
-fn finish(entries: &[ReportEntry], folder: &Folder) -> Result<(), Trouble> {
+fn write_results(entries: &[ReportEntry], folder: &OutputDir) -> Result<(), AppError> {
     let mut text = String::new();
     let mut written = 0;
     for entry in entries {
@@ -153,12 +158,12 @@ fn finish(entries: &[ReportEntry], folder: &Folder) -> Result<(), Trouble> {
         entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.to_line()));
     }
     text += &format!("{written} files in {}\n", folder.path().display());
-    crate::out(&text);
+    crate::print_stdout(&text);
     let claims = entries.iter().flat_map(|entry| &entry.findings.claims);
     let (all, broken) = claims.fold((0, 0), |(all, broken), claim| (all + 1, broken + usize::from(!claim.holds)));
     if broken == 0 {
         return Ok(());
     }
-    Err(Trouble::failure(format!("{broken} of {all} claims do not hold"))
+    Err(AppError::failure(format!("{broken} of {all} claims do not hold"))
         .hint("the lines above say which; files with the numbers are there all the same"))
 }

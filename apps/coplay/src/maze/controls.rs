@@ -7,14 +7,14 @@ use coplay_maze::Controls;
 use crate::config::Config;
 
 /// The pad of a player in the maze.
-pub fn pad() -> Pad {
+pub fn maze_pad() -> Pad {
     let mut pad = Pad::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
     pad.labels.extend([Button::A, Button::B].map(|button| (button, "Fire".into())));
     pad
 }
 
 /// What a player wants who presses this: up and down walk, left and right turn, and both buttons fire.
-pub fn controls(pressed: InputWord) -> Controls {
+pub fn controls_from_word(pressed: InputWord) -> Controls {
     let is_pressed = |button: Button| button.is_in(pressed);
     Controls {
         forward: is_pressed(Button::Up),
@@ -26,9 +26,9 @@ pub fn controls(pressed: InputWord) -> Controls {
 }
 
 /// The keys of all that, for somebody who has just come.
-pub fn keys(config: &Config) -> String {
+pub fn key_help(config: &Config) -> String {
     let first = |button: Button| {
-        let keys = config.players[0].iter().find(|(known, _)| *known == button).map(|(_, keys)| keys);
+        let keys = config.player_keys[0].iter().find(|(known, _)| *known == button).map(|(_, keys)| keys);
         keys.and_then(|keys| keys.first()).map_or_else(|| "–".into(), |key| key.label())
     };
     let [up, down, left, right, fire] = [Button::Up, Button::Down, Button::Left, Button::Right, Button::A].map(first);
@@ -38,31 +38,31 @@ pub fn keys(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hands::{Hands, Keyboard};
+    use crate::input_state::{InputState, Keyboard};
     use crate::key::Key;
 
-    fn pressed(keys: &[&str]) -> Controls {
-        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), Hands::default());
+    fn controls_for_keys(keys: &[&str]) -> Controls {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
         for name in keys {
-            keyboard.on_key(&hands, Key::named(name).unwrap(), true, false, false);
+            keyboard.on_key(&hands, Key::from_name(name).unwrap(), true, false, false);
         }
-        controls(hands.look()[0])
+        controls_from_word(hands.sample()[0])
     }
 
     #[test]
-    fn who_comes_is_told_the_keys() {
-        assert_eq!(keys(&Config::default()), "↑ ↓ walk   ← → turn   X fires");
+    fn key_help_lists_the_default_keys() {
+        assert_eq!(key_help(&Config::default()), "↑ ↓ walk   ← → turn   X fires");
     }
 
     #[test]
-    fn the_usual_keys_walk_turn_and_fire() {
+    fn default_keys_walk_turn_and_fire() {
         let still = Controls::default();
-        assert_eq!(pressed(&[]), still);
-        assert_eq!(pressed(&["Up", "Left"]), Controls { forward: true, left: true, ..still });
-        assert_eq!(pressed(&["Down", "Right"]), Controls { backward: true, right: true, ..still });
+        assert_eq!(controls_for_keys(&[]), still);
+        assert_eq!(controls_for_keys(&["Up", "Left"]), Controls { forward: true, left: true, ..still });
+        assert_eq!(controls_for_keys(&["Down", "Right"]), Controls { backward: true, right: true, ..still });
         for fire in ["X", "Z"] {
-            assert_eq!(pressed(&[fire]), Controls { fire: true, ..still });
+            assert_eq!(controls_for_keys(&[fire]), Controls { fire: true, ..still });
         }
-        assert_eq!(pressed(&["Enter", "S"]), still, "other buttons do nothing");
+        assert_eq!(controls_for_keys(&["Enter", "S"]), still, "other buttons do nothing");
     }
 }

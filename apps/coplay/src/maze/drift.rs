@@ -8,38 +8,39 @@ use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay_maze::drift::{DriftSample, DriftSeries, DriftSummary as Numbers, Trace, measure_drift};
 use coplay_maze::trace::{HEADER, TraceEntry, TraceEvent};
 
-use crate::cli::maze_online::Drift;
+use crate::cli::maze_online::MazeDriftArgs;
+use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
-use crate::trouble::{Trouble, in_words};
 
 /// What was seen in the first seconds does not count, in nanoseconds: clocks are still being compared.
-const SKIP: i64 = 3_000_000_000;
+const WARM_UP_NANOS: i64 = 3_000_000_000;
 
 /// `coplay maze drift`.
-pub(super) fn run(args: &Drift) -> Result<Summary, Trouble> {
-    let traces: Vec<Trace> = args.traces.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
-    check(&traces)?;
-    let comparison = Comparison::of(&traces);
+pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
+    let traces: Vec<Trace> = args.traces.iter().map(|path| read_trace(path)).collect::<Result<_, _>>()?;
+    check_traces(&traces)?;
+    let comparison = DriftReport::from_traces(&traces);
     if comparison.all.count == 0 {
-        return Err(Trouble::failure("these sites never saw each other")
+        return Err(AppError::failure("these sites never saw each other")
             .hint("give traces of sites of one maze, from one run of more than 3 s"));
     }
-    crate::out(&if args.json { comparison.to_json() } else { comparison.to_text() });
+    crate::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
     Ok(Summary::default())
 }
 
 /// Reads a trace. Who was killed was about to write a line; that one does not count.
-fn read(path: &Path) -> Result<Trace, Trouble> {
+fn read_trace(path: &Path) -> Result<Trace, AppError> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| {
-        Trouble::failure(format!("{shown} cannot be read: {}", in_words(&error))).hint("give files that --trace wrote")
+        AppError::failure(format!("{shown} cannot be read: {}", describe_io_error(&error)))
+            .hint("give files that --trace wrote")
     })?;
-    parse(&String::from_utf8_lossy(&text)).map_err(|wrong| {
-        Trouble::failure(format!("{shown} {wrong}")).hint("give files that --trace of this version of coplay wrote")
+    parse_trace(&String::from_utf8_lossy(&text)).map_err(|wrong| {
+        AppError::failure(format!("{shown} {wrong}")).hint("give files that --trace of this version of coplay wrote")
     })
 }
 
-fn parse(text: &str) -> Result<Trace, String> {
+fn parse_trace(text: &str) -> Result<Trace, String> {
     let mut lines = text.split_inclusive('\n').enumerate();
     match lines.next() {
         None => return Err("is empty".into()),
@@ -61,55 +62,62 @@ fn parse(text: &str) -> Result<Trace, String> {
     if trace.site.is_some() { Ok(trace) } else { Err("ends before it says whose it is".into()) }
 }
 
-fn check(traces: &[Trace]) -> Result<(), Trouble> {
+fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
     if traces.len() < 2 {
-        return Err(Trouble::misuse("one trace says nothing about how far views were apart")
+        return Err(AppError::usage("one trace says nothing about how far views were apart")
             .hint("give the traces of two sites or more"));
     }
     let sites: BTreeSet<Option<WorldSiteId>> = traces.iter().map(|trace| trace.site).collect();
     if sites.len() < traces.len() {
-        return Err(Trouble::misuse("two of these traces are of the same site")
+        return Err(AppError::usage("two of these traces are of the same site")
             .hint("give one trace of each site, from one run"));
     }
     Ok(())
 }
 
 /// What one site saw of another.
-struct Row {
-    seer: WorldSiteId,
-    seen: WorldSiteId,
+struct PairDrift {
+    observer: WorldSiteId,
+    observed: WorldSiteId,
     all: Numbers,
     /// While three to five updates in a row were missing.
-    missing: Numbers,
+    during_loss: Numbers,
     /// By how many milliseconds the other's clock is ahead, and how fast it gains on that, in millionths.
     offset_ms: f64,
     skew_ppm: f64,
 }
 
 /// Everything that traces say together.
-struct Comparison {
-    rows: Vec<Row>,
+struct DriftReport {
+    rows: Vec<PairDrift>,
     all: Numbers,
-    missing: Numbers,
+    during_loss: Numbers,
     /// As each of them knew it in the end.
     scores: Vec<Vec<(EntityId, u32, u32)>>,
 }
 
-impl Comparison {
-    fn of(traces: &[Trace]) -> Self {
-        let pairs = measure_drift(traces, SKIP);
+impl DriftReport {
+    fn from_traces(traces: &[Trace]) -> Self {
+        let pairs = measure_drift(traces, WARM_UP_NANOS);
         let mut by_sites: BTreeMap<(WorldSiteId, WorldSiteId), Vec<&DriftSeries>> = BTreeMap::new();
         for pair in &pairs {
             by_sites.entry((pair.observer, pair.entity.site)).or_default().push(pair);
         }
         let rows = by_sites.into_iter().map(|((seer, seen), pairs)| {
-            let (all, missing) = numbers(&pairs);
+            let (all, missing) = summarize(&pairs);
             let (offset, skew) = pairs[0].clock_offset;
-            Row { seer, seen, all, missing, offset_ms: offset / 1e6, skew_ppm: skew / 1e3 }
+            PairDrift {
+                observer: seer,
+                observed: seen,
+                all,
+                during_loss: missing,
+                offset_ms: offset / 1e6,
+                skew_ppm: skew / 1e3,
+            }
         });
-        let (all, missing) = numbers(&pairs.iter().collect::<Vec<_>>());
-        let scores = traces.iter().map(scores).collect();
-        Self { rows: rows.collect(), all, missing, scores }
+        let (all, missing) = summarize(&pairs.iter().collect::<Vec<_>>());
+        let scores = traces.iter().map(final_scores).collect();
+        Self { rows: rows.collect(), all, during_loss: missing, scores }
     }
 
     /// Nobody knows where one of them wrote no score: it was killed, or nobody was hit.
@@ -124,11 +132,16 @@ impl Comparison {
              who sees whom         samples  mean   90 %  <50    most    samples  mean   90 %  <50    most    clock ahead   gains\n",
         );
         for row in &self.rows {
-            let who = format!("{:?} {:?}", row.seer, row.seen);
+            let who = format!("{:?} {:?}", row.observer, row.observed);
             let clock = format!("{:>8.3} ms  {:>6.1} ppm", row.offset_ms, row.skew_ppm);
-            _ = writeln!(text, "{who:<20} {}   {}   {clock}", in_columns(&row.all), in_columns(&row.missing));
+            _ = writeln!(
+                text,
+                "{who:<20} {}   {}   {clock}",
+                format_columns(&row.all),
+                format_columns(&row.during_loss)
+            );
         }
-        let all = format!("{:<20} {}   {}", "all", in_columns(&self.all), in_columns(&self.missing));
+        let all = format!("{:<20} {}   {}", "all", format_columns(&self.all), format_columns(&self.during_loss));
         _ = writeln!(text, "{}\n", all.trim_end());
         for (entity, hits, falls) in self.scores.iter().find(|scores| !scores.is_empty()).into_iter().flatten() {
             _ = writeln!(text, "{:<20} {hits:>8} hits  {falls} falls", format!("{entity:?}"));
@@ -139,13 +152,13 @@ impl Comparison {
     }
 
     fn to_json(&self) -> String {
-        let row = |row: &Row| {
+        let row = |row: &PairDrift| {
             format!(
                 "{{\"seer\":\"{:?}\",\"seen\":\"{:?}\",\"drift\":{},\"missing_3_to_5\":{},\"offset_ms\":{:.6},\"skew_ppm\":{:.3}}}",
-                row.seer,
-                row.seen,
-                in_json(&row.all),
-                in_json(&row.missing),
+                row.observer,
+                row.observed,
+                format_json(&row.all),
+                format_json(&row.during_loss),
                 row.offset_ms,
                 row.skew_ppm
             )
@@ -153,8 +166,8 @@ impl Comparison {
         let rows: Vec<String> = self.rows.iter().map(row).collect();
         format!(
             "{{\"drift\":{},\"missing_3_to_5\":{},\"scores_equal\":{},\"pairs\":[{}]}}\n",
-            in_json(&self.all),
-            in_json(&self.missing),
+            format_json(&self.all),
+            format_json(&self.during_loss),
             self.scores_are_equal().map_or("null", |equal| if equal { "true" } else { "false" }),
             rows.join(",")
         )
@@ -162,14 +175,14 @@ impl Comparison {
 }
 
 /// The numbers of some pairs: of all samples, and of those with three to five updates missing around them.
-fn numbers(pairs: &[&DriftSeries]) -> (Numbers, Numbers) {
+fn summarize(pairs: &[&DriftSeries]) -> (Numbers, Numbers) {
     let samples = || pairs.iter().flat_map(|pair| &pair.samples);
     let in_burst = |sample: &&DriftSample| (3..=5).contains(&sample.missing_updates);
     let units = |sample: &DriftSample| sample.distance;
     (Numbers::from_distances(samples().map(units)), Numbers::from_distances(samples().filter(in_burst).map(units)))
 }
 
-fn scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
+fn final_scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
     let score = |line: &TraceEntry| match line.event {
         TraceEvent::Score { entity, hits, falls } => Some((entity, hits, falls)),
         _ => None,
@@ -177,7 +190,7 @@ fn scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
     trace.entries.iter().filter_map(score).collect()
 }
 
-fn in_columns(numbers: &Numbers) -> String {
+fn format_columns(numbers: &Numbers) -> String {
     let Numbers { count, mean, p90, max: most, share_under_50: under_50 } = numbers;
     if *count == 0 {
         return format!("{:>8} {:>29}", 0, "");
@@ -185,7 +198,7 @@ fn in_columns(numbers: &Numbers) -> String {
     format!("{count:>8} {mean:>5.1} {p90:>6.1} {:>5.1}% {most:>7.1}", under_50 * 100.0)
 }
 
-fn in_json(numbers: &Numbers) -> String {
+fn format_json(numbers: &Numbers) -> String {
     let Numbers { count, mean, p90, max: most, share_under_50: under_50 } = numbers;
     format!("{{\"samples\":{count},\"mean\":{mean:.3},\"p90\":{p90:.3},\"under_50\":{under_50:.5},\"most\":{most:.3}}}")
 }
@@ -195,16 +208,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_read_up_to_where_it_was_cut_off() {
+    fn truncated_trace_is_read_up_to_its_last_whole_line() {
         let whole = format!("{HEADER}\nsite,0,00000001\nscore,5,00000001.0,1,2\n");
-        assert_eq!(parse(&whole).unwrap().entries.len(), 2);
-        let cut = parse(&whole[..whole.len() - 3]).unwrap();
+        assert_eq!(parse_trace(&whole).unwrap().entries.len(), 2);
+        let cut = parse_trace(&whole[..whole.len() - 3]).unwrap();
         assert_eq!((cut.site, cut.entries.len()), (Some(WorldSiteId(1)), 1));
     }
 
     #[test]
-    fn what_is_no_trace_is_told_why() {
-        let wrong = |text: &str| parse(text).unwrap_err();
+    fn invalid_trace_error_states_the_reason() {
+        let wrong = |text: &str| parse_trace(text).unwrap_err();
         assert!(wrong("").contains("empty"));
         assert!(wrong("frame,start\n").contains("no trace"));
         assert!(wrong(HEADER).contains("whose"));
@@ -212,13 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn one_trace_or_one_site_is_not_enough() {
+    fn drift_needs_traces_of_two_sites() {
         let of = |site| Trace { site: Some(WorldSiteId(site)), entries: vec![] };
-        assert!(check(&[of(1)]).is_err() && check(&[of(1), of(1)]).is_err() && check(&[of(1), of(2)]).is_ok());
+        assert!(
+            check_traces(&[of(1)]).is_err()
+                && check_traces(&[of(1), of(1)]).is_err()
+                && check_traces(&[of(1), of(2)]).is_ok()
+        );
     }
 
     #[test]
-    fn scores_are_equal_if_all_say_the_same_and_unknown_if_one_says_nothing() {
+    fn score_comparison_is_unknown_if_a_trace_has_no_score() {
         let with = |site, hits| {
             let entity = EntityId { site: WorldSiteId(7), index: 0 };
             Trace {
@@ -226,12 +243,12 @@ mod tests {
                 entries: vec![TraceEntry { at: 0, event: TraceEvent::Score { entity, hits, falls: 0 } }],
             }
         };
-        let equal = |traces: &[Trace]| Comparison::of(traces).scores_are_equal();
+        let equal = |traces: &[Trace]| DriftReport::from_traces(traces).scores_are_equal();
         assert_eq!(equal(&[with(1, 3), with(2, 3)]), Some(true));
         assert_eq!(equal(&[with(1, 3), with(2, 4)]), Some(false));
         let killed = || Trace { site: Some(WorldSiteId(2)), entries: vec![] };
         assert_eq!(equal(&[with(1, 3), killed()]), None);
-        let unknown = Comparison::of(&[killed(), with(1, 3)]);
+        let unknown = DriftReport::from_traces(&[killed(), with(1, 3)]);
         assert!(
             unknown.to_text().contains("scores equal unknown") && unknown.to_json().contains("\"scores_equal\":null")
         );

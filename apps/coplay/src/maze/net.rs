@@ -7,8 +7,8 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::MazeSite;
 use coplay_net::clock;
 
-use crate::desk::Invitation;
-use crate::trouble::Trouble;
+use crate::error::AppError;
+use crate::hud::Invitation;
 
 /// What carries a maze's datagrams. It also owns the time, because who waits for datagrams waits for deadlines, too.
 pub trait MazeNet {
@@ -17,7 +17,7 @@ pub trait MazeNet {
 
     /// Sends what the game has to send, at once, and gives it whatever comes in until then. Returns when it is that late, or earlier if
     /// something came that the game should act on.
-    fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), Trouble>;
+    fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), AppError>;
 
     /// Whether the game may stand still: nobody would have to wait.
     fn can_pause(&self) -> bool {
@@ -25,7 +25,7 @@ pub trait MazeNet {
     }
 
     /// So much time passed in which the game stood still. Only asked of those who can.
-    fn pause(&mut self, _span: Duration) {}
+    fn add_pause(&mut self, _span: Duration) {}
 
     /// How others come in, if they can.
     fn invitation(&self) -> Option<Invitation> {
@@ -38,52 +38,52 @@ pub trait MazeNet {
 
 /// Nobody else: what is sent goes nowhere.
 #[derive(Debug)]
-pub struct Alone {
-    time: Passing,
+pub struct SoloNet {
+    time: TimeSource,
 }
 
 /// How time passes.
 #[derive(Debug)]
-enum Passing {
+enum TimeSource {
     /// As on the clock, but for when the game stood still.
-    Real { stood: TimeDelta },
+    Real { paused: TimeDelta },
     /// As soon as somebody waits for it.
     Virtual(Time),
 }
 
-impl Alone {
+impl SoloNet {
     /// A game at the pace of this world.
     pub fn new() -> Self {
-        Self { time: Passing::Real { stood: TimeDelta::ZERO } }
+        Self { time: TimeSource::Real { paused: TimeDelta::ZERO } }
     }
 
     /// A game as fast as it goes; it is always the same.
     pub fn in_virtual_time() -> Self {
-        Self { time: Passing::Virtual(Time::ZERO) }
+        Self { time: TimeSource::Virtual(Time::ZERO) }
     }
 }
 
-impl Default for Alone {
+impl Default for SoloNet {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl MazeNet for Alone {
+impl MazeNet for SoloNet {
     fn now(&self) -> Time {
         match self.time {
-            Passing::Real { stood } => clock::now() - stood,
-            Passing::Virtual(now) => now,
+            TimeSource::Real { paused: stood } => clock::now() - stood,
+            TimeSource::Virtual(now) => now,
         }
     }
 
-    fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), Trouble> {
+    fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), AppError> {
         let now = self.now();
         let mut buffer = [0; MAX_DATAGRAM];
         while game.poll_transmit(now, &mut buffer).is_some() {}
         match &mut self.time {
-            Passing::Real { .. } => std::thread::sleep((until - now).to_duration()),
-            Passing::Virtual(now) => *now = until.max(*now + TimeDelta::from_nanos(1)),
+            TimeSource::Real { .. } => std::thread::sleep((until - now).to_duration()),
+            TimeSource::Virtual(now) => *now = until.max(*now + TimeDelta::from_nanos(1)),
         }
         Ok(())
     }
@@ -92,8 +92,8 @@ impl MazeNet for Alone {
         true
     }
 
-    fn pause(&mut self, span: Duration) {
-        if let Passing::Real { stood } = &mut self.time {
+    fn add_pause(&mut self, span: Duration) {
+        if let TimeSource::Real { paused: stood } = &mut self.time {
             *stood += span.into();
         }
     }
@@ -108,11 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_in_which_the_game_stood_still_does_not_count() {
-        let mut net = Alone::new();
+    fn paused_time_does_not_count() {
+        let mut net = SoloNet::new();
         let before = net.now();
         assert!(net.can_pause());
-        net.pause(Duration::from_secs(3_600));
+        net.add_pause(Duration::from_secs(3_600));
         assert!(net.now() < before);
     }
 }

@@ -6,125 +6,134 @@ use coplay::input::InputWord;
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::MazeSite;
 
-use super::board::Board;
-use super::controls::{controls, keys, pad};
+use super::controls::{controls_from_word, key_help, maze_pad};
 use super::net::MazeNet;
-use super::stage::Eyes;
+use super::renderer::MazeRenderer;
+use super::scoreboard_view::ScoreboardView;
 use crate::config::Config;
-use crate::desk::{Can, Desk};
+use crate::error::AppError;
 use crate::gamepad::Gamepads;
-use crate::scene::Command;
-use crate::stage::Stage;
-use crate::trouble::Trouble;
+use crate::hud::{Hud, HudCapabilities};
+use crate::scene::UiCommand;
+use crate::ui_link::GamePort;
 
 /// Pictures are this far apart: about 60 in a second.
-const DRAW_EVERY: TimeDelta = TimeDelta::from_micros(16_667);
+const DRAW_INTERVAL: TimeDelta = TimeDelta::from_micros(16_667);
 /// Somebody outside who wants us to end does not wait longer than this.
-const LOOK_EVERY: TimeDelta = TimeDelta::from_millis(50);
+const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
 /// Somebody who plays.
-struct Player<'a, N> {
-    stage: Stage,
-    desk: Desk,
+struct MazePlayer<'a, N> {
+    ui: GamePort,
+    hud: Hud,
     game: &'a mut MazeSite,
     net: &'a mut N,
-    eyes: Eyes,
-    board: Board,
+    renderer: MazeRenderer,
+    scoreboard_view: ScoreboardView,
     /// What was pressed since the last tick: also a short press counts.
-    pressed: InputWord,
+    pressed_since_tick: InputWord,
     next_draw: Time,
 }
 
 /// Plays on a stage until the person has enough or the time is up; what was missing is said at the end. The game stays as it is then: leaving
 /// is for who opened it.
 pub fn play(
-    stage: Stage,
+    stage: GamePort,
     config: &Config,
     game: &mut MazeSite,
     net: &mut impl MazeNet,
     seconds: Option<u32>,
-) -> Result<Vec<String>, Trouble> {
-    let pads = [pad()];
-    let can = Can { pause: net.can_pause(), graph: true, silent: true, ..Can::default() };
-    let mut desk = Desk::new(config, can, &pads);
-    let note = Gamepads::new(config, &pads, stage.hands().clone()).start();
+) -> Result<Vec<String>, AppError> {
+    let pads = [maze_pad()];
+    let can = HudCapabilities { pause: net.can_pause(), graph: true, no_sound: true, ..HudCapabilities::default() };
+    let mut desk = Hud::new(config, can, &pads);
+    let note = Gamepads::new(config, &pads, stage.input_state().clone()).start();
     let begun = net.now();
-    desk.say(Instant::now(), keys(config));
+    desk.show_toast(Instant::now(), key_help(config));
     net.invitation().into_iter().for_each(|invitation| desk.invite(invitation));
-    let eyes = Eyes::new(Instant::now());
-    let mut player = Player { stage, desk, game, net, eyes, board: Board::new(true), pressed: 0, next_draw: begun };
+    let eyes = MazeRenderer::new(Instant::now());
+    let mut player = MazePlayer {
+        ui: stage,
+        hud: desk,
+        game,
+        net,
+        renderer: eyes,
+        scoreboard_view: ScoreboardView::new(true),
+        pressed_since_tick: 0,
+        next_draw: begun,
+    };
     let end = seconds.map(|seconds| begun + TimeDelta::from_secs(seconds.into()));
-    while !player.is_over() && end.is_none_or(|end| player.net.now() < end) {
-        player.go_on()?;
+    while !player.process_commands() && end.is_none_or(|end| player.net.now() < end) {
+        player.run_once()?;
     }
     Ok(note.into_iter().collect())
 }
 
 /// Lets a game go on that nobody looks at, until then or until somebody asks us to end.
-pub fn advance_until(game: &mut MazeSite, net: &mut impl MazeNet, end: Time) -> Result<(), Trouble> {
-    while net.now() < end && !crate::stop::is_asked() {
+pub fn advance_until(game: &mut MazeSite, net: &mut impl MazeNet, end: Time) -> Result<(), AppError> {
+    while net.now() < end && !crate::signals::is_stop_requested() {
         let now = net.now();
         game.advance(now);
-        let next = game.poll_timeout(now).min(now + LOOK_EVERY).min(end);
+        let next = game.poll_timeout(now).min(now + POLL_INTERVAL).min(end);
         net.exchange(game, next)?;
     }
     Ok(())
 }
 
-impl<N: MazeNet> Player<'_, N> {
+impl<N: MazeNet> MazePlayer<'_, N> {
     /// Takes what the person wants; whether that is to end.
-    fn is_over(&mut self) -> bool {
-        while !self.desk.is_over()
-            && let Some(command) = self.stage.poll_command()
+    fn process_commands(&mut self) -> bool {
+        while !self.hud.is_quit_requested()
+            && let Some(command) = self.ui.poll_command()
         {
             match command {
-                Command::Graph => self.eyes.toggle_graph(),
-                command => _ = self.desk.handle(Instant::now(), command),
+                UiCommand::Graph => self.renderer.toggle_graph(),
+                command => _ = self.hud.handle_command(Instant::now(), command),
             }
         }
-        self.desk.is_over()
+        self.hud.is_quit_requested()
     }
 
-    fn go_on(&mut self) -> Result<(), Trouble> {
-        if self.desk.is_still() {
-            self.stand_still();
+    fn run_once(&mut self) -> Result<(), AppError> {
+        if self.hud.is_paused() {
+            self.draw_paused();
             return Ok(());
         }
         let now = self.net.now();
         self.advance(now);
         if now >= self.next_draw {
             self.draw(now);
-            self.next_draw = (self.next_draw + DRAW_EVERY).max(now);
+            self.next_draw = (self.next_draw + DRAW_INTERVAL).max(now);
         }
         let next = self.game.poll_timeout(now).min(self.next_draw);
         self.net.exchange(self.game, next)
     }
 
     fn advance(&mut self, now: Time) {
-        self.pressed |= self.stage.hands().look()[0];
-        self.game.set_controls(controls(self.pressed));
+        self.pressed_since_tick |= self.ui.input_state().sample()[0];
+        self.game.set_controls(controls_from_word(self.pressed_since_tick));
         let tick = self.game.tick();
         self.game.advance(now);
         if self.game.tick() != tick {
-            self.pressed = 0;
+            self.pressed_since_tick = 0;
         }
-        self.eyes.follow(now, self.game);
-        if let Some(words) = self.board.hear(self.game) {
-            self.desk.say(Instant::now(), words);
+        self.renderer.on_advance(now, self.game);
+        if let Some(words) = self.scoreboard_view.poll_notice(self.game) {
+            self.hud.show_toast(Instant::now(), words);
         }
     }
 
     /// Time does not pass in the maze, but what lies over it can be read.
-    fn stand_still(&mut self) {
+    fn draw_paused(&mut self) {
         let begun = Instant::now();
         self.draw(self.net.now());
         let spent = begun.elapsed();
-        std::thread::sleep(DRAW_EVERY.to_duration().saturating_sub(spent));
-        self.net.pause(begun.elapsed());
+        std::thread::sleep(DRAW_INTERVAL.to_duration().saturating_sub(spent));
+        self.net.add_pause(begun.elapsed());
     }
 
     fn draw(&mut self, now: Time) {
-        let Self { stage, desk, game, net, eyes, board, .. } = self;
+        let Self { ui: stage, hud: desk, game, net, renderer: eyes, scoreboard_view: board, .. } = self;
         stage.show(|scene| {
             desk.draw(Instant::now(), scene);
             eyes.draw(now, game, board, &net.status(), scene);
@@ -135,13 +144,13 @@ impl<N: MazeNet> Player<'_, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maze::Alone;
-    use crate::stage::stage;
+    use crate::maze::SoloNet;
+    use crate::ui_link::ui_link;
     use coplay::peer_world::{UpdatePolicy, WorldSiteId};
     use coplay_machines::pad::Button;
     use coplay_maze::MazeSettings;
 
-    fn game(net: &Alone) -> MazeSite {
+    fn game(net: &SoloNet) -> MazeSite {
         MazeSite::new(
             net.now(),
             WorldSiteId(1),
@@ -154,26 +163,26 @@ mod tests {
     }
 
     #[test]
-    fn a_short_press_fires_once_and_a_long_one_walks() {
-        let (stage, mut view) = stage();
-        let mut net = Alone::in_virtual_time();
+    fn short_press_fires_once_and_held_key_walks() {
+        let (stage, mut view) = ui_link();
+        let mut net = SoloNet::in_virtual_time();
         let mut game = game(&net);
         let begun = game.avatar(0).unwrap().position;
-        view.hands().set_pad(0, Button::A.bit());
-        view.hands().set_pad(0, 0);
-        view.hands().set_keys(0, Button::Up.bit());
+        view.input_state().set_pad(0, Button::A.bit());
+        view.input_state().set_pad(0, 0);
+        view.input_state().set_keys(0, Button::Up.bit());
         play(stage, &Config::default(), &mut game, &mut net, Some(1)).unwrap();
         let own = game.avatar(0).unwrap();
         assert_eq!(own.shots.last_number(), 1);
         assert!(own.position.distance(begun) > 100, "{}", own.position.distance(begun));
-        assert!(view.look() && view.scene().screens.len() == 1);
+        assert!(view.refresh_scene() && view.scene().screens.len() == 1);
         assert!(view.scene().toast.as_deref().is_some_and(|toast| toast.contains("walk")));
     }
 
     #[test]
-    fn it_ends_when_nobody_looks_any_more() {
-        let (stage, view) = stage();
-        let mut net = Alone::in_virtual_time();
+    fn game_ends_when_the_frontend_is_gone() {
+        let (stage, view) = ui_link();
+        let mut net = SoloNet::in_virtual_time();
         let mut game = game(&net);
         drop(view);
         play(stage, &Config::default(), &mut game, &mut net, None).unwrap();

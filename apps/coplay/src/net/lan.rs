@@ -6,48 +6,53 @@ use std::time::Duration;
 use coplay_net::lan::{self, GameKind, LanAdvertisement, LanGame};
 use coplay_net::ticket::Ticket;
 
-use crate::cli::net::Lan;
-use crate::meet;
-use crate::trouble::Trouble;
+use crate::cli::net::LanVisibility;
+use crate::connect;
+use crate::error::AppError;
 
 /// So long it takes until everybody who offers a game has said so.
-const LOOK: Duration = Duration::from_millis(2_500);
+const DISCOVERY_TIME: Duration = Duration::from_millis(2_500);
 
 /// Tells the local network of our game, as far as the host wants that. A network that cannot be told is no reason not to play.
-pub(crate) fn tell(kind: GameKind, open: Lan, (game, host): (&str, &str), ticket: &Ticket) -> Option<LanAdvertisement> {
+pub(crate) fn announce_game(
+    kind: GameKind,
+    open: LanVisibility,
+    (game, host): (&str, &str),
+    ticket: &Ticket,
+) -> Option<LanAdvertisement> {
     let ticket = match open {
-        Lan::Hide => return None,
-        Lan::See => None,
-        Lan::Join => Some(ticket.clone()),
+        LanVisibility::Hide => return None,
+        LanVisibility::See => None,
+        LanVisibility::Join => Some(ticket.clone()),
     };
     let sign = lan::advertise(&LanGame { kind, game: game.into(), host: host.into(), ticket });
     sign.inspect_err(|error| eprintln!("note: nobody in the local network is told of this game: {error}")).ok()
 }
 
 /// The ticket that was given, or that of a game that is chosen; `None` where nobody can choose, and the list is all.
-pub(crate) fn ticket(kind: GameKind, given: Option<&str>) -> Result<Option<Ticket>, Trouble> {
+pub(crate) fn choose_ticket(kind: GameKind, given: Option<&str>) -> Result<Option<Ticket>, AppError> {
     if let Some(text) = given {
-        return meet::read_ticket(text).map(Some);
+        return connect::parse_ticket(text).map(Some);
     }
-    let (thing, join, _) = words(kind);
+    let (thing, join, _) = command_words(kind);
     eprintln!("looking for {thing}s in the local network ...");
-    let found = lan::browse(kind, LOOK, || true).map_err(|error| {
-        Trouble::failure(error.to_string()).hint(format!("join by the ticket that the host shows: {join} 'TICKET'"))
+    let found = lan::browse(kind, DISCOVERY_TIME, || true).map_err(|error| {
+        AppError::failure(error.to_string()).hint(format!("join by the ticket that the host shows: {join} 'TICKET'"))
     })?;
     if found.is_empty() {
-        return Err(Trouble::failure(format!("no {thing} is seen in the local network"))
+        return Err(AppError::failure(format!("no {thing} is seen in the local network"))
             .hint(format!("with the ticket that the host shows, {thing}s anywhere can be joined: {join} 'TICKET'")));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        crate::out(&list(&found));
+        crate::print_stdout(&format_games(&found));
         return Ok(None);
     }
-    eprint!("{}", list(&found));
-    choose(&found).map(Some)
+    eprint!("{}", format_games(&found));
+    prompt_choice(&found).map(Some)
 }
 
 /// What is looked for, the command that leads in, and the one that opens it to all.
-fn words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
+fn command_words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
     match kind {
         GameKind::SharedMachine => ("game", "coplay join", "coplay host --lan join"),
         GameKind::Maze => ("maze", "coplay maze join", "coplay maze host --lan join"),
@@ -55,7 +60,7 @@ fn words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
 }
 
 /// One line for each game, with a number to choose it by.
-fn list(found: &[LanGame]) -> String {
+fn format_games(found: &[LanGame]) -> String {
     let name = |notice: &LanGame| format!("{}, offered by {}", notice.game, notice.host);
     let wide = found.iter().map(|notice| name(notice).chars().count()).max().unwrap_or(0);
     let line = |(at, notice): (usize, &LanGame)| {
@@ -65,28 +70,28 @@ fn list(found: &[LanGame]) -> String {
     found.iter().enumerate().map(line).collect()
 }
 
-fn choose(found: &[LanGame]) -> Result<Ticket, Trouble> {
+fn prompt_choice(found: &[LanGame]) -> Result<Ticket, AppError> {
     eprint!("which one? [1] ");
     // A prompt that is not seen is no reason to fail.
     let _ = std::io::stderr().flush();
     let mut line = String::new();
     if !matches!(std::io::stdin().read_line(&mut line), Ok(1..)) {
-        return Err(Trouble::misuse("no game was chosen").hint("type the number of one of them"));
+        return Err(AppError::usage("no game was chosen").hint("type the number of one of them"));
     }
-    chosen(found, line.trim())
+    parse_choice(found, line.trim())
 }
 
 /// What somebody typed: a number, nothing for the first, or a ticket after all.
-fn chosen(found: &[LanGame], typed: &str) -> Result<Ticket, Trouble> {
+fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
     let number = if typed.is_empty() { Ok(1) } else { typed.parse::<usize>() };
-    let Ok(number) = number else { return meet::read_ticket(typed) };
+    let Ok(number) = number else { return connect::parse_ticket(typed) };
     let Some(notice) = number.checked_sub(1).and_then(|at| found.get(at)) else {
-        return Err(Trouble::misuse(format!("there is no game {number}"))
+        return Err(AppError::usage(format!("there is no game {number}"))
             .hint(format!("type a number from 1 to {}", found.len())));
     };
     notice.ticket.clone().ok_or_else(|| {
-        Trouble::failure(format!("the game of {} is seen, but not open to all of this network", notice.host))
-            .hint(format!("ask for its ticket, or for `{}`", words(notice.kind).2))
+        AppError::failure(format!("the game of {} is seen, but not open to all of this network", notice.host))
+            .hint(format!("ask for its ticket, or for `{}`", command_words(notice.kind).2))
     })
 }
 
@@ -94,7 +99,7 @@ fn chosen(found: &[LanGame], typed: &str) -> Result<Ticket, Trouble> {
 mod tests {
     use super::*;
 
-    fn found() -> Vec<LanGame> {
+    fn two_notices() -> Vec<LanGame> {
         let notice = |game: &str, host: &str, ticket: Option<&str>| LanGame {
             kind: GameKind::SharedMachine,
             game: game.into(),
@@ -105,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn games_are_listed_with_how_to_come_in() {
-        let shown = list(&found());
+    fn list_shows_games_and_how_to_join() {
+        let shown = format_games(&two_notices());
         assert_eq!(
             shown,
             "  1  Tennis, offered by Ann         open to this network\n  \
@@ -115,12 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_game_is_chosen_by_number_or_by_ticket() {
-        let (all, text) = (found(), |ticket: Ticket| ticket.to_string());
-        assert_eq!(chosen(&all, "").map(text).unwrap(), "udp://a:1#x");
-        assert_eq!(chosen(&all, "1").map(text).unwrap(), "udp://a:1#x");
-        assert_eq!(chosen(&all, "udp://b:2#y").map(text).unwrap(), "udp://b:2#y");
-        let why = |typed| chosen(&all, typed).unwrap_err();
+    fn choice_is_a_number_or_a_ticket() {
+        let (all, text) = (two_notices(), |ticket: Ticket| ticket.to_string());
+        assert_eq!(parse_choice(&all, "").map(text).unwrap(), "udp://a:1#x");
+        assert_eq!(parse_choice(&all, "1").map(text).unwrap(), "udp://a:1#x");
+        assert_eq!(parse_choice(&all, "udp://b:2#y").map(text).unwrap(), "udp://b:2#y");
+        let why = |typed| parse_choice(&all, typed).unwrap_err();
         assert!(why("2").to_string().contains("Bob") && why("2").exit_code() == 1);
         assert!(why("0").exit_code() == 2 && why("3").to_string().contains("from 1 to 2") && why("x").exit_code() == 2);
     }

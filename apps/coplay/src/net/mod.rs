@@ -5,16 +5,16 @@
 
 pub(crate) mod announce;
 mod chat;
-mod company;
-mod failure;
-mod find;
-mod graph;
+mod errors;
+mod find_machine;
+mod headless;
+mod interactive;
 pub(crate) mod lan;
-mod plain;
+mod link_probe;
+mod lobby_view;
 pub(crate) mod quit;
 pub(crate) mod report;
-mod screen;
-mod survey;
+mod session_history;
 
 use std::sync::Arc;
 
@@ -33,203 +33,235 @@ use coplay_net::runner::{
 use coplay_net::ticket::Ticket;
 
 use crate::cli::net as cli;
-use crate::cli::net::{Dial, Lan};
+use crate::cli::net::{AutoOrFrames, LanVisibility};
 use crate::config::Config;
-use crate::front::{self, Look};
-use crate::game::{self, Game};
-use crate::meet::{self, TicketHere, Way};
-use crate::seat::Seat;
-use crate::sharing::{self, Shared};
+use crate::connect::{self, TicketSource, TransportKind};
+use crate::error::AppError;
+use crate::frontend::{self, DisplayOptions};
+use crate::game::{self, GameImage};
+use crate::seat_key::SeatKey;
+use crate::sharing::{self, ShareableMachine};
 use crate::summary::Summary;
-use crate::trouble::Trouble;
-use company::{Company, Role, join_command};
-use find::Sources;
-use plain::Plain;
-use screen::{Habits, Screen};
+use find_machine::MachineSources;
+use headless::HeadlessFrontend;
+use interactive::{InteractiveFrontend, UiOptions};
+use lobby_view::{LobbyView, Role, join_command};
 
-pub use survey::survey;
+pub use link_probe::probe_link;
 
 /// How long a guest knocks.
-pub(crate) const PATIENCE: TimeDelta = TimeDelta::from_secs(15);
+pub(crate) const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 
 /// Whoever sits in front of a game.
-trait Person: Frontend {
+trait GameFrontend: Frontend {
     /// This machine is played on.
-    fn meet(&mut self, machine: &dyn Machine);
+    fn on_machine(&mut self, machine: &dyn Machine);
 
     /// There is a way to us, which this ticket tells.
-    fn open_door(&mut self, own: TicketHere);
+    fn set_own_ticket(&mut self, own: TicketSource);
 
     /// What was missing, to be told at the end.
-    fn notes(&mut self) -> Vec<String> {
+    fn take_notes(&mut self) -> Vec<String> {
         vec![]
     }
 }
 
 /// What a game came to; `None` if somebody changed their mind before.
-type Ran = Result<Option<RunOutcome>, Trouble>;
+type RunResult = Result<Option<RunOutcome>, AppError>;
 
 /// `coplay host`.
-pub fn host(args: &cli::Host) -> Result<Summary, Trouble> {
-    check_part(&args.part)?;
-    let Shared { machine, window, costs, checked } = open(args)?;
+pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
+    check_player_args(&args.player)?;
+    let ShareableMachine { machine, max_prediction_window: window, costs, is_checked: checked } =
+        open_host_machine(args)?;
     let title = machine.game_id().name.clone();
-    let players = check_players(args, &*machine)?;
-    let way = way(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
-    let presence = &args.part.presence;
-    let seat = Seat::choose(args.part.seat.as_deref(), &way.group())?;
-    let log = report::frame_log(&presence.log)?;
+    let players = check_player_count(args, &*machine)?;
+    let way = transport_kind(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
+    let presence = &args.player.participant;
+    let seat = SeatKey::choose(args.player.seat.as_deref(), &way.seat_group())?;
+    let log = report::open_frame_log(&presence.log)?;
     let line = way.open(seat.identity.clone())?;
-    let tape = report::tape(&presence.log)?;
-    let ticket = (line.ticket)();
-    let transport = impaired(line.transport, presence.impair.as_ref())?;
+    let tape = report::open_recorder(&presence.log)?;
+    let ticket = (line.own_ticket)();
+    let transport = with_impairment(line.transport, presence.impair.as_ref())?;
     let plan = HostConfig {
-        name: name(presence.name.as_deref()),
+        name: player_name(presence.name.as_deref()),
         pads: args.pads,
         players,
-        session_options: within(terms(args.lag, args.window)?, window),
+        session_options: limit_prediction_window(session_options(args.input_delay, args.prediction_window)?, window),
         absent_input: args.absent.into(),
         is_private: args.private,
-        options: RunOptions { costs, ..manner(&args.part, args.view) },
+        options: RunOptions { costs, ..run_options(&args.player, args.display) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
-    let usual = if args.view.headless { Lan::Hide } else { Lan::See };
-    let _sign = lan::tell(GameKind::SharedMachine, args.lan.unwrap_or(usual), (&title, &plan.name), &ticket);
-    let look = Look { title, pictures: picture, ..Look::default() };
+    let usual = if args.display.headless { LanVisibility::Hide } else { LanVisibility::See };
+    let _sign = lan::announce_game(GameKind::SharedMachine, args.lan.unwrap_or(usual), (&title, &plan.name), &ticket);
+    let look = DisplayOptions { title, pictures: picture, ..DisplayOptions::default() };
     if !checked && args.machine.core.is_some() {
         eprintln!("note: {} was not checked yet: `coplay check` says whether it is fit to be shared", look.title);
     }
     let ticket = ticket.to_string();
     let uses = [("to join, a friend types:", join_command(&ticket)), ("to watch:", format!("coplay watch '{ticket}'"))];
-    announce::announce(&ticket, &uses);
-    announce::warn_if_alone(&*transport, args.udp.as_deref());
-    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &presence.log };
-    setting.run(Company::new(Role::Host, ticket), |person, _| {
-        person.meet(&*machine);
-        person.open_door(line.ticket);
+    announce::print_ticket(&ticket, &uses);
+    announce::warn_if_no_network(&*transport, args.udp.as_deref());
+    let setting = GameRun {
+        display: args.display,
+        display_options: look,
+        ui_options: ui_options(&args.player, args.pads),
+        log: &presence.log,
+    };
+    setting.run(LobbyView::new(Role::Host, ticket), |person, _| {
+        person.on_machine(&*machine);
+        person.set_own_ticket(line.own_ticket);
         let drive = PlayerRunner::host(transport, line.incoming, machine, &plan);
-        let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
+        let mut drive = drive.map_err(|failure| errors::to_app_error(&failure))?;
         log.into_iter().for_each(|log| drive.set_frame_log(log));
         tape.into_iter().for_each(|tape| drive.set_recorder(tape));
-        told(drive.run(person))
+        to_run_result(drive.run(person))
     })
 }
 
 /// `coplay join`.
-pub fn join(args: &cli::Join) -> Result<Summary, Trouble> {
-    check_part(&args.part)?;
-    let Some(ticket) = lan::ticket(GameKind::SharedMachine, args.come.ticket.as_deref())? else {
+pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
+    check_player_args(&args.player)?;
+    let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
         return Ok(Summary::default());
     };
-    let seat = Seat::choose(args.part.seat.as_deref(), &ticket.seat_group())?;
-    let presence = &args.part.presence;
-    let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
-    let look = Look { title: "a game with others".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
-    let setting = Setting { view: args.view, look, habits: habits(&args.part, args.pads), log: &presence.log };
-    setting.run(Company::new(Role::Guest, ticket.to_string()), |person, config| {
-        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: JoinIntent::Play(args.pads) };
-        let Some((guest, shared)) = visit.come_in(&seat, person, config)? else { return Ok(None) };
-        let drive =
-            guest.into_player(shared.machine, RunOptions { costs: shared.costs, ..manner(&args.part, args.view) });
-        let mut drive = drive.map_err(|failure| failure::trouble(&failure))?;
+    let seat = SeatKey::choose(args.player.seat.as_deref(), &ticket.seat_group())?;
+    let presence = &args.player.participant;
+    let (log, tape) = (report::open_frame_log(&presence.log)?, report::open_recorder(&presence.log)?);
+    let look = DisplayOptions {
+        title: "a game with others".into(),
+        pictures: (1, 240, 4.0 / 3.0),
+        ..DisplayOptions::default()
+    };
+    let setting = GameRun {
+        display: args.display,
+        display_options: look,
+        ui_options: ui_options(&args.player, args.pads),
+        log: &presence.log,
+    };
+    setting.run(LobbyView::new(Role::Joiner, ticket.to_string()), |person, config| {
+        let visit = GameJoin {
+            ticket: &ticket,
+            args: &args.connect,
+            participant: presence,
+            intent: JoinIntent::Play(args.pads),
+        };
+        let Some((guest, shared)) = visit.join(&seat, person, config)? else { return Ok(None) };
+        let drive = guest
+            .into_player(shared.machine, RunOptions { costs: shared.costs, ..run_options(&args.player, args.display) });
+        let mut drive = drive.map_err(|failure| errors::to_app_error(&failure))?;
         log.into_iter().for_each(|log| drive.set_frame_log(log));
         tape.into_iter().for_each(|tape| drive.set_recorder(tape));
-        told(drive.run(person))
+        to_run_result(drive.run(person))
     })
 }
 
 /// `coplay watch`.
-pub fn watch(args: &cli::Watch) -> Result<Summary, Trouble> {
-    let Some(ticket) = lan::ticket(GameKind::SharedMachine, args.come.ticket.as_deref())? else {
+pub fn watch(args: &cli::WatchArgs) -> Result<Summary, AppError> {
+    let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
         return Ok(Summary::default());
     };
-    let presence = &args.presence;
-    let (log, tape) = (report::frame_log(&presence.log)?, report::tape(&presence.log)?);
-    let look = Look { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..Look::default() };
-    let habits = Habits { pads: 0, seed: None, patience: None };
-    let setting = Setting { view: args.view, look, habits, log: &presence.log };
-    setting.run(Company::new(Role::Watcher, ticket.to_string()), |person, config| {
-        let visit = Visit { ticket: &ticket, come: &args.come, presence, wish: JoinIntent::Spectate };
-        let Some((guest, shared)) = visit.come_in(&Seat::new(), person, config)? else { return Ok(None) };
+    let presence = &args.participant;
+    let (log, tape) = (report::open_frame_log(&presence.log)?, report::open_recorder(&presence.log)?);
+    let look = DisplayOptions { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+    let habits = UiOptions { pads: 0, bot_seed: None, drop_timeout_seconds: None };
+    let setting = GameRun { display: args.display, display_options: look, ui_options: habits, log: &presence.log };
+    setting.run(LobbyView::new(Role::Spectator, ticket.to_string()), |person, config| {
+        let visit =
+            GameJoin { ticket: &ticket, args: &args.connect, participant: presence, intent: JoinIntent::Spectate };
+        let Some((guest, shared)) = visit.join(&SeatKey::new(), person, config)? else { return Ok(None) };
         let watch = guest.into_spectator(shared.machine, SpectateOptions { frame_limit: presence.log.frames });
-        let mut watch = watch.map_err(|failure| failure::trouble(&failure))?;
+        let mut watch = watch.map_err(|failure| errors::to_app_error(&failure))?;
         log.into_iter().for_each(|log| watch.set_frame_log(log));
         tape.into_iter().for_each(|tape| watch.set_recorder(tape));
-        told(watch.run(person))
+        to_run_result(watch.run(person))
     })
 }
 
 /// Coming to the game of somebody else.
-struct Visit<'a> {
+struct GameJoin<'a> {
     ticket: &'a Ticket,
-    come: &'a cli::Come,
-    presence: &'a cli::Presence,
-    wish: JoinIntent,
+    args: &'a cli::ConnectArgs,
+    participant: &'a cli::ParticipantArgs,
+    intent: JoinIntent,
 }
 
-impl Visit<'_> {
+impl GameJoin<'_> {
     /// Knocks, and finds what is played there; `None` if somebody changed their mind.
-    fn come_in(
+    fn join(
         &self,
-        seat: &Seat,
-        person: &mut dyn Person,
+        seat: &SeatKey,
+        person: &mut dyn GameFrontend,
         config: &Config,
-    ) -> Result<Option<(LobbyConnection, Shared)>, Trouble> {
-        let Self { ticket, come, presence, wish } = *self;
-        let line = meet::call(ticket, seat.identity.clone(), come.relay.clone())?;
-        person.open_door(line.ticket.clone());
-        let transport = impaired(line.transport, presence.impair.as_ref())?;
-        let name = name(presence.name.as_deref());
-        let plan = JoinConfig { name, intent: wish, addrs: line.places, expected_peer: line.expect, timeout: PATIENCE };
+    ) -> Result<Option<(LobbyConnection, ShareableMachine)>, AppError> {
+        let Self { ticket, args: come, participant: presence, intent: wish } = *self;
+        let line = connect::open_for_ticket(ticket, seat.identity.clone(), come.relay.clone())?;
+        person.set_own_ticket(line.own_ticket.clone());
+        let transport = with_impairment(line.transport, presence.impair.as_ref())?;
+        let name = player_name(presence.name.as_deref());
+        let plan = JoinConfig {
+            name,
+            intent: wish,
+            addrs: line.host_addrs,
+            expected_peer: line.expected_key,
+            timeout: JOIN_TIMEOUT,
+        };
         let guest = LobbyConnection::connect(transport, line.incoming, &plan, person);
-        let Some(guest) = guest.map_err(|failure| failure::trouble(&failure))? else { return Ok(None) };
-        let crate::cli::Machine { core, system } = &come.machine;
-        let system = system.as_deref().or(config.system.as_deref());
-        let sources = Sources { game: come.game.as_deref(), core: core.as_ref(), system, folders: &config.games };
-        equip(guest, sources, person).map(Some)
+        let Some(guest) = guest.map_err(|failure| errors::to_app_error(&failure))? else { return Ok(None) };
+        let crate::cli::MachineArgs { core, system_dir: system } = &come.machine;
+        let system = system.as_deref().or(config.system_dir.as_deref());
+        let sources = MachineSources {
+            game: come.game.as_deref(),
+            core: core.as_ref(),
+            system_dir: system,
+            game_dirs: &config.game_dirs,
+        };
+        open_same_machine(guest, sources, person).map(Some)
     }
 }
 
 /// Where a game is seen, and what is written down of it.
-struct Setting<'a> {
-    view: cli::View,
-    look: Look,
-    habits: Habits,
-    log: &'a cli::Log,
+struct GameRun<'a> {
+    display: cli::OnlineDisplayArgs,
+    display_options: DisplayOptions,
+    ui_options: UiOptions,
+    log: &'a cli::LogArgs,
 }
 
-impl Setting<'_> {
+impl GameRun<'_> {
     /// Runs a game in front of whoever is there.
     fn run(
         self,
-        company: Company,
-        game: impl FnOnce(&mut dyn Person, &Config) -> Ran + Send,
-    ) -> Result<Summary, Trouble> {
+        company: LobbyView,
+        game: impl FnOnce(&mut dyn GameFrontend, &Config) -> RunResult + Send,
+    ) -> Result<Summary, AppError> {
         let log = self.log;
-        let ran = self.run_here(company, game);
-        report::tidy(log);
+        let ran = self.run_with_frontend(company, game);
+        report::remove_empty_movie(log);
         ran
     }
 
-    fn run_here(
+    fn run_with_frontend(
         self,
-        company: Company,
-        game: impl FnOnce(&mut dyn Person, &Config) -> Ran + Send,
-    ) -> Result<Summary, Trouble> {
-        let Self { view, look, habits, log } = self;
-        let mut config = Config::load()?.with_others(habits.pads);
+        company: LobbyView,
+        game: impl FnOnce(&mut dyn GameFrontend, &Config) -> RunResult + Send,
+    ) -> Result<Summary, AppError> {
+        let Self { display: view, display_options: look, ui_options: habits, log } = self;
+        let mut config = Config::load()?.for_shared_game(habits.pads);
         config.scale = view.scale.unwrap_or(config.scale);
         config.mute |= view.mute;
-        crate::stop::listen();
+        crate::signals::install_handler();
         let (ran, notes) = if view.headless {
-            let mut plain = Plain::new(company, habits.seed);
-            (game(&mut plain, &config)?, plain.notes())
+            let mut plain = HeadlessFrontend::new(company, habits.bot_seed);
+            (game(&mut plain, &config)?, plain.take_notes())
         } else {
-            let front = front::Front::need(view.asked())?;
-            front::show(front, &look, &config, |stage| {
-                let mut screen = Screen::new(stage, &config, company, habits);
+            let front = frontend::FrontendKind::choose_required(view.requested_frontend())?;
+            frontend::run_with_frontend(front, &look, &config, |stage| {
+                let mut screen = InteractiveFrontend::new(stage, &config, company, habits);
                 let ran = game(&mut screen, &config)?;
-                Ok((ran, screen.notes()))
+                Ok((ran, screen.take_notes()))
             })?
         };
         match ran {
@@ -239,58 +271,63 @@ impl Setting<'_> {
     }
 }
 
-fn told(ran: Result<RunOutcome, RunError>) -> Ran {
-    ran.map(Some).map_err(|failure| failure::trouble(&failure))
+fn to_run_result(ran: Result<RunOutcome, RunError>) -> RunResult {
+    ran.map(Some).map_err(|failure| errors::to_app_error(&failure))
 }
 
 /// The host's game on its machine, as it may be shared.
-fn open(args: &cli::Host) -> Result<Shared, Trouble> {
-    let game = args.game.as_deref().map(Game::read).transpose()?;
-    let opened = game::open(game.as_ref(), &args.machine.wanted(&args.setup, args.players)?)?;
-    sharing::shared(opened.into())
+fn open_host_machine(args: &cli::HostArgs) -> Result<ShareableMachine, AppError> {
+    let game = args.game.as_deref().map(GameImage::read).transpose()?;
+    let opened = game::open_machine(game.as_ref(), &args.machine.spec(&args.core_options, args.players)?)?;
+    sharing::shareable(opened.into())
 }
 
 /// Where the dials turn by themselves, they begin with no more than can be repaired in time.
-fn within(terms: SessionOptions, most: Option<u32>) -> SessionOptions {
+fn limit_prediction_window(terms: SessionOptions, most: Option<u32>) -> SessionOptions {
     let window = terms.prediction_window.min(most.filter(|_| terms.auto_delay).unwrap_or(u32::MAX));
     SessionOptions { prediction_window: window, ..terms }
 }
 
 /// How others come in.
-pub(crate) fn way(udp: Option<&str>, secret: Option<&str>, relay: Option<&RelayConfig>) -> Result<Way, Trouble> {
+pub(crate) fn transport_kind(
+    udp: Option<&str>,
+    secret: Option<&str>,
+    relay: Option<&RelayConfig>,
+) -> Result<TransportKind, AppError> {
     match (udp, relay) {
-        (Some(listen), _) => Way::udp(listen, secret),
-        (None, Some(relay)) => Ok(Way::iroh(relay.clone())),
-        (None, None) => Ok(Way::iroh(Config::load()?.relay)),
+        (Some(listen), _) => TransportKind::udp(listen, secret),
+        (None, Some(relay)) => Ok(TransportKind::iroh(relay.clone())),
+        (None, None) => Ok(TransportKind::iroh(Config::load()?.relay)),
     }
 }
 
-fn check_players(args: &cli::Host, machine: &dyn Machine) -> Result<u8, Trouble> {
+fn check_player_count(args: &cli::HostArgs, machine: &dyn Machine) -> Result<u8, AppError> {
     let pads = machine.pads().len();
     // Two unless something else is said, but not more than there is room for.
     let usual = (args.pads + 1).max(2).min(pads.try_into().unwrap_or(u8::MAX));
     let players = args.players.unwrap_or(usual);
     if usize::from(players) > pads {
         let what = format!("this machine has pads for {pads}, not for {players}");
-        return Err(Trouble::misuse(what).hint(format!("say --players with 1 to {pads}")));
+        return Err(AppError::usage(what).hint(format!("say --players with 1 to {pads}")));
     }
     if args.pads > players {
         let what = format!("{} cannot play here if {players} play in all", args.pads);
-        return Err(Trouble::misuse(what).hint("say more --players, or fewer --pads"));
+        return Err(AppError::usage(what).hint("say more --players, or fewer --pads"));
     }
     Ok(players)
 }
 
 /// Lag and window: fixed where a number is said, otherwise both turn by themselves. They turn together or not at all.
-fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<SessionOptions, Trouble> {
+fn session_options(lag: Option<AutoOrFrames>, window: Option<AutoOrFrames>) -> Result<SessionOptions, AppError> {
     let usual = SessionOptions::new(2);
     let (lag, window) = match (lag, window) {
-        (None | Some(Dial::Auto), None | Some(Dial::Auto)) => return Ok(usual),
-        (Some(Dial::Frames(lag)), Some(Dial::Frames(window))) => (lag, window),
-        (Some(Dial::Frames(lag)), None) => (lag, usual.prediction_window),
-        (None, Some(Dial::Frames(window))) => (usual.input_delay, window),
-        (Some(Dial::Auto), Some(Dial::Frames(_))) | (Some(Dial::Frames(_)), Some(Dial::Auto)) => {
-            return Err(Trouble::misuse("--lag and --window turn by themselves together, or not at all")
+        (None | Some(AutoOrFrames::Auto), None | Some(AutoOrFrames::Auto)) => return Ok(usual),
+        (Some(AutoOrFrames::Frames(lag)), Some(AutoOrFrames::Frames(window))) => (lag, window),
+        (Some(AutoOrFrames::Frames(lag)), None) => (lag, usual.prediction_window),
+        (None, Some(AutoOrFrames::Frames(window))) => (usual.input_delay, window),
+        (Some(AutoOrFrames::Auto), Some(AutoOrFrames::Frames(_)))
+        | (Some(AutoOrFrames::Frames(_)), Some(AutoOrFrames::Auto)) => {
+            return Err(AppError::usage("--lag and --window turn by themselves together, or not at all")
                 .hint("give numbers for both, or leave both out"));
         }
     };
@@ -298,15 +335,15 @@ fn terms(lag: Option<Dial>, window: Option<Dial>) -> Result<SessionOptions, Trou
 }
 
 /// Refuses flags that contradict each other.
-fn check_part(part: &cli::Part) -> Result<(), Trouble> {
+fn check_player_args(part: &cli::PlayerArgs) -> Result<(), AppError> {
     if part.go_on_alone && part.drop_after.0.is_none() {
         let what = "--go-on-alone does nothing with --drop-after never, which waits for silent players for ever";
-        return Err(Trouble::misuse(what).hint("say --drop-after with a number of seconds, or leave --go-on-alone out"));
+        return Err(AppError::usage(what).hint("say --drop-after with a number of seconds, or leave --go-on-alone out"));
     }
     Ok(())
 }
 
-fn manner(part: &cli::Part, view: cli::View) -> RunOptions {
+fn run_options(part: &cli::PlayerArgs, view: cli::OnlineDisplayArgs) -> RunOptions {
     let alone = match (part.go_on_alone, view.headless) {
         (true, _) => AlonePolicy::Continue,
         (false, true) => AlonePolicy::Wait,
@@ -314,21 +351,21 @@ fn manner(part: &cli::Part, view: cli::View) -> RunOptions {
     };
     RunOptions {
         alone_policy: alone,
-        frame_limit: part.presence.log.frames,
+        frame_limit: part.participant.log.frames,
         drop_timeout: part.drop_after.0,
         stall_limit: part.late_after.0,
         ..RunOptions::default()
     }
 }
 
-fn habits(part: &cli::Part, pads: u8) -> Habits {
+fn ui_options(part: &cli::PlayerArgs, pads: u8) -> UiOptions {
     let patience = part.drop_after.0.map(|patience| patience.as_secs_f64());
-    Habits { pads: usize::from(pads), seed: part.bot, patience }
+    UiOptions { pads: usize::from(pads), bot_seed: part.bot, drop_timeout_seconds: patience }
 }
 
 /// What to call somebody who does not say.
-pub(crate) fn name(said: Option<&str>) -> String {
-    let system = || login(|name| std::env::var(name).ok());
+pub(crate) fn player_name(said: Option<&str>) -> String {
+    let system = || login_name(|name| std::env::var(name).ok());
     let mut name = said.map(str::to_owned).or_else(system).unwrap_or_default();
     name.retain(|sign| !sign.is_control());
     while name.len() > MAX_NAME_LEN {
@@ -338,33 +375,33 @@ pub(crate) fn name(said: Option<&str>) -> String {
 }
 
 /// The name that somebody has at this computer, by what is set there; many are called root, who are none.
-fn login(set: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn login_name(set: impl Fn(&str) -> Option<String>) -> Option<String> {
     let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(set).map(|name| name.trim().to_owned());
     names.into_iter().find(|name| !name.is_empty() && name != "root")
 }
 
 /// A transport as it is, or as if its way out were worse.
-pub(crate) fn impaired(
+pub(crate) fn with_impairment(
     transport: Arc<dyn Transport>,
     impairment: Option<&Impairment>,
-) -> Result<Arc<dyn Transport>, Trouble> {
+) -> Result<Arc<dyn Transport>, AppError> {
     let Some(impairment) = impairment else { return Ok(transport) };
     let impaired = ImpairedTransport::new(transport, impairment.clone()).map_err(|error| {
-        Trouble::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")
+        AppError::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")
     })?;
     Ok(Arc::new(impaired))
 }
 
 /// Finds what is played there; who has it not gives the seat back.
-fn equip(
+fn open_same_machine(
     guest: LobbyConnection,
-    sources: Sources<'_>,
-    person: &mut dyn Person,
-) -> Result<(LobbyConnection, Shared), Trouble> {
-    let found = find::machine(&sharing::plain(guest.settings()), sources);
-    match found.and_then(|machine| sharing::like_theirs(machine, guest.settings())) {
+    sources: MachineSources<'_>,
+    person: &mut dyn GameFrontend,
+) -> Result<(LobbyConnection, ShareableMachine), AppError> {
+    let found = find_machine::find_machine(&sharing::unwrapped_settings(guest.settings()), sources);
+    match found.and_then(|machine| sharing::matching_settings(machine, guest.settings())) {
         Ok(shared) => {
-            person.meet(&*shared.machine);
+            person.on_machine(&*shared.machine);
             Ok((guest, shared))
         }
         Err(trouble) => {
@@ -379,43 +416,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_no_name_is_called_as_at_this_computer() {
+    fn player_name_defaults_to_the_login_name() {
         let called = |set: &[(&str, &str)]| {
-            login(|name| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()))
+            login_name(|name| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()))
         };
         assert_eq!(called(&[("USER", " ann "), ("LOGNAME", "ben")]).as_deref(), Some("ann"));
         assert_eq!(called(&[("USER", " "), ("LOGNAME", "ben")]).as_deref(), Some("ben"));
         assert_eq!(called(&[("USER", "root"), ("LOGNAME", "root")]), None);
-        assert_eq!((called(&[]), name(Some("")).as_str()), (None, "somebody"));
-        assert_eq!(name(Some("root")), "root", "who says so is called so");
+        assert_eq!((called(&[]), player_name(Some("")).as_str()), (None, "somebody"));
+        assert_eq!(player_name(Some("root")), "root", "who says so is called so");
     }
 
     #[test]
-    fn dials_turn_together_or_not_at_all() {
-        let (auto, three) = (Some(Dial::Auto), Some(Dial::Frames(3)));
+    fn input_delay_and_prediction_window_are_both_auto_or_both_fixed() {
+        let (auto, three) = (Some(AutoOrFrames::Auto), Some(AutoOrFrames::Frames(3)));
         assert!(
-            terms(None, None).unwrap().auto_delay
-                && terms(auto, None).unwrap().auto_delay
-                && terms(auto, auto).unwrap().auto_delay
+            session_options(None, None).unwrap().auto_delay
+                && session_options(auto, None).unwrap().auto_delay
+                && session_options(auto, auto).unwrap().auto_delay
         );
-        let fixed = terms(three, Some(Dial::Frames(0))).unwrap();
+        let fixed = session_options(three, Some(AutoOrFrames::Frames(0))).unwrap();
         assert_eq!((fixed.input_delay, fixed.prediction_window, fixed.auto_delay), (3, 0, false));
-        assert_eq!((terms(three, None).unwrap().input_delay, terms(None, three).unwrap().prediction_window), (3, 3));
-        assert!(terms(auto, three).is_err() && terms(three, auto).is_err());
+        assert_eq!(
+            (
+                session_options(three, None).unwrap().input_delay,
+                session_options(None, three).unwrap().prediction_window
+            ),
+            (3, 3)
+        );
+        assert!(session_options(auto, three).is_err() && session_options(three, auto).is_err());
     }
 
     #[test]
-    fn dials_that_turn_by_themselves_begin_with_what_can_be_repaired() {
-        let auto = terms(None, None).unwrap();
-        assert_eq!([None, Some(3), Some(20)].map(|most| within(auto, most).prediction_window), [8, 3, 8]);
-        let fixed = terms(None, Some(Dial::Frames(6))).unwrap();
-        assert_eq!(within(fixed, Some(3)).prediction_window, 6, "who says a number means it");
+    fn auto_prediction_window_starts_within_the_rollback_budget() {
+        let auto = session_options(None, None).unwrap();
+        assert_eq!(
+            [None, Some(3), Some(20)].map(|most| limit_prediction_window(auto, most).prediction_window),
+            [8, 3, 8]
+        );
+        let fixed = session_options(None, Some(AutoOrFrames::Frames(6))).unwrap();
+        assert_eq!(limit_prediction_window(fixed, Some(3)).prediction_window, 6, "who says a number means it");
     }
 
     #[test]
-    fn everybody_is_called_something() {
-        assert_eq!(name(Some("An\nn")), "Ann");
-        assert!(!name(Some("  ")).trim().is_empty() && !name(None).is_empty());
-        assert!(name(Some(&"é".repeat(40))).len() <= MAX_NAME_LEN);
+    fn player_name_is_never_empty_or_too_long() {
+        assert_eq!(player_name(Some("An\nn")), "Ann");
+        assert!(!player_name(Some("  ")).trim().is_empty() && !player_name(None).is_empty());
+        assert!(player_name(Some(&"é".repeat(40))).len() <= MAX_NAME_LEN);
     }
 }

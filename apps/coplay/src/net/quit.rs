@@ -5,30 +5,30 @@ use std::time::{Duration, Instant};
 use crate::scene::Overlay;
 
 /// Time in which a second request to quit is an answer to the question.
-pub(crate) const QUIT_AGAIN: Duration = Duration::from_secs(5);
+pub(crate) const QUIT_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks once. The second request within [`QUIT_AGAIN`] quits; otherwise the question goes away and the player stays.
+/// Asks once. The second request within [`QUIT_CONFIRM_TIMEOUT`] quits; otherwise the question goes away and the player stays.
 #[derive(Debug, Default)]
-pub(super) struct QuitQuestion {
-    until: Option<Instant>,
+pub(super) struct QuitConfirmation {
+    open_until: Option<Instant>,
 }
 
-impl QuitQuestion {
+impl QuitConfirmation {
     /// Takes a request to quit while `others` play; returns whether to quit now.
     pub(super) fn request(&mut self, now: Instant, others: &[String]) -> bool {
         let quits = others.is_empty() || self.is_open(now);
-        self.until = (!quits).then(|| now + QUIT_AGAIN);
+        self.open_until = (!quits).then(|| now + QUIT_CONFIRM_TIMEOUT);
         quits
     }
 
     /// Closes the question: the player stays.
-    pub(super) fn withdraw(&mut self) {
-        self.until = None;
+    pub(super) fn cancel(&mut self) {
+        self.open_until = None;
     }
 
     /// Whether the question is on the screen.
     pub(super) fn is_open(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
+        self.open_until.is_some_and(|until| now < until)
     }
 
     /// The question as it is shown while it is open.
@@ -36,8 +36,8 @@ impl QuitQuestion {
         self.is_open(now).then(|| Overlay {
             title: "Leave the game?".into(),
             rows: others.iter().map(|name| (name.clone(), "plays with you".into())).collect(),
-            chosen: None,
-            foot: "once more: leave   Esc: stay".into(),
+            selected: None,
+            footer: "once more: leave   Esc: stay".into(),
         })
     }
 }
@@ -47,15 +47,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_request_quits_unless_it_comes_late() {
-        let (mut question, now, bob) = (QuitQuestion::default(), Instant::now(), ["Bob".to_owned()]);
+    fn second_quit_request_within_the_timeout_quits() {
+        let (mut question, now, bob) = (QuitConfirmation::default(), Instant::now(), ["Bob".to_owned()]);
         assert!(!question.request(now, &bob) && question.overlay(now, &bob).is_some());
-        assert!(question.request(now + QUIT_AGAIN / 2, &bob));
+        assert!(question.request(now + QUIT_CONFIRM_TIMEOUT / 2, &bob));
         assert!(!question.request(now, &bob));
-        assert!(question.overlay(now + QUIT_AGAIN, &bob).is_none(), "the player stays");
-        assert!(!question.request(now + QUIT_AGAIN, &bob), "and is asked again");
-        question.withdraw();
-        assert!(!question.request(now + QUIT_AGAIN, &bob));
+        assert!(question.overlay(now + QUIT_CONFIRM_TIMEOUT, &bob).is_none(), "the player stays");
+        assert!(!question.request(now + QUIT_CONFIRM_TIMEOUT, &bob), "and is asked again");
+        question.cancel();
+        assert!(!question.request(now + QUIT_CONFIRM_TIMEOUT, &bob));
         assert!(question.request(now, &[]), "nobody is left alone");
     }
 }

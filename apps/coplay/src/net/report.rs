@@ -7,27 +7,27 @@ use std::path::Path;
 use coplay_net::DropCounts;
 use coplay_net::runner::{EndReason, FrameLog, MovieRecorder, RunOutcome};
 
-use super::failure;
-use crate::cli::net::Log;
+use super::errors;
+use crate::cli::net::LogArgs;
+use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
-use crate::trouble::{Trouble, in_words};
 
 /// The file for every step, if one is wanted.
-pub(super) fn frame_log(log: &Log) -> Result<Option<FrameLog>, Trouble> {
+pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError> {
     let Some(path) = &log.frame_log else { return Ok(None) };
-    let file = File::create(path).map_err(|error| unwritable(path, &error))?;
-    let log = FrameLog::new(Box::new(BufWriter::new(file))).map_err(|error| unwritable(path, &error))?;
+    let file = File::create(path).map_err(|error| write_error(path, &error))?;
+    let log = FrameLog::new(Box::new(BufWriter::new(file))).map_err(|error| write_error(path, &error))?;
     Ok(Some(log))
 }
 
 /// The movie of what is played, if one is wanted.
-pub(super) fn tape(log: &Log) -> Result<Option<MovieRecorder>, Trouble> {
+pub(super) fn open_recorder(log: &LogArgs) -> Result<Option<MovieRecorder>, AppError> {
     let Some(path) = &log.record else { return Ok(None) };
-    crate::record::create(path, log.force).map(|file| Some(MovieRecorder::new(file)))
+    crate::record::create_movie_file(path, log.force).map(|file| Some(MovieRecorder::new(file)))
 }
 
 /// A movie of nothing is none.
-pub(super) fn tidy(log: &Log) {
+pub(super) fn remove_empty_movie(log: &LogArgs) {
     let is_empty = |path: &&std::path::PathBuf| std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
     if let Some(path) = log.record.as_ref().filter(is_empty) {
         // If it cannot be taken away it does no harm either.
@@ -36,32 +36,32 @@ pub(super) fn tidy(log: &Log) {
 }
 
 /// A file that cannot be written, and why.
-pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Trouble {
+pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
     let why = match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such directory".into(),
-        _ => in_words(error),
+        _ => describe_io_error(error),
     };
-    Trouble::failure(format!("{} cannot be written: {why}", path.display()))
+    AppError::failure(format!("{} cannot be written: {why}", path.display()))
         .hint("choose a place that you may write to")
 }
 
 /// Writes what is to be written, and says how it went.
-pub(super) fn finish(outcome: &RunOutcome, log: &Log, notes: Vec<String>) -> Result<Summary, Trouble> {
+pub(super) fn finish(outcome: &RunOutcome, log: &LogArgs, notes: Vec<String>) -> Result<Summary, AppError> {
     if let Some(path) = &log.stats {
         let json = outcome.stats.to_json() + "\n";
-        std::fs::write(path, json).map_err(|error| unwritable(path, &error))?;
+        std::fs::write(path, json).map_err(|error| write_error(path, &error))?;
     }
     let mut summary = summary(outcome).with_notes(notes);
     if let (Some(taped), Some(path)) = (&outcome.recording, &log.record) {
         let about = taped.error.clone().unwrap_or_else(|| format!("frames in {}", path.display()));
-        summary.row("recorded", taped.frames.to_string(), &about);
+        summary.add_row("recorded", taped.frames.to_string(), &about);
     }
     let trouble = match &outcome.end_reason {
         _ if !outcome.is_in_sync => Some(
-            Trouble::failure("the sites had different states: they did not play the same game to the end")
+            AppError::failure("the sites had different states: they did not play the same game to the end")
                 .hint("is the machine deterministic, and the same everywhere? try another --core, or the built-in one"),
         ),
-        EndReason::SessionEnded(end) => failure::of_end(end),
+        EndReason::SessionEnded(end) => errors::end_error(end),
         EndReason::Requested | EndReason::FeedEnded => None,
     };
     match trouble {
@@ -76,27 +76,27 @@ pub(super) fn finish(outcome: &RunOutcome, log: &Log, notes: Vec<String>) -> Res
 fn summary(outcome: &RunOutcome) -> Summary {
     let numbers = &outcome.stats;
     let mut summary = Summary::default();
-    summary.row("frames", outcome.confirmed_frames.to_string(), &why(&outcome.end_reason));
-    summary.row(
+    summary.add_row("frames", outcome.confirmed_frames.to_string(), &end_text(&outcome.end_reason));
+    summary.add_row(
         "pace",
         format!("{:.2} fps", numbers.fps),
         &format!("±{:.2} ms, at worst {:.0} ms", numbers.deviation_ms, numbers.longest_ms),
     );
     let equal = if outcome.is_in_sync { "yes" } else { "no" };
-    summary.row("states equal", equal.into(), "as far as they were compared");
+    summary.add_row("states equal", equal.into(), "as far as they were compared");
     if !numbers.peers.is_empty() {
         let worst = |of: fn(&coplay::session::PeerStats) -> f64| {
             numbers.peers.iter().map(|(_, peer)| of(peer)).fold(0.0, f64::max)
         };
-        summary.row("round trip", format!("{:.1} ms", worst(|peer| peer.rtt.as_millis_f64())), "the longest");
-        summary.row("loss", format!("{:.1} %", worst(|peer| f64::from(peer.loss) * 100.0)), "the largest");
+        summary.add_row("round trip", format!("{:.1} ms", worst(|peer| peer.rtt.as_millis_f64())), "the longest");
+        summary.add_row("loss", format!("{:.1} %", worst(|peer| f64::from(peer.loss) * 100.0)), "the largest");
         let stats = &numbers.session;
-        summary.row(
+        summary.add_row(
             "repaired",
             format!("{} times", stats.rollbacks),
             &format!("{} frames stepped again", stats.resimulated),
         );
-        summary.row(
+        summary.add_row(
             "waited",
             format!("{} times", stats.stalls),
             &format!("{:.0} ms in all", stats.stall_time.as_millis_f64()),
@@ -106,12 +106,12 @@ fn summary(outcome: &RunOutcome) -> Summary {
     if refused.total() > 0 {
         let DropCounts { rejected: by_us, kernel_dropped: by_system, queue_full: crowded_out } = refused;
         let words = format!("datagrams: {by_us} by us, {by_system} by the system, {crowded_out} for want of room");
-        summary.row("refused", refused.total().to_string(), &words);
+        summary.add_row("refused", refused.total().to_string(), &words);
     }
     summary
 }
 
-fn why(why: &EndReason) -> String {
+fn end_text(why: &EndReason) -> String {
     match why {
         EndReason::Requested => String::new(),
         EndReason::SessionEnded(end) => coplay::session::Event::Ended(*end).to_string(),

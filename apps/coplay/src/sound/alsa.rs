@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use libloading::Library;
 
-use super::Tap;
-use super::ring::Ring;
+use super::SampleSource;
+use super::ring::SampleRing;
 
-const NAMES: [&str; 2] = ["libasound.so.2", "libasound.so"];
+const LIBRARY_NAMES: [&str; 2] = ["libasound.so.2", "libasound.so"];
 const RATE: c_uint = 48_000;
 /// Pairs that are written at once: 5 ms.
-const PIECE: usize = 240;
+const CHUNK_PAIRS: usize = 240;
 /// How much the device may keep, in microseconds.
-const LATENCY: c_uint = 40_000;
+const LATENCY_MICROS: c_uint = 40_000;
 // From alsa/pcm.h.
 const PLAYBACK: c_int = 0;
 const INTERLEAVED: c_int = 3;
@@ -29,7 +29,7 @@ type SetParams = unsafe extern "C" fn(*mut c_void, c_int, c_int, c_uint, c_uint,
 type Write = unsafe extern "C" fn(*mut c_void, *const c_void, c_ulong) -> c_long;
 type Recover = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int;
 type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
-type Describe = unsafe extern "C" fn(c_int) -> *const c_char;
+type Strerror = unsafe extern "C" fn(c_int) -> *const c_char;
 type SetHandler = unsafe extern "C" fn(Option<unsafe extern "C" fn()>) -> c_int;
 
 /// The functions of libasound that are used, and the library that they live in.
@@ -39,7 +39,7 @@ struct Alsa {
     write: Write,
     recover: Recover,
     close: Close,
-    describe: Describe,
+    strerror: Strerror,
     _library: Library,
 }
 
@@ -60,34 +60,34 @@ impl Drop for Stream {
 }
 
 /// Takes libasound's complaints, which would otherwise go to stderr, in the middle of what is shown there.
-unsafe extern "C" fn quiet() {}
+unsafe extern "C" fn ignore_error() {}
 
 impl Alsa {
     fn load() -> Option<Self> {
         // SAFETY: libasound runs nothing of consequence when it is loaded, and every symbol below has the type that alsa/pcm.h and
         // alsa/error.h give it. The functions are used only while the library is kept.
         unsafe {
-            let library = NAMES.iter().find_map(|name| Library::new(*name).ok())?;
+            let library = LIBRARY_NAMES.iter().find_map(|name| Library::new(*name).ok())?;
             let alsa = Self {
                 open: *library.get::<Open>(b"snd_pcm_open\0").ok()?,
                 set_params: *library.get::<SetParams>(b"snd_pcm_set_params\0").ok()?,
                 write: *library.get::<Write>(b"snd_pcm_writei\0").ok()?,
                 recover: *library.get::<Recover>(b"snd_pcm_recover\0").ok()?,
                 close: *library.get::<Close>(b"snd_pcm_close\0").ok()?,
-                describe: *library.get::<Describe>(b"snd_strerror\0").ok()?,
+                strerror: *library.get::<Strerror>(b"snd_strerror\0").ok()?,
                 _library: library,
             };
             // The handler is called with arguments it does not take: in the C conventions of Linux the caller clears them away.
             if let Ok(set_handler) = alsa._library.get::<SetHandler>(b"snd_lib_error_set_handler\0") {
-                set_handler(Some(quiet));
+                set_handler(Some(ignore_error));
             }
             Some(alsa)
         }
     }
 
-    fn say(&self, error: c_int) -> String {
+    fn error_text(&self, error: c_int) -> String {
         // SAFETY: snd_strerror gives a text that lives as long as the library, for any number.
-        unsafe { CStr::from_ptr((self.describe)(error)) }.to_string_lossy().to_lowercase()
+        unsafe { CStr::from_ptr((self.strerror)(error)) }.to_string_lossy().to_lowercase()
     }
 }
 
@@ -114,12 +114,12 @@ impl Pcm {
         // SAFETY: the name ends with a zero, and the handle is written before it is read, if all went well.
         let opened = unsafe { (alsa.open)(&mut handle, c"default".as_ptr(), PLAYBACK, 0) };
         if opened < 0 || handle.is_null() {
-            return Err(alsa.say(opened));
+            return Err(alsa.error_text(opened));
         }
         let pcm = Self { alsa, handle };
         // SAFETY: the handle is open.
-        let set = unsafe { (pcm.alsa.set_params)(pcm.handle, S16, INTERLEAVED, 2, RATE, 1, LATENCY) };
-        if set < 0 { Err(pcm.alsa.say(set)) } else { Ok(pcm) }
+        let set = unsafe { (pcm.alsa.set_params)(pcm.handle, S16, INTERLEAVED, 2, RATE, 1, LATENCY_MICROS) };
+        if set < 0 { Err(pcm.alsa.error_text(set)) } else { Ok(pcm) }
     }
 
     /// Waits until the device has taken these pairs; `false` if it is gone.
@@ -141,7 +141,9 @@ impl Pcm {
 }
 
 /// Opens the device and plays what the tap gives.
-pub(super) fn open(tap: impl FnOnce(f64) -> (Arc<Ring>, Tap)) -> Result<(Stream, Arc<Ring>, f64), String> {
+pub(super) fn open(
+    tap: impl FnOnce(f64) -> (Arc<SampleRing>, SampleSource),
+) -> Result<(Stream, Arc<SampleRing>, f64), String> {
     let mut pcm = Pcm::open()?;
     let rate = f64::from(RATE);
     let (ring, mut tap) = tap(rate);
@@ -150,11 +152,11 @@ pub(super) fn open(tap: impl FnOnce(f64) -> (Arc<Ring>, Tap)) -> Result<(Stream,
     let play = move || {
         let (begun, mut played) = (Instant::now(), 0usize);
         while !stopped.load(Ordering::Relaxed) {
-            let piece: [[i16; 2]; PIECE] = std::array::from_fn(|_| tap.next());
+            let piece: [[i16; 2]; CHUNK_PAIRS] = std::array::from_fn(|_| tap.next_pair());
             if !pcm.write(&piece) {
                 return;
             }
-            played += PIECE;
+            played += CHUNK_PAIRS;
             // A device that is none takes everything at once: no faster than it could be heard, then.
             let heard = begun + Duration::from_secs_f64((played as f64 / rate - 0.1).max(0.0));
             std::thread::sleep(heard.saturating_duration_since(Instant::now()));

@@ -8,8 +8,8 @@
 mod alsa;
 #[cfg(not(target_os = "linux"))]
 mod native;
+mod resample;
 mod ring;
-mod smooth;
 
 use std::sync::Arc;
 
@@ -18,85 +18,96 @@ use alsa as device;
 #[cfg(not(target_os = "linux"))]
 use native as device;
 
-use ring::Ring;
-use smooth::{Resampler, Smooth};
+use resample::{Declicker, Resampler};
+use ring::SampleRing;
 
 /// How much waits in the queue when all is well, in seconds: a frame, and a bit for threads that are late.
-const TARGET: f64 = 0.030;
+const TARGET_SECONDS: f64 = 0.030;
 /// What comes is left out when so many times the target waits.
-const FULL: f64 = 3.0;
+const OVERFLOW_FACTOR: f64 = 3.0;
 /// The most that samples are stretched or squeezed.
-const MOST_STRETCH: f64 = 0.005;
+const MAX_STRETCH: f64 = 0.005;
 /// How quickly the mean of what waits follows, per frame.
-const FOLLOW: f64 = 0.05;
+const MEAN_SMOOTHING: f64 = 0.05;
 
 /// The game's end: takes what a machine plays.
 #[derive(Debug)]
 pub struct Speaker {
-    out: Option<Out>,
+    output: Option<Output>,
     resampler: Resampler,
-    smooth: Smooth,
+    declicker: Declicker,
     volume: f32,
     muted: bool,
 }
 
 #[derive(Debug)]
-struct Out {
-    ring: Arc<Ring>,
+struct Output {
+    ring: Arc<SampleRing>,
     /// Pairs per second that the device takes.
     rate: f64,
     /// The mean of what waits in the queue, in pairs.
-    mean: f64,
+    mean_queued: f64,
     /// Goes on for as long as this is kept.
     _stream: device::Stream,
 }
 
 /// The device's end: takes what waits, and fades into silence where nothing does.
 #[derive(Debug)]
-pub(crate) struct Tap {
-    ring: Arc<Ring>,
-    smooth: Smooth,
+pub(crate) struct SampleSource {
+    ring: Arc<SampleRing>,
+    declicker: Declicker,
     /// Nothing came; wait until so much is there that it can go on.
-    dry: bool,
-    enough: usize,
+    is_starved: bool,
+    resume_level: usize,
 }
 
-impl Tap {
-    fn new(ring: Arc<Ring>, rate: f64) -> Self {
-        Self { ring, smooth: Smooth::default(), dry: true, enough: (rate * TARGET / 2.0) as usize }
+impl SampleSource {
+    fn new(ring: Arc<SampleRing>, rate: f64) -> Self {
+        Self {
+            ring,
+            declicker: Declicker::default(),
+            is_starved: true,
+            resume_level: (rate * TARGET_SECONDS / 2.0) as usize,
+        }
     }
 
     /// The next pair to be heard.
-    pub(crate) fn next(&mut self) -> [i16; 2] {
-        if self.dry && self.ring.len() >= self.enough {
-            self.dry = false;
-            self.smooth.seam();
+    pub(crate) fn next_pair(&mut self) -> [i16; 2] {
+        if self.is_starved && self.ring.len() >= self.resume_level {
+            self.is_starved = false;
+            self.declicker.seam();
         }
-        let pair = if self.dry { None } else { self.ring.take() };
-        if pair.is_none() && !self.dry {
-            self.dry = true;
-            self.smooth.seam();
+        let pair = if self.is_starved { None } else { self.ring.take() };
+        if pair.is_none() && !self.is_starved {
+            self.is_starved = true;
+            self.declicker.seam();
         }
         let pair = pair.unwrap_or_default().map(f32::from);
-        self.smooth.next(pair).map(|sample| sample as i16)
+        self.declicker.process(pair).map(|sample| sample as i16)
     }
 }
 
 impl Speaker {
     /// No sound at all.
-    pub fn none() -> Self {
-        Self { out: None, resampler: Resampler::default(), smooth: Smooth::default(), volume: 1.0, muted: false }
+    pub fn silent() -> Self {
+        Self {
+            output: None,
+            resampler: Resampler::default(),
+            declicker: Declicker::default(),
+            volume: 1.0,
+            muted: false,
+        }
     }
 
     /// The device that the system plays on, or why there is none.
     pub fn open(volume: u8, muted: bool) -> Result<Self, String> {
         let open = |rate: f64| {
-            let ring = Arc::new(Ring::new((rate * TARGET * (FULL + 1.0)) as usize));
-            (ring.clone(), Tap::new(ring, rate))
+            let ring = Arc::new(SampleRing::new((rate * TARGET_SECONDS * (OVERFLOW_FACTOR + 1.0)) as usize));
+            (ring.clone(), SampleSource::new(ring, rate))
         };
         let (stream, ring, rate) = device::open(open)?;
-        let out = Out { ring, rate, mean: rate * TARGET, _stream: stream };
-        let mut speaker = Self { out: Some(out), muted, ..Self::none() };
+        let out = Output { ring, rate, mean_queued: rate * TARGET_SECONDS, _stream: stream };
+        let mut speaker = Self { output: Some(out), muted, ..Self::silent() };
         speaker.set_volume(volume);
         Ok(speaker)
     }
@@ -114,24 +125,24 @@ impl Speaker {
     /// Plays the sound of one frame, of so many pairs per second. `seam` says that it does not follow the sound before it: a state was
     /// loaded, or the past was repaired.
     pub fn play(&mut self, sound: &[[i16; 2]], rate: f64, seam: bool) {
-        let Some(out) = &mut self.out else { return };
+        let Some(out) = &mut self.output else { return };
         if seam {
-            self.smooth.seam();
+            self.declicker.seam();
         }
         if self.muted || sound.is_empty() || rate <= 0.0 {
-            return self.smooth.seam();
+            return self.declicker.seam();
         }
-        let (waits, target) = (out.ring.len() as f64, out.rate * TARGET);
+        let (waits, target) = (out.ring.len() as f64, out.rate * TARGET_SECONDS);
         let due = sound.len() as f64 * out.rate / rate;
-        if waits > target * FULL || waits + due * 1.01 + 4.0 > out.ring.capacity() as f64 {
-            return self.smooth.seam();
+        if waits > target * OVERFLOW_FACTOR || waits + due * 1.01 + 4.0 > out.ring.capacity() as f64 {
+            return self.declicker.seam();
         }
-        out.mean += (waits - out.mean) * FOLLOW;
-        let step = rate / out.rate / (1.0 + stretch(out.mean, target));
-        let (smooth, ring, volume) = (&mut self.smooth, &out.ring, self.volume);
+        out.mean_queued += (waits - out.mean_queued) * MEAN_SMOOTHING;
+        let step = rate / out.rate / (1.0 + stretch(out.mean_queued, target));
+        let (smooth, ring, volume) = (&mut self.declicker, &out.ring, self.volume);
         for pair in sound {
             self.resampler.feed(pair.map(f32::from), step, |pair| {
-                let heard = smooth.next(pair).map(|sample| (sample * volume) as i16);
+                let heard = smooth.process(pair).map(|sample| (sample * volume) as i16);
                 ring.put(heard);
             });
         }
@@ -140,7 +151,7 @@ impl Speaker {
 
 /// By how much samples are stretched when so many wait.
 fn stretch(waits: f64, target: f64) -> f64 {
-    ((target - waits) / target).clamp(-1.0, 1.0) * MOST_STRETCH
+    ((target - waits) / target).clamp(-1.0, 1.0) * MAX_STRETCH
 }
 
 #[cfg(test)]
@@ -148,12 +159,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_comes_to_its_target_whatever_the_clocks_say() {
+    fn queue_level_converges_despite_clock_skew() {
         // A device 0.3 % faster than the game's clock, and one as much slower.
         for skew in [1.003, 0.997] {
             let (mut waits, mut mean, target) = (0.0f64, 1440.0, 1440.0);
             for frame in 0..6_000 {
-                mean += (waits - mean) * FOLLOW;
+                mean += (waits - mean) * MEAN_SMOOTHING;
                 waits += 800.0 * (1.0 + stretch(mean, target));
                 waits = (waits - 800.0 * skew).max(0.0);
                 assert!(frame < 600 || (100.0..3.0 * target).contains(&waits), "{waits} wait in frame {frame}");
@@ -162,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_that_runs_dry_fades_and_comes_back_without_a_crack() {
-        let ring = Arc::new(Ring::new(4_096));
-        let mut tap = Tap::new(ring.clone(), 48_000.0);
+    fn starved_source_fades_out_and_in_without_clicks() {
+        let ring = Arc::new(SampleRing::new(4_096));
+        let mut tap = SampleSource::new(ring.clone(), 48_000.0);
         let mut heard = vec![];
         for _ in 0..3 {
             (0..2_000).for_each(|_| assert!(ring.put([10_000, -10_000])));
-            heard.extend((0..3_000).map(|_| tap.next()));
+            heard.extend((0..3_000).map(|_| tap.next_pair()));
         }
         let steepest = heard.windows(2).map(|two| (i32::from(two[1][0]) - i32::from(two[0][0])).abs()).max();
         assert!(steepest.unwrap() < 150, "{steepest:?}");
@@ -176,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_device_everything_goes_on() {
-        let mut speaker = Speaker::none();
+    fn playing_without_a_device_does_nothing() {
+        let mut speaker = Speaker::silent();
         speaker.set_volume(50);
         speaker.play(&[[1, 1]; 800], 48_000.0, true);
     }

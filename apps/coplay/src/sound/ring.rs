@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Pairs of samples, from one writer to one reader.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct SampleRing {
     /// Left in the low half, right in the high half.
     pairs: Box<[AtomicU32]>,
     /// How many were ever put in, and taken out; both only grow, modulo what fits into the number.
@@ -12,7 +12,7 @@ pub(super) struct Ring {
     taken: AtomicUsize,
 }
 
-impl Ring {
+impl SampleRing {
     /// Room for so many pairs, rounded up to a power of two.
     pub(super) fn new(pairs: usize) -> Self {
         let size = pairs.next_power_of_two();
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_in_order_and_no_more_than_fits() {
-        let ring = Ring::new(100);
+    fn ring_is_fifo_and_bounded() {
+        let ring = SampleRing::new(100);
         assert_eq!((ring.capacity(), ring.take()), (128, None));
         for round in 0..5i16 {
             let taken = (0..128).filter(|n| ring.put([*n, -round])).count();
@@ -71,8 +71,8 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_agree() {
-        let ring = Ring::new(64);
+    fn ring_is_consistent_across_two_threads() {
+        let ring = SampleRing::new(64);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut next = 0;

@@ -20,13 +20,13 @@ const SECRET: &str = "tennis";
 /// The host; it ends when this is dropped.
 pub struct HostileHost {
     ticket: String,
-    machine: Arc<Mutex<String>>,
-    over: Arc<AtomicBool>,
+    machine_name: Arc<Mutex<String>>,
+    is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HostileHost {
-    /// Offers a game on the machine of [`set_machine`](Self::set_machine).
+    /// Offers a game on the machine of [`set_machine`](Self::set_machine_name).
     pub fn start() -> Self {
         let (queue, incoming) = sync_channel(1_024);
         let listening =
@@ -36,7 +36,7 @@ impl HostileHost {
         let (machine, over) = (Arc::<Mutex<String>>::default(), Arc::<AtomicBool>::default());
         let (its_machine, its_end) = (machine.clone(), over.clone());
         let thread = std::thread::spawn(move || serve(&transport, &incoming, &its_machine, &its_end));
-        Self { ticket, machine, over, thread: Some(thread) }
+        Self { ticket, machine_name: machine, is_stopped: over, thread: Some(thread) }
     }
 
     pub fn ticket(&self) -> &str {
@@ -44,14 +44,14 @@ impl HostileHost {
     }
 
     /// Guests that knock from now on are told that the machine has this name.
-    pub fn set_machine(&self, name: &str) {
-        *self.machine.lock().unwrap() = name.to_owned();
+    pub fn set_machine_name(&self, name: &str) {
+        *self.machine_name.lock().unwrap() = name.to_owned();
     }
 }
 
 impl Drop for HostileHost {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             _ = thread.join();
         }
@@ -70,7 +70,7 @@ fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mute
                 line.handle_datagram(&bytes);
                 while let Some(message) = line.poll_message() {
                     if let Some(LobbyMessage::JoinRequest(knock)) = LobbyMessage::from_bytes(&message) {
-                        let party = party(transport.key(), from, knock.intent, &machine.lock().unwrap());
+                        let party = lobby_state_for(transport.key(), from, knock.intent, &machine.lock().unwrap());
                         line.send(&LobbyMessage::Lobby(party).to_bytes()).expect("a short message");
                     }
                 }
@@ -85,7 +85,7 @@ fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mute
     }
 }
 
-fn party(host: PeerKey, guest: PeerKey, wish: JoinIntent, machine: &str) -> LobbyInfo {
+fn lobby_state_for(host: PeerKey, guest: PeerKey, wish: JoinIntent, machine: &str) -> LobbyInfo {
     let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a sound image");
     let mut settings = session_adapter::settings(&nes, SessionOptions::new(2));
     settings.machine.name = machine.to_owned();

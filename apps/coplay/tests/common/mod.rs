@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A directory that is gone when the test is over.
-pub struct Place {
+pub struct TestDir {
     path: PathBuf,
 }
 
-impl Place {
+impl TestDir {
     /// A place for the test of this name.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("coplay-{name}-{}", std::process::id()));
@@ -20,13 +20,13 @@ impl Place {
     }
 
     /// A path in it.
-    pub fn at(&self, name: &str) -> PathBuf {
+    pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// A file in it.
-    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.at(name);
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path_of(name);
         std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("it can be made");
         std::fs::write(&path, bytes).expect("a file can be written");
         path
@@ -35,15 +35,15 @@ impl Place {
     /// The program, not started yet.
     pub fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coplay"));
-        self.dress(&mut command);
+        self.isolate(&mut command);
         command
     }
 
     /// Makes any program see only this place.
-    pub fn dress(&self, command: &mut Command) {
+    pub fn isolate(&self, command: &mut Command) {
         command.current_dir(&self.path).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
-        command.env("XDG_CONFIG_HOME", self.at("config")).env("XDG_DATA_HOME", self.at("data"));
-        command.env("XDG_CACHE_HOME", self.at("cache"));
+        command.env("XDG_CONFIG_HOME", self.path_of("config")).env("XDG_DATA_HOME", self.path_of("data"));
+        command.env("XDG_CACHE_HOME", self.path_of("cache"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         _ = std::fs::remove_dir_all(&self.path);
     }
@@ -79,7 +79,7 @@ impl From<Output> for Outcome {
 
 impl Outcome {
     /// The value in the row of this name.
-    pub fn row(&self, name: &str) -> &str {
+    pub fn row_value(&self, name: &str) -> &str {
         let row = self.out.lines().find_map(|line| line.strip_prefix(name));
         let row = row.unwrap_or_else(|| panic!("there is no row {name} in {self:?}"));
         row.split_whitespace().next().unwrap_or_default()
@@ -87,6 +87,6 @@ impl Outcome {
 }
 
 /// A path as an argument.
-pub fn arg(path: &Path) -> &str {
+pub fn path_arg(path: &Path) -> &str {
     path.to_str().expect("temporary paths are text")
 }

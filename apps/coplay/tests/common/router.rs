@@ -6,39 +6,39 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const LOOK: Duration = Duration::from_millis(20);
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A router; it is gone when this is.
-pub struct Router {
-    shared: Arc<Shared>,
+pub struct NatRouter {
+    shared: Arc<RouterState>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct RouterState {
     host: SocketAddr,
     inside: UdpSocket,
     outside: Mutex<Arc<UdpSocket>>,
-    guest: Mutex<Option<SocketAddr>>,
+    joiner_addr: Mutex<Option<SocketAddr>>,
     /// Datagrams that came for the guest since it moved.
-    passed: AtomicU64,
-    over: AtomicBool,
+    delivered: AtomicU64,
+    is_stopped: AtomicBool,
 }
 
-impl Router {
+impl NatRouter {
     /// A router in front of a host.
-    pub fn to(host: SocketAddr) -> Self {
-        let shared = Arc::new(Shared {
+    pub fn in_front_of(host: SocketAddr) -> Self {
+        let shared = Arc::new(RouterState {
             host,
             inside: socket(),
             outside: Mutex::new(Arc::new(socket())),
-            guest: Mutex::new(None),
-            passed: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            joiner_addr: Mutex::new(None),
+            delivered: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
         });
         let (out, back) = (shared.clone(), shared.clone());
         let threads = vec![
-            std::thread::spawn(move || out.work(Shared::pass_out)),
-            std::thread::spawn(move || back.work(Shared::pass_back)),
+            std::thread::spawn(move || out.forward_loop(RouterState::forward_out)),
+            std::thread::spawn(move || back.forward_loop(RouterState::forward_back)),
         ];
         Self { shared, threads }
     }
@@ -49,20 +49,20 @@ impl Router {
     }
 
     /// From now on the host sees the guest elsewhere, and nobody is where it was.
-    pub fn move_guest(&self) {
+    pub fn move_joiner(&self) {
         *self.shared.outside.lock().unwrap() = Arc::new(socket());
-        self.shared.passed.store(0, Ordering::Relaxed);
+        self.shared.delivered.store(0, Ordering::Relaxed);
     }
 
     /// How many datagrams have reached the guest at its new address.
-    pub fn passed(&self) -> u64 {
-        self.shared.passed.load(Ordering::Relaxed)
+    pub fn delivered(&self) -> u64 {
+        self.shared.delivered.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Router {
+impl Drop for NatRouter {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             _ = thread.join();
         }
@@ -71,14 +71,14 @@ impl Drop for Router {
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket.set_read_timeout(Some(LOOK)).expect("it can be set");
+    socket.set_read_timeout(Some(READ_TIMEOUT)).expect("it can be set");
     socket
 }
 
-impl Shared {
-    fn work(&self, pass: fn(&Self, &mut [u8])) {
+impl RouterState {
+    fn forward_loop(&self, pass: fn(&Self, &mut [u8])) {
         let mut bytes = vec![0; 65_536];
-        while !self.over.load(Ordering::Relaxed) {
+        while !self.is_stopped.load(Ordering::Relaxed) {
             pass(self, &mut bytes);
         }
     }
@@ -87,18 +87,18 @@ impl Shared {
         self.outside.lock().unwrap().clone()
     }
 
-    fn pass_out(&self, bytes: &mut [u8]) {
+    fn forward_out(&self, bytes: &mut [u8]) {
         let Ok((len, from)) = self.inside.recv_from(bytes) else { return };
-        *self.guest.lock().unwrap() = Some(from);
+        *self.joiner_addr.lock().unwrap() = Some(from);
         _ = self.outside().send_to(&bytes[..len], self.host);
     }
 
-    fn pass_back(&self, bytes: &mut [u8]) {
+    fn forward_back(&self, bytes: &mut [u8]) {
         let outside = self.outside();
         let Ok((len, from)) = outside.recv_from(bytes) else { return };
-        let guest = *self.guest.lock().unwrap();
+        let guest = *self.joiner_addr.lock().unwrap();
         if let Some(guest) = guest.filter(|_| from == self.host && Arc::ptr_eq(&outside, &self.outside())) {
-            self.passed.fetch_add(1, Ordering::Relaxed);
+            self.delivered.fetch_add(1, Ordering::Relaxed);
             _ = self.inside.send_to(&bytes[..len], guest);
         }
     }

@@ -9,42 +9,42 @@ use coplay::time::TimeDelta;
 use coplay_maze::{MazeSite, OTHER_AVATARS, Score};
 use coplay_net::mesh::{MeshStats, Traffic};
 
-use crate::maze::board::in_words;
-use crate::net::report::unwritable;
+use crate::error::AppError;
+use crate::maze::scoreboard_view::format_score;
+use crate::net::report::write_error;
 use crate::summary::Summary;
-use crate::trouble::Trouble;
 
 /// One of the others, as it was known last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peer {
+pub(super) struct PeerReport {
     pub(super) name: String,
     pub(super) stats: WorldPeerStats,
     /// It hears us by multicast.
-    pub(super) multicast: bool,
+    pub(super) hears_multicast: bool,
 }
 
 /// What it came to.
-pub(super) struct Report {
+pub(super) struct MazeReport {
     site: WorldSiteId,
     seconds: f64,
-    maze: (u64, u8),
+    seed_and_side: (u64, u8),
     scores: Vec<(EntityId, String, Score)>,
     stats: PeerWorldStats,
-    counts: MeshStats,
-    peers: BTreeMap<WorldSiteId, Peer>,
+    traffic: MeshStats,
+    peers: BTreeMap<WorldSiteId, PeerReport>,
 }
 
 /// Sees that numbers can be written there.
-pub(super) fn check(path: &Path) -> Result<(), Trouble> {
+pub(super) fn check_writable(path: &Path) -> Result<(), AppError> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).map_err(|error| unwritable(path, &error))
+    opened.map(drop).map_err(|error| write_error(path, &error))
 }
 
-impl Report {
+impl MazeReport {
     pub(super) fn new(
         game: &MazeSite,
         own: String,
-        peers: BTreeMap<WorldSiteId, Peer>,
+        peers: BTreeMap<WorldSiteId, PeerReport>,
         counts: MeshStats,
         took: TimeDelta,
     ) -> Self {
@@ -58,46 +58,58 @@ impl Report {
         };
         let scores = game.scores().ranking().into_iter().map(|(entity, score)| (entity, name(entity), score)).collect();
         let maze = (game.rules().maze.seed(), game.rules().maze.cells_per_side());
-        Self { site: game.site(), seconds: took.as_secs_f64(), maze, scores, stats: game.stats(), counts, peers }
+        Self {
+            site: game.site(),
+            seconds: took.as_secs_f64(),
+            seed_and_side: maze,
+            scores,
+            stats: game.stats(),
+            traffic: counts,
+            peers,
+        }
     }
 
     /// In a few rows.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
-        summary.row("maze", self.maze.0.to_string(), &format!("{0} × {0} cells", self.maze.1));
-        summary.row("played", format!("{:.1} s", self.seconds), "");
-        self.add_updates(&mut summary);
-        self.add_traffic(&mut summary);
+        summary.add_row("maze", self.seed_and_side.0.to_string(), &format!("{0} × {0} cells", self.seed_and_side.1));
+        summary.add_row("played", format!("{:.1} s", self.seconds), "");
+        self.add_update_rows(&mut summary);
+        self.add_traffic_rows(&mut summary);
         for peer in self.peers.values() {
-            summary.row("peer", peer.name.clone(), &peer.in_words());
+            summary.add_row("peer", peer.name.clone(), &peer.summary_text());
         }
         for (at, (_, name, score)) in self.scores.iter().enumerate() {
-            let value = in_words(*score);
-            summary.row(if at == 0 { "score" } else { "" }, value, name);
+            let value = format_score(*score);
+            summary.add_row(if at == 0 { "score" } else { "" }, value, name);
         }
         summary
     }
 
-    fn add_updates(&self, summary: &mut Summary) {
+    fn add_update_rows(&self, summary: &mut Summary) {
         let PeerWorldStats { updates_sent, updates_skipped, updates_received, updates_late, .. } = self.stats;
-        summary.row("told", format!("{updates_sent} updates"), &format!("{updates_skipped} more could be reckoned"));
-        summary.row("heard", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
+        summary.add_row(
+            "told",
+            format!("{updates_sent} updates"),
+            &format!("{updates_skipped} more could be reckoned"),
+        );
+        summary.add_row("heard", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
     }
 
-    fn add_traffic(&self, summary: &mut Summary) {
+    fn add_traffic_rows(&self, summary: &mut Summary) {
         let rate = |traffic: &Traffic| {
             let (datagrams, bytes) = self.per_second(traffic);
             (format!("{datagrams:.1} a second"), format!("datagrams, {bytes:.0} bytes a second"))
         };
         let rows = [
-            ("one by one", &self.counts.unicast_sent, "out"),
-            ("multicast", &self.counts.multicast_sent, "out"),
-            ("one by one", &self.counts.unicast_received, "in"),
-            ("multicast", &self.counts.multicast_received, "in"),
+            ("one by one", &self.traffic.unicast_sent, "out"),
+            ("multicast", &self.traffic.multicast_sent, "out"),
+            ("one by one", &self.traffic.unicast_received, "in"),
+            ("multicast", &self.traffic.multicast_received, "in"),
         ];
         for (what, traffic, way) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
             let (value, about) = rate(traffic);
-            summary.row(what, value, &format!("{about} {way}"));
+            summary.add_row(what, value, &format!("{about} {way}"));
         }
     }
 
@@ -107,8 +119,8 @@ impl Report {
     }
 
     /// Writes all numbers into a file.
-    pub(super) fn write(&self, path: &Path) -> Result<(), Trouble> {
-        std::fs::write(path, self.to_json() + "\n").map_err(|error| unwritable(path, &error))
+    pub(super) fn write(&self, path: &Path) -> Result<(), AppError> {
+        std::fs::write(path, self.to_json() + "\n").map_err(|error| write_error(path, &error))
     }
 
     fn to_json(&self) -> String {
@@ -135,7 +147,7 @@ impl Report {
             unicast_received: received,
             multicast_received: heard,
             ..
-        } = &self.counts;
+        } = &self.traffic;
         let peers: Vec<String> = self.peers.iter().map(|(site, peer)| peer.to_json(*site)).collect();
         let score = |(entity, _, score): &(EntityId, String, Score)| {
             format!("{{\"avatar\":\"{entity:?}\",\"hits\":{},\"falls\":{}}}", score.hits, score.falls)
@@ -155,12 +167,12 @@ impl Report {
     }
 }
 
-impl Peer {
-    fn in_words(&self) -> String {
+impl PeerReport {
+    fn summary_text(&self) -> String {
         let WorldPeerStats { rtt, clock_offset: offset, loss_share: lost, .. } = self.stats;
         let ms =
             |span: Option<TimeDelta>| span.map_or("unknown".into(), |span| format!("{:.2} ms", span.as_millis_f64()));
-        let way = if self.multicast { "by multicast" } else { "one by one" };
+        let way = if self.hears_multicast { "by multicast" } else { "one by one" };
         format!("round trip {}, clock ahead {}, loss {:.1} %, {way}", ms(rtt), ms(offset), lost * 100.0)
     }
 
@@ -172,7 +184,7 @@ impl Peer {
             ms(rtt),
             ms(Some(jitter)),
             ms(offset),
-            self.multicast
+            self.hears_multicast
         )
     }
 }

@@ -1,0 +1,118 @@
+//! Somebody who plays the tennis that comes with the program, and not badly: it looks at the memory of its own machine, at the addresses that
+//! `games/README.md` tells.
+
+use coplay::input::InputWord;
+use coplay_machines::Machine;
+use coplay_machines::pad::Button;
+use coplay_sim::random::Random;
+
+/// What it needs to see.
+const TITLE: u8 = 0;
+const SERVE: u8 = 1;
+const TOSS: u8 = 2;
+const RALLY: u8 = 3;
+const WON: u8 = 5;
+/// The ball is hit so far in front.
+const REACH: f32 = 7.0;
+/// Frames from a decision to its effect, beside the lag.
+const REACTION_FRAMES: f32 = 3.5;
+
+/// One player of tennis.
+#[derive(Clone, Debug)]
+pub(super) struct TennisBot {
+    random: Random,
+    /// The side: 0 is left.
+    side: usize,
+    ram: Vec<u8>,
+    frames: u64,
+    /// A button is held for so many frames more.
+    held: (InputWord, u32),
+    /// By how much it is off in this rally.
+    aim_error: f32,
+}
+
+impl TennisBot {
+    /// A player of this number.
+    pub(super) fn new(seed: u64, side: usize) -> Self {
+        let random = Random::stream(seed, &format!("tennis/{side}"));
+        Self { random, side, ram: Vec::new(), frames: 0, held: (0, 0), aim_error: 0.0 }
+    }
+
+    /// What it presses, for input that takes effect `lag` frames later; `None` if this machine does not show its memory.
+    pub(super) fn press(&mut self, machine: &mut dyn Machine, lag: u32) -> Option<InputWord> {
+        self.read_ram(machine);
+        if self.ram.len() < 0x40 {
+            return None;
+        }
+        self.frames += 1;
+        if self.held.1 > 0 {
+            self.held.1 -= 1;
+            return Some(self.held.0);
+        }
+        let ahead = REACTION_FRAMES + lag as f32;
+        Some(match self.ram[0x10] {
+            TITLE | WON if self.side == 0 && self.frames.is_multiple_of(90) => self.hold(Button::Start.bit(), 2),
+            SERVE if self.is_serving() && self.frames.is_multiple_of(40) => self.hold(Button::A.bit(), 3),
+            TOSS if self.is_serving() && self.speed(0x1a) < 0.0 && self.height(ahead) < 50.0 => {
+                self.hold(Button::A.bit(), 3)
+            }
+            RALLY if usize::from(self.ram[0x25]) == self.side => self.rally(ahead),
+            RALLY | SERVE => self.walk_to(if self.side == 0 { 70.0 } else { 186.0 }),
+            _ => 0,
+        })
+    }
+
+    fn read_ram(&mut self, machine: &mut dyn Machine) {
+        let ram = &mut self.ram;
+        ram.clear();
+        machine.regions(&mut |name, bytes| {
+            if name == "work ram" {
+                ram.extend_from_slice(bytes);
+            }
+        });
+    }
+
+    fn hold(&mut self, button: InputWord, frames: u32) -> InputWord {
+        self.held = (button, frames);
+        button
+    }
+
+    fn is_serving(&self) -> bool {
+        usize::from(self.ram[0x24]) == self.side
+    }
+
+    fn speed(&self, at: usize) -> f32 {
+        f32::from(i16::from_le_bytes([self.ram[at], self.ram[at + 1]])) / 256.0
+    }
+
+    fn height(&self, ahead: f32) -> f32 {
+        f32::from(self.ram[0x17]) + self.speed(0x1a) * ahead
+    }
+
+    /// Runs to where the ball comes down, and hits it when it is in front.
+    fn rally(&mut self, ahead: f32) -> InputWord {
+        let back = if self.side == 0 { -1.0 } else { 1.0 };
+        let (ball, speed) = (f32::from(self.ram[0x15]), self.speed(0x18));
+        if self.ram[0x26] == 0 {
+            if self.frames.is_multiple_of(30) {
+                self.aim_error = self.random.range(-5..=5) as f32;
+            }
+            return self.walk_to(f32::from(self.ram[0x27]) + 12.0 * speed + back * REACH);
+        }
+        let in_front = (ball + ahead * speed - f32::from(self.ram[0x1c + self.side])) * -back;
+        if (in_front - REACH - self.aim_error).abs() < 4.0 {
+            let aim = *self.random.pick(&[0, 0, Button::Up.bit(), Button::Down.bit()]);
+            return self.hold(Button::A.bit() | aim, 4);
+        }
+        self.walk_to(ball + 6.0 * speed + back * REACH)
+    }
+
+    fn walk_to(&self, to: f32) -> InputWord {
+        let here = f32::from(self.ram[0x1c + self.side]);
+        match to - here {
+            way if way > 3.0 => Button::Right.bit(),
+            way if way < -3.0 => Button::Left.bit(),
+            _ => 0,
+        }
+    }
+}

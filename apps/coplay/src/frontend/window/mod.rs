@@ -1,0 +1,411 @@
+//! A game in a window.
+
+mod paint;
+mod screenshot;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Instant;
+
+use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
+
+use super::DisplayOptions;
+use crate::config::Config;
+use crate::error::AppError;
+use crate::input_state::{Keyboard, edit_command};
+use crate::key::Key;
+use crate::layout::Scaling;
+use crate::net::quit::QUIT_CONFIRM_TIMEOUT;
+use crate::palette::BACKGROUND;
+use crate::scene::UiCommand;
+use crate::ui_link::FrontendPort;
+use screenshot::Screenshot;
+
+/// Points below the pictures: the status line, and a graph with its dials.
+const STATUS_HEIGHT: f32 = 28.0;
+const GRAPH_HEIGHT: f32 = 190.0;
+/// Points above each picture that has a caption.
+const CAPTION_HEIGHT: f32 = 28.0;
+/// Points between pictures and around them.
+const GAP: f32 = 8.0;
+
+/// The window as a front end.
+struct WindowFrontend {
+    port: FrontendPort,
+    keyboard: Keyboard,
+    scaling: Scaling,
+    textures: Vec<TextureHandle>,
+    screenshot: Screenshot,
+    /// When closing the window last led to a question.
+    close_confirmation_asked: Option<Instant>,
+}
+
+/// Shows a game until it is over, or somebody closes the window. Where none can be opened, the view is given back, with the reason.
+pub(super) fn run(
+    view: FrontendPort,
+    look: &DisplayOptions,
+    config: &Config,
+) -> Result<Result<(), AppError>, Box<(FrontendPort, AppError)>> {
+    let title = format!("{} – coplay", look.title);
+    let viewport = egui::ViewportBuilder::default()
+        .with_title(&title)
+        .with_app_id("coplay")
+        .with_inner_size(initial_size(look, config.scale))
+        .with_min_inner_size([320.0, 240.0])
+        .with_fullscreen(config.fullscreen);
+    let options = eframe::NativeOptions { viewport, persist_window: false, centered: true, ..Default::default() };
+    let shot = Screenshot::new(look.screenshot.clone());
+    let window = WindowFrontend {
+        keyboard: Keyboard::new(config),
+        scaling: if config.integer_scaling { Scaling::Integer } else { Scaling::Fractional },
+        textures: vec![],
+        screenshot: shot.clone(),
+        close_confirmation_asked: None,
+        port: view,
+    };
+    // It stays here until there is a window to put it into.
+    let waiting = Cell::new(Some(window));
+    let opened = run_catching_panics(|| {
+        let begin: eframe::AppCreator<'_> = Box::new(|creation| {
+            let window = waiting.take().ok_or("a window is opened once")?;
+            Ok(Box::new(window.start(&creation.egui_ctx)))
+        });
+        eframe::run_native(&title, options, begin)
+    });
+    let failed = |why: &str| {
+        AppError::failure(format!("no window can be opened: {why}")).hint("say --terminal to play in the terminal")
+    };
+    match (opened, waiting.take()) {
+        (Ok(()), _) => Ok(shot.outcome()),
+        (Err(why), Some(window)) => Err(Box::new((window.port, failed(&why.to_string())))),
+        (Err(WindowError::Panic(panic)), None) => resume_unwind(panic),
+        (Err(WindowError::Eframe(why)), None) => Ok(Err(failed(&why))),
+    }
+}
+
+/// Why there is no window, or none any more.
+enum WindowError {
+    Eframe(String),
+    /// Somebody took for granted what is not there: a library of the system that is missing is found out by a panic.
+    Panic(Box<dyn Any + Send>),
+}
+
+impl fmt::Display for WindowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eframe(why) => write!(f, "{why}"),
+            Self::Panic(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+                write!(f, "{}", text.unwrap_or("something that it needs is missing").replace('\n', " "))
+            }
+        }
+    }
+}
+
+/// Opens a window and waits for its end.
+fn run_catching_panics(run: impl FnOnce() -> eframe::Result) -> Result<(), WindowError> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(ended) => ended.map_err(|error| WindowError::Eframe(error.to_string())),
+        Err(panic) => Err(WindowError::Panic(panic)),
+    }
+}
+
+/// Points for so many pictures of so many rows, and what is below them.
+fn initial_size(look: &DisplayOptions, scale: u32) -> [f32; 2] {
+    let (count, rows, aspect) = look.pictures;
+    // Two pictures side by side are each a step smaller.
+    let scale = if count > 1 { scale.saturating_sub(1).max(1) } else { scale };
+    let (height, count) = (rows.max(1) as f32 * scale as f32, count.max(1) as f32);
+    let caption = if count > 1.0 { CAPTION_HEIGHT } else { 0.0 };
+    let below = STATUS_HEIGHT + if look.has_graph { GRAPH_HEIGHT } else { 0.0 };
+    [(height * aspect + GAP) * count + GAP, height + caption + below + GAP * 2.0]
+}
+
+/// The usual fonts. Arrows and other signs come from the one with letters of equal width, which is the only one that has them.
+fn fonts() -> egui::FontDefinitions {
+    let mut fonts = egui::FontDefinitions::default();
+    let equal = fonts.families.get(&egui::FontFamily::Monospace).cloned().unwrap_or_default();
+    let usual = fonts.families.entry(egui::FontFamily::Proportional).or_default();
+    usual.extend(equal.into_iter().filter(|name| !usual.contains(name)).collect::<Vec<_>>());
+    fonts
+}
+
+impl WindowFrontend {
+    fn start(self, ctx: &egui::Context) -> Self {
+        ctx.set_visuals(egui::Visuals::dark());
+        ctx.set_fonts(fonts());
+        // The game does not wait for the window: it wakes a thread, and that one wakes the window.
+        let (over, waker) = (self.port.over_probe(), ctx.clone());
+        let wake = move || {
+            while !over() {
+                std::thread::park();
+                waker.request_repaint();
+            }
+        };
+        if let Ok(thread) = std::thread::Builder::new().name("waker".into()).spawn(wake) {
+            self.port.set_waker(thread.thread().clone());
+        }
+        self
+    }
+
+    fn on_events(&mut self, ctx: &egui::Context) {
+        let events = ctx.input(|input| input.events.clone());
+        for event in events {
+            match event {
+                Event::Text(text) | Event::Paste(text) if self.port.scene().chat_draft.is_some() => {
+                    text.chars().for_each(|sign| self.port.send(UiCommand::TypeChar(sign)));
+                }
+                // Ctrl+C only ever copies: the text may be gone by the time the keys are pressed.
+                Event::Copy => self.port.scene().clipboard_text.iter().for_each(|text| ctx.copy_text(text.clone())),
+                // A held key repeats, which must not answer the question that its first press led to.
+                Event::Key { key: Pressed::Q, pressed: true, repeat: true, modifiers, .. } if modifiers.command => {}
+                Event::Key { key: Pressed::Q, pressed: true, modifiers, .. } if modifiers.command => {
+                    self.port.send(UiCommand::Quit);
+                }
+                Event::Key { key, pressed, modifiers, .. } => self.on_key(ctx, key, pressed, modifiers),
+                Event::WindowFocused(false) => {
+                    if let Some(command) = self.keyboard.release_all(self.port.input_state()) {
+                        self.port.send(command);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A request to close the window asks first where others would be left alone; a second one closes it, whatever the game does.
+    fn on_close(&mut self, ctx: &egui::Context) {
+        if ctx.input(|input| input.viewport().close_requested()) && self.needs_close_confirmation(Instant::now()) {
+            ctx.send_viewport_cmd(ViewportCommand::CancelClose);
+            self.port.send(UiCommand::Quit);
+        }
+    }
+
+    /// Takes the newest scene over; `false` if there is none since the last. A scene without the question after one with it shows that
+    /// the player stays, so the next request to close asks again.
+    fn refresh_scene(&mut self) -> bool {
+        let could_ask = self.port.scene().needs_quit_confirmation;
+        let fresh = self.port.refresh_scene();
+        if !could_ask && self.port.scene().needs_quit_confirmation {
+            self.close_confirmation_asked = None;
+        }
+        fresh
+    }
+
+    fn needs_close_confirmation(&mut self, now: Instant) -> bool {
+        let asked = self
+            .close_confirmation_asked
+            .is_some_and(|asked| now.saturating_duration_since(asked) < QUIT_CONFIRM_TIMEOUT);
+        let asks = self.port.scene().needs_quit_confirmation && !self.port.is_over() && !asked;
+        self.close_confirmation_asked = asks.then_some(now);
+        asks
+    }
+
+    fn on_key(&mut self, ctx: &egui::Context, pressed: Pressed, down: bool, modifiers: egui::Modifiers) {
+        let Some(key) = to_key(pressed) else { return };
+        if down && self.port.scene().chat_draft.is_some() {
+            if let Some(command) = edit_command(key) {
+                self.port.send(command);
+            }
+            return;
+        }
+        let menu = self.port.scene().overlay.as_ref().is_some_and(|overlay| overlay.selected.is_some());
+        match self.keyboard.on_key(self.port.input_state(), key, down, modifiers.shift, menu) {
+            Some(UiCommand::Fullscreen) => {
+                let full = ctx.input(|input| input.viewport().fullscreen.unwrap_or(false));
+                ctx.send_viewport_cmd(ViewportCommand::Fullscreen(!full));
+            }
+            Some(command) => self.port.send(command),
+            None => {}
+        }
+    }
+
+    fn load_textures(&mut self, ctx: &egui::Context) {
+        let screens = &self.port.scene().screens;
+        self.textures.truncate(screens.len());
+        for (at, screen) in screens.iter().enumerate() {
+            let image = egui::ColorImage::from_rgba_premultiplied([screen.width, screen.height], &screen.rgba);
+            let options = if screen.is_smooth { TextureOptions::LINEAR } else { TextureOptions::NEAREST };
+            match self.textures.get_mut(at) {
+                Some(texture) => texture.set(image, options),
+                None => self.textures.push(ctx.load_texture(format!("screen {at}"), image, options)),
+            }
+        }
+    }
+}
+
+impl eframe::App for WindowFrontend {
+    fn ui(&mut self, ui: &mut egui::Ui, _frame: &mut eframe::Frame) {
+        let ctx = ui.ctx().clone();
+        self.port.set_ready();
+        self.on_events(&ctx);
+        self.on_close(&ctx);
+        if self.refresh_scene() {
+            self.load_textures(&ctx);
+        }
+        paint::paint_scene(ui, self.port.scene(), &self.textures, self.scaling, |command| self.port.send(command));
+        if self.port.is_over() && self.screenshot.poll_done(&ctx) {
+            ctx.send_viewport_cmd(ViewportCommand::Close);
+        }
+    }
+
+    fn clear_color(&self, _visuals: &egui::Visuals) -> [f32; 4] {
+        let [red, green, blue] = BACKGROUND.map(|part| f32::from(part) / 255.0);
+        [red, green, blue, 1.0]
+    }
+}
+
+fn to_key(key: Pressed) -> Option<Key> {
+    let name = match key {
+        Pressed::ArrowUp => "Up",
+        Pressed::ArrowDown => "Down",
+        Pressed::ArrowLeft => "Left",
+        Pressed::ArrowRight => "Right",
+        Pressed::OpenBracket => "LeftBracket",
+        Pressed::CloseBracket => "RightBracket",
+        Pressed::Questionmark => "Question",
+        Pressed::Exclamationmark => "Exclamation",
+        other => other.name(),
+    };
+    Key::from_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui_link::{GamePort, ui_link};
+
+    /// A window that nobody sees, and the game behind it.
+    fn window() -> (WindowFrontend, GamePort) {
+        let (stage, view) = ui_link();
+        let keyboard = Keyboard::new(&Config::default());
+        (
+            WindowFrontend {
+                port: view,
+                keyboard,
+                scaling: Scaling::Integer,
+                textures: vec![],
+                screenshot: Screenshot::new(None),
+                close_confirmation_asked: None,
+            },
+            stage,
+        )
+    }
+
+    /// What the window does about some events.
+    fn run_events(window: &mut WindowFrontend, events: Vec<Event>) -> egui::FullOutput {
+        window.refresh_scene();
+        let input = egui::RawInput { events, ..Default::default() };
+        let mut done = egui::Context::default().run_ui(input, |ui| window.on_events(ui.ctx()));
+        done.textures_delta.clear();
+        done
+    }
+
+    #[test]
+    fn ctrl_c_copies_and_never_quits() {
+        let (mut window, mut stage) = window();
+        stage.show(|scene| scene.clipboard_text = Some("udp://a:1#x".into()));
+        let done = run_events(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(matches!(&done[..], [egui::OutputCommand::CopyText(text)] if text == "udp://a:1#x"), "{done:?}");
+        assert_eq!(stage.poll_command(), None);
+        // The lobby is gone a moment later, and with it what could be copied.
+        stage.show(|scene| scene.clipboard_text = None);
+        let done = run_events(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(done.is_empty(), "{done:?}");
+        assert_eq!(stage.poll_command(), None, "Ctrl+C ended the game");
+    }
+
+    /// Asks the window to close; returns whether it does.
+    fn request_close(window: &mut WindowFrontend) -> bool {
+        window.refresh_scene();
+        let mut input = egui::RawInput::default();
+        let root = input.viewports.entry(egui::ViewportId::ROOT).or_default();
+        root.events.push(egui::ViewportEvent::Close);
+        let mut done = egui::Context::default().run_ui(input, |ui| window.on_close(ui.ctx()));
+        done.textures_delta.clear();
+        let root = &done.viewport_output[&egui::ViewportId::ROOT];
+        !root.commands.contains(&ViewportCommand::CancelClose)
+    }
+
+    #[test]
+    fn held_ctrl_q_requests_quit_once() {
+        let (mut window, mut stage) = window();
+        let key = |pressed| Event::Key {
+            key: Pressed::Q,
+            physical_key: None,
+            pressed,
+            repeat: false,
+            modifiers: egui::Modifiers::COMMAND,
+        };
+        // The context marks presses of a key that is down as repeats.
+        run_events(&mut window, vec![key(true), key(true), key(true)]);
+        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(UiCommand::Quit), None));
+        run_events(&mut window, vec![key(true), key(false), key(true)]);
+        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(UiCommand::Quit), Some(UiCommand::Quit)));
+    }
+
+    #[test]
+    fn close_is_confirmed_again_after_cancelling() {
+        let (mut window, mut stage) = window();
+        let mut show = |window: &mut WindowFrontend, asks| {
+            stage.show(|scene| scene.needs_quit_confirmation = asks);
+            window.refresh_scene();
+        };
+        show(&mut window, true);
+        assert!(!request_close(&mut window));
+        // The question is shown, and withdrawn by Esc.
+        show(&mut window, false);
+        show(&mut window, true);
+        assert!(!request_close(&mut window), "it quit unasked");
+        show(&mut window, true);
+        assert!(request_close(&mut window), "a game that does not answer is closed");
+    }
+
+    #[test]
+    fn close_is_confirmed_once_while_others_play() {
+        let (mut window, mut stage) = window();
+        assert!(request_close(&mut window), "nobody else plays");
+        stage.show(|scene| scene.needs_quit_confirmation = true);
+        assert!(!request_close(&mut window));
+        assert_eq!(stage.poll_command(), Some(UiCommand::Quit), "the game shows the question");
+        assert!(request_close(&mut window), "a game that does not answer is closed, too");
+        assert!(!request_close(&mut window) && stage.poll_command().is_some(), "asked again");
+        stage.show(|scene| scene.needs_quit_confirmation = false);
+        assert!(request_close(&mut window), "the question is on the screen");
+        stage.show(|scene| scene.needs_quit_confirmation = true);
+        window.port.refresh_scene();
+        drop(ui_link);
+        assert!(request_close(&mut window), "the game is over");
+    }
+
+    #[test]
+    fn every_default_key_exists_in_the_window() {
+        let known: Vec<Key> = Pressed::ALL.iter().filter_map(|key| to_key(*key)).collect();
+        let config = Config::default();
+        let all = config
+            .player_keys
+            .iter()
+            .flatten()
+            .map(|(_, keys)| keys)
+            .chain(config.action_keys.iter().map(|(_, keys)| keys));
+        for key in all.flatten() {
+            assert!(known.contains(key), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn missing_system_library_is_an_error_not_a_panic() {
+        let why = run_catching_panics(|| panic!("Library libxkbcommon-x11.so\ncould not be loaded."))
+            .map_err(|why| why.to_string());
+        assert_eq!(why, Err("Library libxkbcommon-x11.so could not be loaded.".into()));
+    }
+
+    #[test]
+    fn initial_window_size_fits_its_pictures() {
+        let look = DisplayOptions { pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+        let [width, height] = initial_size(&look, 3);
+        assert!(width >= 960.0 && height >= 720.0 + STATUS_HEIGHT);
+    }
+}

@@ -1,0 +1,59 @@
+//! The last picture of a window, as a file.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use eframe::egui::{self, ColorImage, ScreenshotCallback, ViewportCommand};
+
+use crate::error::{AppError, describe_io_error};
+
+/// A screenshot that is wanted, or not.
+#[derive(Clone, Debug)]
+pub(super) struct Screenshot {
+    path: Option<PathBuf>,
+    is_requested: bool,
+    result: ScreenshotResult,
+}
+
+/// Whether it was taken, and whether that went well.
+type ScreenshotResult = Arc<Mutex<Option<Result<(), AppError>>>>;
+
+impl Screenshot {
+    pub(super) fn new(path: Option<PathBuf>) -> Self {
+        Self { path, is_requested: false, result: ScreenshotResult::default() }
+    }
+
+    /// Asks for the picture if it is wanted; whether nothing is left to do.
+    pub(super) fn poll_done(&mut self, ctx: &egui::Context) -> bool {
+        let Some(path) = &self.path else { return true };
+        if !std::mem::replace(&mut self.is_requested, true) {
+            let (path, taken) = (path.clone(), self.result.clone());
+            let callback = ScreenshotCallback::new(move |image| {
+                let written = write_png(&path, &image)
+                    .map_err(|why| AppError::failure(format!("{} cannot be written: {why}", path.display())));
+                *taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+            });
+            ctx.send_viewport_cmd(ViewportCommand::Screenshot(callback));
+        }
+        ctx.request_repaint();
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether all went well.
+    pub(super) fn outcome(&self) -> Result<(), AppError> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(Ok(()))
+    }
+}
+
+fn write_png(path: &Path, image: &ColorImage) -> Result<(), String> {
+    let file = File::create(path).map_err(|error| describe_io_error(&error))?;
+    let [width, height] = image.size.map(|size| size as u32);
+    let mut encoder = png::Encoder::new(BufWriter::new(file), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let rgb: Vec<u8> = image.pixels.iter().flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()]).collect();
+    let mut writer = encoder.write_header().map_err(|error| error.to_string())?;
+    writer.write_image_data(&rgb).map_err(|error| error.to_string())
+}

@@ -1,0 +1,241 @@
+//! What is pressed at the moment, by keys and gamepads, as one word per player.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use coplay::input::{InputWord, MAX_PLAYERS};
+use coplay_machines::pad::{Button, StickAxis};
+
+use crate::config::{ACTIONS, Action, Config};
+use crate::key::Key;
+use crate::scene::{MenuMove, UiCommand};
+
+/// All players' hands. Front ends and gamepads press, the game looks.
+#[derive(Debug, Default)]
+pub struct InputState {
+    players: Mutex<[PlayerInput; MAX_PLAYERS]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PlayerInput {
+    keys: InputWord,
+    pad: InputWord,
+    /// What was pressed since the last look, so that a press shorter than a frame counts, too.
+    pressed_since_sample: InputWord,
+}
+
+/// Buttons are the low bits of a word.
+const BUTTON_MASK: InputWord = 0xffff;
+
+impl InputState {
+    /// What each player presses. A press shorter than a frame is seen once.
+    pub fn sample(&self) -> [InputWord; MAX_PLAYERS] {
+        self.lock().each_mut().map(|held| held.keys | held.pad | std::mem::take(&mut held.pressed_since_sample))
+    }
+
+    /// What a player's keys press now.
+    pub fn set_keys(&self, player: usize, word: InputWord) {
+        self.set(player, word, |held| &mut held.keys);
+    }
+
+    /// What a player's gamepad presses now.
+    pub fn set_pad(&self, player: usize, word: InputWord) {
+        self.set(player, word, |held| &mut held.pad);
+    }
+
+    fn set(&self, player: usize, word: InputWord, which: impl Fn(&mut PlayerInput) -> &mut InputWord) {
+        if let Some(held) = self.lock().get_mut(player) {
+            held.pressed_since_sample |= word & BUTTON_MASK;
+            *which(held) = word;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [PlayerInput; MAX_PLAYERS]> {
+        self.players.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What each key does, and which are held.
+#[derive(Debug)]
+pub struct Keyboard {
+    button_map: Vec<Vec<(usize, Button)>>,
+    action_map: Vec<Option<Action>>,
+    held_keys: Vec<bool>,
+}
+
+impl Keyboard {
+    /// A keyboard as set.
+    pub fn new(config: &Config) -> Self {
+        let mut plays = vec![vec![]; Key::COUNT];
+        for (player, map) in config.player_keys.iter().enumerate() {
+            for (button, key) in map.iter().flat_map(|(button, keys)| keys.iter().map(move |key| (*button, key))) {
+                plays[key.index()].push((player, button));
+            }
+        }
+        let mut does = vec![None; Key::COUNT];
+        for (action, ..) in ACTIONS {
+            config.keys_of(action).iter().for_each(|key| does[key.index()] = Some(action));
+        }
+        Self { button_map: plays, action_map: does, held_keys: vec![false; Key::COUNT] }
+    }
+
+    /// A key went down or up. Says what is wanted by that; while a menu is open, keys move in it and play nothing.
+    pub fn on_key(&mut self, hands: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
+        let before = std::mem::replace(&mut self.held_keys[key.index()], down);
+        let plays = !menu || !down;
+        if plays && !self.button_map[key.index()].is_empty() {
+            self.update_input(hands);
+        }
+        let action = self.action_map[key.index()];
+        match action {
+            Some(Action::FastForward) if down != before => return Some(UiCommand::FastForward(down)),
+            _ if !down => return None,
+            _ => {}
+        }
+        // A key that is held repeats in a menu and where it turns something, nowhere else.
+        if menu && let Some(step) = menu_move(key) {
+            return Some(UiCommand::Move(step));
+        }
+        if before && !matches!(action, Some(Action::Increase | Action::Decrease)) {
+            return None;
+        }
+        action_command(action?, shift)
+    }
+
+    /// All keys are up: nobody looks at us any more. Says what is wanted by that.
+    pub fn release_all(&mut self, hands: &InputState) -> Option<UiCommand> {
+        let fast =
+            self.action_map.iter().zip(&self.held_keys).any(|(does, held)| *held && *does == Some(Action::FastForward));
+        self.held_keys.fill(false);
+        self.update_input(hands);
+        fast.then_some(UiCommand::FastForward(false))
+    }
+
+    fn update_input(&self, hands: &InputState) {
+        let mut words = [0; crate::config::MAX_LOCAL_PLAYERS];
+        for (plays, _) in self.button_map.iter().zip(&self.held_keys).filter(|(_, held)| **held) {
+            plays.iter().for_each(|(player, button)| words[*player] |= button.bit());
+        }
+        words.iter().enumerate().for_each(|(player, word)| hands.set_keys(player, *word));
+    }
+}
+
+/// What a key does while somebody types; letters come otherwise.
+pub fn edit_command(key: Key) -> Option<UiCommand> {
+    Some(match key.name() {
+        "Enter" => UiCommand::Move(MenuMove::Enter),
+        "Escape" => UiCommand::Menu,
+        "Backspace" => UiCommand::EraseChar,
+        _ => return None,
+    })
+}
+
+fn menu_move(key: Key) -> Option<MenuMove> {
+    Some(match key.name() {
+        "Up" => MenuMove::Up,
+        "Down" => MenuMove::Down,
+        "Left" => MenuMove::Left,
+        "Right" => MenuMove::Right,
+        "Enter" | "Space" => MenuMove::Enter,
+        _ => return None,
+    })
+}
+
+fn action_command(action: Action, shift: bool) -> Option<UiCommand> {
+    Some(match action {
+        Action::Help => UiCommand::Help,
+        Action::Pause => UiCommand::Pause,
+        Action::Menu => UiCommand::Menu,
+        Action::FastForward => return None,
+        Action::Save => UiCommand::Save,
+        Action::Load => UiCommand::Load,
+        Action::NextSlot => UiCommand::Slot(if shift { -1 } else { 1 }),
+        Action::Reset => UiCommand::Reset,
+        Action::Mute => UiCommand::Mute,
+        Action::Increase => UiCommand::Increase,
+        Action::Decrease => UiCommand::Decrease,
+        Action::PreviousDial => UiCommand::SelectDial(-1),
+        Action::NextDial => UiCommand::SelectDial(1),
+        Action::Graph => UiCommand::Graph,
+        Action::Chat => UiCommand::Chat,
+        Action::GoOnAlone => UiCommand::GoOnAlone,
+        Action::Fullscreen => UiCommand::Fullscreen,
+        Action::Quit => UiCommand::Quit,
+    })
+}
+
+/// What a stick presses on a machine that has none: the directions.
+pub fn stick_to_directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
+    let pressed = |on: bool, button: Button| if on { button.bit() } else { 0 };
+    pressed(x < -dead_zone, Button::Left)
+        | pressed(x > dead_zone, Button::Right)
+        | pressed(y < -dead_zone, Button::Up)
+        | pressed(y > dead_zone, Button::Down)
+}
+
+/// A stick that hardly moved is at rest.
+pub fn apply_dead_zone(axis: StickAxis, position: i16, dead_zone: i16) -> InputWord {
+    if position.unsigned_abs() > dead_zone.unsigned_abs() { axis.word_at(position) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::from_name(name).unwrap()
+    }
+
+    #[test]
+    fn keys_press_buttons_of_their_player() {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
+        for name in ["X", "Right", "I"] {
+            assert_eq!(keyboard.on_key(&hands, key(name), true, false, false), None);
+        }
+        assert_eq!(hands.sample()[..2], [Button::A.bit() | Button::Right.bit(), Button::Up.bit()]);
+        keyboard.on_key(&hands, key("X"), false, false, false);
+        assert_eq!(hands.sample()[0], Button::Right.bit());
+        assert_eq!(keyboard.release_all(&hands), None);
+        assert_eq!(hands.sample(), [0; MAX_PLAYERS]);
+    }
+
+    #[test]
+    fn press_shorter_than_a_frame_is_sampled_once() {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
+        keyboard.on_key(&hands, key("X"), true, false, false);
+        keyboard.on_key(&hands, key("X"), false, false, false);
+        assert_eq!((hands.sample()[0], hands.sample()[0]), (Button::A.bit(), 0));
+    }
+
+    #[test]
+    fn actions_fire_once_per_press_and_menu_moves_repeat() {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
+        assert_eq!(keyboard.on_key(&hands, key("F5"), true, false, false), Some(UiCommand::Save));
+        assert_eq!(keyboard.on_key(&hands, key("F5"), true, false, false), None);
+        assert_eq!(keyboard.on_key(&hands, key("F6"), true, true, false), Some(UiCommand::Slot(-1)));
+        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), Some(UiCommand::FastForward(true)));
+        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), None);
+        assert_eq!(keyboard.on_key(&hands, key("Tab"), false, false, false), Some(UiCommand::FastForward(false)));
+        for _ in 0..2 {
+            let step = keyboard.on_key(&hands, key("Down"), true, false, true);
+            assert_eq!(step, Some(UiCommand::Move(MenuMove::Down)));
+        }
+        assert_eq!(hands.sample()[0], 0, "keys that move in a menu play nothing");
+    }
+
+    #[test]
+    fn losing_focus_ends_fast_forward() {
+        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
+        keyboard.on_key(&hands, key("Tab"), true, false, false);
+        assert_eq!(keyboard.release_all(&hands), Some(UiCommand::FastForward(false)));
+        assert_eq!(keyboard.release_all(&hands), None);
+        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), Some(UiCommand::FastForward(true)));
+    }
+
+    #[test]
+    fn stick_maps_to_directions_beyond_the_dead_zone() {
+        assert_eq!(stick_to_directions(-20_000, 9_000, 10_000), Button::Left.bit());
+        assert_eq!(stick_to_directions(i16::MIN, i16::MAX, 10_000), Button::Left.bit() | Button::Down.bit());
+        assert_eq!(apply_dead_zone(StickAxis::LeftX, -9_000, 10_000), 0);
+        assert_eq!(apply_dead_zone(StickAxis::LeftX, i16::MIN, 10_000), StickAxis::LeftX.word_at(i16::MIN));
+    }
+}

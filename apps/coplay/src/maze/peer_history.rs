@@ -1,0 +1,105 @@
+//! How the network of a maze does, over time.
+
+use std::collections::BTreeMap;
+
+use coplay::peer_world::{PeerWorldStats, WorldSiteId};
+use coplay::time::{Instant as Time, TimeDelta};
+use coplay_maze::MazeSite;
+
+use crate::scene::{Graph, GraphLine};
+
+/// How many numbers are kept: half a minute.
+const MAX_SAMPLES: usize = 120;
+/// How often they are taken.
+pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
+/// How many that are in a second.
+const SAMPLES_PER_SECOND: f32 = 4.0;
+
+/// Numbers over time.
+#[derive(Debug, Default)]
+pub(super) struct PeerHistory {
+    next_sample: Option<Time>,
+    round_trips: BTreeMap<WorldSiteId, Vec<f32>>,
+    loss_percent: Vec<f32>,
+    updates_sent: Vec<f32>,
+    updates_received: Vec<f32>,
+    last_stats: PeerWorldStats,
+}
+
+impl PeerHistory {
+    /// Takes the next numbers when it is time.
+    pub(super) fn sample_if_due(&mut self, now: Time, game: &MazeSite) {
+        if self.next_sample.is_none_or(|next| now >= next) {
+            self.next_sample = Some(now + SAMPLE_INTERVAL);
+            self.sample(now, game);
+        }
+    }
+
+    fn sample(&mut self, now: Time, game: &MazeSite) {
+        let world = game.world();
+        let peers: BTreeMap<WorldSiteId, _> =
+            world.peers().filter_map(|site| Some((site, world.peer_stats(now, site)?))).collect();
+        self.round_trips.retain(|site, _| peers.contains_key(site));
+        for (site, peer) in &peers {
+            let trip = peer.rtt.map_or(0.0, |rtt| rtt.as_millis_f64() as f32);
+            push_sample(self.round_trips.entry(*site).or_default(), trip);
+        }
+        let worst = peers.values().map(|peer| peer.loss_share * 100.0).fold(0.0, f32::max);
+        let stats = game.stats();
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f32 * SAMPLES_PER_SECOND;
+        push_sample(&mut self.loss_percent, worst);
+        push_sample(&mut self.updates_sent, rate(stats.updates_sent, self.last_stats.updates_sent));
+        push_sample(&mut self.updates_received, rate(stats.updates_received, self.last_stats.updates_received));
+        self.last_stats = stats;
+    }
+
+    /// All of them; round trips by the names of those at the other end. Of what only others can cause nothing is told where there are none.
+    pub(super) fn graph(&self, name: impl Fn(WorldSiteId) -> String) -> Graph {
+        let mut lines: Vec<GraphLine> = self
+            .round_trips
+            .iter()
+            .map(|(site, values)| graph_line(format!("round trip, {}", name(*site)), "ms", values, 50.0))
+            .collect();
+        if !lines.is_empty() {
+            lines.push(graph_line("lost at worst".into(), "%", &self.loss_percent, 10.0));
+            lines.push(graph_line("updates that came".into(), "/s", &self.updates_received, 50.0));
+        }
+        lines.push(graph_line("updates sent".into(), "/s", &self.updates_sent, 50.0));
+        Graph { lines }
+    }
+}
+
+/// One more number; the oldest is forgotten.
+pub(super) fn push_sample(values: &mut Vec<f32>, value: f32) {
+    if values.len() == MAX_SAMPLES {
+        values.remove(0);
+    }
+    values.push(value);
+}
+
+/// A line of numbers that go up to `least` or more.
+pub(super) fn graph_line(name: String, unit: &str, values: &[f32], least: f32) -> GraphLine {
+    let now = format!("{:.0} {unit}", values.last().copied().unwrap_or(0.0));
+    let top = values.iter().copied().fold(least, f32::max);
+    GraphLine { name, current: now, axis_max: top, values: values.to_vec(), capacity: MAX_SAMPLES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maze::test_pair;
+
+    #[test]
+    fn each_peer_has_a_round_trip_line() {
+        let (now, [game, _]) = test_pair::play_pair(3);
+        let mut history = PeerHistory::default();
+        history.sample_if_due(now, &game);
+        history.sample_if_due(now, &game);
+        let graph = history.graph(|site| format!("site {}", site.0));
+        let names: Vec<&str> = graph.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["round trip, site 2", "lost at worst", "updates that came", "updates sent"]);
+        assert_eq!(graph.lines[0].current, "2 ms");
+        assert!(graph.lines.iter().all(|line| line.values.len() == 1), "not yet time for more");
+        assert!(graph.lines[2].values[0] > 0.0);
+    }
+}

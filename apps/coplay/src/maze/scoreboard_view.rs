@@ -1,0 +1,192 @@
+//! Who is who, who leads, and what has just happened, in words.
+
+use std::collections::BTreeSet;
+
+use coplay::peer_world::EntityId;
+use coplay_maze::render::player_colour;
+use coplay_maze::{MazeEvent, MazeSite, OTHER_AVATARS, Score, Scoreboard};
+
+use crate::scene::TableRow;
+
+/// Rows of the table that are seen while one plays.
+const MAX_ROWS: usize = 8;
+/// What the table says of each.
+pub(super) const TABLE_HEADER: &str = "hits : falls";
+
+/// The score, as one person sees it.
+#[derive(Clone, Debug)]
+pub struct ScoreboardView {
+    /// Whether our first avatar is a person.
+    has_human: bool,
+    /// As it was when it was last looked at.
+    previous_scores: Scoreboard,
+    /// What was said when our person was last hit.
+    last_hit_text: String,
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoreboardRow {
+    /// Whose it is.
+    pub entity: EntityId,
+    /// What that one is called.
+    pub name: String,
+    /// The score.
+    pub score: Score,
+}
+
+impl ScoreboardView {
+    /// Nothing has happened yet.
+    pub fn new(person: bool) -> Self {
+        Self { has_human: person, previous_scores: Scoreboard::default(), last_hit_text: String::new() }
+    }
+
+    /// What an avatar is called here.
+    pub fn name(&self, game: &MazeSite, entity: EntityId) -> String {
+        match (entity.site == game.site(), self.has_human, entity.index) {
+            (false, ..) | (.., OTHER_AVATARS) => game.scores().display_name(entity),
+            (true, true, 0) => "you".into(),
+            (true, true, index) => format!("ninja {index}"),
+            (true, false, index) => format!("ninja {}", index + 1),
+        }
+    }
+
+    /// Everybody who is there or ever scored, the best first.
+    pub fn rows(&self, game: &MazeSite) -> Vec<ScoreboardRow> {
+        let scores = game.scores();
+        let ours = (0..game.avatars()).map(|index| EntityId { site: game.site(), index: index as u8 });
+        let theirs = game.world().newest_states().map(|(entity, ..)| entity);
+        let scored = scores.ranking().into_iter().map(|(entity, _)| entity);
+        let all: BTreeSet<EntityId> = ours.chain(theirs).chain(scored).collect();
+        let row = |entity| ScoreboardRow { entity, name: self.name(game, entity), score: scores.score(entity) };
+        let mut rows: Vec<ScoreboardRow> = all.into_iter().map(row).collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.score.hits), row.score.falls, row.entity));
+        rows
+    }
+
+    /// The best of them, and in any case who looks.
+    pub fn table(&self, game: &MazeSite) -> Vec<TableRow> {
+        let own = EntityId { site: game.site(), index: 0 };
+        let mut rows = self.rows(game);
+        let at = rows.iter().position(|row| row.entity == own).filter(|at| *at >= MAX_ROWS);
+        if let Some(at) = at {
+            rows.swap(at, MAX_ROWS - 1);
+        }
+        let entry = |row: ScoreboardRow| TableRow {
+            value: format!("{} : {}", row.score.hits, row.score.falls),
+            colour: player_colour(row.entity),
+            is_own: row.entity == own,
+            name: row.name,
+        };
+        rows.into_iter().take(MAX_ROWS).map(entry).collect()
+    }
+
+    /// What a person wants to hear of what happened since the last time.
+    pub fn poll_notice(&mut self, game: &mut MazeSite) -> Option<String> {
+        let mut words = self.own_hit_notice(game);
+        while let Some(news) = game.poll_event() {
+            let told = match news {
+                MazeEvent::SiteJoined(site) => {
+                    Some(format!("{} is here", self.name(game, EntityId { site, index: 0 })))
+                }
+                MazeEvent::SiteLeft(site) => Some(format!("{} is gone", self.name(game, EntityId { site, index: 0 }))),
+                MazeEvent::AvatarHit { index: 0, shooter: by } if self.has_human => {
+                    self.last_hit_text = format!("you were hit by {}", self.name(game, by));
+                    Some(self.last_hit_text.clone())
+                }
+                MazeEvent::AvatarHit { .. } => None,
+            };
+            words = told.or(words);
+        }
+        words
+    }
+
+    /// How our person fell the last time.
+    pub fn last_hit_text(&self) -> &str {
+        &self.last_hit_text
+    }
+
+    /// Whether our person hit somebody. Who that was is told by who fell just then, unless several did.
+    fn own_hit_notice(&mut self, game: &MazeSite) -> Option<String> {
+        let own = EntityId { site: game.site(), index: 0 };
+        let scores = game.scores();
+        if self.previous_scores == *scores {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.previous_scores, scores.clone());
+        if !self.has_human || scores.score(own).hits <= before.score(own).hits {
+            return None;
+        }
+        let fell = |(entity, score): &(EntityId, Score)| *entity != own && score.falls > before.score(*entity).falls;
+        let fallen: Vec<EntityId> = scores.ranking().into_iter().filter(fell).map(|(entity, _)| entity).collect();
+        Some(match fallen[..] {
+            [whom] => format!("you hit {}", self.name(game, whom)),
+            _ => "you hit somebody".into(),
+        })
+    }
+}
+
+/// A score, for a person.
+pub fn format_score(score: Score) -> String {
+    let counted = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!("{}, {}", counted(score.hits, "hit"), counted(score.falls, "fall"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maze::{MazeNet, SoloNet, advance_until};
+    use coplay::peer_world::{UpdatePolicy, WorldSiteId};
+    use coplay::time::TimeDelta;
+    use coplay_maze::MazeSettings;
+
+    /// A game of so many ninjas, and perhaps of somebody who does nothing, after so many seconds.
+    fn play_game(person: bool, ninjas: u8, seconds: i64) -> MazeSite {
+        let mut net = SoloNet::in_virtual_time();
+        let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+        let name = person.then_some("Ann");
+        let mut game =
+            MazeSite::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (name, ninjas)).unwrap();
+        let end = net.now() + TimeDelta::from_secs(seconds);
+        advance_until(&mut game, &mut net, end).unwrap();
+        game
+    }
+
+    #[test]
+    fn rows_are_sorted_and_include_every_avatar() {
+        let rows = ScoreboardView::new(false).rows(&play_game(false, 6, 60));
+        assert_eq!(rows.len(), 6);
+        assert!(rows[0].score.hits > 0, "a minute of ninjas in a small maze: {rows:?}");
+        assert!(rows.windows(2).all(|pair| pair[0].score.hits >= pair[1].score.hits));
+        let falls: u32 = rows.iter().map(|row| row.score.falls).sum();
+        assert_eq!(rows.iter().map(|row| row.score.hits).sum::<u32>(), falls);
+    }
+
+    #[test]
+    fn own_row_is_always_in_the_table() {
+        let table = ScoreboardView::new(true).table(&play_game(true, 12, 60));
+        assert_eq!(table.len(), MAX_ROWS);
+        assert!(table.iter().any(|entry| entry.is_own && entry.name == "you"), "{table:?}");
+    }
+
+    #[test]
+    fn hit_notice_names_the_shooter() {
+        let mut game = play_game(true, 6, 60);
+        let words = ScoreboardView::new(true).poll_notice(&mut game).unwrap();
+        assert!(words.starts_with("you were hit by ninja "), "{words}");
+        assert_eq!(ScoreboardView::new(false).poll_notice(&mut game), None, "once");
+    }
+
+    #[test]
+    fn remote_avatars_have_their_names() {
+        let (_, [game, _]) = crate::maze::test_pair::play_pair(3);
+        let names: BTreeSet<String> = ScoreboardView::new(true).rows(&game).into_iter().map(|row| row.name).collect();
+        let all = ["Ben", "Ben's ninja 1", "Ben's ninja 2", "ninja 1", "ninja 2", "you"];
+        assert_eq!(names, all.map(String::from).into());
+    }
+
+    #[test]
+    fn score_text_uses_singular_and_plural() {
+        assert_eq!(format_score(Score { hits: 1, falls: 2 }), "1 hit, 2 falls");
+    }
+}

@@ -1,0 +1,66 @@
+//! What a game with others leaves behind, and how soon it is told that there will be none: real processes, real sockets.
+
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::path_arg;
+use common::run::{start_host, start_join, test_dir_with_game};
+
+const FRAMES: &str = "400";
+
+/// The inputs of a movie, frame by frame.
+fn movie_inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::InputWord>> {
+    let (mut reader, mut rest, mut all) = (coplay::movie::MovieReader::new(), bytes, vec![]);
+    loop {
+        rest = &rest[reader.push(rest)..];
+        match reader.poll().expect("a sound movie") {
+            Some(coplay::movie::MovieEntry::Frame { words, .. }) => all.push(words.to_vec()),
+            Some(coplay::movie::MovieEntry::End { .. }) => return all,
+            Some(_) => {}
+            None if rest.is_empty() => reader.end_input(),
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn both_sites_record_equal_movies_that_replay() {
+    let (dir, game) = test_dir_with_game("net-record");
+    let films = [dir.path_of("host.movie"), dir.path_of("guest.movie")];
+    let record = |film| ["--frames", FRAMES, "--record", path_arg(film)];
+    let mut host = start_host(&dir, &game, &record(&films[0]));
+    let ticket = host.ticket();
+    let mut guest = start_join(&dir, &ticket, &game, &record(&films[1]));
+    for run in [&mut host, &mut guest] {
+        run.assert_ends_well();
+        let recorded =
+            run.out().lines().find_map(|line| line.strip_prefix("recorded")?.split_whitespace().next()?.parse().ok());
+        assert!(recorded.is_some_and(|frames: usize| frames >= 400), "{run}");
+    }
+    let [one, other] = films.each_ref().map(|film| movie_inputs(&std::fs::read(film).expect("it is there")));
+    let common = one.len().min(other.len());
+    assert!(common >= 400 && one[..common] == other[..common], "{} and {} frames", one.len(), other.len());
+    assert!(one.iter().flatten().any(|word| *word != 0), "somebody pressed something");
+    for film in &films {
+        let replay = dir.run(&["replay", path_arg(film), path_arg(&game), "--headless"]);
+        assert_eq!(replay.code, Some(0), "{replay:?}");
+        assert!(replay.row_value("hashes").parse::<u32>().is_ok_and(|hashes| hashes >= 6), "{replay:?}");
+        assert!(replay.out.contains("all equal"), "{replay:?}");
+    }
+    // What is there is not overwritten by chance.
+    start_join(&dir, &ticket, &game, &record(&films[1])).assert_fails(2, &["exists already", "--force"]);
+}
+
+#[test]
+fn wrong_secret_fails_early_and_leaves_no_movie() {
+    let (dir, game) = test_dir_with_game("net-secret-early");
+    let host = start_host(&dir, &game, &[]);
+    let wrong = format!("{}#other", host.ticket().split('#').next().expect("a ticket"));
+    let (film, begun) = (dir.path_of("none.movie"), Instant::now());
+    start_join(&dir, &wrong, &game, &["--record", path_arg(&film)]).assert_fails(1, &["does not know our secret"]);
+    // Patience alone ends after 15 s; the key of a secret takes a while to make on a busy computer.
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    assert!(!film.exists());
+}

@@ -303,8 +303,8 @@ fn two_players_play_over_udp() {
 #[test]
 fn libretro_core_with_eight_ports_has_eight_players() {
     use coplay_machines::libretro::{self, CoreSource};
-    use coplay_testcores::{CoreConfig, build_core_with};
-    let core = build_core_with(CoreConfig { players: 8, ports: 8, ..CoreConfig::default() });
+    use coplay_testcores::{TestCoreConfig, build_core_with};
+    let core = build_core_with(TestCoreConfig { players: 8, ports: 8, ..TestCoreConfig::default() });
     let first = libretro::open(libretro::CoreConfig::new(CoreSource::Path(core.path().into()))).expect("it opens");
     let twin = || Box::new(first.twin().expect("another one")) as Box<dyn Machine>;
     assert_eq!(first.pads().len(), 8);

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (alone, watched) = (crowd::run_default(0), crowd::run_default(watchers));
+    let (alone, watched) = (scale::run_default(0), scale::run_default(watchers));
     print_result(watchers, &watched);
     let unnoticed = alone.player_trace_hash == watched.player_trace_hash;
     println!(

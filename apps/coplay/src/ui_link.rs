@@ -174,7 +174,7 @@ mod tests {
         assert!(view.refresh_scene() && !view.refresh_scene());
         assert_eq!((view.scene().status.as_str(), view.scene().sequence), ("three", 3));
         assert!(!view.is_over());
-        drop(ui_link);
+        drop(stage);
         assert!(view.is_over());
     }
 

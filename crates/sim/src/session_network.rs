@@ -79,7 +79,7 @@ impl SessionNetwork {
 
     /// The address of a site after it has moved so many times.
     pub fn address(site: usize, moves: u64) -> Addr {
-        Addr(new_site as u64 + 100 * moves)
+        Addr(site as u64 + 100 * moves)
     }
 
     /// The peers of a site in a session of so many, where nobody has moved yet.

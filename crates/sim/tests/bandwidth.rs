@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Game, Setup, lossy, rtt, secs};
+use common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
 use coplay::input::InputWord;
 use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 
@@ -10,7 +10,7 @@ use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 const STICKS: InputWord = (1 << 80) - 1;
 
 fn measure(sites: usize, lag: u32, loss: f64) -> SessionMeasurements {
-    let outcome = SessionExperiment { sites, input_delay: lag, ..SessionExperiment::new(lossy(100, loss)) }.run();
+    let outcome = SessionExperiment { sites, input_delay: lag, ..SessionExperiment::new(lossy_link(100, loss)) }.run();
     assert!(outcome.is_complete && outcome.states_equal, "{sites} sites: {outcome:?}");
     outcome
 }
@@ -52,17 +52,17 @@ struct SentTraffic {
     bytes: u64,
 }
 
-fn sent_traffic(game: &Game, site: usize, peer: usize) -> SentTraffic {
+fn sent_traffic(game: &TestSession, site: usize, peer: usize) -> SentTraffic {
     let stats = game.peer_stats(site, peer);
-    SentTraffic { frames: game.steps[site].len() as u64, packets: stats.packets_out, bytes: stats.bytes_out }
+    SentTraffic { frames: game.step_times[site].len() as u64, packets: stats.packets_out, bytes: stats.bytes_out }
 }
 
 /// What a site sends to its peer in a minute, once the game runs.
-fn sent_in_a_minute(game: &mut Game, site: usize) -> SentTraffic {
+fn sent_in_a_minute(game: &mut TestSession, site: usize) -> SentTraffic {
     game.run_for(secs(5));
     let before = sent_traffic(game, site, 1 - site);
     game.run_for(secs(60));
-    game.assert_sound();
+    game.assert_consistent();
     let after = sent_traffic(game, site, 1 - site);
     SentTraffic {
         frames: after.frames - before.frames,
@@ -75,10 +75,10 @@ fn sent_in_a_minute(game: &mut Game, site: usize) -> SentTraffic {
 fn acknowledgement_never_needs_its_own_datagram() {
     for rtt_ms in [0, 33, 100, 190] {
         for site in [0, 1] {
-            let mut game = Setup::new(2, rtt(rtt_ms)).play();
+            let mut game = SessionSetup::new(2, rtt_link(rtt_ms)).start();
             // Only the other one has anything to say; we have nothing but acknowledgements.
-            game.world.sites[site].player.change_probability = 0.0;
-            game.world.sites[1 - site].player.change_probability = 1.0;
+            game.network.sites[site].player.change_probability = 0.0;
+            game.network.sites[1 - site].player.change_probability = 1.0;
             let sent = sent_in_a_minute(&mut game, site);
             assert_eq!(sent.packets, sent.frames, "RTT {rtt_ms}, site {site}");
         }
@@ -87,9 +87,9 @@ fn acknowledgement_never_needs_its_own_datagram() {
 
 /// Bytes per minute of players who hold pads of these bits and move those of `moved`, with this restlessness.
 fn bytes_per_minute(owned: InputWord, moved: InputWord, restlessness: f64) -> u64 {
-    let mut game = Setup { mask: owned, ..Setup::new(2, rtt(100)) }.play();
-    for site in &mut game.world.sites {
-        (site.player.mask, site.player.change_probability) = (moved, restlessness);
+    let mut game = SessionSetup { input_mask: owned, ..SessionSetup::new(2, rtt_link(100)) }.start();
+    for site in &mut game.network.sites {
+        (site.player.input_mask, site.player.change_probability) = (moved, restlessness);
     }
     sent_in_a_minute(&mut game, 0).bytes
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, deviation, lossy, ms, rtt, secs};
+use common::{SessionSetup, TestSession, at, lossy_link, mean_abs_deviation, ms, rtt_link, secs};
 use coplay::frame::Frame;
 use coplay::session::Event;
 use coplay::wire::{ClockProbe, SessionMessage, Tick};
@@ -11,12 +11,12 @@ use coplay_sim::session_network::SessionNetwork;
 const HASH_INTERVAL: u32 = 60;
 
 /// What a site said about the states of others, as (site, frame).
-fn divergence_events(game: &Game, site: usize) -> Vec<(usize, u32)> {
+fn divergence_events(game: &TestSession, site: usize) -> Vec<(usize, u32)> {
     let diverged = |event: &Event| match event {
         Event::Diverged { site, frame } => Some((site.index(), frame.number())),
         _ => None,
     };
-    game.told(site).filter_map(|told| diverged(&told.event)).collect()
+    game.events_of(site).filter_map(|told| diverged(&told.event)).collect()
 }
 
 /// The first frame, from this one on, whose state is compared.
@@ -28,10 +28,10 @@ fn next_compared(frame: u32) -> u32 {
 fn every_site_reports_the_diverged_site_and_first_compared_frame() {
     for sites in [2, 3, 5] {
         for broken in [0, sites - 1] {
-            for link in [rtt(100), lossy(100, 0.1)] {
-                let mut game = Setup::new(sites, link).play();
+            for link in [rtt_link(100), lossy_link(100, 0.1)] {
+                let mut game = SessionSetup::new(sites, link).start();
                 game.run_until(at(secs(7)));
-                game.world.sites[broken].machine.score[0] ^= 1;
+                game.network.sites[broken].machine.score[0] ^= 1;
                 let first = next_compared(game.stats(broken).frame.number() + 1);
                 game.run_for(secs(5));
                 for site in 0..sites {
@@ -48,22 +48,24 @@ fn every_site_reports_the_diverged_site_and_first_compared_frame() {
 }
 
 /// What a site reported as the first frame that differs.
-fn reported_first_frames(game: &Game, site: usize) -> Vec<Option<u32>> {
+fn reported_first_frames(game: &TestSession, site: usize) -> Vec<Option<u32>> {
     let report = |event: &Event| match event {
         Event::DesyncReport(report) => Some(report.first_frame.map(Frame::number)),
         _ => None,
     };
-    game.told(site).filter_map(|told| report(&told.event)).collect()
+    game.events_of(site).filter_map(|told| report(&told.event)).collect()
 }
 
 #[test]
 fn desync_report_names_the_first_differing_frame_for_any_hash_interval() {
     for (every, astray) in [(60, 310), (280, 290), (300, 310), (900, 910)] {
-        let mut game = Setup { window: 4, ..Setup::new(3, lossy(60, 0.02)) }.play_with(|_, config| {
-            config.settings.compare_interval = every;
-            config.bisect_desyncs = true;
-        });
-        game.world.sites[1].diverges_at = Some(astray);
+        let mut game = SessionSetup { prediction_window: 4, ..SessionSetup::new(3, lossy_link(60, 0.02)) }.start_with(
+            |_, config| {
+                config.settings.compare_interval = every;
+                config.bisect_desyncs = true;
+            },
+        );
+        game.network.sites[1].diverges_at = Some(astray);
         game.run_until(at(secs(40)));
         for site in 0..3 {
             assert_eq!(
@@ -77,9 +79,9 @@ fn desync_report_names_the_first_differing_frame_for_any_hash_interval() {
 
 #[test]
 fn every_hash_mismatch_is_counted_and_the_game_continues() {
-    let mut game = Setup::new(3, rtt(60)).play();
+    let mut game = SessionSetup::new(3, rtt_link(60)).start();
     game.run_frames(301);
-    game.world.sites[1].machine.score[1] ^= 1 << 20;
+    game.network.sites[1].machine.score[1] ^= 1 << 20;
     game.run_frames(301 + 10 * HASH_INTERVAL as usize);
     game.run_for(ms(500));
     let compared = u64::from(game.stats(0).frame.number() / HASH_INTERVAL) - 5;
@@ -94,9 +96,9 @@ fn every_hash_mismatch_is_counted_and_the_game_continues() {
 #[test]
 fn no_false_desync_in_ten_thousand_frames_with_packet_loss() {
     for sites in [2, 4] {
-        let mut game = Setup::new(sites, lossy(100, 0.2)).play();
+        let mut game = SessionSetup::new(sites, lossy_link(100, 0.2)).start();
         game.run_frames(10_000);
-        game.assert_sound();
+        game.assert_consistent();
         for site in 0..sites {
             assert_eq!(divergence_events(&game, site), [], "site {site} of {sites}");
             for peer in (0..sites).filter(|peer| *peer != site) {
@@ -109,11 +111,11 @@ fn no_false_desync_in_ten_thousand_frames_with_packet_loss() {
 /// Packets carry the low 16 bits of a frame's number only.
 #[test]
 fn sixteen_bit_frame_wraparound_is_harmless() {
-    let mut game = Setup::new(2, lossy(60, 0.05)).play();
+    let mut game = SessionSetup::new(2, lossy_link(60, 0.05)).start();
     game.run_frames(66_500);
-    game.assert_sound();
+    game.assert_consistent();
     assert_eq!([divergence_events(&game, 0), divergence_events(&game, 1)], [[], []]);
-    game.world.sites[1].machine.score[0] ^= 1;
+    game.network.sites[1].machine.score[0] ^= 1;
     let first = next_compared(game.stats(1).frame.number() + 1);
     game.run_for(secs(3));
     assert_eq!(divergence_events(&game, 0), [(1, first)]);
@@ -122,9 +124,9 @@ fn sixteen_bit_frame_wraparound_is_harmless() {
 #[test]
 fn permanent_divergence_is_detected_over_high_latency() {
     for every in [1, 2, 10] {
-        let setup = Setup { lag: 14, ..Setup::new(2, rtt(300)) };
-        let mut game = setup.play_with(|_, config| config.settings.compare_interval = every);
-        game.world.sites[1].machine.score[0] ^= 1;
+        let setup = SessionSetup { input_delay: 14, ..SessionSetup::new(2, rtt_link(300)) };
+        let mut game = setup.start_with(|_, config| config.settings.compare_interval = every);
+        game.network.sites[1].machine.score[0] ^= 1;
         game.run_until(at(secs(10)));
         for site in [0, 1] {
             let alarms = divergence_events(&game, site);
@@ -136,9 +138,9 @@ fn permanent_divergence_is_detected_over_high_latency() {
 }
 
 /// What the first site just said to the second with a probe in it, as if the probe were about another frame.
-fn forge_probe(game: &Game, end_minus_frame: i32) -> Option<Vec<u8>> {
+fn forge_probe(game: &TestSession, end_minus_frame: i32) -> Option<Vec<u8>> {
     let just_now = game.now() - ms(1);
-    let mut sent = game.world.captured().filter(|heard| heard.at > just_now && (heard.from, heard.to) == (0, 1));
+    let mut sent = game.network.captured().filter(|heard| heard.at > just_now && (heard.from, heard.to) == (0, 1));
     sent.find_map(|heard| {
         let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&heard.bytes) else { return None };
         let probe = ClockProbe { end_minus_frame, ..tick.probe? };
@@ -152,20 +154,20 @@ fn forge_probe(game: &Game, end_minus_frame: i32) -> Option<Vec<u8>> {
 #[test]
 fn forged_probe_frame_does_not_disturb_pacing() {
     for end_minus_frame in [-1_000_000_000, -1_000, 1_000, 400] {
-        let mut game = Setup::new(2, rtt(40)).play();
+        let mut game = SessionSetup::new(2, rtt_link(40)).start();
         game.run_until(at(secs(8)));
-        game.world.start_capture(10);
+        game.network.start_capture(10);
         game.run_while(secs(1), |game| forge_probe(game, end_minus_frame).is_none());
         let forged = forge_probe(&game, end_minus_frame).expect("a probe");
         // It comes when the true one does.
         game.run_for(ms(20));
-        game.world.inject(1, SessionNetwork::address(0, 0), &forged);
-        game.world.wake(1);
+        game.network.inject(1, SessionNetwork::address(0, 0), &forged);
+        game.network.wake(1);
         let (then, stalls) = (game.now(), game.stats(1).stalls);
         game.run_for(secs(10));
-        let (off, apart) = (deviation(&game.frame_times(1, then)), game.worst_synchrony(then));
+        let (off, apart) = (mean_abs_deviation(&game.frame_times(1, then)), game.worst_start_skew_ms(then));
         assert!(off < 0.2 && apart < 1.0, "{end_minus_frame}: {off:.2} ms uneven, {apart:.2} ms apart");
         assert_eq!(game.stats(1).stalls, stalls, "{end_minus_frame}");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Recovery;
@@ -22,31 +22,31 @@ fn enable_drop_timeout(config: &mut Config) {
     config.drop_timeout = Some(DROP_TIMEOUT);
 }
 
-fn start_with_drop_timeout(sites: usize, link: LinkConfig) -> Game {
-    let mut game = Setup::new(sites, link).play_with(|_, config| enable_drop_timeout(config));
+fn start_with_drop_timeout(sites: usize, link: LinkConfig) -> TestSession {
+    let mut game = SessionSetup::new(sites, link).start_with(|_, config| enable_drop_timeout(config));
     game.run_until(at(secs(8)));
     game
 }
 
 /// The sites that a site told to be dropped, with the first frame without each.
-fn reported_drops(game: &Game, site: usize) -> Vec<(usize, Frame)> {
+fn reported_drops(game: &TestSession, site: usize) -> Vec<(usize, Frame)> {
     let pick = |event: &Event| match event {
         Event::Dropped { site, frame } => Some((site.index(), *frame)),
         _ => None,
     };
-    game.told(site).filter_map(|told| pick(&told.event)).collect()
+    game.events_of(site).filter_map(|told| pick(&told.event)).collect()
 }
 
-fn is_running(game: &Game, site: usize) -> bool {
+fn is_running(game: &TestSession, site: usize) -> bool {
     game.state(site) == State::Running
 }
 
 /// These sites dropped those, all with the same frames, and play at full speed.
 #[track_caller]
-fn assert_continue_without(game: &Game, some: SiteSet, gone: SiteSet, since: Instant) {
+fn assert_continue_without(game: &TestSession, some: SiteSet, gone: SiteSet, since: Instant) {
     let sites: Vec<usize> = some.iter().map(|site| site.index()).collect();
     let told = reported_drops(game, sites[0]);
-    let who: SiteSet = told.iter().map(|(site, _)| id(*site)).collect();
+    let who: SiteSet = told.iter().map(|(site, _)| site_id(*site)).collect();
     assert_eq!((who, told.len()), (gone, gone.iter().count()), "site {} dropped {told:?}", sites[0]);
     for site in sites {
         assert_eq!(reported_drops(game, site), told, "site {site}");
@@ -61,7 +61,7 @@ fn assert_continue_without(game: &Game, some: SiteSet, gone: SiteSet, since: Ins
 
 /// These sites dropped nobody and have not stepped since then.
 #[track_caller]
-fn assert_frozen_without_drop(game: &Game, some: SiteSet, since: Instant) {
+fn assert_frozen_without_drop(game: &TestSession, some: SiteSet, since: Instant) {
     for site in some.iter().map(|site| site.index()) {
         assert_eq!(reported_drops(game, site), [], "site {site}");
         assert!(matches!(game.state(site), State::Frozen(_)), "site {site} is {:?}", game.state(site));
@@ -76,22 +76,22 @@ fn assert_crashed_site_is_dropped(sites: usize, gone: usize, link: LinkConfig) {
     let then = game.now();
     game.crash(gone);
     game.run_for(secs(8));
-    let stay: SiteSet = (0..sites).filter(|site| *site != gone).map(id).collect();
-    assert_continue_without(&game, stay, set([gone]), then);
-    game.assert_sound();
+    let stay: SiteSet = (0..sites).filter(|site| *site != gone).map(site_id).collect();
+    assert_continue_without(&game, stay, site_set([gone]), then);
+    game.assert_consistent();
 }
 
 #[test]
 fn crashed_site_is_dropped_and_the_others_continue() {
     for sites in [3, 4, 5] {
-        (0..sites).for_each(|gone| assert_crashed_site_is_dropped(sites, gone, rtt(100)));
+        (0..sites).for_each(|gone| assert_crashed_site_is_dropped(sites, gone, rtt_link(100)));
     }
 }
 
 #[test]
 fn crashed_site_is_dropped_with_packet_loss() {
     for sites in [3, 4] {
-        (0..sites).for_each(|gone| assert_crashed_site_is_dropped(sites, gone, lossy(60, 0.1)));
+        (0..sites).for_each(|gone| assert_crashed_site_is_dropped(sites, gone, lossy_link(60, 0.1)));
     }
 }
 
@@ -99,7 +99,7 @@ fn crashed_site_is_dropped_with_packet_loss() {
 fn crashed_site_is_dropped_with_predicted_frames() {
     for window in [1, 8, 60] {
         for gone in 0..3 {
-            let mut game = Setup::new(3, lossy(100, 0.05)).play_with(|_, config| {
+            let mut game = SessionSetup::new(3, lossy_link(100, 0.05)).start_with(|_, config| {
                 enable_drop_timeout(config);
                 config.settings.prediction_window = window;
             });
@@ -107,16 +107,16 @@ fn crashed_site_is_dropped_with_predicted_frames() {
             let then = game.now();
             game.crash(gone);
             game.run_for(secs(9));
-            let stay: SiteSet = (0..3).filter(|site| *site != gone).map(id).collect();
-            assert_continue_without(&game, stay, set([gone]), then);
-            game.assert_sound();
+            let stay: SiteSet = (0..3).filter(|site| *site != gone).map(site_id).collect();
+            assert_continue_without(&game, stay, site_set([gone]), then);
+            game.assert_consistent();
         }
     }
 }
 
 #[test]
 fn successive_crashes_are_dropped_until_the_quorum_is_lost() {
-    let mut game = start_with_drop_timeout(4, rtt(60));
+    let mut game = start_with_drop_timeout(4, rtt_link(60));
     for gone in [0, 3, 1] {
         game.crash(gone);
         game.run_for(secs(4));
@@ -124,29 +124,29 @@ fn successive_crashes_are_dropped_until_the_quorum_is_lost() {
     // Two of three are more than half, and of two it is the lower one that goes on.
     assert_eq!(reported_drops(&game, 2).iter().map(|(site, _)| *site).collect::<Vec<_>>(), [0, 3]);
     assert!(matches!(game.state(2), State::Frozen(_)), "{:?}", game.state(2));
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 /// Site 1 dies, and site 2 alone has its last inputs. They are decided on together, and then site 2 dies before it has passed them on.
 #[test]
 fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
     for window in [0, 8] {
-        let mut game =
-            Setup { window, ..Setup::new(3, rtt(200)) }.play_with(|_, config| config.drop_timeout = Some(DROP_TIMEOUT));
+        let mut game = SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(200)) }
+            .start_with(|_, config| config.drop_timeout = Some(DROP_TIMEOUT));
         game.run_until(at(secs(8)));
-        game.world.set_cut(0, 1, true);
-        game.world.link(2, 0).set_cut(true);
+        game.network.set_cut(0, 1, true);
+        game.network.link(2, 0).set_cut(true);
         game.run_for(ms(100));
         game.crash(1);
         game.run_for(ms(1_500));
-        game.world.link(2, 0).set_cut(false);
+        game.network.link(2, 0).set_cut(false);
         game.run_while(secs(4), |game| reported_drops(game, 0).is_empty());
         game.crash(2);
         game.run_for(secs(6));
         assert_eq!(game.state(0), State::Running, "window {window}: {:?}", reported_drops(&game, 0));
         let fps = game.fps(0, game.now() - secs(2), game.now());
         assert!(fps > 59.0, "window {window}: {fps:.1} fps");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
@@ -154,7 +154,7 @@ fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
 #[test]
 fn crashed_site_is_dropped_when_one_peer_has_a_longer_timeout() {
     for patient in 0..3 {
-        let mut game = Setup::new(4, rtt(60)).play_with(|site, config| {
+        let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|site, config| {
             enable_drop_timeout(config);
             if site == patient {
                 config.drop_timeout = Some(secs(8));
@@ -172,77 +172,77 @@ fn crashed_site_is_dropped_when_one_peer_has_a_longer_timeout() {
             let fps = game.fps(site, game.now() - secs(2), game.now());
             assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps where {patient} is patient");
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn lower_of_two_sites_continues_and_the_higher_waits() {
     for (gone, stays) in [(1, 0), (0, 1)] {
-        let mut game = start_with_drop_timeout(2, rtt(100));
+        let mut game = start_with_drop_timeout(2, rtt_link(100));
         let then = game.now();
         game.crash(gone);
         game.run_for(secs(6));
         match stays {
-            0 => assert_continue_without(&game, set([0]), set([1]), then),
-            _ => assert_frozen_without_drop(&game, set([1]), then),
+            0 => assert_continue_without(&game, site_set([0]), site_set([1]), then),
+            _ => assert_frozen_without_drop(&game, site_set([1]), then),
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn site_without_quorum_ends_after_the_give_up_timeout() {
-    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
+    let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| {
         enable_drop_timeout(config);
         config.silence_timeout = Some(secs(3));
     });
     game.run_until(at(secs(8)));
     game.crash(0);
     game.run_for(secs(6));
-    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(id(0))));
-    game.assert_sound();
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(site_id(0))));
+    game.assert_consistent();
 }
 
 /// The network falls into two parts, of which one goes on; then it is whole again, and the other part is told.
 fn assert_partition_resolves(sites: usize, goes_on: SiteSet, window: u32) {
-    let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| {
+    let mut game = SessionSetup::new(sites, rtt_link(60)).start_with(|_, config| {
         enable_drop_timeout(config);
         config.settings.prediction_window = window;
     });
     game.run_until(at(secs(8)));
     let then = game.now();
-    let rest: SiteSet = (0..sites).map(id).filter(|site| !goes_on.contains(*site)).collect();
-    game.part(goes_on, true);
+    let rest: SiteSet = (0..sites).map(site_id).filter(|site| !goes_on.contains(*site)).collect();
+    game.set_partition(goes_on, true);
     game.run_for(secs(8));
     assert_continue_without(&game, goes_on, rest, then);
     assert_frozen_without_drop(&game, rest, then + ms(17 * i64::from(window)));
-    game.part(goes_on, false);
+    game.set_partition(goes_on, false);
     game.run_for(secs(2));
     for site in rest.iter().map(|site| site.index()) {
         assert_eq!(game.state(site), State::Ended(SessionEnd::Dropped), "site {site}");
         assert_eq!(reported_drops(&game, site), [], "site {site}");
     }
     assert_continue_without(&game, goes_on, rest, then);
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn half_with_the_lowest_site_continues_after_an_even_partition() {
     for window in [0, 8] {
-        assert_partition_resolves(4, set([0, 1]), window);
-        assert_partition_resolves(4, set([0, 3]), window);
-        assert_partition_resolves(2, set([0]), window);
+        assert_partition_resolves(4, site_set([0, 1]), window);
+        assert_partition_resolves(4, site_set([0, 3]), window);
+        assert_partition_resolves(2, site_set([0]), window);
     }
 }
 
 #[test]
 fn majority_continues_after_a_partition() {
     for window in [0, 8] {
-        assert_partition_resolves(4, set([1, 2, 3]), window);
-        assert_partition_resolves(3, set([1, 2]), window);
-        assert_partition_resolves(5, set([0, 2, 4]), window);
-        assert_partition_resolves(5, set([2, 3, 4]), window);
+        assert_partition_resolves(4, site_set([1, 2, 3]), window);
+        assert_partition_resolves(3, site_set([1, 2]), window);
+        assert_partition_resolves(5, site_set([0, 2, 4]), window);
+        assert_partition_resolves(5, site_set([2, 3, 4]), window);
     }
 }
 
@@ -250,14 +250,14 @@ fn majority_continues_after_a_partition() {
 #[test]
 fn leave_does_not_give_dropped_sites_a_quorum() {
     for after in (440..800).step_by(4) {
-        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(400)));
+        let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(400)));
         game.run_until(at(secs(8)));
-        game.part(set([0, 3]), true);
+        game.set_partition(site_set([0, 3]), true);
         game.run_for(ms(after));
         game.leave(3);
-        let hears_it = |game: &mut Game, others: bool| {
-            game.world.link(3, 0).set_cut(others);
-            [1, 2].into_iter().for_each(|site| game.world.link(3, site).set_cut(!others));
+        let hears_it = |game: &mut TestSession, others: bool| {
+            game.network.link(3, 0).set_cut(others);
+            [1, 2].into_iter().for_each(|site| game.network.link(3, site).set_cut(!others));
         };
         hears_it(&mut game, true);
         game.run_for(ms(150));
@@ -265,15 +265,15 @@ fn leave_does_not_give_dropped_sites_a_quorum() {
         game.run_for(secs(6));
         let running: Vec<usize> = (0..3).filter(|site| is_running(&game, *site)).collect();
         assert!(running == [0] || running == [1, 2], "left after {after} ms: {running:?} go on");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 /// Site 3 dies, and so does site 0, who leads the ballot about it, so long after site 3.
 fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: u64) {
     let what = format!("{sites} sites, the leader dies {after} after the first, loss {loss}, seed {seed}");
-    let mut game =
-        Setup { seed, ..Setup::new(sites, lossy(80, loss)) }.play_with(|_, config| enable_drop_timeout(config));
+    let mut game = SessionSetup { seed, ..SessionSetup::new(sites, lossy_link(80, loss)) }
+        .start_with(|_, config| enable_drop_timeout(config));
     game.run_until(at(secs(8)));
     game.crash(sites - 1);
     game.run_for(after);
@@ -281,7 +281,7 @@ fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: 
     game.run_for(secs(8));
     let stay: Vec<usize> = (1..sites - 1).collect();
     // Who told of it told the same, and nobody goes on with another past than somebody else.
-    let violations = game.ledger.find_violations();
+    let violations = game.checker.find_violations();
     assert!(violations.is_empty(), "{what}: {violations:#?}");
     let told: Vec<_> = stay.iter().map(|site| reported_drops(&game, *site)).collect();
     assert!(told.iter().all(|one| *one == told[0]), "{what}: {told:?}");
@@ -315,17 +315,17 @@ fn ballot_leader_crash_is_safe_with_packet_loss() {
 fn site_silent_for_less_than_the_timeout_is_not_dropped() {
     for slow in 0..3 {
         // Cut off, asleep, or suspended for less than it takes; and asleep for longer than a site takes for a sleep of its own.
-        let troubles: [fn(&mut Game, usize); 3] = [
+        let troubles: [fn(&mut TestSession, usize); 3] = [
             |game, slow| {
-                game.isolate(slow, true);
+                game.set_isolated(slow, true);
                 game.run_for(ms(800));
-                game.isolate(slow, false);
+                game.set_isolated(slow, false);
             },
-            |game, slow| game.world.pause(slow, game.now() + ms(800)),
-            |game, slow| game.world.suspend(slow, game.now() + ms(800)),
+            |game, slow| game.network.pause(slow, game.now() + ms(800)),
+            |game, slow| game.network.suspend(slow, game.now() + ms(800)),
         ];
         for (number, trouble) in troubles.into_iter().enumerate() {
-            let mut game = start_with_drop_timeout(3, lossy(100, 0.02));
+            let mut game = start_with_drop_timeout(3, lossy_link(100, 0.02));
             trouble(&mut game, slow);
             let healed = game.now() + ms(800);
             game.run_until(healed + secs(8));
@@ -335,7 +335,7 @@ fn site_silent_for_less_than_the_timeout_is_not_dropped() {
                 let fps = game.fps(site, healed + secs(2), game.now());
                 assert!(fps >= 59.5, "trouble {number} of site {slow}: site {site} at {fps:.2} fps");
             }
-            game.assert_sound();
+            game.assert_consistent();
         }
     }
 }
@@ -343,40 +343,40 @@ fn site_silent_for_less_than_the_timeout_is_not_dropped() {
 #[test]
 fn site_waking_after_its_drop_ends_and_drops_nobody() {
     for sleeper in 0..3 {
-        let mut game = start_with_drop_timeout(3, rtt(100));
+        let mut game = start_with_drop_timeout(3, rtt_link(100));
         let then = game.now();
-        game.world.pause(sleeper, then + secs(4));
+        game.network.pause(sleeper, then + secs(4));
         game.run_for(secs(6));
-        let stay: SiteSet = (0..3).filter(|site| *site != sleeper).map(id).collect();
-        assert_continue_without(&game, stay, set([sleeper]), then);
+        let stay: SiteSet = (0..3).filter(|site| *site != sleeper).map(site_id).collect();
+        assert_continue_without(&game, stay, site_set([sleeper]), then);
         assert_eq!(game.state(sleeper), State::Ended(SessionEnd::Dropped), "site {sleeper}");
         assert_eq!(reported_drops(&game, sleeper), [], "site {sleeper}");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 /// How many datagrams since then had something passed on in them, or asked for.
-fn count_relay_datagrams(game: &Game, since: Instant) -> usize {
+fn count_relay_datagrams(game: &TestSession, since: Instant) -> usize {
     let passed_on = |bytes: &[u8]| match SessionMessage::decode(bytes) {
         Ok(SessionMessage::Tick(tick)) => {
             tick.extras.iter().any(|e| matches!(e, Extra::RelayRequest(..) | Extra::Relay(_)))
         }
         _ => false,
     };
-    game.world.captured().filter(|heard| heard.at >= since && passed_on(&heard.bytes)).count()
+    game.network.captured().filter(|heard| heard.at >= since && passed_on(&heard.bytes)).count()
 }
 
 /// The way between two of three sites is cut for long, and back in the end.
 fn assert_relays_around_cut(one: usize, other: usize, window: u32, lag: u32) {
     let what = format!("no way between {one} and {other}, window {window}, lag {lag}");
-    let mut game = Setup { lag, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
+    let mut game = SessionSetup { input_delay: lag, ..SessionSetup::new(3, rtt_link(50)) }.start_with(|_, config| {
         enable_drop_timeout(config);
         config.settings.prediction_window = window;
     });
-    game.world.start_capture(100_000);
+    game.network.start_capture(100_000);
     game.run_until(at(secs(8)));
     assert_eq!(count_relay_datagrams(&game, at(secs(4))), 0, "{what}: nothing is passed on without need");
-    game.world.set_cut(one, other, true);
+    game.network.set_cut(one, other, true);
     let cut = game.now();
     game.run_for(secs(10));
     assert!(count_relay_datagrams(&game, cut + secs(2)) > 0, "{what}");
@@ -385,7 +385,7 @@ fn assert_relays_around_cut(one: usize, other: usize, window: u32, lag: u32) {
         let fps = game.fps(site, cut + secs(2), game.now());
         assert!(fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
     }
-    game.world.set_cut(one, other, false);
+    game.network.set_cut(one, other, false);
     let healed = game.now();
     game.run_for(secs(5));
     assert_eq!(count_relay_datagrams(&game, healed + secs(1)), 0, "{what}: something is still passed on");
@@ -393,7 +393,7 @@ fn assert_relays_around_cut(one: usize, other: usize, window: u32, lag: u32) {
         let fps = game.fps(site, healed + secs(1), game.now());
         assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
@@ -412,24 +412,24 @@ fn leave_is_relayed_around_a_cut() {
     for (leaver, stays) in [(2, [0, 1]), (0, [1, 2]), (1, [0, 2]), (1, [2, 0])] {
         for (window, limit) in [(0, Some(DROP_TIMEOUT)), (8, Some(DROP_TIMEOUT)), (0, None)] {
             let what = format!("{leaver} leaves, {stays:?} stay, window {window}, {limit:?}");
-            let mut game = Setup::new(3, rtt(50)).play_with(|_, config| {
+            let mut game = SessionSetup::new(3, rtt_link(50)).start_with(|_, config| {
                 config.drop_timeout = limit;
                 config.settings.prediction_window = window;
             });
             game.run_until(at(secs(8)));
-            game.world.set_cut(leaver, stays[1], true);
+            game.network.set_cut(leaver, stays[1], true);
             game.run_for(secs(3));
             let then = game.now();
             game.leave(leaver);
             game.run_for(secs(20));
-            let left: Vec<_> = stays.map(|site| game.find(site, as_left).map(|(_, left)| left)).to_vec();
-            assert!(left[0].is_some_and(|(site, _)| site == id(leaver)) && left[0] == left[1], "{what}: {left:?}");
+            let left: Vec<_> = stays.map(|site| game.find_event(site, as_left).map(|(_, left)| left)).to_vec();
+            assert!(left[0].is_some_and(|(site, _)| site == site_id(leaver)) && left[0] == left[1], "{what}: {left:?}");
             for site in stays {
                 assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
                 let fps = game.fps(site, then + secs(1), game.now());
                 assert!(is_running(&game, site) && fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
             }
-            game.assert_sound();
+            game.assert_consistent();
         }
     }
 }
@@ -440,21 +440,21 @@ fn as_left(event: &Event) -> Option<(SiteId, Frame)> {
 
 #[test]
 fn forged_relayed_inputs_are_detected() {
-    let mut game = Setup { lag: 8, ..Setup::new(3, rtt(50)) }.play_with(|_, config| {
+    let mut game = SessionSetup { input_delay: 8, ..SessionSetup::new(3, rtt_link(50)) }.start_with(|_, config| {
         enable_drop_timeout(config);
         config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     });
-    game.world.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
+    game.network.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
     game.run_until(at(secs(6)));
-    let cut_for_a_while = |game: &mut Game| {
-        game.world.set_cut(0, 1, true);
+    let cut_for_a_while = |game: &mut TestSession| {
+        game.network.set_cut(0, 1, true);
         game.run_for(secs(3));
-        game.world.set_cut(0, 1, false);
+        game.network.set_cut(0, 1, false);
         game.run_for(secs(3));
     };
-    let forged = |game: &Game, site: usize, other: usize| {
+    let forged = |game: &TestSession, site: usize, other: usize| {
         let forged = |event: &Event| matches!(event, Event::InputsForged { site, .. } if site.index() == other);
-        game.told(site).filter(|told| forged(&told.event)).count()
+        game.events_of(site).filter(|told| forged(&told.event)).count()
     };
     cut_for_a_while(&mut game);
     for (site, other) in [(0, 1), (1, 0)] {
@@ -463,7 +463,7 @@ fn forged_relayed_inputs_are_detected() {
     // Whoever has the seat next is told of in the same way.
     game.crash(1);
     game.run_for(secs(3));
-    game.come(1, |_| {});
+    game.join(1, |_| {});
     game.run_for(secs(6));
     assert_eq!((is_running(&game, 1), forged(&game, 0, 1)), (true, 1));
     cut_for_a_while(&mut game);
@@ -473,18 +473,18 @@ fn forged_relayed_inputs_are_detected() {
 /// Site 2 is near to 0, and far from 1; site 3 is neither, and through it the way is shortest.
 #[test]
 fn relay_with_the_lowest_latency_is_requested() {
-    let mut game = Setup { lag: 4, ..Setup::new(4, rtt(40)) }.play_with(|_, config| {
+    let mut game = SessionSetup { input_delay: 4, ..SessionSetup::new(4, rtt_link(40)) }.start_with(|_, config| {
         enable_drop_timeout(config);
         config.settings.prediction_window = 16;
     });
     for (one, other, millis) in [(0, 2, 4), (1, 2, 400)] {
-        game.world.link(one, other).set_config(rtt(millis));
-        game.world.link(other, one).set_config(rtt(millis));
+        game.network.link(one, other).set_config(rtt_link(millis));
+        game.network.link(other, one).set_config(rtt_link(millis));
     }
     game.run_until(at(secs(8)));
-    game.world.set_cut(0, 1, true);
+    game.network.set_cut(0, 1, true);
     game.run_for(secs(3));
-    game.world.start_capture(100_000);
+    game.network.start_capture(100_000);
     let (since, repaired) = (game.now(), game.stats(0).resimulated);
     game.run_for(secs(20));
     let wants = |helper: usize| {
@@ -492,7 +492,7 @@ fn relay_with_the_lowest_latency_is_requested() {
             Ok(SessionMessage::Tick(tick)) => tick.extras.iter().any(|extra| matches!(extra, Extra::RelayRequest(..))),
             _ => false,
         };
-        game.world.captured().filter(|heard| (heard.from, heard.to) == (0, helper) && asks(&heard.bytes)).count()
+        game.network.captured().filter(|heard| (heard.from, heard.to) == (0, helper) && asks(&heard.bytes)).count()
     };
     assert!(wants(3) > 4 * wants(2), "{} times 3 is asked, {} times 2", wants(3), wants(2));
     println!("{} frames again in {}", game.stats(0).resimulated - repaired, game.now() - since);
@@ -500,33 +500,34 @@ fn relay_with_the_lowest_latency_is_requested() {
         let fps = game.fps(site, since, game.now());
         assert!(fps >= 59.0, "site {site} at {fps:.2} fps");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 /// All that two groups of sites do passes through one site in the middle.
 fn assert_relays_for_many(recovery: Recovery, window: u32) {
     let what = format!("{recovery:?}, window {window}");
     let mask = (1 << 80) - 1;
-    let mut game = Setup { lag: 30, mask, ..Setup::new(8, rtt(400)) }.play_with(|_, config| {
-        enable_drop_timeout(config);
-        config.recovery = recovery;
-        config.settings.prediction_window = window;
-    });
+    let mut game =
+        SessionSetup { input_delay: 30, mask, ..SessionSetup::new(8, rtt_link(400)) }.start_with(|_, config| {
+            enable_drop_timeout(config);
+            config.recovery = recovery;
+            config.settings.prediction_window = window;
+        });
     // Sticks that never rest.
-    game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
     game.run_until(at(secs(8)));
     let then = game.now();
     for (one, other) in [0, 1].into_iter().flat_map(|one| (3..8).map(move |other| (one, other))) {
-        game.world.set_cut(one, other, true);
+        game.network.set_cut(one, other, true);
     }
     game.run_for(secs(6));
-    assert_eq!(game.world.oversized_datagrams, 0, "{what}");
+    assert_eq!(game.network.oversized_datagrams, 0, "{what}");
     for site in 0..8 {
         assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
         let fps = game.fps(site, then + secs(2), game.now());
         assert!(fps >= 10.0, "{what}: site {site} at {fps:.2} fps");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
@@ -540,24 +541,24 @@ fn one_site_can_relay_the_inputs_of_many() {
 #[test]
 fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
     for leaver in 0..3 {
-        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| {
+        let mut game = SessionSetup::new(3, rtt_link(100)).start_with(|_, config| {
             enable_drop_timeout(config);
             config.recovery = Recovery::History;
         });
         // So that what is lost cannot be guessed from what arrives.
-        game.world.sites[leaver].player.change_probability = 1.0;
+        game.network.sites[leaver].player.change_probability = 1.0;
         game.run_until(at(secs(8)));
         let then = game.now();
-        game.isolate(leaver, true);
+        game.set_isolated(leaver, true);
         game.run_for(ms(60));
-        game.isolate(leaver, false);
+        game.set_isolated(leaver, false);
         game.leave(leaver);
         game.run_for(ms(1));
         game.crash(leaver);
         game.run_for(secs(6));
-        let stay: SiteSet = (0..3).filter(|site| *site != leaver).map(id).collect();
-        assert_continue_without(&game, stay, set([leaver]), then);
-        game.assert_sound();
+        let stay: SiteSet = (0..3).filter(|site| *site != leaver).map(site_id).collect();
+        assert_continue_without(&game, stay, site_set([leaver]), then);
+        game.assert_consistent();
     }
 }
 
@@ -565,11 +566,11 @@ fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
 /// for it. When it hears again, it has missed how several views ended, each without dropping anybody.
 #[test]
 fn site_that_missed_several_membership_epochs_catches_up() {
-    let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(600)));
+    let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(600)));
     game.run_until(at(secs(8)));
-    game.world.set_cut(1, 2, true);
-    let hears = |game: &mut Game, hears: bool| {
-        (0..3).for_each(|site| game.world.link(site, 3).set_cut(!hears));
+    game.network.set_cut(1, 2, true);
+    let hears = |game: &mut TestSession, hears: bool| {
+        (0..3).for_each(|site| game.network.link(site, 3).set_cut(!hears));
     };
     hears(&mut game, false);
     game.run_for(secs(5));
@@ -580,5 +581,5 @@ fn site_that_missed_several_membership_epochs_catches_up() {
         assert!(fps > 50.0, "site {site} plays at {fps:.1} fps");
         assert_eq!(reported_drops(&game, site), [], "site {site}");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, ms, rtt, secs};
+use common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id};
 use coplay::id::Addr;
 use coplay::session::Event;
 use coplay::wire::{
@@ -15,23 +15,23 @@ use coplay_sim::session_network::{CapturedDatagram, SessionNetwork};
 const SITES: usize = 3;
 
 /// Three sites after eight seconds, in which two of them lost each other for a while; all they said was overheard.
-fn captured_session_with_a_cut() -> Game {
-    let mut game = Setup::new(SITES, rtt(100)).play();
-    game.world.start_capture(100_000);
+fn captured_session_with_a_cut() -> TestSession {
+    let mut game = SessionSetup::new(SITES, rtt_link(100)).start();
+    game.network.start_capture(100_000);
     game.run_until(at(secs(4)));
-    game.world.set_cut(0, 1, true);
+    game.network.set_cut(0, 1, true);
     game.run_for(secs(1));
-    game.world.set_cut(0, 1, false);
+    game.network.set_cut(0, 1, false);
     game.run_until(at(secs(8)));
     game
 }
 
-fn total_rejected(game: &Game) -> u64 {
+fn total_rejected(game: &TestSession) -> u64 {
     (0..SITES).map(|site| game.stats(site).dropped_datagrams.total()).sum()
 }
 
 /// Datagrams and bytes sent and received over all links.
-fn traffic(game: &Game) -> Vec<[u64; 4]> {
+fn traffic(game: &TestSession) -> Vec<[u64; 4]> {
     let links =
         (0..SITES).flat_map(|site| (0..SITES).map(move |peer| (site, peer))).filter(|(site, peer)| site != peer);
     let stats = links.map(|(site, peer)| game.peer_stats(site, peer));
@@ -74,14 +74,14 @@ fn draw_garbage(luck: &mut Random, real: &[CapturedDatagram]) -> (usize, Vec<u8>
 }
 
 /// Throws garbage for so many milliseconds, some in each; gives how many.
-fn inject_garbage(game: &mut Game, real: &[CapturedDatagram], millis: u32, in_each: u32) -> u64 {
+fn inject_garbage(game: &mut TestSession, real: &[CapturedDatagram], millis: u32, in_each: u32) -> u64 {
     let mut luck = Random::stream(7, "garbage");
     for _ in 0..millis {
         for _ in 0..in_each {
             let (to, bytes) = draw_garbage(&mut luck, real);
-            game.world.inject(to, Addr(1_000_000 + luck.below(5_000)), &bytes);
+            game.network.inject(to, Addr(1_000_000 + luck.below(5_000)), &bytes);
             // A host program that hears something looks what there is to do.
-            game.world.wake(to);
+            game.network.wake(to);
         }
         game.run_for(ms(1));
     }
@@ -91,7 +91,7 @@ fn inject_garbage(game: &mut Game, real: &[CapturedDatagram], millis: u32, in_ea
 #[test]
 fn foreign_datagrams_change_nothing() {
     let (mut game, mut quiet) = (captured_session_with_a_cut(), captured_session_with_a_cut());
-    let mut real: Vec<CapturedDatagram> = game.world.captured().cloned().collect();
+    let mut real: Vec<CapturedDatagram> = game.network.captured().cloned().collect();
     // Those that say who sends them are few, and the most dangerous ones: let there be more of them.
     let named = |packet: &&CapturedDatagram| match SessionMessage::decode(&packet.bytes) {
         Ok(SessionMessage::Tick(tick)) => tick.identity.is_some(),
@@ -107,9 +107,9 @@ fn foreign_datagrams_change_nothing() {
     let thrown = inject_garbage(&mut game, &real, 20_000, 5);
     assert_eq!(thrown, 100_000);
     quiet.run_for(secs(20));
-    game.assert_sound();
-    assert_eq!(game.steps, quiet.steps, "frames are stepped at other times");
-    assert_eq!(game.ledger.trace_hash, quiet.ledger.trace_hash);
+    game.assert_consistent();
+    assert_eq!(game.step_times, quiet.step_times, "frames are stepped at other times");
+    assert_eq!(game.checker.trace_hash, quiet.checker.trace_hash);
     assert_eq!(game.events, quiet.events, "something was told");
     assert_eq!(traffic(&game), traffic(&quiet), "something was answered, or taken for a peer's");
     assert_eq!(total_rejected(&game) - before, thrown, "each is counted once");
@@ -117,14 +117,14 @@ fn foreign_datagrams_change_nothing() {
 
 #[test]
 fn foreign_datagrams_do_not_delay_the_lobby() {
-    let real: Vec<CapturedDatagram> = captured_session_with_a_cut().world.captured().cloned().collect();
-    let setup = Setup { seed: 99, ..Setup::new(SITES, rtt(100)) };
-    let (mut game, mut quiet) = (setup.play(), setup.play());
+    let real: Vec<CapturedDatagram> = captured_session_with_a_cut().network.captured().cloned().collect();
+    let setup = SessionSetup { seed: 99, ..SessionSetup::new(SITES, rtt_link(100)) };
+    let (mut game, mut quiet) = (setup.start(), setup.start());
     // What was overheard is of the session before.
     inject_garbage(&mut game, &real, 3_000, 5);
     quiet.run_for(secs(3));
-    assert!(!quiet.steps[0].is_empty(), "the game has started");
-    assert_eq!(game.steps, quiet.steps);
+    assert!(!quiet.step_times[0].is_empty(), "the game has started");
+    assert_eq!(game.step_times, quiet.step_times);
     assert_eq!(game.events, quiet.events);
 }
 
@@ -132,12 +132,12 @@ fn foreign_datagrams_do_not_delay_the_lobby() {
 #[test]
 fn datagram_of_another_session_from_a_peer_address_is_rejected() {
     let mut game = captured_session_with_a_cut();
-    let real: Vec<CapturedDatagram> = game.world.captured().cloned().collect();
+    let real: Vec<CapturedDatagram> = game.network.captured().cloned().collect();
     let mut thrown = 0;
     let (before, heard) = (total_rejected(&game), traffic(&game));
     for packet in &real {
         if let Some(bytes) = with_other_session_id(&packet.bytes, 99) {
-            game.world.inject(packet.to, SessionNetwork::address(packet.from, 0), &bytes);
+            game.network.inject(packet.to, SessionNetwork::address(packet.from, 0), &bytes);
             thrown += 1;
         }
     }
@@ -154,20 +154,20 @@ fn replayed_and_truncated_peer_datagrams_are_harmless() {
     let from = game.now();
     for _ in 0..400 {
         game.run_for(ms(50));
-        let (now, count) = (game.now(), game.world.captured().len());
-        let old = game.world.captured().nth(luck.below(count as u64) as usize).cloned().expect("it was overheard");
+        let (now, count) = (game.now(), game.network.captured().len());
+        let old = game.network.captured().nth(luck.below(count as u64) as usize).cloned().expect("it was overheard");
         if now - old.at < secs(1) {
             continue;
         }
         let len = if luck.chance(0.5) { old.bytes.len() } else { luck.below(old.bytes.len() as u64) as usize };
-        game.world.inject(old.to, SessionNetwork::address(old.from, 0), &old.bytes[..len]);
-        game.world.wake(old.to);
+        game.network.inject(old.to, SessionNetwork::address(old.from, 0), &old.bytes[..len]);
+        game.network.wake(old.to);
     }
-    game.assert_sound();
+    game.assert_consistent();
     for site in 0..SITES {
         let fps = game.fps(site, from, game.now());
         assert!(fps > 59.5, "site {site} at {fps:.2} fps");
-        let told: Vec<_> = game.told(site).filter(|told| told.at > from).collect();
+        let told: Vec<_> = game.events_of(site).filter(|told| told.at > from).collect();
         assert!(told.is_empty(), "site {site} told {told:?}");
     }
 }
@@ -180,18 +180,18 @@ fn replayed_or_forged_datagrams_do_not_change_a_peer_address() {
         Ok(SessionMessage::Tick(tick)) => tick.identity.is_some(),
         _ => false,
     };
-    let old = game.world.captured().filter(named).last().cloned().expect("a packet that says who sends it");
+    let old = game.network.captured().filter(named).last().cloned().expect("a packet that says who sends it");
     let elsewhere = Addr(777);
-    game.world.inject(old.to, elsewhere, &old.bytes);
+    game.network.inject(old.to, elsewhere, &old.bytes);
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&old.bytes) else {
         unreachable!("it was decoded before")
     };
     let probe = tick.probe.map(|probe| coplay::wire::ClockProbe { stamp_us: probe.stamp_us + 60_000_000, ..probe });
-    let identity = Some(SenderIdentity { session_id: 1, site: id(old.from).number() });
+    let identity = Some(SenderIdentity { session_id: 1, site: site_id(old.from).number() });
     let guess = Tick { probe, identity, missing: MissingRanges::default(), ..tick };
     let mut buf = [0; 1_200];
     let len = guess.encode(&mut buf).expect("room");
-    game.world.inject(old.to, elsewhere, &buf[..len]);
+    game.network.inject(old.to, elsewhere, &buf[..len]);
     let seen = game.events.len();
     let from = game.now();
     game.run_for(secs(5));
@@ -200,12 +200,12 @@ fn replayed_or_forged_datagrams_do_not_change_a_peer_address() {
 }
 
 /// The newest tick between two sites, with an order of the sender's in it.
-fn tick_with_scheduled_command(game: &Game, from: usize, to: usize, order: ScheduledCommand) -> Vec<u8> {
+fn tick_with_scheduled_command(game: &TestSession, from: usize, to: usize, order: ScheduledCommand) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = Extra::Command(order).encode(&mut buf).expect("room for an order");
     let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
     let Ok(SessionMessage::Tick(carrier)) = SessionMessage::decode(&carrier) else { panic!("not a tick") };
-    let sent = game.world.captured().filter(|packet| (packet.from, packet.to) == (from, to));
+    let sent = game.network.captured().filter(|packet| (packet.from, packet.to) == (from, to));
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&sent.last().expect("a packet").bytes) else {
         panic!("not a tick")
     };
@@ -221,14 +221,14 @@ fn delay_change_of_more_than_one_frame_is_ignored() {
     for (lag, followed) in
         [(before + 100, false), (before + 2, false), (before.saturating_sub(2), false), (before + 1, true)]
     {
-        let what = CommandKind::SetDelay { input_delay: lag, prediction_window: 0, input_age: 9, site: id(2) };
-        let order = ScheduledCommand { issuer: id(0), frame: game.stats(1).frame + 30, kind: what };
+        let what = CommandKind::SetDelay { input_delay: lag, prediction_window: 0, input_age: 9, site: site_id(2) };
+        let order = ScheduledCommand { issuer: site_id(0), frame: game.stats(1).frame + 30, kind: what };
         let bytes = tick_with_scheduled_command(&game, 0, 1, order);
-        game.world.inject(1, SessionNetwork::address(0, 0), &bytes);
-        game.world.wake(1);
+        game.network.inject(1, SessionNetwork::address(0, 0), &bytes);
+        game.network.wake(1);
         game.run_for(secs(2));
         let turned = |event: &Event| matches!(event, Event::DelayChanged { .. });
-        assert_eq!(game.told(1).any(|told| turned(&told.event)), followed, "to a lag of {lag}");
+        assert_eq!(game.events_of(1).any(|told| turned(&told.event)), followed, "to a lag of {lag}");
         assert_eq!(game.stats(1).input_delay, if followed { lag } else { before });
     }
 }

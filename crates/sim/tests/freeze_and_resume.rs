@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::by_hand::Hosts;
-use common::{Game, Setup, Told, at, id, ms, rtt, secs, set};
+use common::manual_hosts::ManualHosts;
+use common::{ReportedEvent, SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
 use coplay::id::{Addr, SiteSet};
 use coplay::session::{Event, Freeze, Session, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
@@ -32,26 +32,30 @@ fn as_moved(event: &Event) -> Option<(usize, Addr)> {
 
 /// The freeze that a site is in, having told of it in time.
 #[track_caller]
-fn assert_frozen(game: &Game, site: usize, waiting_for: SiteSet, silent: SiteSet) -> Freeze {
-    let (told_at, first) = game.find(site, as_frozen).expect("a freeze is told");
-    let late = game.world.sites[site].clock.local(told_at) - first.since - FREEZE_AFTER;
+fn assert_frozen(game: &TestSession, site: usize, waiting_for: SiteSet, silent: SiteSet) -> Freeze {
+    let (told_at, first) = game.find_event(site, as_frozen).expect("a freeze is told");
+    let late = game.network.sites[site].clock.local_time(told_at) - first.since - FREEZE_AFTER;
     assert!(late >= ms(0) && late <= ms(150), "site {site} told of it {late} too late");
-    let stuck_since = game.world.sites[site].clock.local(game.sampled[site]);
+    let stuck_since = game.network.sites[site].clock.local_time(game.last_sample_at[site]);
     assert_eq!(first.since, stuck_since, "since the input of the frame was taken");
     let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
     assert_eq!((freeze.waiting_for, freeze.silent_sites), (waiting_for, silent), "site {site}");
-    assert_eq!((freeze.since, freeze.frame.number() as usize), (stuck_since, game.steps[site].len()), "site {site}");
+    assert_eq!(
+        (freeze.since, freeze.frame.number() as usize),
+        (stuck_since, game.step_times[site].len()),
+        "site {site}"
+    );
     freeze
 }
 
 /// Everybody goes on within half a second of the heal, and is at full speed soon after; nothing was lost.
 #[track_caller]
-fn assert_resumes(game: &mut Game, healed: Instant) {
+fn assert_resumes(game: &mut TestSession, healed: Instant) {
     game.run_until(healed + secs(12));
-    for site in 0..game.steps.len() {
-        let told = game.told(site).filter(|told| told.at >= healed);
-        let resumed: Vec<&Told> = told.filter(|told| as_resumed(&told.event).is_some()).collect();
-        assert_eq!(resumed.len(), 1, "site {site} told {:?}", game.told(site).collect::<Vec<_>>());
+    for site in 0..game.step_times.len() {
+        let told = game.events_of(site).filter(|told| told.at >= healed);
+        let resumed: Vec<&ReportedEvent> = told.filter(|told| as_resumed(&told.event).is_some()).collect();
+        assert_eq!(resumed.len(), 1, "site {site} told {:?}", game.events_of(site).collect::<Vec<_>>());
         let after = resumed[0].at - healed;
         assert!(after < ms(500), "site {site} went on only {after} after the heal");
         let fps = game.fps(site, healed + ms(500), healed + ms(1_500));
@@ -60,42 +64,43 @@ fn assert_resumes(game: &mut Game, healed: Instant) {
         assert!(fps >= 59.8, "site {site} is back at {fps} fps");
         assert_eq!(game.state(site), State::Running, "site {site}");
     }
-    let apart = game.worst_synchrony(healed + secs(10));
+    let apart = game.worst_start_skew_ms(healed + secs(10));
     assert!(apart < 1.0, "{apart:.3} ms apart");
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn two_sites_freeze_and_resume_after_a_three_second_cut() {
-    let mut game = Setup::new(2, rtt(100)).play();
+    let mut game = SessionSetup::new(2, rtt_link(100)).start();
     game.run_until(at(secs(8)));
-    game.world.set_cut(0, 1, true);
+    game.network.set_cut(0, 1, true);
     game.run_for(secs(3));
-    let freezes = [(0, 1), (1, 0)].map(|(site, other)| assert_frozen(&game, site, set([other]), set([other])));
+    let freezes =
+        [(0, 1), (1, 0)].map(|(site, other)| assert_frozen(&game, site, site_set([other]), site_set([other])));
     for (site, freeze) in freezes.into_iter().enumerate() {
-        let since = game.local(site) - freeze.since;
+        let since = game.local_time(site) - freeze.since;
         assert!(since < secs(3) && since > ms(2_800), "site {site} waits since {since}");
     }
-    game.world.set_cut(0, 1, false);
+    game.network.set_cut(0, 1, false);
     let healed = game.now();
     assert_resumes(&mut game, healed);
-    let (_, after) = game.find(0, as_resumed).expect("it went on");
+    let (_, after) = game.find_event(0, as_resumed).expect("it went on");
     assert!(after > ms(2_800) && after < ms(3_500), "told to have waited {after}");
 }
 
 #[test]
 fn freeze_distinguishes_a_stalled_site_from_a_silent_one() {
-    let mut game = Setup::new(3, rtt(100)).play();
+    let mut game = SessionSetup::new(3, rtt_link(100)).start();
     game.run_until(at(secs(8)));
     // Site 1 hears nobody, and only site 2 hears it.
-    game.world.set_cut(0, 1, true);
-    game.world.link(2, 1).set_cut(true);
+    game.network.set_cut(0, 1, true);
+    game.network.link(2, 1).set_cut(true);
     game.run_for(secs(3));
-    assert_frozen(&game, 0, set([1]), set([1]));
-    assert_frozen(&game, 1, set([0, 2]), set([0, 2]));
-    assert_frozen(&game, 2, set([1]), set([]));
-    game.world.set_cut(0, 1, false);
-    game.world.link(2, 1).set_cut(false);
+    assert_frozen(&game, 0, site_set([1]), site_set([1]));
+    assert_frozen(&game, 1, site_set([0, 2]), site_set([0, 2]));
+    assert_frozen(&game, 2, site_set([1]), site_set([]));
+    game.network.set_cut(0, 1, false);
+    game.network.link(2, 1).set_cut(false);
     let healed = game.now();
     assert_resumes(&mut game, healed);
 }
@@ -103,16 +108,16 @@ fn freeze_distinguishes_a_stalled_site_from_a_silent_one() {
 #[test]
 fn all_sites_report_the_silent_site() {
     for lost in 0..3 {
-        let mut game = Setup::new(3, rtt(100)).play();
+        let mut game = SessionSetup::new(3, rtt_link(100)).start();
         game.run_until(at(secs(8)));
-        game.isolate(lost, true);
+        game.set_isolated(lost, true);
         game.run_for(secs(3));
         for site in (0..3).filter(|site| *site != lost) {
-            assert_frozen(&game, site, set([lost]), set([lost]));
+            assert_frozen(&game, site, site_set([lost]), site_set([lost]));
         }
-        let others: SiteSet = (0..3).filter(|site| *site != lost).map(id).collect();
+        let others: SiteSet = (0..3).filter(|site| *site != lost).map(site_id).collect();
         assert_frozen(&game, lost, others, others);
-        game.isolate(lost, false);
+        game.set_isolated(lost, false);
         let healed = game.now();
         assert_resumes(&mut game, healed);
     }
@@ -120,13 +125,13 @@ fn all_sites_report_the_silent_site() {
 
 #[test]
 fn a_one_way_cut_freezes_both_ends() {
-    let mut game = Setup::new(2, rtt(100)).play();
+    let mut game = SessionSetup::new(2, rtt_link(100)).start();
     game.run_until(at(secs(8)));
-    game.world.link(0, 1).set_cut(true);
+    game.network.link(0, 1).set_cut(true);
     game.run_for(secs(3));
-    assert_frozen(&game, 0, set([1]), set([]));
-    assert_frozen(&game, 1, set([0]), set([0]));
-    game.world.link(0, 1).set_cut(false);
+    assert_frozen(&game, 0, site_set([1]), site_set([]));
+    assert_frozen(&game, 1, site_set([0]), site_set([0]));
+    game.network.link(0, 1).set_cut(false);
     let healed = game.now();
     assert_resumes(&mut game, healed);
 }
@@ -134,13 +139,13 @@ fn a_one_way_cut_freezes_both_ends() {
 #[test]
 fn address_change_during_the_game_is_followed() {
     for mover in [0, 1, 2] {
-        let mut game = Setup::new(3, rtt(100)).play();
+        let mut game = SessionSetup::new(3, rtt_link(100)).start();
         game.run_until(at(secs(8)));
-        game.world.change_address(mover);
+        game.network.change_address(mover);
         let then = game.now();
         game.run_for(secs(12));
         for site in (0..3).filter(|site| *site != mover) {
-            let (told_at, told) = game.find(site, as_moved).expect("a move is told");
+            let (told_at, told) = game.find_event(site, as_moved).expect("a move is told");
             assert_eq!(told, (mover, SessionNetwork::address(mover, 1)), "site {site}");
             assert!(told_at - then < ms(700), "site {site} noticed only after {}", told_at - then);
         }
@@ -150,24 +155,24 @@ fn address_change_during_the_game_is_followed() {
             let fps = game.fps(site, then + secs(2), then + secs(12));
             assert!(fps >= 59.8, "site {site} at {fps:.2} fps");
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn address_change_after_a_cut_is_followed() {
     for mover in [0, 1, 2] {
-        let mut game = Setup::new(3, rtt(100)).play();
+        let mut game = SessionSetup::new(3, rtt_link(100)).start();
         game.run_until(at(secs(8)));
-        game.isolate(mover, true);
+        game.set_isolated(mover, true);
         game.run_for(ms(1_500));
-        game.world.change_address(mover);
+        game.network.change_address(mover);
         game.run_for(ms(1_500));
-        game.isolate(mover, false);
+        game.set_isolated(mover, false);
         let healed = game.now();
         assert_resumes(&mut game, healed);
         for site in (0..3).filter(|site| *site != mover) {
-            let (told_at, told) = game.find(site, as_moved).expect("a move is told");
+            let (told_at, told) = game.find_event(site, as_moved).expect("a move is told");
             assert_eq!(told, (mover, SessionNetwork::address(mover, 1)), "site {site}");
             assert!(told_at >= healed, "site {site}");
         }
@@ -177,32 +182,33 @@ fn address_change_after_a_cut_is_followed() {
 #[test]
 fn silent_site_ends_the_session_after_the_give_up_timeout() {
     for dead in 0..3 {
-        let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.silence_timeout = Some(secs(5)));
+        let mut game =
+            SessionSetup::new(3, rtt_link(100)).start_with(|_, config| config.silence_timeout = Some(secs(5)));
         game.run_until(at(secs(8)));
-        game.world.crash(dead);
+        game.network.crash(dead);
         let then = game.now();
         game.run_for(secs(10));
         for site in (0..3).filter(|site| *site != dead) {
-            let (told_at, end) = game.find(site, as_ended).expect("it gives up");
-            assert_eq!(end, SessionEnd::Silent(id(dead)), "site {site}");
+            let (told_at, end) = game.find_event(site, as_ended).expect("it gives up");
+            assert_eq!(end, SessionEnd::Silent(site_id(dead)), "site {site}");
             assert_eq!(game.state(site), State::Ended(end));
             let after = told_at - then;
             assert!(after > secs(5) && after < ms(5_250), "site {site} gave up after {after}");
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn silent_site_is_awaited_forever_without_a_timeout() {
-    let mut game = Setup::new(2, rtt(100)).play();
+    let mut game = SessionSetup::new(2, rtt_link(100)).start();
     game.run_until(at(secs(8)));
-    game.world.set_cut(0, 1, true);
+    game.network.set_cut(0, 1, true);
     game.run_for(secs(3_600));
-    assert_frozen(&game, 0, set([1]), set([1]));
-    assert_frozen(&game, 1, set([0]), set([0]));
-    assert_eq!(game.find(0, as_ended), None);
-    game.world.set_cut(0, 1, false);
+    assert_frozen(&game, 0, site_set([1]), site_set([1]));
+    assert_frozen(&game, 1, site_set([0]), site_set([0]));
+    assert_eq!(game.find_event(0, as_ended), None);
+    game.network.set_cut(0, 1, false);
     let healed = game.now();
     assert_resumes(&mut game, healed);
 }
@@ -212,22 +218,22 @@ fn site_that_slept_does_not_time_out_its_peers() {
     for sleeper in [0, 1] {
         // With the socket full of what came in the meantime, and with nothing in it.
         for cut in [false, true] {
-            let mut game = Setup::new(2, rtt(100)).play_with(|site, config| {
+            let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|site, config| {
                 config.silence_timeout = (site == sleeper).then_some(secs(3));
             });
             game.run_until(at(secs(8)));
             let wake = game.now() + secs(5);
-            game.world.set_cut(0, 1, cut);
-            game.world.pause(sleeper, wake);
+            game.network.set_cut(0, 1, cut);
+            game.network.pause(sleeper, wake);
             game.run_until(wake - ms(1));
-            game.world.set_cut(0, 1, false);
+            game.network.set_cut(0, 1, false);
             game.run_until(wake + secs(12));
-            assert_eq!(game.find(sleeper, as_ended), None, "site {sleeper}, cut {cut}");
+            assert_eq!(game.find_event(sleeper, as_ended), None, "site {sleeper}, cut {cut}");
             for site in [0, 1] {
                 let fps = game.fps(site, wake + secs(2), wake + secs(12));
                 assert!(fps >= 59.8, "site {site} at {fps:.2} fps after site {sleeper} slept, cut {cut}");
             }
-            game.assert_sound();
+            game.assert_consistent();
         }
     }
 }
@@ -237,13 +243,13 @@ fn site_that_slept_does_not_time_out_its_peers() {
 fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
     for (lag, window) in [(120, 0), (120, 7), (67, 60)] {
         for sleeper in [0, 1] {
-            let setup = Setup { lag, ..Setup::new(2, rtt(20)) };
-            let mut game = setup.play_with(|_, config| config.settings.prediction_window = window);
-            game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+            let setup = SessionSetup { input_delay: lag, ..SessionSetup::new(2, rtt_link(20)) };
+            let mut game = setup.start_with(|_, config| config.settings.prediction_window = window);
+            game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
             game.run_until(at(secs(8)));
-            game.world.pause(sleeper, game.now() + secs(6));
+            game.network.pause(sleeper, game.now() + secs(6));
             game.run_for(secs(20));
-            game.assert_sound();
+            game.assert_consistent();
             assert!(
                 (0..2).all(|site| game.state(site) == State::Running),
                 "lag {lag}, window {window}, site {sleeper} slept"
@@ -254,28 +260,28 @@ fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
 
 /// One of three sites is started anew in the middle of the game, with a clock that goes on or one that starts from zero.
 fn assert_restarted_site_is_refused(restarted: usize, from_zero: bool) {
-    let mut game = Setup::new(3, rtt(100)).play();
+    let mut game = SessionSetup::new(3, rtt_link(100)).start();
     game.run_until(at(secs(8)));
     let then = game.now();
     if from_zero {
-        game.world.sites[restarted].clock = NodeClock { offset: Instant::ZERO - then, skew_ppm: 0.0 };
+        game.network.sites[restarted].clock = NodeClock { offset: Instant::ZERO - then, skew_ppm: 0.0 };
     }
     game.restart(restarted);
     game.run_for(secs(10));
-    let told = |site: usize| game.told(site).filter(move |told| told.at > then).map(|told| &told.event);
+    let told = |site: usize| game.events_of(site).filter(move |told| told.at > then).map(|told| &told.event);
     let refused = told(restarted).any(|event| matches!(event, Event::Refused { .. }));
     assert!(refused, "site {restarted} was told {:?}", told(restarted).collect::<Vec<_>>());
     let starts = told(restarted).any(|event| matches!(event, Event::Starting { .. }));
     assert!(!starts, "site {restarted} was refused and starts all the same");
     assert!(matches!(game.state(restarted), State::Lobby { .. }), "{:?}", game.state(restarted));
     for site in (0..3).filter(|site| *site != restarted) {
-        let dropped = |event: &&Event| matches!(event, Event::Dropped { site, .. } if *site == id(restarted));
+        let dropped = |event: &&Event| matches!(event, Event::Dropped { site, .. } if *site == site_id(restarted));
         assert_eq!(told(site).filter(dropped).count(), 1, "site {site} {:?}", told(site).collect::<Vec<_>>());
         assert_eq!(game.state(site), State::Running, "site {site}");
         let fps = game.fps(site, then + secs(2), game.now());
         assert!(fps >= 59.8, "site {site} at {fps:.2} fps");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
@@ -295,30 +301,30 @@ fn restarted_site_with_a_reset_clock_is_refused() {
 
 #[test]
 fn restarted_site_times_out_like_a_silent_one_without_quorum() {
-    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.silence_timeout = Some(secs(5)));
+    let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| config.silence_timeout = Some(secs(5)));
     game.run_until(at(secs(8)));
     game.restart(0);
     game.run_for(secs(10));
     // It is heard, but what is awaited, the inputs of its first life, can never come.
-    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(id(0))));
-    game.assert_sound();
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(site_id(0))));
+    game.assert_consistent();
 }
 
 #[test]
 fn a_second_copy_of_a_site_disturbs_nobody() {
     for copied in 0..3 {
-        let setup = Setup::new(3, rtt(100));
-        let mut game = setup.play();
+        let setup = SessionSetup::new(3, rtt_link(100));
+        let mut game = setup.start();
         game.run_until(at(secs(8)));
         let (then, told) = (game.now(), game.events.len());
-        let mut copy = Session::new(game.local(copied), setup.config(copied)).expect("a sound config");
+        let mut copy = Session::new(game.local_time(copied), setup.config(copied)).expect("a sound config");
         for _ in 0..1_000 {
             game.run_for(ms(10));
-            let local = game.local(copied);
+            let local = game.local_time(copied);
             let mut buf = [0; MAX_DATAGRAM];
             while let Some(transmit) = copy.poll_transmit(local, &mut buf) {
                 let to = (0..3).find(|site| SessionNetwork::address(*site, 0) == transmit.to).expect("a peer");
-                game.world.inject(to, Addr(555), &buf[..transmit.len]);
+                game.network.inject(to, Addr(555), &buf[..transmit.len]);
             }
         }
         assert_eq!(&game.events[told..], [], "copy of site {copied}");
@@ -326,41 +332,41 @@ fn a_second_copy_of_a_site_disturbs_nobody() {
             let fps = game.fps(site, then, game.now());
             assert!(fps > 59.5, "site {site} at {fps:.2} fps beside a copy of site {copied}");
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn site_restarted_after_the_give_up_timeout_stays_in_the_lobby() {
-    let mut game = Setup::new(3, rtt(100)).play_with(|_, config| config.silence_timeout = Some(secs(3)));
+    let mut game = SessionSetup::new(3, rtt_link(100)).start_with(|_, config| config.silence_timeout = Some(secs(3)));
     game.run_until(at(secs(8)));
-    game.world.crash(1);
+    game.network.crash(1);
     game.run_for(secs(5));
-    game.world.sites[1].is_crashed = false;
+    game.network.sites[1].is_crashed = false;
     game.restart(1);
     game.run_for(secs(5));
     assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));
-    assert_eq!(game.state(0), State::Ended(SessionEnd::Silent(id(1))));
+    assert_eq!(game.state(0), State::Ended(SessionEnd::Silent(site_id(1))));
 }
 
 #[test]
 fn junk_datagrams_do_not_hide_a_silent_peer() {
     for junk in [false, true] {
-        let mut pair = Hosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(3)));
+        let mut pair = ManualHosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(3)));
         pair.run_until_running();
         pair.run_for(secs(3));
-        pair.hosts[0].junk = junk;
-        pair.hosts[1].dead = true;
+        pair.hosts[0].receives_junk = junk;
+        pair.hosts[1].is_dead = true;
         let then = pair.now;
         pair.run_for(secs(5));
         let told = &pair.hosts[0].events;
         let freeze = told.iter().find_map(|(at, event)| as_frozen(event).map(|freeze| (*at - then, freeze)));
         let (after, freeze) = freeze.expect("a freeze is told");
-        assert_eq!(freeze.waiting_for, set([1]), "junk {junk}");
+        assert_eq!(freeze.waiting_for, site_set([1]), "junk {junk}");
         assert!(after < ms(600), "junk {junk}: a freeze was told only after {after}");
         let end = told.iter().find_map(|(at, event)| as_ended(event).map(|end| (*at - then, end)));
         let (after, end) = end.expect("it gives up");
-        assert_eq!(end, SessionEnd::Silent(id(1)), "junk {junk}");
+        assert_eq!(end, SessionEnd::Silent(site_id(1)), "junk {junk}");
         assert!(after > secs(3) && after < ms(3_250), "junk {junk}: it gave up after {after}");
     }
 }
@@ -368,12 +374,12 @@ fn junk_datagrams_do_not_hide_a_silent_peer() {
 #[test]
 fn address_change_is_followed_while_the_old_address_still_receives() {
     for mover in [0, 1] {
-        let mut pair = Hosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(5)));
+        let mut pair = ManualHosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(5)));
         pair.run_until_running();
         pair.run_for(secs(3));
         let elsewhere = Addr(101);
         pair.hosts[mover].addr = elsewhere;
-        pair.hosts[mover].reached_at.push(elsewhere);
+        pair.hosts[mover].listen_addrs.push(elsewhere);
         let then = pair.now;
         pair.run_for(secs(2));
         let told = pair.hosts[1 - mover].events.iter().find_map(|(at, event)| as_moved(event).map(|to| (*at, to)));
@@ -394,17 +400,22 @@ fn suspended_site_with_a_stopped_clock_resumes() {
     for lag in [0, 1, 6] {
         for sleeper in [0, 1] {
             let what = format!("lag {lag}, site {sleeper} slept");
-            let mut game = Setup { lag, clocks: vec![NodeClock::TRUE; 2], ..Setup::new(2, rtt(4)) }.play();
+            let mut game = SessionSetup {
+                input_delay: lag,
+                clocks: vec![NodeClock::TRUE; 2],
+                ..SessionSetup::new(2, rtt_link(4))
+            }
+            .start();
             game.run_until(at(secs(8)));
             let wake = game.now() + secs(100);
-            game.world.suspend(sleeper, wake);
+            game.network.suspend(sleeper, wake);
             game.run_until(wake + secs(12));
             for site in [0, 1] {
                 let fps = game.fps(site, wake + secs(2), wake + secs(12));
                 assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
                 assert_eq!(game.state(site), State::Running, "{what}: site {site}");
             }
-            game.assert_sound();
+            game.assert_consistent();
         }
     }
 }

@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::by_hand::{Hosts, Unanswered};
+use common::manual_hosts::{ManualHosts, UnansweredRequest};
 use common::{ms, secs};
 use coplay::session::Event;
 use coplay::time::TimeDelta;
 
 /// A pair that plays for so long, over a perfect link.
-fn running_pair() -> Hosts {
-    let mut pair = Hosts::new(2, ms(20), |_| {});
+fn running_pair() -> ManualHosts {
+    let mut pair = ManualHosts::new(2, ms(20), |_| {});
     pair.run_until_running();
     pair.run_for(secs(3));
     pair
@@ -18,8 +18,8 @@ fn running_pair() -> Hosts {
 #[test]
 fn reading_the_clock_before_every_call_causes_no_stalls() {
     for per_call in [TimeDelta::ZERO, TimeDelta::from_micros(1)] {
-        let mut pair = Hosts::new(2, ms(20), |_| {});
-        pair.hosts.iter_mut().for_each(|host| host.per_call = per_call);
+        let mut pair = ManualHosts::new(2, ms(20), |_| {});
+        pair.hosts.iter_mut().for_each(|host| host.clock_step_per_call = per_call);
         pair.run_for(secs(20));
         for host in &pair.hosts {
             let stats = host.session.stats();
@@ -32,15 +32,15 @@ fn reading_the_clock_before_every_call_causes_no_stalls() {
 #[test]
 fn unanswered_sample_request_is_issued_once_and_stalls() {
     let mut pair = running_pair();
-    pair.hosts[1].unanswered = Unanswered::Sample;
-    pair.hosts[1].most_requests = 0;
-    let before = pair.hosts[1].steps.len();
+    pair.hosts[1].unanswered = UnansweredRequest::Sample;
+    pair.hosts[1].max_requests_per_loop = 0;
+    let before = pair.hosts[1].step_times.len();
     pair.run_for(secs(2));
-    assert!(pair.hosts[1].most_requests <= 3, "{} requests in a loop", pair.hosts[1].most_requests);
-    assert_eq!(pair.hosts[1].steps.len(), before, "a frame was stepped without its input");
-    assert!(pair.hosts[0].steps.len() <= before + 8, "the peer went on without it");
+    assert!(pair.hosts[1].max_requests_per_loop <= 3, "{} requests in a loop", pair.hosts[1].max_requests_per_loop);
+    assert_eq!(pair.hosts[1].step_times.len(), before, "a frame was stepped without its input");
+    assert!(pair.hosts[0].step_times.len() <= before + 8, "the peer went on without it");
     // It was asked for and comes late.
-    pair.hosts[1].unanswered = Unanswered::Nothing;
+    pair.hosts[1].unanswered = UnansweredRequest::Nothing;
     let local = pair.now + pair.hosts[1].offset;
     pair.hosts[1].session.handle_input(local, &[0, 0]);
     pair.run_for(secs(1));
@@ -55,14 +55,18 @@ fn unanswered_sample_request_is_issued_once_and_stalls() {
 #[test]
 fn unanswered_hash_request_is_issued_once_and_skipped() {
     let mut pair = running_pair();
-    pair.hosts[1].unanswered = Unanswered::Hash;
+    pair.hosts[1].unanswered = UnansweredRequest::Hash;
     let then = pair.now;
     pair.run_for(secs(5));
     for site in [0, 1] {
-        assert!(pair.hosts[site].most_requests <= 3, "{} requests in a loop", pair.hosts[site].most_requests);
+        assert!(
+            pair.hosts[site].max_requests_per_loop <= 3,
+            "{} requests in a loop",
+            pair.hosts[site].max_requests_per_loop
+        );
         let fps = pair.fps(site, then);
         assert!(fps > 59.5, "site {site} at {fps:.2} fps");
-        assert_eq!(pair.mismatches(site, 1 - site), 0, "site {site}");
+        assert_eq!(pair.mismatch_count(site, 1 - site), 0, "site {site}");
     }
 }
 
@@ -73,7 +77,7 @@ fn host_clock_going_backwards_stops_no_site() {
         pair.hosts[site].offset -= secs(10);
         let then = pair.now;
         pair.run_for(secs(2));
-        let frames = pair.hosts[site].steps.iter().filter(|step| **step >= then).count();
+        let frames = pair.hosts[site].step_times.iter().filter(|step| **step >= then).count();
         assert!(frames >= 60, "site {site} whose clock went back stepped {frames} frames in 2 s");
         let later = pair.now;
         pair.run_for(secs(10));
@@ -89,8 +93,8 @@ fn host_clock_going_backwards_stops_no_site() {
 /// When a datagram arrived is of more use than when there was time for it, and does not make time pass quicker.
 #[test]
 fn datagrams_may_be_handled_with_their_arrival_time() {
-    let mut pair = Hosts::new(2, ms(20), |_| {});
-    pair.hosts.iter_mut().for_each(|host| host.waited = ms(12));
+    let mut pair = ManualHosts::new(2, ms(20), |_| {});
+    pair.hosts.iter_mut().for_each(|host| host.datagram_wait = ms(12));
     pair.run_until_running();
     let then = pair.now;
     pair.run_for(secs(20));
@@ -103,15 +107,15 @@ fn datagrams_may_be_handled_with_their_arrival_time() {
 #[test]
 fn requests_never_precede_the_polled_timeout() {
     for per_call in [TimeDelta::ZERO, TimeDelta::from_micros(1)] {
-        let mut pair = Hosts::new(2, ms(20), |config| config.settings.compare_interval = 1);
-        pair.hosts.iter_mut().for_each(|host| host.per_call = per_call);
+        let mut pair = ManualHosts::new(2, ms(20), |config| config.settings.compare_interval = 1);
+        pair.hosts.iter_mut().for_each(|host| host.clock_step_per_call = per_call);
         pair.run_for(secs(5));
         for host in &pair.hosts {
-            assert!(host.steps.len() > 200, "{} frames", host.steps.len());
+            assert!(host.step_times.len() > 200, "{} frames", host.step_times.len());
             assert!(
-                host.surprises.is_empty(),
+                host.early_requests.is_empty(),
                 "{per_call} per call: {:#?}",
-                &host.surprises[..host.surprises.len().min(5)]
+                &host.early_requests[..host.early_requests.len().min(5)]
             );
         }
     }

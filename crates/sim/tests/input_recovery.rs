@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Game, Setup, lossy, rtt, secs};
+use common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
 use coplay::input::Recovery;
 use coplay::time::Instant;
 use coplay::wire::{MAX_DATAGRAM, SessionMessage};
@@ -14,28 +14,29 @@ const POLICIES: [Recovery; 4] = [Recovery::Redundant, Recovery::History, Recover
 /// 16 buttons and four sticks of 16 bits.
 const STICKS: u128 = (1 << 80) - 1;
 
-fn start_with_policies(setup: &Setup, policies: &[Recovery]) -> Game {
-    setup.play_with(|site, config| config.recovery = policies[site % policies.len()])
+fn start_with_policies(setup: &SessionSetup, policies: &[Recovery]) -> TestSession {
+    setup.start_with(|site, config| config.recovery = policies[site % policies.len()])
 }
 
 /// The state after each of the first frames, the same at all sites.
-fn play_and_hash(setup: &Setup, policies: &[Recovery], frames: usize) -> Vec<u64> {
+fn play_and_hash(setup: &SessionSetup, policies: &[Recovery], frames: usize) -> Vec<u64> {
     let mut game = start_with_policies(setup, policies);
     game.run_frames(frames);
-    game.assert_sound();
-    game.hashes.swap_remove(0)[..frames].to_vec()
+    game.assert_consistent();
+    game.state_hashes.swap_remove(0)[..frames].to_vec()
 }
 
 #[test]
 fn every_recovery_policy_and_mix_gives_the_same_states() {
     use Recovery::{Adaptive, Classic, History, Redundant};
-    let links = [rtt(100), lossy(100, 0.1), LinkConfig { reorder: true, duplicate: 0.1, ..LinkConfig::awful() }];
+    let links =
+        [rtt_link(100), lossy_link(100, 0.1), LinkConfig { reorder: true, duplicate: 0.1, ..LinkConfig::awful() }];
     for sites in [2, 3] {
         // The same players play over perfect links; what they do depends on the frame alone.
-        let perfect = Setup { lag: 9, ..Setup::new(sites, LinkConfig::perfect()) };
+        let perfect = SessionSetup { input_delay: 9, ..SessionSetup::new(sites, LinkConfig::perfect()) };
         let expected = play_and_hash(&perfect, &[Adaptive], 1_200);
         for link in &links {
-            let setup = Setup { link: link.clone(), ..perfect.clone() };
+            let setup = SessionSetup { link: link.clone(), ..perfect.clone() };
             let mixes: [&[Recovery]; 8] = [
                 &[Redundant],
                 &[History],
@@ -55,17 +56,17 @@ fn every_recovery_policy_and_mix_gives_the_same_states() {
 
 #[test]
 fn constantly_changing_sticks_give_the_same_states() {
-    let perfect = Setup { lag: 12, mask: STICKS, ..Setup::new(2, LinkConfig::perfect()) };
+    let perfect = SessionSetup { input_delay: 12, input_mask: STICKS, ..SessionSetup::new(2, LinkConfig::perfect()) };
     let states = |link: LinkConfig, policy: Recovery| {
-        let mut game = start_with_policies(&Setup { link, ..perfect.clone() }, &[policy]);
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 0.9);
+        let mut game = start_with_policies(&SessionSetup { link, ..perfect.clone() }, &[policy]);
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 0.9);
         game.run_frames(900);
-        game.assert_sound();
-        game.hashes.swap_remove(1)[..900].to_vec()
+        game.assert_consistent();
+        game.state_hashes.swap_remove(1)[..900].to_vec()
     };
     let expected = states(LinkConfig::perfect(), Recovery::Adaptive);
     for policy in POLICIES {
-        for link in [lossy(200, 0.1), LinkConfig { loss: Loss::bursts(0.1, 6.0), ..rtt(200) }] {
+        for link in [lossy_link(200, 0.1), LinkConfig { loss: Loss::bursts(0.1, 6.0), ..rtt_link(200) }] {
             assert!(states(link.clone(), policy) == expected, "{policy:?} over {link:?}");
         }
     }
@@ -80,9 +81,9 @@ struct CapturedTraffic {
     longest_datagram: usize,
 }
 
-fn captured_traffic(game: &Game, since: Instant) -> CapturedTraffic {
+fn captured_traffic(game: &TestSession, since: Instant) -> CapturedTraffic {
     let mut cargo = CapturedTraffic::default();
-    for packet in game.world.captured().filter(|packet| packet.at >= since) {
+    for packet in game.network.captured().filter(|packet| packet.at >= since) {
         let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&packet.bytes) else {
             panic!("not a packet of a running game")
         };
@@ -95,15 +96,19 @@ fn captured_traffic(game: &Game, since: Instant) -> CapturedTraffic {
 }
 
 /// A minute of two sites with this policy and players this restless; gives what rode in the packets, and packets per frame and link.
-fn capture_one_minute(setup: &Setup, policy: Recovery, restlessness: f64) -> (CapturedTraffic, f64, Game) {
+fn capture_one_minute(
+    setup: &SessionSetup,
+    policy: Recovery,
+    restlessness: f64,
+) -> (CapturedTraffic, f64, TestSession) {
     let mut game = start_with_policies(setup, &[policy]);
-    game.world.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
+    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
     game.run_for(secs(5));
-    game.world.start_capture(20_000);
-    let (since, before) = (game.now(), game.steps[0].len() + game.steps[1].len());
+    game.network.start_capture(20_000);
+    let (since, before) = (game.now(), game.step_times[0].len() + game.step_times[1].len());
     game.run_for(secs(60));
-    game.assert_sound();
-    let frames = game.steps[0].len() + game.steps[1].len() - before;
+    game.assert_consistent();
+    let frames = game.step_times[0].len() + game.step_times[1].len() - before;
     let cargo = captured_traffic(&game, since);
     let per_frame = cargo.packets as f64 / frames as f64;
     (cargo, per_frame, game)
@@ -111,7 +116,7 @@ fn capture_one_minute(setup: &Setup, policy: Recovery, restlessness: f64) -> (Ca
 
 #[test]
 fn history_recovery_requests_and_answers_inside_regular_ticks() {
-    let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, 0.05)) };
+    let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(100, 0.05)) };
     let (cargo, per_frame, game) = capture_one_minute(&setup, Recovery::History, 1.0 / 8.0);
     assert!(cargo.requests > 10 && cargo.answers > 10, "nothing was asked for: {cargo:?}");
     assert!((per_frame - 1.0).abs() < 0.002, "{per_frame:.4} packets per frame");
@@ -121,14 +126,14 @@ fn history_recovery_requests_and_answers_inside_regular_ticks() {
 
 #[test]
 fn redundant_recovery_never_sends_requests() {
-    let setup = Setup::new(2, lossy(100, 0.2));
+    let setup = SessionSetup::new(2, lossy_link(100, 0.2));
     let (cargo, ..) = capture_one_minute(&setup, Recovery::Redundant, 1.0 / 8.0);
     assert_eq!((cargo.requests, cargo.answers), (0, 0), "{cargo:?}");
 }
 
 #[test]
 fn adaptive_recovery_never_sends_requests_for_pads() {
-    let (cargo, ..) = capture_one_minute(&Setup::new(2, lossy(100, 0.2)), Recovery::Adaptive, 0.5);
+    let (cargo, ..) = capture_one_minute(&SessionSetup::new(2, lossy_link(100, 0.2)), Recovery::Adaptive, 0.5);
     assert_eq!((cargo.requests, cargo.answers), (0, 0), "{cargo:?}");
 }
 
@@ -136,7 +141,7 @@ fn adaptive_recovery_never_sends_requests_for_pads() {
 #[test]
 fn loss_without_input_change_needs_no_request() {
     for loss in [0.05, 0.3] {
-        let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, loss)) };
+        let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(100, loss)) };
         let (cargo, _, mut game) = capture_one_minute(&setup, Recovery::History, 0.0);
         assert_eq!((cargo.requests, cargo.answers), (0, 0), "loss {loss}: {cargo:?}");
         let stalls = game.stats(0).stalls;
@@ -144,7 +149,7 @@ fn loss_without_input_change_needs_no_request() {
         assert_eq!(game.stats(0).stalls, stalls, "loss {loss}");
     }
     // With players who change something now and then only those losses are asked for that hit a change.
-    let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, 0.05)) };
+    let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(100, 0.05)) };
     let [seldom, often] =
         [1.0 / 60.0, 0.5].map(|restlessness| capture_one_minute(&setup, Recovery::History, restlessness).0.answers);
     assert!(seldom * 4 < often, "{seldom} and {often} answers");
@@ -152,7 +157,7 @@ fn loss_without_input_change_needs_no_request() {
 
 #[test]
 fn history_stays_small_redundant_grows_and_adaptive_keeps_its_byte_budget() {
-    let setup = Setup { lag: 18, mask: STICKS, ..Setup::new(2, lossy(200, 0.02)) };
+    let setup = SessionSetup { input_delay: 18, input_mask: STICKS, ..SessionSetup::new(2, lossy_link(200, 0.02)) };
     let [redundant, history, adaptive, _] = POLICIES.map(|policy| {
         let (cargo, _, game) = capture_one_minute(&setup, policy, 0.9);
         (game.peer_stats(0, 1).bytes_out / game.peer_stats(0, 1).packets_out, cargo)
@@ -164,8 +169,8 @@ fn history_stays_small_redundant_grows_and_adaptive_keeps_its_byte_budget() {
 
 #[test]
 fn adaptive_falls_back_to_history_after_a_long_loss_burst() {
-    let link = LinkConfig { loss: Loss::bursts(0.05, 8.0), ..rtt(100) };
-    let setup = Setup { lag: 18, mask: STICKS, ..Setup::new(2, link) };
+    let link = LinkConfig { loss: Loss::bursts(0.05, 8.0), ..rtt_link(100) };
+    let setup = SessionSetup { input_delay: 18, input_mask: STICKS, ..SessionSetup::new(2, link) };
     let (cargo, ..) = capture_one_minute(&setup, Recovery::Adaptive, 0.9);
     assert!(cargo.requests > 0 && cargo.answers > 0, "{cargo:?}");
 }
@@ -173,7 +178,7 @@ fn adaptive_falls_back_to_history_after_a_long_loss_burst() {
 #[test]
 fn redundant_stalls_less_than_history_after_a_loss() {
     // The lag covers the way and two lost packets, not the way back and forth.
-    let setup = Setup { lag: 6, ..Setup::new(2, lossy(100, 0.05)) };
+    let setup = SessionSetup { input_delay: 6, ..SessionSetup::new(2, lossy_link(100, 0.05)) };
     let [redundant, history] = [Recovery::Redundant, Recovery::History].map(|policy| {
         let (_, _, game) = capture_one_minute(&setup, policy, 1.0 / 8.0);
         game.stats(0).stalls
@@ -182,9 +187,9 @@ fn redundant_stalls_less_than_history_after_a_loss() {
 }
 
 /// The times between one answer and the next for the same inputs, shortest first, in milliseconds.
-fn answer_repeat_intervals_ms(game: &Game) -> Vec<f64> {
+fn answer_repeat_intervals_ms(game: &TestSession) -> Vec<f64> {
     let (mut before, mut times) = (BTreeMap::new(), Vec::new());
-    for packet in game.world.captured() {
+    for packet in game.network.captured() {
         let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&packet.bytes) else { continue };
         for answer in tick.resends.iter() {
             let first = u32::from(tick.end).wrapping_sub(answer.end_minus_first);
@@ -200,12 +205,12 @@ fn answer_repeat_intervals_ms(game: &Game) -> Vec<f64> {
 #[test]
 fn lost_answer_is_retransmitted_after_a_round_trip() {
     for restlessness in [1.0 / 8.0, 0.5] {
-        let setup = Setup { lag: 18, ..Setup::new(2, lossy(100, 0.1)) };
+        let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(100, 0.1)) };
         let mut game = start_with_policies(&setup, &[Recovery::History]);
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
-        game.world.start_capture(100_000);
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
+        game.network.start_capture(100_000);
         game.run_for(secs(300));
-        game.assert_sound();
+        game.assert_consistent();
         let times = answer_repeat_intervals_ms(&game);
         let nearly_all = times[times.len() * 97 / 100];
         assert!(

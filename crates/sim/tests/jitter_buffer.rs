@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
+use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id};
 use coplay::input::Recovery;
 use coplay::session::{Event, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
@@ -14,8 +14,8 @@ const RTT: i64 = 130;
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
 
 /// Commands are delayed by so many frames; lost ones come back by this policy.
-fn start_buffered(lag: u32, link: LinkConfig, recovery: Recovery) -> Game {
-    Setup { lag, ..Setup::new(2, link) }.play_with(|_, config| {
+fn start_buffered(lag: u32, link: LinkConfig, recovery: Recovery) -> TestSession {
+    SessionSetup { input_delay: lag, ..SessionSetup::new(2, link) }.start_with(|_, config| {
         config.settings.starvation_policy = StarvationPolicy::Pause;
         config.recovery = recovery;
         config.send_policy = SendPolicy::Measured;
@@ -23,16 +23,16 @@ fn start_buffered(lag: u32, link: LinkConfig, recovery: Recovery) -> Game {
 }
 
 /// The pauses that a site told, with the frame before which each was.
-fn pauses(game: &Game, site: usize) -> Vec<(Instant, u32, TimeDelta)> {
+fn pauses(game: &TestSession, site: usize) -> Vec<(Instant, u32, TimeDelta)> {
     let pause = |at: Instant, event: &Event| match event {
         Event::Paused { frame, duration: hold, .. } => Some((at, frame.number(), *hold)),
         _ => None,
     };
-    game.told(site).filter_map(|told| pause(told.at, &told.event)).collect()
+    game.events_of(site).filter_map(|told| pause(told.at, &told.event)).collect()
 }
 
 /// The part of the time for which a buffer of a site's has run out, over so long.
-fn starvation_ratio(game: &mut Game, time: TimeDelta) -> f64 {
+fn starvation_ratio(game: &mut TestSession, time: TimeDelta) -> f64 {
     let until = game.now() + time;
     let (mut looks, mut empty) = (0, 0);
     while game.now() < until {
@@ -46,22 +46,22 @@ fn starvation_ratio(game: &mut Game, time: TimeDelta) -> f64 {
 #[test]
 fn input_delay_of_300_ms_keeps_buffers_stable_under_loss() {
     for loss in [0.01, 0.05] {
-        let mut game = start_buffered(18, lossy(RTT, loss), Recovery::History);
+        let mut game = start_buffered(18, lossy_link(RTT, loss), Recovery::History);
         game.run_until(at(WARM_UP));
         let starved = starvation_ratio(&mut game, secs(60));
         // Where the answer is lost as well, inputs do run out; that is rare.
         assert!(starved < 0.002, "a buffer is empty for {starved:.4} of the time with a loss of {loss}");
         assert!(pauses(&game, 0).len() <= 2, "{:?}", pauses(&game, 0));
         assert!(game.fps(0, at(WARM_UP), game.now()) > 59.0);
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn input_delay_of_200_ms_makes_all_sites_pause_together() {
     for sites in [2, 3] {
-        let setup = Setup { lag: 12, ..Setup::new(sites, lossy(RTT, 0.008)) };
-        let mut game = setup.play_with(|_, config| {
+        let setup = SessionSetup { input_delay: 12, ..SessionSetup::new(sites, lossy_link(RTT, 0.008)) };
+        let mut game = setup.start_with(|_, config| {
             config.settings.starvation_policy = StarvationPolicy::Pause;
             config.recovery = Recovery::History;
         });
@@ -71,62 +71,68 @@ fn input_delay_of_200_ms_makes_all_sites_pause_together() {
         for site in 1..sites {
             assert_eq!(told[site].len(), told[0].len(), "site {site}");
             for (_, frame, _) in &told[0] {
-                let starts = [0, site].map(|site| game.steps[site][*frame as usize + 5]);
+                let starts = [0, site].map(|site| game.step_times[site][*frame as usize + 5]);
                 let apart = (starts[0] - starts[1]).abs();
                 assert!(apart < ms(3), "site {site} goes on {apart} apart");
             }
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn clean_link_causes_no_pause_and_one_datagram_per_frame() {
-    let mut game = start_buffered(18, rtt(RTT), Recovery::History);
+    let mut game = start_buffered(18, rtt_link(RTT), Recovery::History);
     game.run_until(at(secs(30)));
     assert_eq!((pauses(&game, 0), pauses(&game, 1)), (vec![], vec![]));
     let (buffered, packets) = (game.peer_stats(0, 1).buffered_frames, game.peer_stats(0, 1).packets_out as usize);
     assert!((13..=15).contains(&buffered), "{buffered} frames are buffered, the lag less the way");
-    assert!(packets.abs_diff(game.steps[0].len()) < 90, "{packets} packets in {} frames", game.steps[0].len());
+    assert!(
+        packets.abs_diff(game.step_times[0].len()) < 90,
+        "{packets} packets in {} frames",
+        game.step_times[0].len()
+    );
 }
 
 #[test]
 fn jitter_reduces_the_datagram_rate() {
-    let link = LinkConfig { jitter: Jitter::Uniform(ms(60)), ..rtt(60) };
+    let link = LinkConfig { jitter: Jitter::Uniform(ms(60)), ..rtt_link(60) };
     let mut game = start_buffered(18, link, Recovery::History);
     game.run_until(at(secs(30)));
     let packets = game.peer_stats(0, 1).packets_out as usize;
-    assert!(packets * 3 < game.steps[0].len() * 2, "{packets} packets in {} frames", game.steps[0].len());
+    assert!(packets * 3 < game.step_times[0].len() * 2, "{packets} packets in {} frames", game.step_times[0].len());
     assert!(game.fps(0, at(WARM_UP), game.now()) > 57.0);
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn pause_refills_a_buffer_after_a_latency_increase() {
-    let mut game = start_buffered(18, rtt(60), Recovery::History);
+    let mut game = start_buffered(18, rtt_link(60), Recovery::History);
     game.run_until(at(WARM_UP));
     for (from, to) in [(0, 1), (1, 0)] {
-        game.world.link(from, to).set_config(rtt(560));
+        game.network.link(from, to).set_config(rtt_link(560));
     }
     game.run_for(secs(10));
     assert!(!pauses(&game, 0).is_empty() && game.stats(0).pauses > 0);
     assert_eq!(
-        game.told(0).filter(|told| matches!(told.event, Event::Dropped { site, .. } if site == id(1))).count(),
+        game.events_of(0)
+            .filter(|told| matches!(told.event, Event::Dropped { site, .. } if site == site_id(1)))
+            .count(),
         0
     );
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 /// Packets of one site to the other within a minute.
 fn datagrams_per_minute(recovery: Recovery, loss: f64) -> u64 {
-    let setup = Setup { lag: 18, ..Setup::new(2, lossy(RTT, loss)) };
-    let mut game = setup.play_with(|_, config| config.recovery = recovery);
+    let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(RTT, loss)) };
+    let mut game = setup.start_with(|_, config| config.recovery = recovery);
     game.run_until(at(WARM_UP));
-    let (before, frames) = (game.peer_stats(0, 1).packets_out, game.steps[0].len());
+    let (before, frames) = (game.peer_stats(0, 1).packets_out, game.step_times[0].len());
     game.run_for(secs(60));
-    game.assert_sound();
+    game.assert_consistent();
     // As many frames, whatever was awaited.
-    (game.peer_stats(0, 1).packets_out - before) * 3_600 / (game.steps[0].len() - frames) as u64
+    (game.peer_stats(0, 1).packets_out - before) * 3_600 / (game.step_times[0].len() - frames) as u64
 }
 
 #[test]
@@ -147,17 +153,17 @@ fn history_needs_no_extra_datagrams_and_classic_one_per_request_and_answer() {
 #[test]
 fn classic_recovery_retries_soon_after_a_peer_slept() {
     for seed in 0..20 {
-        let setup = Setup { seed, lag: 4, ..Setup::new(4, lossy(40, 0.2)) };
-        let mut game = setup.play_with(|_, config| config.recovery = Recovery::Classic);
+        let setup = SessionSetup { seed, input_delay: 4, ..SessionSetup::new(4, lossy_link(40, 0.2)) };
+        let mut game = setup.start_with(|_, config| config.recovery = Recovery::Classic);
         game.run_until(at(WARM_UP));
         let wakes = game.now() + secs(3);
-        game.world.pause(2, wakes);
+        game.network.pause(2, wakes);
         game.run_until(wakes + ms(1_500));
-        let stepped = |site: usize| game.steps[site].len();
+        let stepped = |site: usize| game.step_times[site].len();
         let before: Vec<usize> = (0..4).map(stepped).collect();
         game.run_for(ms(1_500));
-        assert!((0..4).all(|site| game.steps[site].len() > before[site]), "seed {seed}: nobody plays");
-        game.assert_sound();
+        assert!((0..4).all(|site| game.step_times[site].len() > before[site]), "seed {seed}: nobody plays");
+        game.assert_consistent();
     }
 }
 
@@ -165,11 +171,11 @@ fn classic_recovery_retries_soon_after_a_peer_slept() {
 #[test]
 fn measured_send_interval_does_not_slow_the_game_on_a_steady_link() {
     for rtt_ms in [20, 34, 40] {
-        let setup = Setup { lag: 1, ..Setup::new(2, rtt(rtt_ms)) };
-        let mut game = setup.play_with(|_, config| config.send_policy = SendPolicy::Measured);
+        let setup = SessionSetup { input_delay: 1, ..SessionSetup::new(2, rtt_link(rtt_ms)) };
+        let mut game = setup.start_with(|_, config| config.send_policy = SendPolicy::Measured);
         game.run_until(at(WARM_UP + secs(20)));
         let (fps, allowed) = (game.fps(0, at(WARM_UP), game.now()), (2_000.0 / rtt_ms as f64).min(60.0));
         assert!(fps > 0.9 * allowed, "{fps:.1} fps at a round trip of {rtt_ms} ms");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorStart};
 use coplay::time::TimeDelta;
@@ -17,9 +17,9 @@ use coplay_sim::site::Sabotage;
 const JOINS_AT: TimeDelta = TimeDelta::from_secs(4);
 
 /// Sites of which the first `starters` start, and all of which serve those who come late.
-fn start_joinable(setup: &Setup, starters: usize, change: impl Fn(&mut Config)) -> Game {
-    setup.play_with(|_, config| {
-        config.settings.starting_sites = (0..starters).map(id).collect();
+fn start_joinable(setup: &SessionSetup, starters: usize, change: impl Fn(&mut Config)) -> TestSession {
+    setup.start_with(|_, config| {
+        config.settings.starting_sites = (0..starters).map(site_id).collect();
         change(config);
         let settings = config.settings.clone();
         config.feed = Some(FeedConfig { log_bytes: 1 << 20, ..FeedConfig::new(config.session_id, 7, settings) });
@@ -31,28 +31,28 @@ fn enable_drop_timeout(config: &mut Config) {
 }
 
 /// Two play, and a third has not come yet.
-fn start_two_of_three(setup: &Setup, change: impl Fn(&mut Config)) -> Game {
+fn start_two_of_three(setup: &SessionSetup, change: impl Fn(&mut Config)) -> TestSession {
     let mut game = start_joinable(setup, 2, change);
-    game.are_late([2]);
+    game.set_late_joiners([2]);
     game
 }
 
-fn join_frame(game: &Game, teller: usize, site: usize) -> Option<u32> {
+fn join_frame(game: &TestSession, teller: usize, site: usize) -> Option<u32> {
     let frame = |event: &Event| match event {
-        Event::Joined { site: joined, frame } if *joined == id(site) => Some(frame.number()),
+        Event::Joined { site: joined, frame } if *joined == site_id(site) => Some(frame.number()),
         _ => None,
     };
-    game.told(teller).filter_map(|told| frame(&told.event)).last()
+    game.events_of(teller).filter_map(|told| frame(&told.event)).last()
 }
 
-fn end_reason(game: &Game, site: usize) -> Option<SessionEnd> {
-    let end = game.find(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
+fn end_reason(game: &TestSession, site: usize) -> Option<SessionEnd> {
+    let end = game.find_event(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
     end.map(|(_, end)| end)
 }
 
 /// All these play, at full speed of late, and everybody saw the same.
 #[track_caller]
-fn assert_running_at_full_speed<const N: usize>(game: &Game, what: &str, sites: [usize; N]) {
+fn assert_running_at_full_speed<const N: usize>(game: &TestSession, what: &str, sites: [usize; N]) {
     for site in sites {
         let fps = game.fps(site, game.now() - secs(2), game.now());
         let state = game.state(site);
@@ -62,16 +62,19 @@ fn assert_running_at_full_speed<const N: usize>(game: &Game, what: &str, sites: 
             game.events
         );
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn third_site_joins_a_running_game() {
     for (window, loss) in [(0, 0.0), (0, 0.05), (8, 0.0), (8, 0.05), (8, 0.2)] {
         let what = format!("window {window}, loss {loss}");
-        let mut game = start_two_of_three(&Setup { window, ..Setup::new(3, lossy(100, loss)) }, |_| {});
+        let mut game = start_two_of_three(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(3, lossy_link(100, loss)) },
+            |_| {},
+        );
         game.run_until(at(JOINS_AT));
-        game.come(2, |_| {});
+        game.join(2, |_| {});
         game.run_while(secs(8), |game| join_frame(game, 2, 2).is_none());
         game.run_for(secs(5));
         let frames = [0, 1, 2].map(|site| join_frame(&game, site, 2));
@@ -85,16 +88,17 @@ fn third_site_joins_a_running_game() {
 #[test]
 fn join_frame_is_after_the_last_input_of_a_leaver() {
     for after in (1_500..2_500).step_by(50) {
-        let mut game = start_two_of_three(&Setup { window: 60, ..Setup::new(3, rtt(100)) }, |_| {});
+        let mut game =
+            start_two_of_three(&SessionSetup { prediction_window: 60, ..SessionSetup::new(3, rtt_link(100)) }, |_| {});
         game.run_until(at(JOINS_AT));
-        game.world.suspend(0, at(JOINS_AT + ms(1_500)));
-        game.come(2, |_| {});
+        game.network.suspend(0, at(JOINS_AT + ms(1_500)));
+        game.join(2, |_| {});
         // The coordinator stays behind: its machine is slower than the game.
-        game.world.sites[0].step_cost = ms(20);
+        game.network.sites[0].step_cost = ms(20);
         game.run_for(ms(after));
         game.leave(1);
         game.run_for(secs(2));
-        game.world.sites[0].step_cost = TimeDelta::ZERO;
+        game.network.sites[0].step_cost = TimeDelta::ZERO;
         game.run_for(secs(8));
         assert_running_at_full_speed(&game, &format!("site 1 leaves after {after} ms"), [0, 2]);
     }
@@ -104,12 +108,16 @@ fn join_frame_is_after_the_last_input_of_a_leaver() {
 /// another source every second would never get a frame.
 #[test]
 fn joiner_waits_for_a_source_with_high_latency() {
-    let mut game = start_joinable(&Setup { window: 40, ..Setup::new(4, rtt(600)) }, 3, enable_drop_timeout);
-    game.are_late([3]);
+    let mut game = start_joinable(
+        &SessionSetup { prediction_window: 40, ..SessionSetup::new(4, rtt_link(600)) },
+        3,
+        enable_drop_timeout,
+    );
+    game.set_late_joiners([3]);
     game.run_until(at(JOINS_AT));
-    game.come(3, |_| {});
-    let seated = |game: &Game| game.world.captured().any(|packet| is_join_command(&packet.bytes));
-    game.world.start_capture(100);
+    game.join(3, |_| {});
+    let seated = |game: &TestSession| game.network.captured().any(|packet| is_join_command(&packet.bytes));
+    game.network.start_capture(100);
     game.run_while(secs(12), |game| !seated(game));
     // Until this site is dropped, no source has the frames that the newcomer needs.
     game.crash(2);
@@ -127,11 +135,11 @@ fn is_join_command(bytes: &[u8]) -> bool {
 
 #[test]
 fn second_site_joins_a_single_player() {
-    let mut game = start_joinable(&Setup::new(2, lossy(100, 0.05)), 1, |_| {});
-    game.are_late([1]);
+    let mut game = start_joinable(&SessionSetup::new(2, lossy_link(100, 0.05)), 1, |_| {});
+    game.set_late_joiners([1]);
     game.run_until(at(JOINS_AT));
     assert!(game.fps(0, at(secs(2)), at(JOINS_AT)) > 59.0, "nobody is needed to play alone");
-    game.come(1, |_| {});
+    game.join(1, |_| {});
     game.run_for(secs(8));
     assert!(join_frame(&game, 0, 1).is_some(), "{:?}", game.events);
     assert_running_at_full_speed(&game, "two", [0, 1]);
@@ -142,14 +150,18 @@ fn second_site_joins_a_single_player() {
 fn restarted_site_rejoins_with_a_higher_incarnation() {
     for (sites, site, window) in [(3, 0, 0), (3, 1, 8), (3, 2, 0), (3, 2, 8), (2, 0, 0), (2, 0, 8), (2, 1, 8)] {
         let what = format!("site {site} of {sites}, window {window}");
-        let mut game = start_joinable(&Setup { window, ..Setup::new(sites, lossy(100, 0.02)) }, sites, |_| {});
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(sites, lossy_link(100, 0.02)) },
+            sites,
+            |_| {},
+        );
         game.run_until(at(JOINS_AT));
         game.crash(site);
         game.run_for(secs(2));
         let frozen = (0..sites).all(|other| other == site || matches!(game.state(other), State::Frozen(_)));
         assert!(frozen, "{what}: nobody goes on without it");
-        game.world.change_address(site);
-        game.come(site, |_| {});
+        game.network.change_address(site);
+        game.join(site, |_| {});
         game.run_for(secs(8));
         assert!(join_frame(&game, site, site).is_some(), "{what}: {:?} {:?}", game.state(site), game.events);
         (0..sites).for_each(|site| assert_running_at_full_speed(&game, &what, [site]));
@@ -159,11 +171,11 @@ fn restarted_site_rejoins_with_a_higher_incarnation() {
 /// A program that was started again with the same number is not the one that played, and must not take its seat.
 #[test]
 fn rejoin_with_an_old_incarnation_is_refused() {
-    let mut game = start_joinable(&Setup::new(3, rtt(100)), 3, enable_drop_timeout);
+    let mut game = start_joinable(&SessionSetup::new(3, rtt_link(100)), 3, enable_drop_timeout);
     game.run_until(at(JOINS_AT));
     game.crash(2);
     game.run_for(secs(3));
-    game.come(2, |config| config.incarnation = 1);
+    game.join(2, |config| config.incarnation = 1);
     game.run_for(secs(5));
     assert_eq!(join_frame(&game, 0, 2), None);
     assert_running_at_full_speed(&game, "the others", [0, 1]);
@@ -172,12 +184,12 @@ fn rejoin_with_an_old_incarnation_is_refused() {
 #[test]
 fn joiner_without_load_support_replays_all_inputs() {
     let cannot = |config: &mut Config| config.can_save = false;
-    let mut game = start_two_of_three(&Setup::new(3, lossy(100, 0.05)), cannot);
+    let mut game = start_two_of_three(&SessionSetup::new(3, lossy_link(100, 0.05)), cannot);
     game.run_until(at(secs(20)));
-    game.come(2, |config| config.late_join.iter_mut().for_each(|join| join.start = SpectatorStart::FirstFrame));
+    game.join(2, |config| config.late_join.iter_mut().for_each(|join| join.start = SpectatorStart::FirstFrame));
     game.run_for(secs(8));
     assert!(join_frame(&game, 2, 2).is_some(), "{:?}", game.events);
-    assert_eq!(game.hashes[2][..1_000], game.hashes[0][..1_000], "from the first frame on");
+    assert_eq!(game.state_hashes[2][..1_000], game.state_hashes[0][..1_000], "from the first frame on");
     assert_running_at_full_speed(&game, "replay", [0, 1, 2]);
 }
 
@@ -186,24 +198,29 @@ fn joiner_without_load_support_replays_all_inputs() {
 fn last_input_of_a_dropped_site_is_repeated_until_it_rejoins() {
     for (seed, window, loss) in [(1, 0, 0.0), (2, 8, 0.05), (3, 8, 0.0), (4, 0, 0.05), (5, 3, 0.02)] {
         let what = format!("seed {seed}, window {window}, loss {loss}");
-        let mut game = start_joinable(&Setup { window, seed, ..Setup::new(4, lossy(100, loss)) }, 3, |config| {
-            enable_drop_timeout(config);
-            config.settings.absent_input = AbsentInput::Repeat;
-        });
-        game.are_late([3]);
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: window, seed, ..SessionSetup::new(4, lossy_link(100, loss)) },
+            3,
+            |config| {
+                enable_drop_timeout(config);
+                config.settings.absent_input = AbsentInput::Repeat;
+            },
+        );
+        game.set_late_joiners([3]);
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
-        game.come(3, |_| {});
+        game.join(3, |_| {});
         game.run_for(secs(6));
-        game.come(2, |_| {});
+        game.join(2, |_| {});
         game.run_for(secs(6));
-        let dropped = game.find(0, |event| if let Event::Dropped { frame, .. } = event { Some(*frame) } else { None });
+        let dropped =
+            game.find_event(0, |event| if let Event::Dropped { frame, .. } = event { Some(*frame) } else { None });
         let (from, until) = (dropped.expect(&what).1.number(), join_frame(&game, 0, 2).expect(&what));
-        let pressed = |frame: u32| game.ledger.first_incarnation_frame(0, frame as usize).expect("it was played").0[2];
+        let pressed = |frame: u32| game.checker.first_incarnation_frame(0, frame as usize).expect("it was played").0[2];
         assert!(pressed(from - 1) != 0 && until - from > 300, "{what}: frames {from} to {until}");
-        let lets_go = (from..until).find(|frame| pressed(*frame) != pressed(from - 1));
+        let lets_go = (from..until).find_event(|frame| pressed(*frame) != pressed(from - 1));
         assert_eq!(lets_go, None, "{what}: frames {from} to {until}");
         assert!(pressed(until) == 0, "{what}: who is back presses nothing at first");
         assert_running_at_full_speed(&game, &what, [0, 1, 2, 3]);
@@ -214,12 +231,16 @@ fn last_input_of_a_dropped_site_is_repeated_until_it_rejoins() {
 fn two_sites_join_at_once() {
     for (window, loss, apart) in [(0, 0.0, 0), (8, 0.05, 0), (8, 0.05, 150), (8, 0.0, 700)] {
         let what = format!("window {window}, loss {loss}, {apart} ms apart");
-        let mut game = start_joinable(&Setup { window, ..Setup::new(4, lossy(100, loss)) }, 2, |_| {});
-        game.are_late([2, 3]);
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(4, lossy_link(100, loss)) },
+            2,
+            |_| {},
+        );
+        game.set_late_joiners([2, 3]);
         game.run_until(at(JOINS_AT));
-        game.come(2, |_| {});
+        game.join(2, |_| {});
         game.run_for(ms(apart));
-        game.come(3, |_| {});
+        game.join(3, |_| {});
         game.run_for(secs(12));
         for (teller, site) in [(0, 2), (0, 3), (1, 2), (1, 3), (2, 2), (3, 3)] {
             assert!(join_frame(&game, teller, site).is_some(), "{what}: site {teller}, {:?}", game.events);
@@ -229,15 +250,15 @@ fn two_sites_join_at_once() {
 }
 
 /// The order that lets a site in has reached it.
-fn has_received_join_command(game: &Game, site: usize) -> bool {
+fn has_received_join_command(game: &TestSession, site: usize) -> bool {
     was_join_command_sent(game, site, ms(60))
 }
 
 /// The order that lets a site in left so long ago.
-fn was_join_command_sent(game: &Game, site: usize, ago: TimeDelta) -> bool {
-    let is_order = |extra: Extra<'_>| matches!(extra, Extra::Command(ScheduledCommand { kind: CommandKind::Join { site: joins, .. }, .. }) if joins == id(site));
+fn was_join_command_sent(game: &TestSession, site: usize, ago: TimeDelta) -> bool {
+    let is_order = |extra: Extra<'_>| matches!(extra, Extra::Command(ScheduledCommand { kind: CommandKind::Join { site: joins, .. }, .. }) if joins == site_id(site));
     let lets_in = |bytes: &[u8]| matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(tick)) if tick.extras.iter().any(is_order));
-    game.world.captured().any(|heard| heard.to == site && heard.at + ago <= game.now() && lets_in(&heard.bytes))
+    game.network.captured().any(|heard| heard.to == site && heard.at + ago <= game.now() && lets_in(&heard.bytes))
 }
 
 /// The coordinator of two goes on without the other one, which needs nobody's word, just before a third one's first frame. The third one,
@@ -247,15 +268,18 @@ fn joiner_follows_a_drop_decided_before_its_first_frame() {
     for (window, after) in [0, 8].into_iter().flat_map(|window| (0..800).step_by(25).map(move |after| (window, after)))
     {
         let what = format!("window {window}, dropped {after} ms after the third one is let in");
-        let mut game = start_two_of_three(&Setup { window, ..Setup::new(3, rtt(100)) }, enable_drop_timeout);
-        game.world.start_capture(2_000);
+        let mut game = start_two_of_three(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(100)) },
+            enable_drop_timeout,
+        );
+        game.network.start_capture(2_000);
         game.run_until(at(JOINS_AT));
-        game.come(2, |_| {});
+        game.join(2, |_| {});
         game.run_while(secs(8), |game| !was_join_command_sent(game, 2, ms(0)));
         game.run_for(ms(after));
-        let now = game.local(0);
-        assert!(game.world.sites[0].session.drop_site(now, id(1)), "{what}");
-        game.world.wake(0);
+        let now = game.local_time(0);
+        assert!(game.network.sites[0].session.drop_site(now, site_id(1)), "{what}");
+        game.network.wake(0);
         game.run_for(secs(6));
         assert_eq!(end_reason(&game, 1), Some(SessionEnd::Dropped), "{what}");
         assert_running_at_full_speed(&game, &what, [0, 2]);
@@ -270,19 +294,23 @@ fn joiner_that_leaves_before_its_first_frame_changes_no_inputs() {
         [(0, [10, 90], 0), (8, [10, 90], 0), (8, [90, 10], 30), (0, [10, 90], 100), (8, [10, 300], 60)]
     {
         let what = format!("window {window}, {way_out:?} ms away, leaves {later} ms later");
-        let mut game = start_joinable(&Setup { window, ..Setup::new(3, rtt(100)) }, 3, |config| {
-            enable_drop_timeout(config);
-            config.settings.absent_input = AbsentInput::Repeat;
-        });
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(100)) },
+            3,
+            |config| {
+                enable_drop_timeout(config);
+                config.settings.absent_input = AbsentInput::Repeat;
+            },
+        );
         for (to, millis) in way_out.into_iter().enumerate() {
-            game.world.link(2, to).set_config(rtt(2 * millis));
+            game.network.link(2, to).set_config(rtt_link(2 * millis));
         }
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
-        game.world.start_capture(2_000);
-        game.come(2, |_| {});
+        game.network.start_capture(2_000);
+        game.join(2, |_| {});
         game.run_while(secs(8), |game| !has_received_join_command(game, 2));
         game.run_for(ms(later));
         game.leave(2);
@@ -297,19 +325,23 @@ fn joiner_that_leaves_before_its_first_frame_changes_no_inputs() {
 fn joiner_that_leaves_unaware_of_its_join_changes_no_inputs() {
     for (window, deaf) in [(0, None), (8, None), (0, Some(0)), (8, Some(1))] {
         let what = format!("window {window}, site {deaf:?} does not hear it");
-        let mut game = start_joinable(&Setup { window, ..Setup::new(3, rtt(100)) }, 3, |config| {
-            enable_drop_timeout(config);
-            config.settings.absent_input = AbsentInput::Repeat;
-        });
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(100)) },
+            3,
+            |config| {
+                enable_drop_timeout(config);
+                config.settings.absent_input = AbsentInput::Repeat;
+            },
+        );
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
-        game.world.start_capture(2_000);
-        game.come(2, |_| {});
+        game.network.start_capture(2_000);
+        game.join(2, |_| {});
         game.run_while(secs(8), |game| !was_join_command_sent(game, 2, ms(0)));
-        (0..2).for_each(|site| game.world.link(site, 2).set_cut(true));
-        deaf.into_iter().for_each(|site| game.world.link(2, site).set_cut(true));
+        (0..2).for_each(|site| game.network.link(site, 2).set_cut(true));
+        deaf.into_iter().for_each(|site| game.network.link(2, site).set_cut(true));
         game.leave(2);
         game.run_for(secs(6));
         assert_eq!(end_reason(&game, 2), Some(SessionEnd::Left), "{what}");
@@ -325,14 +357,14 @@ fn joiner_that_left_while_the_coordinator_slept_is_not_awaited() {
         [2_500, 4_000].into_iter().flat_map(|asleep| (800..1_700).step_by(75).map(move |after| (asleep, after)))
     {
         let what = format!("site 0 sleeps for {asleep} ms, site 2 leaves after {after} ms");
-        let mut game = start_two_of_three(&Setup::new(3, rtt(40)), |_| {});
+        let mut game = start_two_of_three(&SessionSetup::new(3, rtt_link(40)), |_| {});
         game.run_until(at(JOINS_AT));
-        game.come(2, |_| {});
+        game.join(2, |_| {});
         // It has found everybody, and is about to be ready.
         game.run_for(ms(400));
-        game.world.suspend(0, at(JOINS_AT + ms(400 + asleep)));
+        game.network.suspend(0, at(JOINS_AT + ms(400 + asleep)));
         game.run_for(ms(after - 400));
-        game.world.link(2, 0).set_cut(true);
+        game.network.link(2, 0).set_cut(true);
         game.leave(2);
         game.run_for(secs(12));
         assert_eq!(end_reason(&game, 2), Some(SessionEnd::Left), "{what}");
@@ -348,19 +380,22 @@ fn joiner_that_receives_nothing_for_a_while_misses_no_command() {
         [(0, false, 1_500), (8, false, 1_500), (8, false, 3_000), (0, true, 1_500), (0, true, 3_000)]
     {
         let what = format!("window {window}, auto {auto}, deaf for {deaf_for} ms");
-        let mut game =
-            start_joinable(&Setup { window, ..Setup::new(4, rtt(100)) }, 2, |config| config.settings.auto_tune = auto);
-        game.are_late([2, 3]);
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(4, rtt_link(100)) },
+            2,
+            |config| config.settings.auto_tune = auto,
+        );
+        game.set_late_joiners([2, 3]);
         game.run_until(at(JOINS_AT));
-        game.world.start_capture(2_000);
-        game.come(2, |_| {});
+        game.network.start_capture(2_000);
+        game.join(2, |_| {});
         if !auto {
-            game.come(3, |_| {});
+            game.join(3, |_| {});
         }
         game.run_while(secs(8), |game| !has_received_join_command(game, 2) && !has_received_join_command(game, 3));
         let deaf = if has_received_join_command(&game, 2) { 2 } else { 3 };
-        let hears = |game: &mut Game, hears: bool| {
-            (0..4).filter(|site| *site != deaf).for_each(|site| game.world.link(site, deaf).set_cut(!hears));
+        let hears = |game: &mut TestSession, hears: bool| {
+            (0..4).filter(|site| *site != deaf).for_each(|site| game.network.link(site, deaf).set_cut(!hears));
         };
         hears(&mut game, false);
         game.run_for(ms(deaf_for));
@@ -375,18 +410,22 @@ fn joiner_that_receives_nothing_for_a_while_misses_no_command() {
 }
 
 /// What became of a join in the middle of which somebody dies.
-fn crash_during_join(dies: usize, after: TimeDelta) -> Game {
-    let setup =
-        Setup { window: 8, lag: 4, seed: 1 + after.as_nanos().unsigned_abs(), ..Setup::new(4, lossy(100, 0.02)) };
+fn crash_during_join(dies: usize, after: TimeDelta) -> TestSession {
+    let setup = SessionSetup {
+        prediction_window: 8,
+        input_delay: 4,
+        seed: 1 + after.as_nanos().unsigned_abs(),
+        ..SessionSetup::new(4, lossy_link(100, 0.02))
+    };
     let absent = if after.as_nanos() % 100_000_000 == 0 { AbsentInput::Nothing } else { AbsentInput::Repeat };
     let mut game = start_joinable(&setup, 3, |config| {
         enable_drop_timeout(config);
         config.settings.absent_input = absent;
     });
-    game.are_late([3]);
-    game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+    game.set_late_joiners([3]);
+    game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
     game.run_until(at(JOINS_AT));
-    game.come(3, |_| {});
+    game.join(3, |_| {});
     game.run_for(after);
     game.crash(dies);
     game.run_for(secs(14));
@@ -399,12 +438,12 @@ fn ballast() -> Vec<u8> {
 }
 
 /// Whoever is left plays, and so does the latecomer, or it was told that it does not and can come again.
-fn assert_join_crash_is_harmless(game: &mut Game, what: &str, others: [usize; 2]) {
+fn assert_join_crash_is_harmless(game: &mut TestSession, what: &str, others: [usize; 2]) {
     assert_running_at_full_speed(game, what, others);
     match end_reason(game, 3) {
         None => assert_running_at_full_speed(game, what, [3]),
         Some(SessionEnd::Dropped | SessionEnd::NoWayIn(_)) => {
-            game.come(3, |_| {});
+            game.join(3, |_| {});
             game.run_for(secs(8));
             assert_running_at_full_speed(game, what, [others[0], others[1], 3]);
         }
@@ -428,16 +467,20 @@ fn coordinator_exit_during_rejoin_keeps_the_repeated_input() {
         [false, true].into_iter().flat_map(|leaves| (0..=280).step_by(20).map(move |ms| (leaves, ms)))
     {
         let what = format!("the coordinator goes after {after} ms, leaves: {leaves}");
-        let mut game = start_joinable(&Setup { window: 8, lag: 3, ..Setup::new(4, rtt(20)) }, 4, |config| {
-            enable_drop_timeout(config);
-            config.settings.absent_input = AbsentInput::Repeat;
-        });
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: 8, input_delay: 3, ..SessionSetup::new(4, rtt_link(20)) },
+            4,
+            |config| {
+                enable_drop_timeout(config);
+                config.settings.absent_input = AbsentInput::Repeat;
+            },
+        );
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
-        game.world.start_capture(2_000);
-        game.come(2, |_| {});
+        game.network.start_capture(2_000);
+        game.join(2, |_| {});
         game.run_while(secs(8), |game| !was_join_command_sent(game, 2, ms(0)));
         game.run_for(ms(after));
         if leaves {
@@ -455,18 +498,18 @@ fn coordinator_exit_during_rejoin_keeps_the_repeated_input() {
 #[test]
 fn joiner_without_a_pacing_plan_plays_when_all_are_frozen() {
     for after in (0..1_500).step_by(50) {
-        let mut game = start_joinable(&Setup::new(4, rtt(100)), 3, |_| {});
-        game.are_late([3]);
+        let mut game = start_joinable(&SessionSetup::new(4, rtt_link(100)), 3, |_| {});
+        game.set_late_joiners([3]);
         game.run_until(at(JOINS_AT));
-        game.world.start_capture(2_000);
-        game.come(3, |_| {});
+        game.network.start_capture(2_000);
+        game.join(3, |_| {});
         game.run_for(ms(after));
         // While all wait for another, there is no plan to tell.
-        game.world.pause(1, game.now() + secs(1));
+        game.network.pause(1, game.now() + secs(1));
         game.run_while(secs(8), |game| !was_join_command_sent(game, 3, ms(52)));
-        game.world.set_cut(0, 3, true);
+        game.network.set_cut(0, 3, true);
         game.run_for(secs(4));
-        game.world.set_cut(0, 3, false);
+        game.network.set_cut(0, 3, false);
         game.run_for(secs(6));
         assert_running_at_full_speed(&game, &format!("asleep after {after} ms"), [0, 1, 2, 3]);
     }
@@ -493,16 +536,21 @@ fn joiner_crash_at_any_point_of_a_join_is_harmless() {
 fn player_crash_and_rejoin_at_any_point_of_a_join_is_harmless() {
     for after in (0..=3_500).step_by(50) {
         let what = format!("a player dies after {after} ms and comes back");
-        let setup = Setup { window: 8, lag: 4, seed: 1 + after as u64, ..Setup::new(4, lossy(100, 0.1)) };
+        let setup = SessionSetup {
+            prediction_window: 8,
+            input_delay: 4,
+            seed: 1 + after as u64,
+            ..SessionSetup::new(4, lossy_link(100, 0.1))
+        };
         let mut game = start_joinable(&setup, 3, |_| {});
-        game.are_late([3]);
-        game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.set_late_joiners([3]);
+        game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
         game.run_until(at(JOINS_AT));
-        game.come(3, |_| {});
+        game.join(3, |_| {});
         game.run_for(ms(after));
         game.crash(1);
         game.run_for(ms(100));
-        game.come(1, |_| {});
+        game.join(1, |_| {});
         game.run_for(secs(14));
         assert_running_at_full_speed(&game, &what, [0, 1, 2, 3]);
     }
@@ -510,16 +558,16 @@ fn player_crash_and_rejoin_at_any_point_of_a_join_is_harmless() {
 
 #[test]
 fn joiner_with_other_settings_is_refused_with_the_difference() {
-    let mut game = start_two_of_three(&Setup::new(3, rtt(100)), |_| {});
+    let mut game = start_two_of_three(&SessionSetup::new(3, rtt_link(100)), |_| {});
     game.run_until(at(JOINS_AT));
-    game.come(2, |config| config.settings = Settings { input_delay: 7, ..config.settings.clone() });
+    game.join(2, |config| config.settings = Settings { input_delay: 7, ..config.settings.clone() });
     game.run_for(secs(6));
     let differs = |event: &Event| match event {
         Event::Disagreed { differences, .. } => differences.first().map(|difference| difference.setting.clone()),
         _ => None,
     };
-    assert_eq!(game.find(2, differs).map(|(_, what)| what), Some("the lag".into()));
-    assert_eq!(game.find(0, differs).map(|(_, what)| what), Some("the lag".into()));
+    assert_eq!(game.find_event(2, differs).map(|(_, what)| what), Some("the lag".into()));
+    assert_eq!(game.find_event(0, differs).map(|(_, what)| what), Some("the lag".into()));
     assert_eq!((join_frame(&game, 0, 2), join_frame(&game, 1, 2)), (None, None));
     assert_running_at_full_speed(&game, "the others", [0, 1]);
 }
@@ -528,10 +576,11 @@ fn joiner_with_other_settings_is_refused_with_the_difference() {
 #[test]
 fn snapshot_with_a_wrong_hash_is_refused() {
     for liars in [1, 2] {
-        let mut game = start_two_of_three(&Setup { window: 8, ..Setup::new(3, rtt(100)) }, |_| {});
-        game.world.sites[..liars].iter_mut().for_each(|site| site.sabotage = Some(Sabotage::CorruptSnapshot));
+        let mut game =
+            start_two_of_three(&SessionSetup { prediction_window: 8, ..SessionSetup::new(3, rtt_link(100)) }, |_| {});
+        game.network.sites[..liars].iter_mut().for_each(|site| site.sabotage = Some(Sabotage::CorruptSnapshot));
         game.run_until(at(JOINS_AT));
-        game.come(2, |_| {});
+        game.join(2, |_| {});
         game.run_for(secs(20));
         match liars {
             1 => assert_running_at_full_speed(&game, "another one is honest", [0, 1, 2]),
@@ -553,24 +602,24 @@ fn snapshot_with_a_wrong_hash_is_refused() {
 fn only_one_of_two_claimants_gets_the_seat() {
     for (first, later) in [(2, 0), (2, 300), (3, 0), (3, 300)] {
         let what = format!("site {first} comes {later} ms before the other");
-        let three = Setup { window: 8, ..Setup::new(3, rtt(100)) };
-        let mut game = Setup { sites: 4, ..three.clone() }.play_with(|number, config| {
+        let three = SessionSetup { prediction_window: 8, ..SessionSetup::new(3, rtt_link(100)) };
+        let mut game = SessionSetup { sites: 4, ..three.clone() }.start_with(|number, config| {
             let site = number.min(2);
-            config.settings = Settings { starting_sites: set([0, 1]), ..three.config(site).settings };
+            config.settings = Settings { starting_sites: site_set([0, 1]), ..three.config(site).settings };
             config.session_id = three.config(site).session_id;
-            (config.site, config.peers) = (id(site), SessionNetwork::peers(site, 3));
+            (config.site, config.peers) = (site_id(site), SessionNetwork::peers(site, 3));
             config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
         });
-        game.are_late([2, 3]);
+        game.set_late_joiners([2, 3]);
         game.run_until(at(JOINS_AT));
-        game.come(first, |_| {});
+        game.join(first, |_| {});
         game.run_for(ms(later));
-        game.come(5 - first, |_| {});
+        game.join(5 - first, |_| {});
         game.run_for(secs(8));
         let playing = [2, 3].map(|site| join_frame(&game, site, 2).is_some() && game.state(site) == State::Running);
         assert_eq!(playing.iter().filter(|plays| **plays).count(), 1, "{what}: {:?}", game.events);
-        let frames = game.hashes[0].len().min(game.hashes[1].len());
-        assert_eq!(game.hashes[0][..frames], game.hashes[1][..frames], "{what}");
+        let frames = game.state_hashes[0].len().min(game.state_hashes[1].len());
+        assert_eq!(game.state_hashes[0][..frames], game.state_hashes[1][..frames], "{what}");
         for site in [0, 1] {
             let fps = game.fps(site, game.now() - secs(2), game.now());
             assert!(fps > 59.0, "{what}: site {site} at {fps:.1} fps");
@@ -582,13 +631,14 @@ fn only_one_of_two_claimants_gets_the_seat() {
 #[test]
 fn snapshot_source_that_changes_address_is_followed() {
     for after in [300, 600, 900, 1_200] {
-        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(2, rtt(100)) }, 1, |_| {});
-        game.are_late([1]);
-        game.world.sites[0].machine.ballast = ballast();
+        let mut game =
+            start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(2, rtt_link(100)) }, 1, |_| {});
+        game.set_late_joiners([1]);
+        game.network.sites[0].machine.ballast = ballast();
         game.run_until(at(JOINS_AT));
-        game.come(1, |_| {});
+        game.join(1, |_| {});
         game.run_for(ms(after));
-        game.world.change_address(0);
+        game.network.change_address(0);
         game.run_for(secs(12));
         assert_running_at_full_speed(&game, &format!("moved after {after} ms"), [0, 1]);
     }
@@ -598,11 +648,12 @@ fn snapshot_source_that_changes_address_is_followed() {
 #[test]
 fn joiner_switches_source_when_its_source_leaves() {
     for before in [0, 300, 600, 900] {
-        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(4, rtt(100)) }, 3, |_| {});
-        game.are_late([3]);
-        game.world.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        let mut game =
+            start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(4, rtt_link(100)) }, 3, |_| {});
+        game.set_late_joiners([3]);
+        game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
         game.run_until(at(JOINS_AT));
-        game.come(3, |_| {});
+        game.join(3, |_| {});
         game.run_for(ms(before));
         game.leave(0);
         game.run_for(secs(10));

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, lossy, ms, rtt, secs, set};
+use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::frame::Frame;
 use coplay::input::Recovery;
 use coplay::session::{Config, Event, SessionEnd, State};
@@ -13,24 +13,24 @@ use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
 use coplay_sim::session_network::SessionNetwork;
 
 /// The frame with which a site said that another has left; `None` if it did not, or said so twice.
-fn leave_frame(game: &Game, site: usize, leaver: usize) -> Option<Frame> {
+fn leave_frame(game: &TestSession, site: usize, leaver: usize) -> Option<Frame> {
     let left = |event: &Event| match event {
-        Event::Left { site, frame } if *site == id(leaver) => Some(*frame),
+        Event::Left { site, frame } if *site == site_id(leaver) => Some(*frame),
         _ => None,
     };
-    let mut found = game.told(site).filter_map(|told| left(&told.event));
+    let mut found = game.events_of(site).filter_map(|told| left(&told.event));
     found.next().filter(|_| found.next().is_none())
 }
 
-fn end_reason(game: &Game, site: usize) -> Option<SessionEnd> {
-    let end = game.find(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
+fn end_reason(game: &TestSession, site: usize) -> Option<SessionEnd> {
+    let end = game.find_event(site, |event| if let Event::Ended(end) = event { Some(*end) } else { None });
     end.map(|(_, end)| end)
 }
 
 /// Three sites; one leaves, then another, and one is left over.
 fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
     let what = format!("loss {loss}, {first} leaves and then {second}");
-    let mut game = Setup::new(3, lossy(100, loss)).play();
+    let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
     game.run_until(at(secs(8)));
     game.leave(first);
     let gone = game.now();
@@ -47,11 +47,11 @@ fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
         let longest = game.frame_times(site, gone).into_iter().fold(0.0, f64::max);
         assert!(longest < 120.0 || loss > 0.0, "{what}: site {site} stood still for {longest:.0} ms");
         assert_eq!(game.state(site), State::Running, "{what}");
-        let frozen = game.told(site).any(|told| matches!(told.event, Event::Frozen(_)));
+        let frozen = game.events_of(site).any(|told| matches!(told.event, Event::Frozen(_)));
         assert!(!frozen, "{what}: site {site} froze");
     }
     // The ledger holds every site to neutral input after its last frame.
-    game.assert_sound();
+    game.assert_consistent();
 
     game.leave(second);
     let last = 3 - first - second;
@@ -59,7 +59,7 @@ fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
     assert!(leave_frame(&game, last, second).is_some(), "{what}");
     assert_eq!(end_reason(&game, second), Some(SessionEnd::Left), "{what}");
     assert_eq!(end_reason(&game, last), Some(SessionEnd::Alone), "{what}");
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn remaining_sites_play_on_after_each_leave_with_20_percent_loss() {
 #[test]
 fn leaver_waits_until_all_peers_acknowledge() {
     for loss in [0.0, 0.2] {
-        let mut game = Setup::new(3, lossy(100, loss)).play();
+        let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
         game.run_until(at(secs(8)));
         game.leave(0);
         let asked = game.now();
@@ -96,7 +96,7 @@ fn leaver_waits_until_all_peers_acknowledge() {
 #[test]
 fn all_sites_leave_at_once() {
     for loss in [0.0, 0.2] {
-        let mut game = Setup::new(3, lossy(100, loss)).play();
+        let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
         game.run_until(at(secs(8)));
         (0..3).for_each(|site| game.leave(site));
         game.run_for(secs(3));
@@ -108,8 +108,8 @@ fn all_sites_leave_at_once() {
 
 #[test]
 fn leave_from_the_lobby_is_reported() {
-    let mut game = Setup::new(3, rtt(100)).play();
-    game.isolate(2, true);
+    let mut game = SessionSetup::new(3, rtt_link(100)).start();
+    game.set_isolated(2, true);
     game.run_until(at(secs(2)));
     game.leave(0);
     game.run_for(secs(2));
@@ -120,29 +120,29 @@ fn leave_from_the_lobby_is_reported() {
 
 #[test]
 fn last_inputs_take_effect_before_the_leave_does() {
-    let mut game = Setup::new(2, rtt(100)).play();
+    let mut game = SessionSetup::new(2, rtt_link(100)).start();
     game.run_until(at(secs(8)));
     let promised = game.stats(1).frame.number() + 6;
     game.leave(1);
     game.run_for(ms(900));
     let frame = leave_frame(&game, 0, 1).expect("it left").number();
     assert!(frame.abs_diff(promised) <= 1, "left with frame {frame}, inputs were promised up to {promised}");
-    assert!(game.steps[0].len() as u32 > frame, "the survivor stepped past it");
-    game.assert_sound();
+    assert!(game.step_times[0].len() as u32 > frame, "the survivor stepped past it");
+    game.assert_consistent();
 }
 
 /// One of three leaves so long after all came; whatever had begun by then goes on, and nobody waits for it for ever.
 fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
     let what = format!("loss {loss}, site {leaver} leaves at {then}");
     let seed = 1 + then.as_nanos().unsigned_abs() / 1_000_000;
-    let mut game = Setup { seed, ..Setup::new(3, lossy(100, loss)) }.play();
+    let mut game = SessionSetup { seed, ..SessionSetup::new(3, lossy_link(100, loss)) }.start();
     game.run_until(at(then));
     game.leave(leaver);
     game.run_for(secs(12));
     let stay = [0, 1, 2].into_iter().filter(|site| *site != leaver);
     let in_lobby = |site: usize| matches!(game.state(site), State::Lobby { .. });
     let states: Vec<_> = (0..3).map(|site| game.state(site)).collect();
-    if game.steps.iter().any(|steps| !steps.is_empty()) {
+    if game.step_times.iter().any(|steps| !steps.is_empty()) {
         let fps_least = if loss > 0.0 { 58.0 } else { 59.5 };
         for site in stay.clone() {
             assert_eq!(game.state(site), State::Running, "{what}: {states:?}");
@@ -153,7 +153,7 @@ fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
         assert!(stay.clone().all(in_lobby), "{what}: {states:?}");
     }
     assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}: {states:?}");
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
@@ -174,28 +174,28 @@ fn leave_at_any_time_never_blocks_the_others_with_packet_loss() {
 #[test]
 fn leaver_that_crashes_before_its_inputs_arrive_times_out() {
     for leaver in [0, 1] {
-        let mut game = Setup::new(2, rtt(100)).play_with(|_, config| {
+        let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| {
             config.silence_timeout = Some(secs(3));
             config.recovery = Recovery::History;
         });
         let stays = 1 - leaver;
         game.run_until(at(secs(8)));
-        game.world.link(leaver, stays).set_cut(true);
+        game.network.link(leaver, stays).set_cut(true);
         game.run_for(ms(60));
-        game.world.link(leaver, stays).set_cut(false);
+        game.network.link(leaver, stays).set_cut(false);
         game.leave(leaver);
         game.run_for(ms(1));
-        game.world.crash(leaver);
+        game.network.crash(leaver);
         game.run_for(secs(10));
         assert_eq!(leave_frame(&game, stays, leaver), None, "inputs are missing");
-        assert_eq!(end_reason(&game, stays), Some(SessionEnd::Silent(id(leaver))), "{:?}", game.state(stays));
-        game.assert_sound();
+        assert_eq!(end_reason(&game, stays), Some(SessionEnd::Silent(site_id(leaver))), "{:?}", game.state(stays));
+        game.assert_consistent();
     }
 }
 
 /// Sites that play on alone and serve those who come late.
-fn start_joinable(setup: &Setup, change: impl Fn(&mut Config)) -> Game {
-    setup.play_with(|_, config| {
+fn start_joinable(setup: &SessionSetup, change: impl Fn(&mut Config)) -> TestSession {
+    setup.start_with(|_, config| {
         config.can_play_alone = true;
         change(config);
         config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
@@ -211,20 +211,21 @@ fn disable_drop_timeout(config: &mut Config) {
 }
 
 #[track_caller]
-fn assert_full_speed(game: &Game, what: &str, site: usize) {
+fn assert_full_speed(game: &TestSession, what: &str, site: usize) {
     let fps = game.fps(site, game.now() - secs(2), game.now());
     let state = game.state(site);
     assert!(state == State::Running && fps > 58.0, "{what}: site {site} at {fps:.1} fps, {state:?}, {:?}", game.events);
 }
 
-fn has_reported_join(game: &Game, teller: usize, site: usize) -> bool {
-    game.told(teller).any(|told| matches!(told.event, Event::Joined { site: joined, .. } if joined == id(site)))
+fn has_reported_join(game: &TestSession, teller: usize, site: usize) -> bool {
+    game.events_of(teller)
+        .any(|told| matches!(told.event, Event::Joined { site: joined, .. } if joined == site_id(site)))
 }
 
 /// A site that is not in the game comes back to it, and both have the same states from then on.
 #[track_caller]
-fn assert_rejoins(game: &mut Game, what: &str, comes: usize, stays: usize) {
-    game.come(comes, |_| {});
+fn assert_rejoins(game: &mut TestSession, what: &str, comes: usize, stays: usize) {
+    game.join(comes, |_| {});
     game.run_for(secs(8));
     assert!(
         has_reported_join(game, comes, comes) && has_reported_join(game, stays, comes),
@@ -232,7 +233,7 @@ fn assert_rejoins(game: &mut Game, what: &str, comes: usize, stays: usize) {
         game.events
     );
     [comes, stays].into_iter().for_each(|site| assert_full_speed(game, what, site));
-    let (one, other) = (game.certain_states(comes), game.certain_states(stays));
+    let (one, other) = (game.confirmed_states(comes), game.confirmed_states(stays));
     let common: Vec<_> = one.iter().filter(|(frame, _)| other.contains_key(frame)).collect();
     assert!(common.len() > 120, "{what}: only {} frames together", common.len());
     assert!(common.iter().all(|(frame, hash)| other[frame] == **hash), "{what}: other states");
@@ -243,8 +244,10 @@ fn last_site_plays_on_alone_and_a_leaver_rejoins() {
     for (sites, window, loss) in [(2, 0, 0.0), (2, 8, 0.1), (3, 8, 0.0)] {
         for stays in 0..sites {
             let what = format!("{sites} sites, window {window}, loss {loss}, site {stays} stays");
-            let mut game =
-                start_joinable(&Setup { window, ..Setup::new(sites, lossy(100, loss)) }, enable_drop_timeout);
+            let mut game = start_joinable(
+                &SessionSetup { prediction_window: window, ..SessionSetup::new(sites, lossy_link(100, loss)) },
+                enable_drop_timeout,
+            );
             game.run_until(at(secs(5)));
             let leavers: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
             leavers.iter().for_each(|site| game.leave(*site));
@@ -256,7 +259,7 @@ fn last_site_plays_on_alone_and_a_leaver_rejoins() {
             );
             assert_full_speed(&game, &what, stays);
             assert_rejoins(&mut game, &what, leavers[0], stays);
-            game.assert_sound();
+            game.assert_consistent();
         }
     }
 }
@@ -271,60 +274,62 @@ fn site_can_continue_alone_after_all_peers_crashed() {
         (3, 2, enable_drop_timeout),
     ] {
         let what = format!("{sites} sites, site {stays} stays");
-        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(sites, rtt(100)) }, change);
+        let mut game =
+            start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(sites, rtt_link(100)) }, change);
         game.run_until(at(secs(5)));
-        assert!(!game.go_on_alone(stays), "{what}: the others play");
+        assert!(!game.continue_alone(stays), "{what}: the others play");
         let dead: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
         dead.iter().for_each(|site| game.crash(*site));
         game.run_for(ms(900));
-        assert!(!game.go_on_alone(stays), "{what}: silence may be a hiccup");
+        assert!(!game.continue_alone(stays), "{what}: silence may be a hiccup");
         game.run_for(secs(4));
         assert!(matches!(game.state(stays), State::Frozen(_)), "{what}: {:?}", game.state(stays));
-        assert!(game.go_on_alone(stays), "{what}");
-        assert!(!game.go_on_alone(stays), "{what}: once is enough");
+        assert!(game.continue_alone(stays), "{what}");
+        assert!(!game.continue_alone(stays), "{what}: once is enough");
         game.run_for(secs(4));
         assert_full_speed(&game, &what, stays);
         assert_rejoins(&mut game, &what, dead[0], stays);
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn site_cannot_continue_alone_while_a_peer_is_reachable() {
-    let mut game = start_joinable(&Setup::new(3, rtt(100)), disable_drop_timeout);
+    let mut game = start_joinable(&SessionSetup::new(3, rtt_link(100)), disable_drop_timeout);
     game.run_until(at(secs(5)));
     game.crash(0);
     game.run_for(secs(8));
     for site in [1, 2] {
-        assert!(matches!(game.state(site), State::Frozen(_)) && !game.go_on_alone(site), "site {site}");
+        assert!(matches!(game.state(site), State::Frozen(_)) && !game.continue_alone(site), "site {site}");
     }
 }
 
-fn both_alone_events(game: &Game, teller: usize, site: usize) -> Vec<bool> {
+fn both_alone_events(game: &TestSession, teller: usize, site: usize) -> Vec<bool> {
     let ours = |event: &Event| match event {
-        Event::SplitBrainResolved { site: other, is_own_game_kept: ours } if *other == id(site) => Some(*ours),
+        Event::SplitBrainResolved { site: other, is_own_game_kept: ours } if *other == site_id(site) => Some(*ours),
         _ => None,
     };
-    game.told(teller).filter_map(|told| ours(&told.event)).collect()
+    game.events_of(teller).filter_map(|told| ours(&told.event)).collect()
 }
 
 /// Both of two go on alone while the way between them is cut, one of them later by some seconds; when they meet the game that went on
 /// further is kept.
 fn assert_both_alone_merge(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usize) {
     let what = format!("loss {loss}, site {late:?} goes on later");
-    let mut game = start_joinable(&Setup { window: 8, ..Setup::new(2, lossy(100, loss)) }, change);
+    let mut game =
+        start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(2, lossy_link(100, loss)) }, change);
     game.run_until(at(secs(5)));
-    game.isolate(0, true);
+    game.set_isolated(0, true);
     game.run_for(secs(4));
     for site in (0..2).filter(|site| Some(*site) != late) {
         // With a limit the lower site goes on by itself.
-        assert!(game.go_on_alone(site) || game.state(site) == State::Running, "{what}: site {site}");
+        assert!(game.continue_alone(site) || game.state(site) == State::Running, "{what}: site {site}");
     }
     game.run_for(secs(3));
-    late.into_iter().for_each(|site| assert!(game.go_on_alone(site), "{what}"));
+    late.into_iter().for_each(|site| assert!(game.continue_alone(site), "{what}"));
     game.run_for(secs(3));
     [0, 1].into_iter().for_each(|site| assert_eq!(game.state(site), State::Running, "{what}: site {site}"));
-    game.isolate(0, false);
+    game.set_isolated(0, false);
     let yields = 1 - kept;
     game.run_while(secs(4), |game| end_reason(game, yields).is_none());
     assert_eq!(end_reason(&game, yields), Some(SessionEnd::Dropped), "{what}");
@@ -352,13 +357,16 @@ fn sites_that_both_continued_alone_merge_into_the_longer_game() {
 fn waiting_site_rejoins_the_peer_that_continued_alone() {
     for (goes, loss) in [(0, 0.0), (1, 0.0), (1, 0.1)] {
         let what = format!("site {goes} goes on, loss {loss}");
-        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(2, lossy(100, loss)) }, disable_drop_timeout);
+        let mut game = start_joinable(
+            &SessionSetup { prediction_window: 8, ..SessionSetup::new(2, lossy_link(100, loss)) },
+            disable_drop_timeout,
+        );
         game.run_until(at(secs(5)));
-        game.isolate(0, true);
+        game.set_isolated(0, true);
         game.run_for(secs(5));
-        assert!(game.go_on_alone(goes), "{what}");
+        assert!(game.continue_alone(goes), "{what}");
         game.run_for(secs(2));
-        game.isolate(0, false);
+        game.set_isolated(0, false);
         let waited = 1 - goes;
         game.run_while(secs(4), |game| end_reason(game, waited).is_none());
         assert_eq!(end_reason(&game, waited), Some(SessionEnd::Dropped), "{what}");
@@ -372,13 +380,14 @@ fn site_that_continued_alone_yields_to_a_majority() {
     for (change, what) in
         [(enable_drop_timeout as fn(&mut Config), "they went on"), (disable_drop_timeout, "they wait")]
     {
-        let mut game = start_joinable(&Setup { window: 8, ..Setup::new(3, rtt(100)) }, change);
+        let mut game =
+            start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(3, rtt_link(100)) }, change);
         game.run_until(at(secs(5)));
-        game.part(set([0]), true);
+        game.set_partition(site_set([0]), true);
         game.run_for(secs(4));
-        assert!(game.go_on_alone(0), "{what}");
+        assert!(game.continue_alone(0), "{what}");
         game.run_for(secs(3));
-        game.part(set([0]), false);
+        game.set_partition(site_set([0]), false);
         game.run_while(secs(4), |game| end_reason(game, 0).is_none());
         assert_eq!(end_reason(&game, 0), Some(SessionEnd::Dropped), "{what}");
         assert_rejoins(&mut game, what, 0, 1);
@@ -391,7 +400,7 @@ fn site_that_continued_alone_yields_to_a_majority() {
 fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
     for (sites, mute) in [(2, false), (3, false), (3, true)] {
         let what = format!("{sites} sites, mute {mute}");
-        let setup = Setup::new(sites, rtt(100));
+        let setup = SessionSetup::new(sites, rtt_link(100));
         let mut game = start_joinable(&setup, disable_drop_timeout);
         game.run_until(at(secs(5)));
         if mute {
@@ -400,10 +409,10 @@ fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
         for number in 0..100 {
             let hello = Hello {
                 session_id: setup.config(0).session_id,
-                site: id(sites - 1),
+                site: site_id(sites - 1),
                 incarnation: 1,
                 your_incarnation: 1,
-                agreed_sites: set([]),
+                agreed_sites: site_set([]),
                 is_leaving: false,
                 join_readiness: None,
                 refusal: Some(Refusal::ContinuedAlone { frame: Frame::new(number * 1_000) }),
@@ -414,7 +423,8 @@ fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
             };
             let mut buf = [0; MAX_DATAGRAM];
             let len = hello.encode(&mut buf).expect("a hello fits");
-            (0..sites - 1).for_each(|site| game.world.inject(site, SessionNetwork::address(sites - 1, 0), &buf[..len]));
+            (0..sites - 1)
+                .for_each(|site| game.network.inject(site, SessionNetwork::address(sites - 1, 0), &buf[..len]));
             game.run_for(ms(50));
         }
         for site in 0..sites - 1 {
@@ -426,6 +436,6 @@ fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
         } else {
             assert_full_speed(&game, &what, 0);
         }
-        game.assert_sound();
+        game.assert_consistent();
     }
 }

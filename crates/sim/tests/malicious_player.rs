@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, ms, rtt, secs, set};
+use common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
 use coplay::frame::Frame;
 use coplay::id::{Addr, SiteSet};
 use coplay::session::{Event, SessionEnd, State};
@@ -14,9 +14,9 @@ use coplay::wire::{
 use coplay_sim::session_network::SessionNetwork;
 
 /// A running session of this many sites whose datagrams are recorded.
-fn start_captured(sites: usize) -> Game {
-    let mut game = Setup::new(sites, rtt(60)).play();
-    game.world.start_capture(2_000);
+fn start_captured(sites: usize) -> TestSession {
+    let mut game = SessionSetup::new(sites, rtt_link(60)).start();
+    game.network.start_capture(2_000);
     game.run_until(at(secs(5)));
     game
 }
@@ -27,13 +27,14 @@ fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// The newest tick from one site to another, with an extra entry added.
-fn tick_with(game: &Game, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
+fn tick_with(game: &TestSession, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = extra.encode(&mut buf).expect("room for the entry");
     let carrier = [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat();
     let Ok(SessionMessage::Tick(carrier)) = SessionMessage::decode(&carrier) else { panic!("not a tick") };
     let is_tick = |bytes: &[u8]| matches!(SessionMessage::decode(bytes), Ok(SessionMessage::Tick(_)));
-    let sent = game.world.captured().filter(|packet| (packet.from, packet.to) == (from, to) && is_tick(&packet.bytes));
+    let sent =
+        game.network.captured().filter(|packet| (packet.from, packet.to) == (from, to) && is_tick(&packet.bytes));
     let bytes = &sent.last().expect("a tick").bytes;
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { unreachable!("it was decoded before") };
     let len = Tick { extras: carrier.extras, ..tick }.encode(&mut buf).expect("room for a tick");
@@ -41,27 +42,27 @@ fn tick_with(game: &Game, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> 
 }
 
 /// The liar sends an entry to these sites, in a tick of its own.
-fn send_forged_extra(game: &mut Game, liar: usize, to: impl IntoIterator<Item = usize>, extra: &Extra<'_>) {
+fn send_forged_extra(game: &mut TestSession, liar: usize, to: impl IntoIterator<Item = usize>, extra: &Extra<'_>) {
     for to in to.into_iter().filter(|to| *to != liar) {
         let bytes = tick_with(game, liar, to, extra);
-        game.world.inject(to, SessionNetwork::address(liar, 0), &bytes);
-        game.world.wake(to);
+        game.network.inject(to, SessionNetwork::address(liar, 0), &bytes);
+        game.network.wake(to);
     }
 }
 
 /// A hello as the liar would send it.
-fn forged_hello(game: &Game, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
+fn forged_hello(game: &TestSession, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
     let config = &game.configs[claims];
     let hello = Hello {
         session_id: config.session_id,
-        site: id(claims),
+        site: site_id(claims),
         incarnation: config.incarnation,
         your_incarnation: game.configs[to].incarnation,
         agreed_sites: SiteSet::first(game.configs.len()),
         is_leaving: false,
         join_readiness: None,
         refusal,
-        stamp_us: game.local(claims).as_micros() as u64 + 5_000_000,
+        stamp_us: game.local_time(claims).as_micros() as u64 + 5_000_000,
         echo: None,
         start_ns: None,
         settings: config.settings.clone(),
@@ -73,17 +74,17 @@ fn forged_hello(game: &Game, claims: usize, to: usize, refusal: Option<Refusal>)
 
 /// Nobody was dropped or ended, and every site plays at full speed.
 #[track_caller]
-fn assert_all_play(game: &Game, since: Instant, what: &str) {
+fn assert_all_play(game: &TestSession, since: Instant, what: &str) {
     for site in 0..game.configs.len() {
         assert_eq!(game.state(site), State::Running, "{what}: site {site}");
         let gone =
             |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::AddressChanged { .. });
-        let told = game.told(site).find(|told| gone(&told.event));
+        let told = game.events_of(site).find_event(|told| gone(&told.event));
         assert!(told.is_none(), "{what}: site {site} reports {told:?}");
         let fps = game.fps(site, since, game.now());
         assert!(fps > 58.0, "{what}: site {site} plays at {fps:.1} fps");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 /// The vote of a liar that leads ballot 80 plus its site number to drop nobody, and claims to have accepted this decision in it.
@@ -102,7 +103,7 @@ fn forged_accepting_vote(liar: usize, decision: MembershipDecision) -> Vote {
 }
 
 fn forged_drop_decision(victim: usize, last: Frame) -> MembershipDecision {
-    MembershipDecision { input_ends: [last; 8], ..MembershipDecision::dropping(set([victim])) }
+    MembershipDecision { input_ends: [last; 8], ..MembershipDecision::dropping(site_set([victim])) }
 }
 
 #[test]
@@ -132,8 +133,8 @@ fn refusal_sent_by_one_player_evicts_nobody() {
             let mut game = start_captured(sites);
             let since = game.now();
             let bytes = forged_hello(&game, liar, victim, Some(Refusal::Dropped));
-            game.world.inject(victim, SessionNetwork::address(liar, 0), &bytes);
-            game.world.wake(victim);
+            game.network.inject(victim, SessionNetwork::address(liar, 0), &bytes);
+            game.network.wake(victim);
             game.run_for(secs(3));
             assert_all_play(&game, since, &format!("{sites} sites, {liar} refuses {victim}"));
         }
@@ -147,11 +148,11 @@ fn leave_reported_by_one_player_is_not_believed() {
         for (liar, victim) in pairs(sites) {
             let mut game = start_captured(sites);
             let hearers: Vec<usize> = (0..sites).filter(|site| *site != liar && *site != victim).collect();
-            hearers.iter().for_each(|to| game.world.set_cut(victim, *to, true));
+            hearers.iter().for_each(|to| game.network.set_cut(victim, *to, true));
             game.run_for(ms(300));
             let last = game.stats(victim).frame + game.stats(victim).input_delay + 8;
-            send_forged_extra(&mut game, liar, hearers.iter().copied(), &Extra::LeaveReport(id(victim), last));
-            hearers.iter().for_each(|to| game.world.set_cut(victim, *to, false));
+            send_forged_extra(&mut game, liar, hearers.iter().copied(), &Extra::LeaveReport(site_id(victim), last));
+            hearers.iter().for_each(|to| game.network.set_cut(victim, *to, false));
             game.run_for(secs(1));
             let since = game.now();
             game.run_for(secs(3));
@@ -165,8 +166,8 @@ fn only_the_coordinator_schedules_commands() {
     for liar in 1..3 {
         let mut game = start_captured(3);
         let (since, lag) = (game.now(), game.stats(0).input_delay);
-        let what = CommandKind::SetDelay { input_delay: lag + 1, prediction_window: 0, input_age: 9, site: id(2) };
-        let order = ScheduledCommand { issuer: id(liar), frame: game.stats(0).frame + 30, kind: what };
+        let what = CommandKind::SetDelay { input_delay: lag + 1, prediction_window: 0, input_age: 9, site: site_id(2) };
+        let order = ScheduledCommand { issuer: site_id(liar), frame: game.stats(0).frame + 30, kind: what };
         send_forged_extra(&mut game, liar, 0..3, &Extra::Command(order));
         game.run_for(secs(3));
         for site in 0..3 {
@@ -177,8 +178,8 @@ fn only_the_coordinator_schedules_commands() {
 }
 
 /// The newest vote that one site sent to another.
-fn newest_vote(game: &Game, from: usize, to: usize) -> Option<Vote> {
-    let sent = game.world.captured().filter(|packet| (packet.from, packet.to) == (from, to)).last()?;
+fn newest_vote(game: &TestSession, from: usize, to: usize) -> Option<Vote> {
+    let sent = game.network.captured().filter(|packet| (packet.from, packet.to) == (from, to)).last()?;
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&sent.bytes) else { return None };
     tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
 }
@@ -187,8 +188,8 @@ fn newest_vote(game: &Game, from: usize, to: usize) -> Option<Vote> {
 #[test]
 fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
     for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
-        let mut game = Setup::new(4, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(1_000)));
-        game.world.start_capture(2_000);
+        let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(1_000)));
+        game.network.start_capture(2_000);
         game.run_until(at(secs(5)));
         game.crash(3);
         let accepted = Some((4, forged_drop_decision(victim, game.stats(victim).frame)));
@@ -202,9 +203,9 @@ fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
         }
         assert!(lies > 0, "there was no ballot");
         game.run_for(secs(3));
-        let evicted = |event: &Event| matches!(event, Event::Dropped { site, .. } if *site == id(victim));
+        let evicted = |event: &Event| matches!(event, Event::Dropped { site, .. } if *site == site_id(victim));
         for site in (0..3).filter(|site| *site != liar) {
-            let told = game.told(site).find(|told| evicted(&told.event));
+            let told = game.events_of(site).find_event(|told| evicted(&told.event));
             assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
             assert_ne!(game.state(site), State::Ended(SessionEnd::Dropped), "{liar} evicts {victim}");
         }
@@ -215,15 +216,16 @@ fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
 #[test]
 fn authenticated_peer_never_changes_address() {
     for authenticated in [false, true] {
-        let mut game = Setup::new(3, rtt(60)).play_with(|_, config| config.is_transport_authenticated = authenticated);
+        let mut game = SessionSetup::new(3, rtt_link(60))
+            .start_with(|_, config| config.is_transport_authenticated = authenticated);
         game.run_until(at(secs(5)));
-        game.isolate(1, true);
+        game.set_isolated(1, true);
         game.run_for(ms(1_200));
         let bytes = forged_hello(&game, 1, 2, None);
-        game.world.inject(2, Addr(777), &bytes);
-        game.world.wake(2);
+        game.network.inject(2, Addr(777), &bytes);
+        game.network.wake(2);
         game.run_for(ms(100));
-        let moved = game.told(2).any(|told| matches!(told.event, Event::AddressChanged { .. }));
+        let moved = game.events_of(2).any(|told| matches!(told.event, Event::AddressChanged { .. }));
         assert_eq!(moved, !authenticated);
     }
 }
@@ -234,18 +236,18 @@ fn hello_cannot_take_over_the_seat_of_another_site() {
     for (liar, victim) in pairs(3) {
         let to = 3 - liar - victim;
         for in_the_lobby in [true, false] {
-            let mut game = Setup::new(3, rtt(60)).play();
-            game.world.start_capture(2_000);
+            let mut game = SessionSetup::new(3, rtt_link(60)).start();
+            game.network.start_capture(2_000);
             game.run_until(if in_the_lobby { at(ms(80)) } else { at(secs(5)) });
             if !in_the_lobby {
                 // While a player is silent, its new address would be believed.
-                game.isolate(victim, true);
+                game.set_isolated(victim, true);
                 game.run_for(ms(1_200));
             }
             let bytes = forged_hello(&game, victim, to, None);
-            game.world.inject(to, SessionNetwork::address(liar, 0), &bytes);
-            game.world.wake(to);
-            game.isolate(victim, false);
+            game.network.inject(to, SessionNetwork::address(liar, 0), &bytes);
+            game.network.wake(to);
+            game.set_isolated(victim, false);
             game.run_for(secs(4));
             let since = game.now();
             game.run_for(secs(3));
@@ -277,18 +279,18 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
         for decided in [false, true] {
             let mut game = start_captured(3);
             // Without the liar's inputs the game stands still, and unconfirmed reports are believed.
-            game.world.set_cut(liar, victim, true);
+            game.network.set_cut(liar, victim, true);
             game.run_for(ms(1_500));
             let frame = game.stats(victim).frame + 40;
             let what = CommandKind::Join {
-                site: id(victim),
+                site: site_id(victim),
                 incarnation: 1,
-                members: set([liar]),
+                members: site_set([liar]),
                 epoch: 0,
                 input_delay: 0,
                 prediction_window: 0,
             };
-            let order = ScheduledCommand { issuer: id(liar), frame, kind: what };
+            let order = ScheduledCommand { issuer: site_id(liar), frame, kind: what };
             let lie = match decided {
                 true => Extra::DecisionReport(
                     0,
@@ -299,9 +301,9 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
             };
             send_forged_extra(&mut game, liar, [victim], &lie);
             let bytes = forged_hello(&game, liar, victim, Some(Refusal::Dropped));
-            game.world.inject(victim, SessionNetwork::address(liar, 0), &bytes);
-            game.world.wake(victim);
-            game.world.set_cut(liar, victim, false);
+            game.network.inject(victim, SessionNetwork::address(liar, 0), &bytes);
+            game.network.wake(victim);
+            game.network.set_cut(liar, victim, false);
             game.run_for(secs(3));
             let since = game.now();
             game.run_for(secs(3));
@@ -315,8 +317,9 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
 fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
     for (liar, victim) in pairs(4).filter(|(liar, victim)| *liar < 4 && *victim < 4) {
         for after in (1_000..1_300).step_by(20) {
-            let mut game = Setup::new(5, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(1_000)));
-            game.world.start_capture(2_000);
+            let mut game =
+                SessionSetup::new(5, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(1_000)));
+            game.network.start_capture(2_000);
             game.run_until(at(secs(5)));
             let last = Frame::new(game.stats(4).frame.number() - 20);
             game.crash(4);
@@ -327,7 +330,7 @@ fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
                 let fps = game.fps(site, game.now() - secs(1), game.now());
                 assert!(fps > 58.0, "{liar} lies to {victim} after {after} ms: site {site} plays at {fps:.1} fps");
             }
-            game.assert_sound();
+            game.assert_consistent();
         }
     }
 }
@@ -337,11 +340,12 @@ fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
 #[test]
 fn silent_player_that_voted_to_drop_all_others_is_dropped() {
     for (sites, liar) in [(3, 0), (3, 2), (4, 0), (4, 3)] {
-        let mut game = Setup::new(sites, rtt(60)).play_with(|_, config| config.drop_timeout = Some(ms(800)));
-        game.world.start_capture(2_000);
+        let mut game =
+            SessionSetup::new(sites, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(800)));
+        game.network.start_capture(2_000);
         game.run_until(at(secs(5)));
         let others: Vec<usize> = (0..sites).filter(|site| *site != liar).collect();
-        let decision = MembershipDecision::dropping(others.iter().map(|site| id(*site)).collect());
+        let decision = MembershipDecision::dropping(others.iter().map(|site| site_id(*site)).collect());
         let vote = forged_accepting_vote(liar, decision);
         send_forged_extra(&mut game, liar, 0..sites, &Extra::Vote(vote));
         game.crash(liar);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, lossy, ms, secs};
+use common::{SessionSetup, TestSession, at, lossy_link, ms, secs};
 use coplay::frame::Frame;
 use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStart, MovieWriter};
 use coplay::session::Session;
@@ -26,15 +26,16 @@ fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut 
 }
 
 /// A game with repairs and losses, and the movie that each site has of it.
-fn play_and_record() -> (Game, Vec<Vec<u8>>) {
-    let mut game = Setup { lag: 2, window: 8, ..Setup::new(2, lossy(140, 0.1)) }.play();
-    let settings = game.world.sites[0].session.settings().clone();
+fn play_and_record() -> (TestSession, Vec<Vec<u8>>) {
+    let mut game =
+        SessionSetup { input_delay: 2, prediction_window: 8, ..SessionSetup::new(2, lossy_link(140, 0.1)) }.start();
+    let settings = game.network.sites[0].session.settings().clone();
     let mut writers: Vec<MovieWriter> =
         (0..2).map(|_| MovieWriter::new(&settings, MovieStart::PowerOn).expect("sound")).collect();
     let mut files = vec![Vec::new(); 2];
     while game.now() < at(secs(40)) {
         game.run_for(ms(200));
-        for ((site, writer), file) in game.world.sites.iter_mut().zip(&mut writers).zip(&mut files) {
+        for ((site, writer), file) in game.network.sites.iter_mut().zip(&mut writers).zip(&mut files) {
             record_confirmed(&mut site.session, writer, file);
         }
     }
@@ -90,12 +91,12 @@ fn movie_of_a_game_with_rollback_and_loss_replays_identically() {
         let frames = replayed.state_hashes.len();
         println!("site {site}: {frames} frames in {} bytes, {} hashes", file.len(), replayed.checked.compared);
         assert!(replayed.is_complete && frames > 2_000, "{frames} frames");
-        assert_eq!(replayed.state_hashes[..], game.hashes[site][..frames]);
-        assert!(frames + 1 >= game.hashes[site].len(), "{frames} of {}", game.hashes[site].len());
+        assert_eq!(replayed.state_hashes[..], game.state_hashes[site][..frames]);
+        assert!(frames + 1 >= game.state_hashes[site].len(), "{frames} of {}", game.state_hashes[site].len());
         assert!(replayed.checked.is_equal());
         assert_eq!(replayed.checked.compared, frames as u64 / 60, "every 60th state is hashed");
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn truncated_movie_replays_up_to_the_cut() {
         let replayed = replay(&file[..cut], None);
         let frames = replayed.state_hashes.len();
         assert!(!replayed.is_complete && frames >= longest);
-        assert_eq!(replayed.state_hashes[..], game.hashes[0][..frames]);
+        assert_eq!(replayed.state_hashes[..], game.state_hashes[0][..frames]);
         longest = frames;
     }
     assert!(longest > 1_500, "{longest}");

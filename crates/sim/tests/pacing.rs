@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Setup, at, deviation, lossy, mean, ms, rtt, secs};
+use common::{SessionSetup, at, lossy_link, mean, mean_abs_deviation, ms, rtt_link, secs};
 use coplay::pace::Pacing;
 use coplay::session::State;
 use coplay::time::TimeDelta;
@@ -13,7 +13,7 @@ use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
 
 fn measure(rtt_ms: i64) -> SessionMeasurements {
-    let outcome = SessionExperiment::new(rtt(rtt_ms)).run();
+    let outcome = SessionExperiment::new(rtt_link(rtt_ms)).run();
     assert!(outcome.is_complete && outcome.states_equal, "RTT {rtt_ms}: {outcome:?}");
     outcome
 }
@@ -45,8 +45,9 @@ fn evenly_slower_when_latency_exceeds_input_delay() {
 
 /// The mean of the master's deviations over three seeds.
 fn published_deviation_ms(rtt_ms: i64) -> f64 {
-    let run =
-        |seed: u64| SessionExperiment { seed, ..SessionExperiment::as_published(rtt(rtt_ms)) }.run().deviation_ms[0];
+    let run = |seed: u64| {
+        SessionExperiment { seed, ..SessionExperiment::as_published(rtt_link(rtt_ms)) }.run().deviation_ms[0]
+    };
     mean(&[1, 2, 3].map(run))
 }
 
@@ -58,7 +59,7 @@ fn published_pacing_is_smooth_up_to_130_ms_rtt_and_rough_from_140_to_170() {
     }
     let scan = (140..=200).step_by(10).map(|rtt_ms| (rtt_ms, published_deviation_ms(rtt_ms)));
     let scan: Vec<(i64, f64)> = scan.collect();
-    let threshold = scan.iter().find(|(_, deviation_ms)| *deviation_ms >= 5.0);
+    let threshold = scan.iter().find_event(|(_, deviation_ms)| *deviation_ms >= 5.0);
     assert!(threshold.is_some_and(|(rtt_ms, _)| (140..=170).contains(rtt_ms)), "{scan:.2?}");
 }
 
@@ -66,26 +67,26 @@ fn published_pacing_is_smooth_up_to_130_ms_rtt_and_rough_from_140_to_170() {
 /// its frames the first to start still waits in.
 fn pacing_after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
     let first = 1 - late;
-    let mut game = Setup::new(2, rtt(100)).play_with(|_, config| config.pacing = pacing);
+    let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| config.pacing = pacing);
     game.run_while(secs(10), |game| (0..2).any(|site| !matches!(game.state(site), State::Starting { .. })));
     let wake = game.now() + ms(800);
-    game.world.pause(late, wake);
+    game.network.pause(late, wake);
     game.run_until(wake + secs(10));
     let settled = game.now();
     let stalls = game.stats(first).stalls;
     game.run_for(secs(20));
-    game.assert_sound();
-    assert!(game.steps[late][0] - game.steps[first][0] > ms(300), "site {late} did not come late");
+    game.assert_consistent();
+    assert!(game.step_times[late][0] - game.step_times[first][0] > ms(300), "site {late} did not come late");
     if pacing == Pacing::Even {
         assert!(
-            game.worst_synchrony(settled) < 1.0,
+            game.worst_start_skew_ms(settled) < 1.0,
             "site {late} came late: {} ms apart",
-            game.worst_synchrony(settled)
+            game.worst_start_skew_ms(settled)
         );
     }
     let times = [0, 1].map(|site| game.frame_times(site, settled));
     let waited = (game.stats(first).stalls - stalls) as f64 / times[first].len() as f64;
-    (times.map(|times| deviation(&times)), waited)
+    (times.map(|times| mean_abs_deviation(&times)), waited)
 }
 
 #[test]
@@ -113,13 +114,13 @@ fn pacing_tolerates_one_percent_clock_skew() {
     for (one, other) in [(0.0, 10_000.0), (10_000.0, 0.0), (-5_000.0, 5_000.0), (0.0, -10_000.0)] {
         let clock = |skew_ppm: f64, offset: TimeDelta| NodeClock { offset, skew_ppm };
         let clocks = vec![clock(one, secs(5)), clock(other, secs(-900))];
-        let mut game = Setup { clocks, ..Setup::new(2, rtt(100)) }.play();
+        let mut game = SessionSetup { clocks, ..SessionSetup::new(2, rtt_link(100)) }.start();
         game.run_until(at(secs(50)));
-        game.assert_sound();
+        game.assert_consistent();
         let times = [0, 1].map(|site| game.frame_times(site, at(secs(20))));
         let what = format!("clocks off by {one} and {other} ppm");
         for times in &times {
-            assert!(deviation(times) < 0.5, "{what}: {:.3} ms", deviation(times));
+            assert!(mean_abs_deviation(times) < 0.5, "{what}: {:.3} ms", mean_abs_deviation(times));
         }
         let (first, second) = (mean(&times[0]), mean(&times[1]));
         assert!((first - second).abs() < 0.002, "{what}: {first:.4} and {second:.4} ms a frame");
@@ -134,10 +135,10 @@ fn clock_stamp_wraparound_is_harmless() {
         for site in [0, 1] {
             let mut clocks = vec![NodeClock::TRUE; 2];
             clocks[site].offset = TimeDelta::from_micros(end_us) - secs(15);
-            let mut game = Setup { clocks, ..Setup::new(2, rtt(100)) }.play();
+            let mut game = SessionSetup { clocks, ..SessionSetup::new(2, rtt_link(100)) }.start();
             game.run_until(at(secs(30)));
-            game.assert_sound();
-            let apart = game.worst_synchrony(at(secs(5)));
+            game.assert_consistent();
+            let apart = game.worst_start_skew_ms(at(secs(5)));
             assert!(apart < 1.0, "site {site} passes {end_us} us: {apart:.3} ms apart");
             let rtt = game.peer_stats(1 - site, site).rtt.as_millis_f64();
             assert!((rtt - 100.0).abs() < 1.0, "site {site} passes {end_us} us: RTT {rtt:.3} ms");
@@ -147,17 +148,17 @@ fn clock_stamp_wraparound_is_harmless() {
 
 #[test]
 fn one_peer_with_jitter_does_not_slow_the_others() {
-    let steady = rtt(80);
+    let steady = rtt_link(80);
     for unsteady in [0, 3] {
         for jitter in [Jitter::Uniform(ms(30)), Jitter::Exponential { mean: ms(10) }] {
-            let mut game = Setup::new(4, steady.clone()).play();
+            let mut game = SessionSetup::new(4, steady.clone()).start();
             for other in (0..4).filter(|other| *other != unsteady) {
                 let link = LinkConfig { jitter, ..steady.clone() };
-                game.world.link(unsteady, other).set_config(link.clone());
-                game.world.link(other, unsteady).set_config(link);
+                game.network.link(unsteady, other).set_config(link.clone());
+                game.network.link(other, unsteady).set_config(link);
             }
             game.run_until(at(secs(35)));
-            game.assert_sound();
+            game.assert_consistent();
             for site in (0..4).filter(|site| *site != unsteady) {
                 let fps = game.fps(site, at(secs(5)), at(secs(35)));
                 assert!(fps >= 57.0, "site {site} at {fps:.2} fps beside site {unsteady} with {jitter:?}");
@@ -170,13 +171,13 @@ fn one_peer_with_jitter_does_not_slow_the_others() {
 fn sites_resynchronise_after_one_paused() {
     for sites in [2, 3] {
         for paused in 0..sites {
-            let mut game = Setup::new(sites, rtt(100)).play();
+            let mut game = SessionSetup::new(sites, rtt_link(100)).start();
             game.run_until(at(secs(15)));
             let wake = game.now() + ms(500);
-            game.world.pause(paused, wake);
+            game.network.pause(paused, wake);
             game.run_until(wake + secs(12));
-            game.assert_sound();
-            let apart = game.worst_synchrony(wake + secs(10));
+            game.assert_consistent();
+            let apart = game.worst_start_skew_ms(wake + secs(10));
             assert!(apart < 1.0, "{sites} sites, site {paused} paused: {apart:.3} ms apart");
             let fps = game.fps(0, wake + secs(10), wake + secs(12));
             assert!(fps > 59.0, "{sites} sites, site {paused} paused: {fps:.1} fps");
@@ -186,13 +187,21 @@ fn sites_resynchronise_after_one_paused() {
 
 #[test]
 fn frame_time_varies_by_at_most_4_percent_on_a_healthy_link() {
-    let links =
-        [rtt(0), rtt(50), rtt(100), rtt(150), rtt(190), LinkConfig::lan(), LinkConfig::broadband(), lossy(100, 0.01)];
+    let links = [
+        rtt_link(0),
+        rtt_link(50),
+        rtt_link(100),
+        rtt_link(150),
+        rtt_link(190),
+        LinkConfig::lan(),
+        LinkConfig::broadband(),
+        lossy_link(100, 0.01),
+    ];
     for link in links {
         for sites in [2, 4] {
-            let mut game = Setup::new(sites, link.clone()).play();
+            let mut game = SessionSetup::new(sites, link.clone()).start();
             game.run_until(at(secs(60)));
-            game.assert_sound();
+            game.assert_consistent();
             for site in 0..sites {
                 let times = game.frame_times(site, at(secs(0)));
                 assert!(times.len() > 3_400, "{} frames over {link:?}", times.len());

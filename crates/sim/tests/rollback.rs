@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::by_hand::Hosts;
-use common::{Act, Done, Game, Setup, at, deviation, lossy, mean, ms, rtt, secs};
+use common::manual_hosts::ManualHosts;
+use common::{
+    ActionKind, MachineAction, SessionSetup, TestSession, at, lossy_link, mean, mean_abs_deviation, ms, rtt_link, secs,
+};
 use coplay::frame::Frame;
 use coplay::input::{InputWord, Ownership};
 use coplay::pace::Pacing;
@@ -15,85 +17,91 @@ use coplay_sim::link::{Jitter, LinkConfig};
 use coplay_sim::site::RandomPlayer;
 
 /// A sound game in which the lag is short and up to `window` frames are guessed.
-fn rollback_setup(sites: usize, link: LinkConfig, window: u32) -> Setup {
-    Setup { lag: 2, window, ..Setup::new(sites, link) }
+fn rollback_setup(sites: usize, link: LinkConfig, window: u32) -> SessionSetup {
+    SessionSetup { input_delay: 2, prediction_window: window, ..SessionSetup::new(sites, link) }
 }
 
-fn set_change_probability(game: &mut Game, restlessness: f64) {
-    game.world.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
+fn set_change_probability(game: &mut TestSession, restlessness: f64) {
+    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
 }
 
-fn count_by_site(game: &Game, act: Act) -> Vec<usize> {
-    (0..game.done.len()).map(|site| game.count(site, act, at(secs(0)))).collect()
+fn count_by_site(game: &TestSession, act: ActionKind) -> Vec<usize> {
+    (0..game.actions.len()).map(|site| game.count_actions(site, act, at(secs(0)))).collect()
 }
 
 #[test]
 fn no_rollback_when_predictions_are_right() {
-    for link in [rtt(200), lossy(200, 0.1)] {
-        let mut game = rollback_setup(2, link, 16).play();
+    for link in [rtt_link(200), lossy_link(200, 0.1)] {
+        let mut game = rollback_setup(2, link, 16).start();
         set_change_probability(&mut game, 0.0);
         game.run_until(at(secs(20)));
-        game.assert_sound();
-        assert!(game.steps.iter().all(|steps| steps.len() > 1_000), "too few frames");
-        assert!(count_by_site(&game, Act::Save).iter().all(|saves| *saves > 1_000), "nothing was guessed");
-        assert_eq!((count_by_site(&game, Act::Load), count_by_site(&game, Act::Again)), (vec![0; 2], vec![0; 2]));
+        game.assert_consistent();
+        assert!(game.step_times.iter().all(|steps| steps.len() > 1_000), "too few frames");
+        assert!(count_by_site(&game, ActionKind::Save).iter().all(|saves| *saves > 1_000), "nothing was guessed");
+        assert_eq!(
+            (count_by_site(&game, ActionKind::Load), count_by_site(&game, ActionKind::Resimulate)),
+            (vec![0; 2], vec![0; 2])
+        );
     }
 }
 
 #[test]
 fn no_save_when_nothing_is_predicted() {
     for (lag, rtt_ms) in [(2, 0), (2, 60), (6, 100), (6, 190)] {
-        let mut game = Setup { lag, window: 8, ..Setup::new(3, rtt(rtt_ms)) }.play();
+        let mut game =
+            SessionSetup { input_delay: lag, prediction_window: 8, ..SessionSetup::new(3, rtt_link(rtt_ms)) }.start();
         game.run_until(at(secs(20)));
-        game.assert_sound();
-        assert_eq!(count_by_site(&game, Act::Save), [0; 3], "lag {lag}, RTT {rtt_ms}");
+        game.assert_consistent();
+        assert_eq!(count_by_site(&game, ActionKind::Save), [0; 3], "lag {lag}, RTT {rtt_ms}");
     }
 }
 
 /// When each frame became certain at a site.
-fn confirmation_times(done: &[Done]) -> Vec<Instant> {
-    done.iter().filter(|done| done.act == Act::Confirm).map(|done| done.at).collect()
+fn confirmation_times(done: &[MachineAction]) -> Vec<Instant> {
+    done.iter().filter(|done| done.kind == ActionKind::Confirm).map(|done| done.at).collect()
 }
 
 #[test]
 fn state_is_saved_once_before_each_predicted_step() {
-    for link in [rtt(100), rtt(170), LinkConfig::broadband(), lossy(120, 0.1)] {
-        let mut game = rollback_setup(3, link.clone(), 12).play();
+    for link in [rtt_link(100), rtt_link(170), LinkConfig::broadband(), lossy_link(120, 0.1)] {
+        let mut game = rollback_setup(3, link.clone(), 12).start();
         game.run_until(at(secs(20)));
-        game.assert_sound();
-        for done in &game.done {
+        game.assert_consistent();
+        for done in &game.actions {
             let confirmed = confirmation_times(done);
-            let open = |done: &Done| confirmed.get(done.frame as usize).is_none_or(|certain| *certain > done.at);
-            let steps = done.iter().filter(|done| matches!(done.act, Act::Fresh | Act::Again));
+            let open =
+                |done: &MachineAction| confirmed.get(done.frame as usize).is_none_or(|certain| *certain > done.at);
+            let steps = done.iter().filter(|done| matches!(done.kind, ActionKind::FirstStep | ActionKind::Resimulate));
             let guessed = steps.filter(|step| open(step)).count();
-            let saves = done.iter().filter(|done| done.act == Act::Save);
-            let needless = saves.clone().find(|save| !open(save));
+            let saves = done.iter().filter(|done| done.kind == ActionKind::Save);
+            let needless = saves.clone().find_event(|save| !open(save));
             assert_eq!(needless, None, "over {link:?}");
             assert!(saves.clone().count() <= guessed, "{} saves, {guessed} guesses, {link:?}", saves.count());
-            let twice = done.windows(2).find(|pair| pair[0].act == Act::Save && pair[1].act == Act::Save);
+            let twice =
+                done.windows(2).find_event(|pair| pair[0].kind == ActionKind::Save && pair[1].kind == ActionKind::Save);
             assert_eq!(twice, None, "over {link:?}");
         }
     }
 }
 
 /// The most loads between two fresh steps of a site.
-fn max_rollbacks_in_a_frame(done: &[Done]) -> usize {
-    let frames = done.split(|done| done.act == Act::Fresh);
-    frames.map(|frame| frame.iter().filter(|done| done.act == Act::Load).count()).max().unwrap_or(0)
+fn max_rollbacks_in_a_frame(done: &[MachineAction]) -> usize {
+    let frames = done.split(|done| done.kind == ActionKind::FirstStep);
+    frames.map(|frame| frame.iter().filter(|done| done.kind == ActionKind::Load).count()).max().unwrap_or(0)
 }
 
 #[test]
 fn mispredictions_of_several_players_share_one_rollback() {
     for sites in [4, 8] {
         for step_cost in [0, 300] {
-            let link = LinkConfig { jitter: Jitter::Uniform(ms(15)), ..rtt(150) };
-            let mut game = rollback_setup(sites, link, 12).play();
-            game.world.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(step_cost));
+            let link = LinkConfig { jitter: Jitter::Uniform(ms(15)), ..rtt_link(150) };
+            let mut game = rollback_setup(sites, link, 12).start();
+            game.network.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(step_cost));
             game.run_until(at(secs(20)));
-            game.assert_sound();
-            for (site, done) in game.done.iter().enumerate() {
-                let loads = done.iter().filter(|done| done.act == Act::Load).count();
-                let frames = game.steps[site].len();
+            game.assert_consistent();
+            for (site, done) in game.actions.iter().enumerate() {
+                let loads = done.iter().filter(|done| done.kind == ActionKind::Load).count();
+                let frames = game.step_times[site].len();
                 // Each of the others changes something every 8 frames.
                 let expected = frames as f64 * (1.0 - 0.875f64.powi(sites as i32 - 1));
                 let what = format!("site {site} of {sites}, {step_cost} us a step: {loads} repairs");
@@ -107,17 +115,17 @@ fn mispredictions_of_several_players_share_one_rollback() {
 
 #[test]
 fn rollback_that_fits_between_frames_delays_no_frame() {
-    let mut game = Setup { lag: 6, ..rollback_setup(2, rtt(310), 8) }.play();
-    game.world.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(1_500));
+    let mut game = SessionSetup { input_delay: 6, ..rollback_setup(2, rtt_link(310), 8) }.start();
+    game.network.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(1_500));
     game.run_until(at(secs(20)));
-    game.assert_sound();
-    for done in &game.done {
-        let fresh = |done: &&Done| done.act == Act::Fresh && done.at > at(secs(5));
+    game.assert_consistent();
+    for done in &game.actions {
+        let fresh = |done: &&MachineAction| done.kind == ActionKind::FirstStep && done.at > at(secs(5));
         let starts: Vec<Instant> = done.iter().filter(fresh).map(|done| done.at).collect();
-        let repaired = done.iter().filter(|done| done.act == Act::Again).count();
+        let repaired = done.iter().filter(|done| done.kind == ActionKind::Resimulate).count();
         assert!(repaired > 200, "only {repaired} frames were repaired");
         let times: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect();
-        let deviation = deviation(&times);
+        let deviation = mean_abs_deviation(&times);
         assert!(deviation < 0.3, "frames deviate by {deviation:.2} ms for {repaired} that were repaired");
     }
 }
@@ -125,25 +133,25 @@ fn rollback_that_fits_between_frames_delays_no_frame() {
 /// Follows a machine and sees that every frame comes once for the first time, in order, and never again once it is certain. Returns
 /// the deepest repair.
 #[track_caller]
-fn deepest_rollback(done: &[Done]) -> u32 {
+fn deepest_rollback(done: &[MachineAction]) -> u32 {
     let (mut next, mut fresh, mut certain, mut deepest) = (0, 0, 0, 0);
     for done in done {
-        match done.act {
-            Act::Save => assert_eq!(done.frame, next, "saved"),
-            Act::Load => {
+        match done.kind {
+            ActionKind::Save => assert_eq!(done.frame, next, "saved"),
+            ActionKind::Load => {
                 assert!((certain..fresh).contains(&done.frame), "went back to {} of {certain}..{fresh}", done.frame);
                 next = done.frame;
                 deepest = deepest.max(fresh - done.frame);
             }
-            Act::Fresh => {
+            ActionKind::FirstStep => {
                 assert_eq!((done.frame, next), (fresh, fresh), "fresh");
                 (next, fresh) = (fresh + 1, fresh + 1);
             }
-            Act::Again => {
+            ActionKind::Resimulate => {
                 assert!(done.frame == next && next < fresh, "{} again, {next} was next, {fresh} is fresh", done.frame);
                 next += 1;
             }
-            Act::Confirm => {
+            ActionKind::Confirm => {
                 assert!(done.frame == certain && certain < next, "{} is certain, {certain} was next", done.frame);
                 certain += 1;
             }
@@ -153,30 +161,30 @@ fn deepest_rollback(done: &[Done]) -> u32 {
 }
 
 /// The most frames of a site that rested on guesses at once.
-fn max_predicted_frames(done: &[Done]) -> usize {
+fn max_predicted_frames(done: &[MachineAction]) -> usize {
     let confirmed = confirmation_times(done);
-    let fresh = done.iter().filter(|done| done.act == Act::Fresh);
+    let fresh = done.iter().filter(|done| done.kind == ActionKind::FirstStep);
     let open = fresh.map(|fresh| fresh.frame as usize + 1 - confirmed.partition_point(|certain| *certain <= fresh.at));
     open.max().unwrap_or(0)
 }
 
 #[test]
 fn every_frame_is_stepped_first_once_confirmed_once_and_within_the_prediction_window() {
-    let links = [rtt(100), rtt(400), lossy(150, 0.2), LinkConfig::broadband(), LinkConfig::wifi()];
+    let links = [rtt_link(100), rtt_link(400), lossy_link(150, 0.2), LinkConfig::broadband(), LinkConfig::wifi()];
     for link in links {
         for (sites, window) in [(2, 1), (2, 8), (4, 8), (3, 16), (2, 60)] {
-            let mut game = rollback_setup(sites, link.clone(), window).play();
+            let mut game = rollback_setup(sites, link.clone(), window).start();
             game.run_until(at(secs(15)));
-            game.assert_sound();
-            for done in &game.done {
+            game.assert_consistent();
+            for done in &game.actions {
                 let deepest = deepest_rollback(done);
                 assert!(deepest <= window, "{deepest} frames at once with a window of {window} over {link:?}");
                 let guessed = max_predicted_frames(done);
                 assert!(guessed <= window as usize, "{guessed} guessed with a window of {window} over {link:?}");
             }
-            let frames = game.hashes.iter().map(Vec::len).min().unwrap_or(0);
+            let frames = game.state_hashes.iter().map(Vec::len).min().unwrap_or(0);
             assert!(frames > 150, "{frames} frames are certain over {link:?}");
-            assert!(game.hashes.iter().all(|hashes| hashes[..frames] == game.hashes[0][..frames]));
+            assert!(game.state_hashes.iter().all(|hashes| hashes[..frames] == game.state_hashes[0][..frames]));
         }
     }
 }
@@ -184,31 +192,31 @@ fn every_frame_is_stepped_first_once_confirmed_once_and_within_the_prediction_wi
 #[test]
 fn game_slows_evenly_when_the_prediction_window_is_exhausted() {
     for (rtt_ms, window) in [(400, 8), (500, 8), (240, 4)] {
-        let mut game = rollback_setup(2, rtt(rtt_ms), window).play();
+        let mut game = rollback_setup(2, rtt_link(rtt_ms), window).start();
         game.run_until(at(secs(40)));
-        game.assert_sound();
+        game.assert_consistent();
         let bound_ms = rtt_ms as f64 / 2.0 / f64::from(2 + window);
-        for (site, done) in game.done.iter().enumerate() {
+        for (site, done) in game.actions.iter().enumerate() {
             let times = game.frame_times(site, at(secs(10)));
             let what = format!("RTT {rtt_ms}, window {window}: {:.3} ms a frame", mean(&times));
             assert!((mean(&times) / bound_ms - 1.0).abs() < 0.005, "{what}, the link allows {bound_ms:.3}");
-            assert!(deviation(&times) < 0.1, "{what}, off by {:.3}", deviation(&times));
+            assert!(mean_abs_deviation(&times) < 0.1, "{what}, off by {:.3}", mean_abs_deviation(&times));
             assert_eq!(deepest_rollback(done), window, "{what}");
         }
     }
 }
 
 /// Two that play for twenty seconds over a long way and guess in this manner.
-fn play_with_predictor(predictor: InputPredictor, restlessness: f64) -> Game {
-    let mut game = rollback_setup(2, rtt(200), 16).play_with(|_, config| config.predictor = predictor);
+fn play_with_predictor(predictor: InputPredictor, restlessness: f64) -> TestSession {
+    let mut game = rollback_setup(2, rtt_link(200), 16).start_with(|_, config| config.predictor = predictor);
     set_change_probability(&mut game, restlessness);
     game.run_until(at(secs(20)));
-    game.assert_sound();
+    game.assert_consistent();
     game
 }
 
-fn total_rollbacks(game: &Game) -> usize {
-    count_by_site(game, Act::Load).iter().sum()
+fn total_rollbacks(game: &TestSession) -> usize {
+    count_by_site(game, ActionKind::Load).iter().sum()
 }
 
 /// What [`Predictor::Repeat`] does.
@@ -228,13 +236,13 @@ fn predict_inverse(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord
 fn sites_use_the_configured_predictor() {
     let usual = play_with_predictor(InputPredictor::Repeat, 0.125);
     let same = play_with_predictor(InputPredictor::Custom(predict_repeat), 0.125);
-    assert_eq!(same.done, usual.done, "the same guesses");
+    assert_eq!(same.actions, usual.actions, "the same guesses");
     assert_eq!(total_rollbacks(&play_with_predictor(InputPredictor::Neutral, 0.0)), 0, "nobody touches anything");
     // Whoever holds a button does not let go of it.
     let neutral = play_with_predictor(InputPredictor::Neutral, 0.01);
     assert!(total_rollbacks(&neutral) > 1_500, "{} repairs of neutral guesses", total_rollbacks(&neutral));
     let wrong = play_with_predictor(InputPredictor::Custom(predict_inverse), 0.0);
-    let frames = wrong.steps[0].len() + wrong.steps[1].len();
+    let frames = wrong.step_times[0].len() + wrong.step_times[1].len();
     assert!(total_rollbacks(&wrong) > frames * 9 / 10, "{} repairs in {frames} frames", total_rollbacks(&wrong));
     // To guess wrong costs steps, and neither time nor agreement.
     let fps = wrong.fps(0, at(secs(5)), at(secs(20)));
@@ -245,10 +253,10 @@ fn sites_use_the_configured_predictor() {
 fn each_site_may_use_its_own_predictor() {
     let predictors = [InputPredictor::Repeat, InputPredictor::Neutral, InputPredictor::Custom(predict_inverse)];
     let mut game =
-        rollback_setup(3, lossy(150, 0.05), 12).play_with(|site, config| config.predictor = predictors[site]);
+        rollback_setup(3, lossy_link(150, 0.05), 12).start_with(|site, config| config.predictor = predictors[site]);
     game.run_until(at(secs(20)));
-    game.assert_sound();
-    let again = count_by_site(&game, Act::Again);
+    game.assert_consistent();
+    let again = count_by_site(&game, ActionKind::Resimulate);
     assert!(again[0] < again[1] && again[1] < again[2], "{again:?}");
 }
 
@@ -262,13 +270,13 @@ fn perfect_predictor_causes_no_rollback() {
             .for_each(|(player, word)| *word = InputWord::from(frame.number() / 9 % 3) << player);
     }
     let play = |predictor: InputPredictor| {
-        let mut pair = Hosts::new(2, ms(90), |config: &mut Config| {
+        let mut pair = ManualHosts::new(2, ms(90), |config: &mut Config| {
             (config.settings.input_delay, config.settings.prediction_window, config.predictor) = (2, 8, predictor);
         });
         pair.run_until_running();
         pair.run_for(secs(10));
         let stats = pair.hosts[0].session.stats();
-        assert!(stats.frame.number() > 500 && pair.mismatches(0, 1) == 0, "{stats:?}");
+        assert!(stats.frame.number() > 500 && pair.mismatch_count(0, 1) == 0, "{stats:?}");
         stats.rollbacks
     };
     assert!(play(InputPredictor::Repeat) > 50);
@@ -280,18 +288,18 @@ fn inputs_of_a_leaver_are_no_longer_predicted() {
     for loss in [0.0, 0.2] {
         for leaver in 0..3 {
             let what = format!("loss {loss}, site {leaver} leaves");
-            let mut game = rollback_setup(3, lossy(200, loss), 8).play();
+            let mut game = rollback_setup(3, lossy_link(200, loss), 8).start();
             game.run_until(at(secs(8)));
             game.leave(leaver);
             game.run_for(secs(10));
-            game.assert_sound();
+            game.assert_consistent();
             assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}");
             for site in (0..3).filter(|site| *site != leaver) {
-                let left = game.told(site).filter(|told| matches!(told.event, Event::Left { .. })).count();
+                let left = game.events_of(site).filter(|told| matches!(told.event, Event::Left { .. })).count();
                 assert_eq!((left, game.state(site)), (1, State::Running), "{what}");
                 let fps = game.fps(site, at(secs(10)), game.now());
                 assert!(fps > 58.0, "{what}: site {site} at {fps:.2} fps");
-                assert!(deepest_rollback(&game.done[site]) <= 8, "{what}");
+                assert!(deepest_rollback(&game.actions[site]) <= 8, "{what}");
             }
         }
     }
@@ -299,16 +307,16 @@ fn inputs_of_a_leaver_are_no_longer_predicted() {
 
 /// Everybody is back at full speed, and everything that was stepped is certain but for the last few frames.
 #[track_caller]
-fn assert_recovers(game: &mut Game, what: &str) {
+fn assert_recovers(game: &mut TestSession, what: &str) {
     let healed = game.now();
     game.run_for(secs(12));
-    game.assert_sound();
-    for site in 0..game.done.len() {
+    game.assert_consistent();
+    for site in 0..game.actions.len() {
         let fps = game.fps(site, healed + secs(2), healed + secs(12));
         assert!(fps > 59.5, "{what}: site {site} is back at {fps:.2} fps");
         assert_eq!(game.state(site), State::Running, "{what}");
-        deepest_rollback(&game.done[site]);
-        let open = game.steps[site].len() - game.hashes[site].len();
+        deepest_rollback(&game.actions[site]);
+        let open = game.step_times[site].len() - game.state_hashes[site].len();
         assert!(open <= 16, "{what}: site {site} has {open} frames that are not certain");
     }
 }
@@ -316,18 +324,18 @@ fn assert_recovers(game: &mut Game, what: &str) {
 #[test]
 fn cut_freezes_the_game_after_the_prediction_window_and_it_resumes() {
     for window in [4, 16] {
-        let mut game = rollback_setup(3, rtt(120), window).play();
+        let mut game = rollback_setup(3, rtt_link(120), window).start();
         game.run_until(at(secs(8)));
-        let frames: Vec<usize> = game.hashes.iter().map(Vec::len).collect();
-        game.isolate(1, true);
+        let frames: Vec<usize> = game.state_hashes.iter().map(Vec::len).collect();
+        game.set_isolated(1, true);
         game.run_for(secs(3));
         for (site, before) in frames.into_iter().enumerate() {
             let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
-            assert_eq!(freeze.frame.number() as usize, game.steps[site].len());
-            let ran = game.steps[site].len() - before;
+            assert_eq!(freeze.frame.number() as usize, game.step_times[site].len());
+            let ran = game.step_times[site].len() - before;
             assert!(ran >= window as usize && ran <= window as usize + 10, "site {site} ran {ran} frames into the cut");
         }
-        game.isolate(1, false);
+        game.set_isolated(1, false);
         assert_recovers(&mut game, &format!("window {window}"));
     }
 }
@@ -335,20 +343,20 @@ fn cut_freezes_the_game_after_the_prediction_window_and_it_resumes() {
 #[test]
 fn sites_that_sleep_or_change_address_recover() {
     for site in [0, 1] {
-        let mut game = rollback_setup(2, lossy(120, 0.05), 8).play();
+        let mut game = rollback_setup(2, lossy_link(120, 0.05), 8).start();
         game.run_until(at(secs(8)));
         let wake = game.now() + secs(2);
-        game.world.pause(site, wake);
+        game.network.pause(site, wake);
         game.run_until(wake);
         assert_recovers(&mut game, &format!("site {site} slept"));
-        game.world.change_address(site);
+        game.network.change_address(site);
         game.run_for(secs(1));
         assert!(
-            game.told(1 - site).any(|told| matches!(told.event, Event::AddressChanged { .. })),
+            game.events_of(1 - site).any(|told| matches!(told.event, Event::AddressChanged { .. })),
             "site {site} moved"
         );
         assert_recovers(&mut game, &format!("site {site} moved"));
-        game.world.suspend(site, game.now() + secs(5));
+        game.network.suspend(site, game.now() + secs(5));
         game.run_for(secs(5));
         assert_recovers(&mut game, &format!("site {site} was suspended"));
     }
@@ -382,53 +390,54 @@ fn shared_pad_ownership(sites: usize) -> Ownership {
 }
 
 /// All sites do the same in the same frames, so only time can make a difference; they are disturbed after ten seconds.
-fn start_with_equal_inputs(setup: &Setup, disturbance: Disturbance) -> Game {
+fn start_with_equal_inputs(setup: &SessionSetup, disturbance: Disturbance) -> TestSession {
     let clock = |skew_ppm: f64| NodeClock { offset: secs(setup.seed as i64 * 77), skew_ppm };
     let clocks = match disturbance {
         Disturbance::Skew => vec![clock(0.0), clock(10_000.0)],
         _ => Vec::new(),
     };
-    let setup = Setup { clocks, ..setup.clone() };
-    let mut game = setup.play_with(|_, config| {
+    let setup = SessionSetup { clocks, ..setup.clone() };
+    let mut game = setup.start_with(|_, config| {
         config.settings.ownership = shared_pad_ownership(setup.sites);
         // Where nothing may be guessed at first, the dials open the window.
-        config.settings.auto_tune = setup.window == 0;
+        config.settings.auto_tune = setup.prediction_window == 0;
     });
-    game.world.sites.iter_mut().for_each(|site| site.player = RandomPlayer::new(setup.seed, 1));
+    game.network.sites.iter_mut().for_each(|site| site.player = RandomPlayer::new(setup.seed, 1));
     if let Disturbance::LateStart(late) = disturbance {
         game.run_while(secs(10), |game| !matches!(game.state(late), State::Starting { .. }));
         let State::Starting { at } = game.state(late) else { unreachable!("it is about to start") };
-        let begin = game.world.sites[late].clock.true_time(at);
-        game.world.pause(late, begin + HALF_FRAME);
+        let begin = game.network.sites[late].clock.true_time(at);
+        game.network.pause(late, begin + HALF_FRAME);
     }
     game.run_until(at(secs(10)));
     match disturbance {
-        Disturbance::Freeze(site) => game.world.pause(site, game.now() + TWENTY_FRAMES),
-        Disturbance::HalfFrame(site) => game.world.pause(site, game.now() + HALF_FRAME),
+        Disturbance::Freeze(site) => game.network.pause(site, game.now() + TWENTY_FRAMES),
+        Disturbance::HalfFrame(site) => game.network.pause(site, game.now() + HALF_FRAME),
         Disturbance::Skew | Disturbance::LateStart(_) => {}
     }
     game
 }
 
 /// In the minute after the disturbance nobody has a fifth more to repair than anybody else.
-fn assert_equal_resimulation(setup: &Setup, disturbance: Disturbance) {
+fn assert_equal_resimulation(setup: &SessionSetup, disturbance: Disturbance) {
     let mut game = start_with_equal_inputs(setup, disturbance);
     let since = game.now();
     game.run_for(secs(60));
-    game.assert_sound();
-    let again: Vec<usize> = (0..setup.sites).map(|site| game.count(site, Act::Again, since)).collect();
+    game.assert_consistent();
+    let again: Vec<usize> =
+        (0..setup.sites).map(|site| game.count_actions(site, ActionKind::Resimulate, since)).collect();
     let (most, least) = (again.iter().max().copied().unwrap_or(0), again.iter().min().copied().unwrap_or(0));
     let what = format!(
         "{disturbance:?}, {:?}, window {}, seed {}: {again:?} frames stepped again, {:.3} to 1",
         setup.link.delay,
-        setup.window,
+        setup.prediction_window,
         setup.seed,
         most as f64 / least as f64,
     );
     println!("{what}");
     assert!(least > 400 && most * 5 <= least * 6, "{what}");
     // No phase is left over; what remains is the sway, 128th parts of a frame to both sides.
-    let apart = game.worst_synchrony(since + secs(10));
+    let apart = game.worst_start_skew_ms(since + secs(10));
     assert!(apart < 0.3, "{what}, {apart:.3} ms apart");
 }
 
@@ -439,7 +448,10 @@ fn resimulation_is_balanced_between_sites() {
         // Delays of three and of six frames just so: a microsecond decides whether an input comes in time.
         for (rtt_ms, window) in [(100, 8), (100, 16), (200, 8), (200, 16)] {
             for seed in 1..=4 {
-                assert_equal_resimulation(&Setup { seed, ..rollback_setup(2, rtt(rtt_ms), window) }, disturbance);
+                assert_equal_resimulation(
+                    &SessionSetup { seed, ..rollback_setup(2, rtt_link(rtt_ms), window) },
+                    disturbance,
+                );
             }
         }
     }
@@ -450,7 +462,7 @@ fn resimulation_is_balanced_with_auto_delay() {
     for disturbance in [Disturbance::Skew, Disturbance::Freeze(1), Disturbance::HalfFrame(0)] {
         // Of lag and window together it is seven frames: one to spare, and six for the way, just so.
         for seed in 1..=4 {
-            assert_equal_resimulation(&Setup { seed, ..rollback_setup(2, rtt(200), 0) }, disturbance);
+            assert_equal_resimulation(&SessionSetup { seed, ..rollback_setup(2, rtt_link(200), 0) }, disturbance);
         }
     }
 }
@@ -458,12 +470,12 @@ fn resimulation_is_balanced_with_auto_delay() {
 #[test]
 fn input_arriving_during_its_frame_step_is_not_missed() {
     for pacing in [Pacing::Even, Pacing::Zhao, Pacing::ZhaoUnsynchronised] {
-        let setup = Setup { lag: 1, ..rollback_setup(2, rtt(36), 8) };
-        let mut game = setup.play_with(|_, config| config.pacing = pacing);
-        game.world.sites.iter_mut().for_each(|site| site.step_cost = ms(4));
+        let setup = SessionSetup { input_delay: 1, ..rollback_setup(2, rtt_link(36), 8) };
+        let mut game = setup.start_with(|_, config| config.pacing = pacing);
+        game.network.sites.iter_mut().for_each(|site| site.step_cost = ms(4));
         game.run_until(at(secs(20)));
-        game.assert_sound();
-        for done in &game.done {
+        game.assert_consistent();
+        for done in &game.actions {
             assert!(deepest_rollback(done) <= 8, "{pacing:?}");
             assert!(confirmation_times(done).len() > 900, "{pacing:?}: {} frames", confirmation_times(done).len());
         }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Game, Setup, at, id, lossy, ms, rtt, secs};
+use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id};
 use coplay::session::{AbsentInput, Config, ConfigError, Event, MIN_STALL_LIMIT, Session, SessionEnd, State};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
@@ -14,63 +14,63 @@ const STALL_TIMEOUT: TimeDelta = TimeDelta::from_millis(500);
 const DROP_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
 
 /// Everybody serves those who come late.
-fn start_with_stall_timeout(setup: &Setup, late_after: Option<TimeDelta>) -> Game {
-    setup.play_with(|_, config| {
+fn start_with_stall_timeout(setup: &SessionSetup, late_after: Option<TimeDelta>) -> TestSession {
+    setup.start_with(|_, config| {
         config.stall_limit = late_after;
         config.settings.absent_input = AbsentInput::Repeat;
         config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     })
 }
 
-fn drop_frame(game: &Game, teller: usize, site: usize) -> Option<u32> {
+fn drop_frame(game: &TestSession, teller: usize, site: usize) -> Option<u32> {
     let frame = |event: &Event| match event {
-        Event::Dropped { site: dropped, frame } if *dropped == id(site) => Some(frame.number()),
+        Event::Dropped { site: dropped, frame } if *dropped == site_id(site) => Some(frame.number()),
         _ => None,
     };
-    game.find(teller, frame).map(|(_, frame)| frame)
+    game.find_event(teller, frame).map(|(_, frame)| frame)
 }
 
-fn has_joined(game: &Game, teller: usize, site: usize, since: Instant) -> bool {
-    let joined = |event: &Event| matches!(event, Event::Joined { site: joined, .. } if *joined == id(site));
-    game.told(teller).any(|told| told.at > since && joined(&told.event))
+fn has_joined(game: &TestSession, teller: usize, site: usize, since: Instant) -> bool {
+    let joined = |event: &Event| matches!(event, Event::Joined { site: joined, .. } if *joined == site_id(site));
+    game.events_of(teller).any(|told| told.at > since && joined(&told.event))
 }
 
-fn recent_fps(game: &Game, site: usize) -> f64 {
+fn recent_fps(game: &TestSession, site: usize) -> f64 {
     game.fps(site, game.now() - secs(2), game.now())
 }
 
 /// The machine of a site takes longer than a frame.
-fn slow_down(game: &mut Game, site: usize) {
-    game.world.sites[site].step_cost = ms(30);
+fn slow_down(game: &mut TestSession, site: usize) {
+    game.network.sites[site].step_cost = ms(30);
 }
 
 /// All ways to a site are so long.
-fn set_links_of(game: &mut Game, site: usize, link: &LinkConfig) {
-    for other in (0..game.world.sites.len()).filter(|other| *other != site) {
-        game.world.link(site, other).set_config(link.clone());
-        game.world.link(other, site).set_config(link.clone());
+fn set_links_of(game: &mut TestSession, site: usize, link: &LinkConfig) {
+    for other in (0..game.network.sites.len()).filter(|other| *other != site) {
+        game.network.link(site, other).set_config(link.clone());
+        game.network.link(other, site).set_config(link.clone());
     }
 }
 
 /// What makes a site hold up the others.
-type Slowdown = fn(&mut Game, usize);
+type Slowdown = fn(&mut TestSession, usize);
 
 const SLOWDOWNS: [(&str, Slowdown); 3] = [
     ("a slow machine", slow_down),
-    ("a way that is too long", |game, site| set_links_of(game, site, &rtt(700))),
-    ("a way that loses nearly everything", |game, site| set_links_of(game, site, &lossy(60, 0.93))),
+    ("a way that is too long", |game, site| set_links_of(game, site, &rtt_link(700))),
+    ("a way that loses nearly everything", |game, site| set_links_of(game, site, &lossy_link(60, 0.93))),
 ];
 
 #[test]
 fn slow_peer_is_awaited_without_a_stall_timeout() {
     for (what, trouble) in SLOWDOWNS {
-        let mut game = start_with_stall_timeout(&Setup::new(3, rtt(60)), None);
+        let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), None);
         game.run_until(at(secs(5)));
         trouble(&mut game, 2);
         game.run_for(secs(6));
         assert!(recent_fps(&game, 0) < 45.0, "{what} holds up nobody: {:.1} fps", recent_fps(&game, 0));
         assert_eq!(drop_frame(&game, 0, 2), None, "{what}");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
@@ -80,8 +80,10 @@ fn slow_peer_is_dropped_by_the_coordinator() {
         for (what, trouble) in SLOWDOWNS {
             for late in [1, 2] {
                 let what = format!("{what} of site {late}, window {window}");
-                let mut game =
-                    start_with_stall_timeout(&Setup { window, ..Setup::new(3, rtt(60)) }, Some(STALL_TIMEOUT));
+                let mut game = start_with_stall_timeout(
+                    &SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(60)) },
+                    Some(STALL_TIMEOUT),
+                );
                 game.run_until(at(secs(5)));
                 trouble(&mut game, late);
                 game.run_for(DROP_DEADLINE + secs(3));
@@ -95,7 +97,7 @@ fn slow_peer_is_dropped_by_the_coordinator() {
                         recent_fps(&game, site)
                     );
                 }
-                game.assert_sound();
+                game.assert_consistent();
             }
         }
     }
@@ -103,71 +105,73 @@ fn slow_peer_is_dropped_by_the_coordinator() {
 
 #[test]
 fn coordinator_of_two_drops_a_slow_peer_and_continues() {
-    let mut game = start_with_stall_timeout(&Setup::new(2, rtt(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_timeout(&SessionSetup::new(2, rtt_link(60)), Some(STALL_TIMEOUT));
     game.run_until(at(secs(5)));
     slow_down(&mut game, 1);
     game.run_for(DROP_DEADLINE + secs(2));
     assert!(drop_frame(&game, 0, 1).is_some() && recent_fps(&game, 0) > 58.0);
     assert_eq!(game.state(1), State::Ended(SessionEnd::Dropped), "it is told");
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn slow_coordinator_is_awaited() {
-    let mut game = start_with_stall_timeout(&Setup::new(3, rtt(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), Some(STALL_TIMEOUT));
     game.run_until(at(secs(5)));
     slow_down(&mut game, 0);
     game.run_for(secs(5));
     assert!((0..3).all(|site| (0..3).all(|other| drop_frame(&game, site, other).is_none())));
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn short_stall_or_slow_third_site_drops_nobody_else() {
     for window in [0, 8] {
-        let mut game =
-            start_with_stall_timeout(&Setup { window, ..Setup::new(4, lossy(150, 0.03)) }, Some(STALL_TIMEOUT));
+        let mut game = start_with_stall_timeout(
+            &SessionSetup { prediction_window: window, ..SessionSetup::new(4, lossy_link(150, 0.03)) },
+            Some(STALL_TIMEOUT),
+        );
         game.run_until(at(secs(5)));
-        game.world.pause(2, game.now() + ms(350));
+        game.network.pause(2, game.now() + ms(350));
         game.run_for(secs(6));
         assert!((0..4).all(|site| drop_frame(&game, 0, site).is_none()), "window {window}");
         slow_down(&mut game, 3);
         game.run_for(DROP_DEADLINE + secs(3));
         assert!(drop_frame(&game, 0, 3).is_some() && (0..3).all(|site| drop_frame(&game, 0, site).is_none()));
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 #[test]
 fn dropped_slow_peer_rejoins_once_its_latency_is_short() {
-    let mut game = start_with_stall_timeout(&Setup::new(3, rtt(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), Some(STALL_TIMEOUT));
     game.run_until(at(secs(5)));
-    set_links_of(&mut game, 2, &rtt(700));
+    set_links_of(&mut game, 2, &rtt_link(700));
     game.run_for(DROP_DEADLINE + secs(2));
     let out = game.now();
     assert_eq!(game.state(2), State::Ended(SessionEnd::Dropped));
-    game.come(2, |_| {});
+    game.join(2, |_| {});
     game.run_for(secs(10));
     assert!(!has_joined(&game, 0, 2, out), "its way is still too long");
     assert!(recent_fps(&game, 0) > 58.0, "it holds up the others at {:.1} fps", recent_fps(&game, 0));
-    set_links_of(&mut game, 2, &rtt(60));
+    set_links_of(&mut game, 2, &rtt_link(60));
     game.run_for(secs(12));
     assert!(has_joined(&game, 0, 2, out), "it is {:?}", game.state(2));
     assert!((0..3).all(|site| recent_fps(&game, site) > 58.0));
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 #[test]
 fn coordinator_can_drop_any_site_on_request() {
     for sites in [2, 3, 5] {
-        let mut game = start_with_stall_timeout(&Setup::new(sites, lossy(100, 0.05)), None);
+        let mut game = start_with_stall_timeout(&SessionSetup::new(sites, lossy_link(100, 0.05)), None);
         game.run_until(at(secs(5)));
-        let now = game.local(1);
-        assert!(!game.world.sites[1].session.drop_site(now, id(0)), "only the coordinator can");
-        let now = game.local(0);
-        assert!(!game.world.sites[0].session.drop_site(now, id(0)), "not without itself");
-        assert!(game.world.sites[0].session.drop_site(now, id(sites - 1)));
-        game.world.wake(0);
+        let now = game.local_time(1);
+        assert!(!game.network.sites[1].session.drop_site(now, site_id(0)), "only the coordinator can");
+        let now = game.local_time(0);
+        assert!(!game.network.sites[0].session.drop_site(now, site_id(0)), "not without itself");
+        assert!(game.network.sites[0].session.drop_site(now, site_id(sites - 1)));
+        game.network.wake(0);
         game.run_for(secs(3));
         let frame = drop_frame(&game, 0, sites - 1);
         assert!(frame.is_some());
@@ -175,7 +179,7 @@ fn coordinator_can_drop_any_site_on_request() {
             (0..sites - 1).all(|site| drop_frame(&game, site, sites - 1) == frame && recent_fps(&game, site) > 58.0)
         );
         assert_eq!(game.state(sites - 1), State::Ended(SessionEnd::Dropped), "it is told");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
@@ -184,34 +188,34 @@ fn coordinator_can_drop_any_site_on_request() {
 #[test]
 fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
     for after in (0..=160).step_by(8) {
-        let mut game = start_with_stall_timeout(&Setup::new(3, rtt(60)), None);
-        game.world.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), None);
+        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(secs(5)));
-        let now = game.local(0);
-        assert!(game.world.sites[0].session.drop_site(now, id(2)));
-        game.world.wake(0);
+        let now = game.local_time(0);
+        assert!(game.network.sites[0].session.drop_site(now, site_id(2)));
+        game.network.wake(0);
         game.run_for(ms(after));
         game.leave(2);
         game.run_for(secs(3));
         assert!((0..2).all(|site| recent_fps(&game, site) > 58.0), "left after {after} ms");
-        game.assert_sound();
+        game.assert_consistent();
     }
 }
 
 /// All who stay would have to agree, and one of them does not hear the coordinator: asking would only stop the game.
 #[test]
 fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {
-    let mut game = start_with_stall_timeout(&Setup::new(4, rtt(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_timeout(&SessionSetup::new(4, rtt_link(60)), Some(STALL_TIMEOUT));
     game.run_until(at(secs(5)));
-    game.world.set_cut(0, 3, true);
+    game.network.set_cut(0, 3, true);
     game.run_for(secs(1));
-    game.world.pause(2, game.now() + ms(1_200));
+    game.network.pause(2, game.now() + ms(1_200));
     game.run_for(ms(1_200) + secs(4));
     for site in 0..4 {
         assert!(recent_fps(&game, site) > 50.0, "site {site} plays at {:.1} fps", recent_fps(&game, site));
         assert_eq!(drop_frame(&game, 0, site), None);
     }
-    game.assert_sound();
+    game.assert_consistent();
 }
 
 /// Site 3 is dropped while only the slow site 2 has its last inputs, and site 2 dies. The coordinator waits for those inputs for a while and then drops
@@ -219,15 +223,15 @@ fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {
 #[test]
 fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
     let (holder, gone) = (2, 3);
-    let mut game = start_with_stall_timeout(&Setup::new(4, rtt(30)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_timeout(&SessionSetup::new(4, rtt_link(30)), Some(STALL_TIMEOUT));
     game.run_until(at(secs(8)));
-    game.world.sites[holder].step_cost = ms(250);
+    game.network.sites[holder].step_cost = ms(250);
     game.run_for(ms(300));
-    (0..holder).for_each(|site| game.world.set_cut(site, gone, true));
+    (0..holder).for_each(|site| game.network.set_cut(site, gone, true));
     game.run_for(ms(50));
-    let now = game.local(0);
-    game.world.sites[0].session.drop_site(now, id(gone));
-    game.world.wake(0);
+    let now = game.local_time(0);
+    game.network.sites[0].session.drop_site(now, site_id(gone));
+    game.network.wake(0);
     game.run_while(secs(3), |game| drop_frame(game, 0, gone).is_none());
     assert_eq!(drop_frame(&game, 0, holder), None);
     game.crash(gone);
@@ -239,7 +243,7 @@ fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
 
 #[test]
 fn too_short_stall_timeout_is_rejected() {
-    let config = Config { stall_limit: Some(MIN_STALL_LIMIT / 2), ..Setup::new(2, rtt(0)).config(0) };
+    let config = Config { stall_limit: Some(MIN_STALL_LIMIT / 2), ..SessionSetup::new(2, rtt_link(0)).config(0) };
     let refused = Session::new(Instant::ZERO, config).expect_err("nobody could play");
     assert_eq!(refused, ConfigError::StallLimitTooShort(MIN_STALL_LIMIT / 2));
     assert!(refused.to_string().contains("the least is 100"), "{refused}");

@@ -233,7 +233,7 @@ mod tests {
                 Update::Score(Score { hits: source, falls: epoch }),
             ];
             for fact in facts {
-                assert!(register.apply(SourceId(source), EntityUpdate { entity: entity(number), update }));
+                assert!(register.apply(SourceId(source), EntityUpdate { entity: entity(number), update: fact }));
             }
         }
         (register, rules)

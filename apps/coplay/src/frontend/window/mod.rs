@@ -376,7 +376,7 @@ mod tests {
         assert!(request_close(&mut window), "the question is on the screen");
         stage.show(|scene| scene.needs_quit_confirmation = true);
         window.port.refresh_scene();
-        drop(ui_link);
+        drop(stage);
         assert!(request_close(&mut window), "the game is over");
     }
 

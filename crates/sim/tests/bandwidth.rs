@@ -89,7 +89,7 @@ fn acknowledgement_never_needs_its_own_datagram() {
 fn bytes_per_minute(owned: InputWord, moved: InputWord, restlessness: f64) -> u64 {
     let mut game = SessionSetup { input_mask: owned, ..SessionSetup::new(2, rtt_link(100)) }.start();
     for site in &mut game.network.sites {
-        (site.player.input_mask, site.player.change_probability) = (moved, restlessness);
+        (site.player.mask, site.player.change_probability) = (moved, restlessness);
     }
     sent_in_a_minute(&mut game, 0).bytes
 }

@@ -507,8 +507,8 @@ fn relay_with_the_lowest_latency_is_requested() {
 fn assert_relays_for_many(recovery: Recovery, window: u32) {
     let what = format!("{recovery:?}, window {window}");
     let mask = (1 << 80) - 1;
-    let mut game =
-        SessionSetup { input_delay: 30, mask, ..SessionSetup::new(8, rtt_link(400)) }.start_with(|_, config| {
+    let mut game = SessionSetup { input_delay: 30, input_mask: mask, ..SessionSetup::new(8, rtt_link(400)) }
+        .start_with(|_, config| {
             enable_drop_timeout(config);
             config.recovery = recovery;
             config.settings.prediction_window = window;

@@ -59,7 +59,7 @@ fn published_pacing_is_smooth_up_to_130_ms_rtt_and_rough_from_140_to_170() {
     }
     let scan = (140..=200).step_by(10).map(|rtt_ms| (rtt_ms, published_deviation_ms(rtt_ms)));
     let scan: Vec<(i64, f64)> = scan.collect();
-    let threshold = scan.iter().find_event(|(_, deviation_ms)| *deviation_ms >= 5.0);
+    let threshold = scan.iter().find(|(_, deviation_ms)| *deviation_ms >= 5.0);
     assert!(threshold.is_some_and(|(rtt_ms, _)| (140..=170).contains(rtt_ms)), "{scan:.2?}");
 }
 

@@ -74,11 +74,11 @@ fn state_is_saved_once_before_each_predicted_step() {
             let steps = done.iter().filter(|done| matches!(done.kind, ActionKind::FirstStep | ActionKind::Resimulate));
             let guessed = steps.filter(|step| open(step)).count();
             let saves = done.iter().filter(|done| done.kind == ActionKind::Save);
-            let needless = saves.clone().find_event(|save| !open(save));
+            let needless = saves.clone().find(|save| !open(save));
             assert_eq!(needless, None, "over {link:?}");
             assert!(saves.clone().count() <= guessed, "{} saves, {guessed} guesses, {link:?}", saves.count());
             let twice =
-                done.windows(2).find_event(|pair| pair[0].kind == ActionKind::Save && pair[1].kind == ActionKind::Save);
+                done.windows(2).find(|pair| pair[0].kind == ActionKind::Save && pair[1].kind == ActionKind::Save);
             assert_eq!(twice, None, "over {link:?}");
         }
     }
@@ -384,7 +384,7 @@ fn shared_pad_ownership(sites: usize) -> Ownership {
     let bits = 16 / sites;
     for site in 0..sites {
         let mask = ((1 << bits) - 1) << (site * bits);
-        ownership.assign(common::id(site), 0, mask).expect("nobody else has it");
+        ownership.assign(common::site_id(site), 0, mask).expect("nobody else has it");
     }
     ownership
 }

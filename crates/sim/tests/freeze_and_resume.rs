@@ -34,9 +34,9 @@ fn as_moved(event: &Event) -> Option<(usize, Addr)> {
 #[track_caller]
 fn assert_frozen(game: &TestSession, site: usize, waiting_for: SiteSet, silent: SiteSet) -> Freeze {
     let (told_at, first) = game.find_event(site, as_frozen).expect("a freeze is told");
-    let late = game.network.sites[site].clock.local_time(told_at) - first.since - FREEZE_AFTER;
+    let late = game.network.sites[site].clock.local(told_at) - first.since - FREEZE_AFTER;
     assert!(late >= ms(0) && late <= ms(150), "site {site} told of it {late} too late");
-    let stuck_since = game.network.sites[site].clock.local_time(game.last_sample_at[site]);
+    let stuck_since = game.network.sites[site].clock.local(game.last_sample_at[site]);
     assert_eq!(first.since, stuck_since, "since the input of the frame was taken");
     let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
     assert_eq!((freeze.waiting_for, freeze.silent_sites), (waiting_for, silent), "site {site}");

@@ -220,7 +220,7 @@ fn last_input_of_a_dropped_site_is_repeated_until_it_rejoins() {
         let (from, until) = (dropped.expect(&what).1.number(), join_frame(&game, 0, 2).expect(&what));
         let pressed = |frame: u32| game.checker.first_incarnation_frame(0, frame as usize).expect("it was played").0[2];
         assert!(pressed(from - 1) != 0 && until - from > 300, "{what}: frames {from} to {until}");
-        let lets_go = (from..until).find_event(|frame| pressed(*frame) != pressed(from - 1));
+        let lets_go = (from..until).find(|frame| pressed(*frame) != pressed(from - 1));
         assert_eq!(lets_go, None, "{what}: frames {from} to {until}");
         assert!(pressed(until) == 0, "{what}: who is back presses nothing at first");
         assert_running_at_full_speed(&game, &what, [0, 1, 2, 3]);

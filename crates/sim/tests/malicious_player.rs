@@ -79,7 +79,7 @@ fn assert_all_play(game: &TestSession, since: Instant, what: &str) {
         assert_eq!(game.state(site), State::Running, "{what}: site {site}");
         let gone =
             |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::AddressChanged { .. });
-        let told = game.events_of(site).find_event(|told| gone(&told.event));
+        let told = game.events_of(site).find(|told| gone(&told.event));
         assert!(told.is_none(), "{what}: site {site} reports {told:?}");
         let fps = game.fps(site, since, game.now());
         assert!(fps > 58.0, "{what}: site {site} plays at {fps:.1} fps");
@@ -205,7 +205,7 @@ fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
         game.run_for(secs(3));
         let evicted = |event: &Event| matches!(event, Event::Dropped { site, .. } if *site == site_id(victim));
         for site in (0..3).filter(|site| *site != liar) {
-            let told = game.events_of(site).find_event(|told| evicted(&told.event));
+            let told = game.events_of(site).find(|told| evicted(&told.event));
             assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
             assert_ne!(game.state(site), State::Ended(SessionEnd::Dropped), "{liar} evicts {victim}");
         }

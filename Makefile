@@ -1,4 +1,4 @@
-# A bare `make` lists what there is to do: the lines below that carry a `## ` comment.
+# A bare `make` lists the targets below that carry a `## ` comment.
 
 CARGO ?= cargo
 export CARGO
@@ -7,8 +7,8 @@ export CARGO
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 
-# Debian packages that are installed when missing: for everything, and for one target more.
-# Of several with / in between one is enough. What follows --if-possible is only missed: here sound, and windows on X11.
+# Debian packages, installed when missing: for all targets, and per target. Of names joined by / one is enough. Packages after
+# --if-possible are optional: sound, and windows on X11.
 PACKAGES :=
 PACKAGES_demo := --if-possible libasound2t64/libasound2 libxkbcommon-x11-0
 PACKAGES_test := gcc cc65 libretro-nestopia libretro-mgba libretro-gambatte libretro-beetle-pce-fast \
@@ -16,7 +16,7 @@ PACKAGES_test := gcc cc65 libretro-nestopia libretro-mgba libretro-gambatte libr
 PACKAGES_bench := valgrind
 PACKAGES_fuzz := g++
 
-# Each crate's own clippy.toml counts, not one from elsewhere.
+# Use each crate's own clippy.toml, not one from the environment.
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
@@ -27,12 +27,12 @@ help:
 	@echo 'usage: make TARGET'
 	@echo
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS="$$(printf '\t')" read -r target what; do printf '  %-9s %s\n' "$$target" "$$what"; done
+		while IFS="$$(printf '\t')" read -r target text; do printf '  %-9s %s\n' "$$target" "$$text"; done
 
-demo: setup-demo ## see two sites share a game over a bad link, and turn its dials
+demo: setup-demo ## run the demo: two sites share a game over a bad link
 	@$(CARGO) run --release -q -p coplay-app -- demo
 
-test: setup-test ## check everything: format, lints, docs, tests, walls
+test: setup-test ## run all checks: format, lints, docs, tests, purity, language
 	@echo '==> format'
 	@$(CARGO) fmt --all --check
 	@echo '==> lints'
@@ -43,48 +43,50 @@ test: setup-test ## check everything: format, lints, docs, tests, walls
 	@$(CARGO) test -q --workspace
 	@echo '==> games'
 	@games/tennis/check
-	@echo '==> walls'
+	@echo '==> purity'
 	@scripts/walls
-	@echo 'all is well'
+	@echo '==> language'
+	@scripts/prose
+	@echo 'all checks passed'
 
-lab: setup ## do the papers' experiments, and make one page of them: target/lab/report.html
+lab: setup ## run the papers' experiments and write target/lab/report.html
 	@$(CARGO) run --release -q -p coplay-app -- lab report --out target/lab
 
-swarm: setup ## run SEEDS (10000) random sessions with faults, and check each
+swarm: setup ## run SEEDS (10000) random sessions with faults and check each
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)
 
-mazes: setup ## the same for mazes without a server
+mazes: setup ## the same for peer worlds (mazes without a server)
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --maze --seeds $(SEEDS)
 
-mirrors: setup ## the same for servers that mirror each other
+mirrors: setup ## the same for mirrored servers
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --mirror --seeds $(SEEDS)
 
 motions: setup ## the same for moving objects with a server
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --motion --seeds $(SEEDS)
 
-world: setup ## build the servers of a world: target/release/coplay-world, for `coplay world`
+world: setup ## build the world server: target/release/coplay-world
 	@$(CARGO) build --release -p coplay-app -p coplay-world-app --bins
 
-crowd: setup ## let 10,000 watch one game, and prove that the players cannot tell
+crowd: setup ## let 10,000 spectators watch one game and compare the players' packets
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd
 	@$(CARGO) test --release -q -p coplay-bench --test spectator_feed_allocations -- --nocapture | grep 'per watcher'
 
-latecomer: setup ## let somebody come late to a game, and show what the players notice
+latecomer: setup ## measure a late join and its cost for the players
 	@$(CARGO) run --release -q -p coplay-sim --bin latecomer
 
-tables: setup ## print the tables: pacing beside the papers', guessing, bytes
+tables: setup ## print tables of pacing, prediction and traffic
 	@$(CARGO) run --release -q -p coplay-sim --bin tables
 
-bench: setup-bench ## measure what a frame costs
+bench: setup-bench ## measure the cost of a frame beside ggrs
 	@$(CARGO) run --release -p coplay-bench
 
-fuzz: setup-fuzz ## throw bytes at the engines, FUZZ_SECONDS (60) for each target
+fuzz: setup-fuzz ## fuzz the decoders and engines, FUZZ_SECONDS (60) per target
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 fmt: setup ## format the sources
 	@$(CARGO) fmt --all
 
-clean: setup ## remove everything that was built
+clean: setup ## remove all build output
 	@$(CARGO) clean -q
 
 setup setup-demo setup-test setup-bench setup-fuzz:

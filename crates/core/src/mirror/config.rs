@@ -1,94 +1,99 @@
-//! What is chosen before a mirror begins.
+//! Settings of a mirror.
 
 use super::{MAX_OBSOLETE_SET, SourceId};
 use crate::time::TimeDelta;
 
-/// A mirror. All but `source`, `founder`, `policy`, `measure` and `seed` must be the same everywhere.
+/// Settings of a mirror. All but `source`, `is_founder`, `policy`, `measure` and `seed` must be equal at all mirrors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorConfig {
-    /// Who we are: a number that no other run of any server has.
+    /// Source id, unique to this run of this server.
     pub source: SourceId,
-    /// Whether the group's time begins with us. Everybody else learns it from those who are there, or begins it after a while if nobody is.
+    /// Whether the group time begins with this mirror. Other mirrors learn it from their peers, or start it after a
+    /// timeout if no peer knows it.
     pub is_founder: bool,
-    /// In which order events are delivered.
+    /// Order in which events are delivered.
     pub order: DeliveryOrder,
-    /// Which obsolete events are given up on, and when.
+    /// Which obsolete events are dropped, and when.
     pub policy: DropPolicy,
-    /// What the policy goes by.
+    /// Game time difference that the policy is based on.
     pub measure: GtdMeasure,
-    /// So many events of a key in a row can be made obsolete, then one must be seen by all; at most [`MAX_OBSOLETE_SET`].
+    /// Maximum number of consecutive replaceable events of a key; the next one must be delivered everywhere. At most
+    /// [`MAX_OBSOLETE_SET`].
     pub max_obsolete_set: usize,
-    /// Who is silent for so long is not waited for any more.
+    /// Silence after which a mirror counts as absent and its events are not awaited.
     pub silence_timeout: TimeDelta,
-    /// Events of one source that are kept for those who lack them, at the least and at the most. Who lacks more needs a snapshot; while
-    /// one is given, up to 16 times as many are kept as come after it.
+    /// Minimum and maximum number of settled events per source that are kept for mirrors that lack them. A mirror that
+    /// lacks more needs a snapshot. While one is served, up to 16 times the maximum are kept, from the snapshot on.
     pub history_limits: (usize, usize),
-    /// The most bytes of a snapshot that are taken in.
+    /// Maximum accepted size of a snapshot, in bytes.
     pub max_snapshot_size: usize,
-    /// Where the chance of [`DropPolicy::Ila`] comes from.
+    /// Seed of the random numbers of [`DropPolicy::Ila`] and [`DropPolicy::TwoCurve`].
     pub seed: u64,
 }
 
-/// In which order events are delivered. Those of one key always come in the order in which they were issued.
+/// Order in which events are delivered. Events of one key are always delivered in the order in which they were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DeliveryOrder {
-    /// Events of different keys come as they arrive.
+    /// Events of different keys are delivered as they arrive.
     #[default]
     Correlated,
-    /// All events come by their time, then their source: an event waits until every mirror that is here was heard beyond its time.
+    /// All events are delivered by issue time, then by source. An event waits until every present mirror has announced
+    /// that its later events are newer.
     Total,
 }
 
-/// When obsolete events are given up on. Only [`TwoCurve`](Self::TwoCurve) changes what becomes of the game.
+/// When obsolete events are dropped. Only [`TwoCurve`](Self::TwoCurve) changes the final state of the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropPolicy {
-    /// Never.
+    /// Drops nothing (OFF in the paper).
     Off,
-    /// All of them while events take longer than this.
+    /// Drops all obsolete events while the GTD is above the threshold (ON-OFF in the paper).
     OnOff {
-        /// The paper's GIT.
+        /// Game interaction threshold (GIT in the paper).
         threshold: TimeDelta,
     },
-    /// The longer events take on average, the more of them.
+    /// Drops obsolete events with a probability that grows with the average GTD (ILA, *interactivity-loss avoidance*,
+    /// in the paper).
     Ila(DropCurve),
-    /// As ILA; as a last resort events that are not obsolete are given up, too, and [named](super::MirrorEvent::EventAbandoned).
+    /// Like ILA, and as a last resort also drops events that are not obsolete. Each of those is
+    /// [reported](super::MirrorEvent::EventAbandoned).
     TwoCurve {
-        /// For obsolete events.
+        /// Curve for obsolete events.
         obsolete: DropCurve,
-        /// For all others.
+        /// Curve for all other events.
         others: DropCurve,
     },
-    /// Ours: one that is missing is not waited for if it would come too late for those behind it; one that waits is passed over if it is too late
-    /// itself.
+    /// Not in the paper. A missing obsolete event is not awaited if it would come too late for the events behind it. A
+    /// received obsolete event is dropped if it is itself too late.
     Adaptive {
-        /// What takes longer is late.
+        /// GTD above which an event is late.
         threshold: TimeDelta,
     },
 }
 
-/// The chance with which an event is given up on, by how long events take on average: nothing up to `min`, then rising to `most`, and from
-/// `max` on all.
+/// Drop probability as a function of the average GTD: 0 below `min`, then rising to `max_drop_permille`, and 1 from
+/// `max` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropCurve {
-    /// Below this nothing is given up.
+    /// Average GTD below which nothing is dropped.
     pub min: TimeDelta,
-    /// From here on everything.
+    /// Average GTD from which on everything is dropped.
     pub max: TimeDelta,
-    /// The chance just before `max`, in thousandths.
+    /// Drop probability just below `max`, in thousandths.
     pub max_drop_permille: u16,
-    /// How much the newest counts in the average: one part in two to the power of this.
+    /// Weight of the newest sample in the average, as a negative power of two: 3 is one eighth.
     pub average_shift: u8,
 }
 
 impl DropCurve {
-    /// The paper's: 50 to 150 ms, at most 20 %, and an eighth for the newest.
+    /// The paper's curve: 50 to 150 ms, at most 20 %, weight one eighth.
     pub const PAPER: Self = Self {
         min: TimeDelta::from_millis(50),
         max: TimeDelta::from_millis(150),
         max_drop_permille: 200,
         average_shift: 3,
     };
-    /// For what is not obsolete: it begins where the paper's ends.
+    /// Curve for events that are not obsolete: it begins where the paper's ends.
     pub const LAST_RESORT: Self = Self {
         min: TimeDelta::from_millis(150),
         max: TimeDelta::from_millis(450),
@@ -97,7 +102,7 @@ impl DropCurve {
     };
 }
 
-/// The threshold of the paper: what takes longer is felt.
+/// The paper's game interaction threshold (GIT): players notice a larger GTD.
 pub const DEFAULT_GIT: TimeDelta = TimeDelta::from_millis(150);
 
 impl Default for DropPolicy {
@@ -107,7 +112,7 @@ impl Default for DropPolicy {
 }
 
 impl DropPolicy {
-    /// What takes longer is late.
+    /// GTD above which an event counts as late.
     pub fn threshold(&self) -> TimeDelta {
         match self {
             Self::Off => DEFAULT_GIT,
@@ -117,40 +122,38 @@ impl DropPolicy {
     }
 }
 
-/// What is measured for the policy.
+/// Game time difference that a policy is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GtdMeasure {
-    /// How long ago an event that arrives was issued.
+    /// At every arrival, the GTD of the arriving event.
     Arrival,
-    /// Whenever one arrives, how long ago the oldest was issued that still waits.
+    /// At every arrival, the GTD of the oldest received event that is still waiting.
     #[default]
     Waiting,
-    /// How long ago an event that is delivered was issued.
+    /// At every delivery, the GTD of the delivered event.
     Delivery,
 }
 
-/// Why there can be no such mirror.
+/// Reason why the settings of a mirror are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorConfigError {
-    /// More can be made obsolete in a row than fits, or nothing.
+    /// `max_obsolete_set` is 0 or above [`MAX_OBSOLETE_SET`].
     ObsoleteSet,
-    /// Silence of less than half a second, or of more than an hour, says nothing.
+    /// `silence_timeout` is below 500 ms or above 1 h.
     SilenceTimeout,
-    /// More is kept at the least than at the most, or not even as much as may be under way.
+    /// The minimum of `history_limits` is above the maximum, or the maximum is not within 64 to 65,536.
     History,
-    /// A curve that does not rise, or that counts nothing.
+    /// `min` of a curve is not below `max`, its probability is above 1, or its weight is out of range.
     Curve,
 }
 
 impl core::fmt::Display for MirrorConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::ObsoleteSet => "between 1 and 32 events in a row can be made obsolete",
-            Self::SilenceTimeout => "who is silent is forgotten after half a second to an hour",
-            Self::History => "at the most between 64 and 65,536 events are kept, and no more at the least",
-            Self::Curve => {
-                "a curve rises from `min` to `max`, to at most 1,000 thousandths, with a weight of at most 16"
-            }
+            Self::ObsoleteSet => "obsolete set must have between 1 and 32 members",
+            Self::SilenceTimeout => "silence timeout must be between 500 ms and 1 h",
+            Self::History => "history maximum must be 64 to 65,536 events and not below the minimum",
+            Self::Curve => "drop curve needs min < max, at most 1,000 permille and an average shift of at most 16",
         })
     }
 }
@@ -158,7 +161,7 @@ impl core::fmt::Display for MirrorConfigError {
 impl core::error::Error for MirrorConfigError {}
 
 impl MirrorConfig {
-    /// A mirror as it is usual.
+    /// Default settings.
     pub fn new(source: SourceId) -> Self {
         Self {
             source,
@@ -174,23 +177,23 @@ impl MirrorConfig {
         }
     }
 
-    /// Whether there can be such a mirror.
+    /// Checks that the settings are within their bounds.
     pub fn check(&self) -> Result<(), MirrorConfigError> {
-        let rises =
+        let is_valid =
             |curve: &DropCurve| curve.min < curve.max && curve.max_drop_permille <= 1_000 && curve.average_shift <= 16;
-        let curves = match &self.policy {
-            DropPolicy::Ila(curve) => rises(curve),
-            DropPolicy::TwoCurve { obsolete, others } => rises(obsolete) && rises(others),
+        let are_curves_valid = match &self.policy {
+            DropPolicy::Ila(curve) => is_valid(curve),
+            DropPolicy::TwoCurve { obsolete, others } => is_valid(obsolete) && is_valid(others),
             _ => true,
         };
-        let (least, most) = self.history_limits;
+        let (min_history, max_history) = self.history_limits;
         if !(1..=MAX_OBSOLETE_SET).contains(&self.max_obsolete_set) {
             Err(MirrorConfigError::ObsoleteSet)
         } else if !(TimeDelta::from_millis(500)..=TimeDelta::from_secs(3_600)).contains(&self.silence_timeout) {
             Err(MirrorConfigError::SilenceTimeout)
-        } else if least > most || !(64..=65_536).contains(&most) {
+        } else if min_history > max_history || !(64..=65_536).contains(&max_history) {
             Err(MirrorConfigError::History)
-        } else if !curves {
+        } else if !are_curves_valid {
             Err(MirrorConfigError::Curve)
         } else {
             Ok(())

@@ -1,11 +1,11 @@
-//! Whose turn it is, and what is dropped before.
+//! Delivery of events in their order, and the events dropped before.
 
 use super::policy::DropVerdict;
 use super::{Delivery, DeliveryOrder, DropPolicy, EventFate, EventStream, GtdMeasure, Mirror, MirrorEvent, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 impl Mirror {
-    /// The next event whose turn it is. The game must have taken it in before anything else is asked for.
+    /// Returns the next event to deliver. The game must apply it before any other call.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
         self.now = self.now.max(now);
         self.apply_hold_policy();
@@ -16,18 +16,18 @@ impl Mirror {
         if self.config.order == DeliveryOrder::Total {
             self.holds.on_change();
         }
-        let (own, late) = (source == self.config.source, self.advance_frontier(at, source, seq));
+        let (is_own, is_out_of_order) = (source == self.config.source, self.advance_frontier(at, source, seq));
         let gtd = self.age(at);
         self.stats.delivered += 1;
-        self.stats.out_of_order += u64::from(late);
-        if !own {
+        self.stats.out_of_order += u64::from(is_out_of_order);
+        if !is_own {
             self.stats.on_gtd(gtd, self.config.policy.threshold());
             if self.config.measure == GtdMeasure::Delivery {
                 self.on_sample(gtd);
             }
         }
         let payload = self.streams.get(&source)?.event(seq)?.payload();
-        Some(Delivery { source, seq, at, key, payload, gtd, is_own: own, is_out_of_order: late })
+        Some(Delivery { source, seq, at, key, payload, gtd, is_own, is_out_of_order })
     }
 
     fn next_deliverable(&mut self) -> Option<(SourceId, u64)> {
@@ -47,43 +47,43 @@ impl Mirror {
         }
     }
 
-    /// Ours: whether it is not worth being delivered any more.
+    /// Whether an event is not worth delivering any more under [`DropPolicy::Adaptive`].
     fn is_obsolete_and_overdue(&self, source: SourceId, seq: u64) -> bool {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return false };
         let Some(stream) = self.streams.get(&source) else { return false };
         stream.is_obsolete(seq) && stream.event(seq).is_some_and(|event| self.age(event.at) > threshold)
     }
 
-    /// Notes how far we are in the total order, and says whether this event should have come before.
+    /// Advances the position in the total order. Returns whether this event should have been delivered earlier.
     fn advance_frontier(&mut self, at: GroupInstant, source: SourceId, seq: u64) -> bool {
         if self.config.order != DeliveryOrder::Total {
             return false;
         }
-        // Nothing of ours comes before it any more.
+        // This mirror's own events must not come before a delivered one.
         self.issue_floor = self.issue_floor.max(at + TimeDelta::from_nanos(1));
-        let place = Some((at, source, seq));
-        let late = place < self.delivery_frontier;
-        self.delivery_frontier = self.delivery_frontier.max(place);
-        late
+        let position = Some((at, source, seq));
+        let is_out_of_order = position < self.delivery_frontier;
+        self.delivery_frontier = self.delivery_frontier.max(position);
+        is_out_of_order
     }
 
-    /// The first in total order, if nobody who is here can still say something that comes before it.
+    /// Returns the first event in total order, unless a present mirror can still send an earlier one.
     fn next_in_total_order(&self) -> Option<(SourceId, u64)> {
-        // Of who is gone something may be missing for ever: what has nothing to do with it does not wait for that.
+        // An event of an absent source may be missing for ever; events that do not depend on it do not wait for it.
         let heads = self.streams.iter().filter_map(|(source, stream)| {
             let head = if self.is_present(*source) { stream.next_in_sequence() } else { stream.first_deliverable() };
             head.map(|(seq, event)| (event.at, *source, seq))
         });
         let (at, source, seq) = heads.min()?;
-        let is_before = |(other, stream): (&SourceId, &EventStream)| {
-            let speaks = *other != self.config.source && stream.has_announced_floor() && self.is_present(*other);
+        let may_precede = |(other, stream): (&SourceId, &EventStream)| {
+            let is_live = *other != self.config.source && stream.has_announced_floor() && self.is_present(*other);
             let floor = stream.time_floor().unwrap_or(GroupInstant::from_nanos(i64::MIN));
-            speaks && stream.next_in_sequence().is_none() && (floor, *other) <= (at, source)
+            is_live && stream.next_in_sequence().is_none() && (floor, *other) <= (at, source)
         };
-        (!self.streams.iter().any(is_before)).then_some((source, seq))
+        (!self.streams.iter().any(may_precede)).then_some((source, seq))
     }
 
-    /// A new event is here: is it its turn?
+    /// Queues a new event if it is deliverable, or adds it to the waiting events.
     pub(super) fn enqueue(&mut self, source: SourceId, seq: u64) {
         if self.config.order == DeliveryOrder::Total {
             return;
@@ -102,13 +102,13 @@ impl Mirror {
         }
     }
 
-    /// Something of a source is settled: whose turn is it now?
+    /// Queues the events of a source that became deliverable after another one was settled.
     pub(super) fn release_waiting(&mut self, source: SourceId) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         self.ready.extend(stream.release_waiting().into_iter().map(|seq| (source, seq)));
     }
 
-    /// An event took so long: the policy decides.
+    /// Passes a GTD sample to the policy and carries out its verdict.
     pub(super) fn on_sample(&mut self, gtd: TimeDelta) {
         match self.dropper.on_sample(gtd) {
             DropVerdict::None => {}
@@ -128,7 +128,7 @@ impl Mirror {
         }
     }
 
-    /// The oldest event that may be dropped, by its own time or by the time of what is before it.
+    /// Returns the oldest droppable event, by its issue time or, if it is missing, by the time floor of its stream.
     fn oldest_droppable(&self) -> Option<(SourceId, u64)> {
         let first = |(source, stream): (&SourceId, &EventStream)| {
             let seq = stream.droppable_from(0)?;
@@ -155,7 +155,7 @@ impl Mirror {
         })
     }
 
-    /// Drops an event that is obsolete.
+    /// Drops an obsolete event.
     pub(super) fn drop_event(&mut self, source: SourceId, seq: u64) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         if stream.event(seq).is_some() {
@@ -168,7 +168,7 @@ impl Mirror {
         self.release_waiting(source);
     }
 
-    /// What holds up the others the longest, of those that are not ours.
+    /// Returns the unsettled event of another source that blocks other events the longest.
     fn oldest_blocking(&self) -> Option<(SourceId, u64)> {
         let first = |(source, stream): (&SourceId, &EventStream)| {
             let seq = stream.first_open().filter(|_| *source != self.config.source && stream.has_announced_floor())?;

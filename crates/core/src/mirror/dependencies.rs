@@ -1,26 +1,27 @@
-//! What a new event makes obsolete and what it comes after: worked out once, where it is issued.
+//! Dependencies of a new event, computed once by its issuer: the events that it follows and those it can make obsolete.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::MAX_OBSOLETE_SET;
 
-/// Objects whose last events are remembered. Of the others it is known that all up to some event are older.
+/// Maximum number of objects whose last events are tracked. For all other objects only an upper bound of their last
+/// event is known.
 const MAX_TRACKED_KEYS: usize = 16_384;
 
-/// What came last about an object.
+/// Last events of an object.
 #[derive(Clone, Copy, Debug)]
 struct KeyTail {
-    /// The last event that cannot be replaced.
+    /// Last irreplaceable event.
     after: u64,
-    /// Whether `after` may be about something else, and all up to it count.
+    /// Whether `after` may belong to another object, so that all events up to it count as predecessors.
     barrier: bool,
-    /// The events since then, oldest first.
+    /// Replaceable events since `after`, oldest first.
     replaceable: [u64; MAX_OBSOLETE_SET],
     len: u8,
 }
 
-/// What an event has to do with those before it.
+/// Dependencies of an event on earlier events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventDependencies {
     pub(super) after: u64,
@@ -37,17 +38,17 @@ impl EventDependencies {
     }
 }
 
-/// Remembers the last events about every object.
+/// Tracks the last events of every object.
 #[derive(Debug, Default)]
 pub(super) struct DependencyTracker {
     tails: BTreeMap<u64, KeyTail>,
-    /// No event about an object that is not remembered is newer.
+    /// Upper bound on the events of objects that are not tracked.
     forgotten_up_to: u64,
 }
 
 impl DependencyTracker {
-    /// A new event of this number. Where `longest` in a row are replaceable, the next is not, whatever the game says: so the run is known whole to
-    /// everybody who has one event of it.
+    /// Adds a new event. After `longest` consecutive replaceable events the next one counts as irreplaceable, whatever
+    /// the game states, so that one event of an obsolete set reveals the whole set to its receiver.
     pub(super) fn add_event(&mut self, seq: u64, key: u64, replaceable: bool, longest: usize) -> EventDependencies {
         if key == 0 {
             return EventDependencies::NONE;
@@ -59,7 +60,7 @@ impl DependencyTracker {
             len: 0,
         };
         let tail = self.tails.entry(key).or_insert(fresh);
-        let links = EventDependencies {
+        let dependencies = EventDependencies {
             after: tail.after,
             barrier: tail.barrier,
             replaceable: tail.replaceable,
@@ -75,7 +76,7 @@ impl DependencyTracker {
         if self.tails.len() > MAX_TRACKED_KEYS {
             self.forget_half();
         }
-        links
+        dependencies
     }
 
     fn forget_half(&mut self) {
@@ -101,42 +102,46 @@ impl KeyTail {
 mod tests {
     use super::*;
 
-    fn replaceable_events(links: &EventDependencies) -> Vec<u64> {
-        links.newest_first().collect()
+    fn replaceable_events(dependencies: &EventDependencies) -> Vec<u64> {
+        dependencies.newest_first().collect()
     }
 
     #[test]
     fn obsolete_set_goes_back_to_the_last_irreplaceable_event() {
-        let mut issuer = DependencyTracker::default();
-        assert_eq!(issuer.add_event(1, 7, true, 16), EventDependencies::NONE);
-        assert_eq!(replaceable_events(&issuer.add_event(2, 7, true, 16)), [1]);
-        assert_eq!(replaceable_events(&issuer.add_event(3, 8, true, 16)), [], "another object");
-        let deed = issuer.add_event(4, 7, false, 16);
-        assert_eq!((deed.after, replaceable_events(&deed)), (0, [2, 1].to_vec()));
-        let next = issuer.add_event(5, 7, true, 16);
+        let mut tracker = DependencyTracker::default();
+        assert_eq!(tracker.add_event(1, 7, true, 16), EventDependencies::NONE);
+        assert_eq!(replaceable_events(&tracker.add_event(2, 7, true, 16)), [1]);
+        assert_eq!(
+            replaceable_events(&tracker.add_event(3, 8, true, 16)),
+            [],
+            "events of another object must not be included"
+        );
+        let action = tracker.add_event(4, 7, false, 16);
+        assert_eq!((action.after, replaceable_events(&action)), (0, [2, 1].to_vec()));
+        let next = tracker.add_event(5, 7, true, 16);
         assert_eq!((next.after, next.barrier, replaceable_events(&next)), (4, false, [].to_vec()));
-        assert_eq!(issuer.add_event(6, 0, true, 16), EventDependencies::NONE);
+        assert_eq!(tracker.add_event(6, 0, true, 16), EventDependencies::NONE);
     }
 
     #[test]
     fn obsolete_set_is_limited_and_the_next_event_is_irreplaceable() {
-        let mut issuer = DependencyTracker::default();
+        let mut tracker = DependencyTracker::default();
         for seq in 1..=2 {
-            issuer.add_event(seq, 7, true, 2);
+            tracker.add_event(seq, 7, true, 2);
         }
-        assert_eq!(replaceable_events(&issuer.add_event(3, 7, true, 2)), [2, 1]);
-        let next = issuer.add_event(4, 7, true, 2);
+        assert_eq!(replaceable_events(&tracker.add_event(3, 7, true, 2)), [2, 1]);
+        let next = tracker.add_event(4, 7, true, 2);
         assert_eq!((next.after, replaceable_events(&next)), (3, [].to_vec()));
     }
 
     #[test]
     fn forgotten_key_depends_on_all_earlier_events() {
-        let mut issuer = DependencyTracker::default();
+        let mut tracker = DependencyTracker::default();
         for seq in 1..=MAX_TRACKED_KEYS as u64 + 1 {
-            issuer.add_event(seq, seq, true, 16);
+            tracker.add_event(seq, seq, true, 16);
         }
-        assert!(issuer.tails.len() <= MAX_TRACKED_KEYS);
-        let links = issuer.add_event(90_000, 1, true, 16);
-        assert!(links.barrier && links.after >= 1 && replaceable_events(&links).is_empty());
+        assert!(tracker.tails.len() <= MAX_TRACKED_KEYS);
+        let dependencies = tracker.add_event(90_000, 1, true, 16);
+        assert!(dependencies.barrier && dependencies.after >= 1 && replaceable_events(&dependencies).is_empty());
     }
 }

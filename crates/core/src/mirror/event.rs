@@ -1,4 +1,4 @@
-//! Events: what happens in a game, who says so, and what else it has to do with.
+//! Events: changes of the game state, their sources and their relations.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -6,12 +6,12 @@ use core::fmt;
 use crate::time::{GroupInstant, TimeDelta};
 use crate::wire::{EventRef, ObsoleteSet};
 
-/// The most bytes of an event: it fits in one datagram.
+/// Maximum size of an event's payload in bytes: the event fits in one datagram.
 pub const MAX_PAYLOAD: usize = 900;
-/// The most events of a key in a row that can be made obsolete.
+/// Maximum number of events in an obsolete set.
 pub const MAX_OBSOLETE_SET: usize = 32;
 
-/// A run of a server, which issues events: whoever is started anew is another one.
+/// A run of a server that issues events; a restarted server is another source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SourceId(pub u32);
 
@@ -24,74 +24,78 @@ impl fmt::Display for SourceId {
 /// An event as the game issues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEvent<'a> {
-    /// The object that it is about; only its owner issues events about it. Events of one key are correlated: they are seen in their order.
-    /// With 0 it is correlated with nothing, and seen as soon as it comes.
+    /// Object that the event is about; only its owner issues events about it. Events of one key are correlated: they
+    /// are delivered in the order in which they were issued. An event with key 0 is correlated with no other and
+    /// delivered as soon as it arrives.
     pub key: u64,
-    /// It makes earlier events of its key useless, back to the last that is not replaceable: whoever sees it need not have seen them.
+    /// Whether the event makes the earlier events of its key obsolete, back to the last irreplaceable one: a receiver
+    /// of this event need not have received them.
     pub replaces: bool,
-    /// It may be made useless by later ones of its key.
+    /// Whether later events of the key may make this event obsolete.
     pub is_replaceable: bool,
-    /// What it says: at most [`MAX_PAYLOAD`] bytes.
+    /// Contents, at most [`MAX_PAYLOAD`] bytes.
     pub payload: &'a [u8],
 }
 
 impl<'a> NewEvent<'a> {
-    /// Where something is: all that came before is useless then, and so is this when the next comes.
+    /// An absolute state, such as a position: it makes earlier states of the key obsolete and is made obsolete by the
+    /// next.
     pub fn state(key: u64, payload: &'a [u8]) -> Self {
         Self { key, replaces: true, is_replaceable: true, payload }
     }
 
-    /// What must not be missed, at its place among the others of its key.
+    /// An action that must be delivered, in its order among the other events of its key.
     pub fn action(key: u64, payload: &'a [u8]) -> Self {
         Self { key, replaces: false, is_replaceable: false, payload }
     }
 }
 
-/// Why an event cannot be issued.
+/// Reason why an event cannot be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IssueError {
-    /// The group's time is not known yet.
+    /// The group time is not known yet.
     NoGroupTime,
-    /// It says more than [`MAX_PAYLOAD`] bytes.
+    /// The payload exceeds [`MAX_PAYLOAD`] bytes.
     TooLong,
-    /// Too many of our own are not delivered yet.
+    /// Too many of this mirror's own events are not settled yet.
     TooManyPending,
 }
 
 impl fmt::Display for IssueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoGroupTime => "the time that the mirrors share is not known yet",
-            Self::TooLong => "an event says at most 900 bytes",
-            Self::TooManyPending => "too many events wait for the other mirrors",
+            Self::NoGroupTime => "group time is not known yet",
+            Self::TooLong => "event payload exceeds 900 bytes",
+            Self::TooManyPending => "too many events of this mirror are not delivered yet",
         })
     }
 }
 
 impl core::error::Error for IssueError {}
 
-/// An event at its place in the order.
+/// An event delivered to the game, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery<'a> {
-    /// Who issued it.
+    /// Mirror that issued the event.
     pub source: SourceId,
-    /// Its number among all of that source, from 1 on.
+    /// Sequence number among the events of its source, from 1 on.
     pub seq: u64,
-    /// When it was issued.
+    /// Group time at which the event was issued.
     pub at: GroupInstant,
-    /// The object that it is about.
+    /// Object that the event is about.
     pub key: u64,
-    /// What it says.
+    /// Contents.
     pub payload: &'a [u8],
-    /// The game time difference: how long ago it was issued.
+    /// Game time difference: the age of the event at delivery.
     pub gtd: TimeDelta,
-    /// Whether it is our own.
+    /// Whether this mirror issued the event.
     pub is_own: bool,
-    /// It comes after one that is later in the [total order](super::Order::Total): who issued it was not known, or not heard for too long.
+    /// Whether the event comes after one that is later in the [total order](super::DeliveryOrder::Total): its source
+    /// was not known, or was silent for too long.
     pub is_out_of_order: bool,
 }
 
-/// An event as it is kept: one piece of memory for what it says and its run.
+/// A stored event: its obsolete set and its payload share one allocation.
 #[derive(Debug)]
 pub(super) struct StoredEvent {
     pub(super) at: GroupInstant,
@@ -104,16 +108,24 @@ pub(super) struct StoredEvent {
 }
 
 impl StoredEvent {
-    pub(super) fn new(happening: &EventRef<'_>) -> Self {
-        let run = happening.obsolete_set.bytes();
-        let mut body = alloc::vec::Vec::with_capacity(run.len() + happening.payload.len());
-        body.extend_from_slice(run);
-        body.extend_from_slice(happening.payload);
-        let EventRef { issued_at: at, key, after, is_barrier: barrier, replaces, .. } = *happening;
-        Self { at, key, after, barrier, replaces, obsolete_set_len: run.len() as u16, body: body.into_boxed_slice() }
+    pub(super) fn new(event: &EventRef<'_>) -> Self {
+        let obsolete_set = event.obsolete_set.bytes();
+        let mut body = alloc::vec::Vec::with_capacity(obsolete_set.len() + event.payload.len());
+        body.extend_from_slice(obsolete_set);
+        body.extend_from_slice(event.payload);
+        let EventRef { issued_at: at, key, after, is_barrier: barrier, replaces, .. } = *event;
+        Self {
+            at,
+            key,
+            after,
+            barrier,
+            replaces,
+            obsolete_set_len: obsolete_set.len() as u16,
+            body: body.into_boxed_slice(),
+        }
     }
 
-    /// The events of its key since `after`, if its own number is this.
+    /// Replaceable events of its key since `after`, where `seq` is the event's own number.
     pub(super) fn obsolete_set(&self, seq: u64) -> ObsoleteSet<'_> {
         ObsoleteSet::from_bytes(seq, &self.body[..usize::from(self.obsolete_set_len)])
     }
@@ -122,7 +134,7 @@ impl StoredEvent {
         &self.body[usize::from(self.obsolete_set_len)..]
     }
 
-    /// As it goes over the wire.
+    /// The event in its wire representation.
     pub(super) fn event_ref(&self, source: SourceId, seq: u64) -> EventRef<'_> {
         let Self { at, key, after, barrier, replaces, .. } = *self;
         EventRef {
@@ -138,7 +150,7 @@ impl StoredEvent {
         }
     }
 
-    /// Bytes on the heap.
+    /// Heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.body.len()
     }

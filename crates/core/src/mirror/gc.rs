@@ -1,4 +1,4 @@
-//! What is done from time to time: clocks, who is here, what is kept.
+//! Periodic work: clock probes, peer timeouts, the group time, history and snapshots.
 
 use alloc::vec::Vec;
 
@@ -7,21 +7,25 @@ use super::snapshot::ServedSnapshot;
 use super::{EventStream, GroupTime, Mirror, MirrorEvent, MirrorPeer, SourceId};
 use crate::time::TimeDelta;
 
-/// Round trips that are made at once, for a clock, and how soon; then less so until it is known; then seldom, unless they vary much.
+/// Number of initial clock probes per peer, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
+/// Interval of the initial clock probes.
 const INITIAL_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
+/// Probe interval until the clock is known, and while the jitter is above [`JITTER_THRESHOLD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
+/// Probe interval for a known clock with low jitter, and for an absent peer.
 const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
+/// Jitter above which the fast probe interval is kept.
 const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(4);
-/// Who has heard of no time for so long begins one.
+/// Time after the start without a reported group time after which this mirror starts one.
 const GROUP_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(2);
-/// Whose time is followed must have been heard so lately.
+/// Maximum silence of a peer whose group time is followed.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Of a source that is gone, what is obsolete and was asked for so often is not waited for.
+/// Requests after which a missing obsolete event of an absent source is dropped.
 const MAX_OBSOLETE_ATTEMPTS: u32 = 3;
 
 impl Mirror {
-    /// Does what is due.
+    /// Performs the due periodic work.
     pub(super) fn collect_garbage(&mut self) {
         self.probe_clocks();
         if self.now < self.next_beacon {
@@ -58,31 +62,32 @@ impl Mirror {
     }
 
     fn drop_silent_peers(&mut self) {
-        let (now, patience) = (self.now, self.config.silence_timeout);
+        let (now, timeout) = (self.now, self.config.silence_timeout);
         let mut gone = Vec::new();
-        for (source, peer) in self.peers.iter_mut().filter(|(_, peer)| now - peer.last_received_at >= patience) {
+        for (source, peer) in self.peers.iter_mut().filter(|(_, peer)| now - peer.last_received_at >= timeout) {
             if core::mem::replace(&mut peer.is_present, false) {
                 gone.push(*source);
             }
         }
         gone.into_iter().for_each(|source| self.push_event(MirrorEvent::PeerLeft(source)));
-        self.peers.retain(|_, peer| peer.is_configured || now - peer.last_received_at < patience * 20);
+        self.peers.retain(|_, peer| peer.is_configured || now - peer.last_received_at < timeout * 20);
     }
 
-    /// Follows the time of the lowest source that knows it; begins one if nobody does.
+    /// Follows the group time of the lowest source id that knows it. If no peer knows it, starts one after
+    /// [`GROUP_TIME_TIMEOUT`].
     fn follow_group_time(&mut self) {
-        let (now, me) = (self.now, self.config.source);
-        let told = |peer: &MirrorPeer| {
+        let (now, own_source) = (self.now, self.config.source);
+        let reported = |peer: &MirrorPeer| {
             (peer.is_present && now - peer.last_received_at < TRUST_TIMEOUT)
                 .then(|| peer.group_time_offset_from_us(now))?
         };
-        let known = self.peers.iter().filter_map(|(source, peer)| told(peer).map(|ahead| (*source, ahead)));
-        let is_followed = |(source, ahead): &(SourceId, TimeDelta)| {
-            (*source < me || self.group_time.is_far_behind(*ahead)) && !self.group_time.is_far_ahead(*ahead)
+        let known = self.peers.iter().filter_map(|(source, peer)| reported(peer).map(|offset| (*source, offset)));
+        let is_followed = |(source, offset): &(SourceId, TimeDelta)| {
+            (*source < own_source || self.group_time.is_far_behind(*offset)) && !self.group_time.is_far_ahead(*offset)
         };
         let mut followed = known.filter(is_followed);
-        if let Some((_, ahead)) = followed.next() {
-            self.group_time.steer(now, ahead);
+        if let Some((_, offset)) = followed.next() {
+            self.group_time.steer(now, offset);
         } else if self.group_time.offset().is_none()
             && now - self.started_at >= GROUP_TIME_TIMEOUT
             && !self.is_group_time_reported()
@@ -91,29 +96,30 @@ impl Mirror {
         }
     }
 
-    /// Whether somebody knows the time, though we do not know its clock yet.
+    /// Whether a present peer knows the group time, even if its clock is not known yet.
     fn is_group_time_reported(&self) -> bool {
         self.peers.values().any(|peer| peer.is_present && peer.group_time_offset.is_some())
     }
 
-    /// Lets go of what everybody who is here has.
+    /// Discards the history that all present mirrors have.
     fn discard_stable_history(&mut self) {
-        for (of, stream) in &mut self.streams {
-            let here = self.peers.iter().filter(|(source, peer)| peer.is_present && *source != of);
-            let stable = here.map(|(_, peer)| peer.have(*of).map_or(0, |have| have.settled_end)).min();
-            let given = self.served_snapshots.get(of).map(ServedSnapshot::settled);
-            stream.discard_history(stable.unwrap_or(u64::MAX), self.config.history_limits, given);
+        for (source, stream) in &mut self.streams {
+            let present = self.peers.iter().filter(|(peer_source, peer)| peer.is_present && *peer_source != source);
+            let stable = present.map(|(_, peer)| peer.have(*source).map_or(0, |have| have.settled_end)).min();
+            let served = self.served_snapshots.get(source).map(ServedSnapshot::settled);
+            stream.discard_history(stable.unwrap_or(u64::MAX), self.config.history_limits, served);
         }
     }
 
-    /// Of who is gone nobody may have what is obsolete.
+    /// Drops the missing obsolete events of absent sources that were requested in vain.
     fn drop_unrecoverable(&mut self) {
-        let lost = |stream: &EventStream| {
-            let in_vain = stream.missing().iter().filter(|missing| missing.attempts >= MAX_OBSOLETE_ATTEMPTS);
-            in_vain.map(|missing| missing.seq).filter(|seq| stream.is_obsolete(*seq)).collect::<Vec<u64>>()
+        let unrecoverable = |stream: &EventStream| {
+            let unanswered = stream.missing().iter().filter(|missing| missing.attempts >= MAX_OBSOLETE_ATTEMPTS);
+            unanswered.map(|missing| missing.seq).filter(|seq| stream.is_obsolete(*seq)).collect::<Vec<u64>>()
         };
-        let gone = self.streams.iter().filter(|(source, stream)| !self.is_present(**source) && stream.has_droppable());
-        let lost: Vec<(SourceId, Vec<u64>)> = gone.map(|(source, stream)| (*source, lost(stream))).collect();
+        let absent =
+            self.streams.iter().filter(|(source, stream)| !self.is_present(**source) && stream.has_droppable());
+        let lost: Vec<(SourceId, Vec<u64>)> = absent.map(|(source, stream)| (*source, unrecoverable(stream))).collect();
         for (source, seqs) in lost {
             seqs.into_iter().for_each(|seq| self.drop_event(source, seq));
         }

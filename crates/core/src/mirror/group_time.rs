@@ -1,14 +1,15 @@
-//! The time that all mirrors share: that of the lowest source that is here and knows it.
+//! The group time that all mirrors share: that of the lowest source id that is present and knows it.
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// Further off than this nobody comes nearer gradually: two groups met, or a computer slept.
+/// Offset from which on a mirror steps instead of slewing: two groups met, or a server was suspended.
 const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
-/// How much faster or slower time goes at the most while it is brought nearer, and for how long at a stretch.
+/// Maximum slew, as a fraction of the elapsed time.
 const MAX_SLEW: f64 = 0.02;
+/// Maximum elapsed time that one slew accounts for.
 const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
-/// What we take the group's time to be.
+/// This mirror's estimate of the group time.
 #[derive(Debug, Default)]
 pub(super) struct GroupTime {
     offset: Option<TimeDelta>,
@@ -16,42 +17,45 @@ pub(super) struct GroupTime {
 }
 
 impl GroupTime {
-    /// A time that begins now.
+    /// Starts a new group time.
     pub(super) fn start(now: Instant) -> Self {
         Self { offset: Some(Instant::ZERO - now), steered_at: now }
     }
 
-    /// By how much it is ahead of our clock.
+    /// Offset of the group time from the local clock; positive if the group time is ahead.
     pub(super) fn offset(&self) -> Option<TimeDelta> {
         self.offset
     }
 
     pub(super) fn to_group(&self, now: Instant) -> Option<GroupInstant> {
-        self.offset.map(|ahead| GroupInstant::from_nanos((now + ahead).as_nanos()))
+        self.offset.map(|offset| GroupInstant::from_nanos((now + offset).as_nanos()))
     }
 
-    /// Our time at a time of the group.
+    /// Local time at a group time.
     pub(super) fn to_local(&self, at: GroupInstant) -> Option<Instant> {
-        self.offset.map(|ahead| Instant::from_nanos(at.as_nanos()) - ahead)
+        self.offset.map(|offset| Instant::from_nanos(at.as_nanos()) - offset)
     }
 
-    /// Whether somebody whose time is this is to be followed, though it be higher than us.
+    /// Whether this mirror is so far behind the offset `target` that it must follow it, even if the source id is
+    /// higher.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
-        self.offset.is_none_or(|ahead| target - ahead >= STEP_THRESHOLD)
+        self.offset.is_none_or(|offset| target - offset >= STEP_THRESHOLD)
     }
 
-    /// Whether somebody whose time is this is so far behind that it must follow us.
+    /// Whether this mirror is so far ahead of the offset `target` that the other mirror must follow.
     pub(super) fn is_far_ahead(&self, target: TimeDelta) -> bool {
-        self.offset.is_some_and(|ahead| ahead - target >= STEP_THRESHOLD)
+        self.offset.is_some_and(|offset| offset - target >= STEP_THRESHOLD)
     }
 
-    /// Comes nearer to what somebody else takes it to be; at once if that is far ahead.
+    /// Slews towards the offset `target` of another mirror, or steps if that is far ahead.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
-        let most = (now - self.steered_at).min(MAX_SLEW_INTERVAL).max(TimeDelta::ZERO).scale(MAX_SLEW);
+        let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).max(TimeDelta::ZERO).scale(MAX_SLEW);
         self.steered_at = now;
         self.offset = Some(match self.offset {
-            Some(ahead) if (target - ahead).abs() < STEP_THRESHOLD => ahead + (target - ahead).max(-most).min(most),
-            Some(ahead) => ahead.max(target),
+            Some(offset) if (target - offset).abs() < STEP_THRESHOLD => {
+                offset + (target - offset).max(-max_slew).min(max_slew)
+            }
+            Some(offset) => offset.max(target),
             None => target,
         });
     }
@@ -77,7 +81,7 @@ mod tests {
         assert_eq!(time.offset(), Some(near));
         assert!(time.is_far_behind(TimeDelta::ZERO) && time.is_far_ahead(TimeDelta::from_secs(-5)));
         time.steer(at_millis(20_000), TimeDelta::from_secs(-5));
-        assert_eq!(time.offset(), Some(near), "time does not go back for who slept");
+        assert_eq!(time.offset(), Some(near), "group time must not go back for a suspended mirror");
         time.steer(at_millis(20_000), TimeDelta::ZERO);
         assert_eq!(time.offset(), Some(TimeDelta::ZERO));
     }

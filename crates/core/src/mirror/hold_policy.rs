@@ -1,37 +1,40 @@
-//! Ours: an obsolete event that is missing is waited for as long as nobody behind it is late for that.
+//! Holds of [`DropPolicy::Adaptive`], which is not in the paper: a mirror waits for a missing obsolete event as long as
+//! no event behind it becomes late.
 
 use alloc::vec::Vec;
 
 use super::{DeliveryOrder, DropPolicy, EventStream, Mirror, MirrorPeer, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// What is due so soon is due: delivering takes time, too.
+/// Time reserved for delivery: an event that is due within this time counts as due.
 const DELIVERY_MARGIN: TimeDelta = TimeDelta::from_millis(3);
 
-/// After a look at so many a millisecond passes before the next: who has much to catch up with must not spend its time on looking.
+/// Scanned events per millisecond of pause before the next scan: a mirror with a large backlog must not spend its time
+/// on scans.
 const SCANNED_EVENTS_PER_MILLI: usize = 512;
+/// Maximum pause between scans.
 const MAX_SCAN_PAUSE: TimeDelta = TimeDelta::from_millis(10);
 
-/// An obsolete event that is missing, and when it must not be waited for any more.
+/// A missing obsolete event and the time until which this mirror waits for it.
 struct EventHold {
     source: SourceId,
     seq: u64,
     deadline: Instant,
 }
 
-/// What was found at the last look.
+/// Result of the last scan.
 #[derive(Debug, Default)]
 pub(super) struct HoldSchedule {
-    /// Nothing has changed since.
+    /// Whether nothing has changed since the last scan.
     is_current: bool,
-    /// When the first must be decided on.
+    /// Earliest deadline.
     next_deadline: Option<Instant>,
-    /// It is not looked again before this.
+    /// Earliest time of the next scan.
     paused_until: Instant,
 }
 
 impl HoldSchedule {
-    /// Something has come, or is not waited for any more.
+    /// Invalidates the last scan: an event arrived, was requested or was settled.
     pub(super) fn on_change(&mut self) {
         self.is_current = false;
     }
@@ -42,12 +45,12 @@ impl HoldSchedule {
 }
 
 impl Mirror {
-    /// Passes over what would come too late.
+    /// Drops the missing obsolete events whose deadline has passed.
     pub(super) fn apply_hold_policy(&mut self) {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return };
         while self.holds.is_due(self.now) {
             let (now, holds) = (self.now, self.scan_holds(threshold));
-            self.holds.next_deadline = holds.iter().map(|hold| hold.deadline).filter(|until| *until > now).min();
+            self.holds.next_deadline = holds.iter().map(|hold| hold.deadline).filter(|deadline| *deadline > now).min();
             for hold in holds.iter().filter(|hold| hold.deadline <= now) {
                 if self.is_missing_and_obsolete(hold.source, hold.seq) {
                     self.drop_event(hold.source, hold.seq);
@@ -56,7 +59,7 @@ impl Mirror {
         }
     }
 
-    /// Sees to it that it is known when to look again.
+    /// Scans if the last scan is outdated, so that [`next_hold_at`](Self::next_hold_at) is right.
     pub(super) fn refresh_holds(&mut self) {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return };
         if !self.holds.is_current && self.now >= self.holds.paused_until {
@@ -66,14 +69,14 @@ impl Mirror {
 
     fn scan_holds(&mut self, threshold: TimeDelta) -> Vec<EventHold> {
         let holds = self.find_holds(threshold);
-        let looks = holds.len() + self.streams.values().map(|stream| stream.waiting().len()).sum::<usize>();
-        let pause = TimeDelta::from_millis((looks / SCANNED_EVENTS_PER_MILLI) as i64).min(MAX_SCAN_PAUSE);
+        let scanned = holds.len() + self.streams.values().map(|stream| stream.waiting().len()).sum::<usize>();
+        let pause = TimeDelta::from_millis((scanned / SCANNED_EVENTS_PER_MILLI) as i64).min(MAX_SCAN_PAUSE);
         let next = holds.iter().map(|hold| hold.deadline).min();
         self.holds = HoldSchedule { is_current: true, next_deadline: next, paused_until: self.now + pause };
         holds
     }
 
-    /// When to look again.
+    /// Time at which the holds must be checked next.
     pub(super) fn next_hold_at(&self) -> Option<Instant> {
         let next = if self.holds.is_current { self.holds.next_deadline? } else { self.now };
         matches!(self.config.policy, DropPolicy::Adaptive { .. }).then_some(next.max(self.holds.paused_until))
@@ -83,21 +86,21 @@ impl Mirror {
         self.streams.get(&source).is_some_and(|stream| stream.event(seq).is_none() && stream.is_obsolete(seq))
     }
 
-    /// All that must be decided on.
+    /// Returns the holds of all missing obsolete events that other events wait for.
     fn find_holds(&self, threshold: TimeDelta) -> Vec<EventHold> {
         let sources = self.streams.iter().filter(|(_, stream)| stream.has_droppable());
         match self.config.order {
             DeliveryOrder::Total => {
-                let mut holes = sources
+                let mut blocked = sources
                     .filter(|(source, stream)| self.is_missing_and_obsolete(**source, stream.settled() + 1))
                     .peekable();
-                if holes.peek().is_none() {
+                if blocked.peek().is_none() {
                     return Vec::new();
                 }
                 let Some(oldest) = self.streams.values().filter_map(EventStream::oldest_pending).min() else {
                     return Vec::new();
                 };
-                holes
+                blocked
                     .filter_map(|(source, stream)| self.hold_for(*source, stream.settled() + 1, oldest + threshold))
                     .collect()
             }
@@ -115,24 +118,25 @@ impl Mirror {
     ) -> impl Iterator<Item = EventHold> {
         let waiting = stream.waiting().iter().filter_map(|seq| stream.event(*seq).map(|event| (*seq, event)));
         waiting.flat_map(move |(seq, event)| {
-            let is_hole = |member: &u64| stream.event(*member).is_none() && stream.is_obsolete(*member);
-            let late = event.at + threshold;
-            event.obsolete_set(seq).filter(is_hole).filter_map(move |member| self.hold_for(source, member, late))
+            let is_awaited = |member: &u64| stream.event(*member).is_none() && stream.is_obsolete(*member);
+            let late_at = event.at + threshold;
+            event.obsolete_set(seq).filter(is_awaited).filter_map(move |member| self.hold_for(source, member, late_at))
         })
     }
 
-    /// How long to wait for an event so that what is behind it is there at `late`: not at all if it cannot come by then.
-    fn hold_for(&self, source: SourceId, seq: u64, late: GroupInstant) -> Option<EventHold> {
-        let until = self.group_time.to_local(late)? - DELIVERY_MARGIN;
+    /// Computes how long to wait for an event so that the events behind it are delivered by `late_at`. The hold ends at
+    /// once if a requested event cannot arrive by then.
+    fn hold_for(&self, source: SourceId, seq: u64, late_at: GroupInstant) -> Option<EventHold> {
+        let deadline = self.group_time.to_local(late_at)? - DELIVERY_MARGIN;
         let missing = self.streams.get(&source)?.missing();
-        let found = missing.binary_search_by_key(&seq, |missing| missing.seq).ok()?;
-        let takes = self.peers.get(&source).map_or(TimeDelta::ZERO, MirrorPeer::expected_response_time);
-        // Of what was not asked for yet it is known when it will be too late to ask.
-        let until = match missing[found].last_requested_at {
-            Some(asked) if asked + takes > until => self.now,
-            Some(_) => until,
-            None => until - takes + TimeDelta::from_nanos(1),
+        let index = missing.binary_search_by_key(&seq, |missing| missing.seq).ok()?;
+        let response_time = self.peers.get(&source).map_or(TimeDelta::ZERO, MirrorPeer::expected_response_time);
+        // An event that was not requested yet is held until it is too late to request it.
+        let deadline = match missing[index].last_requested_at {
+            Some(requested_at) if requested_at + response_time > deadline => self.now,
+            Some(_) => deadline,
+            None => deadline - response_time + TimeDelta::from_nanos(1),
         };
-        Some(EventHold { source, seq, deadline: until })
+        Some(EventHold { source, seq, deadline })
     }
 }

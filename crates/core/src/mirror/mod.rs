@@ -1,45 +1,59 @@
-//! Servers that mirror each other: every one holds the whole game, serves those who are near it, and tells the others what happens.
+//! Mirrored game servers: every server holds the whole game state, serves the clients near it and exchanges events with
+//! the other servers.
 //!
-//! After Palazzi, Ferretti, Cacciaguerra and Roccetti, *On Maintaining Interactivity in Event Delivery Synchronization for Mirrored Game
-//! Architectures*. What happens is an *event*, with the time at which it was issued. How old it is when it is delivered is its *game time
-//! difference*; what is older than a threshold (150 ms) is felt. Events that do not concern each other need no order; those of one
-//! object do (*correlation*). Some make earlier ones useless (*obsolescence*), and those need not be delivered, nor waited for, nor asked for
-//! again, where that helps the others to be in time ([`DropPolicy`]).
+//! After Palazzi, Ferretti, Cacciaguerra and Roccetti, *On Maintaining Interactivity in Event Delivery Synchronization
+//! for Mirrored Game Architectures*. An *event* carries the time at which it was issued. Its age at delivery is its
+//! *game time difference* (GTD). Players notice a GTD above the *game interaction threshold* (GIT, 150 ms). Events of
+//! different objects need no order; events of one object do (*correlation*). Some events make earlier ones useless
+//! (*obsolescence*). A mirror need not deliver, await or request an obsolete event where that helps other events to be
+//! in time ([`DropPolicy`]).
 //!
-//! Where we depart from the paper. Obsolescence and correlation are data in the events, worked out by who issues them: a game says with each event
-//! what it is about ([`NewEvent::key`]), whether it replaces earlier ones, and whether it can be replaced. An event carries the numbers of the
-//! replaceable events of its key since the last that is not (its *run*) and the number of that one. So a receiver knows of an event that was lost
-//! whether it matters, and of one that is here whether it may be delivered, from the stream of one source alone. Events about an object are issued by
-//! its owner only; if it gets another owner it gets another key. So the game's state falls into one part for each source, and a *snapshot* is of such a
-//! part: coming late, coming back and the end of a partition are all the same, stream by stream.
+//! This module departs from the paper in three points. First, obsolescence and correlation are data in the events,
+//! computed once by the mirror that issues them. The game states for each event which object it is about
+//! ([`NewEvent::key`]), whether it replaces earlier events and whether later events can replace it. An event carries
+//! the numbers of the replaceable events of its key since the last irreplaceable one (its *obsolete set*) and the
+//! number of that irreplaceable event. From the stream of one source alone a receiver can therefore decide whether a
+//! lost event matters and whether a received event may be delivered. Second, only the owner of an object issues events
+//! about it; an object that changes its owner changes its key. Third, the game state therefore splits into one part per
+//! source, and a *snapshot* covers one such part. Late joins, rejoins and the end of a partition are all handled the
+//! same way, stream by stream.
 //!
-//! # No policy changes what becomes of the game
+//! # Dropping never changes the final state
+//!
+//! An event is *settled* at a mirror once the mirror has delivered or dropped it.
 //!
 //! **Theorem.** Let the state of the game be a fold over events such that
 //!
 //! 1. events of different keys, of different sources, or with key 0, commute, and
-//! 2. whenever an event `f` *replaces*, then after any state and any *replaceable* events `r1 … rn` of its key, folding `r1 … rn, f` gives the same as
-//!    folding `f` alone.
+//! 2. for every event `f` that *replaces*, every state and all *replaceable* events `r1 … rn` of its key, folding
+//!    `r1 … rn, f` gives the same state as folding `f` alone.
 //!
-//! Then every mirror that has settled the same events has the same state, whatever it dropped under whatever policy (but
-//! [`TwoCurve`](DropPolicy::TwoCurve), which gives up others), and it is the state of a mirror that drops nothing.
+//! Consider mirrors that have settled the same events, among them, for every dropped event, the event that made it
+//! obsolete (as is the case when every received event is settled). They have the same state, whatever each of them
+//! dropped under whatever policy, and it is the state of a mirror that drops nothing. The exception is
+//! [`TwoCurve`](DropPolicy::TwoCurve), which also gives up events that are not obsolete.
 //!
-//! *Proof.* By 1 only the order within a key counts. It is that of the numbers at every mirror: the run of an event and the event before the run are
-//! all that is of its key and after the last irreplaceable one, an event is delivered only when these are settled, and what is settled is never
-//! delivered any more. An event `e` is dropped only if it is in the run of an event `f` that replaces and is here: so `e` is replaceable, and all of
-//! the key between `e` and `f` is. Take the dropped event `e` with the highest number. Its `f` is not dropped, so it was folded in; by 2, folding
-//! `e` and what is between, then `f`, gives the same as `f` alone, which gives the same as what is between without `e`, then `f`. So with `e` in
-//! its place the state is the same. For the next highest the same holds with `f` or, if `f` itself was dropped, with what replaced that: between them
-//! there are only replaceable events again, and numbers grow, so there is a last one, and it is folded in. One by one, all dropped events can be put
-//! back. ∎
+//! *Proof.* By 1 only the order within a key matters. Every mirror delivers the events of a key in the order of their
+//! numbers: the obsolete set of an event and the irreplaceable event before that set are all events of its key from the
+//! last irreplaceable one on, the event is delivered only after these are settled (or queued for delivery before it),
+//! and a settled event is never delivered again. A mirror drops an event `e` only if it has received an event `f` that
+//! replaces and has `e` in its obsolete set. So `e` is replaceable, and so are all events of the key between `e` and
+//! `f`. Now put the dropped events back into the fold, each in its place, one at a time and those with the highest
+//! numbers first. When it is the turn of `e`, its `f` is part of the fold: `f` is settled and has a higher number, so
+//! it was delivered or has been put back already. By 2, folding `e`, the events of the key between `e` and `f`, and
+//! then `f` gives the same state as `f` alone, and so does folding the events between them without `e`, and then `f`.
+//! So the state with `e` in its place is the same as without it. In the end all dropped events are back, and the fold
+//! is that of a mirror that drops nothing. ∎
 //!
-//! Where a source dies, what it had told nobody who is left is lost. Of the rest everybody gets everything, from whoever has it; what comes after a
-//! lost event of its key, and does not replace it, is delivered nowhere. So all who are left agree.
+//! If a source dies, its events that no remaining mirror has received are lost. All its other events reach every
+//! remaining mirror from any mirror that has them. An event that comes after a lost event of its key and does not
+//! replace it is delivered nowhere. So the remaining mirrors agree.
 //!
 //! # Use
 //!
-//! The host program owns clock, network and game, and calls [`Mirror::handle_datagram`], [`Mirror::issue`], then [`Mirror::poll_request`],
-//! [`Mirror::poll_delivery`] and [`Mirror::poll_transmit`] until they have nothing, and again at [`Mirror::poll_timeout`]. Nothing in here calls the game.
+//! The host program owns clock, network and game. It calls [`Mirror::handle_datagram`] and [`Mirror::issue`], then
+//! [`Mirror::poll_request`], [`Mirror::poll_delivery`] and [`Mirror::poll_transmit`] until each returns `None`, and
+//! again at [`Mirror::poll_timeout`]. This module never calls the game.
 
 mod config;
 mod delivery;
@@ -76,9 +90,9 @@ use send::MirrorControl;
 use snapshot::{MirrorDownload, ServedSnapshot};
 use stream::{EventFate, EventStream, MAX_SEQ, MAX_SEQ_DELTA_SIZE, MAX_UNSETTLED};
 
-/// The most sources whose events are known, the gone ones included.
+/// Maximum number of known sources, including departed ones.
 const MAX_SOURCES: usize = 256;
-/// Notices that nobody asked for yet.
+/// Maximum number of queued events for the host program; the oldest are dropped.
 const MAX_EVENTS: usize = 1_024;
 
 /// One of several servers that hold the same game.
@@ -88,53 +102,54 @@ pub struct Mirror {
     now: Instant,
     started_at: Instant,
     group_time: GroupTime,
-    /// Nothing of ours is issued at an earlier time any more.
+    /// Lower bound on the issue time of this mirror's next event.
     issue_floor: GroupInstant,
     dependencies: DependencyTracker,
     streams: BTreeMap<SourceId, EventStream>,
     peers: BTreeMap<SourceId, MirrorPeer>,
     dropper: Dropper,
-    /// Events whose turn it is, but in total order.
+    /// Deliverable events in correlated order; unused in total order.
     ready: VecDeque<(SourceId, u64)>,
-    /// The furthest that was delivered in total order.
+    /// Furthest position delivered in total order.
     delivery_frontier: Option<(GroupInstant, SourceId, u64)>,
-    /// Our events up to this one were sent.
+    /// Newest of this mirror's events that was sent.
     last_sent_seq: u64,
     control_queue: VecDeque<(SourceId, MirrorControl)>,
     next_beacon: Instant,
-    /// The source of which was told last: they are told of in turn.
+    /// Absent source whose status was sent last: statuses rotate over the absent sources.
     last_have_source: Option<SourceId>,
     served_snapshots: BTreeMap<SourceId, ServedSnapshot>,
     downloads: BTreeMap<SourceId, MirrorDownload>,
-    /// Sources whose part of the state is too long for a snapshot, and since when that is known.
+    /// Sources whose part of the state exceeds the snapshot limit, and when that was found.
     oversized: BTreeMap<SourceId, Instant>,
     pending_requests: VecDeque<PendingRequest>,
     events: VecDeque<MirrorEvent>,
     is_leaving: bool,
     holds: hold_policy::HoldSchedule,
-    /// We said goodbye: whatever came after that would look as if we were back.
+    /// Whether this mirror has said goodbye: any later datagram would look like a rejoin.
     has_left: bool,
     stats: MirrorStats,
 }
 
-/// What the host program is asked for. Each is to be done before anything else is delivered.
+/// A request to the host program, to be fulfilled before anything else is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorRequest {
-    /// The part of the state that comes from a source's events, as it is now: for [`Mirror::handle_snapshot`].
+    /// The host program must pass the current part of the state that comes from a source's events to
+    /// [`Mirror::handle_snapshot`].
     Snapshot {
-        /// Whose objects.
+        /// Source whose objects are requested.
         of: SourceId,
     },
-    /// In place of that part of the state comes what another mirror had.
+    /// The host program must replace the part of the state that comes from a source's events.
     Install {
-        /// Whose objects.
+        /// Source whose objects are replaced.
         of: SourceId,
-        /// What the other's host program gave.
+        /// State that the host program of the providing mirror passed to [`Mirror::handle_snapshot`].
         bytes: Vec<u8>,
     },
 }
 
-/// What is wanted of the host program, with what we keep until it is.
+/// A request to the host program with the data kept until it is fulfilled.
 #[derive(Debug)]
 enum PendingRequest {
     Snapshot(SourceId),
@@ -150,50 +165,52 @@ impl PendingRequest {
     }
 }
 
-/// Something that happened.
+/// An event for the host program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorEvent {
-    /// A mirror was heard for the first time, or for the first time after a long silence.
+    /// A mirror sent its first datagram, or its first one after it left or timed out.
     PeerJoined(SourceId),
-    /// A mirror said goodbye, or was not heard for long. Its objects stay as they are.
+    /// A mirror said goodbye, timed out or was removed. Its objects stay as they are.
     PeerLeft(SourceId),
-    /// An event was given up that was not obsolete: [`DropPolicy::TwoCurve`] only. What it replaced is given up with it.
+    /// An event was dropped that is not obsolete, under [`DropPolicy::TwoCurve`] only. Events that it replaced are lost
+    /// with it.
     EventAbandoned {
-        /// Whose.
+        /// Source of the event.
         source: SourceId,
-        /// Which.
+        /// Sequence number of the event.
         seq: u64,
     },
-    /// There were too many sources; of this one, which has long been gone, nothing is known any more.
+    /// There were too many sources, so this mirror discarded the event stream of this absent one.
     SourceForgotten(SourceId),
-    /// Somebody lacks a part of the state that is longer than a snapshot may be ([`Config::snapshot_id`]), and does not get it from us.
+    /// A mirror lacks a part of the state that exceeds [`MirrorConfig::max_snapshot_size`], and does not get it from
+    /// this mirror.
     SnapshotTooLong {
-        /// Whose objects.
+        /// Source whose objects are affected.
         of: SourceId,
-        /// How long it is, in bytes.
+        /// Size of the snapshot in bytes.
         len: usize,
     },
-    /// We lack a part of the state and did not get it from who has it. It is asked for again.
+    /// This mirror lacks a part of the state and did not get it from the mirror that has it. It will request it again.
     SnapshotUnavailable {
-        /// Whose objects.
+        /// Source whose objects are affected.
         of: SourceId,
-        /// Who was asked.
+        /// Mirror that was asked for the snapshot.
         from: SourceId,
     },
 }
 
 impl Mirror {
-    /// A mirror that begins now.
+    /// Creates a mirror. Fails if [`MirrorConfig::check`] does.
     pub fn new(now: Instant, config: MirrorConfig) -> Result<Self, MirrorConfigError> {
         config.check()?;
-        let time = if config.is_founder { GroupTime::start(now) } else { GroupTime::default() };
+        let group_time = if config.is_founder { GroupTime::start(now) } else { GroupTime::default() };
         let streams = BTreeMap::from([(config.source, EventStream::new())]);
         Ok(Self {
             dropper: Dropper::new(config.policy, config.seed ^ u64::from(config.source.0) << 32),
             config,
             now,
             started_at: now,
-            group_time: time,
+            group_time,
             issue_floor: GroupInstant::from_nanos(i64::MIN),
             dependencies: DependencyTracker::default(),
             streams,
@@ -216,22 +233,23 @@ impl Mirror {
         })
     }
 
-    /// What was chosen.
+    /// Settings of this mirror.
     pub fn config(&self) -> &MirrorConfig {
         &self.config
     }
 
-    /// Who we are.
+    /// Source id of this mirror.
     pub fn source(&self) -> SourceId {
         self.config.source
     }
 
-    /// The group's time, if it is known.
+    /// Group time at `now`, once it is known.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
         self.group_time.to_group(now)
     }
 
-    /// There is a way to a mirror: it is talked to until it is removed. Whoever is heard is known without this, and forgotten when it is gone for long.
+    /// Adds a reachable mirror, which stays a peer until it is removed. A mirror that sends a datagram is added without
+    /// this call, and is removed after a long silence.
     pub fn add_peer(&mut self, now: Instant, source: SourceId) {
         self.ensure_peer(now, source);
         if let Some(peer) = self.peers.get_mut(&source) {
@@ -245,27 +263,27 @@ impl Mirror {
         }
     }
 
-    /// A mirror is no more: nobody waits for it.
+    /// Removes a mirror; this mirror no longer waits for its events.
     pub fn remove_peer(&mut self, source: SourceId) {
         let Some(peer) = self.peers.get_mut(&source) else { return };
-        let was_here = core::mem::replace(&mut peer.is_present, false);
+        let was_present = core::mem::replace(&mut peer.is_present, false);
         peer.is_configured = false;
-        // Who said goodbye is forgotten later: what it said before may still be under way.
+        // A peer that said goodbye is removed later: its earlier datagrams may still be in flight.
         if peer.left_at.is_none() {
             self.peers.remove(&source);
         }
-        if was_here {
+        if was_present {
             self.push_event(MirrorEvent::PeerLeft(source));
         }
         self.control_queue.retain(|(to, _)| *to != source);
     }
 
-    /// The mirrors that are here, but for ourselves.
+    /// Present peers.
     pub fn present_peers(&self) -> impl Iterator<Item = SourceId> {
         self.peers.iter().filter(|(_, peer)| peer.is_present).map(|(source, _)| *source)
     }
 
-    /// All to whom what is for [`To::All`] goes: also those that were not heard yet.
+    /// All peers, the destination [`MirrorDestination::All`], including those that have not sent anything yet.
     pub fn peers(&self) -> impl Iterator<Item = SourceId> {
         self.peers.keys().copied()
     }
@@ -274,87 +292,89 @@ impl Mirror {
         source == self.config.source || self.peers.get(&source).is_some_and(|peer| peer.is_present)
     }
 
-    /// Issues an event; it is delivered here as everywhere, at its turn. Its number.
-    pub fn issue(&mut self, now: Instant, issue: NewEvent<'_>) -> Result<u64, IssueError> {
+    /// Issues an event and returns its sequence number. It is delivered here as at all other mirrors, in its order.
+    pub fn issue(&mut self, now: Instant, new_event: NewEvent<'_>) -> Result<u64, IssueError> {
         self.now = self.now.max(now);
-        let (me, now) = (self.config.source, self.now);
+        let (own_source, now) = (self.config.source, self.now);
         let at = self.group_time.to_group(now).ok_or(IssueError::NoGroupTime)?.max(self.issue_floor);
-        let own = self.streams.entry(me).or_insert_with(EventStream::new);
+        let own = self.streams.entry(own_source).or_insert_with(EventStream::new);
         let seq = own.newest() + 1;
-        if issue.payload.len() > MAX_PAYLOAD {
+        if new_event.payload.len() > MAX_PAYLOAD {
             return Err(IssueError::TooLong);
         }
         if seq > own.settled().saturating_add(MAX_UNSETTLED) || seq > MAX_SEQ {
             return Err(IssueError::TooManyPending);
         }
         self.issue_floor = at;
-        let links = self.dependencies.add_event(seq, issue.key, issue.is_replaceable, self.config.max_obsolete_set);
+        let dependencies =
+            self.dependencies.add_event(seq, new_event.key, new_event.is_replaceable, self.config.max_obsolete_set);
         let mut buf = [0; MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE];
         let mut writer = crate::wire::ByteWriter::new(&mut buf);
-        let run = ObsoleteSet::write(seq, links.newest_first(), &mut writer);
-        assert!(run.is_ok(), "a run has at most {MAX_OBSOLETE_SET} numbers");
+        let written = ObsoleteSet::write(seq, dependencies.newest_first(), &mut writer);
+        assert!(written.is_ok(), "an obsolete set has at most {MAX_OBSOLETE_SET} members");
         let len = writer.len();
-        let happening = EventRef {
-            source: me,
+        let event = EventRef {
+            source: own_source,
             seq,
             issued_at: at,
-            key: issue.key,
-            after: links.after,
-            is_barrier: links.barrier,
-            replaces: issue.replaces,
+            key: new_event.key,
+            after: dependencies.after,
+            is_barrier: dependencies.barrier,
+            replaces: new_event.replaces,
             obsolete_set: ObsoleteSet::from_bytes(seq, &buf[..len]),
-            payload: issue.payload,
+            payload: new_event.payload,
         };
-        own.insert(now, &happening);
+        own.insert(now, &event);
         self.stats.issued += 1;
-        self.enqueue(me, seq);
+        self.enqueue(own_source, seq);
         Ok(seq)
     }
 
-    /// Says goodbye with the next datagrams, and nothing after that.
+    /// Announces this mirror's departure in the next datagram, the last that it sends.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Something that happened since this was last asked.
+    /// Returns the next event for the host program, oldest first.
     pub fn poll_event(&mut self) -> Option<MirrorEvent> {
         self.events.pop_front()
     }
 
-    fn push_event(&mut self, notice: MirrorEvent) {
+    fn push_event(&mut self, event: MirrorEvent) {
         if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
         }
-        self.events.push_back(notice);
+        self.events.push_back(event);
     }
 
-    /// All events of a source up to this number are settled here: delivered, or dropped.
+    /// Sequence number up to which all events of a source are settled here: delivered or dropped.
     pub fn settled(&self, source: SourceId) -> u64 {
         self.streams.get(&source).map_or(0, EventStream::settled)
     }
 
-    /// The newest of our events up to which some other mirror that is here has all; nothing if none is here.
+    /// Newest of this mirror's events up to which some present peer has settled all of them. `None` if no peer is
+    /// present.
     pub fn replicated_up_to(&self) -> Option<u64> {
-        let here = self.peers.values().filter(|peer| peer.is_present);
-        here.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled_end)).max()
+        let present = self.peers.values().filter(|peer| peer.is_present);
+        present.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled_end)).max()
     }
 
-    /// Whether an event was dropped here. Only of those is it known that are still kept for others.
+    /// Whether an event was dropped here. Known only for events that are still kept for other mirrors.
     pub fn is_dropped(&self, source: SourceId, seq: u64) -> bool {
         self.streams.get(&source).is_some_and(|stream| stream.fate(seq) == EventFate::Dropped)
     }
 
-    /// All sources whose events are known, also those that are gone.
+    /// All sources with known events, including departed ones.
     pub fn sources(&self) -> impl Iterator<Item = SourceId> {
         self.streams.keys().copied()
     }
 
-    /// Numbers.
+    /// Counters and game time differences of this mirror.
     pub fn stats(&self) -> &MirrorStats {
         &self.stats
     }
 
-    /// What is known of another mirror.
+    /// Statistics of a peer.
     pub fn peer_stats(&self, now: Instant, source: SourceId) -> Option<MirrorPeerStats> {
         let peer = self.peers.get(&source)?;
         let stream = self.streams.get(&source);
@@ -368,7 +388,7 @@ impl Mirror {
         })
     }
 
-    /// Bytes on the heap, roughly.
+    /// Approximate heap size in bytes.
     pub fn memory(&self) -> usize {
         self.streams.values().map(EventStream::memory).sum::<usize>()
             + self.peers.values().map(|peer| peer.memory() + size_of::<MirrorPeer>()).sum::<usize>()
@@ -380,7 +400,7 @@ impl Mirror {
             + self.dependencies.memory()
     }
 
-    /// How old an event is now.
+    /// Age of an event issued at `at`.
     fn age(&self, at: GroupInstant) -> TimeDelta {
         self.group_time.to_group(self.now).map_or(TimeDelta::ZERO, |now| (now - at).max(TimeDelta::ZERO))
     }

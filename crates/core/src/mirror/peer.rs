@@ -1,4 +1,4 @@
-//! What is known of one other mirror.
+//! State of one other mirror.
 
 use alloc::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::StreamStatus;
 
-/// An answer takes so long if nothing is known.
+/// Response time assumed before any measurement.
 const DEFAULT_RESPONSE_TIME: TimeDelta = TimeDelta::from_millis(200);
 
 /// Another mirror.
@@ -15,16 +15,16 @@ const DEFAULT_RESPONSE_TIME: TimeDelta = TimeDelta::from_millis(200);
 pub(super) struct MirrorPeer {
     pub(super) clock: Clock,
     pub(super) last_received_at: Instant,
-    /// Whether it was heard at all, and has not left.
+    /// Whether a datagram of the peer has been received and the peer has neither left nor timed out.
     pub(super) is_present: bool,
-    /// Whether the host program says that there is a way to it.
+    /// Whether the host program added the peer.
     pub(super) is_configured: bool,
-    /// When it said goodbye.
+    /// Time at which the peer said goodbye.
     pub(super) left_at: Option<Instant>,
     pub(super) group_time_offset: Option<TimeDelta>,
     pub(super) next_probe: Instant,
     pub(super) probe_count: u32,
-    /// Of sources that we know, and no others.
+    /// The peer's status of each stream, for known sources only.
     haves: BTreeMap<SourceId, StreamStatus>,
 }
 
@@ -43,31 +43,31 @@ impl MirrorPeer {
         }
     }
 
-    /// By how much the group's time as this mirror takes it is ahead of our clock.
+    /// Offset of the peer's group time from the local clock, once the peer's clock is known.
     pub(super) fn group_time_offset_from_us(&self, now: Instant) -> Option<TimeDelta> {
-        let ahead = self.group_time_offset?;
-        self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + ahead)
+        let group_time_offset = self.group_time_offset?;
+        self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + group_time_offset)
     }
 
     pub(super) fn on_have(&mut self, have: StreamStatus) {
         self.haves.insert(have.source, have);
     }
 
-    /// We know nothing of this source any more.
+    /// Discards the peer's status of a source that was forgotten.
     pub(super) fn forget_source(&mut self, source: SourceId) {
         self.haves.remove(&source);
     }
 
-    pub(super) fn have(&self, of: SourceId) -> Option<&StreamStatus> {
-        self.haves.get(&of)
+    pub(super) fn have(&self, source: SourceId) -> Option<&StreamStatus> {
+        self.haves.get(&source)
     }
 
-    /// Whether it could be asked for an event.
-    pub(super) fn can_serve_event(&self, of: SourceId, seq: u64) -> bool {
-        self.have(of).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
+    /// Whether the peer can be asked for an event.
+    pub(super) fn can_serve_event(&self, source: SourceId, seq: u64) -> bool {
+        self.have(source).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
     }
 
-    /// How long an answer takes.
+    /// Expected time between a request and its answer.
     pub(super) fn expected_response_time(&self) -> TimeDelta {
         self.clock.rtt().map_or(DEFAULT_RESPONSE_TIME, |rtt| rtt + self.clock.jitter() * 2)
     }

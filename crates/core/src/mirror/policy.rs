@@ -1,9 +1,9 @@
-//! When obsolete events are given up on: Section IV of the paper, as policies of one queue.
+//! Drop policies for obsolete events: Section IV of the paper, applied to one queue.
 
 use super::config::{DropCurve, DropPolicy};
 use crate::time::TimeDelta;
 
-/// How many are to be given up on.
+/// Number of obsolete events to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropVerdict {
     None,
@@ -11,7 +11,7 @@ pub(super) enum DropVerdict {
     All,
 }
 
-/// A policy and what it remembers.
+/// A policy and its state.
 #[derive(Debug)]
 pub(super) struct Dropper {
     policy: DropPolicy,
@@ -21,11 +21,11 @@ pub(super) struct Dropper {
     rng_state: u64,
 }
 
-/// Spreads drops evenly: as in RED, the chance grows with the events since the last one.
+/// Spaces drops evenly: as in RED, the drop probability grows with the number of events since the last drop.
 #[derive(Debug, Default)]
 struct DropSpacing {
     counter: u64,
-    /// From 0 to 65,535.
+    /// Random number from 0 to 65,535 (R in the paper).
     random: u64,
 }
 
@@ -38,7 +38,7 @@ impl Dropper {
         dropper
     }
 
-    /// From 0 to 65,535 (Marsaglia's xorshift, multiplied).
+    /// Returns a random number from 0 to 65,535 (Marsaglia's xorshift, multiplied).
     fn next_random(&mut self) -> u64 {
         self.rng_state ^= self.rng_state >> 12;
         self.rng_state ^= self.rng_state << 25;
@@ -46,12 +46,12 @@ impl Dropper {
         self.rng_state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 48
     }
 
-    /// Whether it goes by how long events take.
+    /// Whether the policy depends on GTD samples.
     pub(super) fn uses_gtd_samples(&self) -> bool {
         !matches!(self.policy, DropPolicy::Off | DropPolicy::Adaptive { .. })
     }
 
-    /// An event took so long: what is to become of those that are obsolete?
+    /// Takes a GTD sample and returns the verdict on the obsolete events.
     pub(super) fn on_sample(&mut self, sample: TimeDelta) -> DropVerdict {
         match self.policy {
             DropPolicy::Off | DropPolicy::Adaptive { .. } => DropVerdict::None,
@@ -64,7 +64,7 @@ impl Dropper {
         }
     }
 
-    /// After [`on_sample`](Self::on_sample): whether one that is not obsolete is to be given up on, as a last resort.
+    /// Whether to drop an event that is not obsolete, as a last resort. Called after [`on_sample`](Self::on_sample).
     pub(super) fn should_abandon(&mut self) -> bool {
         match (self.policy, self.average_gtd) {
             (DropPolicy::TwoCurve { others, .. }, Some(average)) => {
@@ -74,8 +74,8 @@ impl Dropper {
         }
     }
 
-    fn update_average(&mut self, sample: TimeDelta, weight: u8) -> TimeDelta {
-        let average = self.average_gtd.map_or(sample, |average| average + (sample - average) / (1i64 << weight));
+    fn update_average(&mut self, sample: TimeDelta, shift: u8) -> TimeDelta {
+        let average = self.average_gtd.map_or(sample, |average| average + (sample - average) / (1i64 << shift));
         self.average_gtd = Some(average);
         average
     }
@@ -100,8 +100,8 @@ impl DropSpacing {
         }
         self.counter += 1;
         let (above, width) = ((average - curve.min).as_nanos(), (curve.max - curve.min).as_nanos());
-        let chance = (u128::from(curve.max_drop_permille) * 65_536 / 1_000 * above as u128 / width as u128) as u64;
-        if self.counter * chance >= self.random.max(1) { DropVerdict::One } else { DropVerdict::None }
+        let probability = (u128::from(curve.max_drop_permille) * 65_536 / 1_000 * above as u128 / width as u128) as u64;
+        if self.counter * probability >= self.random.max(1) { DropVerdict::One } else { DropVerdict::None }
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
                 (drops, longest, since) = (drops + 1, longest.max(since), 0);
             }
         }
-        // The chance is 10 %; between two drops there are 1 to 10 events, evenly spread.
+        // The drop probability is 10 %; 1 to 10 events, evenly distributed, lie between two drops.
         assert!((1_600..2_000).contains(&drops) && longest == 10, "{drops} drops, {longest} apart");
         assert_eq!(ila.on_sample(ms(9_000)), DropVerdict::All);
     }

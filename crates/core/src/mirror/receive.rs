@@ -1,4 +1,4 @@
-//! What comes from other mirrors.
+//! Datagrams from other mirrors.
 
 use super::send::MirrorControl;
 use super::stream::InsertOutcome;
@@ -7,11 +7,11 @@ use crate::clock::RoundTrip;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{ClockEcho, DecodeError, EventRef, MirrorItem, MirrorItems, StreamStatus};
 
-/// Who said goodbye is deaf to what was still under way for so long.
+/// Time after a goodbye for which datagrams still in flight from that mirror are ignored.
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
 
 impl Mirror {
-    /// Takes in a datagram from a mirror; the network vouches for who that is.
+    /// Handles a datagram from a mirror; the network vouches for the sender's id.
     pub fn handle_datagram(&mut self, now: Instant, from: SourceId, bytes: &[u8]) {
         self.now = self.now.max(now);
         self.stats.received.0 += 1;
@@ -25,12 +25,12 @@ impl Mirror {
         }
     }
 
-    /// Notes that a mirror is here. Not if it has just left, or if there are too many.
+    /// Marks a mirror as present. Returns false if it has just left, or if there are too many peers.
     fn mark_present(&mut self, from: SourceId) -> bool {
         let now = self.now;
         self.ensure_peer(now, from);
         let Some(peer) = self.peers.get_mut(&from) else { return false };
-        if peer.left_at.is_some_and(|left| now - left < LEAVE_QUARANTINE) {
+        if peer.left_at.is_some_and(|left_at| now - left_at < LEAVE_QUARANTINE) {
             return false;
         }
         (peer.last_received_at, peer.left_at) = (now, None);
@@ -43,7 +43,7 @@ impl Mirror {
         true
     }
 
-    /// There is such a source.
+    /// Returns the stream of a source, created if there is room for it.
     fn ensure_stream(&mut self, source: SourceId) -> Option<&mut EventStream> {
         if self.streams.len() >= MAX_SOURCES && !self.streams.contains_key(&source) {
             return None;
@@ -51,13 +51,13 @@ impl Mirror {
         Some(self.streams.entry(source).or_insert_with(EventStream::new))
     }
 
-    /// For somebody who is here: forgets a source that is not, and of which the least is known to have happened lately.
+    /// Makes room for a present mirror: discards the stream of the absent source with the oldest known events.
     fn evict_absent_source(&mut self) {
         if self.streams.len() < MAX_SOURCES {
             return;
         }
-        let gone = self.streams.iter().filter(|(source, _)| !self.is_present(**source));
-        let oldest = gone.min_by_key(|(_, stream)| stream.time_floor()).map(|(source, _)| *source);
+        let absent = self.streams.iter().filter(|(source, _)| !self.is_present(**source));
+        let oldest = absent.min_by_key(|(_, stream)| stream.time_floor()).map(|(source, _)| *source);
         if let Some(source) = oldest {
             self.streams.remove(&source);
             self.downloads.remove(&source);
@@ -69,18 +69,18 @@ impl Mirror {
     fn handle_items(&mut self, from: SourceId, bytes: &[u8]) -> Result<(), DecodeError> {
         for item in MirrorItems::new(bytes)? {
             match item? {
-                MirrorItem::Event(happening) => self.on_event(&happening),
-                MirrorItem::Heartbeat { at, last_event: last } => self.on_alive(from, at, last),
+                MirrorItem::Event(event) => self.on_event(&event),
+                MirrorItem::Heartbeat { at, last_event } => self.on_alive(from, at, last_event),
                 MirrorItem::StreamStatus(have) => self.on_have(from, have),
-                MirrorItem::EventRequest { source: of, first, count } => self.on_event_request(from, of, first, count),
-                MirrorItem::GroupTime(ahead) => self.with_peer(from, |peer| peer.group_time_offset = ahead),
+                MirrorItem::EventRequest { source, first, count } => self.on_event_request(from, source, first, count),
+                MirrorItem::GroupTime(offset) => self.with_peer(from, |peer| peer.group_time_offset = offset),
                 MirrorItem::Probe(sent) => self.push_control(from, MirrorControl::Echo { sent, received: self.now }),
                 MirrorItem::Echo(echo) => self.on_echo(from, echo),
-                MirrorItem::SnapshotRequest { source: of, first_piece: piece, count, .. } => {
-                    self.on_piece_request(from, of, piece, count)
+                MirrorItem::SnapshotRequest { source, first_piece, count, .. } => {
+                    self.on_piece_request(from, source, first_piece, count)
                 }
-                MirrorItem::SnapshotPiece { source: of, version, total_len: total, piece, bytes } => {
-                    self.on_piece(from, of, (version, total, piece), bytes);
+                MirrorItem::SnapshotPiece { source, version, total_len, piece, bytes } => {
+                    self.on_piece(from, source, (version, total_len, piece), bytes);
                 }
                 MirrorItem::Leave => self.on_bye(from),
             }
@@ -94,23 +94,23 @@ impl Mirror {
         }
     }
 
-    fn on_event(&mut self, happening: &EventRef<'_>) {
-        let (now, source) = (self.now, happening.source);
+    fn on_event(&mut self, event: &EventRef<'_>) {
+        let (now, source) = (self.now, event.source);
         if source == self.config.source {
             return;
         }
         let Some(stream) = self.ensure_stream(source) else { return };
-        match stream.insert(now, happening) {
+        match stream.insert(now, event) {
             InsertOutcome::Duplicate => self.stats.duplicates += 1,
             InsertOutcome::NoRoom => self.stats.refused += 1,
             InsertOutcome::New => {
-                self.enqueue(source, happening.seq);
-                self.sample_gtd(happening.issued_at);
+                self.enqueue(source, event.seq);
+                self.sample_gtd(event.issued_at);
             }
         }
     }
 
-    /// An event arrived: how long do events take?
+    /// Passes a GTD sample to the drop policy when an event issued at `at` arrives.
     fn sample_gtd(&mut self, at: GroupInstant) {
         if !self.dropper.uses_gtd_samples() {
             return;
@@ -125,33 +125,34 @@ impl Mirror {
         }
     }
 
-    fn on_alive(&mut self, from: SourceId, at: GroupInstant, last: u64) {
+    fn on_alive(&mut self, from: SourceId, at: GroupInstant, last_event: u64) {
         let now = self.now;
         if let Some(stream) = self.ensure_stream(from) {
-            stream.on_alive(now, last, at);
+            stream.on_alive(now, last_event, at);
         }
     }
 
-    /// Who is here tells how far it is itself; of who is not, others do.
+    /// Handles a peer's status of a stream. A present source reports its own newest event; for absent sources, other
+    /// mirrors do.
     fn on_have(&mut self, from: SourceId, have: StreamStatus) {
-        let (now, of) = (self.now, have.source);
-        let is_others_to_tell = of == self.config.source || (self.is_present(of) && of != from);
-        if !is_others_to_tell && let Some(stream) = self.ensure_stream(of) {
+        let (now, source) = (self.now, have.source);
+        let is_third_party = source == self.config.source || (self.is_present(source) && source != from);
+        if !is_third_party && let Some(stream) = self.ensure_stream(source) {
             stream.expect(now, have.newest);
         }
-        if self.streams.contains_key(&of) {
+        if self.streams.contains_key(&source) {
             self.with_peer(from, |peer| peer.on_have(have));
         }
     }
 
-    fn on_event_request(&mut self, from: SourceId, of: SourceId, first: u64, count: u8) {
-        let Some(stream) = self.streams.get(&of) else { return };
-        let wanted = first..first.saturating_add(count.into());
-        let here: alloc::vec::Vec<u64> = wanted.filter(|seq| stream.event(*seq).is_some()).collect();
+    fn on_event_request(&mut self, from: SourceId, source: SourceId, first: u64, count: u8) {
+        let Some(stream) = self.streams.get(&source) else { return };
+        let requested = first..first.saturating_add(count.into());
+        let available: alloc::vec::Vec<u64> = requested.filter(|seq| stream.event(*seq).is_some()).collect();
         if first < stream.base() {
             self.push_control(from, MirrorControl::Beacon);
         }
-        here.into_iter().for_each(|seq| self.push_control(from, MirrorControl::Event(of, seq)));
+        available.into_iter().for_each(|seq| self.push_control(from, MirrorControl::Event(source, seq)));
     }
 
     fn on_echo(&mut self, from: SourceId, echo: ClockEcho) {

@@ -1,39 +1,39 @@
-//! What goes to other mirrors.
+//! Datagrams to other mirrors.
 
 use super::{Mirror, SourceId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BufferFull, ClockEcho, MAX_DATAGRAM, MirrorDatagram, MirrorItem, StreamStatus};
 
-/// Things to be told to single mirrors that are kept waiting.
+/// Maximum number of queued messages to single mirrors.
 const MAX_QUEUED_CONTROL: usize = 8_192;
-/// Everybody is told how far we are so often.
+/// Interval of beacons, the status datagrams to all mirrors.
 pub(super) const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Events of a source that are asked for at a time.
+/// Maximum number of missing events per source that are requested at a time.
 const MAX_REQUESTED_EVENTS: usize = 256;
-/// After an answer is late for so long it is asked again.
+/// Time after the expected response time before a request is repeated.
 const RESPONSE_SLACK: TimeDelta = TimeDelta::from_millis(10);
-/// No event is asked for less often than this.
+/// Maximum interval between requests for the same event.
 const MAX_REQUEST_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
-/// To whom a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorDestination {
-    /// To everybody: [`Mirror::peers`].
+    /// All mirrors in [`Mirror::peers`].
     All,
-    /// To one mirror.
+    /// One mirror.
     One(SourceId),
 }
 
-/// A datagram to be sent.
+/// A datagram to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorTransmit {
-    /// To whom.
+    /// Destination.
     pub to: MirrorDestination,
-    /// Its bytes in the buffer.
+    /// Length in bytes; the datagram is at the beginning of the buffer.
     pub len: usize,
 }
 
-/// Something to be told to one mirror.
+/// A message to one mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MirrorControl {
     Probe,
@@ -43,18 +43,18 @@ pub(super) enum MirrorControl {
     },
     Event(SourceId, u64),
     Piece(SourceId, u32),
-    /// How far we are, at once.
+    /// The status of the streams, at once.
     Beacon,
 }
 
 impl Mirror {
-    pub(super) fn push_control(&mut self, to: SourceId, what: MirrorControl) {
+    pub(super) fn push_control(&mut self, to: SourceId, control: MirrorControl) {
         if self.control_queue.len() < MAX_QUEUED_CONTROL {
-            self.control_queue.push_back((to, what));
+            self.control_queue.push_back((to, control));
         }
     }
 
-    /// The next datagram to be sent, if there is one. The buffer should have room for [`MAX_DATAGRAM`] bytes.
+    /// Encodes the next datagram to send, if there is one. `buf` should have room for [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<MirrorTransmit> {
         self.now = self.now.max(now);
         if self.has_left {
@@ -99,10 +99,10 @@ impl Mirror {
         None
     }
 
-    /// Our events that nobody was told of yet, as many as fit.
+    /// Encodes as many new events of this mirror as fit.
     fn encode_new_events(&mut self, buf: &mut [u8]) -> Option<usize> {
-        let me = self.config.source;
-        let own = self.streams.get(&me)?;
+        let own_source = self.config.source;
+        let own = self.streams.get(&own_source)?;
         let last = own.newest();
         if self.last_sent_seq >= last || self.peers.is_empty() {
             self.last_sent_seq = last;
@@ -112,12 +112,12 @@ impl Mirror {
         let first = self.last_sent_seq + 1;
         for seq in first..=last {
             let Some(event) = own.event(seq) else { continue };
-            if datagram.put(&MirrorItem::Event(event.event_ref(me, seq))).is_err() {
+            if datagram.put(&MirrorItem::Event(event.event_ref(own_source, seq))).is_err() {
                 break;
             }
             self.last_sent_seq = seq;
         }
-        // Where not even one fits, none will.
+        // An event that does not fit alone will never fit.
         if self.last_sent_seq < first {
             self.last_sent_seq = last;
             return None;
@@ -125,12 +125,12 @@ impl Mirror {
         Some(datagram.len())
     }
 
-    /// Asks somebody for what is missing.
+    /// Encodes a request for missing events.
     fn request_missing(&mut self, buf: &mut [u8]) -> Option<(SourceId, usize)> {
-        while let Some(of) = self.first_due_source() {
-            let asked = self.encode_event_request(of, buf);
-            if asked.is_some() {
-                return asked;
+        while let Some(source) = self.first_due_source() {
+            let request = self.encode_event_request(source, buf);
+            if request.is_some() {
+                return request;
             }
         }
         None
@@ -140,7 +140,7 @@ impl Mirror {
         self.requestable_events().find(|(_, missing)| missing.next_request_at <= self.now).map(|(source, _)| source)
     }
 
-    /// What may be asked for: not what comes with a snapshot.
+    /// Missing events that may be requested: not those of a source whose snapshot is being downloaded.
     fn requestable_events(&self) -> impl Iterator<Item = (SourceId, &super::stream::MissingEvent)> {
         let streams = self.streams.iter().filter(|(source, _)| !self.downloads.contains_key(source));
         streams.flat_map(|(source, stream)| {
@@ -148,42 +148,43 @@ impl Mirror {
         })
     }
 
-    fn encode_event_request(&mut self, of: SourceId, buf: &mut [u8]) -> Option<(SourceId, usize)> {
+    fn encode_event_request(&mut self, source: SourceId, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         let now = self.now;
         let mut datagram = MirrorDatagram::new(buf).ok()?;
-        let first = self.streams.get(&of)?.missing().iter().find(|missing| missing.next_request_at <= now).copied()?;
-        let target = self.choose_provider(of, first.seq, first.attempts);
-        let takes = target
+        let first =
+            self.streams.get(&source)?.missing().iter().find(|missing| missing.next_request_at <= now).copied()?;
+        let target = self.choose_provider(source, first.seq, first.attempts);
+        let response_time = target
             .and_then(|target| self.peers.get(&target))
             .map_or(MAX_REQUEST_INTERVAL, super::MirrorPeer::expected_response_time)
             + RESPONSE_SLACK;
-        let mut asked: Option<(u64, u8)> = None;
+        let mut range: Option<(u64, u8)> = None;
         let mut count = 0;
-        for missing in self.streams.get_mut(&of)?.missing_mut().iter_mut().take(MAX_REQUESTED_EVENTS) {
+        for missing in self.streams.get_mut(&source)?.missing_mut().iter_mut().take(MAX_REQUESTED_EVENTS) {
             if missing.next_request_at > now {
                 continue;
             }
-            match &mut asked {
+            match &mut range {
                 Some((first, count)) if missing.seq == *first + u64::from(*count) && *count < u8::MAX => *count += 1,
                 _ => {
-                    let before = asked.replace((missing.seq, 1));
+                    let before = range.replace((missing.seq, 1));
                     if before.is_some_and(|(first, count)| {
-                        datagram.put(&MirrorItem::EventRequest { source: of, first, count }).is_err()
+                        datagram.put(&MirrorItem::EventRequest { source, first, count }).is_err()
                     }) {
-                        asked = None;
+                        range = None;
                         break;
                     }
                 }
             }
             count += 1;
             missing.last_requested_at = Some(now);
-            missing.next_request_at =
-                now + (takes * (1 << (missing.attempts / 2).min(4))).min(MAX_REQUEST_INTERVAL.max(takes));
+            missing.next_request_at = now
+                + (response_time * (1 << (missing.attempts / 2).min(4))).min(MAX_REQUEST_INTERVAL.max(response_time));
             missing.attempts += 1;
         }
-        if let Some((first, count)) = asked {
-            // What does not fit is asked for the next time.
-            _ = datagram.put(&MirrorItem::EventRequest { source: of, first, count });
+        if let Some((first, count)) = range {
+            // Events that do not fit are requested at their next attempt.
+            _ = datagram.put(&MirrorItem::EventRequest { source, first, count });
         }
         let target = target.filter(|_| !datagram.is_empty())?;
         self.stats.requested += count;
@@ -191,38 +192,39 @@ impl Mirror {
         Some((target, datagram.len()))
     }
 
-    /// Who is asked for an event: its source if that is here, and sometimes, or if it is not, somebody else who has it.
-    fn choose_provider(&self, of: SourceId, seq: u64, times: u32) -> Option<SourceId> {
+    /// Chooses the mirror to request an event from: its source if present, but another mirror that has the event on
+    /// every fourth attempt and if the source is absent.
+    fn choose_provider(&self, event_source: SourceId, seq: u64, attempts: u32) -> Option<SourceId> {
         let others = || {
-            self.peers
-                .iter()
-                .filter(|(source, peer)| peer.is_present && **source != of && peer.can_serve_event(of, seq))
+            self.peers.iter().filter(|(source, peer)| {
+                peer.is_present && **source != event_source && peer.can_serve_event(event_source, seq)
+            })
         };
-        let is_here = self.is_present(of);
-        if is_here && times % 4 != 3 {
-            return Some(of);
+        let is_source_present = self.is_present(event_source);
+        if is_source_present && attempts % 4 != 3 {
+            return Some(event_source);
         }
         let count = others().count().max(1);
-        others().nth(times as usize % count).map(|(source, _)| *source).or(is_here.then_some(of))
+        others().nth(attempts as usize % count).map(|(source, _)| *source).or(is_source_present.then_some(event_source))
     }
 
-    /// All that one mirror is to be told, as far as it fits; nothing if there is nothing to say any more.
+    /// Encodes the messages queued for one mirror, as far as they fit. Returns `None` if none of them has any content.
     fn encode_control(&mut self, to: SourceId, buf: &mut [u8]) -> Result<Option<usize>, BufferFull> {
         let mut datagram = MirrorDatagram::new(buf)?;
-        let mut at = 0;
-        while let Some((for_whom, control)) = self.control_queue.get(at).copied() {
-            if for_whom != to {
-                at += 1;
-                if at > 64 {
+        let mut index = 0;
+        while let Some((recipient, control)) = self.control_queue.get(index).copied() {
+            if recipient != to {
+                index += 1;
+                if index > 64 {
                     break;
                 }
                 continue;
             }
-            // What does not even fit alone never will.
+            // A message that does not fit alone will never fit.
             if self.put_control(control, &mut datagram).is_err() && !datagram.is_empty() {
                 break;
             }
-            self.control_queue.remove(at);
+            self.control_queue.remove(index);
         }
         Ok((!datagram.is_empty()).then(|| datagram.len()))
     }
@@ -230,25 +232,25 @@ impl Mirror {
     fn put_control(&mut self, control: MirrorControl, datagram: &mut MirrorDatagram<'_>) -> Result<(), BufferFull> {
         match control {
             MirrorControl::Probe => datagram.put(&MirrorItem::Probe(self.now)),
-            // Who wants to know our clock wants to know the group's time, too.
+            // A peer that measures this mirror's clock also needs the group time.
             MirrorControl::Echo { sent, received } => {
                 datagram.put(&MirrorItem::Echo(ClockEcho { sent, received, answered: self.now }))?;
                 datagram.put(&MirrorItem::GroupTime(self.group_time.offset()))
             }
-            MirrorControl::Event(of, seq) => match self.streams.get(&of).and_then(|stream| stream.event(seq)) {
+            MirrorControl::Event(source, seq) => match self.streams.get(&source).and_then(|stream| stream.event(seq)) {
                 Some(event) => {
-                    datagram.put(&MirrorItem::Event(event.event_ref(of, seq)))?;
+                    datagram.put(&MirrorItem::Event(event.event_ref(source, seq)))?;
                     self.stats.retransmitted += 1;
                     Ok(())
                 }
                 None => Ok(()),
             },
-            MirrorControl::Piece(of, piece) => self.put_piece(of, piece, datagram),
+            MirrorControl::Piece(source, piece) => self.put_piece(source, piece, datagram),
             MirrorControl::Beacon => self.put_haves(datagram),
         }
     }
 
-    /// How far we are, for everybody.
+    /// Encodes the beacon: the group time, a heartbeat and the status of the streams.
     fn encode_beacon(&mut self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = MirrorDatagram::new(buf)?;
         datagram.put(&MirrorItem::GroupTime(self.group_time.offset()))?;
@@ -261,43 +263,44 @@ impl Mirror {
         Ok(datagram.len())
     }
 
-    /// What we have of ourselves, then of those who are here, then of those who are gone, in turn, as far as it fits.
+    /// Appends the status of the streams as far as it fits: this mirror's own, then those of present sources, then
+    /// those of absent sources in rotation.
     fn put_haves(&mut self, datagram: &mut MirrorDatagram<'_>) -> Result<(), BufferFull> {
-        let me = self.config.source;
-        let others = self.streams.keys().filter(|source| **source != me && self.is_present(**source));
-        let here = self.streams.keys().filter(|source| **source == me).chain(others);
-        let gone = |source: &&SourceId| !self.is_present(**source);
-        let told = self.last_have_source;
-        let is_next = |source: &&SourceId| told.is_none_or(|told| **source > told);
-        let next = self.streams.keys().filter(gone).filter(is_next);
-        let again = self.streams.keys().filter(gone).filter(|source| !is_next(source));
-        let mut last = told;
-        for of in here.chain(next).chain(again) {
-            let Some(have) = self.have_of(*of) else { continue };
+        let own_source = self.config.source;
+        let others = self.streams.keys().filter(|source| **source != own_source && self.is_present(**source));
+        let present = self.streams.keys().filter(|source| **source == own_source).chain(others);
+        let is_absent = |source: &&SourceId| !self.is_present(**source);
+        let last_sent = self.last_have_source;
+        let is_next = |source: &&SourceId| last_sent.is_none_or(|last_sent| **source > last_sent);
+        let next = self.streams.keys().filter(is_absent).filter(is_next);
+        let wrapped = self.streams.keys().filter(is_absent).filter(|source| !is_next(source));
+        let mut last = last_sent;
+        for source in present.chain(next).chain(wrapped) {
+            let Some(have) = self.have_of(*source) else { continue };
             if datagram.put(&MirrorItem::StreamStatus(have)).is_err() {
                 break;
             }
-            if !self.is_present(*of) {
-                last = Some(*of);
+            if !self.is_present(*source) {
+                last = Some(*source);
             }
         }
         self.last_have_source = last;
         Ok(())
     }
 
-    fn have_of(&self, of: SourceId) -> Option<StreamStatus> {
-        let stream = self.streams.get(&of)?;
-        Some(StreamStatus { source: of, oldest: stream.base(), settled_end: stream.settled(), newest: stream.newest() })
+    fn have_of(&self, source: SourceId) -> Option<StreamStatus> {
+        let stream = self.streams.get(&source)?;
+        Some(StreamStatus { source, oldest: stream.base(), settled_end: stream.settled(), newest: stream.newest() })
     }
 
-    /// When to come back at the latest, if nothing comes.
+    /// Returns the latest time for the next polls if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
         if self.has_left {
             return Instant::FAR_FUTURE;
         }
-        let ask = self.requestable_events().map(|(_, missing)| missing.next_request_at).min();
+        let request = self.requestable_events().map(|(_, missing)| missing.next_request_at).min();
         let download = self.next_piece_request_at();
-        let soonest = [ask, download, self.next_hold_at()].into_iter().flatten().min();
+        let soonest = [request, download, self.next_hold_at()].into_iter().flatten().min();
         soonest.map_or(self.next_beacon, |soonest| soonest.min(self.next_beacon))
     }
 }

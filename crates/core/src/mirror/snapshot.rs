@@ -1,4 +1,5 @@
-//! The part of the state that comes from one source's events, for who lacks more of them than anybody has kept.
+//! Snapshots: the part of the state that comes from one source's events, for a mirror that lacks more of them than any
+//! mirror has kept.
 
 use alloc::vec::Vec;
 
@@ -7,22 +8,23 @@ use super::{MAX_SEQ, Mirror, MirrorEvent, MirrorRequest, PendingRequest, SourceI
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagram, MirrorItem};
 
-/// A snapshot that nobody asks for is let go of after this, and another one is made for who comes then.
+/// Time without requests after which a served snapshot is discarded. The next request creates a new one.
 const SNAPSHOT_LIFETIME: TimeDelta = TimeDelta::from_secs(3);
-/// So many snapshots are fetched at a time, at the most.
+/// Maximum number of concurrent downloads, including requests that wait for the host program.
 const MAX_DOWNLOADS: usize = 4;
-/// Snapshots that are given at a time.
+/// Maximum number of snapshots served at a time.
 const MAX_SERVED_SNAPSHOTS: usize = 16;
-/// What was too long for a snapshot is not asked for again for so long: it costs much, and becomes no shorter soon.
+/// Time after which an oversized snapshot may be requested from the host program again: creating it is expensive, and
+/// it hardly shrinks soon.
 const OVERSIZED_RETRY_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
-/// Pieces that are asked for at a time.
+/// Pieces per request.
 const PIECES_PER_REQUEST: u8 = 32;
-/// So often in vain, and somebody else is asked.
+/// Requests without progress after which the download from a mirror is abandoned.
 const MAX_PIECE_ATTEMPTS: u32 = 8;
-/// An event that was asked for so often in vain nobody has.
+/// Requests for an event after which no mirror is assumed to have it.
 const MAX_EVENT_ATTEMPTS: u32 = 6;
 
-/// What is known of a part of the state.
+/// What a snapshot includes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SnapshotHead {
     settled: u64,
@@ -30,7 +32,7 @@ pub(super) struct SnapshotHead {
     settled_bits: Vec<u8>,
 }
 
-/// A snapshot for others.
+/// A snapshot served to other mirrors.
 #[derive(Debug)]
 pub(super) struct ServedSnapshot {
     version: u32,
@@ -40,7 +42,7 @@ pub(super) struct ServedSnapshot {
 }
 
 impl ServedSnapshot {
-    /// How far it goes.
+    /// Sequence number up to which all events are included.
     pub(super) fn settled(&self) -> u64 {
         self.settled
     }
@@ -50,16 +52,16 @@ impl ServedSnapshot {
     }
 }
 
-/// A snapshot that is under way to us.
+/// A snapshot that this mirror is downloading.
 #[derive(Debug)]
 pub(super) struct MirrorDownload {
     from: SourceId,
     version: u32,
     total_size: usize,
     bytes: Vec<u8>,
-    /// Which pieces are here.
+    /// Which pieces have been received.
     received_pieces: Vec<bool>,
-    /// All pieces before this one are here.
+    /// First piece that is missing.
     first_missing: usize,
     next_request_at: Instant,
     attempts: u32,
@@ -79,20 +81,20 @@ impl MirrorDownload {
         }
     }
 
-    fn start(&mut self, version: u32, total: usize) {
-        (self.version, self.total_size, self.first_missing) = (version, total, 0);
-        self.bytes = alloc::vec![0; total];
-        self.received_pieces = alloc::vec![false; total.div_ceil(MAX_PIECE_LEN)];
+    fn start(&mut self, version: u32, total_size: usize) {
+        (self.version, self.total_size, self.first_missing) = (version, total_size, 0);
+        self.bytes = alloc::vec![0; total_size];
+        self.received_pieces = alloc::vec![false; total_size.div_ceil(MAX_PIECE_LEN)];
     }
 
-    /// Takes in a piece. Whether all are here.
+    /// Stores a piece. Returns whether the snapshot is complete.
     fn insert_piece(&mut self, now: Instant, piece: usize, bytes: &[u8]) -> bool {
-        let from = piece * MAX_PIECE_LEN;
-        let len = self.total_size.saturating_sub(from).min(MAX_PIECE_LEN);
+        let start = piece * MAX_PIECE_LEN;
+        let len = self.total_size.saturating_sub(start).min(MAX_PIECE_LEN);
         if piece >= self.received_pieces.len() || bytes.len() != len {
             return false;
         }
-        self.bytes[from..from + len].copy_from_slice(bytes);
+        self.bytes[start..start + len].copy_from_slice(bytes);
         self.received_pieces[piece] = true;
         let before = self.first_missing;
         while self.received_pieces.get(self.first_missing) == Some(&true) {
@@ -101,7 +103,7 @@ impl MirrorDownload {
         if self.first_missing > before {
             self.attempts = 0;
         }
-        // The next ones while the last are under way.
+        // The last piece of a request triggers the next request.
         if piece + 1 == (before / usize::from(PIECES_PER_REQUEST) + 1) * usize::from(PIECES_PER_REQUEST) {
             self.next_request_at = now;
         }
@@ -123,21 +125,21 @@ impl SnapshotHead {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Option<Self> {
-        let (settled, floor) = (reader.u64().ok()?, reader.u64().ok()? as i64);
+        let (settled, time_floor) = (reader.u64().ok()?, reader.u64().ok()? as i64);
         let len = usize::from(reader.u16().ok()?);
-        let done = reader.take(len).ok()?.to_vec();
-        let sane = settled <= MAX_SEQ - super::MAX_UNSETTLED && len <= super::MAX_UNSETTLED as usize / 8;
-        let floor = (floor > i64::MIN).then(|| GroupInstant::from_nanos(floor));
-        sane.then_some(Self { settled, time_floor: floor, settled_bits: done })
+        let settled_bits = reader.take(len).ok()?.to_vec();
+        let is_valid = settled <= MAX_SEQ - super::MAX_UNSETTLED && len <= super::MAX_UNSETTLED as usize / 8;
+        let time_floor = (time_floor > i64::MIN).then(|| GroupInstant::from_nanos(time_floor));
+        is_valid.then_some(Self { settled, time_floor, settled_bits })
     }
 }
 
 impl Mirror {
-    /// What the host program is to do next.
+    /// Returns the next request to the host program.
     pub fn poll_request(&mut self, now: Instant) -> Option<MirrorRequest> {
         self.now = self.now.max(now);
-        while let Some(wanted) = self.pending_requests.pop_front() {
-            match wanted {
+        while let Some(request) = self.pending_requests.pop_front() {
+            match request {
                 PendingRequest::Snapshot(of) => return Some(MirrorRequest::Snapshot { of }),
                 PendingRequest::Install { of, head, bytes } => {
                     if self.install(of, &head) {
@@ -149,7 +151,7 @@ impl Mirror {
         None
     }
 
-    /// The part of the state that was asked for with [`MirrorRequest::Snapshot`], as it is now.
+    /// Takes the current part of the state that was requested with [`MirrorRequest::Snapshot`].
     pub fn handle_snapshot(&mut self, now: Instant, of: SourceId, state: &[u8]) {
         self.now = self.now.max(now);
         let Some(stream) = self.streams.get(&of) else { return };
@@ -168,33 +170,35 @@ impl Mirror {
         if self.served_snapshots.len() >= MAX_SERVED_SNAPSHOTS && !self.served_snapshots.contains_key(&of) {
             return;
         }
-        let next = self.served_snapshots.get(&of).map_or(1, |given| given.version.wrapping_add(1));
+        let next = self.served_snapshots.get(&of).map_or(1, |served| served.version.wrapping_add(1));
         let version = (next ^ (self.stats.snapshots.0 as u32 & 0xffff) << 8).max(1);
         self.stats.snapshots.0 += 1;
         self.served_snapshots
             .insert(of, ServedSnapshot { version, settled: head.settled, bytes, last_requested_at: self.now });
     }
 
-    /// Somebody wants pieces of a snapshot.
-    pub(super) fn on_piece_request(&mut self, from: SourceId, of: SourceId, piece: u32, count: u8) {
+    /// Handles a peer's request for pieces of a snapshot.
+    pub(super) fn on_piece_request(&mut self, from: SourceId, of: SourceId, first_piece: u32, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let now = self.now;
-        // Whoever takes over a snapshot must be able to go on from there. Who began with another one begins anew when it sees a piece of this.
-        let is_good = |given: &ServedSnapshot| given.settled + 1 >= stream.base();
-        let Some(given) = self.served_snapshots.get_mut(&of).filter(|given| is_good(given)) else {
-            let is_asked = |wanted: &PendingRequest| matches!(wanted, PendingRequest::Snapshot(other) if *other == of);
-            let is_vain = self.oversized.contains_key(&of);
-            if !is_vain
-                && !self.pending_requests.iter().any(is_asked)
+        // A mirror that installs a snapshot must be able to continue with events from there. A mirror that has begun to
+        // download another version starts over when it receives a piece of this one.
+        let is_usable = |served: &ServedSnapshot| served.settled + 1 >= stream.base();
+        let Some(served) = self.served_snapshots.get_mut(&of).filter(|served| is_usable(served)) else {
+            let is_pending =
+                |request: &PendingRequest| matches!(request, PendingRequest::Snapshot(other) if *other == of);
+            let is_oversized = self.oversized.contains_key(&of);
+            if !is_oversized
+                && !self.pending_requests.iter().any(is_pending)
                 && self.pending_requests.len() < MAX_SERVED_SNAPSHOTS
             {
                 self.pending_requests.push_back(PendingRequest::Snapshot(of));
             }
             return;
         };
-        given.last_requested_at = now;
-        let pieces = given.bytes.len().div_ceil(MAX_PIECE_LEN) as u32;
-        for piece in (piece..piece.saturating_add(count.into())).take_while(|piece| *piece < pieces) {
+        served.last_requested_at = now;
+        let pieces = served.bytes.len().div_ceil(MAX_PIECE_LEN) as u32;
+        for piece in (first_piece..first_piece.saturating_add(count.into())).take_while(|piece| *piece < pieces) {
             self.push_control(from, MirrorControl::Piece(of, piece));
         }
     }
@@ -205,28 +209,28 @@ impl Mirror {
         piece: u32,
         datagram: &mut MirrorDatagram<'_>,
     ) -> Result<(), BufferFull> {
-        let Some(given) = self.served_snapshots.get(&of) else { return Ok(()) };
-        let Some(bytes) = given.bytes.chunks(MAX_PIECE_LEN).nth(piece as usize) else { return Ok(()) };
-        let (version, total) = (given.version, given.bytes.len() as u32);
-        datagram.put(&MirrorItem::SnapshotPiece { source: of, version, total_len: total, piece, bytes })
+        let Some(served) = self.served_snapshots.get(&of) else { return Ok(()) };
+        let Some(bytes) = served.bytes.chunks(MAX_PIECE_LEN).nth(piece as usize) else { return Ok(()) };
+        let (version, total_len) = (served.version, served.bytes.len() as u32);
+        datagram.put(&MirrorItem::SnapshotPiece { source: of, version, total_len, piece, bytes })
     }
 
     pub(super) fn on_piece(
         &mut self,
         from: SourceId,
         of: SourceId,
-        (version, total, piece): (u32, u32, u32),
+        (version, total_len, piece): (u32, u32, u32),
         bytes: &[u8],
     ) {
-        let (now, most) = (self.now, self.config.max_snapshot_size);
+        let (now, max_size) = (self.now, self.config.max_snapshot_size);
         let Some(download) = self.downloads.get_mut(&of).filter(|download| download.from == from) else { return };
-        if total as usize > most || total == 0 {
+        if total_len as usize > max_size || total_len == 0 {
             return;
         }
         if download.version != version {
-            download.start(version, total as usize);
+            download.start(version, total_len as usize);
         }
-        if download.total_size == total as usize && download.insert_piece(now, piece as usize, bytes) {
+        if download.total_size == total_len as usize && download.insert_piece(now, piece as usize, bytes) {
             self.finish_download(of);
         }
     }
@@ -240,7 +244,7 @@ impl Mirror {
         }
     }
 
-    /// Takes over how far somebody else was. Not if we are further by now.
+    /// Takes over the settled events of an installed snapshot. Returns false if this mirror is not behind it any more.
     fn install(&mut self, of: SourceId, head: &SnapshotHead) -> bool {
         let now = self.now;
         let Some(stream) = self.streams.get_mut(&of).filter(|stream| stream.settled() < head.settled) else {
@@ -254,7 +258,7 @@ impl Mirror {
         true
     }
 
-    /// Begins to ask for snapshots where events alone do not help.
+    /// Starts downloads of snapshots where events alone cannot close the gap, and discards expired snapshots.
     pub(super) fn request_snapshots(&mut self) {
         let now = self.now;
         let sources: Vec<SourceId> = self.streams.keys().copied().collect();
@@ -270,14 +274,14 @@ impl Mirror {
             }
         }
         self.abandon_downloads();
-        self.served_snapshots.retain(|_, given| now - given.last_requested_at < SNAPSHOT_LIFETIME);
+        self.served_snapshots.retain(|_, served| now - served.last_requested_at < SNAPSHOT_LIFETIME);
         self.oversized.retain(|_, since| now - *since < OVERSIZED_RETRY_INTERVAL);
     }
 
     fn abandon_downloads(&mut self) {
-        let vain = self.downloads.iter().filter(|(_, download)| download.attempts >= MAX_PIECE_ATTEMPTS);
-        let vain: Vec<(SourceId, SourceId)> = vain.map(|(of, download)| (*of, download.from)).collect();
-        for (of, from) in vain {
+        let failed = self.downloads.iter().filter(|(_, download)| download.attempts >= MAX_PIECE_ATTEMPTS);
+        let failed: Vec<(SourceId, SourceId)> = failed.map(|(of, download)| (*of, download.from)).collect();
+        for (of, from) in failed {
             self.downloads.remove(&of);
             self.push_event(MirrorEvent::SnapshotUnavailable { of, from });
         }
@@ -286,10 +290,10 @@ impl Mirror {
     fn is_installing(&self, of: SourceId) -> bool {
         self.pending_requests
             .iter()
-            .any(|wanted| matches!(wanted, PendingRequest::Install { of: other, .. } if *other == of))
+            .any(|request| matches!(request, PendingRequest::Install { of: other, .. } if *other == of))
     }
 
-    /// Who is further than events can bring us.
+    /// Returns the mirror to download a snapshot from, if events alone cannot close the gap.
     fn snapshot_provider(&self, of: SourceId) -> Option<SourceId> {
         let stream = self.streams.get(&of)?;
         let next = stream.settled() + 1;
@@ -313,19 +317,19 @@ impl Mirror {
     pub(super) fn encode_piece_request(&mut self, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         let now = self.now;
         let (of, download) = self.downloads.iter_mut().find(|(_, download)| download.next_request_at <= now)?;
-        let takes = self
+        let response_time = self
             .peers
             .get(&download.from)
             .map_or(TimeDelta::from_millis(200), super::MirrorPeer::expected_response_time);
-        download.next_request_at = now + takes + TimeDelta::from_millis(30);
+        download.next_request_at = now + response_time + TimeDelta::from_millis(30);
         download.attempts += 1;
         let mut datagram = MirrorDatagram::new(buf).ok()?;
-        let piece = download.first_missing as u32;
+        let first_piece = download.first_missing as u32;
         datagram
             .put(&MirrorItem::SnapshotRequest {
                 source: *of,
                 version: download.version,
-                first_piece: piece,
+                first_piece,
                 count: PIECES_PER_REQUEST,
             })
             .ok()?;

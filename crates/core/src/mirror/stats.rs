@@ -1,52 +1,52 @@
-//! Numbers for people, for traces and for the lab.
+//! Statistics of a mirror, for display, for traces and for the lab.
 
 use crate::time::TimeDelta;
 
-/// The histogram has so many steps of this length; the last holds all that took longer.
+/// Number of buckets in the GTD histogram; the last one holds all larger values.
 pub const GTD_BUCKETS: usize = 500;
-/// The length of a step.
+/// Width of a histogram bucket.
 pub const GTD_BUCKET_WIDTH: TimeDelta = TimeDelta::from_millis(1);
 
-/// A mirror in numbers, since it began.
+/// Statistics of a mirror since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorStats {
-    /// Events that were issued here.
+    /// Events issued by this mirror.
     pub issued: u64,
-    /// Events that were delivered, our own included.
+    /// Delivered events, this mirror's own included.
     pub delivered: u64,
-    /// Those of them that took longer than the policy's threshold.
+    /// Delivered events of other mirrors with a GTD above the policy's threshold.
     pub over_threshold: u64,
-    /// Those that came after one that is later in the total order.
+    /// Events delivered after one that is later in the total order.
     pub out_of_order: u64,
-    /// Obsolete events that were here and not delivered.
+    /// Obsolete events that were received and not delivered.
     pub dropped: u64,
-    /// Obsolete events that were missing and not waited for.
+    /// Obsolete events that were missing and not awaited.
     pub skipped: u64,
-    /// Events that were given up though they are not obsolete.
+    /// Dropped events that are not obsolete.
     pub abandoned: u64,
-    /// Events that were asked for again, each time counted.
+    /// Requests for missing events; every attempt is counted.
     pub requested: u64,
-    /// Events that were sent again because somebody asked.
+    /// Events retransmitted on request.
     pub retransmitted: u64,
-    /// Events that came and were known.
+    /// Received events that were known already.
     pub duplicates: u64,
-    /// Events for which there was no room.
+    /// Received events for which there was no room.
     pub refused: u64,
-    /// Snapshots that were given to others, and taken over.
+    /// Snapshots served, and snapshots installed.
     pub snapshots: (u64, u64),
-    /// Datagrams that were handed out, and their bytes.
+    /// Datagrams handed to the network, and their bytes.
     pub sent: (u64, u64),
-    /// Datagrams that came, and their bytes.
+    /// Received datagrams, and their bytes.
     pub received: (u64, u64),
-    /// Datagrams that were no message.
+    /// Received datagrams that could not be decoded.
     pub malformed: u64,
-    /// How long events of others took, all together, in nanoseconds: more than a [`TimeDelta`] holds.
+    /// Sum of the GTD of all delivered events of other mirrors, in nanoseconds: more than a [`TimeDelta`] holds.
     gtd_sum_ns: u128,
-    /// How long the quickest took.
+    /// Smallest GTD of a delivered event of another mirror.
     pub gtd_min: TimeDelta,
-    /// How long the slowest took.
+    /// Largest GTD of a delivered event of another mirror.
     pub gtd_max: TimeDelta,
-    /// How many took how long, in steps of [`STEP`]; events of others only.
+    /// Histogram of the GTD of delivered events of other mirrors, in buckets of [`GTD_BUCKET_WIDTH`].
     pub gtd_histogram: [u64; GTD_BUCKETS],
 }
 
@@ -77,58 +77,59 @@ impl Default for MirrorStats {
 }
 
 impl MirrorStats {
-    /// An event of somebody else took so long.
+    /// Records the GTD of a delivered event of another mirror.
     pub(super) fn on_gtd(&mut self, gtd: TimeDelta, threshold: TimeDelta) {
         self.over_threshold += u64::from(gtd > threshold);
         self.gtd_sum_ns += gtd.as_nanos().max(0) as u128;
         self.gtd_min = self.gtd_min.min(gtd);
         self.gtd_max = self.gtd_max.max(gtd);
-        let step = (gtd.as_nanos().max(0) / GTD_BUCKET_WIDTH.as_nanos()) as usize;
-        self.gtd_histogram[step.min(GTD_BUCKETS - 1)] += 1;
+        let bucket = (gtd.as_nanos().max(0) / GTD_BUCKET_WIDTH.as_nanos()) as usize;
+        self.gtd_histogram[bucket.min(GTD_BUCKETS - 1)] += 1;
     }
 
-    /// Events of others that were delivered.
+    /// Number of delivered events of other mirrors.
     pub fn remote_delivered(&self) -> u64 {
         self.gtd_histogram.iter().sum()
     }
 
-    /// How long events of others took on average.
+    /// Mean GTD of the delivered events of other mirrors.
     pub fn gtd_mean(&self) -> Option<TimeDelta> {
         let mean = self.gtd_sum_ns.checked_div(self.remote_delivered().into())?;
         Some(TimeDelta::from_nanos(mean as i64))
     }
 
-    /// How long they took all together, in seconds.
+    /// Sum of the GTD of the delivered events of other mirrors, in seconds.
     pub fn gtd_sum_s(&self) -> f64 {
         self.gtd_sum_ns as f64 / 1e9
     }
 
-    /// This part of all events of others, in thousandths, took no longer; to the next step.
+    /// GTD that this part of the delivered events of other mirrors, in thousandths, did not exceed, rounded up to a
+    /// bucket.
     pub fn gtd_quantile(&self, thousandths: u32) -> Option<TimeDelta> {
-        let wanted = (self.remote_delivered() * u64::from(thousandths)).div_ceil(1_000).max(1);
+        let rank = (self.remote_delivered() * u64::from(thousandths)).div_ceil(1_000).max(1);
         let mut sum = 0;
-        let step = self.gtd_histogram.iter().position(|count| {
+        let bucket = self.gtd_histogram.iter().position(|count| {
             sum += *count;
-            sum >= wanted
+            sum >= rank
         })?;
-        Some(GTD_BUCKET_WIDTH * (step as i64 + 1))
+        Some(GTD_BUCKET_WIDTH * (bucket as i64 + 1))
     }
 }
 
-/// Another mirror in numbers.
+/// Statistics of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MirrorPeerStats {
     /// Smoothed round-trip time.
     pub rtt: Option<TimeDelta>,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// By how much its clock is ahead of ours.
+    /// Offset of the peer's clock from the local clock; positive if the peer's clock is ahead.
     pub clock_offset: Option<TimeDelta>,
-    /// Its events that are here and not delivered.
+    /// The peer's events beyond `settled` that are not missing.
     pub backlog: usize,
-    /// Its events that are missing.
+    /// The peer's missing events.
     pub missing: usize,
-    /// All its events up to this one are settled here.
+    /// Sequence number up to which all events of the peer are settled here.
     pub settled: u64,
 }
 
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!((stats.gtd_min, stats.gtd_max), (TimeDelta::from_millis(1), TimeDelta::from_secs(9)));
     }
 
-    /// At 15,000 events a second this is what three and a half days, and half a year, come to.
+    /// At 15,000 events per second the counters reach these values after 3.5 days and after half a year.
     #[test]
     fn gtd_counters_do_not_overflow() {
         let mut stats = MirrorStats { gtd_sum_ns: i64::MAX as u128, ..MirrorStats::default() };

@@ -1,4 +1,4 @@
-//! Mirrors and a fake wire in virtual time.
+//! Mirrors over a simulated network in virtual time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -9,7 +9,7 @@ use crate::wire::{MAX_DATAGRAM, MirrorItem, MirrorItems};
 
 const DELAY: TimeDelta = TimeDelta::from_millis(40);
 
-/// The game: of every object its value, and how it came to be.
+/// The state of the game: the value of every object, with the actions that led to it.
 type Objects = BTreeMap<(SourceId, u64), Vec<u8>>;
 
 struct TestServer {
@@ -22,7 +22,7 @@ struct MirrorNetwork {
     now: Instant,
     servers: Vec<Option<TestServer>>,
     in_flight: Vec<(Instant, usize, usize, Vec<u8>)>,
-    /// What gets lost: from, to, and what it says.
+    /// Whether an item is lost: sender, receiver and item.
     is_lost: fn(usize, usize, &MirrorItem<'_>) -> bool,
 }
 
@@ -30,25 +30,25 @@ fn source(number: usize) -> SourceId {
     SourceId(100 + number as u32)
 }
 
-fn state_event(key: u64, to: u8) -> (u64, bool, [u8; 1]) {
-    (key, true, [to])
+fn state_event(key: u64, value: u8) -> (u64, bool, [u8; 1]) {
+    (key, true, [value])
 }
 
-fn action_event(key: u64, what: u8) -> (u64, bool, [u8; 1]) {
-    (key, false, [what])
+fn action_event(key: u64, value: u8) -> (u64, bool, [u8; 1]) {
+    (key, false, [value])
 }
 
 impl MirrorNetwork {
-    fn new(count: usize, change: impl Fn(&mut MirrorConfig)) -> Self {
+    fn new(count: usize, configure: impl Fn(&mut MirrorConfig)) -> Self {
         let mut net = Self { now: Instant::ZERO, servers: Vec::new(), in_flight: Vec::new(), is_lost: |_, _, _| false };
-        (0..count).for_each(|number| net.add_server(number, &change));
+        (0..count).for_each(|number| net.add_server(number, &configure));
         net.run(2_000);
         net
     }
 
-    fn add_server(&mut self, number: usize, change: &impl Fn(&mut MirrorConfig)) {
+    fn add_server(&mut self, number: usize, configure: &impl Fn(&mut MirrorConfig)) {
         let mut config = MirrorConfig { is_founder: number == 0, ..MirrorConfig::new(source(number)) };
-        change(&mut config);
+        configure(&mut config);
         let mut mirror = Mirror::new(self.now, config).unwrap();
         for other in 0..self.servers.len() {
             mirror.add_peer(self.now, source(other));
@@ -60,11 +60,11 @@ impl MirrorNetwork {
         self.servers[number].as_mut().unwrap()
     }
 
-    fn issue(&mut self, number: usize, (key, is_move, payload): (u64, bool, [u8; 1])) {
+    fn issue(&mut self, number: usize, (key, is_state, payload): (u64, bool, [u8; 1])) {
         let now = self.now;
         let payload = &payload;
-        let issue = if is_move { NewEvent::state(key, payload) } else { NewEvent::action(key, payload) };
-        self.server(number).mirror.issue(now, issue).unwrap();
+        let new_event = if is_state { NewEvent::state(key, payload) } else { NewEvent::action(key, payload) };
+        self.server(number).mirror.issue(now, new_event).unwrap();
     }
 
     fn run(&mut self, millis: i64) {
@@ -84,7 +84,7 @@ impl MirrorNetwork {
     }
 
     fn step_server(&mut self, number: usize) {
-        let (now, lost) = (self.now, self.is_lost);
+        let (now, is_item_lost) = (self.now, self.is_lost);
         let Some(server) = self.servers[number].as_mut() else { return };
         server.poll_all(now);
         let mut buf = [0; MAX_DATAGRAM];
@@ -95,7 +95,8 @@ impl MirrorNetwork {
             };
             for target in targets.into_iter().map(|target| target.0 as usize - 100) {
                 let bytes = &buf[..transmit.len];
-                let is_lost = MirrorItems::new(bytes).unwrap().flatten().any(|item| lost(number, target, &item));
+                let is_lost =
+                    MirrorItems::new(bytes).unwrap().flatten().any(|item| is_item_lost(number, target, &item));
                 if !is_lost {
                     self.in_flight.push((now + DELAY, number, target, bytes.to_vec()));
                 }
@@ -129,24 +130,25 @@ impl TestServer {
         while let Some(delivery) = self.mirror.poll_delivery(now) {
             self.delivered.push((delivery.source, delivery.seq));
             let value = self.objects.entry((delivery.source, delivery.key)).or_default();
-            let Some(what) = delivery.payload.first() else { continue };
-            // A move replaces what moves since the last deed did; a deed adds to what was.
-            if *what < 100 {
+            let Some(first) = delivery.payload.first() else { continue };
+            // A state replaces the states since the last action; an action is appended to the value.
+            if *first < 100 {
                 while value.last().is_some_and(|last| *last < 100) {
                     value.pop();
                 }
             }
-            value.push(*what);
+            value.push(*first);
         }
     }
 }
 
 #[track_caller]
-fn assert_all_equal(net: &MirrorNetwork, wanted: &[(usize, u64, &[u8])]) {
-    let wanted: Objects = wanted.iter().map(|(owner, key, value)| ((source(*owner), *key), value.to_vec())).collect();
+fn assert_all_equal(net: &MirrorNetwork, expected: &[(usize, u64, &[u8])]) {
+    let expected: Objects =
+        expected.iter().map(|(owner, key, value)| ((source(*owner), *key), value.to_vec())).collect();
     for (number, server) in net.servers.iter().enumerate() {
         if let Some(server) = server {
-            assert_eq!(server.objects, wanted, "server {number}");
+            assert_eq!(server.objects, expected, "server {number}");
         }
     }
 }
@@ -154,7 +156,7 @@ fn assert_all_equal(net: &MirrorNetwork, wanted: &[(usize, u64, &[u8])]) {
 #[test]
 fn correlated_events_keep_their_order_and_others_are_delivered_at_once() {
     let mut net = MirrorNetwork::new(3, |config| config.policy = DropPolicy::Off);
-    // The first is lost on its way to server 1, once.
+    // The first event is lost once, on its way to server 1.
     net.is_lost = |from, to, item| {
         (from, to) == (0, 1)
             && matches!(item, MirrorItem::Event(event) if event.seq == 1 && event.issued_at.as_nanos() > 0)
@@ -165,7 +167,7 @@ fn correlated_events_keep_their_order_and_others_are_delivered_at_once() {
     }
     net.is_lost = |_, _, _| false;
     net.run(45);
-    assert_eq!(net.server(1).delivered, [(source(0), 3)], "another object does not wait");
+    assert_eq!(net.server(1).delivered, [(source(0), 3)], "an event of another object must not wait");
     net.run(200);
     assert_eq!(net.server(1).delivered, [3, 1, 2].map(|seq| (source(0), seq)));
     assert_all_equal(&net, &[(0, 1, &[101, 102]), (0, 2, &[103])]);
@@ -253,8 +255,8 @@ fn late_joiner_gets_history_or_a_snapshot() {
         net.run(500);
         net.add_server(2, &|_| ());
         net.run(3_000);
-        let wanted = net.server(0).objects.clone();
-        assert_eq!(net.server(2).objects, wanted);
+        let expected = net.server(0).objects.clone();
+        assert_eq!(net.server(2).objects, expected);
         assert_eq!(net.server(2).mirror.stats().snapshots.1, snapshots);
         assert_eq!(net.server(2).mirror.settled(source(0)), count + 1);
     }
@@ -270,8 +272,8 @@ fn event_of_a_dead_server_known_to_one_mirror_reaches_all() {
     net.servers[0] = None;
     net.run(6_000);
     assert_all_equal(&net, &[(0, 1, &[101, 102])]);
-    let notices: Vec<MirrorEvent> = core::iter::from_fn(|| net.server(2).mirror.poll_event()).collect();
-    assert!(notices.contains(&MirrorEvent::PeerLeft(source(0))));
+    let events: Vec<MirrorEvent> = core::iter::from_fn(|| net.server(2).mirror.poll_event()).collect();
+    assert!(events.contains(&MirrorEvent::PeerLeft(source(0))));
 }
 
 #[test]
@@ -286,9 +288,9 @@ fn short_and_long_partitions_heal() {
         }
         net.is_lost = |_, _, _| false;
         net.run(6_000);
-        let wanted = net.server(0).objects.clone();
-        assert_eq!(wanted.len(), 2);
-        (1..3).for_each(|number| assert_eq!(net.server(number).objects, wanted, "after {millis} ms"));
+        let expected = net.server(0).objects.clone();
+        assert_eq!(expected.len(), 2);
+        (1..3).for_each(|number| assert_eq!(net.server(number).objects, expected, "after {millis} ms"));
     }
 }
 
@@ -310,8 +312,8 @@ fn two_curve_policy_reports_abandoned_events() {
     net.issue(0, action_event(1, 102));
     net.run(100);
     let server = net.server(1);
-    let notices: Vec<MirrorEvent> = core::iter::from_fn(|| server.mirror.poll_event()).collect();
-    assert!(notices.contains(&MirrorEvent::EventAbandoned { source: source(0), seq: 1 }), "{notices:?}");
+    let events: Vec<MirrorEvent> = core::iter::from_fn(|| server.mirror.poll_event()).collect();
+    assert!(events.contains(&MirrorEvent::EventAbandoned { source: source(0), seq: 1 }), "{events:?}");
     assert_eq!(server.mirror.stats().abandoned, 1);
     assert_eq!(server.delivered, [(source(0), 2)]);
 }
@@ -319,20 +321,20 @@ fn two_curve_policy_reports_abandoned_events() {
 #[test]
 fn random_datagrams_do_not_panic_and_memory_is_bounded() {
     let mut net = MirrorNetwork::new(1, |_| ());
-    let mut noise = 7u64;
+    let mut random = 7u64;
     let mut buf = [0u8; 60];
     for _ in 0..20_000 {
         for byte in &mut buf {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = (noise >> 60) as u8;
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (random >> 60) as u8;
         }
         buf[0] = 0x35;
         let now = net.now;
-        net.server(0).mirror.handle_datagram(now, SourceId((noise >> 40) as u32 % 400), &buf);
+        net.server(0).mirror.handle_datagram(now, SourceId((random >> 40) as u32 % 400), &buf);
         net.now += TimeDelta::from_micros(100);
         net.server(0).poll_all(now);
-        let mut out = [0; MAX_DATAGRAM];
-        while net.server(0).mirror.poll_transmit(now, &mut out).is_some() {}
+        let mut out_buf = [0; MAX_DATAGRAM];
+        while net.server(0).mirror.poll_transmit(now, &mut out_buf).is_some() {}
     }
     assert!(net.server(0).mirror.memory() < 200 << 20, "{}", net.server(0).mirror.memory());
 }
@@ -364,9 +366,9 @@ fn peer_that_left_is_not_present_again_from_late_datagrams() {
     net.run(100);
     net.server(0).mirror.remove_peer(source(1));
     net.run(3_000);
-    assert_eq!(net.server(0).objects.get(&(source(1), 1)), Some(&vec![7]), "last words count");
-    let notices: Vec<MirrorEvent> = core::iter::from_fn(|| net.server(0).mirror.poll_event()).collect();
-    assert_eq!(notices.last(), Some(&MirrorEvent::PeerLeft(source(1))), "{notices:?}");
+    assert_eq!(net.server(0).objects.get(&(source(1), 1)), Some(&vec![7]), "the final event must be delivered");
+    let events: Vec<MirrorEvent> = core::iter::from_fn(|| net.server(0).mirror.poll_event()).collect();
+    assert_eq!(events.last(), Some(&MirrorEvent::PeerLeft(source(1))), "{events:?}");
 }
 
 #[test]
@@ -374,13 +376,17 @@ fn sequence_numbers_beyond_32_bits_work() {
     let mut net = MirrorNetwork::new(2, |_| ());
     net.issue(0, state_event(9, 1));
     net.run(100);
-    // As after ten days.
+    // Just below 32 bits, as after ten days.
     let (now, before) = (net.now, u64::from(u32::MAX) - 20);
     let mirror = &mut net.server(0).mirror;
     mirror.streams.get_mut(&source(0)).unwrap().restart_from_snapshot(now, before, &[], None);
     mirror.last_sent_seq = before;
     net.run(1_000);
-    assert_eq!(net.server(1).mirror.settled(source(0)), before, "a snapshot goes that far");
+    assert_eq!(
+        net.server(1).mirror.settled(source(0)),
+        before,
+        "a snapshot must cover sequence numbers beyond 32 bits"
+    );
     net.is_lost = |_, _, item| matches!(item, MirrorItem::Event(event) if event.seq % 7 == 3);
     for step in 0..100 {
         net.issue(0, state_event(step % 3 + 1, step as u8));
@@ -396,8 +402,8 @@ fn sequence_numbers_beyond_32_bits_work() {
 #[test]
 fn largest_event_fits_in_a_datagram() {
     let mut buf = [0; MAX_DATAGRAM];
-    let mut run = [0; MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE];
-    let mut writer = crate::wire::ByteWriter::new(&mut run);
+    let mut obsolete_set = [0; MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE];
+    let mut writer = crate::wire::ByteWriter::new(&mut obsolete_set);
     let members = (1..=MAX_OBSOLETE_SET as u64).map(|back| MAX_SEQ - back * (MAX_SEQ / (MAX_OBSOLETE_SET as u64 + 1)));
     ObsoleteSet::write(MAX_SEQ, members, &mut writer).unwrap();
     assert_eq!(writer.len(), MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE);
@@ -409,13 +415,13 @@ fn largest_event_fits_in_a_datagram() {
         after: 1,
         is_barrier: false,
         replaces: true,
-        obsolete_set: ObsoleteSet::from_bytes(MAX_SEQ, &run),
+        obsolete_set: ObsoleteSet::from_bytes(MAX_SEQ, &obsolete_set),
         payload: &[7; MAX_PAYLOAD],
     };
     crate::wire::MirrorDatagram::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
 }
 
-/// What somebody tells, as a datagram.
+/// Encodes one item as a datagram.
 fn encode_item(item: &MirrorItem<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let mut datagram = crate::wire::MirrorDatagram::new(&mut buf).unwrap();
@@ -430,19 +436,19 @@ fn have_reports_are_bounded_by_the_number_of_sources() {
     let now = net.now;
     let mirror = &mut net.server(0).mirror;
     for number in 0..2 * MAX_SOURCES as u32 {
-        let of = SourceId(1_000 + number);
+        let from = SourceId(1_000 + number);
         mirror.handle_datagram(
             now,
-            of,
+            from,
             &encode_item(&MirrorItem::Heartbeat { at: GroupInstant::from_nanos(1), last_event: 0 }),
         );
-        let have = crate::wire::StreamStatus { source: of, oldest: 1, settled_end: 5, newest: 5 };
+        let have = crate::wire::StreamStatus { source: from, oldest: 1, settled_end: 5, newest: 5 };
         mirror.handle_datagram(now, source(1), &encode_item(&MirrorItem::StreamStatus(have)));
         let peer = &mirror.peers[&source(1)];
-        assert_eq!(peer.have(of), Some(&have), "source {number}");
-        mirror.remove_peer(of);
+        assert_eq!(peer.have(from), Some(&have), "source {number}");
+        mirror.remove_peer(from);
     }
-    let have = |of: &SourceId| mirror.peers[&source(1)].have(*of).is_some();
+    let have = |from: &SourceId| mirror.peers[&source(1)].have(*from).is_some();
     assert!((1_000..1_512).map(SourceId).filter(have).count() <= MAX_SOURCES);
 }
 
@@ -456,7 +462,7 @@ fn control_for_an_unknown_event_does_not_delay_other_peers() {
     mirror.push_control(source(1), MirrorControl::Event(source(1), 77));
     mirror.push_control(source(2), MirrorControl::Probe);
     let Some(MirrorTransmit { to, len }) = mirror.poll_transmit(now, &mut buf) else {
-        panic!("there is a probe to send")
+        panic!("the probe must be sent")
     };
     assert_eq!((to, &buf[..len]), (MirrorDestination::One(source(2)), &encode_item(&MirrorItem::Probe(now))[..]));
     assert_eq!(mirror.poll_transmit(now, &mut buf), None);
@@ -471,12 +477,12 @@ fn oversized_snapshot_is_reported_at_both_ends() {
     }
     net.add_server(2, &|config| (config.history_limits, config.max_snapshot_size) = ((0, 64), 50));
     net.run(5_000);
-    let notices =
+    let take_events =
         |server: &mut TestServer| -> Vec<MirrorEvent> { core::iter::from_fn(|| server.mirror.poll_event()).collect() };
-    let told = notices(net.server(0));
+    let events = take_events(net.server(0));
     let too_long =
-        told.iter().filter(|notice| matches!(notice, MirrorEvent::SnapshotTooLong { of, .. } if *of == source(0)));
-    assert_eq!(too_long.count(), 1, "once, and not with every question: {told:?}");
-    let told = notices(net.server(2));
-    assert!(told.contains(&MirrorEvent::SnapshotUnavailable { of: source(0), from: source(0) }), "{told:?}");
+        events.iter().filter(|event| matches!(event, MirrorEvent::SnapshotTooLong { of, .. } if *of == source(0)));
+    assert_eq!(too_long.count(), 1, "reported once, not with every request: {events:?}");
+    let events = take_events(net.server(2));
+    assert!(events.contains(&MirrorEvent::SnapshotUnavailable { of: source(0), from: source(0) }), "{events:?}");
 }

@@ -1,4 +1,4 @@
-//! The server's own simulator of an object, which all others follow.
+//! The reference simulator of an object at the server, which all other simulators follow.
 
 use super::command_history::CommandReceipt;
 use super::confirmed::TimerProgress;
@@ -7,17 +7,17 @@ use super::simulator::{ObjectMoment, Simulator};
 use super::{ClientId, CommandNumber, MotionConfig, MotionPredictor, MotionTimer};
 use crate::time::{Instant, TimeDelta};
 
-/// The server's own simulator of an object.
+/// The reference simulator of an object at the server.
 #[derive(Debug)]
 pub(super) struct AuthoritativeObject<S, V> {
     simulator: Simulator<S, V>,
-    /// Who commands it; the server itself if nobody does.
+    /// Client that controls the object; `None` if the server does.
     pub(super) owner: Option<ClientId>,
-    /// When its newest command was heard of.
+    /// Time at which the newest command arrived.
     segment_started_at: Instant,
-    /// Its timer then.
+    /// Timer value at that time.
     initial_timer: TimeDelta,
-    /// When the datagram left that brought it.
+    /// Send time of the datagram that carried the newest command.
     pub(super) command_sent_at: Instant,
     is_timer_pending: bool,
 }
@@ -43,7 +43,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.simulator.commands.newest().number
     }
 
-    /// The first epoch of another object that is called the same.
+    /// First epoch of another object with the same id.
     pub(super) fn next_epoch(&self) -> u32 {
         self.newest_number().epoch.saturating_add(1)
     }
@@ -54,7 +54,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         predictor: &P,
         config: &MotionConfig,
     ) {
-        // What nobody sees need not be corrected gradually.
+        // The server displays nothing, so corrections need not be gradual.
         self.simulator.advance(predictor, now, &MotionConfig { correction_speed: None, ..*config });
     }
 
@@ -67,7 +67,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.simulator.at(predictor, now, &MotionConfig { correction_speed: None, ..*config })
     }
 
-    /// The server itself commands it.
+    /// Commands the object on behalf of the server.
     pub(super) fn command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -76,7 +76,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         config: &MotionConfig,
     ) {
         self.advance(now, predictor, config);
-        // An owner may have given the next command just now.
+        // The owner may just have issued the next number.
         let number = if self.owner.is_some() {
             self.newest_number().after_server_decision()
         } else {
@@ -86,13 +86,13 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.on_segment_started(now);
     }
 
-    /// The server puts it somewhere else, whatever its owner wants.
+    /// Places the object in another state, overruling its owner.
     pub(super) fn place(&mut self, now: Instant, state: S, vector: V) {
         self.simulator = Simulator::new(now, self.newest_number().after_server_decision(), state, vector);
         self.on_segment_started(now);
     }
 
-    /// Somebody else commands it from now on; until then it goes on as it does.
+    /// Transfers control of the object, which moves on as before.
     pub(super) fn transfer_ownership<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -107,12 +107,12 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.on_segment_started(now);
     }
 
-    /// The server itself began a leg.
+    /// Notes the start of a segment by the server itself.
     fn on_segment_started(&mut self, now: Instant) {
         (self.segment_started_at, self.initial_timer, self.is_timer_pending) = (now, TimeDelta::ZERO, false);
     }
 
-    /// Its owner commands it. Whether that is news.
+    /// Handles a command of the owner.
     pub(super) fn on_owner_command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -121,14 +121,15 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         (predictor, config): (&P, &MotionConfig),
     ) -> CommandReceipt {
         self.advance(now, predictor, config);
-        let heard = self.simulator.receive_command(predictor, command, start);
-        if heard == CommandReceipt::New {
+        let receipt = self.simulator.receive_command(predictor, command, start);
+        if receipt == CommandReceipt::New {
             (self.segment_started_at, self.initial_timer, self.is_timer_pending) = (now, TimeDelta::ZERO, true);
         }
-        heard
+        receipt
     }
 
-    /// How far its owner was on the leg of its newest command, which it gave so long ago, when it told.
+    /// Starts the timer on the newest command's segment. `timer` is the owner's timer and `age` the age of the command,
+    /// both at the send time `sent`.
     pub(super) fn start_segment_timer(
         &mut self,
         now: Instant,
@@ -141,16 +142,19 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
             return;
         }
         self.command_sent_at = sent;
-        let on_the_way = now - owner.to_local(now, sent);
+        let transit_time = now - owner.to_local(now, sent);
         self.simulator.timer = if timer > config.snap_threshold {
-            MotionTimer::new(timer + on_the_way, TimeDelta::ZERO)
+            MotionTimer::new(timer + transit_time, TimeDelta::ZERO)
         } else {
-            MotionTimer::new(TimeDelta::ZERO, -(age + on_the_way).min(config.snap_threshold).scale(config.server_share))
+            MotionTimer::new(
+                TimeDelta::ZERO,
+                -(age + transit_time).min(config.snap_threshold).scale(config.server_share),
+            )
         };
         self.initial_timer = self.simulator.timer.value();
     }
 
-    /// What others are told of its timer.
+    /// Progress of the timer, as reported to clients.
     pub(super) fn progress(&self, now: Instant) -> TimerProgress {
         let timer = self.simulator.timer;
         TimerProgress {
@@ -161,7 +165,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         }
     }
 
-    /// Bytes on the heap.
+    /// Heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.simulator.commands.memory()
     }

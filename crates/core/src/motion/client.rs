@@ -13,7 +13,7 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
-/// Events that nobody asked for yet.
+/// Maximum number of queued events; the oldest are dropped.
 const MAX_EVENTS: usize = 256;
 
 /// A client of one server.
@@ -24,7 +24,7 @@ pub struct MotionClient<P: MotionPredictor> {
     now: Instant,
     server: MotionPeer,
     objects: BTreeMap<ObjectId, RemoteObjectOf<P>>,
-    /// Of these the server is to be told that nothing is wanted.
+    /// Objects for which the server must be asked to stop its updates.
     unsubscribed: BTreeSet<ObjectId>,
     is_leaving: bool,
     events: VecDeque<MotionClientEvent>,
@@ -33,22 +33,22 @@ pub struct MotionClient<P: MotionPredictor> {
 
 type RemoteObjectOf<P> = RemoteObject<<P as MotionPredictor>::State, <P as MotionPredictor>::Vector>;
 
-/// Something that happened at a client.
+/// An event for the host program of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionClientEvent {
-    /// The server told of an object for the first time, or for the first time since it was started anew; or of another one that is called the same, and
-    /// then commands that were given to the one before do not count.
+    /// The server sent the state of an object for the first time, or for the first time since it restarted. It is also
+    /// reported when another object with the same id appears; commands issued to the previous one are then void.
     Appeared(ObjectId),
-    /// The server decided about one of our objects: commands that were under way do not count, and may be given again.
+    /// The server overruled the commands of an own object: commands in flight are void and may be issued again.
     Overruled(ObjectId),
-    /// There is no such object any more.
+    /// An object was removed.
     Removed(ObjectId),
-    /// The server was started anew.
+    /// The server restarted.
     ServerRestarted,
 }
 
 impl<P: MotionPredictor> MotionClient<P> {
-    /// A client that knows of nothing yet.
+    /// Creates a client without objects. Fails if [`MotionConfig::check`] does.
     pub fn new(now: Instant, config: MotionConfig, predictor: P) -> Result<Self, MotionConfigError> {
         config.check()?;
         Ok(Self {
@@ -64,18 +64,18 @@ impl<P: MotionPredictor> MotionClient<P> {
         })
     }
 
-    /// How motion is shared.
+    /// Settings of this client.
     pub fn config(&self) -> &MotionConfig {
         &self.config
     }
 
-    /// An object is ours to command, if the server thinks so, too. It is there when the server told of it.
+    /// Takes control of an object, if the server agrees. The object exists once the server has sent its state.
     pub fn own(&mut self, object: ObjectId) {
         let now = self.now;
-        self.ensure_object(object).into_iter().for_each(|replica| replica.take_control(now));
+        self.ensure_object(object).into_iter().for_each(|remote| remote.take_control(now));
     }
 
-    /// An object of others is of interest. If it was ours, it is not any more.
+    /// Subscribes to an object that this client does not control. Releases control if it did.
     pub fn subscribe(&mut self, object: ObjectId) {
         self.ensure_object(object).into_iter().for_each(RemoteObject::release_control);
     }
@@ -88,42 +88,43 @@ impl<P: MotionPredictor> MotionClient<P> {
         Some(self.objects.entry(object).or_insert_with(|| RemoteObject::new(self.now, &self.config)))
     }
 
-    /// An object is of no interest any more.
+    /// Ends the interest in an object.
     pub fn unsubscribe(&mut self, object: ObjectId) {
         if self.objects.remove(&object).is_some() {
             self.unsubscribed.insert(object);
         }
     }
 
-    /// Says goodbye with the next datagram.
+    /// Announces this client's departure in the next datagram.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Commands one of our objects: it moves like this from now on. Commands within [`Config::jitter_buffer`] are combined into one. Whether the object is ours.
+    /// Commands an own object to move along `vector` from now on. Commands within [`MotionConfig::combine_interval`]
+    /// are combined into one. Returns whether this client controls the object.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) -> bool {
         self.advance(now);
-        let Some(RemoteObject { controller: Some(hand), simulator, .. }) = self.objects.get_mut(&object) else {
+        let Some(RemoteObject { controller: Some(controller), simulator, .. }) = self.objects.get_mut(&object) else {
             return false;
         };
         match simulator {
             Some(simulator) => {
-                hand.command(self.now, vector, simulator, (&self.predictor, &self.config, &self.server));
+                controller.command(self.now, vector, simulator, (&self.predictor, &self.config, &self.server));
             }
-            None => hand.set_pending(vector),
+            None => controller.set_pending(vector),
         }
         true
     }
 
-    /// Brings everything up to now: to be called once in a frame.
+    /// Advances all objects to `now`. Must be called once per frame.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        for replica in self.objects.values_mut() {
-            replica.advance(self.now, &self.predictor, &self.config, &self.server);
+        for remote in self.objects.values_mut() {
+            remote.advance(self.now, &self.predictor, &self.config, &self.server);
         }
     }
 
-    /// Takes in what the server sent. Bytes that make no sense are dropped, and counted.
+    /// Handles a datagram from the server. Malformed datagrams are dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.now = self.now.max(now);
         if self.handle_items(bytes).is_err() {
@@ -133,25 +134,26 @@ impl<P: MotionPredictor> MotionClient<P> {
 
     fn handle_items(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         let items = MotionItems::new(bytes)?;
-        let head = items.header();
-        // What is for an earlier run of ours says nothing: the server does not know yet that we know nothing.
-        if head.receiver_incarnation != self.config.incarnation {
+        let header = items.header();
+        // A datagram for an earlier incarnation of this client is void: the server does not know yet that this client
+        // has lost its state.
+        if header.receiver_incarnation != self.config.incarnation {
             return Ok(());
         }
-        match self.server.on_head(self.now, head) {
+        match self.server.on_header(self.now, header) {
             IncarnationOrder::Stale => return Ok(()),
             IncarnationOrder::Same => {}
             IncarnationOrder::New => self.on_server_restart(),
         }
         let mut start = None;
         for item in items {
-            self.on_item(head.sent_at, item?, &mut start)?;
+            self.on_item(header.sent_at, item?, &mut start)?;
         }
         Ok(())
     }
 
     fn on_server_restart(&mut self) {
-        if self.objects.values().any(|replica| replica.simulator.is_some()) {
+        if self.objects.values().any(|remote| remote.simulator.is_some()) {
             self.push_event(MotionClientEvent::ServerRestarted);
         }
         self.objects.values_mut().for_each(RemoteObject::on_server_restart);
@@ -169,30 +171,30 @@ impl<P: MotionPredictor> MotionClient<P> {
                 let state = self.predictor.decode_state(state).ok_or(DecodeError::Malformed)?;
                 *start = Some((object, number, state));
             }
-            MotionItem::Command { object, number, previous_segment: leg, vector } => {
+            MotionItem::Command { object, number, previous_segment, vector } => {
                 let vector = self.predictor.decode_vector(vector).ok_or(DecodeError::Malformed)?;
                 let start = start.take().filter(|start| (start.0, start.1) == (object, number)).map(|start| start.2);
-                self.on_command(sent, object, (number, leg, vector), start);
+                self.on_command(sent, object, (number, previous_segment, vector), start);
             }
-            MotionItem::Timer { object, number, timer, catch_up: owed, command_age: since, timer_at_command: from } => {
-                if let Some((replica, mut ear)) = self.receive_context(sent, object) {
-                    replica.on_timer(
-                        &mut ear,
+            MotionItem::Timer { object, number, timer, catch_up, command_age, timer_at_command } => {
+                if let Some((remote, mut context)) = self.receive_context(sent, object) {
+                    remote.on_timer(
+                        &mut context,
                         number,
-                        TimerProgress { timer, catch_up: owed, segment_age: since, initial_timer: from },
+                        TimerProgress { timer, catch_up, segment_age: command_age, initial_timer: timer_at_command },
                     );
                 }
             }
             MotionItem::Ack { object, number, sent } => {
-                if let Some(replica) = self.objects.get_mut(&object) {
-                    replica.on_ack(number, sent);
+                if let Some(remote) = self.objects.get_mut(&object) {
+                    remote.on_ack(number, sent);
                 }
             }
             MotionItem::Removed { object, epoch } => self.on_removed(object, epoch),
             MotionItem::Echo { sent: ours, received } => {
                 if let Some(delay) = self.server.on_echo(now, ours, received, sent) {
-                    let ear = (&self.predictor, &self.config);
-                    self.objects.values_mut().for_each(|replica| replica.on_delay(now, delay, ear));
+                    let context = (&self.predictor, &self.config);
+                    self.objects.values_mut().for_each(|remote| remote.on_delay(now, delay, context));
                 }
             }
             MotionItem::Probe => self.server.on_probe(),
@@ -203,21 +205,21 @@ impl<P: MotionPredictor> MotionClient<P> {
         Ok(())
     }
 
-    /// A replica, and what it hears with.
+    /// Returns an object with the context in which it handles received items.
     fn receive_context(
         &mut self,
         sent: Instant,
         object: ObjectId,
     ) -> Option<(&mut RemoteObjectOf<P>, ReceiveContext<'_, P>)> {
-        let replica = self.objects.get_mut(&object)?;
-        let ear = ReceiveContext {
+        let remote = self.objects.get_mut(&object)?;
+        let context = ReceiveContext {
             now: self.now,
             sent,
             predictor: &self.predictor,
             config: &self.config,
             server: &mut self.server,
         };
-        Some((replica, ear))
+        Some((remote, context))
     }
 
     fn on_command(
@@ -227,13 +229,13 @@ impl<P: MotionPredictor> MotionClient<P> {
         command: (CommandNumber, TimeDelta, P::Vector),
         start: Option<P::State>,
     ) {
-        let Some((replica, ear)) = self.receive_context(sent, object) else {
+        let Some((remote, context)) = self.receive_context(sent, object) else {
             if self.unsubscribed.len() < MAX_OBJECTS {
                 self.unsubscribed.insert(object);
             }
             return;
         };
-        match replica.on_command(&ear, command, start) {
+        match remote.on_command(&context, command, start) {
             Some(ObjectChange::Appeared) => self.push_event(MotionClientEvent::Appeared(object)),
             Some(ObjectChange::Overruled) => self.push_event(MotionClientEvent::Overruled(object)),
             None => {}
@@ -241,8 +243,8 @@ impl<P: MotionPredictor> MotionClient<P> {
     }
 
     fn on_removed(&mut self, object: ObjectId, epoch: u32) {
-        if self.objects.get(&object).is_some_and(|replica| replica.is_in_epoch(epoch)) {
-            // It was overtaken by word of another object that is called the same.
+        if self.objects.get(&object).is_some_and(|remote| remote.is_in_epoch(epoch)) {
+            // A newer object with the same id overtook the removal of the old one.
             return;
         }
         if self.objects.remove(&object).is_some() {
@@ -253,18 +255,19 @@ impl<P: MotionPredictor> MotionClient<P> {
         }
     }
 
-    /// The next datagram to the server, if there is one: its length. The buffer should have room for [`MAX_DATAGRAM`] bytes.
+    /// Encodes the next datagram to the server, if there is one, and returns its length. `buf` should have room for
+    /// [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         self.advance(now);
         let room = buf.len().min(MAX_DATAGRAM);
-        let head = self.server.head(self.now, self.config.incarnation);
-        let mut datagram = MotionDatagram::new(&mut buf[..room], head).ok()?;
+        let header = self.server.header(self.now, self.config.incarnation);
+        let mut datagram = MotionDatagram::new(&mut buf[..room], header).ok()?;
         let echo = self.server.pending_echo();
-        let is_wanted = self.server.put_echo(&mut datagram).ok()?;
-        let begun = datagram.len();
-        // What has no room goes with the next one.
+        let is_echo_requested = self.server.put_echo(&mut datagram).ok()?;
+        let len_before = datagram.len();
+        // Items that do not fit go into the next datagram.
         let _ = self.put_items(&mut datagram);
-        if datagram.len() > begun || (is_wanted && !datagram.is_empty()) {
+        if datagram.len() > len_before || (is_echo_requested && !datagram.is_empty()) {
             return Some(datagram.len());
         }
         self.server.restore_echo(echo);
@@ -277,16 +280,16 @@ impl<P: MotionPredictor> MotionClient<P> {
             datagram.put(MotionItem::Leave)?;
         }
         self.put_commands(datagram)?;
-        let repeat_after = self.server.retransmit_timeout();
-        for (object, replica) in &mut self.objects {
-            if let (Some(sent), Some(simulator)) = (replica.ack_due, &replica.simulator) {
+        let retransmit_timeout = self.server.retransmit_timeout();
+        for (object, remote) in &mut self.objects {
+            if let (Some(sent), Some(simulator)) = (remote.ack_due, &remote.simulator) {
                 let number = simulator.commands.newest().number;
                 datagram.put(MotionItem::Ack { object: *object, number, sent })?;
-                replica.ack_due = None;
+                remote.ack_due = None;
             }
-            if replica.needs_request(now, repeat_after) {
+            if remote.needs_request(now, retransmit_timeout) {
                 datagram.put(MotionItem::Subscribe(*object))?;
-                replica.last_requested_at = Some(now);
+                remote.last_requested_at = Some(now);
             }
         }
         while let Some(object) = self.unsubscribed.first().copied() {
@@ -296,76 +299,73 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.server.put_probe(now, datagram)
     }
 
-    /// Commands that the server does not have, as far as we know.
+    /// Appends the commands of own objects that the server has not acknowledged.
     fn put_commands(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
-        let (now, repeat_after) = (self.now, self.server.retransmit_timeout());
-        for (object, replica) in &mut self.objects {
-            if replica.is_unverified() {
+        let (now, retransmit_timeout) = (self.now, self.server.retransmit_timeout());
+        for (object, remote) in &mut self.objects {
+            if remote.is_unverified() {
                 continue;
             }
-            let (Some(hand), Some(simulator)) = (&mut replica.controller, &mut replica.simulator) else { continue };
-            if hand.is_due(now, simulator.commands.newest().number, repeat_after) {
-                let (timer, since) = (simulator.timer.value(), hand.command_age(now));
-                let progress = TimerProgress {
-                    timer,
-                    catch_up: TimeDelta::ZERO,
-                    segment_age: since,
-                    initial_timer: TimeDelta::ZERO,
-                };
+            let (Some(controller), Some(simulator)) = (&mut remote.controller, &mut remote.simulator) else { continue };
+            if controller.is_due(now, simulator.commands.newest().number, retransmit_timeout) {
+                let (timer, segment_age) = (simulator.timer.value(), controller.command_age(now));
+                let progress =
+                    TimerProgress { timer, catch_up: TimeDelta::ZERO, segment_age, initial_timer: TimeDelta::ZERO };
                 put_motion(
                     datagram,
                     &self.predictor,
                     *object,
-                    simulator.commands.commands_since(hand.acked()),
+                    simulator.commands.commands_since(controller.acked()),
                     progress,
                 )?;
-                hand.on_sent(now, &mut simulator.timer, (&self.config, &self.server));
+                controller.on_sent(now, &mut simulator.timer, (&self.config, &self.server));
             }
         }
         Ok(())
     }
 
-    /// When there may be something to send again.
+    /// Returns when there may be something to send next, if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
-        let repeat_after = self.server.retransmit_timeout();
-        let closes = |replica: &RemoteObjectOf<P>| replica.controller.as_ref()?.combining_ends_at(&self.config);
-        let soonest = self.objects.values().filter_map(closes).min();
-        let next = self.server.next_probe().min(self.now + repeat_after);
+        let retransmit_timeout = self.server.retransmit_timeout();
+        let combining_ends_at =
+            |remote: &RemoteObjectOf<P>| remote.controller.as_ref()?.combining_ends_at(&self.config);
+        let soonest = self.objects.values().filter_map(combining_ends_at).min();
+        let next = self.server.next_probe().min(self.now + retransmit_timeout);
         soonest.map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
     }
 
-    /// An object at a time that is not past, if the server told of it.
+    /// Returns an object at a time that is not past, once the server has sent its state.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         let simulator = self.objects.get(&object)?.simulator.as_ref()?;
         Some(simulator.at(&self.predictor, now.max(self.now), &self.config))
     }
 
-    /// The motion of an object as it was commanded last.
+    /// Motion vector of the object's newest command.
     pub fn vector(&self, object: ObjectId) -> Option<&P::Vector> {
         Some(&self.objects.get(&object)?.simulator.as_ref()?.commands.newest().vector)
     }
 
-    /// How consistent what is seen of an object was of late with the server's (Definition 2.3), as far as is known by now.
+    /// Recent consistency of the displayed state with the server's (Definition 2.3), as far as is known by now.
     pub fn consistency(&self, object: ObjectId) -> Option<Consistency> {
         Some(self.objects.get(&object)?.consistency(&self.predictor, &self.config))
     }
 
-    /// The objects that are ours or of interest.
+    /// Objects that this client controls or subscribes to.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
         self.objects.keys().copied()
     }
 
-    /// The server's clock, and the way to it.
+    /// Estimate of the server's clock, with the round-trip time of the link.
     pub fn clock(&self) -> &crate::clock::Clock {
         &self.server.clock
     }
 
-    /// When the server was last heard.
+    /// Arrival time of the last datagram from the server.
     pub fn last_received_at(&self) -> Instant {
         self.server.last_received_at
     }
 
-    /// Something that happened since this was last asked.
+    /// Returns the next event, oldest first.
     pub fn poll_event(&mut self) -> Option<MotionClientEvent> {
         self.events.pop_front()
     }
@@ -377,17 +377,17 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.events.push_back(event);
     }
 
-    /// Datagrams that made no sense.
+    /// Number of malformed datagrams.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Bytes on the heap, roughly: it is bounded, whatever arrives.
+    /// Approximate heap size in bytes, which is bounded whatever arrives.
     pub fn memory(&self) -> usize {
-        let replica = |replica: &RemoteObjectOf<P>| size_of_val(replica) + replica.memory();
-        let replicas: usize = self.objects.values().map(replica).sum();
+        let remote_size = |remote: &RemoteObjectOf<P>| size_of_val(remote) + remote.memory();
+        let remotes: usize = self.objects.values().map(remote_size).sum();
         let queues =
             self.events.capacity() * size_of::<MotionClientEvent>() + self.unsubscribed.len() * size_of::<ObjectId>();
-        replicas + queues + self.server.memory()
+        remotes + queues + self.server.memory()
     }
 }

@@ -1,38 +1,40 @@
-//! The way of an object: numbered commands, each with the leg before it. Whoever knows the commands knows the same way.
+//! The path of an object: numbered commands, each with the duration of the segment before it. Simulators that know the
+//! same commands follow the same path.
 
 use alloc::collections::VecDeque;
 
 use super::{CommandNumber, MotionPredictor};
 use crate::time::TimeDelta;
 
-/// Commands that are kept for those who have not heard of them. Who has missed more is told where the oldest of them began.
+/// Maximum number of commands kept for receivers that lack them. A receiver that lacks more gets the start state of the
+/// oldest kept one.
 pub(super) const MAX_COMMANDS: usize = 16;
 
-/// A command, and where it took effect.
+/// A command and the state in which it took effect.
 #[derive(Clone, Debug)]
 pub(super) struct MotionCommand<S, V> {
     pub(super) number: CommandNumber,
-    /// How long the leg before it lasted, in motion time.
+    /// Duration of the previous segment, in motion time.
     pub(super) previous_segment: TimeDelta,
     pub(super) start: S,
     pub(super) vector: V,
 }
 
-/// The newest commands of an object; there is always one.
+/// Newest commands of an object; there is always at least one.
 #[derive(Clone, Debug)]
 pub(super) struct CommandHistory<S, V> {
     previous: VecDeque<MotionCommand<S, V>>,
     newest: MotionCommand<S, V>,
 }
 
-/// What a command was to who heard it.
+/// Outcome of a received command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandReceipt {
-    /// It is the newest now.
+    /// The command is the newest now.
     New,
-    /// It was known.
+    /// The command was known.
     Duplicate,
-    /// Commands before it are missing, and where it took effect was not told.
+    /// Commands before it are missing, and it came without a start state.
     Gap,
 }
 
@@ -48,42 +50,42 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
         &self.newest
     }
 
-    /// The newest command is another, because it was combined with one more.
+    /// Replaces the vector of the newest command, after another command was combined with it.
     pub(super) fn set_vector(&mut self, vector: V) {
         self.newest.vector = vector;
     }
 
-    /// The newest command has another number, and those before it are forgotten: their numbers say nothing any more.
+    /// Renumbers the newest command and drops those before it, whose numbers are no longer valid.
     pub(super) fn renumber(&mut self, number: CommandNumber) {
         self.previous.clear();
         self.newest.number = number;
     }
 
-    /// One more command, after so long a leg.
+    /// Appends a command that ends a segment of duration `previous_segment`.
     pub(super) fn append<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
         number: CommandNumber,
-        leg: TimeDelta,
+        previous_segment: TimeDelta,
         vector: V,
     ) {
-        let start = predictor.advance(&self.newest.start, &self.newest.vector, leg);
-        self.push(MotionCommand { number, previous_segment: leg, start, vector });
+        let start = predictor.advance(&self.newest.start, &self.newest.vector, previous_segment);
+        self.push(MotionCommand { number, previous_segment, start, vector });
     }
 
-    fn push(&mut self, turn: MotionCommand<S, V>) {
-        let before = core::mem::replace(&mut self.newest, turn);
+    fn push(&mut self, command: MotionCommand<S, V>) {
+        let before = core::mem::replace(&mut self.newest, command);
         if self.previous.len() >= MAX_COMMANDS - 1 {
             self.previous.pop_front();
         }
         self.previous.push_back(before);
     }
 
-    /// A command of which somebody else told, with where it took effect if that was told: then that counts, whatever we think of the way there.
+    /// Handles a command from another site. Its start state, if there is one, overrides the local path.
     pub(super) fn receive<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
-        (number, leg, vector): (CommandNumber, TimeDelta, V),
+        (number, previous_segment, vector): (CommandNumber, TimeDelta, V),
         start: Option<S>,
     ) -> CommandReceipt {
         if number <= self.newest.number {
@@ -91,9 +93,9 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
         }
         let is_next = number == self.newest.number.next();
         match start {
-            Some(start) if is_next => self.push(MotionCommand { number, previous_segment: leg, start, vector }),
+            Some(start) if is_next => self.push(MotionCommand { number, previous_segment, start, vector }),
             Some(start) => *self = Self::new(number, start, vector),
-            None if is_next => self.append(predictor, number, leg, vector),
+            None if is_next => self.append(predictor, number, previous_segment, vector),
             None => return CommandReceipt::Gap,
         }
         CommandReceipt::New
@@ -101,16 +103,16 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
 
     /// A command, if it is still kept.
     pub(super) fn find(&self, number: CommandNumber) -> Option<&MotionCommand<S, V>> {
-        self.previous.iter().chain(core::iter::once(&self.newest)).find(|turn| turn.number == number)
+        self.previous.iter().chain(core::iter::once(&self.newest)).find(|command| command.number == number)
     }
 
-    /// The commands after this one that are still kept, and the newest in any case.
+    /// The kept commands after `number`, and always the newest one.
     pub(super) fn commands_since(&self, number: Option<CommandNumber>) -> impl Iterator<Item = &MotionCommand<S, V>> {
-        let is_after = move |turn: &&MotionCommand<S, V>| number.is_some_and(|number| turn.number > number);
+        let is_after = move |command: &&MotionCommand<S, V>| number.is_some_and(|number| command.number > number);
         self.previous.iter().filter(is_after).chain(core::iter::once(&self.newest))
     }
 
-    /// Bytes on the heap.
+    /// Heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.previous.capacity() * size_of::<MotionCommand<S, V>>()
     }
@@ -128,8 +130,12 @@ mod tests {
         CommandNumber { epoch: 4, count }
     }
 
-    fn append_command(course: &mut CommandHistory<MilliVec2, MilliVec2>, leg: TimeDelta, vector: MilliVec2) {
-        course.append(&LINEAR, course.newest().number.next(), leg, vector);
+    fn append_command(
+        history: &mut CommandHistory<MilliVec2, MilliVec2>,
+        previous_segment: TimeDelta,
+        vector: MilliVec2,
+    ) {
+        history.append(&LINEAR, history.newest().number.next(), previous_segment, vector);
     }
 
     fn one_second() -> TimeDelta {
@@ -138,42 +144,45 @@ mod tests {
 
     #[test]
     fn same_commands_give_the_same_path() {
-        let mut told = CommandHistory::new(number(0), MilliVec2::default(), MilliVec2::from_units(1, 0));
-        let mut heard = told.clone();
-        append_command(&mut told, one_second() * 2, MilliVec2::from_units(0, 1));
-        append_command(&mut told, one_second() * 3, MilliVec2::from_units(1, 1));
-        assert_eq!(told.newest().start, MilliVec2::from_units(2, 3));
-        let turns: Vec<_> = told.commands_since(Some(number(0))).cloned().collect();
-        let hear = |heard: &mut CommandHistory<_, _>, at: usize, start| {
-            let turn: &MotionCommand<MilliVec2, MilliVec2> = &turns[at];
-            heard.receive(&LINEAR, (turn.number, turn.previous_segment, turn.vector), start)
+        let mut sent = CommandHistory::new(number(0), MilliVec2::default(), MilliVec2::from_units(1, 0));
+        let mut received = sent.clone();
+        append_command(&mut sent, one_second() * 2, MilliVec2::from_units(0, 1));
+        append_command(&mut sent, one_second() * 3, MilliVec2::from_units(1, 1));
+        assert_eq!(sent.newest().start, MilliVec2::from_units(2, 3));
+        let commands: Vec<_> = sent.commands_since(Some(number(0))).cloned().collect();
+        let receive = |received: &mut CommandHistory<_, _>, index: usize, start| {
+            let command: &MotionCommand<MilliVec2, MilliVec2> = &commands[index];
+            received.receive(&LINEAR, (command.number, command.previous_segment, command.vector), start)
         };
-        assert_eq!(hear(&mut heard, 1, None), CommandReceipt::Gap);
-        assert_eq!(hear(&mut heard, 0, None), CommandReceipt::New);
-        assert_eq!(hear(&mut heard, 0, None), CommandReceipt::Duplicate);
-        assert_eq!(hear(&mut heard, 1, None), CommandReceipt::New);
-        assert_eq!(heard.newest().start, MilliVec2::from_units(2, 3));
+        assert_eq!(receive(&mut received, 1, None), CommandReceipt::Gap);
+        assert_eq!(receive(&mut received, 0, None), CommandReceipt::New);
+        assert_eq!(receive(&mut received, 0, None), CommandReceipt::Duplicate);
+        assert_eq!(receive(&mut received, 1, None), CommandReceipt::New);
+        assert_eq!(received.newest().start, MilliVec2::from_units(2, 3));
         let mut late = CommandHistory::new(number(0), MilliVec2::default(), MilliVec2::default());
-        assert_eq!(hear(&mut late, 1, Some(turns[1].start)), CommandReceipt::New);
+        assert_eq!(receive(&mut late, 1, Some(commands[1].start)), CommandReceipt::New);
         assert_eq!(late.newest().start, MilliVec2::from_units(2, 3));
     }
 
     #[test]
     fn received_start_state_overrides_the_local_one() {
-        let mut course = CommandHistory::new(number(0), MilliVec2::from_units(9, 9), MilliVec2::from_units(1, 0));
-        let heard =
-            course.receive(&LINEAR, (number(1), one_second(), MilliVec2::default()), Some(MilliVec2::from_units(2, 3)));
-        assert_eq!((heard, course.newest().start), (CommandReceipt::New, MilliVec2::from_units(2, 3)));
+        let mut history = CommandHistory::new(number(0), MilliVec2::from_units(9, 9), MilliVec2::from_units(1, 0));
+        let receipt = history.receive(
+            &LINEAR,
+            (number(1), one_second(), MilliVec2::default()),
+            Some(MilliVec2::from_units(2, 3)),
+        );
+        assert_eq!((receipt, history.newest().start), (CommandReceipt::New, MilliVec2::from_units(2, 3)));
     }
 
     #[test]
     fn command_history_is_bounded() {
-        let mut course = CommandHistory::new(number(0), MilliVec2::default(), MilliVec2::from_units(1, 0));
-        (0..100).for_each(|_| append_command(&mut course, one_second(), MilliVec2::from_units(1, 0)));
-        let numbers: Vec<u32> = course.commands_since(Some(number(3))).map(|turn| turn.number.count).collect();
+        let mut history = CommandHistory::new(number(0), MilliVec2::default(), MilliVec2::from_units(1, 0));
+        (0..100).for_each(|_| append_command(&mut history, one_second(), MilliVec2::from_units(1, 0)));
+        let numbers: Vec<u32> = history.commands_since(Some(number(3))).map(|command| command.number.count).collect();
         assert_eq!(numbers, (85..=100).collect::<Vec<u32>>());
-        assert_eq!(course.commands_since(None).count(), 1);
-        course.renumber(number(1));
-        assert_eq!((course.commands_since(Some(number(0))).count(), course.newest().number), (1, number(1)));
+        assert_eq!(history.commands_since(None).count(), 1);
+        history.renumber(number(1));
+        assert_eq!((history.commands_since(Some(number(0))).count(), history.newest().number), (1, number(1)));
     }
 }

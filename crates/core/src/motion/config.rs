@@ -1,4 +1,4 @@
-//! What is chosen before anything moves.
+//! Settings of a server and its clients.
 
 use super::TimerRate;
 use crate::time::TimeDelta;
@@ -6,61 +6,60 @@ use crate::time::TimeDelta;
 /// How simulators are kept in step with the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMethod {
-    /// As the paper does it: by half of round trips, smoothed, and counting down.
+    /// As in the paper: by smoothed halves of round trips and a countdown.
     Paper,
-    /// By clocks: who knows the server's knows exactly how far its simulator is.
+    /// By synchronized clocks: by the server's clock a client knows exactly how far the server's simulator is.
     Clocks,
 }
 
-/// How motion is shared. The server and all its clients should have the same.
+/// Settings of motion sharing. The server and all its clients should use the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionConfig {
-    /// Which run of its program this is: later ones have greater numbers, so that nobody takes one for another.
+    /// Number of this run of the program. Later runs have greater numbers, so that the peers can tell them apart.
     pub incarnation: u32,
     /// How simulators are kept in step.
     pub method: SyncMethod,
-    /// Commands given within this time are combined into one.
+    /// Time within which commands are combined into one.
     pub combine_interval: TimeDelta,
-    /// How much slower and faster than time simulators may run.
+    /// Bounds of the simulators' speed relative to real time.
     pub timer_rate: TimerRate,
-    /// The share of a command's age that the server makes up for by being quicker, from 0 to 1. Its client makes up for the rest by being
-    /// slower. Only by clocks.
+    /// Share of a command's age that the server compensates by running faster, from 0 to 1. The client compensates the
+    /// rest by running slower. Only for [`SyncMethod::Clocks`].
     pub server_share: f64,
-    /// Corrections of where something is are seen at this speed, in units a second; at once if there is none.
+    /// Maximum speed at which corrections are displayed, in units per second; `None` displays them at once.
     pub correction_speed: Option<f64>,
-    /// Who is further off than this, or would be seen to be corrected for longer, is put right at once: no gradual correction is worth so much time.
+    /// Time by which a simulator may be behind, and maximum duration of a displayed correction. Beyond it the
+    /// correction is made at once, because a gradual one would take too long.
     pub snap_threshold: TimeDelta,
-    /// What discrepancies are measured over.
+    /// Window over which discrepancies are measured.
     pub averaging_window: TimeDelta,
-    /// The discrepancy that is tolerated in that time, in units times seconds: ξ.
+    /// Tolerated discrepancy over the averaging window, in units times seconds: ξ.
     pub tolerance: f64,
 }
 
-/// Why nothing can move like that.
+/// Reason why the settings are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionConfigError {
-    /// Commands are buffered for longer than a second, or for less than no time.
+    /// `combine_interval` is negative or above 1 s.
     CombineInterval,
-    /// A pace that goes back, stands still, or is more than eight times as fast.
+    /// `slowest` is not between 0 and 1, or `fastest` not above 1 and up to 8.
     TimerRate,
-    /// The share is no share, or is wanted without clocks.
+    /// `server_share` is not within 0 to 1, or is above 0 without clocks.
     ServerShare,
-    /// Corrections do not get on.
+    /// `correction_speed` is not above 0.
     CorrectionSpeed,
-    /// The leap, or the window, is shorter than 100 ms or longer than a minute.
+    /// `snap_threshold` or `averaging_window` is below 100 ms or above 1 min.
     Durations,
 }
 
 impl core::fmt::Display for MotionConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::CombineInterval => "commands are buffered for up to a second",
-            Self::TimerRate => {
-                "simulators run at more than 0 and less than 1 when slow, and at more than 1 and up to 8 when fast"
-            }
-            Self::ServerShare => "the server makes up for between 0 and 1 of a command's age, and only by clocks",
-            Self::CorrectionSpeed => "corrections go at more than 0 units a second",
-            Self::Durations => "the leap and the window take between 100 ms and a minute",
+            Self::CombineInterval => "combine interval must be between 0 and 1 s",
+            Self::TimerRate => "slowest timer rate must be above 0 and below 1, fastest above 1 and at most 8",
+            Self::ServerShare => "server share must be between 0 and 1, and 0 without clocks",
+            Self::CorrectionSpeed => "correction speed must be above 0 units per second",
+            Self::Durations => "snap threshold and averaging window must be between 100 ms and 1 min",
         })
     }
 }
@@ -68,16 +67,22 @@ impl core::fmt::Display for MotionConfigError {
 impl core::error::Error for MotionConfigError {}
 
 impl MotionConfig {
-    /// The paper's: half and one and a half times as fast, by half of round trips; put right at once where somebody was wrong.
-    pub const fn paper(run: u32) -> Self {
-        Self { method: SyncMethod::Paper, timer_rate: TimerRate::PAPER, correction_speed: None, ..Self::clocks(run) }
+    /// The paper's settings: 0.5 to 1.5 times real time, halves of round trips, corrections displayed at once.
+    pub const fn paper(incarnation: u32) -> Self {
+        Self {
+            method: SyncMethod::Paper,
+            timer_rate: TimerRate::PAPER,
+            correction_speed: None,
+            ..Self::clocks(incarnation)
+        }
     }
 
-    /// Ours: by clocks, up to twice as fast. The server's share is nothing: it is what makes all pairs together best, since who has to catch
-    /// up with the server would have to catch up with its share, too.
-    pub const fn clocks(run: u32) -> Self {
+    /// Settings with synchronized clocks, not in the paper: up to twice real time. The server share is 0, which is best
+    /// for all pairs of sites together: a client that follows the server would have to catch up with the server's
+    /// share, too.
+    pub const fn clocks(incarnation: u32) -> Self {
         Self {
-            incarnation: run,
+            incarnation,
             method: SyncMethod::Clocks,
             combine_interval: TimeDelta::from_millis(50),
             timer_rate: TimerRate::OURS,
@@ -89,9 +94,9 @@ impl MotionConfig {
         }
     }
 
-    /// Whether anything can move like that.
+    /// Checks that the settings are within their bounds.
     pub fn check(&self) -> Result<(), MotionConfigError> {
-        let times = TimeDelta::from_millis(100)..=TimeDelta::from_secs(60);
+        let durations = TimeDelta::from_millis(100)..=TimeDelta::from_secs(60);
         if !(TimeDelta::ZERO..=TimeDelta::from_secs(1)).contains(&self.combine_interval) {
             Err(MotionConfigError::CombineInterval)
         } else if !self.timer_rate.is_valid() {
@@ -102,7 +107,7 @@ impl MotionConfig {
             Err(MotionConfigError::ServerShare)
         } else if self.correction_speed.is_some_and(|speed| speed.is_nan() || speed <= 0.0) {
             Err(MotionConfigError::CorrectionSpeed)
-        } else if !times.contains(&self.snap_threshold) || !times.contains(&self.averaging_window) {
+        } else if !durations.contains(&self.snap_threshold) || !durations.contains(&self.averaging_window) {
             Err(MotionConfigError::Durations)
         } else {
             Ok(())

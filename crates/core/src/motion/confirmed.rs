@@ -1,4 +1,5 @@
-//! What a client knows of the server's simulator: from what the server told and when, by the clock, to where it is at any time.
+//! A client's knowledge of the server's simulator: its state at any time, derived from the progress that the server
+//! reported and from when it did.
 
 use alloc::collections::VecDeque;
 
@@ -6,22 +7,22 @@ use super::command_history::MotionCommand;
 use super::{CommandNumber, MotionPredictor, TimerRate};
 use crate::time::{Instant, TimeDelta};
 
-/// Legs that are remembered: what a discrepancy is measured against.
+/// Maximum number of segments kept for the measurement of the discrepancy.
 const MAX_SEGMENTS: usize = 16;
 
-/// A simulator's timer as it tells of it.
+/// Progress of a simulator on a segment, as it reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimerProgress {
     pub(super) timer: TimeDelta,
-    /// What it will make up for by being quicker.
+    /// Time that the simulator will catch up by running faster.
     pub(super) catch_up: TimeDelta,
-    /// For how long it has been on the leg.
+    /// Time since the segment started.
     pub(super) segment_age: TimeDelta,
-    /// Where its timer began then.
+    /// Timer value when the segment started.
     pub(super) initial_timer: TimeDelta,
 }
 
-/// The server's timer as it was told, and when that was, in our time.
+/// Progress reported by the server, with the local time of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfirmedProgress {
     pub(super) reported_at: Instant,
@@ -29,18 +30,18 @@ pub(super) struct ConfirmedProgress {
 }
 
 impl ConfirmedProgress {
-    /// When the server learned of the command.
+    /// Local time at which the server received the command.
     fn segment_start(&self) -> Instant {
         self.reported_at - self.progress.segment_age
     }
 
-    /// Its timer at any time since it learned of the command: at first it may have been quicker.
-    fn timer_at(&self, now: Instant, pace: TimerRate) -> TimeDelta {
-        let quick = self.progress.initial_timer + (now - self.segment_start()).scale(pace.fastest);
-        quick.min(self.caught_up_timer_at(now)).max(TimeDelta::ZERO)
+    /// The server's timer at any time since it received the command. It may have run faster at first.
+    fn timer_at(&self, now: Instant, rate: TimerRate) -> TimeDelta {
+        let fastest = self.progress.initial_timer + (now - self.segment_start()).scale(rate.fastest);
+        fastest.min(self.caught_up_timer_at(now)).max(TimeDelta::ZERO)
     }
 
-    /// Its timer if it had made up for everything.
+    /// The server's timer at `now` if it has caught up completely.
     pub(super) fn caught_up_timer_at(&self, now: Instant) -> TimeDelta {
         self.progress.timer + (now - self.reported_at) + self.progress.catch_up
     }
@@ -54,7 +55,7 @@ struct Segment<S, V> {
     confirmed: ConfirmedProgress,
 }
 
-/// The server's simulator of one object.
+/// A client's knowledge of the server's simulator of one object.
 #[derive(Clone, Debug)]
 pub(super) struct ConfirmedMotion<S, V> {
     segments: VecDeque<Segment<S, V>>,
@@ -67,47 +68,47 @@ impl<S, V> Default for ConfirmedMotion<S, V> {
 }
 
 impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
-    /// The server told how far it is on the leg of this command.
-    pub(super) fn on_progress(&mut self, turn: &MotionCommand<S, V>, told: ConfirmedProgress) {
-        if let Some(leg) = self.segments.back_mut().filter(|leg| leg.number == turn.number) {
-            // What was overtaken on its way says nothing new.
-            if told.reported_at > leg.confirmed.reported_at {
-                leg.confirmed = told;
+    /// Stores the server's progress on the segment of a command.
+    pub(super) fn on_progress(&mut self, command: &MotionCommand<S, V>, confirmed: ConfirmedProgress) {
+        if let Some(segment) = self.segments.back_mut().filter(|segment| segment.number == command.number) {
+            // A report that another one overtook adds nothing.
+            if confirmed.reported_at > segment.confirmed.reported_at {
+                segment.confirmed = confirmed;
             }
             return;
         }
-        if self.segments.back().is_some_and(|leg| leg.number > turn.number) {
+        if self.segments.back().is_some_and(|segment| segment.number > command.number) {
             return;
         }
         if self.segments.len() >= MAX_SEGMENTS {
             self.segments.pop_front();
         }
-        let (number, start, vector) = (turn.number, turn.start.clone(), turn.vector.clone());
-        self.segments.push_back(Segment { number, start, vector, confirmed: told });
+        let (number, start, vector) = (command.number, command.start.clone(), command.vector.clone());
+        self.segments.push_back(Segment { number, start, vector, confirmed });
     }
 
-    /// What was told of a command last.
+    /// Last reported progress on the segment of a command.
     pub(super) fn progress_of(&self, number: CommandNumber) -> Option<&ConfirmedProgress> {
-        self.segments.back().filter(|leg| leg.number == number).map(|leg| &leg.confirmed)
+        self.segments.back().filter(|segment| segment.number == number).map(|segment| &segment.confirmed)
     }
 
-    /// Where the server's simulator was at a time, as far as we know by now.
+    /// State of the server's simulator at `now`, as far as is known by now.
     pub(super) fn state_at<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
         now: Instant,
-        pace: TimerRate,
+        rate: TimerRate,
     ) -> Option<S> {
-        let leg = self.segments.iter().rev().find(|leg| leg.confirmed.segment_start() <= now)?;
-        Some(predictor.advance(&leg.start, &leg.vector, leg.confirmed.timer_at(now, pace)))
+        let segment = self.segments.iter().rev().find(|segment| segment.confirmed.segment_start() <= now)?;
+        Some(predictor.advance(&segment.start, &segment.vector, segment.confirmed.timer_at(now, rate)))
     }
 
-    /// Nothing is known any more.
+    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.segments.clear();
     }
 
-    /// Bytes on the heap.
+    /// Heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.segments.capacity() * size_of::<Segment<S, V>>()
     }

@@ -1,4 +1,4 @@
-//! How an object's motion is put into a datagram, by whoever tells of it.
+//! Encoding of an object's motion into a datagram, for the server and its clients.
 
 use super::command_history::MotionCommand;
 use super::confirmed::TimerProgress;
@@ -6,27 +6,29 @@ use super::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, MotionPredictor, Obj
 use crate::wire::BufferFull;
 use crate::wire::motion::{MotionDatagram, MotionItem};
 
-/// Commands, where they took effect unless that follows from the one before, and the timer on the leg of the last. All of it, or nothing.
+/// Appends commands, the start states that do not follow from a preceding command, and the timer on the segment of the
+/// last command. Appends all of it or nothing.
 pub(super) fn put_motion<'a, P: MotionPredictor>(
     datagram: &mut MotionDatagram<'_>,
     predictor: &P,
     object: ObjectId,
-    turns: impl Iterator<Item = &'a MotionCommand<P::State, P::Vector>>,
+    commands: impl Iterator<Item = &'a MotionCommand<P::State, P::Vector>>,
     progress: TimerProgress,
 ) -> Result<(), BufferFull>
 where
     P::State: 'a,
     P::Vector: 'a,
 {
-    let begun = datagram.len();
-    put_commands(datagram, predictor, object, turns, progress).inspect_err(|BufferFull| datagram.truncate(begun))
+    let len_before = datagram.len();
+    put_commands(datagram, predictor, object, commands, progress)
+        .inspect_err(|BufferFull| datagram.truncate(len_before))
 }
 
 fn put_commands<'a, P: MotionPredictor>(
     datagram: &mut MotionDatagram<'_>,
     predictor: &P,
     object: ObjectId,
-    turns: impl Iterator<Item = &'a MotionCommand<P::State, P::Vector>>,
+    commands: impl Iterator<Item = &'a MotionCommand<P::State, P::Vector>>,
     progress: TimerProgress,
 ) -> Result<(), BufferFull>
 where
@@ -34,44 +36,44 @@ where
     P::Vector: 'a,
 {
     let mut newest: Option<CommandNumber> = None;
-    for turn in turns {
-        // Who knows the command before knows where this one took effect.
-        if newest.is_none_or(|before| before.next() != turn.number) {
+    for command in commands {
+        // A receiver that knows the preceding command can compute the start state.
+        if newest.is_none_or(|before| before.next() != command.number) {
             let mut state = [0; MAX_STATE_SIZE];
-            let len = predictor.encode_state(&turn.start, &mut state).ok_or(BufferFull)?;
+            let len = predictor.encode_state(&command.start, &mut state).ok_or(BufferFull)?;
             datagram.put(MotionItem::StartState {
                 object,
-                number: turn.number,
+                number: command.number,
                 state: state.get(..len).ok_or(BufferFull)?,
             })?;
         }
         let mut vector = [0; MAX_VECTOR_SIZE];
-        let len = predictor.encode_vector(&turn.vector, &mut vector).ok_or(BufferFull)?;
+        let len = predictor.encode_vector(&command.vector, &mut vector).ok_or(BufferFull)?;
         let vector = vector.get(..len).ok_or(BufferFull)?;
         datagram.put(MotionItem::Command {
             object,
-            number: turn.number,
-            previous_segment: turn.previous_segment,
+            number: command.number,
+            previous_segment: command.previous_segment,
             vector,
         })?;
-        newest = Some(turn.number);
+        newest = Some(command.number);
     }
     newest.map_or(Ok(()), |number| put_timer(datagram, object, number, progress))
 }
 
-/// How far a simulator is.
+/// Appends a simulator's progress on a segment.
 pub(super) fn put_timer(
     datagram: &mut MotionDatagram<'_>,
     object: ObjectId,
     number: CommandNumber,
-    TimerProgress { timer, catch_up: owed, segment_age: since, initial_timer: from }: TimerProgress,
+    TimerProgress { timer, catch_up, segment_age, initial_timer }: TimerProgress,
 ) -> Result<(), BufferFull> {
     datagram.put(MotionItem::Timer {
         object,
         number,
         timer,
-        catch_up: owed,
-        command_age: since,
-        timer_at_command: from,
+        catch_up,
+        command_age: segment_age,
+        timer_at_command: initial_timer,
     })
 }

@@ -1,4 +1,5 @@
-//! What commands one's own object: commands are given, combined for a moment, sent, and sent again until the server has them.
+//! Control of a client's own object: commands are issued, combined for a moment, sent, and retransmitted until the
+//! server has them.
 
 use super::confirmed::TimerProgress;
 use super::peer::MotionPeer;
@@ -6,24 +7,26 @@ use super::simulator::Simulator;
 use super::{CommandNumber, MotionConfig, MotionPredictor, MotionTimer, SyncMethod};
 use crate::time::{Instant, TimeDelta};
 
-/// What commands one's own object.
+/// Controller of a client's own object.
 #[derive(Clone, Debug)]
 pub(super) struct LocalController<V> {
-    /// When the newest command was given (state A of the paper's Figure 1), as long as others may be combined with it.
+    /// Time of the newest command (state A of the paper's Figure 1), while later commands may be combined with it.
     combining_since: Option<Instant>,
-    /// When it was given.
+    /// Time of the newest command.
     issued_at: Instant,
-    /// When it was first sent (state B), and last.
+    /// Time at which the newest command was first sent (state B).
     first_sent_at: Option<Instant>,
+    /// Time at which the newest command was last sent.
     last_sent_at: Option<Instant>,
-    /// What the way was taken to be then.
+    /// `RT_accum` when the newest command was first sent.
     expected_delay: TimeDelta,
-    /// The newest command that the server has, and when the datagram left that brought it there if it is our newest, too.
+    /// Newest command that the server has acknowledged.
     acked: Option<CommandNumber>,
+    /// Send time of the datagram that carried it to the server, if it is also this client's newest command.
     acked_datagram_sent_at: Option<Instant>,
-    /// The answer to the newest command was taken to heart (state C).
+    /// Whether the answer to the newest command has been applied (state C).
     is_answered: bool,
-    /// What is wanted of an object of which the server did not tell yet.
+    /// Command for an object whose state the server has not sent yet.
     pending_vector: Option<V>,
 }
 
@@ -42,12 +45,12 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// A command for an object of which the server did not tell yet: it counts when it did.
+    /// Stores a command for an object whose state the server has not sent yet; it is issued once the state arrives.
     pub(super) fn set_pending(&mut self, vector: V) {
         self.pending_vector = Some(vector);
     }
 
-    /// A command. What it makes the object do is seen at once.
+    /// Issues a command. The object responds at once.
     pub(super) fn command<S: Clone, P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -58,21 +61,22 @@ impl<V: Clone> LocalController<V> {
         self.advance(now, simulator, predictor, config, server);
         simulator.advance(predictor, now, config);
         if self.combining_since.is_some() {
-            let both = predictor.combine(&simulator.commands.newest().vector, &vector);
-            simulator.commands.set_vector(both);
+            let combined = predictor.combine(&simulator.commands.newest().vector, &vector);
+            simulator.commands.set_vector(combined);
             return;
         }
         simulator.start_segment(predictor, simulator.commands.newest().number.next(), vector);
         (self.combining_since, self.issued_at, self.is_answered) = (Some(now), now, false);
         (self.first_sent_at, self.last_sent_at, self.acked_datagram_sent_at) = (None, None, None);
         if config.method == SyncMethod::Clocks {
-            // The server will begin when it hears of it: the sooner we slow down, the less we are ahead by then.
+            // The server starts the segment when the command arrives: the sooner this client slows down, the less it is
+            // ahead by then.
             let ahead = (config.combine_interval + server.one_way_delay()).scale(1.0 - config.server_share);
             simulator.timer = MotionTimer::new(TimeDelta::ZERO, ahead);
         }
     }
 
-    /// Does what is due: gives what was wanted before it could be given, and closes the time of combining.
+    /// Issues the pending command, and ends the combine interval when it has passed.
     pub(super) fn advance<S: Clone, P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -84,28 +88,28 @@ impl<V: Clone> LocalController<V> {
         if let Some(vector) = self.pending_vector.take() {
             self.command(now, vector, simulator, (predictor, config, server));
         }
-        if self.combining_ends_at(config).is_some_and(|closes| closes <= now) {
+        if self.combining_ends_at(config).is_some_and(|ends_at| ends_at <= now) {
             self.combining_since = None;
         }
     }
 
-    /// When the newest command is ready to be sent.
+    /// Time at which the newest command may be sent.
     pub(super) fn combining_ends_at(&self, config: &MotionConfig) -> Option<Instant> {
-        self.combining_since.map(|given| given + config.combine_interval)
+        self.combining_since.map(|since| since + config.combine_interval)
     }
 
-    /// Whether the server is to be told now, when its newest command is this.
-    pub(super) fn is_due(&self, now: Instant, newest: CommandNumber, repeat_after: TimeDelta) -> bool {
+    /// Whether the commands must be sent to the server now, where `newest` is the newest one.
+    pub(super) fn is_due(&self, now: Instant, newest: CommandNumber, retransmit_timeout: TimeDelta) -> bool {
         let is_missing = self.acked.is_none_or(|acked| acked < newest);
-        let is_time = self.last_sent_at.is_none_or(|last| now - last >= repeat_after);
+        let is_time = self.last_sent_at.is_none_or(|last| now - last >= retransmit_timeout);
         self.combining_since.is_none() && is_missing && is_time
     }
 
-    /// The server is told.
+    /// Notes that the commands were sent to the server.
     pub(super) fn on_sent(
         &mut self,
         now: Instant,
-        own: &mut MotionTimer,
+        timer: &mut MotionTimer,
         (config, server): (&MotionConfig, &MotionPeer),
     ) {
         self.last_sent_at = Some(now);
@@ -113,18 +117,18 @@ impl<V: Clone> LocalController<V> {
             self.first_sent_at = Some(now);
             self.expected_delay = server.delay.accumulated();
             if config.method == SyncMethod::Paper && !self.is_answered {
-                // Td = +RT_accum, and what we were on the leg before anybody could be told.
-                own.set_offset(self.expected_delay + own.value());
+                // Td = +RT_accum, plus the progress on the segment before the command was sent.
+                timer.set_offset(self.expected_delay + timer.value());
             }
         }
     }
 
-    /// The newest command that the server has.
+    /// Newest command that the server has acknowledged.
     pub(super) fn acked(&self) -> Option<CommandNumber> {
         self.acked
     }
 
-    /// How long ago the newest command was given.
+    /// Time since the newest command was issued.
     pub(super) fn command_age(&self, now: Instant) -> TimeDelta {
         now - self.issued_at
     }
@@ -136,31 +140,31 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// The server answered: its timer is Ts.
-    pub(super) fn on_timer_answer(&mut self, now: Instant, own: &mut MotionTimer, progress: TimerProgress) {
-        let (Some(brought), Some(first_sent), false) =
+    /// Applies the server's answer to the newest command: its timer is Ts.
+    pub(super) fn on_timer_answer(&mut self, now: Instant, timer: &mut MotionTimer, progress: TimerProgress) {
+        let (Some(acked_sent_at), Some(first_sent_at), false) =
             (self.acked_datagram_sent_at, self.first_sent_at, self.is_answered)
         else {
             return;
         };
         self.is_answered = true;
-        let whole = now - brought;
+        let round_trip = now - acked_sent_at;
         if progress.initial_timer > TimeDelta::ZERO {
-            // It heard of the command so late that it is where we are.
-            own.set_offset(TimeDelta::ZERO);
+            // The server received the command so late that it started the segment where this client was.
+            timer.set_offset(TimeDelta::ZERO);
             return;
         }
-        // What was lost before costs us as much as a longer way.
-        let lost = brought - first_sent;
-        own.correct((progress.timer - whole).abs() / 2 + lost, self.expected_delay);
+        // Time lost before the acknowledged datagram has the effect of a longer delay.
+        let time_lost = acked_sent_at - first_sent_at;
+        timer.correct((progress.timer - round_trip).abs() / 2 + time_lost, self.expected_delay);
     }
 
-    /// The newest command is one that the server told us of.
+    /// Notes that the newest command is one that came from the server.
     pub(super) fn on_server_command(&mut self, number: CommandNumber) {
         (self.combining_since, self.acked, self.is_answered) = (None, Some(number), true);
     }
 
-    /// The server was started anew, and has the object as it appeared there: it is to be told what was commanded before.
+    /// Notes that a restarted server has the object only as it was spawned: earlier commands must be sent to it.
     pub(super) fn on_server_restart(&mut self, number: CommandNumber) {
         (self.acked, self.acked_datagram_sent_at, self.last_sent_at) = (Some(number), None, None);
     }

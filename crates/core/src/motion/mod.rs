@@ -1,21 +1,27 @@
-//! Objects that move at a server and at its clients, kept in step without a jump.
+//! Motion of objects at a server and its clients, kept in step without jumps.
 //!
-//! After Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online Games*. The server runs a *reference simulator* of every object
-//! that moves, avatars and others alike ([`Server`]). A client runs one of its own object and of every other that it is interested in
-//! ([`MotionClient`]). An object goes on as its [`InputPredictor`] says until the next *command*; how far it is on that *leg* is told by a motion [`InvalidSendTimer`]. Commands
-//! carry how long the leg before them lasted, so all walk the same way, and only timers differ. Who is ahead of the server is slower for a while,
-//! who is behind is quicker (equations 3 to 5), and how far apart copies were of late is measured ([`DiscrepancyMeter`]).
+//! After Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online Games*. The server runs a *reference
+//! simulator* of every moving object, avatars and autonomous objects alike ([`MotionServer`]). A client runs a
+//! simulator of its own object and of every other object that it subscribes to ([`MotionClient`]). An object moves as
+//! its [`MotionPredictor`] computes until the next *command*. A [`MotionTimer`] measures how far it is on that
+//! *segment* of its path. A command carries the duration of the segment before it, so all simulators follow the same
+//! path and only their timers differ. A simulator ahead of the server runs slower for a while, one behind it runs
+//! faster (equations 3 to 5). The recent distance between copies is measured continuously (relaxed consistency,
+//! [`DiscrepancyMeter`]).
 //!
-//! Where the paper is silent: a client that gives a command is ahead by `RT_accum` and by the time for which commands were combined; one that hears of
-//! it is behind by `RT_accum` and by what the server says it is on the leg. What gets lost is said again, and counts as a longer way. Who is off by more
-//! than [`Config::jump_to`] is put right at once.
+//! Where the paper is silent: a client that issues a command is ahead by `RT_accum` plus the time for which commands
+//! were combined. A client that receives the command is behind by `RT_accum` plus the server's progress on the segment.
+//! Lost data is retransmitted, and the time lost counts as a longer delay. A simulator that is behind by more than
+//! [`MotionConfig::snap_threshold`] is corrected at once.
 //!
-//! Then what clocks add ([`SyncMethod::Clocks`]). A round trip that varies says little of one delay; a [clock](crate::clock) is hardly moved by jitter.
-//! By the server's clock a client knows exactly how far the reference is, so it need not guess and is right after the first answer. It slows down from the
-//! moment of a command on and not only when it is sent, catches up at twice the speed and not at one and a half, and what is seen of a correction has a
-//! speed of at most [`Config::correction_speed`].
+//! [`SyncMethod::Clocks`] adds clock synchronization, which is not in the paper. A round trip that varies says little
+//! about a single delay; a [clock](crate::clock) is hardly affected by jitter. By the server's clock a client knows
+//! exactly how far the reference simulator is, so it needs no estimate of the delay and is right after the first
+//! answer. It slows down from the moment of a command on and not only when the command is sent, catches up at twice the
+//! speed and not at 1.5 times, and displays corrections at a speed of at most [`MotionConfig::correction_speed`].
 //!
-//! The host program owns clock and network. It calls `handle_datagram` for what arrives, `advance` once in a frame, and `poll_transmit` after either.
+//! The host program owns clock and network. It calls `handle_datagram` for every datagram, `advance` once per frame,
+//! and `poll_transmit` after either.
 
 mod authoritative;
 mod client;
@@ -48,12 +54,12 @@ pub use server::{MotionServer, MotionServerEvent};
 pub use simulator::ObjectMoment;
 pub use timer::{DelayEstimate, MotionTimer, TimerRate};
 
-/// The most objects that a server has or a client is interested in, and the most clients of a server.
+/// Maximum number of objects of a server, and of objects that a client controls or subscribes to.
 pub const MAX_OBJECTS: usize = 4_096;
-/// The most clients of a server.
+/// Maximum number of clients of a server.
 pub const MAX_CLIENTS: usize = 1_024;
 
-/// Who watches an object is told so often how far it is, though nothing is new: clocks drift.
+/// Interval of timer updates to subscribers when nothing changes: clocks drift.
 const TIMER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
 /// A moving object.

@@ -1,4 +1,4 @@
-//! What the two ends of a way know of each other: which run the other is in, its clock, and how long the way is.
+//! State of the other end of a link: its incarnation, its clock and the delay.
 
 use super::DelayEstimate;
 use crate::clock::{Clock, RoundTrip};
@@ -6,38 +6,43 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::BufferFull;
 use crate::wire::motion::{MotionDatagram, MotionHeader, MotionItem};
 
-/// Echoes that are asked for at once, and how soon; then as often as the way is uneven.
+/// Number of initial clock probes, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
+/// Interval of the initial clock probes.
 const INITIAL_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
+/// Probe interval until the clock is known, and while the jitter is above [`JITTER_THRESHOLD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
+/// Probe interval for a known clock with low jitter.
 const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
+/// Jitter above which the fast probe interval is kept.
 const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(1);
-/// What nobody answers is said again after about a round trip, within these.
+/// Minimum retransmit timeout.
 const MIN_RETRANSMIT_TIMEOUT: TimeDelta = TimeDelta::from_millis(30);
+/// Maximum retransmit timeout.
 const MAX_RETRANSMIT_TIMEOUT: TimeDelta = TimeDelta::from_millis(400);
 
-/// The other end.
+/// The other end of a link.
 #[derive(Debug)]
 pub(super) struct MotionPeer {
     incarnation: Option<u32>,
     pub(super) clock: Clock,
     pub(super) delay: DelayEstimate,
     pub(super) last_received_at: Instant,
-    /// What came last and was not echoed yet: when it left there, and when it came.
+    /// Send time, on the peer's clock, and arrival time of the last datagram, if it was not echoed yet.
     pending_echo: Option<(Instant, Instant)>,
     is_echo_requested: bool,
     next_probe: Instant,
     probe_count: u32,
 }
 
-/// How a datagram's run stands to those before.
+/// Incarnation of a datagram's sender, compared with that of earlier datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IncarnationOrder {
-    /// It is over.
+    /// An earlier incarnation.
     Stale,
-    /// It goes on.
+    /// The same incarnation.
     Same,
-    /// It has just begun.
+    /// A new incarnation, or the first one.
     New,
 }
 
@@ -55,32 +60,36 @@ impl MotionPeer {
         }
     }
 
-    pub(super) fn on_head(&mut self, now: Instant, head: MotionHeader) -> IncarnationOrder {
-        let run = match self.incarnation {
-            Some(run) if head.sender_incarnation < run => return IncarnationOrder::Stale,
-            Some(run) if head.sender_incarnation == run => IncarnationOrder::Same,
+    pub(super) fn on_header(&mut self, now: Instant, header: MotionHeader) -> IncarnationOrder {
+        let order = match self.incarnation {
+            Some(incarnation) if header.sender_incarnation < incarnation => return IncarnationOrder::Stale,
+            Some(incarnation) if header.sender_incarnation == incarnation => IncarnationOrder::Same,
             Some(_) => {
                 *self = Self::new(now);
                 IncarnationOrder::New
             }
             None => IncarnationOrder::New,
         };
-        self.incarnation = Some(head.sender_incarnation);
+        self.incarnation = Some(header.sender_incarnation);
         self.last_received_at = now;
-        self.pending_echo = Some((head.sent_at, now));
-        run
+        self.pending_echo = Some((header.sent_at, now));
+        order
     }
 
-    /// What a datagram to it begins with.
-    pub(super) fn head(&self, now: Instant, run: u32) -> MotionHeader {
-        MotionHeader { sender_incarnation: run, receiver_incarnation: self.incarnation.unwrap_or(0), sent_at: now }
+    /// Header of a datagram to the peer.
+    pub(super) fn header(&self, now: Instant, incarnation: u32) -> MotionHeader {
+        MotionHeader {
+            sender_incarnation: incarnation,
+            receiver_incarnation: self.incarnation.unwrap_or(0),
+            sent_at: now,
+        }
     }
 
     pub(super) fn on_probe(&mut self) {
         self.is_echo_requested = true;
     }
 
-    /// Something of ours came back. Says how long the way is: half of the round trip, RT.
+    /// Handles an echo. Returns RT, half of the round trip, unless the round trip is implausible.
     pub(super) fn on_echo(
         &mut self,
         now: Instant,
@@ -98,18 +107,18 @@ impl MotionPeer {
         Some(rtt / 2)
     }
 
-    /// How long something is under way.
+    /// Estimated one-way delay.
     pub(super) fn one_way_delay(&self) -> TimeDelta {
         self.clock.rtt().map_or(self.delay.accumulated(), |rtt| rtt / 2)
     }
 
-    /// When something left there, in our time: by its clock where that is known, and else by how long the way is.
+    /// Local time at which the peer sent something: by the peer's clock if it is known, else by the estimated delay.
     pub(super) fn to_local(&self, now: Instant, theirs: Instant) -> Instant {
         let by_clock = self.clock.to_local(theirs).filter(|_| self.clock.is_ready());
         by_clock.unwrap_or(now - self.delay.accumulated()).min(now)
     }
 
-    /// After how long what was not answered is said again.
+    /// Time after which unanswered data is sent again.
     pub(super) fn retransmit_timeout(&self) -> TimeDelta {
         let rtt = self.clock.rtt().unwrap_or(MAX_RETRANSMIT_TIMEOUT / 2);
         (rtt + self.clock.jitter() * 4 + TimeDelta::from_millis(10))
@@ -117,7 +126,7 @@ impl MotionPeer {
             .min(MAX_RETRANSMIT_TIMEOUT)
     }
 
-    /// An echo is to be asked for with the next datagram, at once.
+    /// Requests an echo with the next datagram.
     pub(super) fn probe_soon(&mut self, now: Instant) {
         self.next_probe = self.next_probe.min(now);
     }
@@ -126,7 +135,7 @@ impl MotionPeer {
         self.next_probe
     }
 
-    /// Begins a datagram with what is owed of echoes. Says whether that alone is worth one.
+    /// Appends the pending echo. Returns whether the peer requested one, so that the echo alone is worth a datagram.
     pub(super) fn put_echo(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<bool, BufferFull> {
         if let Some((sent, received)) = self.pending_echo.take() {
             datagram.put(MotionItem::Echo { sent, received })?;
@@ -134,7 +143,7 @@ impl MotionPeer {
         Ok(core::mem::take(&mut self.is_echo_requested))
     }
 
-    /// The datagram was not worth sending: its echo goes another time.
+    /// Restores the pending echo of a datagram that was not sent.
     pub(super) fn restore_echo(&mut self, echo: Option<(Instant, Instant)>) {
         self.pending_echo = echo;
     }
@@ -143,7 +152,7 @@ impl MotionPeer {
         self.pending_echo
     }
 
-    /// Asks for an echo if it is time.
+    /// Appends a probe if one is due.
     pub(super) fn put_probe(&mut self, now: Instant, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
         if now < self.next_probe {
             return Ok(());
@@ -158,7 +167,7 @@ impl MotionPeer {
         datagram.put(MotionItem::Probe)
     }
 
-    /// Bytes on the heap.
+    /// Heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.clock.memory()
     }

@@ -1,83 +1,83 @@
-//! What a game tells the engine about its objects: how they move, how far apart two of them are, how they are written down.
+//! The game's motion rules: how objects move, how far apart two states are, and how both are encoded.
 
 use core::fmt;
 
 use crate::time::TimeDelta;
 
-/// The most bytes that a state takes.
+/// Maximum size of an encoded state in bytes.
 pub const MAX_STATE_SIZE: usize = 64;
-/// The most bytes that a vector takes.
+/// Maximum size of an encoded vector in bytes.
 pub const MAX_VECTOR_SIZE: usize = 32;
 
-/// What one game knows of the motion of its objects. The engine knows only this.
+/// The game's knowledge of how its objects move. The engine knows nothing else about them.
 pub trait MotionPredictor {
-    /// Where an object is, and all else that its motion goes on from.
+    /// Position of an object, and everything else from which its motion continues.
     type State: Clone + fmt::Debug + PartialEq;
-    /// What a command makes an object do.
+    /// Motion that a command sets.
     type Vector: Clone + fmt::Debug + PartialEq;
 
-    /// The state after so long a motion (equation 2). It must be the same everywhere.
+    /// Returns the state after moving along `vector` for `by` (equation 2). Must be deterministic across sites.
     fn advance(&self, state: &Self::State, vector: &Self::Vector, by: TimeDelta) -> Self::State;
 
-    /// Two commands in one: what the earlier one and the later one, given within the time of one, come to.
+    /// Combines two commands that were issued within one combine interval.
     fn combine(&self, earlier: &Self::Vector, later: &Self::Vector) -> Self::Vector;
 
-    /// How far apart two states are, in the game's units: |sᵢ − sⱼ| of equation 1.
+    /// Distance between two states, in the game's units: |sᵢ − sⱼ| of equation 1.
     fn distance(&self, one: &Self::State, other: &Self::State) -> f64;
 
-    /// A state that is nearer to another by at most so many units, for corrections that are seen.
+    /// Moves `from` towards `to` by at most `most` units, for displayed corrections.
     fn move_toward(&self, from: &Self::State, to: &Self::State, most: f64) -> Self::State;
 
-    /// Writes a state down, in at most [`MAX_STATE_SIZE`] bytes, and says how many. `None` if there is no room.
+    /// Encodes a state into at most [`MAX_STATE_SIZE`] bytes and returns the length. `None` if `buf` is too small.
     fn encode_state(&self, state: &Self::State, buf: &mut [u8]) -> Option<usize>;
 
-    /// Reads a state that takes up all of the bytes. `None` if no game would have written it.
+    /// Decodes a state that takes up all of `bytes`. `None` if no valid encoding.
     fn decode_state(&self, bytes: &[u8]) -> Option<Self::State>;
 
-    /// Writes a vector down, in at most [`MAX_VECTOR_SIZE`] bytes, and says how many. `None` if there is no room.
+    /// Encodes a vector into at most [`MAX_VECTOR_SIZE`] bytes and returns the length. `None` if `buf` is too small.
     fn encode_vector(&self, vector: &Self::Vector, buf: &mut [u8]) -> Option<usize>;
 
-    /// Reads a vector that takes up all of the bytes. `None` if no game would have written it.
+    /// Decodes a vector that takes up all of `bytes`. `None` if no valid encoding.
     fn decode_vector(&self, bytes: &[u8]) -> Option<Self::Vector>;
 }
 
-/// The paper's predictor, of first order: straight on at a constant speed.
+/// The paper's first-order predictor: straight motion at constant speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearPredictor {
-    /// No vector is longer, in thousandths of a unit a second.
+    /// Maximum length of a vector, in thousandths of a unit per second.
     pub max_speed: i32,
 }
 
-/// Thousandths of a unit along two axes: of a place, or of what it changes by in a second.
+/// A position in thousandths of a unit along two axes, or a velocity in thousandths of a unit per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MilliVec2 {
-    /// Along the first axis.
+    /// Component along the first axis.
     pub x: i64,
-    /// Along the second one.
+    /// Component along the second axis.
     pub y: i64,
 }
 
-/// Places are no further from the origin, so that nothing overflows.
+/// Maximum absolute coordinate of a position, so that nothing overflows.
 const MAX_COORDINATE: i64 = 1 << 40;
 const MILLI_PER_UNIT: f64 = 1_000.0;
 
 impl MilliVec2 {
-    /// From whole units.
+    /// Creates a vector from whole units.
     pub const fn from_units(x: i64, y: i64) -> Self {
         Self { x: x * 1_000, y: y * 1_000 }
     }
 
-    fn zip_with(self, other: Self, what: impl Fn(i64, i64) -> i64) -> Self {
-        Self { x: what(self.x, other.x), y: what(self.y, other.y) }
+    fn zip_with(self, other: Self, op: impl Fn(i64, i64) -> i64) -> Self {
+        Self { x: op(self.x, other.x), y: op(self.y, other.y) }
     }
 
-    /// In thousandths.
+    /// Length in thousandths.
     fn length(self) -> i64 {
         let square = |part: i64| (i128::from(part) * i128::from(part)).unsigned_abs();
         i64::try_from((square(self.x) + square(self.y)).isqrt()).unwrap_or(i64::MAX)
     }
 
-    /// The same direction, `part` of `whole` as long.
+    /// Same direction, scaled by `part` over `whole`.
     fn scaled(self, part: i64, whole: i64) -> Self {
         let scale = |value: i64| (i128::from(value) * i128::from(part) / i128::from(whole.max(1))) as i64;
         Self { x: scale(self.x), y: scale(self.y) }
@@ -95,8 +95,8 @@ impl MilliVec2 {
         Some(Self { x: i64::from_le_bytes(*x), y: i64::from_le_bytes(y.try_into().ok()?) })
     }
 
-    fn is_within(self, most: i64) -> bool {
-        let is_near = |part: i64| (-most..=most).contains(&part);
+    fn is_within(self, limit: i64) -> bool {
+        let is_near = |part: i64| (-limit..=limit).contains(&part);
         is_near(self.x) && is_near(self.y)
     }
 }
@@ -106,18 +106,18 @@ impl MotionPredictor for LinearPredictor {
     type Vector = MilliVec2;
 
     fn advance(&self, state: &MilliVec2, vector: &MilliVec2, by: TimeDelta) -> MilliVec2 {
-        let along = |place: i64, speed: i64| {
-            let way = i128::from(speed) * i128::from(by.as_nanos()) / 1_000_000_000;
-            (i128::from(place) + way).clamp(-i128::from(MAX_COORDINATE), i128::from(MAX_COORDINATE)) as i64
+        let along = |position: i64, speed: i64| {
+            let distance = i128::from(speed) * i128::from(by.as_nanos()) / 1_000_000_000;
+            (i128::from(position) + distance).clamp(-i128::from(MAX_COORDINATE), i128::from(MAX_COORDINATE)) as i64
         };
         state.zip_with(*vector, along)
     }
 
-    /// The resultant, no longer than what is fastest.
+    /// Returns the resultant, limited to `max_speed`.
     fn combine(&self, earlier: &MilliVec2, later: &MilliVec2) -> MilliVec2 {
         let sum = earlier.zip_with(*later, i64::saturating_add);
-        let (length, most) = (sum.length(), i64::from(self.max_speed));
-        if length > most { sum.scaled(most, length) } else { sum }
+        let (length, max_speed) = (sum.length(), i64::from(self.max_speed));
+        if length > max_speed { sum.scaled(max_speed, length) } else { sum }
     }
 
     fn distance(&self, one: &MilliVec2, other: &MilliVec2) -> f64 {
@@ -125,9 +125,9 @@ impl MotionPredictor for LinearPredictor {
     }
 
     fn move_toward(&self, from: &MilliVec2, to: &MilliVec2, most: f64) -> MilliVec2 {
-        let way = to.zip_with(*from, i64::saturating_sub);
-        let (length, most) = (way.length(), (most * MILLI_PER_UNIT) as i64);
-        if length <= most { *to } else { from.zip_with(way.scaled(most, length), i64::saturating_add) }
+        let displacement = to.zip_with(*from, i64::saturating_sub);
+        let (length, most) = (displacement.length(), (most * MILLI_PER_UNIT) as i64);
+        if length <= most { *to } else { from.zip_with(displacement.scaled(most, length), i64::saturating_add) }
     }
 
     fn encode_state(&self, state: &MilliVec2, buf: &mut [u8]) -> Option<usize> {
@@ -143,9 +143,10 @@ impl MotionPredictor for LinearPredictor {
     }
 
     fn decode_vector(&self, bytes: &[u8]) -> Option<MilliVec2> {
-        // Rounded, so that what was drawn in another way than by `combine` is not refused for a thousandth.
-        let most = i64::from(self.max_speed) + 2;
-        MilliVec2::decode(bytes).filter(|vector| vector.is_within(most) && vector.length() <= most)
+        // The tolerance covers rounding, so that a vector not computed by `combine` is not rejected for a thousandth of
+        // a unit.
+        let limit = i64::from(self.max_speed) + 2;
+        MilliVec2::decode(bytes).filter(|vector| vector.is_within(limit) && vector.length() <= limit)
     }
 }
 

@@ -1,4 +1,4 @@
-//! An object at a client: a simulator that follows the server's, and for one's own object the hand that commands it.
+//! An object at a client: a simulator that follows the server's, and a controller if the object is the client's own.
 
 use super::command_history::CommandReceipt;
 use super::confirmed::{ConfirmedMotion, ConfirmedProgress, TimerProgress};
@@ -11,55 +11,57 @@ use super::{
 };
 use crate::time::{Instant, TimeDelta};
 
-/// Who has not heard of an object for so long asks for it again: the server may have forgotten that it is wanted.
+/// Number of [`TIMER_UPDATE_INTERVAL`]s without an update after which a client subscribes again: the server may have
+/// forgotten the subscription.
 const MAX_SILENT_INTERVALS: i64 = 3;
 
 /// An object at a client.
 #[derive(Debug)]
 pub(super) struct RemoteObject<S, V> {
-    /// Nothing until the server told of it.
+    /// `None` until the server has sent the object's state.
     pub(super) simulator: Option<Simulator<S, V>>,
     pub(super) controller: Option<LocalController<V>>,
     confirmed: ConfirmedMotion<S, V>,
     discrepancy: DiscrepancyMeter<S>,
-    /// The server was started anew, or the object is not ours any more: whatever is said of it next counts, and our numbers say nothing.
+    /// Whether the local state may be invalid, because the server restarted or this client released control: the next
+    /// update counts, whatever its number.
     is_unverified: bool,
-    /// When the server last said something of it that we understood.
+    /// Arrival time of the last update that could be applied.
     last_update_at: Instant,
-    /// When the server was last asked to tell of it.
+    /// Time of the last subscription request.
     pub(super) last_requested_at: Option<Instant>,
-    /// The server is to be told what we have heard: when it left there.
+    /// Send time, on the server's clock, of the datagram to acknowledge.
     pub(super) ack_due: Option<Instant>,
-    /// What was heard, if how far the server is was not taken to heart yet.
+    /// Kind of the last update, until the server's progress on its segment has been applied.
     pending_update: Option<PendingUpdate>,
-    /// What the way was taken to be, as long as that was not measured.
+    /// `RT_accum` that was assumed for the timer, until the delay has been measured.
     expected_delay: Option<TimeDelta>,
 }
 
-/// What was heard.
+/// Kind of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingUpdate {
-    /// A command.
+    /// A new command.
     Segment,
-    /// Of the object for the first time: there is nothing yet that could be corrected gradually.
+    /// The first update of the object: there is no displayed state yet that could be corrected gradually.
     NewObject,
-    /// Of the object by a server that was started anew.
+    /// The first update after the local state became unverified, for example after a server restart.
     ServerRestart,
 }
 
-/// What a command of which the server told is to who looks at the object.
+/// Change of an object that the host program must know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectChange {
-    /// It is there only now.
+    /// The object appeared.
     Appeared,
-    /// It is ours, and we did not give that command.
+    /// The server overruled the commands of an own object.
     Overruled,
 }
 
-/// What there is to hear with.
+/// Context in which an object handles a received item.
 pub(super) struct ReceiveContext<'a, P> {
     pub(super) now: Instant,
-    /// When the datagram left, by the server's clock.
+    /// Send time of the datagram, on the server's clock.
     pub(super) sent: Instant,
     pub(super) predictor: &'a P,
     pub(super) config: &'a MotionConfig,
@@ -82,42 +84,46 @@ impl<S: Clone, V: Clone> RemoteObject<S, V> {
         }
     }
 
-    /// It is ours from now on.
+    /// Takes control of the object.
     pub(super) fn take_control(&mut self, now: Instant) {
         if self.controller.is_none() {
-            let mut hand = LocalController::new(now);
-            self.simulator.iter().for_each(|simulator| hand.on_server_command(simulator.commands.newest().number));
-            self.controller = Some(hand);
+            let mut controller = LocalController::new(now);
+            self.simulator
+                .iter()
+                .for_each(|simulator| controller.on_server_command(simulator.commands.newest().number));
+            self.controller = Some(controller);
         }
     }
 
-    /// It is not ours, or not any more: then what the server has not heard of our commands does not count.
+    /// Releases control of the object, if this client has it: its commands that the server has not received are void.
     pub(super) fn release_control(&mut self) {
         if self.controller.take().is_some() {
             (self.is_unverified, self.last_requested_at) = (true, None);
         }
     }
 
-    /// Whether what we know of it may be wrong altogether.
+    /// Whether the local state may be invalid.
     pub(super) fn is_unverified(&self) -> bool {
         self.is_unverified
     }
 
-    /// Whether the server is to be asked to tell of it now: again after so long where we know nothing, and less often where it only was silent.
-    pub(super) fn needs_request(&self, now: Instant, repeat_after: TimeDelta) -> bool {
+    /// Whether to send a subscription request now. Requests repeat after `retransmit_timeout` while the state is
+    /// unknown, and after [`TIMER_UPDATE_INTERVAL`] while the server is silent.
+    pub(super) fn needs_request(&self, now: Instant, retransmit_timeout: TimeDelta) -> bool {
         let is_unknown = self.simulator.is_none() || self.is_unverified;
         let is_silent = now - self.last_update_at > TIMER_UPDATE_INTERVAL * MAX_SILENT_INTERVALS;
-        let again_after = if is_unknown { repeat_after } else { TIMER_UPDATE_INTERVAL };
-        (is_unknown || is_silent) && self.last_requested_at.is_none_or(|asked| now - asked >= again_after)
+        let repeat_interval = if is_unknown { retransmit_timeout } else { TIMER_UPDATE_INTERVAL };
+        (is_unknown || is_silent)
+            && self.last_requested_at.is_none_or(|requested_at| now - requested_at >= repeat_interval)
     }
 
-    /// Whether we know of it by a command of this epoch or a later one.
+    /// Whether the newest command is of this epoch or a later one.
     pub(super) fn is_in_epoch(&self, epoch: u32) -> bool {
         let newest = self.simulator.as_ref().map(|simulator| simulator.commands.newest().number);
         !self.is_unverified && newest.is_some_and(|number| number.epoch >= epoch)
     }
 
-    /// Goes on until now.
+    /// Advances the object to `now`.
     pub(super) fn advance<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -126,171 +132,180 @@ impl<S: Clone, V: Clone> RemoteObject<S, V> {
         server: &MotionPeer,
     ) {
         let Some(simulator) = &mut self.simulator else { return };
-        if let Some(hand) = &mut self.controller {
-            hand.advance(now, simulator, predictor, config, server);
+        if let Some(controller) = &mut self.controller {
+            controller.advance(now, simulator, predictor, config, server);
         }
         simulator.advance(predictor, now, config);
         self.discrepancy.record(now, simulator.displayed());
     }
 
-    /// The server is another: it knows nothing of what we told the one before.
+    /// Handles a restart of the server: the new one knows nothing of earlier commands.
     pub(super) fn on_server_restart(&mut self) {
         (self.is_unverified, self.last_requested_at) = (true, None);
         self.confirmed.clear();
     }
 
-    /// The server told of a command. Says what that is to who looks at the object.
+    /// Handles a command from the server. Returns the change to report, if any.
     pub(super) fn on_command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
-        ear: &ReceiveContext<'_, P>,
+        context: &ReceiveContext<'_, P>,
         command: (CommandNumber, TimeDelta, V),
         start: Option<S>,
     ) -> Option<ObjectChange> {
         let number = command.0;
         let Some(simulator) = &mut self.simulator else {
-            self.simulator = Some(Simulator::new(ear.now, number, start?, command.2));
-            self.on_new_command(ear, number, PendingUpdate::NewObject);
+            self.simulator = Some(Simulator::new(context.now, number, start?, command.2));
+            self.on_new_command(context, number, PendingUpdate::NewObject);
             return Some(ObjectChange::Appeared);
         };
-        simulator.advance(ear.predictor, ear.now, ear.config);
+        simulator.advance(context.predictor, context.now, context.config);
         if self.is_unverified {
-            return self.on_unverified_command(ear, number, start?, command.2);
+            return self.on_unverified_command(context, number, start?, command.2);
         }
-        // Of our own object we know better, but for commands that we did not give.
-        match simulator.receive_command(ear.predictor, command, start) {
+        // A client knows its own object best, except for commands that it did not issue.
+        match simulator.receive_command(context.predictor, command, start) {
             CommandReceipt::Gap => None,
             CommandReceipt::Duplicate => {
-                self.on_update_received(ear);
+                self.on_update_received(context);
                 None
             }
             CommandReceipt::New if number.is_first() => {
-                self.on_new_command(ear, number, PendingUpdate::NewObject);
+                self.on_new_command(context, number, PendingUpdate::NewObject);
                 Some(ObjectChange::Appeared)
             }
             CommandReceipt::New => {
-                self.on_new_command(ear, number, self.pending_update.unwrap_or(PendingUpdate::Segment));
+                self.on_new_command(context, number, self.pending_update.unwrap_or(PendingUpdate::Segment));
                 self.controller.as_ref().map(|_| ObjectChange::Overruled)
             }
         }
     }
 
-    /// The server told of it, and we did not know whether what we know is right.
+    /// Handles a command from the server while the local state is unverified.
     fn on_unverified_command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
-        ear: &ReceiveContext<'_, P>,
+        context: &ReceiveContext<'_, P>,
         number: CommandNumber,
         start: S,
         vector: V,
     ) -> Option<ObjectChange> {
         let simulator = self.simulator.as_mut()?;
-        if let Some(hand) = self.controller.as_mut().filter(|_| number.is_first()) {
-            // Nobody has commanded it there: what we commanded before still counts, and the server is to hear of it.
+        if let Some(controller) = self.controller.as_mut().filter(|_| number.is_first()) {
+            // The object was never commanded at this server: this client's earlier commands remain valid, and the
+            // server must receive them.
             simulator.commands.renumber(number.next());
-            hand.on_server_restart(number);
-            self.on_update_received(ear);
+            controller.on_server_restart(number);
+            self.on_update_received(context);
             return Some(ObjectChange::Appeared);
         }
         simulator.replace(number, start, vector);
-        self.on_new_command(ear, number, PendingUpdate::ServerRestart);
+        self.on_new_command(context, number, PendingUpdate::ServerRestart);
         Some(if self.controller.is_some() { ObjectChange::Overruled } else { ObjectChange::Appeared })
     }
 
-    /// The server told of a command that we did not know.
-    fn on_new_command<P>(&mut self, ear: &ReceiveContext<'_, P>, number: CommandNumber, fresh: PendingUpdate) {
-        self.on_update_received(ear);
-        self.pending_update = Some(fresh);
-        self.controller.iter_mut().for_each(|hand| hand.on_server_command(number));
+    /// Notes a new command from the server.
+    fn on_new_command<P>(&mut self, context: &ReceiveContext<'_, P>, number: CommandNumber, update: PendingUpdate) {
+        self.on_update_received(context);
+        self.pending_update = Some(update);
+        self.controller.iter_mut().for_each(|controller| controller.on_server_command(number));
     }
 
-    /// The server told of it, and we understood.
-    fn on_update_received<P>(&mut self, ear: &ReceiveContext<'_, P>) {
-        (self.is_unverified, self.last_update_at, self.ack_due) = (false, ear.now, Some(ear.sent));
+    /// Notes an update that could be applied.
+    fn on_update_received<P>(&mut self, context: &ReceiveContext<'_, P>) {
+        (self.is_unverified, self.last_update_at, self.ack_due) = (false, context.now, Some(context.sent));
     }
 
-    /// The server told how far it is on the leg of a command.
+    /// Handles the server's progress on the segment of a command.
     pub(super) fn on_timer<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
-        ear: &mut ReceiveContext<'_, P>,
+        context: &mut ReceiveContext<'_, P>,
         number: CommandNumber,
         progress: TimerProgress,
     ) {
-        // A server that was started anew says nothing by numbers that we know from the one before.
+        // The command numbers of a restarted server are not comparable with known ones.
         let Some(simulator) = self.simulator.as_mut().filter(|_| !self.is_unverified) else { return };
-        let at = ear.server.to_local(ear.now, ear.sent);
-        // Our own newer commands may be under way; what the server did until then counts for how far apart we were.
-        if let Some(turn) = simulator.commands.find(number) {
-            self.confirmed.on_progress(turn, ConfirmedProgress { reported_at: at, progress });
-            self.last_update_at = ear.now;
+        let at = context.server.to_local(context.now, context.sent);
+        // Own newer commands may be in flight; the server's progress until then still counts for the discrepancy.
+        if let Some(command) = simulator.commands.find(number) {
+            self.confirmed.on_progress(command, ConfirmedProgress { reported_at: at, progress });
+            self.last_update_at = context.now;
         }
         if simulator.commands.newest().number != number {
             return;
         }
-        simulator.advance(ear.predictor, ear.now, ear.config);
-        let expected = ear.server.delay.accumulated();
-        let target = match (ear.config.method, self.confirmed.progress_of(number)) {
-            (SyncMethod::Clocks, Some(told)) => told.caught_up_timer_at(ear.now),
-            // Td = −RT_accum, and what the server was on the leg before it told us.
-            _ => progress.timer + expected,
+        simulator.advance(context.predictor, context.now, context.config);
+        let expected_delay = context.server.delay.accumulated();
+        let target = match (context.config.method, self.confirmed.progress_of(number)) {
+            (SyncMethod::Clocks, Some(confirmed)) => confirmed.caught_up_timer_at(context.now),
+            // Td = −RT_accum, less the server's progress on the segment when it reported it.
+            _ => progress.timer + expected_delay,
         };
-        let fresh = self.pending_update.take();
-        match (fresh, ear.config.method, &mut self.controller) {
-            (Some(PendingUpdate::NewObject), ..) => simulator.set_timer(ear.predictor, target),
+        let update = self.pending_update.take();
+        match (update, context.config.method, &mut self.controller) {
+            (Some(PendingUpdate::NewObject), ..) => simulator.set_timer(context.predictor, target),
             (Some(PendingUpdate::ServerRestart), ..) => simulator.timer = MotionTimer::new(target, TimeDelta::ZERO),
             (Some(PendingUpdate::Segment), ..) | (None, SyncMethod::Clocks, _) => {
-                steer_timer(&mut simulator.timer, target, ear.config.snap_threshold);
+                steer_timer(&mut simulator.timer, target, context.config.snap_threshold);
             }
-            (None, SyncMethod::Paper, Some(hand)) => hand.on_timer_answer(ear.now, &mut simulator.timer, progress),
+            (None, SyncMethod::Paper, Some(controller)) => {
+                controller.on_timer_answer(context.now, &mut simulator.timer, progress)
+            }
             (None, SyncMethod::Paper, None) => {}
         }
-        if fresh.is_some() && ear.config.method == SyncMethod::Paper {
-            self.expected_delay = Some(expected);
-            ear.server.probe_soon(ear.now);
+        if update.is_some() && context.config.method == SyncMethod::Paper {
+            self.expected_delay = Some(expected_delay);
+            context.server.probe_soon(context.now);
         }
     }
 
-    /// The server has heard our commands up to here.
+    /// Handles the server's acknowledgement of own commands.
     pub(super) fn on_ack(&mut self, number: CommandNumber, sent: Instant) {
-        if let (Some(hand), Some(simulator), false) = (&mut self.controller, &self.simulator, self.is_unverified) {
-            hand.on_ack(simulator.commands.newest().number, number, sent);
+        if let (Some(controller), Some(simulator), false) = (&mut self.controller, &self.simulator, self.is_unverified)
+        {
+            controller.on_ack(simulator.commands.newest().number, number, sent);
         }
     }
 
-    /// The way to the server was measured. Who follows it is further behind where the way is longer, so the sign is the other one than
-    /// for who is ahead.
+    /// Corrects the timer once the delay to the server has been measured. A follower is further behind if the delay is
+    /// longer, so the sign is opposite to that of a client that is ahead.
     pub(super) fn on_delay(
         &mut self,
         now: Instant,
         delay: TimeDelta,
-        ear: (&impl MotionPredictor<State = S, Vector = V>, &MotionConfig),
+        (predictor, config): (&impl MotionPredictor<State = S, Vector = V>, &MotionConfig),
     ) {
         if let (Some(simulator), Some(expected)) = (&mut self.simulator, self.expected_delay.take()) {
-            simulator.advance(ear.0, now, ear.1);
+            simulator.advance(predictor, now, config);
             simulator.timer.correct(expected, delay);
         }
     }
 
-    /// How consistent it was of late with the server's, as far as we know by now.
+    /// Recent consistency of the displayed state with the server's, as far as is known by now.
     pub(super) fn consistency<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
         config: &MotionConfig,
     ) -> Consistency {
-        let apart = |at: Instant, seen: &S| {
-            self.confirmed.state_at(predictor, at, config.timer_rate).map(|state| predictor.distance(seen, &state))
+        let distance = |at: Instant, displayed: &S| {
+            self.confirmed.state_at(predictor, at, config.timer_rate).map(|state| predictor.distance(displayed, &state))
         };
-        let (discrepancy, over) = self.discrepancy.measure(apart);
-        Consistency { discrepancy, tolerance: config.tolerance, duration: over }
+        let (discrepancy, duration) = self.discrepancy.measure(distance);
+        Consistency { discrepancy, tolerance: config.tolerance, duration }
     }
 
-    /// Bytes on the heap.
+    /// Heap size in bytes.
     pub(super) fn memory(&self) -> usize {
-        let course = self.simulator.as_ref().map_or(0, |simulator| simulator.commands.memory());
-        course + self.confirmed.memory() + self.discrepancy.memory()
+        let commands = self.simulator.as_ref().map_or(0, |simulator| simulator.commands.memory());
+        commands + self.confirmed.memory() + self.discrepancy.memory()
     }
 }
 
-/// A timer that is to be where the server's is: gradually, or at once where it is too far behind. It never goes back.
-fn steer_timer(timer: &mut MotionTimer, target: TimeDelta, leap: TimeDelta) {
-    let off = timer.value() - target;
-    *timer = if off < -leap { MotionTimer::new(target, TimeDelta::ZERO) } else { MotionTimer::new(timer.value(), off) };
+/// Steers a timer to the server's: gradually, or at once if it is behind by more than `snap_threshold`. A timer never
+/// goes back.
+fn steer_timer(timer: &mut MotionTimer, target: TimeDelta, snap_threshold: TimeDelta) {
+    let offset = timer.value() - target;
+    *timer = if offset < -snap_threshold {
+        MotionTimer::new(target, TimeDelta::ZERO)
+    } else {
+        MotionTimer::new(timer.value(), offset)
+    };
 }

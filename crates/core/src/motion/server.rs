@@ -1,4 +1,4 @@
-//! The server: the reference simulators of all objects, and who is told of which.
+//! The server: the reference simulators of all objects, and the clients' subscriptions to them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -16,26 +16,27 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
-/// Events that nobody asked for yet.
+/// Maximum number of queued events; the oldest are dropped.
 const MAX_EVENTS: usize = 1_024;
-/// So often is said at the most that there is no such object: who has not heard it asks again.
+/// Maximum number of removal notices per client and object; a client that missed all of them subscribes again.
 const MAX_REMOVAL_NOTICES: u8 = 8;
-/// Who is silent for so long is forgotten.
+/// Silence after which a client is removed.
 const CLIENT_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 
-/// The server of objects that move.
+/// The server of moving objects.
 #[derive(Debug)]
 pub struct MotionServer<P: MotionPredictor> {
     config: MotionConfig,
     predictor: P,
     now: Instant,
-    /// When everything was last brought up to date.
+    /// Time up to which all objects were last advanced.
     advanced_at: Instant,
     objects: BTreeMap<ObjectId, AuthoritativeObjectOf<P>>,
-    /// Objects appear in this epoch: no object that is gone got there, so none is taken for one that was called the same.
+    /// Epoch of newly spawned objects. No removed object has reached it, so a new object is never mistaken for an
+    /// earlier one with the same id.
     spawn_epoch: u32,
     clients: BTreeMap<ClientId, ClientRecord>,
-    /// Who may have something to be sent.
+    /// Clients for which there may be something to send.
     clients_due: BTreeSet<ClientId>,
     events: VecDeque<MotionServerEvent>,
     malformed: u64,
@@ -43,44 +44,45 @@ pub struct MotionServer<P: MotionPredictor> {
 
 type AuthoritativeObjectOf<P> = AuthoritativeObject<<P as MotionPredictor>::State, <P as MotionPredictor>::Vector>;
 
-/// Something that happened at a server.
+/// An event for the host program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionServerEvent {
-    /// A client is heard for the first time, or was started anew.
+    /// A client sent its first datagram, or restarted.
     ClientJoined(ClientId),
-    /// A client said goodbye, or was silent for long. Its objects go on until they are [removed](Server::remove_subscriber) or [given away](Server::assign).
+    /// A client said goodbye, timed out or was removed. Its objects move on until they are
+    /// [removed](MotionServer::remove) or [transferred](MotionServer::transfer_ownership).
     ClientLeft(ClientId),
-    /// A client wants to be told of an object that there is: see [`Server::visible_at`].
+    /// A client requests updates of an existing object; [`MotionServer::show`] grants them.
     SubscriptionRequested(ClientId, ObjectId),
-    /// An object was commanded by its owner.
+    /// The owner of an object issued a command.
     ObjectCommanded(ObjectId),
 }
 
-/// A client, and what it was told.
+/// A client and its subscriptions.
 #[derive(Debug)]
 struct ClientRecord {
     peer: MotionPeer,
     subscriptions: BTreeMap<ObjectId, ObjectSubscription>,
 }
 
-/// What a client was told of an object.
+/// What a client has received about an object.
 #[derive(Clone, Copy, Debug, Default)]
 struct ObjectSubscription {
-    /// The newest command that it has.
+    /// Newest command that the client has acknowledged.
     acked: Option<CommandNumber>,
-    /// The newest command that was sent to it.
+    /// Newest command that was sent to the client.
     last_sent: Option<CommandNumber>,
-    /// When it was last told anything of it.
+    /// Time of the last message to the client about the object.
     last_sent_at: Option<Instant>,
-    /// Its command came, and is to be answered.
+    /// Whether a command of the client arrived and must be answered.
     is_answer_due: bool,
-    /// It is to believe that there is no such object.
+    /// Whether the object is hidden from the client, as if it did not exist.
     is_hidden: bool,
-    /// How often it was told that there is none.
+    /// Number of removal notices sent to the client.
     removal_notices: u8,
 }
 
-/// What is to be said of an object.
+/// Kind of a message about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObjectMessage {
     Removed,
@@ -90,7 +92,8 @@ enum ObjectMessage {
 }
 
 impl ObjectSubscription {
-    /// It asked for what is not there: that is answered once, or who asks for much would make us say much.
+    /// Subscription to an object that does not exist. It is answered once, so that a client with many requests does not
+    /// cause many messages.
     const UNKNOWN_OBJECT: Self = Self {
         acked: None,
         last_sent: None,
@@ -104,22 +107,22 @@ impl ObjectSubscription {
         &self,
         now: Instant,
         newest: Option<CommandNumber>,
-        repeat_after: TimeDelta,
+        retransmit_timeout: TimeDelta,
     ) -> Option<ObjectMessage> {
-        let passed = self.last_sent_at.map_or(TimeDelta::MAX, |at| now - at);
+        let elapsed = self.last_sent_at.map_or(TimeDelta::MAX, |at| now - at);
         match newest {
-            None => (passed >= repeat_after).then_some(ObjectMessage::Removed),
+            None => (elapsed >= retransmit_timeout).then_some(ObjectMessage::Removed),
             Some(newest) if self.acked.is_none_or(|acked| acked < newest) => {
-                (self.last_sent != Some(newest) || passed >= repeat_after).then_some(ObjectMessage::Motion)
+                (self.last_sent != Some(newest) || elapsed >= retransmit_timeout).then_some(ObjectMessage::Motion)
             }
             Some(_) if self.is_answer_due => Some(ObjectMessage::Answer),
-            Some(_) => (passed >= TIMER_UPDATE_INTERVAL).then_some(ObjectMessage::TimerUpdate),
+            Some(_) => (elapsed >= TIMER_UPDATE_INTERVAL).then_some(ObjectMessage::TimerUpdate),
         }
     }
 }
 
 impl<P: MotionPredictor> MotionServer<P> {
-    /// A server without objects.
+    /// Creates a server without objects. Fails if [`MotionConfig::check`] does.
     pub fn new(now: Instant, config: MotionConfig, predictor: P) -> Result<Self, MotionConfigError> {
         config.check()?;
         Ok(Self {
@@ -136,12 +139,13 @@ impl<P: MotionPredictor> MotionServer<P> {
         })
     }
 
-    /// How motion is shared.
+    /// Settings of this server.
     pub fn config(&self) -> &MotionConfig {
         &self.config
     }
 
-    /// An object begins here. A client commands it, or the server itself. Whether there was room for it. One that was called the same is no more.
+    /// Spawns an object, controlled by the client `owner` or by the server. Replaces an object with the same id.
+    /// Returns whether there was room for it.
     pub fn spawn(
         &mut self,
         now: Instant,
@@ -156,16 +160,17 @@ impl<P: MotionPredictor> MotionServer<P> {
             return false;
         }
         self.objects.insert(object, AuthoritativeObject::new(self.now, owner, self.spawn_epoch, state, vector));
-        // What anybody was told is of another object.
+        // Everything that clients have received so far was about another object.
         self.clients
             .values_mut()
-            .filter_map(|guest| guest.subscriptions.get_mut(&object))
-            .for_each(|told| *told = ObjectSubscription::default());
+            .filter_map(|record| record.subscriptions.get_mut(&object))
+            .for_each(|subscription| *subscription = ObjectSubscription::default());
         owner.into_iter().for_each(|owner| self.show(owner, object));
         true
     }
 
-    /// From now on this client commands an object, or the server itself. Commands of who did before that are under way do not count.
+    /// Transfers control of an object to a client or, with `None`, to the server. Commands of the previous owner that
+    /// are in flight are void.
     pub fn transfer_ownership(&mut self, object: ObjectId, owner: Option<ClientId>) {
         let Some(reference) = self.objects.get_mut(&object) else { return };
         if reference.owner != owner {
@@ -175,7 +180,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         owner.into_iter().for_each(|owner| self.show(owner, object));
     }
 
-    /// There is no such object any more; who knows of it is told.
+    /// Removes an object and notifies the clients that know it.
     pub fn remove(&mut self, object: ObjectId) {
         if let Some(reference) = self.objects.remove(&object) {
             self.spawn_epoch = self.spawn_epoch.max(reference.next_epoch());
@@ -183,7 +188,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         }
     }
 
-    /// The server itself commands an object, whatever its owner wants; commands of the owner that are under way do not count.
+    /// Commands an object on behalf of the server, overruling its owner, whose commands in flight are void.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) {
         self.advance(now);
         if let Some(reference) = self.objects.get_mut(&object) {
@@ -192,7 +197,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.mark_subscribers_due(object);
     }
 
-    /// The server puts an object somewhere else, whatever its owner wants; commands of the owner that are under way do not count.
+    /// Places an object in another state, overruling its owner, whose commands in flight are void.
     pub fn place(&mut self, now: Instant, object: ObjectId, state: P::State, vector: P::Vector) {
         self.advance(now);
         if let Some(reference) = self.objects.get_mut(&object) {
@@ -201,32 +206,34 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.mark_subscribers_due(object);
     }
 
-    /// A client is told of an object from now on, if both are known.
+    /// Sends updates of an object to a client from now on, if both exist.
     pub fn show(&mut self, client: ClientId, object: ObjectId) {
-        if let Some(guest) = self.clients.get_mut(&client).filter(|_| self.objects.contains_key(&object)) {
-            let told = guest.subscriptions.entry(object).or_default();
-            if told.is_hidden {
-                *told = ObjectSubscription::default();
+        if let Some(record) = self.clients.get_mut(&client).filter(|_| self.objects.contains_key(&object)) {
+            let subscription = record.subscriptions.entry(object).or_default();
+            if subscription.is_hidden {
+                *subscription = ObjectSubscription::default();
             }
             self.clients_due.insert(client);
         }
     }
 
-    /// A client is not told of an object any more: as if there were none.
+    /// Hides an object from a client, as if it had been removed.
     pub fn hide(&mut self, client: ClientId, object: ObjectId) {
-        if let Some(told) = self.clients.get_mut(&client).and_then(|guest| guest.subscriptions.get_mut(&object)) {
-            *told = ObjectSubscription { is_hidden: true, ..ObjectSubscription::default() };
+        if let Some(subscription) =
+            self.clients.get_mut(&client).and_then(|record| record.subscriptions.get_mut(&object))
+        {
+            *subscription = ObjectSubscription { is_hidden: true, ..ObjectSubscription::default() };
             self.clients_due.insert(client);
         }
     }
 
     fn mark_subscribers_due(&mut self, object: ObjectId) {
-        let concerned = self.clients.iter().filter(|(_, guest)| guest.subscriptions.contains_key(&object));
-        let concerned: Vec<ClientId> = concerned.map(|(client, _)| *client).collect();
-        self.clients_due.extend(concerned);
+        let subscribers = self.clients.iter().filter(|(_, record)| record.subscriptions.contains_key(&object));
+        let subscribers: Vec<ClientId> = subscribers.map(|(client, _)| *client).collect();
+        self.clients_due.extend(subscribers);
     }
 
-    /// Brings everything up to now: to be called once in a frame.
+    /// Advances all objects to `now`. Must be called once per frame.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         if self.now <= self.advanced_at {
@@ -237,13 +244,13 @@ impl<P: MotionPredictor> MotionServer<P> {
         for reference in self.objects.values_mut() {
             reference.advance(now, &self.predictor, &self.config);
         }
-        let silent = self.clients.iter().filter(|(_, guest)| now - guest.peer.last_received_at >= CLIENT_TIMEOUT);
+        let silent = self.clients.iter().filter(|(_, record)| now - record.peer.last_received_at >= CLIENT_TIMEOUT);
         let silent: Vec<ClientId> = silent.map(|(client, _)| *client).collect();
         silent.into_iter().for_each(|client| self.remove_client(client));
         self.clients_due.extend(self.clients.keys());
     }
 
-    /// A client is no more.
+    /// Removes a client.
     pub fn remove_client(&mut self, client: ClientId) {
         if self.clients.remove(&client).is_some() {
             self.clients_due.remove(&client);
@@ -251,7 +258,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         }
     }
 
-    /// Takes in what a client sent. Bytes that make no sense are dropped, and counted.
+    /// Handles a datagram from a client. Malformed datagrams are dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, client: ClientId, bytes: &[u8]) {
         self.now = self.now.max(now);
         if self.handle_items(client, bytes).is_err() {
@@ -261,38 +268,39 @@ impl<P: MotionPredictor> MotionServer<P> {
 
     fn handle_items(&mut self, client: ClientId, bytes: &[u8]) -> Result<(), DecodeError> {
         let items = MotionItems::new(bytes)?;
-        let head = items.header();
+        let header = items.header();
         if !self.clients.contains_key(&client) && self.clients.len() >= MAX_CLIENTS {
             return Ok(());
         }
         let now = self.now;
-        let guest = self
+        let record = self
             .clients
             .entry(client)
             .or_insert_with(|| ClientRecord { peer: MotionPeer::new(now), subscriptions: BTreeMap::new() });
-        match guest.peer.on_head(now, head) {
+        match record.peer.on_header(now, header) {
             IncarnationOrder::Stale => return Ok(()),
             IncarnationOrder::Same => {}
             IncarnationOrder::New => self.on_client_restart(client),
         }
         self.clients_due.insert(client);
-        if ![0, self.config.incarnation].contains(&head.receiver_incarnation) {
-            // It is for an earlier run of ours: what it knows it does not know from us. An echo tells it that we are another.
-            self.clients.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe());
+        if ![0, self.config.incarnation].contains(&header.receiver_incarnation) {
+            // The datagram is for an earlier incarnation of this server, so the client's knowledge does not come from
+            // this one. An echo reveals the new incarnation.
+            self.clients.get_mut(&client).into_iter().for_each(|record| record.peer.on_probe());
             return Ok(());
         }
         let mut start = None;
         for item in items {
-            self.on_item(client, head.sent_at, item?, &mut start)?;
+            self.on_item(client, header.sent_at, item?, &mut start)?;
         }
         Ok(())
     }
 
     fn on_client_restart(&mut self, client: ClientId) {
-        if let Some(guest) = self.clients.get_mut(&client) {
-            guest.subscriptions.clear();
+        if let Some(record) = self.clients.get_mut(&client) {
+            record.subscriptions.clear();
             let own = self.objects.iter().filter(|(_, reference)| reference.owner == Some(client));
-            guest.subscriptions.extend(own.map(|(object, _)| (*object, ObjectSubscription::default())));
+            record.subscriptions.extend(own.map(|(object, _)| (*object, ObjectSubscription::default())));
         }
         self.push_event(MotionServerEvent::ClientJoined(client));
     }
@@ -310,34 +318,35 @@ impl<P: MotionPredictor> MotionServer<P> {
                 let state = self.predictor.decode_state(state).ok_or(DecodeError::Malformed)?;
                 *start = Some((object, number, state));
             }
-            MotionItem::Command { object, number, previous_segment: leg, vector } => {
+            MotionItem::Command { object, number, previous_segment, vector } => {
                 let vector = self.predictor.decode_vector(vector).ok_or(DecodeError::Malformed)?;
                 let start = start.take().filter(|start| (start.0, start.1) == (object, number)).map(|start| start.2);
-                self.on_command(client, object, (number, leg, vector), start)?;
+                self.on_command(client, object, (number, previous_segment, vector), start)?;
             }
-            MotionItem::Timer { object, timer, command_age: since, .. } => {
-                let owner = self.clients.get(&client).map(|guest| &guest.peer);
+            MotionItem::Timer { object, timer, command_age, .. } => {
+                let owner = self.clients.get(&client).map(|record| &record.peer);
                 let own = self.objects.get_mut(&object).filter(|reference| reference.owner == Some(client));
                 if let (Some(owner), Some(reference)) = (owner, own) {
-                    reference.start_segment_timer(now, sent, timer, since, (owner, &self.config));
+                    reference.start_segment_timer(now, sent, timer, command_age, (owner, &self.config));
                 }
             }
             MotionItem::Ack { object, number, .. } => {
-                let told = self.clients.get_mut(&client).and_then(|guest| guest.subscriptions.get_mut(&object));
-                if let (Some(told), Some(reference)) = (told, self.objects.get(&object)) {
-                    told.acked = Some(number.min(reference.newest_number())).max(told.acked);
+                let subscription =
+                    self.clients.get_mut(&client).and_then(|record| record.subscriptions.get_mut(&object));
+                if let (Some(subscription), Some(reference)) = (subscription, self.objects.get(&object)) {
+                    subscription.acked = Some(number.min(reference.newest_number())).max(subscription.acked);
                 }
             }
             MotionItem::Subscribe(object) => self.on_subscribe(client, object),
             MotionItem::Unsubscribe(object) => {
-                self.clients.get_mut(&client).into_iter().for_each(|guest| _ = guest.subscriptions.remove(&object));
+                self.clients.get_mut(&client).into_iter().for_each(|record| _ = record.subscriptions.remove(&object));
             }
             MotionItem::Echo { sent: ours, received } => {
-                if let Some(guest) = self.clients.get_mut(&client) {
-                    guest.peer.on_echo(now, ours, received, sent);
+                if let Some(record) = self.clients.get_mut(&client) {
+                    record.peer.on_echo(now, ours, received, sent);
                 }
             }
-            MotionItem::Probe => self.clients.get_mut(&client).into_iter().for_each(|guest| guest.peer.on_probe()),
+            MotionItem::Probe => self.clients.get_mut(&client).into_iter().for_each(|record| record.peer.on_probe()),
             MotionItem::Leave => self.remove_client(client),
             MotionItem::Removed { .. } => return Err(DecodeError::Malformed),
         }
@@ -355,45 +364,49 @@ impl<P: MotionPredictor> MotionServer<P> {
         let own = self.objects.get_mut(&object).filter(|reference| reference.owner == Some(client));
         let Some(reference) = own else { return Ok(()) };
         match number.epoch.cmp(&reference.newest_number().epoch) {
-            // It was under way when the server decided otherwise.
+            // The command was in flight when the server decided otherwise.
             Ordering::Less => return Ok(()),
             Ordering::Equal => {}
-            // Nobody but the server begins an epoch.
+            // Only the server starts an epoch.
             Ordering::Greater => return Err(DecodeError::Malformed),
         }
-        let heard = reference.on_owner_command(self.now, command, start, (&self.predictor, &self.config));
-        if heard == CommandReceipt::Gap {
+        let receipt = reference.on_owner_command(self.now, command, start, (&self.predictor, &self.config));
+        if receipt == CommandReceipt::Gap {
             return Ok(());
         }
-        if let Some(told) = self.clients.get_mut(&client).and_then(|guest| guest.subscriptions.get_mut(&object)) {
-            told.acked = Some(number).max(told.acked);
-            told.is_answer_due = true;
+        if let Some(subscription) =
+            self.clients.get_mut(&client).and_then(|record| record.subscriptions.get_mut(&object))
+        {
+            subscription.acked = Some(number).max(subscription.acked);
+            subscription.is_answer_due = true;
         }
-        if heard == CommandReceipt::New {
+        if receipt == CommandReceipt::New {
             self.mark_subscribers_due(object);
             self.push_event(MotionServerEvent::ObjectCommanded(object));
         }
         Ok(())
     }
 
-    /// Who asks again has not heard, whatever we believe.
+    /// Handles a subscription request. A repeated one means that the client has not received the earlier messages.
     fn on_subscribe(&mut self, client: ClientId, object: ObjectId) {
         let now = self.now;
-        let Some(guest) = self.clients.get_mut(&client) else { return };
-        let repeat_after = guest.peer.retransmit_timeout();
-        let is_there = self.objects.contains_key(&object);
-        if let Some(told) = guest.subscriptions.get_mut(&object).filter(|told| !told.is_hidden) {
-            if told.last_sent_at.is_none_or(|at| now - at >= repeat_after) {
-                *told = if is_there { ObjectSubscription::default() } else { ObjectSubscription::UNKNOWN_OBJECT };
+        let Some(record) = self.clients.get_mut(&client) else { return };
+        let retransmit_timeout = record.peer.retransmit_timeout();
+        let exists = self.objects.contains_key(&object);
+        if let Some(subscription) = record.subscriptions.get_mut(&object).filter(|subscription| !subscription.is_hidden)
+        {
+            if subscription.last_sent_at.is_none_or(|at| now - at >= retransmit_timeout) {
+                *subscription = if exists { ObjectSubscription::default() } else { ObjectSubscription::UNKNOWN_OBJECT };
             }
-        } else if is_there {
+        } else if exists {
             self.push_event(MotionServerEvent::SubscriptionRequested(client, object));
-        } else if guest.subscriptions.len() < MAX_OBJECTS {
-            guest.subscriptions.insert(object, ObjectSubscription::UNKNOWN_OBJECT);
+        } else if record.subscriptions.len() < MAX_OBJECTS {
+            record.subscriptions.insert(object, ObjectSubscription::UNKNOWN_OBJECT);
         }
     }
 
-    /// The next datagram to be sent, if there is one: to whom, and its length. The buffer should have room for [`MAX_DATAGRAM`] bytes.
+    /// Encodes the next datagram to send, if there is one, and returns its destination and length. `buf` should have
+    /// room for [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<(ClientId, usize)> {
         self.advance(now);
         let room = buf.len().min(MAX_DATAGRAM);
@@ -407,47 +420,57 @@ impl<P: MotionPredictor> MotionServer<P> {
     }
 
     fn encode_datagram(&mut self, client: ClientId, buf: &mut [u8]) -> Option<usize> {
-        let guest = self.clients.get_mut(&client)?;
-        let head = guest.peer.head(self.now, self.config.incarnation);
-        let mut datagram = MotionDatagram::new(buf, head).ok()?;
-        let echo = guest.peer.pending_echo();
-        let is_wanted = guest.peer.put_echo(&mut datagram).ok()?;
-        let begun = datagram.len();
-        let repeat_after = guest.peer.retransmit_timeout();
-        for (object, told) in &mut guest.subscriptions {
-            let there = self.objects.get(object);
-            let subject = there
-                .filter(|_| !told.is_hidden)
-                .ok_or_else(|| there.map_or(self.spawn_epoch, AuthoritativeObject::next_epoch));
-            let newest = subject.ok().map(AuthoritativeObject::newest_number);
-            let Some(say) = told.next_message(self.now, newest, repeat_after) else { continue };
-            // What has no room goes with the next one.
-            if put_object_message(&mut datagram, &self.predictor, (*object, subject), say, told, self.now).is_err() {
+        let record = self.clients.get_mut(&client)?;
+        let header = record.peer.header(self.now, self.config.incarnation);
+        let mut datagram = MotionDatagram::new(buf, header).ok()?;
+        let echo = record.peer.pending_echo();
+        let is_echo_requested = record.peer.put_echo(&mut datagram).ok()?;
+        let len_before = datagram.len();
+        let retransmit_timeout = record.peer.retransmit_timeout();
+        for (object, subscription) in &mut record.subscriptions {
+            let existing = self.objects.get(object);
+            let reference_or_epoch = existing
+                .filter(|_| !subscription.is_hidden)
+                .ok_or_else(|| existing.map_or(self.spawn_epoch, AuthoritativeObject::next_epoch));
+            let newest = reference_or_epoch.ok().map(AuthoritativeObject::newest_number);
+            let Some(message) = subscription.next_message(self.now, newest, retransmit_timeout) else { continue };
+            // Messages that do not fit go into the next datagram.
+            if put_object_message(
+                &mut datagram,
+                &self.predictor,
+                (*object, reference_or_epoch),
+                message,
+                subscription,
+                self.now,
+            )
+            .is_err()
+            {
                 break;
             }
-            (told.last_sent_at, told.last_sent, told.is_answer_due) = (Some(self.now), newest, false);
-            told.removal_notices += u8::from(say == ObjectMessage::Removed);
+            (subscription.last_sent_at, subscription.last_sent, subscription.is_answer_due) =
+                (Some(self.now), newest, false);
+            subscription.removal_notices += u8::from(message == ObjectMessage::Removed);
         }
-        guest.subscriptions.retain(|_, told| told.removal_notices < MAX_REMOVAL_NOTICES);
-        if datagram.len() > begun || (is_wanted && !datagram.is_empty()) {
+        record.subscriptions.retain(|_, subscription| subscription.removal_notices < MAX_REMOVAL_NOTICES);
+        if datagram.len() > len_before || (is_echo_requested && !datagram.is_empty()) {
             return Some(datagram.len());
         }
-        guest.peer.restore_echo(echo);
+        record.peer.restore_echo(echo);
         None
     }
 
-    /// When there may be something to send again, unless something arrives.
+    /// Returns when there may be something to send next, if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
-        let soonest = self.clients.values().map(|guest| guest.peer.retransmit_timeout()).min();
+        let soonest = self.clients.values().map(|record| record.peer.retransmit_timeout()).min();
         self.now + soonest.unwrap_or(TIMER_UPDATE_INTERVAL)
     }
 
-    /// An object at a time that is not past.
+    /// Returns an object at a time that is not past.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         Some(self.objects.get(&object)?.moment_at(now.max(self.now), &self.predictor, &self.config))
     }
 
-    /// The motion of an object as it was commanded last.
+    /// Motion vector of the object's newest command.
     pub fn vector(&self, object: ObjectId) -> Option<&P::Vector> {
         Some(&self.objects.get(&object)?.simulator().commands.newest().vector)
     }
@@ -457,7 +480,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.objects.keys().copied()
     }
 
-    /// Who commands an object; nobody if the server does.
+    /// Client that controls an object; `None` if the server does.
     pub fn owner(&self, object: ObjectId) -> Option<ClientId> {
         self.objects.get(&object)?.owner
     }
@@ -467,12 +490,12 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.clients.keys().copied()
     }
 
-    /// A client's clock, and the way to it.
+    /// Estimate of a client's clock, with the round-trip time of the link.
     pub fn clock(&self, client: ClientId) -> Option<&crate::clock::Clock> {
-        self.clients.get(&client).map(|guest| &guest.peer.clock)
+        self.clients.get(&client).map(|record| &record.peer.clock)
     }
 
-    /// Something that happened since this was last asked.
+    /// Returns the next event, oldest first.
     pub fn poll_event(&mut self) -> Option<MotionServerEvent> {
         self.events.pop_front()
     }
@@ -484,43 +507,47 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.events.push_back(event);
     }
 
-    /// Datagrams that made no sense.
+    /// Number of malformed datagrams.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Bytes on the heap, roughly: it is bounded, whatever arrives.
+    /// Approximate heap size in bytes, which is bounded whatever arrives.
     pub fn memory(&self) -> usize {
-        let reference = |one: &AuthoritativeObjectOf<P>| size_of_val(one) + one.memory();
-        let guest = |guest: &ClientRecord| {
+        let object_size = |object: &AuthoritativeObjectOf<P>| size_of_val(object) + object.memory();
+        let record_size = |record: &ClientRecord| {
             size_of::<ClientRecord>()
-                + guest.peer.memory()
-                + guest.subscriptions.len() * size_of::<(ObjectId, ObjectSubscription)>()
+                + record.peer.memory()
+                + record.subscriptions.len() * size_of::<(ObjectId, ObjectSubscription)>()
         };
-        let references: usize = self.objects.values().map(reference).sum();
-        let guests: usize = self.clients.values().map(guest).sum();
-        references + guests + self.events.capacity() * size_of::<MotionServerEvent>()
+        let objects: usize = self.objects.values().map(object_size).sum();
+        let records: usize = self.clients.values().map(record_size).sum();
+        objects + records + self.events.capacity() * size_of::<MotionServerEvent>()
     }
 }
 
-/// Says something of an object, or from which epoch on there could be one.
+/// Appends a message about an object, or the epoch from which on the object with this id is another one.
 fn put_object_message<P: MotionPredictor>(
     datagram: &mut MotionDatagram<'_>,
     predictor: &P,
-    (object, subject): (ObjectId, Result<&AuthoritativeObjectOf<P>, u32>),
-    say: ObjectMessage,
-    told: &ObjectSubscription,
+    (object, reference_or_epoch): (ObjectId, Result<&AuthoritativeObjectOf<P>, u32>),
+    message: ObjectMessage,
+    subscription: &ObjectSubscription,
     now: Instant,
 ) -> Result<(), BufferFull> {
-    let reference = match subject {
+    let reference = match reference_or_epoch {
         Ok(reference) => reference,
         Err(epoch) => return datagram.put(MotionItem::Removed { object, epoch }),
     };
     let (number, progress) = (reference.newest_number(), reference.progress(now));
-    match say {
-        ObjectMessage::Removed | ObjectMessage::Motion => {
-            put_motion(datagram, predictor, object, reference.simulator().commands.commands_since(told.acked), progress)
-        }
+    match message {
+        ObjectMessage::Removed | ObjectMessage::Motion => put_motion(
+            datagram,
+            predictor,
+            object,
+            reference.simulator().commands.commands_since(subscription.acked),
+            progress,
+        ),
         ObjectMessage::Answer => {
             datagram.put(MotionItem::Ack { object, number, sent: reference.command_sent_at })?;
             put_timer(datagram, object, number, progress)

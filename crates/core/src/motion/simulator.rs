@@ -1,4 +1,4 @@
-//! One copy of a moving object: its way, how far along it is, and what is seen of it.
+//! One copy of a moving object: its path, its progress on it, and its displayed state.
 
 use super::command_history::{CommandHistory, CommandReceipt};
 use super::{CommandNumber, MotionConfig, MotionPredictor, MotionTimer};
@@ -7,13 +7,13 @@ use crate::time::{Instant, TimeDelta};
 /// A copy of a moving object at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ObjectMoment<S> {
-    /// The newest command that is known.
+    /// Newest known command.
     pub number: CommandNumber,
-    /// For how long it has been on the leg of that command, in motion time.
+    /// Motion timer on the segment of that command.
     pub timer: MotionTimer,
-    /// Where it is.
+    /// State by the motion timer.
     pub state: S,
-    /// What is seen of it: where it is, or on the way there after a correction.
+    /// Displayed state: `state`, or on the way to it during a correction.
     pub displayed: S,
 }
 
@@ -22,7 +22,7 @@ pub struct ObjectMoment<S> {
 pub(super) struct Simulator<S, V> {
     pub(super) commands: CommandHistory<S, V>,
     pub(super) timer: MotionTimer,
-    /// When it was last brought up to date.
+    /// Time up to which the copy was last advanced.
     at: Instant,
     displayed: S,
 }
@@ -37,7 +37,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         }
     }
 
-    /// Goes on until now.
+    /// Advances the copy to `now`.
     pub(super) fn advance<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
@@ -47,45 +47,45 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         if now <= self.at {
             return;
         }
-        let by = now - self.at;
+        let elapsed = now - self.at;
         self.at = now;
-        let step = self.timer.advance(by, config.timer_rate);
-        let truth = self.state(predictor);
+        let step = self.timer.advance(elapsed, config.timer_rate);
+        let actual = self.state(predictor);
         self.displayed = match config.correction_speed {
-            None => truth,
+            None => actual,
             Some(speed) => {
-                let shown = predictor.advance(&self.displayed, &self.commands.newest().vector, step);
-                let is_far = predictor.distance(&shown, &truth) > speed * config.snap_threshold.as_secs_f64();
-                if is_far { truth } else { predictor.move_toward(&shown, &truth, speed * by.as_secs_f64()) }
+                let displayed = predictor.advance(&self.displayed, &self.commands.newest().vector, step);
+                let is_far = predictor.distance(&displayed, &actual) > speed * config.snap_threshold.as_secs_f64();
+                if is_far { actual } else { predictor.move_toward(&displayed, &actual, speed * elapsed.as_secs_f64()) }
             }
         };
     }
 
-    /// Where it is by its timer.
+    /// State by the motion timer.
     pub(super) fn state<P: MotionPredictor<State = S, Vector = V>>(&self, predictor: &P) -> S {
-        let leg = self.commands.newest();
-        predictor.advance(&leg.start, &leg.vector, self.timer.value())
+        let command = self.commands.newest();
+        predictor.advance(&command.start, &command.vector, self.timer.value())
     }
 
-    /// What is seen of it.
+    /// Displayed state.
     pub(super) fn displayed(&self) -> &S {
         &self.displayed
     }
 
-    /// How it will be then, if nothing is heard until then.
+    /// Returns the copy at `now`, if nothing arrives until then.
     pub(super) fn at<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
         now: Instant,
         config: &MotionConfig,
     ) -> ObjectMoment<S> {
-        let mut then = self.clone();
-        then.advance(predictor, now, config);
-        let (number, state) = (then.commands.newest().number, then.state(predictor));
-        ObjectMoment { number, timer: then.timer, state, displayed: then.displayed }
+        let mut copy = self.clone();
+        copy.advance(predictor, now, config);
+        let (number, state) = (copy.commands.newest().number, copy.state(predictor));
+        ObjectMoment { number, timer: copy.timer, state, displayed: copy.displayed }
     }
 
-    /// A new leg begins now, at the end of the one before.
+    /// Starts a new segment at the end of the previous one.
     pub(super) fn start_segment<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
@@ -96,27 +96,27 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         self.timer = MotionTimer::default();
     }
 
-    /// Another told of a command: if it is new, its leg begins now.
+    /// Handles a command from another site. A new command starts its segment now.
     pub(super) fn receive_command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
         command: (CommandNumber, TimeDelta, V),
         start: Option<S>,
     ) -> CommandReceipt {
-        let heard = self.commands.receive(predictor, command, start);
-        if heard == CommandReceipt::New {
+        let receipt = self.commands.receive(predictor, command, start);
+        if receipt == CommandReceipt::New {
             self.timer = MotionTimer::default();
         }
-        heard
+        receipt
     }
 
-    /// Nobody has seen it yet: it is so far on its leg.
+    /// Sets the progress of an object that has not been displayed yet.
     pub(super) fn set_timer<P: MotionPredictor<State = S, Vector = V>>(&mut self, predictor: &P, timer: TimeDelta) {
         self.timer = MotionTimer::new(timer, TimeDelta::ZERO);
         self.displayed = self.state(predictor);
     }
 
-    /// All of it is another, but what is seen of it: that comes nearer.
+    /// Replaces everything except the displayed state, which then converges.
     pub(super) fn replace(&mut self, number: CommandNumber, start: S, vector: V) {
         self.commands = CommandHistory::new(number, start, vector);
         self.timer = MotionTimer::default();

@@ -1,97 +1,98 @@
-//! Motion timers, and the delay that they make up for: equations 3 to 7 of the paper.
+//! Motion timers, and the delay that they compensate: equations 3 to 7 of the paper.
 
 use crate::time::TimeDelta;
 
-/// How much slower and faster than time a timer may run while it is off. It never stands still and never goes back.
+/// Rates of a motion timer, relative to real time, while it is being corrected. A timer never stops and never goes
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimerRate {
-    /// When it is ahead.
+    /// Rate while the timer is ahead.
     pub slowest: f64,
-    /// When it is behind.
+    /// Rate while the timer is behind.
     pub fastest: f64,
 }
 
 impl TimerRate {
-    /// The paper's: ε = min(|Td|, Δt/2) either way.
+    /// The paper's rates: ε = min(|Td|, Δt/2) in both directions.
     pub const PAPER: Self = Self { slowest: 0.5, fastest: 1.5 };
-    /// As slow, but up to twice as fast.
+    /// As slow as the paper's, but up to twice as fast as real time.
     pub const OURS: Self = Self { slowest: 0.5, fastest: 2.0 };
 
-    /// By how much of so long a time a timer that is off can come nearer.
-    fn max_correction(self, off: TimeDelta, by: TimeDelta) -> TimeDelta {
-        by.scale(if off.is_negative() { self.fastest - 1.0 } else { 1.0 - self.slowest })
+    /// Maximum correction of a timer with this offset during `elapsed`.
+    fn max_correction(self, offset: TimeDelta, elapsed: TimeDelta) -> TimeDelta {
+        elapsed.scale(if offset.is_negative() { self.fastest - 1.0 } else { 1.0 - self.slowest })
     }
 
-    /// Whether there can be such a pace.
+    /// Whether the rates are within their bounds.
     pub(super) fn is_valid(self) -> bool {
         self.slowest > 0.0 && self.slowest < 1.0 && self.fastest > 1.0 && self.fastest <= 8.0
     }
 }
 
-/// How long an object has been on its leg, as one simulator sees it.
+/// Progress of an object on its segment, as one simulator sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MotionTimer {
-    /// Tc.
+    /// Tc: motion time on the segment.
     value: TimeDelta,
-    /// Td: by how much it is taken to be ahead of the server's.
+    /// Td: estimated lead over the server's timer; negative if behind.
     offset: TimeDelta,
 }
 
 impl MotionTimer {
-    /// One that is at so much, and so much ahead.
-    pub const fn new(value: TimeDelta, off: TimeDelta) -> Self {
-        Self { value, offset: off }
+    /// Creates a timer with the value Tc and the offset Td.
+    pub const fn new(value: TimeDelta, offset: TimeDelta) -> Self {
+        Self { value, offset }
     }
 
-    /// Tc.
+    /// Tc: motion time on the segment.
     pub const fn value(&self) -> TimeDelta {
         self.value
     }
 
-    /// Td.
+    /// Td: estimated lead over the server's timer; negative if behind.
     pub const fn offset(&self) -> TimeDelta {
         self.offset
     }
 
-    /// A frame that takes so long (Δt). Says for how long the object moves in it (t).
-    pub fn advance(&mut self, by: TimeDelta, pace: TimerRate) -> TimeDelta {
-        let by = by.max(TimeDelta::ZERO);
-        let epsilon = self.offset.abs().min(pace.max_correction(self.offset, by));
-        let signed = if self.offset.is_negative() { -epsilon } else { epsilon };
-        let step = by - signed; // (3)
-        self.offset -= signed; // (4)
+    /// Advances by a frame of duration `elapsed` (Δt). Returns the motion time of the frame (t).
+    pub fn advance(&mut self, elapsed: TimeDelta, rate: TimerRate) -> TimeDelta {
+        let elapsed = elapsed.max(TimeDelta::ZERO);
+        let epsilon = self.offset.abs().min(rate.max_correction(self.offset, elapsed));
+        let correction = if self.offset.is_negative() { -epsilon } else { epsilon };
+        let step = elapsed - correction; // (3)
+        self.offset -= correction; // (4)
         self.value += step; // (5)
         step
     }
 
-    /// The way to the server took so long (RT), and was taken to be so long (`RT_accum`) when the timer was set: by the difference it is
-    /// further ahead than was known.
+    /// Corrects Td when the delay to the server (RT) is measured, where `expected` (`RT_accum`) was assumed when the
+    /// timer was set: the timer is further ahead by the difference.
     pub fn correct(&mut self, delay: TimeDelta, expected: TimeDelta) {
         self.offset += delay - expected; // (6)
     }
 
-    /// It is so far ahead.
-    pub fn set_offset(&mut self, off: TimeDelta) {
-        self.offset = off;
+    /// Sets Td.
+    pub fn set_offset(&mut self, offset: TimeDelta) {
+        self.offset = offset;
     }
 }
 
-/// The delay to the server as it was of late: RT and `RT_accum`.
+/// Smoothed delay to the server, `RT_accum`, from samples of RT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayEstimate {
     accumulated: Option<TimeDelta>,
 }
 
-/// The weight of what was before, α, in hundredths: the paper's 0.5.
+/// Weight α of the previous estimate, in hundredths: the paper's 0.5.
 const ALPHA: i64 = 50;
 
 impl DelayEstimate {
-    /// `RT_accum`; nothing as long as nothing was measured.
+    /// `RT_accum`; zero before the first sample.
     pub fn accumulated(&self) -> TimeDelta {
         self.accumulated.unwrap_or_default()
     }
 
-    /// Takes in half a round trip, RT.
+    /// Adds a sample of RT, half of a round trip.
     pub fn on_sample(&mut self, delay: TimeDelta) {
         let before = self.accumulated.unwrap_or(delay);
         self.accumulated = Some((before * ALPHA + delay * (100 - ALPHA)) / 100); // (7)

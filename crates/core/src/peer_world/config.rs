@@ -1,52 +1,54 @@
-//! What is agreed on or chosen before a world begins.
+//! Settings of a world, chosen or agreed on before it begins.
 
 use super::WorldSiteId;
 use crate::time::TimeDelta;
 
-/// A world as one site enters it. All but the site's number, `founder` and `sending` must be the same everywhere.
+/// Settings with which one site enters a world. All but `site`, `is_founder` and `update_policy` must be equal at all
+/// sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerWorldConfig {
-    /// Who we are.
+    /// Id of this site.
     pub site: WorldSiteId,
-    /// Whether the world begins with us: then its time is our clock's. Everybody else learns it from those who are there.
+    /// Whether this site founds the world: the world time then starts on its clock. All other sites learn it from their
+    /// peers.
     pub is_founder: bool,
-    /// The smallest step of the world's time.
+    /// Duration of a tick, the smallest step of the world time.
     pub tick_duration: TimeDelta,
-    /// Ticks in a bucket: what is issued in the same one is seen together (T in the paper).
+    /// Ticks per bucket (T in the paper): updates issued in one bucket are shown together.
     pub bucket_ticks: u32,
-    /// Ticks that everybody waits for what the others issue (Δ in the paper).
+    /// Ticks between the issue of an update and the view that shows it (Δ in the paper).
     pub playout_delay: u32,
-    /// Ticks after which an entity that nothing was heard of is not shown any more.
+    /// Ticks without an update after which an entity is no longer shown.
     pub visibility_timeout: u32,
-    /// When our own entities are told of.
+    /// When updates of this site's entities are sent.
     pub update_policy: UpdatePolicy,
 }
 
-/// When an entity's state is sent.
+/// When the state of an entity is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdatePolicy {
-    /// Updates of an entity in a second, at the most.
+    /// Maximum updates per entity and second.
     pub max_rate: u32,
-    /// At the least: what others hear if nothing changes, or if the network cannot carry more.
+    /// Minimum updates per entity and second: sent even if nothing changes, or if the network cannot carry more.
     pub min_rate: u32,
-    /// Updates that others would reckon rightly, by no more than so many units wrong, are not sent. `None` sends all.
+    /// Distance in the game's units up to which peers may be wrong before an update is sent. `None` sends all updates.
     pub tolerance: Option<u32>,
-    /// Whether to send less often where receivers report that much is lost or late.
+    /// Whether the rate falls where receivers report many lost or late updates.
     pub is_adaptive: bool,
 }
 
 impl UpdatePolicy {
-    /// Always so many in a second, as in the paper.
+    /// A fixed rate, as in the paper.
     pub const fn fixed(per_second: u32) -> Self {
         Self { max_rate: per_second, min_rate: per_second, tolerance: None, is_adaptive: false }
     }
 
-    /// As many as the network carries.
-    pub const fn adaptive(least: u32, most: u32) -> Self {
-        Self { max_rate: most, min_rate: least, tolerance: None, is_adaptive: true }
+    /// A rate between `min_rate` and `max_rate` that adapts to the network.
+    pub const fn adaptive(min_rate: u32, max_rate: u32) -> Self {
+        Self { max_rate, min_rate, tolerance: None, is_adaptive: true }
     }
 
-    /// Only what others would not reckon themselves.
+    /// Sends only updates that peers cannot dead-reckon within `tolerance`: 4 to 25 per second.
     pub const fn dead_reckoned(tolerance: u32) -> Self {
         Self { max_rate: 25, min_rate: 4, tolerance: Some(tolerance), is_adaptive: false }
     }
@@ -58,32 +60,33 @@ impl Default for UpdatePolicy {
     }
 }
 
-/// The longest bucket and delay, in ticks, and the longest time to give up.
+/// Maximum of `bucket_ticks` and of `playout_delay`, in ticks.
 const MAX_BUCKET_OR_DELAY_TICKS: u32 = 100;
+/// Maximum of `visibility_timeout`, in ticks.
 const MAX_VISIBILITY_TIMEOUT: u32 = 1_000;
-/// The most updates of an entity in a second.
+/// Maximum of `max_rate`, in updates per second.
 const MAX_UPDATE_RATE: u32 = 100;
 
-/// Why no world can be like that.
+/// Reason why the settings of a world are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldConfigError {
-    /// A tick is shorter than a millisecond or longer than a second.
+    /// The tick duration is below 1 ms or above 1 s.
     Tick,
-    /// A bucket has no ticks, or too many.
+    /// A bucket has no ticks or more than 100.
     Bucket,
-    /// The delay, or the time after which to give up, is too long, or nothing.
+    /// The playout delay is not within 1 to 100 ticks, or the visibility timeout not within 1 to 1,000 ticks.
     Delay,
-    /// Nothing is sent, more at the least than at the most, or too much.
+    /// The minimum update rate is 0 or above the maximum, or the maximum is above 100 per second.
     UpdatePolicy,
 }
 
 impl core::fmt::Display for PeerWorldConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Tick => "a tick takes between a millisecond and a second",
-            Self::Bucket => "a bucket has between 1 and 100 ticks",
-            Self::Delay => "a delay has between 1 and 100 ticks, and it takes between 1 and 1,000 to give up",
-            Self::UpdatePolicy => "between 1 and 100 updates a second are sent, at the least no more than at the most",
+            Self::Tick => "tick duration must be between 1 ms and 1 s",
+            Self::Bucket => "bucket must have between 1 and 100 ticks",
+            Self::Delay => "playout delay must be 1 to 100 ticks and visibility timeout 1 to 1,000 ticks",
+            Self::UpdatePolicy => "update rates must be 1 to 100 per second, the minimum not above the maximum",
         })
     }
 }
@@ -91,13 +94,14 @@ impl core::fmt::Display for PeerWorldConfigError {
 impl core::error::Error for PeerWorldConfigError {}
 
 impl PeerWorldConfig {
-    /// The paper's world: buckets of 40 ms, a delay of 150 ms, and a second before giving up; in ticks of 10 ms.
-    pub fn new(site: WorldSiteId, founder: bool) -> Self {
-        let tick = TimeDelta::from_millis(10);
+    /// The paper's settings, in ticks of 10 ms: buckets of 40 ms, a playout delay of 150 ms and a visibility timeout of
+    /// 1 s.
+    pub fn new(site: WorldSiteId, is_founder: bool) -> Self {
+        let tick_duration = TimeDelta::from_millis(10);
         Self {
             site,
-            is_founder: founder,
-            tick_duration: tick,
+            is_founder,
+            tick_duration,
             bucket_ticks: 4,
             playout_delay: 15,
             visibility_timeout: 100,
@@ -105,29 +109,29 @@ impl PeerWorldConfig {
         }
     }
 
-    /// Whether there can be such a world.
+    /// Checks that the settings are within their bounds.
     pub fn check(&self) -> Result<(), PeerWorldConfigError> {
-        let sane = |ticks| (1..=MAX_BUCKET_OR_DELAY_TICKS).contains(&ticks);
-        let UpdatePolicy { min_rate: least, max_rate: most, .. } = self.update_policy;
+        let is_in_range = |ticks| (1..=MAX_BUCKET_OR_DELAY_TICKS).contains(&ticks);
+        let UpdatePolicy { min_rate, max_rate, .. } = self.update_policy;
         if !(TimeDelta::from_millis(1)..=TimeDelta::from_secs(1)).contains(&self.tick_duration) {
             Err(PeerWorldConfigError::Tick)
-        } else if !sane(self.bucket_ticks) {
+        } else if !is_in_range(self.bucket_ticks) {
             Err(PeerWorldConfigError::Bucket)
-        } else if !sane(self.playout_delay) || !(1..=MAX_VISIBILITY_TIMEOUT).contains(&self.visibility_timeout) {
+        } else if !is_in_range(self.playout_delay) || !(1..=MAX_VISIBILITY_TIMEOUT).contains(&self.visibility_timeout) {
             Err(PeerWorldConfigError::Delay)
-        } else if least == 0 || least > most || most > MAX_UPDATE_RATE {
+        } else if min_rate == 0 || min_rate > max_rate || max_rate > MAX_UPDATE_RATE {
             Err(PeerWorldConfigError::UpdatePolicy)
         } else {
             Ok(())
         }
     }
 
-    /// Ticks in a second.
+    /// Ticks per second, at least 1.
     pub(super) fn ticks_per_second(&self) -> u32 {
         (TimeDelta::from_secs(1).as_nanos() / self.tick_duration.as_nanos()).max(1) as u32
     }
 
-    /// Ticks for which states are kept: what is shown now, and what an entity that is given up on was last heard at.
+    /// Ticks for which states are kept: from the current bucket back past the playout delay and the visibility timeout.
     pub(super) fn retention_ticks(&self) -> u32 {
         self.bucket_ticks + self.playout_delay + self.visibility_timeout
     }

@@ -1,71 +1,72 @@
-//! What a game tells the engine about its entities: how they move, how far apart two of them are, how they are written down.
+//! The game's dead-reckoning rules: how entities move, how far apart two states are, and how states are encoded.
 
 use core::fmt;
 
-/// What one game knows of the motion of its entities. The engine knows only this.
+/// The game's knowledge of how its entities move. The engine knows nothing else about them.
 ///
-/// All of it must give the same result everywhere: whole numbers, no clock, no chance.
+/// All methods must be deterministic across sites: integer arithmetic only, no clock, no random numbers.
 pub trait DeadReckoning {
-    /// All that others are told of an entity at one moment.
+    /// Everything that peers receive about an entity at one moment.
     type State: Clone + fmt::Debug;
 
-    /// The state so many ticks later, if the entity goes on as it does.
+    /// Returns the state `ticks` later, if the entity continues to move as it does.
     fn extrapolate(&self, state: &Self::State, ticks: u32) -> Self::State;
 
-    /// The state between two that are known: `part` of `whole` ticks after the earlier one. `0 < part < whole`.
+    /// Returns the state `part` ticks after `earlier`, where `later` follows `whole` ticks after `earlier`. The engine
+    /// guarantees `0 < part < whole`.
     fn interpolate(&self, earlier: &Self::State, later: &Self::State, part: u32, whole: u32) -> Self::State;
 
-    /// How far apart two states are for somebody who looks at them, in the game's units. States of which others must be told at
-    /// once, whatever the distance, are [`INFINITE_DISTANCE`] apart.
+    /// Returns the visible distance between two states, in the game's units. Returns [`INFINITE_DISTANCE`] for states
+    /// whose difference must reach the peers at once, whatever the distance.
     fn distance(&self, one: &Self::State, other: &Self::State) -> u32;
 
-    /// Where in the world the entity is, coarsely: who is neither there nor beside it need not be told of it.
+    /// Returns the coarse position of the entity: only sites in this region or beside it receive its updates.
     fn region(&self, state: &Self::State) -> WorldRegion;
 
-    /// Writes a state down, in at most [`MAX_STATE_SIZE`] bytes, and says how many. `None` if there is no room.
+    /// Encodes a state into at most [`MAX_STATE_SIZE`] bytes and returns the length. `None` if `buf` is too small.
     fn encode(&self, state: &Self::State, buf: &mut [u8]) -> Option<usize>;
 
-    /// Reads a state that takes up all of the bytes. `None` if no game would have written it.
+    /// Decodes a state that takes up all of `bytes`. `None` if no valid encoding.
     fn decode(&self, bytes: &[u8]) -> Option<Self::State>;
 }
 
-/// Further apart than any two states that could be mistaken for each other.
+/// Distance of two states whose difference must reach the peers at once.
 pub const INFINITE_DISTANCE: u32 = u32::MAX;
 
-/// The most bytes that a state takes.
+/// Maximum size of an encoded state in bytes.
 pub const MAX_STATE_SIZE: usize = 128;
 
-/// A square of the world. Squares that touch, also by a corner, are neighbours.
+/// A square of the world. Squares that touch, also at a corner, are neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WorldRegion {
-    /// From west to east.
+    /// Column, from west to east.
     pub x: u8,
-    /// From north to south.
+    /// Row, from north to south.
     pub y: u8,
 }
 
 impl WorldRegion {
-    /// Whether what happens there is seen here.
+    /// Whether the regions are equal or neighbours, so that entities in one see those in the other.
     pub fn is_near(self, other: Self) -> bool {
         self.distance(other) <= 1
     }
 
-    /// How many squares one has to cross to get there, at the least.
+    /// Minimum number of steps between the regions, where a diagonal step counts as one.
     pub(super) fn distance(self, other: Self) -> u32 {
         self.x.abs_diff(other.x).max(self.y.abs_diff(other.y)).into()
     }
 }
 
-/// An entity: the site that owns it, and its number there.
+/// An entity: the site that owns it and its number there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
-    /// The site that says where it is.
+    /// Owner, the site that sends the entity's state.
     pub site: WorldSiteId,
-    /// Which of that site's entities.
+    /// Number of the entity at its owner.
     pub index: u8,
 }
 
-/// A site of a world without a server: a number that it drew when it came.
+/// A site of a serverless world: a number that the site drew when it joined.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorldSiteId(pub u32);
 

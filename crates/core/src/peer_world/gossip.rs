@@ -1,12 +1,15 @@
-//! What must get to everybody in the end, also from those who have left: one short record of every site, written by that site alone.
+//! Records that reach every site eventually, also those of departed sites: one short record per site, written by that
+//! site alone.
 //!
-//! A record has a version, and the newest counts; everybody passes on what others do not have. So records need no order and no
-//! acknowledgement, and after the last change all who can hear each other, by whatever way, have the same ones. What is counted up in them
-//! can be added up over all sites: who was hit is known by who was hit.
+//! A record has a version and the newest version wins. Every site passes on records that its peers lack. Records
+//! therefore need no ordering and no acknowledgement, and after the last change all sites that are connected, directly
+//! or through others, hold the same records. Counts in the records can be summed over all sites: each site counts its
+//! own hits, so the victim's record is the authority on them.
 //!
-//! What somebody tells of another is hearsay, and may be made up. It is believed only as long as the other does not speak for itself, and
-//! only so far that the other can always put down something newer: who was slandered takes over what it is told, like anything from before
-//! it was started, and its next version is above that. Nor does hearsay take anybody's place: who is here always finds room.
+//! A record received from a site other than its owner is third-party information and may be forged. A site accepts it
+//! only while the owner does not send its own record, and only up to a version that the owner can still exceed: the
+//! owner of a forged record takes it over, like any record from before its last start, and its next version supersedes
+//! it. Nor does third-party information displace other records: a present site always finds room.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,26 +17,28 @@ use alloc::vec::Vec;
 use super::WorldSiteId;
 use crate::hash::xxh64;
 
-/// The most bytes of a record: it fits in one datagram.
+/// Maximum size of a record in bytes: it fits in one datagram.
 pub const MAX_RECORD_SIZE: usize = 1_000;
-/// The most sites of which a record is kept, besides ours.
+/// Maximum number of records of other sites.
 const MAX_RECORDS: usize = 1_024;
 
-/// The lowest bits of a version are a mark of what it says: who was started anew may have put down something else as often as before.
+/// Low bits of a version that hold a hash of the contents: a restarted site may have published different contents with
+/// the same number of changes.
 const CONTENT_HASH_BITS: u32 = 12;
 const CONTENT_HASH_MASK: u32 = (1 << CONTENT_HASH_BITS) - 1;
-/// More changes are not counted.
+/// Maximum change count; it saturates.
 const MAX_CHANGES: u32 = u32::MAX >> CONTENT_HASH_BITS;
-/// Hearsay is believed up to so many changes: whoever it is about has as many left.
+/// Maximum change count accepted from a third party: the owner has as many changes left.
 const MAX_THIRD_PARTY_CHANGES: u32 = MAX_CHANGES / 2;
-/// And where a record is known, up to so many more: nobody changes so much out of our sight. At five changes in a second that takes hours.
+/// Maximum advance over a known change count accepted from a third party: at five changes per second 65,536 changes
+/// take over 3 h, so a real advance of this size does not go unnoticed.
 const MAX_THIRD_PARTY_ADVANCE: u32 = 1 << 16;
 
 fn content_hash(bytes: &[u8]) -> u32 {
     xxh64(0, bytes) as u32 & CONTENT_HASH_MASK
 }
 
-/// The version of what was changed so often, and says this.
+/// Builds the version of contents that were changed `changes` times.
 pub(super) fn make_version(changes: u32, bytes: &[u8]) -> u32 {
     changes.min(MAX_CHANGES) << CONTENT_HASH_BITS | content_hash(bytes)
 }
@@ -42,26 +47,26 @@ fn change_count(version: u32) -> u32 {
     version >> CONTENT_HASH_BITS
 }
 
-/// What a site has put down.
+/// The record of one site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteRecord {
-    /// How often it was changed, and a mark of what it says.
+    /// Change count in the upper bits, hash of the contents in the low 12 bits.
     pub version: u32,
-    /// What it says.
+    /// Contents.
     pub bytes: Vec<u8>,
 }
 
-/// What is to be done about a version that somebody has.
+/// Comparison of the local version of a record with a peer's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VersionComparison {
-    /// It has an older one.
+    /// The peer has an older version.
     PeerOutdated,
-    /// We have an older one.
+    /// This site has an older version.
     LocalOutdated,
     Equal,
 }
 
-/// A version of a record that somebody has.
+/// A claim by a peer that a version of a record exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordClaim {
     pub(super) site: WorldSiteId,
@@ -69,19 +74,19 @@ pub(super) struct RecordClaim {
     pub(super) source: ClaimSource,
 }
 
-/// Who tells of a record.
+/// Source of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimSource {
-    /// The site whose record it is.
+    /// The owner of the record.
     Owner,
-    /// Somebody else.
+    /// A site that does not own the record.
     ThirdParty,
-    /// Somebody else, and the record is ours, from before we were started.
+    /// A site that does not own the record, which is this site's own, from before its last start.
     ThirdPartyAboutSelf,
 }
 
 impl RecordClaim {
-    /// Whether somebody could have got to this version, if that one was last known to have made so many changes.
+    /// Whether the claimed version is believable, given the last known change count of the record.
     fn is_credible(self, known: Option<u32>) -> bool {
         let changes = change_count(self.version);
         match self.source {
@@ -96,21 +101,21 @@ impl RecordClaim {
     }
 }
 
-/// A record, and how we know.
+/// A record and its origin.
 #[derive(Debug)]
 struct GossipEntry {
     record: SiteRecord,
-    /// Whether the site was ever heard itself.
+    /// Whether the owner itself has ever sent this record.
     is_first_hand: bool,
 }
 
-/// All records that we know of.
+/// All known records.
 #[derive(Debug, Default)]
 pub(super) struct GossipStore {
     entries: BTreeMap<WorldSiteId, GossipEntry>,
-    /// The site whose version was told last: they are told in turn.
+    /// Site of the last digest: digests rotate over all records.
     last_digest_site: Option<WorldSiteId>,
-    /// How often anything in here was changed.
+    /// Number of changes to any record.
     revision: u64,
 }
 
@@ -123,86 +128,90 @@ impl GossipStore {
         self.entries.iter().map(|(site, entry)| (*site, &entry.record))
     }
 
-    /// How often anything in here was changed.
+    /// Number of changes to any record.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Puts down something new of ourselves. What is too long is cut off.
-    pub(super) fn set_own(&mut self, me: WorldSiteId, bytes: &[u8]) {
+    /// Publishes a new version of this site's record. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
+    pub(super) fn set_own(&mut self, own_site: WorldSiteId, bytes: &[u8]) {
         let bytes = bytes[..bytes.len().min(MAX_RECORD_SIZE)].to_vec();
-        let version = make_version(change_count(self.version_of(me)) + 1, &bytes);
-        self.insert(me, GossipEntry { record: SiteRecord { version, bytes }, is_first_hand: true });
+        let version = make_version(change_count(self.version_of(own_site)) + 1, &bytes);
+        self.insert(own_site, GossipEntry { record: SiteRecord { version, bytes }, is_first_hand: true });
     }
 
-    /// Puts down something of ourselves that is to be [posted](Self::post) later: until then it counts as what we had.
-    pub(super) fn draft_own(&mut self, me: WorldSiteId, bytes: &[u8]) {
+    /// Stores contents of this site's record that are to be [published](Self::set_own) later, under the current
+    /// version.
+    pub(super) fn draft_own(&mut self, own_site: WorldSiteId, bytes: &[u8]) {
         let bytes = bytes[..bytes.len().min(MAX_RECORD_SIZE)].to_vec();
         self.insert(
-            me,
-            GossipEntry { record: SiteRecord { version: self.version_of(me), bytes }, is_first_hand: true },
+            own_site,
+            GossipEntry { record: SiteRecord { version: self.version_of(own_site), bytes }, is_first_hand: true },
         );
     }
 
-    fn insert(&mut self, of: WorldSiteId, entry: GossipEntry) {
-        self.entries.insert(of, entry);
+    fn insert(&mut self, site: WorldSiteId, entry: GossipEntry) {
+        self.entries.insert(site, entry);
         self.revision += 1;
     }
 
-    /// Takes over a record if it is [wanted](Self::wants) and its version is its own. Whether it was.
-    pub(super) fn merge(&mut self, told: RecordClaim, bytes: &[u8], is_here: impl Fn(WorldSiteId) -> bool) -> bool {
-        let RecordClaim { site: of, version, source: by } = told;
-        if content_hash(bytes) != version & CONTENT_HASH_MASK || !self.should_accept(told, &is_here) {
+    /// Stores a claimed record if it is [acceptable](Self::should_accept) and its version matches its contents. Returns
+    /// whether it was stored.
+    pub(super) fn merge(&mut self, claim: RecordClaim, bytes: &[u8], is_present: impl Fn(WorldSiteId) -> bool) -> bool {
+        let RecordClaim { site, version, source } = claim;
+        if content_hash(bytes) != version & CONTENT_HASH_MASK || !self.should_accept(claim, &is_present) {
             return false;
         }
-        if !self.entries.contains_key(&of) && self.is_full() {
-            self.evict_absent(is_here);
+        if !self.entries.contains_key(&site) && self.is_full() {
+            self.evict_absent(is_present);
         }
-        let heard = by == ClaimSource::Owner || self.entries.get(&of).is_some_and(|known| known.is_first_hand);
-        self.insert(of, GossipEntry { record: SiteRecord { version, bytes: bytes.to_vec() }, is_first_hand: heard });
+        let is_first_hand =
+            source == ClaimSource::Owner || self.entries.get(&site).is_some_and(|known| known.is_first_hand);
+        self.insert(site, GossipEntry { record: SiteRecord { version, bytes: bytes.to_vec() }, is_first_hand });
         true
     }
 
-    /// Whether a version is newer than ours, can be believed, and finds room: also in place of others, if its site is here.
-    pub(super) fn should_accept(&self, told: RecordClaim, is_here: impl Fn(WorldSiteId) -> bool) -> bool {
-        let known = self.get(told.site).map(|record| record.version);
-        if known.is_some_and(|known| known >= told.version) || !told.is_credible(known.map(change_count)) {
+    /// Whether the claimed version is newer than the local one, credible, and finds room. The record of a present site
+    /// may displace that of an absent one.
+    pub(super) fn should_accept(&self, claim: RecordClaim, is_present: impl Fn(WorldSiteId) -> bool) -> bool {
+        let known = self.get(claim.site).map(|record| record.version);
+        if known.is_some_and(|known| known >= claim.version) || !claim.is_credible(known.map(change_count)) {
             return false;
         }
-        let takes_a_place = || is_here(told.site) && self.entries.keys().any(|site| !is_here(*site));
-        known.is_some() || !self.is_full() || takes_a_place()
+        let can_displace = || is_present(claim.site) && self.entries.keys().any(|site| !is_present(*site));
+        known.is_some() || !self.is_full() || can_displace()
     }
 
     fn is_full(&self) -> bool {
         self.entries.len() >= MAX_RECORDS
     }
 
-    /// Lets go of a record of somebody who is not here: rather of one who was never heard.
-    fn evict_absent(&mut self, is_here: impl Fn(WorldSiteId) -> bool) {
-        let gone = self.entries.iter().filter(|(site, _)| !is_here(**site));
-        if let Some((site, _)) = gone.min_by_key(|(_, entry)| entry.is_first_hand) {
+    /// Drops the record of an absent site, preferably one that its owner never sent.
+    fn evict_absent(&mut self, is_present: impl Fn(WorldSiteId) -> bool) {
+        let absent = self.entries.iter().filter(|(site, _)| !is_present(**site));
+        if let Some((site, _)) = absent.min_by_key(|(_, entry)| entry.is_first_hand) {
             let site = *site;
             self.entries.remove(&site);
         }
     }
 
-    fn version_of(&self, of: WorldSiteId) -> u32 {
-        self.get(of).map_or(0, |record| record.version)
+    fn version_of(&self, site: WorldSiteId) -> u32 {
+        self.get(site).map_or(0, |record| record.version)
     }
 
-    /// Who lacks something, if somebody has this version of a record.
-    pub(super) fn compare_version(&self, of: WorldSiteId, version: u32) -> VersionComparison {
-        match self.version_of(of).cmp(&version) {
+    /// Compares the local version of a record with a peer's `version`.
+    pub(super) fn compare_version(&self, site: WorldSiteId, version: u32) -> VersionComparison {
+        match self.version_of(site).cmp(&version) {
             core::cmp::Ordering::Greater => VersionComparison::PeerOutdated,
             core::cmp::Ordering::Less => VersionComparison::LocalOutdated,
             core::cmp::Ordering::Equal => VersionComparison::Equal,
         }
     }
 
-    /// The next version to be told, in turn.
+    /// Returns the next digest, the version of one record, in rotation.
     pub(super) fn next_digest(&mut self) -> Option<(WorldSiteId, u32)> {
         use core::ops::Bound::{Excluded, Unbounded};
-        let after = self.last_digest_site.and_then(|told| self.entries.range((Excluded(told), Unbounded)).next());
+        let after = self.last_digest_site.and_then(|last| self.entries.range((Excluded(last), Unbounded)).next());
         let (site, entry) = after.or_else(|| self.entries.iter().next())?;
         self.last_digest_site = Some(*site);
         Some((*site, entry.record.version))
@@ -212,7 +221,7 @@ impl GossipStore {
         self.entries.len()
     }
 
-    /// Bytes on the heap, roughly.
+    /// Approximate heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.entries.values().map(|entry| entry.record.bytes.capacity() + size_of::<(WorldSiteId, GossipEntry)>()).sum()
     }
@@ -225,122 +234,125 @@ mod tests {
     const ME: WorldSiteId = WorldSiteId(1);
     const OTHER: WorldSiteId = WorldSiteId(2);
 
-    fn claim(of: WorldSiteId, changes: u32, by: ClaimSource, bytes: &[u8]) -> RecordClaim {
-        RecordClaim { site: of, version: make_version(changes, bytes), source: by }
+    fn claim(site: WorldSiteId, changes: u32, source: ClaimSource, bytes: &[u8]) -> RecordClaim {
+        RecordClaim { site, version: make_version(changes, bytes), source }
     }
 
-    /// Somebody tells of a record that was changed so often, while nobody is here.
-    fn merge_claim(ledger: &mut GossipStore, of: WorldSiteId, changes: u32, by: ClaimSource) -> bool {
-        ledger.merge(claim(of, changes, by, b"said"), b"said", |_| false)
+    /// Merges a record with this change count while no other site is present.
+    fn merge_claim(store: &mut GossipStore, site: WorldSiteId, changes: u32, source: ClaimSource) -> bool {
+        store.merge(claim(site, changes, source, b"said"), b"said", |_| false)
     }
 
     #[test]
-    fn newest_version_wins_whoever_sends_it() {
-        let mut ledger = GossipStore::default();
-        ledger.set_own(ME, b"one");
-        ledger.set_own(ME, b"two");
-        assert_eq!(change_count(ledger.get(ME).unwrap().version), 2);
-        let mut anew = GossipStore::default();
-        anew.set_own(ME, b"one");
-        anew.set_own(ME, b"three");
-        assert_ne!(ledger.compare_version(ME, anew.get(ME).unwrap().version), VersionComparison::Equal);
+    fn newest_version_wins_from_any_sender() {
+        let mut store = GossipStore::default();
+        store.set_own(ME, b"one");
+        store.set_own(ME, b"two");
+        assert_eq!(change_count(store.get(ME).unwrap().version), 2);
+        let mut restarted = GossipStore::default();
+        restarted.set_own(ME, b"one");
+        restarted.set_own(ME, b"three");
+        assert_ne!(store.compare_version(ME, restarted.get(ME).unwrap().version), VersionComparison::Equal);
         assert!(
-            merge_claim(&mut ledger, OTHER, 5, ClaimSource::ThirdParty)
-                && !merge_claim(&mut ledger, OTHER, 4, ClaimSource::Owner)
+            merge_claim(&mut store, OTHER, 5, ClaimSource::ThirdParty)
+                && !merge_claim(&mut store, OTHER, 4, ClaimSource::Owner)
         );
-        assert_eq!(ledger.get(OTHER).unwrap().bytes, b"said");
-        assert_eq!(ledger.compare_version(OTHER, make_version(6, b"")), VersionComparison::LocalOutdated);
-        assert_eq!(ledger.compare_version(OTHER, make_version(5, b"said")), VersionComparison::Equal);
-        assert_eq!(ledger.compare_version(OTHER, 0), VersionComparison::PeerOutdated);
-        assert_eq!(ledger.compare_version(WorldSiteId(3), 1), VersionComparison::LocalOutdated);
+        assert_eq!(store.get(OTHER).unwrap().bytes, b"said");
+        assert_eq!(store.compare_version(OTHER, make_version(6, b"")), VersionComparison::LocalOutdated);
+        assert_eq!(store.compare_version(OTHER, make_version(5, b"said")), VersionComparison::Equal);
+        assert_eq!(store.compare_version(OTHER, 0), VersionComparison::PeerOutdated);
+        assert_eq!(store.compare_version(WorldSiteId(3), 1), VersionComparison::LocalOutdated);
     }
 
     #[test]
     fn version_with_wrong_content_hash_is_rejected() {
-        let mut ledger = GossipStore::default();
+        let mut store = GossipStore::default();
         let forged = RecordClaim { version: u32::MAX, ..claim(OTHER, 1, ClaimSource::Owner, b"x") };
-        assert!(content_hash(b"x") != CONTENT_HASH_MASK && !ledger.merge(forged, b"x", |_| true));
-        assert!(ledger.merge(claim(OTHER, 1, ClaimSource::Owner, b"x"), b"x", |_| true));
+        assert!(content_hash(b"x") != CONTENT_HASH_MASK && !store.merge(forged, b"x", |_| true));
+        assert!(store.merge(claim(OTHER, 1, ClaimSource::Owner, b"x"), b"x", |_| true));
     }
 
     #[test]
     fn owner_overrides_forged_third_party_record() {
-        let mut ledger = GossipStore::default();
+        let mut store = GossipStore::default();
         assert!(
-            !merge_claim(&mut ledger, OTHER, MAX_CHANGES, ClaimSource::ThirdParty),
-            "nobody could say anything newer"
+            !merge_claim(&mut store, OTHER, MAX_CHANGES, ClaimSource::ThirdParty),
+            "the owner could not exceed the maximum change count"
         );
-        assert!(merge_claim(&mut ledger, OTHER, MAX_THIRD_PARTY_CHANGES, ClaimSource::ThirdParty));
-        let mut slandered = GossipStore::default();
-        slandered.set_own(OTHER, b"true");
-        assert!(!merge_claim(&mut slandered, OTHER, MAX_CHANGES, ClaimSource::ThirdPartyAboutSelf));
-        assert!(merge_claim(&mut slandered, OTHER, MAX_THIRD_PARTY_CHANGES, ClaimSource::ThirdPartyAboutSelf));
-        slandered.set_own(OTHER, b"true");
-        let SiteRecord { version, bytes } = slandered.get(OTHER).unwrap();
+        assert!(merge_claim(&mut store, OTHER, MAX_THIRD_PARTY_CHANGES, ClaimSource::ThirdParty));
+        let mut owner = GossipStore::default();
+        owner.set_own(OTHER, b"true");
+        assert!(!merge_claim(&mut owner, OTHER, MAX_CHANGES, ClaimSource::ThirdPartyAboutSelf));
+        assert!(merge_claim(&mut owner, OTHER, MAX_THIRD_PARTY_CHANGES, ClaimSource::ThirdPartyAboutSelf));
+        owner.set_own(OTHER, b"true");
+        let SiteRecord { version, bytes } = owner.get(OTHER).unwrap();
         let own = RecordClaim { site: OTHER, version: *version, source: ClaimSource::Owner };
-        assert!(ledger.merge(own, bytes, |_| true), "its next version is above that");
+        assert!(store.merge(own, bytes, |_| true), "the owner's next version must supersede the forged one");
         assert!(
-            !merge_claim(&mut ledger, OTHER, MAX_THIRD_PARTY_CHANGES, ClaimSource::ThirdParty),
-            "and hearsay does not get there again"
+            !merge_claim(&mut store, OTHER, MAX_THIRD_PARTY_CHANGES, ClaimSource::ThirdParty),
+            "a third party must not exceed the owner's version"
         );
     }
 
     #[test]
     fn third_party_version_advance_is_limited_for_known_sites() {
-        let mut ledger = GossipStore::default();
-        assert!(merge_claim(&mut ledger, OTHER, 7, ClaimSource::Owner));
-        assert!(!merge_claim(&mut ledger, OTHER, 8 + MAX_THIRD_PARTY_ADVANCE, ClaimSource::ThirdParty));
-        assert!(merge_claim(&mut ledger, OTHER, 7 + MAX_THIRD_PARTY_ADVANCE, ClaimSource::ThirdParty));
-        assert!(merge_claim(&mut ledger, OTHER, MAX_CHANGES, ClaimSource::Owner), "unless it says so itself");
+        let mut store = GossipStore::default();
+        assert!(merge_claim(&mut store, OTHER, 7, ClaimSource::Owner));
+        assert!(!merge_claim(&mut store, OTHER, 8 + MAX_THIRD_PARTY_ADVANCE, ClaimSource::ThirdParty));
+        assert!(merge_claim(&mut store, OTHER, 7 + MAX_THIRD_PARTY_ADVANCE, ClaimSource::ThirdParty));
+        assert!(merge_claim(&mut store, OTHER, MAX_CHANGES, ClaimSource::Owner), "the owner itself is not limited");
     }
 
     #[test]
     fn change_count_saturates_without_wrapping() {
-        let mut ledger = GossipStore::default();
-        merge_claim(&mut ledger, ME, MAX_CHANGES, ClaimSource::Owner);
-        ledger.set_own(ME, b"one more");
-        assert_eq!(change_count(ledger.get(ME).unwrap().version), MAX_CHANGES);
+        let mut store = GossipStore::default();
+        merge_claim(&mut store, ME, MAX_CHANGES, ClaimSource::Owner);
+        store.set_own(ME, b"one more");
+        assert_eq!(change_count(store.get(ME).unwrap().version), MAX_CHANGES);
     }
 
     #[test]
     fn digests_rotate_over_all_sites() {
-        let mut ledger = GossipStore::default();
-        assert_eq!(ledger.next_digest(), None);
+        let mut store = GossipStore::default();
+        assert_eq!(store.next_digest(), None);
         for site in [7, 3, 5] {
-            merge_claim(&mut ledger, WorldSiteId(site), site, ClaimSource::Owner);
+            merge_claim(&mut store, WorldSiteId(site), site, ClaimSource::Owner);
         }
-        let told: Vec<u32> = (0..4).map(|_| change_count(ledger.next_digest().unwrap().1)).collect();
-        assert_eq!(told, [3, 5, 7, 3]);
+        let digests: Vec<u32> = (0..4).map(|_| change_count(store.next_digest().unwrap().1)).collect();
+        assert_eq!(digests, [3, 5, 7, 3]);
     }
 
     #[test]
     fn record_count_and_size_are_bounded() {
-        let mut ledger = GossipStore::default();
+        let mut store = GossipStore::default();
         let long = [0; MAX_RECORD_SIZE];
         for site in 0..5_000 {
-            ledger.merge(claim(WorldSiteId(site), 1, ClaimSource::ThirdParty, &long), &long, |_| false);
+            store.merge(claim(WorldSiteId(site), 1, ClaimSource::ThirdParty, &long), &long, |_| false);
         }
-        assert_eq!(ledger.len(), MAX_RECORDS);
-        ledger.set_own(WorldSiteId(9_999), &[0; 5_000]);
-        assert_eq!(ledger.get(WorldSiteId(9_999)).unwrap().bytes.len(), MAX_RECORD_SIZE);
-        assert!(ledger.len() <= MAX_RECORDS + 1);
+        assert_eq!(store.len(), MAX_RECORDS);
+        store.set_own(WorldSiteId(9_999), &[0; 5_000]);
+        assert_eq!(store.get(WorldSiteId(9_999)).unwrap().bytes.len(), MAX_RECORD_SIZE);
+        assert!(store.len() <= MAX_RECORDS + 1);
     }
 
     #[test]
     fn present_site_always_gets_room_and_forged_sites_are_evicted_first() {
-        let mut ledger = GossipStore::default();
-        ledger.set_own(ME, b"us");
-        assert!(merge_claim(&mut ledger, OTHER, 1, ClaimSource::Owner), "it was here, and left");
-        (10_000..20_000).for_each(|site| _ = merge_claim(&mut ledger, WorldSiteId(site), 1, ClaimSource::ThirdParty));
+        let mut store = GossipStore::default();
+        store.set_own(ME, b"us");
+        assert!(merge_claim(&mut store, OTHER, 1, ClaimSource::Owner), "the site was present and has left");
+        (10_000..20_000).for_each(|site| _ = merge_claim(&mut store, WorldSiteId(site), 1, ClaimSource::ThirdParty));
         let late = |site: u32| claim(WorldSiteId(site), 1, ClaimSource::Owner, b"late");
-        let is_here = |site: WorldSiteId| site == ME || (100..2_000).contains(&site.0);
-        assert!(!merge_claim(&mut ledger, WorldSiteId(99), 1, ClaimSource::ThirdParty), "hearsay takes nobody's place");
+        let is_present = |site: WorldSiteId| site == ME || (100..2_000).contains(&site.0);
+        assert!(
+            !merge_claim(&mut store, WorldSiteId(99), 1, ClaimSource::ThirdParty),
+            "a third-party record must not displace another"
+        );
         for site in 100..1_122 {
-            assert!(ledger.merge(late(site), b"late", is_here), "{site}");
-            assert!(ledger.get(OTHER).is_some(), "made-up sites go before who was heard");
+            assert!(store.merge(late(site), b"late", is_present), "{site}");
+            assert!(store.get(OTHER).is_some(), "forged records must be evicted before first-hand ones");
         }
-        assert!(ledger.merge(late(1_122), b"late", is_here) && ledger.get(OTHER).is_none());
-        assert!(!ledger.merge(late(1_123), b"late", is_here), "all others are here");
-        assert!(ledger.len() == MAX_RECORDS && ledger.get(ME).is_some());
+        assert!(store.merge(late(1_122), b"late", is_present) && store.get(OTHER).is_none());
+        assert!(!store.merge(late(1_123), b"late", is_present), "the owners of all records are present");
+        assert!(store.len() == MAX_RECORDS && store.get(ME).is_some());
     }
 }

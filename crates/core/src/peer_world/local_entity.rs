@@ -1,46 +1,47 @@
-//! One of our own entities: where it was, tick by tick, and when the others are told.
+//! An entity of this site: its states, tick by tick, and when peers receive them.
 
 use alloc::collections::VecDeque;
 
 use super::config::UpdatePolicy;
 use super::{DeadReckoning, INFINITE_DISTANCE};
 
-/// An update that tells of a change is sent so often again where much is lost, and so many ticks apart: losses come in bursts.
+/// Maximum repetitions of an update that reports a change, where the loss is high.
 const MAX_CHANGE_REPEATS: u32 = 3;
+/// Minimum ticks between such repetitions: losses come in bursts.
 const CHANGE_REPEAT_TICKS: u32 = 5;
 
-/// What is to be sent at a tick.
+/// Decision on the update of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendDecision {
     Send,
-    /// It would have been sent, if others could not reckon it themselves.
+    /// The rate allows an update, but peers can dead-reckon it.
     Skip,
     Wait,
 }
 
-/// An entity of ours.
+/// An entity of this site.
 #[derive(Debug)]
 pub(super) struct LocalEntity<S> {
-    /// The states of consecutive ticks; the last is that of `newest`.
+    /// States of consecutive ticks; the last is that of tick `newest`.
     states: VecDeque<S>,
     newest: u32,
     last_sent: Option<(u32, S)>,
-    /// The tick for which was decided last.
+    /// Tick of the last decision.
     last_decision_tick: u32,
-    /// What may be sent by now: a whole update at `ticks_per_second`.
+    /// Send credit; one update costs `ticks_per_second`.
     send_credit: u32,
-    /// Times the last change is still to be repeated.
+    /// Remaining repetitions of the last change.
     repeats_left: u32,
     pub(super) sequence: u16,
     pub(super) is_due: bool,
 }
 
-/// What the network is like, as far as sending is concerned.
+/// Network conditions that affect sending.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendConditions {
-    /// Updates in a second at present.
+    /// Current maximum rate in updates per second.
     pub(super) updates_per_second: u32,
-    /// The part of updates that does not arrive, in 255ths, at the receiver that has it worst.
+    /// Loss share at the worst receiver, in 255ths.
     pub(super) loss_share: u8,
     pub(super) ticks_per_second: u32,
 }
@@ -60,11 +61,11 @@ impl<S: Clone> LocalEntity<S> {
         }
     }
 
-    /// Takes down the state of a tick, and forgets all but as many as are `kept`. Ticks that were left out are filled with it, too.
+    /// Records the state of a tick and drops all but the newest `kept` states. Skipped ticks get the same state.
     pub(super) fn record(&mut self, tick: u32, state: S, kept: u32) {
         let skipped = tick.saturating_sub(self.newest).min(kept);
         if tick <= self.newest {
-            // The same tick again: the newer state counts.
+            // A second state for the same tick replaces the first.
             if let (true, Some(newest)) = (tick == self.newest, self.states.back_mut()) {
                 *newest = state;
             }
@@ -79,42 +80,42 @@ impl<S: Clone> LocalEntity<S> {
         }
     }
 
-    /// The state at a tick, if it is kept.
+    /// State at `tick`, if it is kept.
     pub(super) fn state_at(&self, tick: u32) -> Option<&S> {
         let ago = self.newest.checked_sub(tick)? as usize;
-        self.states.len().checked_sub(ago + 1).and_then(|at| self.states.get(at))
+        self.states.len().checked_sub(ago + 1).and_then(|index| self.states.get(index))
     }
 
     pub(super) fn newest(&self) -> (u32, &S) {
-        (self.newest, self.states.back().expect("there is always one"))
+        (self.newest, self.states.back().expect("there is always at least one state"))
     }
 
-    /// Bytes, roughly.
+    /// Approximate size in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.states.capacity() * size_of::<S>()
     }
 
-    /// Whether to tell the others at this tick.
+    /// Decides whether to send an update at `tick`.
     pub(super) fn decide<R: DeadReckoning<State = S>>(
         &mut self,
         reckoner: &R,
-        sending: &UpdatePolicy,
+        policy: &UpdatePolicy,
         conditions: SendConditions,
         tick: u32,
     ) -> SendDecision {
-        let whole = conditions.ticks_per_second;
+        let update_cost = conditions.ticks_per_second;
         let elapsed = tick.saturating_sub(self.last_decision_tick);
         self.last_decision_tick = self.last_decision_tick.max(tick);
         self.send_credit =
-            self.send_credit.saturating_add(elapsed.saturating_mul(conditions.updates_per_second)).min(whole * 2);
-        let Some((told, state)) = &self.last_sent else { return SendDecision::Send };
-        let Some(tolerance) = sending.tolerance else {
-            return if self.send_credit < whole { SendDecision::Wait } else { SendDecision::Send };
+            self.send_credit.saturating_add(elapsed.saturating_mul(conditions.updates_per_second)).min(update_cost * 2);
+        let Some((sent_tick, state)) = &self.last_sent else { return SendDecision::Send };
+        let Some(tolerance) = policy.tolerance else {
+            return if self.send_credit < update_cost { SendDecision::Wait } else { SendDecision::Send };
         };
-        let ago = self.newest.saturating_sub(*told);
-        let off = reckoner.distance(&reckoner.extrapolate(state, ago), self.newest().1);
-        let has_credit = self.send_credit >= whole;
-        if off == INFINITE_DISTANCE || (off > tolerance && has_credit) {
+        let ago = self.newest.saturating_sub(*sent_tick);
+        let error = reckoner.distance(&reckoner.extrapolate(state, ago), self.newest().1);
+        let has_credit = self.send_credit >= update_cost;
+        if error == INFINITE_DISTANCE || (error > tolerance && has_credit) {
             self.repeats_left = change_repeats(conditions.loss_share);
             return SendDecision::Send;
         }
@@ -123,13 +124,13 @@ impl<S: Clone> LocalEntity<S> {
             return SendDecision::Send;
         }
         match has_credit {
-            _ if ago.saturating_mul(sending.min_rate) >= whole => SendDecision::Send,
+            _ if ago.saturating_mul(policy.min_rate) >= update_cost => SendDecision::Send,
             true => SendDecision::Skip,
             false => SendDecision::Wait,
         }
     }
 
-    /// A decision was carried out.
+    /// Applies a decision to the send credit and to the last sent state.
     pub(super) fn on_decided(&mut self, decision: SendDecision, ticks_per_second: u32) {
         match decision {
             SendDecision::Send => {
@@ -144,9 +145,9 @@ impl<S: Clone> LocalEntity<S> {
     }
 }
 
-/// So often a change is repeated that it hardly ever gets lost altogether.
-fn change_repeats(lost: u8) -> u32 {
-    match lost {
+/// Repetitions that make it unlikely that a change is lost altogether, for a loss share in 255ths.
+fn change_repeats(loss_share: u8) -> u32 {
+    match loss_share {
         0 => 0,
         1..=12 => 1,
         13..=50 => 2,
@@ -161,18 +162,18 @@ mod tests {
 
     const LOSSLESS: SendConditions = SendConditions { updates_per_second: 25, loss_share: 0, ticks_per_second: 100 };
 
-    /// Walks for ten seconds and says how many updates are sent.
-    fn count_sent_updates(sending: UpdatePolicy, conditions: SendConditions, speed: impl Fn(u32) -> i32) -> usize {
+    /// Moves an entity for 10 s and returns the number of sent updates.
+    fn count_sent_updates(policy: UpdatePolicy, conditions: SendConditions, speed: impl Fn(u32) -> i32) -> usize {
         let reckoner = TestGame::default();
         let mut state = reckoner.point(0, speed(0));
-        let mut source = LocalEntity::new(0, state, 0);
+        let mut local = LocalEntity::new(0, state, 0);
         let mut count = 0;
         for tick in 1..=1_000 {
             state = reckoner.extrapolate(&state, 1);
             state.speed = speed(tick);
-            source.record(tick, state, 50);
-            let decision = source.decide(&reckoner, &sending, conditions, tick);
-            source.on_decided(decision, conditions.ticks_per_second);
+            local.record(tick, state, 50);
+            let decision = local.decide(&reckoner, &policy, conditions, tick);
+            local.on_decided(decision, conditions.ticks_per_second);
             count += usize::from(decision == SendDecision::Send);
         }
         count
@@ -189,27 +190,27 @@ mod tests {
 
     #[test]
     fn update_within_tolerance_is_not_sent() {
-        let sending = UpdatePolicy::dead_reckoned(8);
-        assert!((39..=42).contains(&count_sent_updates(sending, LOSSLESS, |_| 8)), "only what shows that we are here");
-        let turns = count_sent_updates(sending, LOSSLESS, |tick| if tick / 70 % 2 == 0 { 8 } else { -8 });
+        let policy = UpdatePolicy::dead_reckoned(8);
+        assert!((39..=42).contains(&count_sent_updates(policy, LOSSLESS, |_| 8)), "only keep-alive updates");
+        let turns = count_sent_updates(policy, LOSSLESS, |tick| if tick / 70 % 2 == 0 { 8 } else { -8 });
         assert!((42..=60).contains(&turns), "{turns}");
-        let lossy = count_sent_updates(sending, SendConditions { loss_share: 60, ..LOSSLESS }, |tick| {
+        let lossy = count_sent_updates(policy, SendConditions { loss_share: 60, ..LOSSLESS }, |tick| {
             if tick / 70 % 2 == 0 { 8 } else { -8 }
         });
-        assert!(lossy > turns + 10, "changes are repeated: {lossy}");
+        assert!(lossy > turns + 10, "changes must be repeated: {lossy}");
     }
 
     #[test]
     fn own_states_are_kept_for_the_retention_time() {
         let reckoner = TestGame::default();
-        let mut source = LocalEntity::new(10, reckoner.point(0, 0), 0);
+        let mut local = LocalEntity::new(10, reckoner.point(0, 0), 0);
         for tick in 11..=100 {
-            source.record(tick, reckoner.point(tick as i32, 0), 20);
+            local.record(tick, reckoner.point(tick as i32, 0), 20);
         }
-        assert_eq!(source.state_at(100).unwrap().position, 100);
-        assert_eq!(source.state_at(81).unwrap().position, 81);
-        assert!(source.state_at(80).is_none() && source.state_at(101).is_none());
-        source.record(200, reckoner.point(200, 0), 20);
-        assert_eq!(source.state_at(190).unwrap().position, 200, "who slept was where it woke up");
+        assert_eq!(local.state_at(100).unwrap().position, 100);
+        assert_eq!(local.state_at(81).unwrap().position, 81);
+        assert!(local.state_at(80).is_none() && local.state_at(101).is_none());
+        local.record(200, reckoner.point(200, 0), 20);
+        assert_eq!(local.state_at(190).unwrap().position, 200, "skipped ticks take the state after the gap");
     }
 }

@@ -1,16 +1,21 @@
-//! Worlds without a server: every site says where its own entities are, and computes its own view of all of them.
+//! Serverless worlds: every site sends the state of its own entities and computes its own view of all entities.
 //!
-//! After Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on the Internet*
-//! (MiMaze). Time is cut into *buckets*. What all sites issue in the same bucket is seen together, by everybody a fixed *delay* later, so that
-//! it has come from everywhere by then. Where nothing came, the entity is reckoned: between two states that were told, or ahead of
-//! the newest. What comes late goes to its own past bucket and helps to reckon from there. Who is silent for too long is not shown.
+//! After Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications
+//! on the Internet* (MiMaze). Time is cut into *buckets*. Every site shows all updates issued in one bucket together, a
+//! fixed *playout delay* later, so that they have arrived from every site by then. If an entity has no update in the
+//! bucket, the site dead-reckons it: it interpolates between two received states or extrapolates from the newest one. A
+//! late update is stored in its own past bucket, where it still improves later dead reckoning. An entity without
+//! updates for longer than the visibility timeout is not shown.
 //!
-//! Then what the paper leaves open. An entity reckons itself as others do, and is silent while they are right ([`SendPolicy::tolerance`]); how
-//! often it speaks follows what receivers report ([`SendPolicy::adapt`]); only those are told who are near enough to see it ([`StateRegion`]);
-//! and what must be agreed on in the end, like a score, is in [records](TestNetwork::post) that get to everybody.
+//! Four mechanisms go beyond the paper. An entity dead-reckons itself as its peers do and sends no update while they
+//! are right ([`UpdatePolicy::tolerance`]). Its update rate follows the loss that receivers report
+//! ([`UpdatePolicy::is_adaptive`]). Updates go only to sites that are near enough to see the entity ([`WorldRegion`]).
+//! State on which all sites must agree in the end, such as a score, is kept in [records](PeerWorld::publish_record)
+//! that reach every site.
 //!
-//! The host program owns clock, network and game, and calls [`TestNetwork::handle_datagram`] and, at least once in a tick,
-//! [`TestNetwork::advance`], [`TestNetwork::publish_entity`] for each of its entities, [`TestNetwork::poll_transmit`] and [`TestNetwork::poll_view`].
+//! The host program owns clock, network and game. It calls [`PeerWorld::handle_datagram`] for every datagram and, at
+//! least once per tick, [`PeerWorld::advance`], [`PeerWorld::publish_entity`] for each of its entities,
+//! [`PeerWorld::poll_transmit`] and [`PeerWorld::poll_view`].
 
 mod config;
 mod dead_reckoning;
@@ -48,21 +53,23 @@ use send::PeerWorldControl;
 use update_rate::UpdateRate;
 use world_time::WorldTime;
 
-/// The most sites and entities that we know of at a time.
+/// Maximum number of known peers.
 const MAX_PEERS: usize = 1_024;
+/// Maximum number of remote entities of one site.
 const MAX_ENTITIES_PER_SITE: usize = 64;
+/// Maximum number of remote entities of all sites together.
 const MAX_ENTITIES: usize = 4_096;
-/// Who is silent for so long is forgotten, and who said goodbye.
+/// Silence after which a peer is removed, whether or not it said goodbye; longer in large worlds.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// A site whose time is followed, or that alone tells of its record, must have been heard so lately.
+/// Maximum silence of a peer whose world time is followed, or whose record is accepted only from itself.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Who does not get to know the world's time for so long may have come to those who do not know it either.
+/// Wait without a world time after which this site may start one: its peers may not know it either.
 const WORLD_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// Events that nobody asked for yet.
+/// Maximum number of queued events; the oldest are dropped.
 const MAX_EVENTS: usize = 256;
-/// All others are looked at so often.
+/// Interval between scans of all peers for their world times and for due region updates.
 const PEER_SCAN_INTERVAL: TimeDelta = TimeDelta::from_millis(30);
-/// What need not be looked at every time is looked at so often.
+/// Interval of garbage collection and loss aggregation.
 const GC_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
 /// A world as one site sees it.
@@ -72,19 +79,19 @@ pub struct PeerWorld<R: DeadReckoning> {
     dead_reckoning: R,
     started_at: Instant,
     now: Instant,
-    /// When to look at all others again: what their time is, and whether they know where we are.
+    /// Next scan of all peers: their world times, and whether they need this site's regions.
     next_peer_scan: Instant,
-    /// When to ask the first of them for its clock.
+    /// Earliest time at which a clock probe to any peer is due.
     next_clock_probe: Instant,
     world_time: WorldTime,
     local_entities: BTreeMap<u8, LocalEntity<R::State>>,
-    /// Where our entities are: in order, each region once.
+    /// Regions of this site's entities, sorted, without duplicates.
     own_regions: Vec<WorldRegion>,
     remote_entities: BTreeMap<EntityId, RemoteEntity<R::State>>,
     peers: BTreeMap<WorldSiteId, WorldPeer>,
     gossip: GossipStore,
     update_rate: UpdateRate,
-    /// What is to be told to single sites.
+    /// Messages queued for single sites.
     control_queue: VecDeque<(WorldSiteId, PeerWorldControl)>,
     beacon: Beacon,
     visible: Vec<VisibleEntity<R::State>>,
@@ -95,38 +102,40 @@ pub struct PeerWorld<R: DeadReckoning> {
     stats: PeerWorldStats,
 }
 
-/// When everybody is told how we are.
+/// State of the beacon, the periodic status datagram to all sites.
 #[derive(Debug)]
 struct Beacon {
     next_at: Instant,
-    /// The record was changed and nobody told yet.
+    /// Whether this site's record has changed since it was last sent.
     is_record_pending: bool,
-    /// Why nobody is told.
+    /// Hold on this site's record after a start; `None` once the record is released.
     record_hold: Option<RecordHold>,
-    /// When it was last told.
+    /// Time at which the record was last sent to all sites.
     record_sent_at: Instant,
-    /// The site of which was reported last: they are reported of in turn.
+    /// Site of the last link report: reports rotate over all peers.
     last_reported: Option<WorldSiteId>,
 }
 
-/// Our record is held back after the start until every peer has told which record of ours it has. A version that is put on top of an
-/// older one takes the place of a newer one as soon as it was changed as often, and what was counted there is lost.
+/// Hold on this site's record after a start, until every peer has reported which version of the record it has. A
+/// restarted site that published on top of an outdated version would replace the newer one as soon as it had made as
+/// many changes, and the counts in the newer one would be lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordHold {
-    /// When the first peer was heard.
+    /// Time of the first datagram from any peer.
     first_peer_at: Option<Instant>,
 }
 
 impl RecordHold {
-    /// Peers that are not in our roster yet have this long to get there, and to answer.
+    /// Minimum hold: time for peers that are not in the roster yet to be added and to answer.
     const MIN_DURATION: TimeDelta = TimeDelta::from_millis(2_500);
-    /// A peer that does not answer for this long is taken for gone; nor can a peer that lies hold a record back for longer.
+    /// Maximum hold: a peer that has not answered by then is taken for gone. A lying peer cannot hold the record back
+    /// longer.
     const MAX_DURATION: TimeDelta = PEER_TIMEOUT;
 
     fn is_over(self, now: Instant, mut peers: impl Iterator<Item = bool>) -> bool {
         let held = self.first_peer_at.map(|since| now - since);
         held.is_some_and(|held| {
-            held >= Self::MAX_DURATION || held >= Self::MIN_DURATION && peers.all(|has_recalled| has_recalled)
+            held >= Self::MAX_DURATION || held >= Self::MIN_DURATION && peers.all(|has_answered| has_answered)
         })
     }
 }
@@ -134,60 +143,61 @@ impl RecordHold {
 /// An entity in a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisibleEntity<S> {
-    /// Which.
+    /// Entity id.
     pub entity: EntityId,
-    /// How it is.
+    /// State at the tick of the view.
     pub state: S,
-    /// How we know.
+    /// How the state was obtained: own, received, interpolated or extrapolated.
     pub provenance: Provenance,
 }
 
-/// Something that happened.
+/// An event for the host program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldEvent {
-    /// A site was heard for the first time, or for the first time after a long silence.
+    /// A site sent its first datagram, or its first one after it left or timed out.
     PeerJoined(WorldSiteId),
-    /// A site said goodbye, or was not heard for long.
+    /// A site said goodbye, timed out or was removed by the host program.
     PeerLeft(WorldSiteId),
-    /// An entity is in the view that was not.
+    /// An entity entered the view.
     EntityAppeared(EntityId),
-    /// An entity is not in the view any more.
+    /// An entity left the view.
     EntityVanished(EntityId),
-    /// A site's record is another.
+    /// A site's record changed.
     RecordChanged(WorldSiteId),
-    /// Others know a newer record of ours than we do: it is from before we were started. What is [posted](TestNetwork::post) next must contain it.
+    /// A peer has a newer record of this site, from before this site's last start. The next record that is
+    /// [published](PeerWorld::publish_record) must include its contents.
     OwnRecordRecovered,
 }
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    /// A world to found or to enter.
-    pub fn new(now: Instant, config: PeerWorldConfig, reckoner: R) -> Result<Self, PeerWorldConfigError> {
+    /// Creates a world to found or to enter. Fails if [`PeerWorldConfig::check`] does.
+    pub fn new(now: Instant, config: PeerWorldConfig, dead_reckoning: R) -> Result<Self, PeerWorldConfigError> {
         config.check()?;
-        let time = if config.is_founder { WorldTime::start(now) } else { WorldTime::default() };
-        let rate = UpdateRate::new(now, &config.update_policy);
+        let world_time = if config.is_founder { WorldTime::start(now) } else { WorldTime::default() };
+        let update_rate = UpdateRate::new(now, &config.update_policy);
         let long_ago = now - PEER_TIMEOUT;
-        let record_held = (!config.is_founder).then(RecordHold::default);
+        let record_hold = (!config.is_founder).then(RecordHold::default);
         let beacon = Beacon {
             next_at: now,
             is_record_pending: false,
-            record_hold: record_held,
+            record_hold,
             record_sent_at: long_ago,
             last_reported: None,
         };
         Ok(Self {
             config,
-            dead_reckoning: reckoner,
+            dead_reckoning,
             started_at: now,
             now,
             next_peer_scan: now,
             next_clock_probe: now,
-            world_time: time,
+            world_time,
             local_entities: BTreeMap::new(),
             own_regions: Vec::new(),
             remote_entities: BTreeMap::new(),
             peers: BTreeMap::new(),
             gossip: GossipStore::default(),
-            update_rate: rate,
+            update_rate,
             control_queue: VecDeque::new(),
             beacon,
             visible: Vec::new(),
@@ -199,17 +209,18 @@ impl<R: DeadReckoning> PeerWorld<R> {
         })
     }
 
-    /// What was agreed on.
+    /// Settings of this world.
     pub fn config(&self) -> &PeerWorldConfig {
         &self.config
     }
 
-    /// What knows how entities move.
+    /// The game's dead-reckoning rules.
     pub fn dead_reckoning(&self) -> &R {
         &self.dead_reckoning
     }
 
-    /// There is a way to a site: its clock is asked for. Whoever is heard of is known without this.
+    /// Adds a reachable site and starts to measure its clock. A site that sends a datagram is added without this call.
+    /// Sites beyond the 1,024th are ignored.
     pub fn add_peer(&mut self, now: Instant, site: WorldSiteId) {
         if site == self.config.site || self.peers.len() >= MAX_PEERS {
             return;
@@ -220,7 +231,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// A site is no more: its entities vanish at once.
+    /// Removes a site and, at once, its entities.
     pub fn remove_peer(&mut self, site: WorldSiteId) {
         if let Some(peer) = self.peers.remove(&site)
             && peer.is_present
@@ -230,35 +241,36 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.remove_remote_entities(|entity, _| entity.site == site);
     }
 
-    /// Forgets entities of which nothing is wanted any more.
-    fn remove_remote_entities(&mut self, mut is_over: impl FnMut(EntityId, &mut RemoteEntity<R::State>) -> bool) {
+    /// Removes the remote entities for which `should_remove` holds, and reports the visible ones as vanished.
+    fn remove_remote_entities(&mut self, mut should_remove: impl FnMut(EntityId, &mut RemoteEntity<R::State>) -> bool) {
         let mut vanished = Vec::new();
-        self.remote_entities.retain(|entity, track| {
-            let is_over = is_over(*entity, track);
-            if is_over && track.is_visible {
+        self.remote_entities.retain(|entity, remote| {
+            let should_remove = should_remove(*entity, remote);
+            if should_remove && remote.is_visible {
                 vanished.push(*entity);
             }
-            !is_over
+            !should_remove
         });
         vanished.into_iter().for_each(|entity| self.push_event(PeerWorldEvent::EntityVanished(entity)));
     }
 
-    /// The tick that it is now; `None` as long as nobody told us the world's time.
+    /// Returns the current tick, or `None` until the world time is known.
     pub fn tick(&mut self, now: Instant) -> Option<u32> {
         self.world_time.tick(now, self.config.tick_duration)
     }
 
-    /// By how much the world's time is ahead of our clock.
+    /// Offset of the world time from the local clock; positive if the world time is ahead.
     pub fn world_time_offset(&self) -> Option<TimeDelta> {
         self.world_time.offset()
     }
 
-    /// Our time when a tick of the world begins.
+    /// Returns the local time at which `tick` begins, or `None` until the world time is known.
     pub fn tick_start(&self, tick: u32) -> Option<Instant> {
         self.world_time.tick_start(tick, self.config.tick_duration)
     }
 
-    /// Does what is due: keeps time, asks for clocks, forgets who is gone.
+    /// Performs all due work: clock probes, world time, region updates, the release of the record, and garbage
+    /// collection.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -278,21 +290,22 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// When [`advance`](Self::advance) should be called again at the latest.
+    /// Returns the latest time for the next call of [`advance`](Self::advance).
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         let tick = self.tick(now).and_then(|tick| self.tick_start(tick + 1));
         let soon = now + self.config.tick_duration;
-        // Right behind the beginning, so that rounding does not bring us here a moment too early, again and again. A world that is too old for
-        // another tick goes on without one.
+        // 1 µs past the beginning of the tick, so that rounding does not wake the host program just before it over and
+        // over. A world past its last tick keeps waking once per tick duration.
         tick.filter(|at| *at >= now)
             .map_or(soon, |at| at + TimeDelta::from_micros(1))
             .min(soon + self.config.tick_duration)
     }
 
-    /// Follows the time of the lowest site that knows it. Where nobody does, the lowest that waited for long enough begins one.
+    /// Follows the world time of the lowest site id that knows it. If no site knows it, the lowest site id starts one
+    /// after [`WORLD_TIME_TIMEOUT`].
     fn follow_world_time(&mut self, now: Instant) {
         match self.world_time_to_follow(now) {
-            Some(ahead) => self.world_time.steer(now, ahead),
+            Some(offset) => self.world_time.steer(now, offset),
             None if self.world_time.offset().is_none() && self.must_start_world_time(now) => {
                 self.world_time = WorldTime::start(now)
             }
@@ -300,59 +313,61 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// The time to follow: by how much it is ahead of our clock.
+    /// Returns the world time to follow, as an offset from the local clock.
     fn world_time_to_follow(&self, now: Instant) -> Option<TimeDelta> {
-        // Who slept is not followed, and follows the others when it wakes up, though it be the lowest. But no single site of several can say
-        // that all others slept: half of those whose time we know must be ahead.
+        // A site that was suspended is not followed, even with the lowest id; it follows the others when it resumes.
+        // But a single site of several cannot claim that all others were suspended: at least half of the known world
+        // times must be ahead.
         let is_agreed = |is_with: &dyn Fn(TimeDelta) -> bool| {
             let (with, all) = self
                 .reported_world_times(now)
-                .fold((0, 0), |(with, all), (_, ahead)| (with + usize::from(is_with(ahead)), all + 1));
+                .fold((0, 0), |(with, all), (_, offset)| (with + usize::from(is_with(offset)), all + 1));
             with > 0 && 2 * with >= all
         };
         if self.world_time.offset().is_none() {
-            let is_common = |ahead: &TimeDelta| is_agreed(&|other| WorldTime::is_same_time(*ahead, other));
-            return self.reported_world_times(now).map(|(_, ahead)| ahead).find(is_common);
+            let is_common = |offset: &TimeDelta| is_agreed(&|other| WorldTime::is_same_time(*offset, other));
+            return self.reported_world_times(now).map(|(_, offset)| offset).find(is_common);
         }
-        if is_agreed(&|ahead| self.world_time.is_far_behind(ahead)) {
+        if is_agreed(&|offset| self.world_time.is_far_behind(offset)) {
             return self
                 .reported_world_times(now)
-                .map(|(_, ahead)| ahead)
-                .filter(|ahead| self.world_time.is_far_behind(*ahead))
+                .map(|(_, offset)| offset)
+                .filter(|offset| self.world_time.is_far_behind(*offset))
                 .min();
         }
         let lower = self.reported_world_times(now).take_while(|(site, _)| *site < self.config.site);
         lower
-            .map(|(_, ahead)| ahead)
-            .find(|ahead| self.world_time.offset().is_some_and(|ours| WorldTime::is_same_time(ours, *ahead)))
+            .map(|(_, offset)| offset)
+            .find(|offset| self.world_time.offset().is_some_and(|ours| WorldTime::is_same_time(ours, *offset)))
     }
 
-    /// What others who were heard of late take the world's time to be, the lowest site first: by how much it is ahead of our clock.
+    /// Plausible world times reported by peers within the trust timeout, lowest site id first, as offsets from the
+    /// local clock.
     fn reported_world_times(&self, now: Instant) -> impl Iterator<Item = (WorldSiteId, TimeDelta)> {
-        let trusted = self.trust_timeout();
-        let heard = self.peers.iter().filter(move |(_, peer)| now - peer.last_received_at < trusted);
-        let told = heard.filter_map(move |(site, peer)| Some((*site, peer.world_time_offset_from_us(now)?)));
-        told.filter(move |(_, ahead)| WorldTime::is_plausible(now, *ahead, self.config.tick_duration))
+        let trust_timeout = self.trust_timeout();
+        let recent = self.peers.iter().filter(move |(_, peer)| now - peer.last_received_at < trust_timeout);
+        let reported = recent.filter_map(move |(site, peer)| Some((*site, peer.world_time_offset_from_us(now)?)));
+        reported.filter(move |(_, offset)| WorldTime::is_plausible(now, *offset, self.config.tick_duration))
     }
 
-    /// A peer that was not heard for this long may be gone.
+    /// Maximum silence of a trusted peer.
     fn trust_timeout(&self) -> TimeDelta {
         TRUST_TIMEOUT.max(self.peer_timeout() / 3)
     }
 
-    /// Whether the world's time died with those who knew it, and it is ours to begin one.
+    /// Whether the world time was lost with the sites that knew it, and this site must start a new one.
     fn must_start_world_time(&self, now: Instant) -> bool {
-        let here = || self.peers.iter().filter(|(_, peer)| peer.is_present);
+        let present = || self.peers.iter().filter(|(_, peer)| peer.is_present);
         now - self.started_at >= WORLD_TIME_TIMEOUT
-            && here().all(|(site, peer)| *site > self.config.site && peer.world_time_offset.is_none())
+            && present().all(|(site, peer)| *site > self.config.site && peer.world_time_offset.is_none())
     }
 
     fn collect_garbage(&mut self, now: Instant) {
-        let patience = self.peer_timeout();
+        let timeout = self.peer_timeout();
         let gone: Vec<WorldSiteId> = self
             .peers
             .iter()
-            .filter(|(_, peer)| now - peer.last_received_at >= patience)
+            .filter(|(_, peer)| now - peer.last_received_at >= timeout)
             .map(|(site, _)| *site)
             .collect();
         gone.into_iter().for_each(|site| self.remove_peer(site));
@@ -364,17 +379,17 @@ impl<R: DeadReckoning> PeerWorld<R> {
         let Some(tick) = self.tick(now) else { return };
         let kept = self.config.retention_ticks();
         let oldest = tick.saturating_sub(kept);
-        self.remove_remote_entities(|_, track| {
-            track.drop_before(oldest);
-            track.newest_tick().is_none_or(|newest| newest < oldest)
+        self.remove_remote_entities(|_, remote| {
+            remote.drop_before(oldest);
+            remote.newest_tick().is_none_or(|newest| newest < oldest)
         });
     }
 
-    /// Adds up what was lost, for the reports, and takes to heart what others report.
+    /// Adds up the losses of each peer for the link reports, and adapts the update rate to the reports of the peers.
     fn aggregate_loss(&mut self, now: Instant) {
-        for (entity, track) in &mut self.remote_entities {
+        for (entity, remote) in &mut self.remote_entities {
             if let Some(peer) = self.peers.get_mut(&entity.site) {
-                peer.loss_counts.add(track.loss.take_counts());
+                peer.loss_counts.add(remote.loss.take_counts());
             }
         }
         self.peers.values_mut().for_each(WorldPeer::aggregate_loss);
@@ -383,7 +398,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.stats.update_rate = self.update_rate.per_second();
     }
 
-    /// Says how one of our entities is at a tick; to be called for every tick. Whether the others are told is decided here, and said.
+    /// Records the state of an own entity at `tick`; must be called for every tick. Returns whether an update goes to
+    /// the peers.
     pub fn publish_entity(&mut self, tick: u32, index: u8, state: R::State) -> bool {
         let conditions = SendConditions {
             updates_per_second: self.update_rate.per_second(),
@@ -392,21 +408,21 @@ impl<R: DeadReckoning> PeerWorld<R> {
         };
         let kept = self.config.retention_ticks();
         let region = self.dead_reckoning.region(&state);
-        let (source, before) = match self.local_entities.entry(index) {
+        let (local, before) = match self.local_entities.entry(index) {
             Entry::Vacant(vacant) => {
-                // Entities that begin together do not speak together.
+                // A phase of its own per entity keeps entities that start together from sending together.
                 let credit = (u32::from(index) * 37).wrapping_add(self.config.site.0) % conditions.ticks_per_second;
                 (vacant.insert(LocalEntity::new(tick, state, credit)), None)
             }
             Entry::Occupied(occupied) => {
-                let source = occupied.into_mut();
-                let before = self.dead_reckoning.region(source.newest().1);
-                source.record(tick, state, kept);
-                (source, Some(before))
+                let local = occupied.into_mut();
+                let before = self.dead_reckoning.region(local.newest().1);
+                local.record(tick, state, kept);
+                (local, Some(before))
             }
         };
-        let decision = source.decide(&self.dead_reckoning, &self.config.update_policy, conditions, tick);
-        source.on_decided(decision, conditions.ticks_per_second);
+        let decision = local.decide(&self.dead_reckoning, &self.config.update_policy, conditions, tick);
+        local.on_decided(decision, conditions.ticks_per_second);
         if before != Some(region) {
             self.update_own_regions();
         }
@@ -414,31 +430,32 @@ impl<R: DeadReckoning> PeerWorld<R> {
         decision == SendDecision::Send
     }
 
-    /// One of our own entities, as it was at a tick.
+    /// Returns the state of an own entity at `tick`, or `None` if it is not kept.
     pub fn own_state_at(&self, index: u8, tick: u32) -> Option<&R::State> {
-        self.local_entities.get(&index).and_then(|source| source.state_at(tick))
+        self.local_entities.get(&index).and_then(|local| local.state_at(tick))
     }
 
-    /// The tick of which a view is due, if there is one that was not asked for before. Views that were missed are left out.
+    /// Returns the tick of the newest view that is due, or `None` if it was returned before. Missed views are skipped.
     pub fn poll_view(&mut self, now: Instant) -> Option<u32> {
         let PeerWorldConfig { bucket_ticks: bucket, playout_delay: delay, .. } = self.config;
         let buckets = self.tick(now)?.checked_sub(delay)? / bucket;
         let tick = (buckets * bucket).checked_sub(1)?;
-        if self.last_view_tick.is_some_and(|viewed| viewed >= tick) {
+        if self.last_view_tick.is_some_and(|last| last >= tick) {
             return None;
         }
         self.last_view_tick = Some(tick);
         Some(tick)
     }
 
-    /// Everybody who is to be seen, as they were at a tick: our own entities, then the others, in their order.
+    /// Computes the view of `tick`: own entities, then visible remote entities, each in order of their ids. Queues an
+    /// event for every remote entity that entered or left the view.
     pub fn visible_at(&mut self, tick: u32) -> &[VisibleEntity<R::State>] {
         let mut view = core::mem::take(&mut self.visible);
         view.clear();
         let site = self.config.site;
-        view.extend(self.local_entities.iter().filter_map(|(index, source)| {
+        view.extend(self.local_entities.iter().filter_map(|(index, local)| {
             let entity = EntityId { site, index: *index };
-            source.state_at(tick).map(|state| VisibleEntity {
+            local.state_at(tick).map(|state| VisibleEntity {
                 entity,
                 state: state.clone(),
                 provenance: Provenance::Own,
@@ -446,44 +463,46 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }));
         let mut changed = Vec::new();
         let own: Vec<WorldRegion> = view.iter().map(|shown| self.dead_reckoning.region(&shown.state)).collect();
-        for (entity, track) in &mut self.remote_entities {
-            // Of who is far away we are not told: what we could reckon of it would be of no use.
+        for (entity, remote) in &mut self.remote_entities {
+            // Peers do not send updates of distant entities, so their extrapolated states would be useless.
             let is_near = |state: &R::State| is_near_any(&own, self.dead_reckoning.region(state));
-            let state = track
+            let state = remote
                 .state_at(&self.dead_reckoning, tick, self.config.visibility_timeout)
                 .filter(|(state, _)| is_near(state));
-            if track.is_visible != state.is_some() {
-                track.is_visible = state.is_some();
-                changed.push(if track.is_visible {
+            if remote.is_visible != state.is_some() {
+                remote.is_visible = state.is_some();
+                changed.push(if remote.is_visible {
                     PeerWorldEvent::EntityAppeared(*entity)
                 } else {
                     PeerWorldEvent::EntityVanished(*entity)
                 });
             }
-            view.extend(state.map(|(state, how)| VisibleEntity { entity: *entity, state, provenance: how }));
+            view.extend(state.map(|(state, provenance)| VisibleEntity { entity: *entity, state, provenance }));
         }
         changed.into_iter().for_each(|event| self.push_event(event));
         self.visible = view;
         &self.visible
     }
 
-    /// Everybody else as they are at a tick that nobody has seen yet, reckoned from the newest that is known.
+    /// Returns the state of every remote entity at `tick`, which may lie ahead of the newest view. Distant entities are
+    /// included; entities past the visibility timeout are not.
     pub fn extrapolated_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, R::State)> {
-        self.remote_entities.iter().filter_map(move |(entity, track)| {
-            track
+        self.remote_entities.iter().filter_map(move |(entity, remote)| {
+            remote
                 .state_at(&self.dead_reckoning, tick, self.config.visibility_timeout)
                 .map(|(state, _)| (*entity, state))
         })
     }
 
-    /// The newest state that is known of everybody else, and its tick.
+    /// Returns the newest received state of every remote entity, with its tick.
     pub fn newest_states(&self) -> impl Iterator<Item = (EntityId, u32, &R::State)> {
         self.remote_entities
             .iter()
-            .filter_map(|(entity, track)| track.newest_state().map(|(tick, state)| (*entity, tick, state)))
+            .filter_map(|(entity, remote)| remote.newest_state().map(|(tick, state)| (*entity, tick, state)))
     }
 
-    /// Puts down what everybody must know in the end: at most [`MAX_RECORD_SIZE`] bytes, in place of what was put down before.
+    /// Replaces this site's record, which eventually reaches all sites. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
+    /// After a start the record is held back until the peers have reported which version of it they have.
     pub fn publish_record(&mut self, bytes: &[u8]) {
         match self.beacon.record_hold {
             Some(_) => self.gossip.draft_own(self.config.site, bytes),
@@ -492,7 +511,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.beacon.is_record_pending = true;
     }
 
-    /// From now on everybody is told of our record.
+    /// Ends the hold on this site's record and publishes the draft.
     fn release_record(&mut self) {
         self.beacon.record_hold = None;
         if let Some(draft) = self.gossip.get(self.config.site).map(|record| record.bytes.clone()) {
@@ -500,12 +519,12 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// What all sites have put down, also those that are gone.
+    /// Records of all sites, including departed ones.
     pub fn records(&self) -> impl Iterator<Item = (WorldSiteId, &SiteRecord)> {
         self.gossip.iter()
     }
 
-    /// Says goodbye with the next datagrams.
+    /// Announces this site's departure, with its final record, in the next datagram.
     pub fn leave(&mut self) {
         if self.beacon.record_hold.is_some() {
             self.release_record();
@@ -513,7 +532,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.is_leaving = true;
     }
 
-    /// Something that happened since this was last asked.
+    /// Returns the next event, oldest first.
     pub fn poll_event(&mut self) -> Option<PeerWorldEvent> {
         self.events.pop_front()
     }
@@ -525,12 +544,13 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.events.push_back(event);
     }
 
-    /// The sites that must be told of what happens in a region, where one datagram does not get to all of them.
+    /// Sites that must receive what happens in `region`, for networks in which one datagram does not reach all sites.
     pub fn interested_peers(&self, region: WorldRegion) -> impl Iterator<Item = WorldSiteId> {
         self.peers.iter().filter(move |(_, peer)| peer.is_interested_in(region)).map(|(site, _)| *site)
     }
 
-    /// The regions of which we want to be told: where our entities are, and around them. In order, each once.
+    /// Regions of which this site wants updates: those of its entities and their neighbours, sorted, without
+    /// duplicates.
     pub fn interest_regions(&self) -> Vec<WorldRegion> {
         let around = |at: WorldRegion| {
             let near = |middle: u8| middle.saturating_sub(1)..=middle.saturating_add(1);
@@ -544,43 +564,42 @@ impl<R: DeadReckoning> PeerWorld<R> {
 
     fn update_own_regions(&mut self) {
         if self.own_regions.is_empty() {
-            // Until it is known where we are we are told of everything.
+            // Peers send everything until they know where this site's entities are; the beacon reports it at once.
             self.beacon.next_at = self.now;
         }
         self.own_regions.clear();
-        self.own_regions
-            .extend(self.local_entities.values().map(|source| self.dead_reckoning.region(source.newest().1)));
+        self.own_regions.extend(self.local_entities.values().map(|local| self.dead_reckoning.region(local.newest().1)));
         self.own_regions.sort_unstable();
         self.own_regions.dedup();
     }
 
-    /// Numbers.
+    /// Counters and rates of this site.
     pub fn stats(&self) -> PeerWorldStats {
         self.stats
     }
 
-    /// What is known of another site.
+    /// Link statistics of a peer.
     pub fn peer_stats(&self, now: Instant, site: WorldSiteId) -> Option<WorldPeerStats> {
         self.peers.get(&site).map(|peer| WorldPeerStats::of(peer, now, self.world_time.offset()))
     }
 
-    /// The other sites that we know of.
+    /// Known peers.
     pub fn peers(&self) -> impl Iterator<Item = WorldSiteId> {
         self.peers.keys().copied()
     }
 
-    /// Bytes on the heap, roughly: it is bounded, whatever arrives.
+    /// Approximate heap size in bytes, which is bounded whatever arrives.
     pub fn memory(&self) -> usize {
-        let tracks: usize = self.remote_entities.values().map(RemoteEntity::memory).sum();
-        let sources: usize = self.local_entities.values().map(LocalEntity::memory).sum();
+        let remotes: usize = self.remote_entities.values().map(RemoteEntity::memory).sum();
+        let locals: usize = self.local_entities.values().map(LocalEntity::memory).sum();
         let peers: usize = self.peers.values().map(|peer| size_of::<WorldPeer>() + peer.memory()).sum();
         let queues = self.control_queue.capacity() * size_of::<(WorldSiteId, PeerWorldControl)>()
             + self.events.capacity() * size_of::<PeerWorldEvent>();
-        tracks + sources + peers + queues + self.gossip.memory()
+        remotes + locals + peers + queues + self.gossip.memory()
     }
 }
 
-/// Whether what happens in a region concerns one of ours. Who has no entities wants to see everything.
+/// Whether `region` is near one of the regions in `own`. A site without entities sees everything.
 fn is_near_any(own: &[WorldRegion], region: WorldRegion) -> bool {
     own.is_empty() || own.iter().any(|own| own.is_near(region))
 }

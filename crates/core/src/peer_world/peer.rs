@@ -1,4 +1,4 @@
-//! What is known of one other site.
+//! State of one peer: its clock, its regions and its link.
 
 use alloc::vec::Vec;
 
@@ -7,39 +7,40 @@ use super::remote_entity::LossCounts;
 use crate::clock::Clock;
 use crate::time::{Instant, TimeDelta};
 
-/// The most regions that a site is believed to be in.
+/// Maximum number of regions stored per peer.
 const MAX_REGIONS: usize = 256;
-/// What was reported counts for so long.
+/// Lifetime of a link report.
 const REPORT_LIFETIME: TimeDelta = TimeDelta::from_secs(5);
-/// Where we are is told this far ahead of the need, in regions: what is told takes its time.
+/// Lead of region updates, in regions: an update takes time to arrive.
 const REGION_LEAD: u32 = 1;
 
-/// Another site.
+/// A peer.
 #[derive(Debug)]
 pub(super) struct WorldPeer {
     pub(super) clock: Clock,
     pub(super) last_received_at: Instant,
-    /// Whether it was heard at all.
+    /// Whether a datagram of the peer has been received since it was added or last left.
     pub(super) is_present: bool,
-    /// When it said goodbye.
+    /// Time at which the peer said goodbye.
     pub(super) left_at: Option<Instant>,
-    /// Whether it told which record of ours it has.
+    /// Whether the peer has reported which version of this site's record it has.
     pub(super) has_reported_our_record: bool,
-    /// By how much the world's time is ahead of its clock, as it says.
+    /// Offset of the world time from the peer's clock, as the peer reports it; positive if the world time is ahead.
     pub(super) world_time_offset: Option<TimeDelta>,
-    /// Where its entities are, as it said last, or as was seen since.
+    /// Regions of the peer's entities, as last reported by the peer or observed since.
     regions: Vec<WorldRegion>,
-    /// Where ours are, as it was told last.
+    /// Regions of this site's entities, as last sent to the peer.
     sent_regions: Vec<WorldRegion>,
     pub(super) next_probe: Instant,
     pub(super) probe_count: u32,
-    /// What of its updates came since the last report.
+    /// Counts of the peer's updates since the last aggregation.
     pub(super) loss_counts: LossCounts,
     previous_expected: u32,
-    /// Whether updates of it came of late.
+    /// Whether updates of the peer arrived since the previous aggregation.
     pub(super) has_recent_updates: bool,
-    /// The part of its updates that was lost, and that was late, in 255ths, of late.
+    /// Recent share of the peer's updates that were lost, in 255ths.
     pub(super) loss_share: u8,
+    /// Recent share of the peer's updates that were late, in 255ths.
     pub(super) late_share: u8,
     last_report: Option<(Instant, u8, u8)>,
 }
@@ -66,57 +67,60 @@ impl WorldPeer {
         }
     }
 
-    /// By how much the world's time as this site takes it is ahead of our clock.
+    /// Offset of the peer's world time from the local clock, once the peer's clock is known.
     pub(super) fn world_time_offset_from_us(&self, now: Instant) -> Option<TimeDelta> {
-        let ahead = self.world_time_offset?;
-        self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + ahead)
+        let world_time_offset = self.world_time_offset?;
+        self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + world_time_offset)
     }
 
-    /// Whether no newer record of ours is to be expected from it.
+    /// Whether the peer will not report a newer version of this site's record: it has answered or left.
     pub(super) fn is_recall_complete(&self) -> bool {
         self.has_reported_our_record || self.left_at.is_some()
     }
 
-    /// Takes over where its entities are.
+    /// Replaces the regions of the peer's entities.
     pub(super) fn set_regions(&mut self, regions: &[WorldRegion]) {
         self.regions.clear();
         self.regions.extend_from_slice(&regions[..regions.len().min(MAX_REGIONS)]);
     }
 
-    /// An entity of its was seen in a region.
+    /// Adds a region in which an entity of the peer was observed.
     pub(super) fn on_entity_seen(&mut self, region: WorldRegion) {
-        // Who did not say where it is is told of everything already.
+        // A peer without known regions receives everything already.
         if !self.regions.is_empty() && self.regions.len() < MAX_REGIONS && !self.regions.contains(&region) {
             self.regions.push(region);
         }
     }
 
-    /// It was told where our entities are, with everybody else.
+    /// Notes that this site's regions were sent to the peer.
     pub(super) fn on_regions_sent(&mut self, own: &[WorldRegion]) {
         self.sent_regions.clear();
         self.sent_regions.extend_from_slice(own);
     }
 
-    /// Whether it must be told now where our entities are.
+    /// Returns whether the peer must receive this site's regions now.
     ///
-    /// Of two sites both know how far apart two of their entities were as they told each other. If each tells the other before its own has
-    /// come half of that way, less what it takes to be near, they never meet unawares. So who is near hears of every step, and who is
-    /// far away seldom. What is lost does no harm: who knows where the other is sends it updates, and by these it is [seen](Self::on_seen).
+    /// Both sites know how far apart two of their entities were when the sites last exchanged regions. If each site
+    /// reports its regions before its entity has covered half of that distance, less the distance that counts as near,
+    /// the entities never meet unnoticed. A near peer therefore receives every step and a distant one few. A lost
+    /// report does no harm: the site that knows where the other one is sends it updates, and these [reveal its
+    /// region](Self::on_entity_seen).
     pub(super) fn needs_region_update(&self, own: &[WorldRegion]) -> bool {
         const NEAR: u32 = 1;
         let nearest = |to: WorldRegion, among: &[WorldRegion]| among.iter().copied().min_by_key(|one| one.distance(to));
         let is_overdue = |region: &WorldRegion| {
-            let Some(told) = nearest(*region, &self.sent_regions).filter(|told| told != region) else { return false };
-            let apart = nearest(told, &self.regions).map_or(u32::MAX, |theirs| theirs.distance(told));
-            2 * (told.distance(*region) + REGION_LEAD) + NEAR > apart
+            let Some(sent) = nearest(*region, &self.sent_regions).filter(|sent| sent != region) else { return false };
+            let apart = nearest(sent, &self.regions).map_or(u32::MAX, |theirs| theirs.distance(sent));
+            2 * (sent.distance(*region) + REGION_LEAD) + NEAR > apart
         };
-        // Who is told of what happens where ours have left need not be.
+        // A peer that still receives updates for a region that this site's entities have left need not receive them any
+        // more.
         let is_left =
-            |told: &WorldRegion| !own.contains(told) && self.regions.iter().any(|theirs| theirs.is_near(*told));
+            |sent: &WorldRegion| !own.contains(sent) && self.regions.iter().any(|theirs| theirs.is_near(*sent));
         own.iter().any(is_overdue) || (!own.is_empty() && self.sent_regions.iter().any(is_left))
     }
 
-    /// Whether it must be told of what happens in a region: also if it has not said where it is.
+    /// Whether the peer must receive what happens in `region`. A peer without known regions receives everything.
     pub(super) fn is_interested_in(&self, region: WorldRegion) -> bool {
         self.regions.is_empty() || self.regions.iter().any(|own| own.is_near(region))
     }
@@ -125,12 +129,12 @@ impl WorldPeer {
         self.last_report = Some((now, lost, late));
     }
 
-    /// What it reported of our updates, if that is not long ago: lost and late, in 255ths.
+    /// Loss report of the peer on this site's updates, if it is recent: lost and late, in 255ths.
     pub(super) fn recent_report(&self, now: Instant) -> Option<(u8, u8)> {
         self.last_report.filter(|(at, ..)| now - *at < REPORT_LIFETIME).map(|(_, lost, late)| (lost, late))
     }
 
-    /// Sums up what came since this was last done. Too little says nothing.
+    /// Computes the shares since the last aggregation. Fewer than 8 expected updates are carried over.
     pub(super) fn aggregate_loss(&mut self) {
         const ENOUGH: u32 = 8;
         self.has_recent_updates = self.loss_counts.expected > self.previous_expected;
@@ -142,7 +146,7 @@ impl WorldPeer {
         self.previous_expected = self.loss_counts.expected;
     }
 
-    /// Bytes on the heap, roughly.
+    /// Approximate heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.clock.memory() + (self.regions.capacity() + self.sent_regions.capacity()) * size_of::<WorldRegion>()
     }
@@ -152,39 +156,39 @@ impl WorldPeer {
 mod tests {
     use super::*;
 
-    /// Two who walk about at random, or jump, and tell each other no more than they must.
+    /// Two sites that move at random, or jump, and send no more region updates than required.
     #[test]
     fn nearby_peers_know_each_others_regions_and_distant_peers_get_few_updates() {
         let at = |x: i32| [WorldRegion { x: x as u8, y: 7 }];
-        let (mut places, mut told, mut steps, mut near) = ([20, 60], 0, 0, 0);
+        let (mut positions, mut updates, mut steps, mut near) = ([20, 60], 0, 0, 0);
         let mut known = [WorldPeer::new(Instant::ZERO), WorldPeer::new(Instant::ZERO)];
-        // What each keeps of the other.
+        // What each site knows of the other.
         known[0].set_regions(&at(60));
         known[0].on_regions_sent(&at(20));
         known[1].set_regions(&at(20));
         known[1].on_regions_sent(&at(60));
-        let mut luck = 7u64;
+        let mut random = 7u64;
         for _ in 0..20_000 {
-            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (who, step) = ((luck >> 40) as usize % 2, (luck >> 45) % 3);
-            places[who] = match luck >> 50 & 0xff {
-                0 => (luck >> 58) as i32,
-                _ => (places[who] + step as i32 - 1).clamp(0, 60),
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (site, step) = ((random >> 40) as usize % 2, (random >> 45) % 3);
+            positions[site] = match random >> 50 & 0xff {
+                0 => (random >> 58) as i32,
+                _ => (positions[site] + step as i32 - 1).clamp(0, 60),
             };
             steps += 1;
             for one in [0, 1, 0, 1] {
-                if known[one].needs_region_update(&at(places[one])) {
-                    told += 1;
-                    known[one].on_regions_sent(&at(places[one]));
-                    known[1 - one].set_regions(&at(places[one]));
+                if known[one].needs_region_update(&at(positions[one])) {
+                    updates += 1;
+                    known[one].on_regions_sent(&at(positions[one]));
+                    known[1 - one].set_regions(&at(positions[one]));
                 }
             }
-            let [one, other] = places.map(|place| at(place)[0]);
+            let [one, other] = positions.map(|position| at(position)[0]);
             if one.is_near(other) {
                 near += 1;
-                assert!(known[0].is_interested_in(one) && known[1].is_interested_in(other), "{places:?}");
+                assert!(known[0].is_interested_in(one) && known[1].is_interested_in(other), "{positions:?}");
             }
         }
-        assert!(near > 100 && told * 4 < steps, "near {near} times, told {told} times in {steps} steps");
+        assert!(near > 100 && updates * 4 < steps, "near {near} times, {updates} region updates in {steps} steps");
     }
 }

@@ -1,4 +1,4 @@
-//! What comes from other sites.
+//! Datagrams from other sites.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,13 +15,13 @@ use crate::clock::RoundTrip;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{DecodeError, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
 
-/// Who said goodbye is deaf to what was still under way for so long.
+/// Time after a goodbye for which datagrams still in flight from that site are ignored.
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
-/// Ticks by which an update may be ahead of our time: clocks differ.
+/// Maximum lead of an update over the local world time, in ticks: clocks differ.
 const MAX_TICKS_AHEAD: u32 = 50;
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    /// Takes in a datagram from a site; the network vouches for who that is.
+    /// Handles a datagram from a site; the network vouches for the sender's id.
     pub fn handle_datagram(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         self.now = self.now.max(now);
         self.stats.datagrams_received += 1;
@@ -34,16 +34,18 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Notes that a site is here. Not if the datagram was under way when the site left, or if there are too many sites.
+    /// Marks a site as present. Returns false if the datagram was in flight when the site left, or if there are too
+    /// many peers.
     fn mark_present(&mut self, from: WorldSiteId, bytes: &[u8]) -> bool {
         let now = self.now;
         self.add_peer(now, from);
         let Some(peer) = self.peers.get_mut(&from) else { return false };
-        if peer.left_at.is_some_and(|left| now - left < LEAVE_QUARANTINE) && !is_from_restarted_site(from, bytes) {
+        if peer.left_at.is_some_and(|left_at| now - left_at < LEAVE_QUARANTINE) && !is_from_restarted_site(from, bytes)
+        {
             return false;
         }
         if peer.left_at.is_some() {
-            // It was restarted: its clock, and where its entities are, are not as they were.
+            // The site was restarted: its old clock and regions are no longer valid.
             *peer = WorldPeer::new(now);
             self.next_clock_probe = now;
         }
@@ -63,21 +65,21 @@ impl<R: DeadReckoning> PeerWorld<R> {
         for item in PeerWorldItems::new(bytes)? {
             match item? {
                 PeerWorldItem::Update(update) => self.on_update(from, update),
-                PeerWorldItem::WorldTime(ahead) => self.with_peer(from, |peer| peer.world_time_offset = ahead),
+                PeerWorldItem::WorldTime(offset) => self.with_peer(from, |peer| peer.world_time_offset = offset),
                 PeerWorldItem::RegionsComplete => regions = Some(Vec::new()),
                 PeerWorldItem::OwnRegion(region) => regions.iter_mut().for_each(|regions| regions.push(region)),
                 PeerWorldItem::Probe(sent) => {
                     self.push_control(from, PeerWorldControl::Echo { sent, received: self.now })
                 }
                 PeerWorldItem::Echo(echo) => self.on_echo(from, echo),
-                PeerWorldItem::LinkReport { site: of, lost, late } if of == self.config.site => {
+                PeerWorldItem::LinkReport { site, lost, late } if site == self.config.site => {
                     let now = self.now;
                     self.with_peer(from, |peer| peer.on_report(now, lost, late));
                 }
                 PeerWorldItem::LinkReport { .. } => {}
-                PeerWorldItem::RecordVersion { site: of, version } => self.on_digest(from, of, version),
-                PeerWorldItem::RecordRequest { site: of } => self.push_control(from, PeerWorldControl::SendRecord(of)),
-                PeerWorldItem::Record { site: of, version, bytes } => self.on_record(from, of, version, bytes),
+                PeerWorldItem::RecordVersion { site, version } => self.on_digest(from, site, version),
+                PeerWorldItem::RecordRequest { site } => self.push_control(from, PeerWorldControl::SendRecord(site)),
+                PeerWorldItem::Record { site, version, bytes } => self.on_record(from, site, version, bytes),
                 PeerWorldItem::Leave => self.on_bye(from),
             }
         }
@@ -87,13 +89,14 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Ok(())
     }
 
-    /// Something was learned of where a site's entities are. If they have just come near ours, it is told of those at once.
-    fn update_peer_regions(&mut self, site: WorldSiteId, learn: impl FnOnce(&mut WorldPeer)) {
+    /// Updates the known regions of a peer. If its entities have just come near this site's, it receives their states
+    /// at once.
+    fn update_peer_regions(&mut self, site: WorldSiteId, update: impl FnOnce(&mut WorldPeer)) {
         let Some(peer) = self.peers.get_mut(&site) else { return };
-        let wants = |peer: &WorldPeer| self.own_regions.iter().filter(|own| peer.is_interested_in(**own)).count();
-        let before = wants(peer);
-        learn(peer);
-        if wants(peer) > before {
+        let interest = |peer: &WorldPeer| self.own_regions.iter().filter(|own| peer.is_interested_in(**own)).count();
+        let before = interest(peer);
+        update(peer);
+        if interest(peer) > before {
             self.push_control(site, PeerWorldControl::States);
         }
     }
@@ -114,29 +117,29 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Puts an update into its bucket, and says whether it is late; `None` if it is of no use.
+    /// Stores an update in its bucket. Returns whether it is late, or `None` if it is rejected.
     fn store_update(&mut self, from: WorldSiteId, update: EntityStateUpdate<'_>) -> Option<bool> {
-        let present = self.tick(self.now)?;
-        let tick = expand_tick(present, update.tick)?;
-        if tick > present.saturating_add(MAX_TICKS_AHEAD)
-            || tick.saturating_add(self.config.retention_ticks()) < present
+        let current = self.tick(self.now)?;
+        let tick = expand_tick(current, update.tick)?;
+        if tick > current.saturating_add(MAX_TICKS_AHEAD)
+            || tick.saturating_add(self.config.retention_ticks()) < current
         {
             return None;
         }
         let state = self.dead_reckoning.decode(update.state)?;
         let region = self.dead_reckoning.region(&state);
-        let late = self.last_view_tick.is_some_and(|viewed| tick <= viewed);
+        let late = self.last_view_tick.is_some_and(|last| tick <= last);
         let entity = EntityId { site: from, index: update.entity_index };
         if !self.remote_entities.contains_key(&entity) && !self.has_room_for_entity(from) {
             return None;
         }
-        let track = self.remote_entities.entry(entity).or_insert_with(RemoteEntity::new);
-        let before = track.newest_state().map(|(tick, state)| (tick, self.dead_reckoning.region(state)));
-        if track.insert(tick, state) {
+        let remote = self.remote_entities.entry(entity).or_insert_with(RemoteEntity::new);
+        let before = remote.newest_state().map(|(tick, state)| (tick, self.dead_reckoning.region(state)));
+        if remote.insert(tick, state) {
             let is_followed = before.is_some_and(|(_, before)| is_near_any(&self.own_regions, before));
-            track.loss.on_update(update.sequence, tick, late, is_followed && is_near_any(&self.own_regions, region));
+            remote.loss.on_update(update.sequence, tick, late, is_followed && is_near_any(&self.own_regions, region));
         }
-        // Who comes near tells us by that where it is, should its whereabouts have been lost.
+        // A newer update reveals the peer's region, in case its region report was lost.
         if before.is_none_or(|(newest, _)| newest < tick) {
             self.update_peer_regions(from, |peer| peer.on_entity_seen(region));
         }
@@ -156,69 +159,74 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// A peer reports its version of a record. A site that is heard sends its own record; this site requests only records of silent, departed or unknown sites.
-    fn on_digest(&mut self, from: WorldSiteId, of: WorldSiteId, version: u32) {
-        self.on_own_record_version(from, of, version);
-        let tells_itself = of != from && self.is_responsive(of) || self.is_record_held(of);
-        let told = self.record_claim(from, of, version);
-        let is_wanted = || self.gossip.should_accept(told, presence_check(self.config.site, &self.peers));
-        let control = match self.gossip.compare_version(of, version) {
-            VersionComparison::PeerOutdated if !tells_itself => PeerWorldControl::SendRecord(of),
-            VersionComparison::LocalOutdated if !self.rejects_third_party(of, from) && is_wanted() => {
-                PeerWorldControl::RequestRecord(of)
+    /// Handles a peer's version of a record. A responsive site sends its own record, so this site exchanges through
+    /// others only the records of silent, departed or unknown sites.
+    fn on_digest(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32) {
+        self.on_own_record_version(from, site, version);
+        let must_not_send = site != from && self.is_responsive(site) || self.is_record_held(site);
+        let claim = self.record_claim(from, site, version);
+        let is_wanted = || self.gossip.should_accept(claim, presence_check(self.config.site, &self.peers));
+        let control = match self.gossip.compare_version(site, version) {
+            VersionComparison::PeerOutdated if !must_not_send => PeerWorldControl::SendRecord(site),
+            VersionComparison::LocalOutdated if !self.rejects_third_party(site, from) && is_wanted() => {
+                PeerWorldControl::RequestRecord(site)
             }
             _ => return,
         };
         self.push_control(from, control);
     }
 
-    /// A site that is heard speaks for itself; of a site that is not, and of ourselves before we came, others may.
-    fn on_record(&mut self, from: WorldSiteId, of: WorldSiteId, version: u32, bytes: &[u8]) {
-        let (me, told) = (self.config.site, self.record_claim(from, of, version));
-        if !self.rejects_third_party(of, from) && self.gossip.merge(told, bytes, presence_check(me, &self.peers)) {
-            self.push_event(if of == me {
+    /// Handles a record. A responsive site is the only source of its own record. Third parties may send the records of
+    /// other sites, and this site's own from before its last start.
+    fn on_record(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32, bytes: &[u8]) {
+        let (own_site, claim) = (self.config.site, self.record_claim(from, site, version));
+        if !self.rejects_third_party(site, from)
+            && self.gossip.merge(claim, bytes, presence_check(own_site, &self.peers))
+        {
+            self.push_event(if site == own_site {
                 PeerWorldEvent::OwnRecordRecovered
             } else {
-                PeerWorldEvent::RecordChanged(of)
+                PeerWorldEvent::RecordChanged(site)
             });
         }
-        self.on_own_record_version(from, of, version);
+        self.on_own_record_version(from, site, version);
     }
 
-    /// A peer told which version of a record it has. If the record is ours and we have that version, the peer can tell us nothing newer.
-    fn on_own_record_version(&mut self, from: WorldSiteId, of: WorldSiteId, version: u32) {
-        if of == self.config.site && self.gossip.compare_version(of, version) != VersionComparison::LocalOutdated {
+    /// Notes a peer's version of this site's record. A peer whose version is not newer than the local one has nothing
+    /// more to report.
+    fn on_own_record_version(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32) {
+        if site == self.config.site && self.gossip.compare_version(site, version) != VersionComparison::LocalOutdated {
             self.with_peer(from, |peer| peer.has_reported_our_record = true);
         }
     }
 
-    /// Whether a record is our own and is held back.
-    fn is_record_held(&self, of: WorldSiteId) -> bool {
-        of == self.config.site && self.beacon.record_hold.is_some()
+    /// Whether `site` is this site and its record is held back.
+    fn is_record_held(&self, site: WorldSiteId) -> bool {
+        site == self.config.site && self.beacon.record_hold.is_some()
     }
 
-    fn record_claim(&self, from: WorldSiteId, of: WorldSiteId, version: u32) -> RecordClaim {
-        let by = match of {
-            _ if of == from => ClaimSource::Owner,
-            _ if of == self.config.site => ClaimSource::ThirdPartyAboutSelf,
+    fn record_claim(&self, from: WorldSiteId, site: WorldSiteId, version: u32) -> RecordClaim {
+        let source = match site {
+            _ if site == from => ClaimSource::Owner,
+            _ if site == self.config.site => ClaimSource::ThirdPartyAboutSelf,
             _ => ClaimSource::ThirdParty,
         };
-        RecordClaim { site: of, version, source: by }
+        RecordClaim { site, version, source }
     }
 
-    /// Whether somebody need not be told of by another: it is heard, and we know its record.
-    fn rejects_third_party(&self, of: WorldSiteId, from: WorldSiteId) -> bool {
-        of != from && self.is_responsive(of) && self.gossip.get(of).is_some()
+    /// Whether third-party information on a site is ignored: the site is responsive and its record is known.
+    fn rejects_third_party(&self, site: WorldSiteId, from: WorldSiteId) -> bool {
+        site != from && self.is_responsive(site) && self.gossip.get(site).is_some()
     }
 
-    /// Whether a site is present and not silent. A silent site may have left and its goodbye got lost: others know its last
-    /// words, and may be gone themselves before it is forgotten.
+    /// Whether a site is present and not silent. A silent site may have left and its goodbye may have been lost. Its
+    /// peers know its final record, and may be gone themselves before this site removes it.
     fn is_responsive(&self, site: WorldSiteId) -> bool {
-        let is_heard = |peer: &WorldPeer| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
-        self.peers.get(&site).is_some_and(is_heard)
+        let is_recent = |peer: &WorldPeer| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
+        self.peers.get(&site).is_some_and(is_recent)
     }
 
-    /// How often any record was changed: for who keeps something that follows from them.
+    /// Number of changes to any record, for host programs that cache data derived from the records.
     pub fn record_revision(&self) -> u64 {
         self.gossip.revision()
     }
@@ -235,7 +243,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 }
 
-/// Whether a datagram is from a site that was started after its goodbye: a site asks for its own record only after a start.
+/// Whether a datagram is from a site that was restarted after its goodbye: a site requests its own record only after a
+/// start.
 fn is_from_restarted_site(from: WorldSiteId, bytes: &[u8]) -> bool {
     PeerWorldItems::new(bytes)
         .into_iter()
@@ -244,9 +253,9 @@ fn is_from_restarted_site(from: WorldSiteId, bytes: &[u8]) -> bool {
         .any(|item| item == PeerWorldItem::RecordRequest { site: from })
 }
 
-/// Whether a site is here: we are, and whoever was heard and has not left.
-fn presence_check(me: WorldSiteId, peers: &BTreeMap<WorldSiteId, WorldPeer>) -> impl Fn(WorldSiteId) -> bool {
-    move |site| site == me || peers.get(&site).is_some_and(|peer| peer.is_present)
+/// Returns a predicate for present sites: this site, and every peer that has sent a datagram and not left.
+fn presence_check(own_site: WorldSiteId, peers: &BTreeMap<WorldSiteId, WorldPeer>) -> impl Fn(WorldSiteId) -> bool {
+    move |site| site == own_site || peers.get(&site).is_some_and(|peer| peer.is_present)
 }
 
 #[cfg(test)]
@@ -274,21 +283,21 @@ mod tests {
         world.handle_datagram(Instant::ZERO, from, &buf[..len]);
     }
 
-    fn record_item(of: WorldSiteId, changes: u32, bytes: &[u8]) -> PeerWorldItem<'_> {
-        PeerWorldItem::Record { site: of, version: gossip::make_version(changes, bytes), bytes }
+    fn record_item(site: WorldSiteId, changes: u32, bytes: &[u8]) -> PeerWorldItem<'_> {
+        PeerWorldItem::Record { site, version: gossip::make_version(changes, bytes), bytes }
     }
 
-    fn record_bytes(world: &PeerWorld<TestGame>, of: WorldSiteId) -> Option<&[u8]> {
-        world.gossip.get(of).map(|record| &record.bytes[..])
+    fn record_bytes(world: &PeerWorld<TestGame>, site: WorldSiteId) -> Option<&[u8]> {
+        world.gossip.get(site).map(|record| &record.bytes[..])
     }
 
     #[test]
     fn forged_record_is_replaced_once_its_owner_arrives() {
         let mut world = test_world();
         receive_item(&mut world, LIAR, PeerWorldItem::Record { site: ADA, version: u32::MAX, bytes: b"nonsense" });
-        assert_eq!(record_bytes(&world, ADA), None, "that is not what the version stands for");
+        assert_eq!(record_bytes(&world, ADA), None, "the version does not match the contents");
         receive_item(&mut world, LIAR, record_item(ADA, u32::MAX >> 12, b"the last word"));
-        assert_eq!(record_bytes(&world, ADA), None, "nothing could follow");
+        assert_eq!(record_bytes(&world, ADA), None, "the owner could not exceed the maximum change count");
         receive_item(&mut world, LIAR, record_item(ADA, 400_000, b"slander"));
         assert_eq!(record_bytes(&world, ADA), Some(&b"slander"[..]));
         world.control_queue.clear();
@@ -297,10 +306,14 @@ mod tests {
             ADA,
             PeerWorldItem::RecordVersion { site: ADA, version: gossip::make_version(1, b"true") },
         );
-        assert_eq!(world.control_queue.front(), Some(&(ADA, PeerWorldControl::SendRecord(ADA))), "Ada is told");
+        assert_eq!(
+            world.control_queue.front(),
+            Some(&(ADA, PeerWorldControl::SendRecord(ADA))),
+            "the owner must receive the forged record"
+        );
         receive_item(&mut world, ADA, record_item(ADA, 400_001, b"true"));
         receive_item(&mut world, LIAR, record_item(ADA, 400_002, b"slander"));
-        assert_eq!(record_bytes(&world, ADA), Some(&b"true"[..]), "who is here speaks for itself");
+        assert_eq!(record_bytes(&world, ADA), Some(&b"true"[..]), "a third party must not override a present owner");
     }
 
     #[test]
@@ -324,7 +337,7 @@ mod tests {
             LIAR,
             PeerWorldItem::RecordVersion { site: WorldSiteId(5_000), version: gossip::make_version(1, b"made up") },
         );
-        assert!(world.control_queue.is_empty(), "there is no room for it");
+        assert!(world.control_queue.is_empty(), "a full store must not request further records");
         receive_item(&mut world, ADA, record_item(ADA, 1, b"true"));
         assert_eq!(record_bytes(&world, ADA), Some(&b"true"[..]));
         assert_eq!(record_bytes(&world, ME), Some(&b"ours"[..]));

@@ -1,22 +1,22 @@
-//! What was heard of one entity of another site: its states in the order of their ticks, however they came.
+//! Received states of one entity of another site, in the order of their ticks, whatever the order of arrival.
 
 use alloc::vec::Vec;
 
 use super::DeadReckoning;
 
-/// The most states that are kept of an entity: one for every tick of the longest bucket and delay, and more.
+/// Maximum number of kept states: more than one per tick of the longest bucket and playout delay together.
 const MAX_SAMPLES: usize = 256;
 
-/// How the state in a view came about.
+/// How the state in a view was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// It is our own.
+    /// State of an own entity.
     Own,
-    /// It was told for this very tick.
+    /// Received for this very tick.
     Received,
-    /// It lies between two that were told.
+    /// Interpolated between two received states.
     Interpolated,
-    /// It was reckoned from one that was told so many ticks before.
+    /// Extrapolated from a state received for this many ticks before.
     Extrapolated(u32),
 }
 
@@ -26,12 +26,12 @@ struct StateSample<S> {
     state: S,
 }
 
-/// The states of one entity.
+/// Received states of one remote entity.
 #[derive(Debug)]
 pub(super) struct RemoteEntity<S> {
     samples: Vec<StateSample<S>>,
     pub(super) loss: LossCounter,
-    /// Whether it is in the view.
+    /// Whether the entity is in the view.
     pub(super) is_visible: bool,
 }
 
@@ -40,7 +40,7 @@ impl<S: Clone> RemoteEntity<S> {
         Self { samples: Vec::new(), loss: LossCounter::default(), is_visible: false }
     }
 
-    /// Puts a state where it belongs. The first for a tick stands; whether it was.
+    /// Stores a state at its tick. The first state received for a tick wins. Returns whether the state was stored.
     pub(super) fn insert(&mut self, tick: u32, state: S) -> bool {
         let at = self.samples.partition_point(|sample| sample.tick < tick);
         if self.samples.get(at).is_some_and(|sample| sample.tick == tick) {
@@ -53,38 +53,38 @@ impl<S: Clone> RemoteEntity<S> {
         true
     }
 
-    /// Forgets what is older, but for the newest of all.
+    /// Drops states before `tick`, except for the newest state.
     pub(super) fn drop_before(&mut self, tick: u32) {
         let old = self.samples.partition_point(|sample| sample.tick < tick);
         self.samples.drain(..old.min(self.samples.len().saturating_sub(1)));
     }
 
-    /// The newest tick of which a state is known.
+    /// Tick of the newest state.
     pub(super) fn newest_tick(&self) -> Option<u32> {
         self.samples.last().map(|sample| sample.tick)
     }
 
-    /// The newest state, and its tick.
+    /// Newest state, with its tick.
     pub(super) fn newest_state(&self) -> Option<(u32, &S)> {
         self.samples.last().map(|sample| (sample.tick, &sample.state))
     }
 
-    /// Bytes, roughly.
+    /// Approximate size in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.samples.capacity() * size_of::<StateSample<S>>()
     }
 
-    /// The state at a tick, if one is known that is no more than `give_up` ticks older.
+    /// Returns the state at `tick`, if a state at most `visibility_timeout` ticks older is known.
     pub(super) fn state_at<R: DeadReckoning<State = S>>(
         &self,
         reckoner: &R,
         tick: u32,
-        give_up: u32,
+        visibility_timeout: u32,
     ) -> Option<(S, Provenance)> {
         let after = self.samples.partition_point(|sample| sample.tick <= tick);
         let earlier = self.samples.get(after.checked_sub(1)?)?;
         let ticks = tick - earlier.tick;
-        if ticks > give_up {
+        if ticks > visibility_timeout {
             return None;
         }
         Some(match self.samples.get(after) {
@@ -98,10 +98,10 @@ impl<S: Clone> RemoteEntity<S> {
     }
 }
 
-/// Counts what of a row of numbered updates is missing.
+/// Counts the missing updates of a numbered sequence.
 #[derive(Debug, Default)]
 pub(super) struct LossCounter {
-    /// The number and the tick of the newest.
+    /// Sequence number and tick of the newest update.
     newest: Option<(u16, u32)>,
     expected: u32,
     received: u32,
@@ -109,7 +109,8 @@ pub(super) struct LossCounter {
 }
 
 impl LossCounter {
-    /// An update came for the first time; `late` if it was needed before; `followed` if we were told of the entity all the time since the last.
+    /// Counts an update that is not a duplicate. `late`: it came after the view of its tick. `followed`: the peer sent
+    /// updates of the entity the whole time since the previous one.
     pub(super) fn on_update(&mut self, sequence: u16, tick: u32, late: bool, followed: bool) {
         self.received += 1;
         self.late += u32::from(late);
@@ -119,10 +120,10 @@ impl LossCounter {
         if tick < last_tick {
             return;
         }
-        // There is one in a tick at the most. More of them are missing only if the sender began anew.
+        // There is at most one update per tick. A larger step in the sequence means that the sender restarted.
         let step = u32::from(sequence.wrapping_sub(last));
-        let is_row = followed && (1..=tick - last_tick).contains(&step);
-        self.advance(if is_row { step } else { 1 }, sequence, tick);
+        let is_continuous = followed && (1..=tick - last_tick).contains(&step);
+        self.advance(if is_continuous { step } else { 1 }, sequence, tick);
     }
 
     fn advance(&mut self, step: u32, sequence: u16, tick: u32) {
@@ -130,7 +131,7 @@ impl LossCounter {
         self.newest = Some((sequence, tick));
     }
 
-    /// What came since this was last asked: expected, lost and late. Whoever comes after a gap is counted with it.
+    /// Returns the counts since the last call: expected, lost and late. The update that closes a gap counts the gap.
     pub(super) fn take_counts(&mut self) -> LossCounts {
         let lost = self.expected.saturating_sub(self.received);
         let counts = LossCounts { expected: self.expected, lost, late: self.late };
@@ -139,7 +140,7 @@ impl LossCounter {
     }
 }
 
-/// Updates in a while.
+/// Update counts over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LossCounts {
     pub(super) expected: u32,
@@ -154,7 +155,7 @@ impl LossCounts {
         self.late += other.late;
     }
 
-    /// A part of all that was expected, in 255ths.
+    /// `part` as a share of all expected updates, in 255ths.
     pub(super) fn share(&self, part: u32) -> u8 {
         (u64::from(part) * 255 / u64::from(self.expected.max(1))).min(255) as u8
     }
@@ -167,69 +168,77 @@ mod tests {
 
     #[test]
     fn late_state_is_stored_at_its_tick_and_improves_interpolation() {
-        let mut track = RemoteEntity::new();
+        let mut remote = RemoteEntity::new();
         let reckoner = TestGame::default();
-        track.insert(100, reckoner.point(0, 1));
-        track.insert(120, reckoner.point(40, 0));
-        assert_eq!(track.state_at(&reckoner, 110, 50).unwrap().1, Provenance::Interpolated);
-        let guessed = track.state_at(&reckoner, 112, 50).unwrap().0.position;
-        track.insert(110, reckoner.point(10, 3));
-        assert_eq!(track.state_at(&reckoner, 110, 50).unwrap().1, Provenance::Received);
-        let known = track.state_at(&reckoner, 112, 50).unwrap().0.position;
-        assert!(guessed == 24 && known == 16, "{guessed} {known}");
+        remote.insert(100, reckoner.point(0, 1));
+        remote.insert(120, reckoner.point(40, 0));
+        assert_eq!(remote.state_at(&reckoner, 110, 50).unwrap().1, Provenance::Interpolated);
+        let interpolated = remote.state_at(&reckoner, 112, 50).unwrap().0.position;
+        remote.insert(110, reckoner.point(10, 3));
+        assert_eq!(remote.state_at(&reckoner, 110, 50).unwrap().1, Provenance::Received);
+        let refined = remote.state_at(&reckoner, 112, 50).unwrap().0.position;
+        assert!(interpolated == 24 && refined == 16, "{interpolated} {refined}");
     }
 
     #[test]
     fn entity_is_not_extrapolated_beyond_the_visibility_timeout() {
-        let mut track = RemoteEntity::new();
+        let mut remote = RemoteEntity::new();
         let reckoner = TestGame::default();
-        track.insert(10, reckoner.point(0, 1));
-        assert_eq!(track.state_at(&reckoner, 9, 50).map(|_| ()), None, "not there yet");
-        assert_eq!(track.state_at(&reckoner, 60, 50).unwrap().1, Provenance::Extrapolated(50));
-        assert!(track.state_at(&reckoner, 61, 50).is_none());
-        track.insert(100, reckoner.point(0, 1));
-        assert!(track.state_at(&reckoner, 61, 50).is_none(), "also if it is heard of again later");
+        remote.insert(10, reckoner.point(0, 1));
+        assert_eq!(remote.state_at(&reckoner, 9, 50).map(|_| ()), None, "before the first state");
+        assert_eq!(remote.state_at(&reckoner, 60, 50).unwrap().1, Provenance::Extrapolated(50));
+        assert!(remote.state_at(&reckoner, 61, 50).is_none());
+        remote.insert(100, reckoner.point(0, 1));
+        assert!(remote.state_at(&reckoner, 61, 50).is_none(), "a later update must not revive the gap");
     }
 
     #[test]
     fn sample_count_is_bounded() {
-        let mut track = RemoteEntity::new();
+        let mut remote = RemoteEntity::new();
         let reckoner = TestGame::default();
         for tick in (0..10_000).rev().step_by(3) {
-            track.insert(tick, reckoner.point(0, 0));
+            remote.insert(tick, reckoner.point(0, 0));
         }
-        assert_eq!(track.samples.len(), MAX_SAMPLES);
-        track.drop_before(u32::MAX);
-        assert_eq!(track.samples.len(), 1);
+        assert_eq!(remote.samples.len(), MAX_SAMPLES);
+        remote.drop_before(u32::MAX);
+        assert_eq!(remote.samples.len(), 1);
     }
 
     #[test]
     fn loss_is_counted_and_reordered_updates_are_not_lost() {
-        let mut row = LossCounter::default();
+        let mut counter = LossCounter::default();
         for (sequence, tick) in [(65_534, 0), (65_535, 4), (1, 12), (0, 8), (2, 16), (5, 28)] {
-            row.on_update(sequence, tick, sequence == 0, true);
+            counter.on_update(sequence, tick, sequence == 0, true);
         }
-        assert_eq!(row.take_counts(), LossCounts { expected: 8, lost: 2, late: 1 });
-        row.on_update(6, 32, false, true);
-        assert_eq!(row.take_counts(), LossCounts { expected: 1, lost: 0, late: 0 });
-        row.on_update(30, 132, false, false);
-        assert_eq!(row.take_counts().lost, 0, "who was far away has lost nothing");
-        row.on_update(2, 150, false, true);
-        assert_eq!(row.take_counts(), LossCounts { expected: 1, lost: 0, late: 0 }, "who began anew neither");
-        row.on_update(3, 154, false, true);
-        assert_eq!(row.take_counts(), LossCounts { expected: 1, lost: 0, late: 0 }, "and is counted from there");
+        assert_eq!(counter.take_counts(), LossCounts { expected: 8, lost: 2, late: 1 });
+        counter.on_update(6, 32, false, true);
+        assert_eq!(counter.take_counts(), LossCounts { expected: 1, lost: 0, late: 0 });
+        counter.on_update(30, 132, false, false);
+        assert_eq!(counter.take_counts().lost, 0, "updates of a distant entity are not expected");
+        counter.on_update(2, 150, false, true);
+        assert_eq!(
+            counter.take_counts(),
+            LossCounts { expected: 1, lost: 0, late: 0 },
+            "a restart of the sender is no loss"
+        );
+        counter.on_update(3, 154, false, true);
+        assert_eq!(
+            counter.take_counts(),
+            LossCounts { expected: 1, lost: 0, late: 0 },
+            "counting resumes after the restart"
+        );
     }
 
-    /// However seldom somebody speaks, and however long nothing comes.
+    /// At any update rate and after any number of consecutive losses.
     #[test]
     fn loss_share_is_correct_at_every_update_rate() {
         for every in [1, 4, 25, 50, 100] {
             for one_in in [2, 5, 20] {
-                let mut row = LossCounter::default();
+                let mut counter = LossCounter::default();
                 for number in (0..2_000u32).filter(|number| number % one_in == 0) {
-                    row.on_update(number as u16, number * every, false, true);
+                    counter.on_update(number as u16, number * every, false, true);
                 }
-                let LossCounts { expected, lost, .. } = row.take_counts();
+                let LossCounts { expected, lost, .. } = counter.take_counts();
                 let part = f64::from(lost) / f64::from(expected);
                 assert!((part - 1.0 + 1.0 / f64::from(one_in)).abs() < 0.02, "{every} {one_in}: {part}");
             }

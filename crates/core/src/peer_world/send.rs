@@ -1,4 +1,4 @@
-//! What goes to other sites.
+//! Datagrams to other sites.
 
 use alloc::vec::Vec;
 
@@ -8,47 +8,54 @@ use super::{
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BufferFull, ClockEcho, EntityStateUpdate, MAX_DATAGRAM, PeerWorldDatagram, PeerWorldItem};
 
-/// Things to be told to single sites that are kept waiting.
+/// Maximum number of queued messages to single sites.
 const MAX_QUEUED_CONTROL: usize = 512;
-/// Round trips that are made at once, for a clock, and how soon; then less so until it is known; then seldom, unless they take a different
-/// time every time: then it needs many to find a quick one.
+/// Number of initial clock probes per peer, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
+/// Interval of the initial clock probes.
 const INITIAL_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
+/// Interval of further probes until the clock is known, and while the jitter is above [`JITTER_THRESHOLD`]: with jitter
+/// it takes many round trips to find a quick one.
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
+/// Jitter above which the fast probe interval is kept.
 const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(4);
+/// Probe interval for a known clock over a link with low jitter.
 const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// With more sites than this everybody asks and tells less often, so that a site's part does not grow.
+/// Divisor of the number of peers: probe and beacon intervals are multiplied by the quotient (rounded down, at least
+/// 1), so that the traffic of a site does not grow with the world.
 const LARGE_WORLD_PEERS: usize = 16;
-/// Everybody is told how we are so often.
+/// Interval of beacons.
 const BEACON_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Regions, reports and versions in one datagram.
+/// Maximum number of regions in one datagram.
 const MAX_REGIONS_PER_DATAGRAM: usize = 64;
+/// Maximum number of link reports in one datagram.
 const MAX_REPORTS_PER_DATAGRAM: usize = 32;
+/// Maximum number of record versions in one datagram, besides this site's own.
 const MAX_DIGESTS_PER_DATAGRAM: usize = 8;
 
-/// To whom a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldDestination {
-    /// To everybody.
+    /// All sites.
     All,
-    /// To who can see what happens there: [`TestNetwork::interested_peers`] says who that is.
+    /// All sites that see what happens in this region: [`PeerWorld::interested_peers`].
     Near(WorldRegion),
-    /// To one site.
+    /// One site.
     One(WorldSiteId),
 }
 
-/// A datagram to be sent.
+/// A datagram to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerWorldTransmit {
-    /// To whom.
+    /// Destination.
     pub to: PeerWorldDestination,
-    /// Its bytes in the buffer.
+    /// Length in bytes; the datagram is at the beginning of the buffer.
     pub len: usize,
-    /// The tick that it tells of.
+    /// Current tick, 0 until the world time is known.
     pub tick: u32,
 }
 
-/// Something to be told to one site.
+/// A message to one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerWorldControl {
     Probe,
@@ -58,25 +65,25 @@ pub(super) enum PeerWorldControl {
     },
     RequestRecord(WorldSiteId),
     SendRecord(WorldSiteId),
-    /// Where our entities are.
+    /// The regions of this site's entities.
     Regions,
-    /// How those of our entities are that it can see.
+    /// The states of this site's entities that the peer can see.
     States,
 }
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    pub(super) fn push_control(&mut self, to: WorldSiteId, what: PeerWorldControl) {
-        if self.control_queue.len() < MAX_QUEUED_CONTROL && !self.control_queue.contains(&(to, what)) {
-            self.control_queue.push_back((to, what));
+    pub(super) fn push_control(&mut self, to: WorldSiteId, control: PeerWorldControl) {
+        if self.control_queue.len() < MAX_QUEUED_CONTROL && !self.control_queue.contains(&(to, control)) {
+            self.control_queue.push_back((to, control));
         }
     }
 
-    /// Asks for the clocks of others; often at first.
+    /// Sends due clock probes; frequent ones at first.
     pub(super) fn probe_clocks(&mut self, now: Instant) {
         if now < self.next_clock_probe {
             return;
         }
-        let crowd = (self.peers.len() / LARGE_WORLD_PEERS).max(1) as i64;
+        let interval_factor = (self.peers.len() / LARGE_WORLD_PEERS).max(1) as i64;
         let mut due = Vec::new();
         self.next_clock_probe = Instant::FAR_FUTURE;
         for (site, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.left_at.is_none()) {
@@ -89,9 +96,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
                 + match peer.probe_count {
                     ..INITIAL_PROBES => INITIAL_PROBE_INTERVAL,
                     _ if !peer.clock.is_ready() || peer.clock.jitter() > JITTER_THRESHOLD => {
-                        FAST_PROBE_INTERVAL * crowd
+                        FAST_PROBE_INTERVAL * interval_factor
                     }
-                    _ => SLOW_PROBE_INTERVAL * crowd,
+                    _ => SLOW_PROBE_INTERVAL * interval_factor,
                 };
             self.next_clock_probe = self.next_clock_probe.min(peer.next_probe);
             due.push(*site);
@@ -102,16 +109,16 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Asks a peer for the record that it has of us, while ours is held back and until the peer has answered. With the probes: these
-    /// are frequent at first and are repeated when they get lost.
+    /// Requests a peer's version of this site's record while the record is held back and until the peer has answered.
+    /// The request goes with the clock probes, which are frequent at first and repeated after loss.
     fn request_own_record(&mut self, site: WorldSiteId) {
-        let has_recalled = self.peers.get(&site).is_some_and(|peer| peer.has_reported_our_record);
-        if self.beacon.record_hold.is_some() && !has_recalled {
+        let has_answered = self.peers.get(&site).is_some_and(|peer| peer.has_reported_our_record);
+        if self.beacon.record_hold.is_some() && !has_answered {
             self.push_control(site, PeerWorldControl::RequestRecord(self.config.site));
         }
     }
 
-    /// Sees to it that those whom our entities come near know where they are.
+    /// Queues this site's regions for the peers that its entities approach.
     pub(super) fn send_regions(&mut self) {
         let own = &self.own_regions;
         let mut due = Vec::new();
@@ -122,7 +129,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         due.into_iter().for_each(|site| self.push_control(site, PeerWorldControl::Regions));
     }
 
-    /// The next datagram to be sent, if there is one. The buffer should have room for [`MAX_DATAGRAM`] bytes.
+    /// Encodes the next datagram to send, if there is one. `buf` should have room for [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<PeerWorldTransmit> {
         self.now = self.now.max(now);
         let room = buf.len().min(MAX_DATAGRAM);
@@ -148,7 +155,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Some(PeerWorldTransmit { to, len, tick })
     }
 
-    /// Our last words: the record as it is, and goodbye.
+    /// Encodes this site's final record and its goodbye.
     fn encode_leave(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = PeerWorldDatagram::new(buf)?;
         if let Some(SiteRecord { version, bytes }) = self.gossip.get(self.config.site) {
@@ -158,61 +165,65 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Ok(datagram.len())
     }
 
-    /// All updates that are due in one region.
+    /// Encodes all due updates of one region.
     fn encode_updates(&mut self, buf: &mut [u8]) -> Option<(PeerWorldDestination, usize)> {
-        let due = self.local_entities.values().find(|source| source.is_due)?;
+        let due = self.local_entities.values().find(|local| local.is_due)?;
         let region = self.dead_reckoning.region(due.newest().1);
         let mut datagram = PeerWorldDatagram::new(buf).ok()?;
-        for (index, source) in self.local_entities.iter_mut().filter(|(_, source)| source.is_due) {
-            if self.dead_reckoning.region(source.newest().1) != region {
+        for (index, local) in self.local_entities.iter_mut().filter(|(_, local)| local.is_due) {
+            if self.dead_reckoning.region(local.newest().1) != region {
                 continue;
             }
-            if put_update(&self.dead_reckoning, *index, source, &mut datagram).is_err() {
+            if put_update(&self.dead_reckoning, *index, local, &mut datagram).is_err() {
                 break;
             }
-            source.is_due = false;
-            source.sequence = source.sequence.wrapping_add(1);
+            local.is_due = false;
+            local.sequence = local.sequence.wrapping_add(1);
             self.stats.updates_sent += 1;
         }
-        // An update that does not even fit alone will never fit.
+        // An update that does not fit alone will never fit.
         if datagram.is_empty() {
-            self.local_entities.values_mut().for_each(|source| source.is_due = false);
+            self.local_entities.values_mut().for_each(|local| local.is_due = false);
             return None;
         }
         Some((PeerWorldDestination::Near(region), datagram.len()))
     }
 
-    /// All that one site is to be told.
+    /// Encodes the messages queued for one site.
     fn encode_control(&mut self, now: Instant, site: WorldSiteId, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = PeerWorldDatagram::new(buf)?;
         let mut full = false;
-        let (ledger, time, own) = (&self.gossip, &self.world_time, &self.own_regions);
-        let (peers, sources, reckoner) = (&self.peers, &self.local_entities, &self.dead_reckoning);
+        let (gossip, world_time, own) = (&self.gossip, &self.world_time, &self.own_regions);
+        let (peers, locals, reckoner) = (&self.peers, &self.local_entities, &self.dead_reckoning);
         self.control_queue.retain(|(to, control)| {
             if *to != site || full {
                 return true;
             }
             let put = match *control {
                 PeerWorldControl::Probe => datagram.put(PeerWorldItem::Probe(now)),
-                // Who wants to know our clock wants to know the world's time, too.
+                // A peer that measures this site's clock also needs the world time.
                 PeerWorldControl::Echo { sent, received } => datagram
                     .put(PeerWorldItem::Echo(ClockEcho { sent, received, answered: now }))
-                    .and_then(|()| datagram.put(PeerWorldItem::WorldTime(time.offset()))),
-                PeerWorldControl::RequestRecord(of) => datagram.put(PeerWorldItem::RecordRequest { site: of }),
+                    .and_then(|()| datagram.put(PeerWorldItem::WorldTime(world_time.offset()))),
+                PeerWorldControl::RequestRecord(record_site) => {
+                    datagram.put(PeerWorldItem::RecordRequest { site: record_site })
+                }
                 PeerWorldControl::Regions => put_regions(own, &mut datagram),
                 PeerWorldControl::States => {
-                    let wants = |source: &LocalEntity<R::State>| {
-                        peers.get(&site).is_some_and(|peer| peer.is_interested_in(reckoner.region(source.newest().1)))
+                    let is_visible = |local: &LocalEntity<R::State>| {
+                        peers.get(&site).is_some_and(|peer| peer.is_interested_in(reckoner.region(local.newest().1)))
                     };
-                    let mut seen = sources.iter().filter(|(_, source)| wants(source));
-                    // What has no room comes with the next updates.
-                    _ = seen.try_for_each(|(index, source)| put_update(reckoner, *index, source, &mut datagram));
+                    let mut visible = locals.iter().filter(|(_, local)| is_visible(local));
+                    // States that do not fit go with the next updates.
+                    _ = visible.try_for_each(|(index, local)| put_update(reckoner, *index, local, &mut datagram));
                     Ok(())
                 }
-                PeerWorldControl::SendRecord(of) => datagram.put(match ledger.get(of) {
-                    Some(record) => PeerWorldItem::Record { site: of, version: record.version, bytes: &record.bytes },
-                    // No answer would be taken for a lost one.
-                    None => PeerWorldItem::RecordVersion { site: of, version: 0 },
+                PeerWorldControl::SendRecord(record_site) => datagram.put(match gossip.get(record_site) {
+                    Some(record) => {
+                        PeerWorldItem::Record { site: record_site, version: record.version, bytes: &record.bytes }
+                    }
+                    // Version 0 reports that there is no record; the peer would take a missing answer for a lost one.
+                    None => PeerWorldItem::RecordVersion { site: record_site, version: 0 },
                 }),
             };
             full = put.is_err();
@@ -225,48 +236,49 @@ impl<R: DeadReckoning> PeerWorld<R> {
         !self.peers.is_empty() && (now >= self.beacon.next_at || self.is_record_due(now))
     }
 
-    /// Whether to tell everybody of our record: at once, but not again and again.
+    /// Whether this site's record must be sent to all sites: at once after a change, but at most once per beacon
+    /// interval.
     fn is_record_due(&self, now: Instant) -> bool {
-        let Beacon { is_record_pending: record, record_hold: record_held, record_sent_at: recorded, .. } = self.beacon;
-        record && record_held.is_none() && now - recorded >= self.beacon_interval()
+        let Beacon { is_record_pending, record_hold, record_sent_at, .. } = self.beacon;
+        is_record_pending && record_hold.is_none() && now - record_sent_at >= self.beacon_interval()
     }
 
-    /// The time between two beacons: the longer the more sites there are, so that all together do not grow.
+    /// Interval between two beacons. It grows with the number of sites, so that the total traffic does not.
     fn beacon_interval(&self) -> TimeDelta {
         BEACON_INTERVAL * (self.peers.len() / LARGE_WORLD_PEERS).max(1) as i64
     }
 
-    /// Who is silent for so long is gone: several beacons.
+    /// Silence after which a peer is removed: at least four beacons.
     pub(super) fn peer_timeout(&self) -> TimeDelta {
         PEER_TIMEOUT.max(self.beacon_interval() * 4)
     }
 
-    /// How we are: the world's time, where our entities are, what gets lost, and which records we have.
+    /// Encodes the beacon: the world time, this site's regions, link reports and record versions.
     fn encode_beacon(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, BufferFull> {
-        let pause = self.beacon_interval();
-        // Not all at once.
-        let apart = TimeDelta::from_nanos(pause.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
-        self.beacon.next_at = now + pause - apart;
+        let interval = self.beacon_interval();
+        // A phase of up to a tenth of the interval keeps sites from sending their beacons together.
+        let phase = TimeDelta::from_nanos(interval.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
+        self.beacon.next_at = now + interval - phase;
         self.peers.values_mut().for_each(|peer| peer.on_regions_sent(&self.own_regions));
         let mut datagram = PeerWorldDatagram::new(buf)?;
         let is_record_due = self.is_record_due(now);
         if let Some(SiteRecord { version, bytes }) = self.gossip.get(self.config.site) {
-            let (of, version) = (self.config.site, *version);
+            let (site, version) = (self.config.site, *version);
             if is_record_due {
                 (self.beacon.is_record_pending, self.beacon.record_sent_at) = (false, now);
-                datagram.put(PeerWorldItem::Record { site: of, version, bytes })?;
+                datagram.put(PeerWorldItem::Record { site, version, bytes })?;
             } else {
-                datagram.put(PeerWorldItem::RecordVersion { site: of, version })?;
+                datagram.put(PeerWorldItem::RecordVersion { site, version })?;
             }
         }
         datagram.put(PeerWorldItem::WorldTime(self.world_time.offset()))?;
-        let here = put_regions(&self.own_regions, &mut datagram);
-        let reports = here.and_then(|()| put_reports(&self.peers, &mut self.beacon.last_reported, &mut datagram));
-        // What has no room is told another time.
+        let regions = put_regions(&self.own_regions, &mut datagram);
+        let reports = regions.and_then(|()| put_reports(&self.peers, &mut self.beacon.last_reported, &mut datagram));
+        // Items that do not fit go into a later beacon.
         if reports.is_ok() {
             for _ in 0..self.gossip.len().min(MAX_DIGESTS_PER_DATAGRAM) {
-                let Some((of, version)) = self.gossip.next_digest() else { break };
-                if datagram.put(PeerWorldItem::RecordVersion { site: of, version }).is_err() {
+                let Some((site, version)) = self.gossip.next_digest() else { break };
+                if datagram.put(PeerWorldItem::RecordVersion { site, version }).is_err() {
                     break;
                 }
             }
@@ -275,25 +287,25 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 }
 
-/// How an entity of ours is.
+/// Appends the newest state of an own entity.
 fn put_update<R: DeadReckoning>(
     reckoner: &R,
     index: u8,
-    source: &LocalEntity<R::State>,
+    local: &LocalEntity<R::State>,
     datagram: &mut PeerWorldDatagram<'_>,
 ) -> Result<(), BufferFull> {
-    let (tick, state) = source.newest();
+    let (tick, state) = local.newest();
     let mut bytes = [0; MAX_STATE_SIZE];
     let len = reckoner.encode(state, &mut bytes).unwrap_or(0).min(MAX_STATE_SIZE);
     datagram.put(PeerWorldItem::Update(EntityStateUpdate {
         entity_index: index,
-        sequence: source.sequence,
+        sequence: local.sequence,
         tick: tick as u16,
         state: &bytes[..len],
     }))
 }
 
-/// Where entities are. Who is in more places than there is room for is told of everything.
+/// Appends the regions of this site's entities. A site in too many regions sends none, and peers keep what they know.
 fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagram<'_>) -> Result<(), BufferFull> {
     if regions.len() > MAX_REGIONS_PER_DATAGRAM {
         return Ok(());
@@ -302,7 +314,7 @@ fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagram<'_>) ->
     regions.iter().try_for_each(|region| datagram.put(PeerWorldItem::OwnRegion(*region)))
 }
 
-/// What gets lost, of as many sites as there is room for, in turn.
+/// Appends link reports on as many peers as fit, in rotation.
 fn put_reports(
     peers: &alloc::collections::BTreeMap<WorldSiteId, super::WorldPeer>,
     last: &mut Option<WorldSiteId>,
@@ -315,9 +327,9 @@ fn put_reports(
         .map(|(site, peer)| (*site, peer.loss_share, peer.late_share))
         .collect();
     sites.sort_by_key(|(site, ..)| (!after(site), *site));
-    for (of, lost, late) in sites.into_iter().take(MAX_REPORTS_PER_DATAGRAM) {
-        datagram.put(PeerWorldItem::LinkReport { site: of, lost, late })?;
-        *last = Some(of);
+    for (site, lost, late) in sites.into_iter().take(MAX_REPORTS_PER_DATAGRAM) {
+        datagram.put(PeerWorldItem::LinkReport { site, lost, late })?;
+        *last = Some(site);
     }
     Ok(())
 }

@@ -1,62 +1,65 @@
-//! Numbers for a net graph and for traces.
+//! Statistics of a world and of its links, for a net graph and for traces.
 
 use super::peer::WorldPeer;
 use crate::time::{Instant, TimeDelta};
 
-/// A world in numbers, since we came unless said otherwise.
+/// Statistics of a world; counters start when this site does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerWorldStats {
-    /// Updates of our entities that were sent.
+    /// Sent updates of this site's entities.
     pub updates_sent: u64,
-    /// Updates that others could reckon themselves.
+    /// Updates not sent because peers can dead-reckon them.
     pub updates_skipped: u64,
-    /// Updates that came.
+    /// Received updates.
     pub updates_received: u64,
-    /// Those of them that came after they were needed.
+    /// Received updates that came after the view of their tick.
     pub updates_late: u64,
-    /// Updates that were refused: of another time, of too many entities, or of no sense.
+    /// Rejected updates: from the wrong time, of too many entities, or undecodable.
     pub updates_refused: u64,
-    /// Updates of an entity in a second that are sent at present, at the most.
+    /// Current maximum rate, in updates per entity and second.
     pub update_rate: u32,
-    /// Datagrams handed out; who they go to is for the network.
+    /// Datagrams handed to the network; each may go to several sites.
     pub datagrams_sent: u64,
-    /// Their bytes.
+    /// Bytes of the datagrams handed to the network.
     pub bytes_sent: u64,
-    /// Datagrams that came.
+    /// Received datagrams.
     pub datagrams_received: u64,
-    /// Their bytes.
+    /// Bytes of the received datagrams.
     pub bytes_received: u64,
-    /// Datagrams that were no message.
+    /// Received datagrams that could not be decoded.
     pub malformed: u64,
 }
 
-/// Another site in numbers.
+/// Statistics of the link to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorldPeerStats {
     /// Smoothed round-trip time.
     pub rtt: Option<TimeDelta>,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// By how much its clock is ahead of ours.
+    /// Offset of the peer's clock from the local clock; positive if the peer's clock is ahead.
     pub clock_offset: Option<TimeDelta>,
-    /// By how much what it takes the world's time to be is ahead of what we do.
+    /// Offset of the peer's world time from this site's world time; positive if the peer's is ahead.
     pub world_time_offset: Option<TimeDelta>,
-    /// The part of its updates that was lost of late.
+    /// Recent share of the peer's updates that were lost, 0 to 1.
     pub loss_share: f32,
-    /// The part that came too late.
+    /// Recent share of the peer's updates that came too late, 0 to 1.
     pub late_share: f32,
-    /// The part of our updates that it says it lost, if it said anything of late.
+    /// Share of this site's updates that the peer reports as lost, 0 to 1, if it sent a report within the last 5 s.
     pub reported_loss_share: Option<f32>,
 }
 
 impl WorldPeerStats {
-    pub(super) fn of(peer: &WorldPeer, now: Instant, world_ahead: Option<TimeDelta>) -> Self {
+    pub(super) fn of(peer: &WorldPeer, now: Instant, world_time_offset: Option<TimeDelta>) -> Self {
         let share = |part: u8| f32::from(part) / 255.0;
         Self {
             rtt: peer.clock.rtt(),
             jitter: peer.clock.jitter(),
             clock_offset: peer.clock.is_ready().then(|| peer.clock.offset(now)).flatten(),
-            world_time_offset: peer.world_time_offset_from_us(now).zip(world_ahead).map(|(theirs, ours)| theirs - ours),
+            world_time_offset: peer
+                .world_time_offset_from_us(now)
+                .zip(world_time_offset)
+                .map(|(theirs, ours)| theirs - ours),
             loss_share: share(peer.loss_share),
             late_share: share(peer.late_share),
             reported_loss_share: peer.recent_report(now).map(|(lost, _)| share(lost)),

@@ -1,4 +1,4 @@
-//! The smallest game there is, for tests: points on a line.
+//! Minimal game for tests: points on a line.
 
 use super::{DeadReckoning, INFINITE_DISTANCE, WorldRegion};
 
@@ -13,7 +13,7 @@ pub(super) struct Point {
 }
 
 impl TestGame {
-    #[expect(clippy::unused_self, reason = "it reads well")]
+    #[expect(clippy::unused_self, reason = "method syntax reads well at the call sites")]
     pub(super) fn point(&self, position: i32, speed: i32) -> Point {
         Point { position, speed, lives: 0 }
     }
@@ -27,8 +27,8 @@ impl DeadReckoning for TestGame {
     }
 
     fn interpolate(&self, earlier: &Point, later: &Point, part: u32, whole: u32) -> Point {
-        let way = (i64::from(later.position) - i64::from(earlier.position)) * i64::from(part) / i64::from(whole);
-        Point { position: earlier.position.wrapping_add(way as i32), ..*earlier }
+        let distance = (i64::from(later.position) - i64::from(earlier.position)) * i64::from(part) / i64::from(whole);
+        Point { position: earlier.position.wrapping_add(distance as i32), ..*earlier }
     }
 
     fn distance(&self, one: &Point, other: &Point) -> u32 {

@@ -1,4 +1,4 @@
-//! Whole worlds, over a wire that takes its time.
+//! Whole worlds over a network with latency.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,16 +7,16 @@ use super::test_game::{Point, TestGame};
 use super::*;
 use crate::wire::MAX_DATAGRAM;
 
-/// Sites with clocks that have nothing to do with each other, and what is under way between them.
+/// Sites with unrelated clocks, and the datagrams in flight between them.
 struct PeerWorldNetwork {
     true_time: Instant,
     worlds: Vec<PeerWorld<TestGame>>,
     clock_offsets: Vec<TimeDelta>,
     in_flight: Vec<(Instant, usize, WorldSiteId, Vec<u8>)>,
     delay: TimeDelta,
-    /// Whether what one sends gets to another.
+    /// Whether datagrams from one site reach another.
     is_link_up: fn(usize, usize) -> bool,
-    /// Datagrams and bytes that got to each.
+    /// Datagrams and bytes received by each site.
     received: Vec<(u64, u64)>,
     speeds: Vec<i32>,
 }
@@ -24,11 +24,11 @@ struct PeerWorldNetwork {
 const STEP: TimeDelta = TimeDelta::from_millis(1);
 
 impl PeerWorldNetwork {
-    fn new(sites: usize, delay_ms: i64, sending: UpdatePolicy) -> Self {
+    fn new(sites: usize, delay_ms: i64, update_policy: UpdatePolicy) -> Self {
         let clocks: Vec<TimeDelta> = (0..sites).map(|n| TimeDelta::from_secs(1_000 * n as i64 - 700)).collect();
         let worlds = (0..sites).map(|n| {
             let site = WorldSiteId(10 * (sites - n) as u32);
-            let config = PeerWorldConfig { update_policy: sending, ..PeerWorldConfig::new(site, n == 0) };
+            let config = PeerWorldConfig { update_policy, ..PeerWorldConfig::new(site, n == 0) };
             PeerWorld::new(Instant::ZERO + clocks[n], config, TestGame::default()).unwrap()
         });
         let mut net = Self {
@@ -122,8 +122,8 @@ impl PeerWorldNetwork {
 
 #[test]
 fn all_sites_show_the_same_view_of_a_tick() {
-    for sending in [UpdatePolicy::fixed(25), UpdatePolicy::default()] {
-        let mut net = PeerWorldNetwork::new(3, 60, sending);
+    for update_policy in [UpdatePolicy::fixed(25), UpdatePolicy::default()] {
+        let mut net = PeerWorldNetwork::new(3, 60, update_policy);
         net.run(5_000);
         let views = net.views();
         assert_eq!(views[0].1.len(), 3);
@@ -150,7 +150,7 @@ fn silent_entity_vanishes_after_timeout_and_reappears() {
     assert_eq!(net.views()[1].1.len(), 2);
     net.is_link_up = |from, _| from != 0;
     net.run(1_300);
-    assert_eq!(net.views()[1].1.len(), 1, "nothing was heard for a second before what is shown");
+    assert_eq!(net.views()[1].1.len(), 1, "no update within 1 s before the shown tick");
     net.is_link_up = |_, _| true;
     net.run(1_000);
     assert_eq!(net.views()[1].1.len(), 2);
@@ -174,7 +174,7 @@ fn silent_entity_vanishes_after_timeout_and_reappears() {
 fn record_of_a_departed_site_reaches_all_peers() {
     let mut net = PeerWorldNetwork::new(4, 30, UpdatePolicy::default());
     net.run(4_000);
-    // What the last site says gets only to the first.
+    // Datagrams of the last site reach only the first site.
     net.is_link_up = |from, to| from != 3 || to == 0;
     net.worlds[3].publish_record(b"hit twice");
     net.run(200);
@@ -197,7 +197,7 @@ fn restarted_site_recovers_its_own_record() {
     assert!(
         core::iter::from_fn(|| net.worlds[0].poll_event()).any(|event| event == PeerWorldEvent::OwnRecordRecovered)
     );
-    assert_eq!(net.views()[1].1.len(), 2, "and is seen again");
+    assert_eq!(net.views()[1].1.len(), 2, "its entity must reappear");
 }
 
 #[test]
@@ -211,8 +211,8 @@ fn restarted_site_continues_from_the_newest_known_version() {
     net.worlds[2].publish_record(b"two");
     net.run(200);
     let newest = net.worlds[0].gossip.get(me).unwrap().version;
-    assert!(net.worlds[1].gossip.get(me).unwrap().version < newest, "one of them missed the last");
-    // It is back before they could tell each other, and has something to say at once.
+    assert!(net.worlds[1].gossip.get(me).unwrap().version < newest, "one site must have missed the last version");
+    // The site restarts before its peers can exchange versions, and publishes at once.
     net.is_link_up = |_, _| true;
     let config = net.worlds[2].config.clone();
     net.worlds[2] = PeerWorld::new(net.now(2), config, TestGame::default()).unwrap();
@@ -264,7 +264,7 @@ fn single_site_cannot_advance_the_world_time_of_many() {
     let mut datagram = crate::wire::PeerWorldDatagram::new(&mut buf).unwrap();
     datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
     let len = datagram.len();
-    // The lowest site of all says so: it is followed in what is a matter of milliseconds only.
+    // The lowest site id claims this world time, but others follow it only within milliseconds of their own.
     for _ in 0..30 {
         for to in 0..3 {
             let (now, liar) = (net.now(to), net.worlds[3].config.site);
@@ -295,9 +295,9 @@ fn world_without_founder_starts_its_own_time() {
     let ticks = |net: &mut PeerWorldNetwork| {
         [1, 2].map(|site| (site, net.now(site))).map(|(site, now)| net.worlds[site].tick(now))
     };
-    assert_eq!(ticks(&mut net), [None, None], "somebody may still tell them");
+    assert_eq!(ticks(&mut net), [None, None], "a peer may still report a world time");
     net.run(4_000);
-    let [Some(one), Some(other)] = ticks(&mut net) else { panic!("there is no time") };
+    let [Some(one), Some(other)] = ticks(&mut net) else { panic!("no world time was started") };
     assert!(one.abs_diff(other) <= 1 && one > 200, "{one} {other}");
     net.is_link_up = |_, _| true;
     net.run(4_000);
@@ -305,7 +305,7 @@ fn world_without_founder_starts_its_own_time() {
     let founder = net.worlds[0].tick(now).unwrap();
     assert!(
         ticks(&mut net).iter().all(|tick| tick.unwrap().abs_diff(founder) <= 1),
-        "and they are one world in the end"
+        "all sites must end up in one world"
     );
 }
 
@@ -319,7 +319,7 @@ fn random_datagrams_do_not_panic_and_memory_is_bounded() {
         (random >> 33) as u32
     };
     let mut buf = [0; MAX_DATAGRAM];
-    let mut most = 0;
+    let mut peak_memory = 0;
     for round in 0..60_000 {
         let now = Instant::ZERO + TimeDelta::from_micros(round * 50);
         let from = WorldSiteId(2 + next() % 3_000);
@@ -337,8 +337,8 @@ fn random_datagrams_do_not_panic_and_memory_is_bounded() {
                 0 => datagram.put(crate::wire::PeerWorldItem::Update(update)),
                 1 => datagram.put(crate::wire::PeerWorldItem::Probe(Instant::from_nanos(i64::from(next()) << 31))),
                 2 => {
-                    let (of, version) = (WorldSiteId(next()), gossip::make_version(next() >> 12, &record));
-                    datagram.put(crate::wire::PeerWorldItem::Record { site: of, version, bytes: &record })
+                    let (site, version) = (WorldSiteId(next()), gossip::make_version(next() >> 12, &record));
+                    datagram.put(crate::wire::PeerWorldItem::Record { site, version, bytes: &record })
                 }
                 3 => datagram
                     .put(crate::wire::PeerWorldItem::RecordVersion { site: WorldSiteId(next()), version: next() }),
@@ -358,14 +358,14 @@ fn random_datagrams_do_not_panic_and_memory_is_bounded() {
             world.poll_view(now).map(|tick| world.visible_at(tick).len());
         }
         while round % 5_000 == 0 && world.poll_transmit(now, &mut buf).is_some() {}
-        most = most.max(world.memory());
+        peak_memory = peak_memory.max(world.memory());
     }
     assert!(world.peers.len() <= MAX_PEERS && world.remote_entities.len() <= MAX_ENTITIES);
     assert!((1_000..=1_025).contains(&world.gossip.len()), "{} records", world.gossip.len());
-    assert!(most < 24 << 20, "{most} bytes");
+    assert!(peak_memory < 24 << 20, "{peak_memory} bytes");
 }
 
-/// Says goodbye, and is started again at once: with an empty ledger, and with the others in its roster.
+/// Lets a site say goodbye and restart at once, with an empty record store and with the other sites in its roster.
 fn leave_and_restart(net: &mut PeerWorldNetwork, site: usize) {
     net.worlds[site].leave();
     net.step_site(site);
@@ -392,7 +392,7 @@ fn site_that_left_and_restarts_at_once_recovers_its_record_at_once() {
     net.run(2_000);
     leave_and_restart(&mut net, 1);
     net.run(300);
-    assert!(has_recovered_own_record(&mut net.worlds[1]), "its peer may crash before the peer listens to it again");
+    assert!(has_recovered_own_record(&mut net.worlds[1]), "recovery must not wait for the end of the quarantine");
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn restarted_site_never_replaces_a_record_only_an_unreachable_peer_has() {
     let mut net = PeerWorldNetwork::new(3, 30, UpdatePolicy::default());
     net.run(4_000);
     let me = net.worlds[2].config.site;
-    // The second site never gets the record.
+    // The second site never receives the record.
     net.is_link_up = |_, to| to != 1;
     net.worlds[2].publish_record(b"hit once");
     net.run(1_500);
@@ -408,7 +408,7 @@ fn restarted_site_never_replaces_a_record_only_an_unreachable_peer_has() {
     net.run(1_500);
     let old = net.worlds[0].gossip.get(me).unwrap().version;
     assert!(net.worlds[1].gossip.get(me).is_none());
-    // The first site, which has it, is cut off while the restarted site counts more hits than before.
+    // The first site, which has the record, is cut off while the restarted site makes more changes than before.
     net.is_link_up = |from, to| from != 0 && to != 0;
     restart(&mut net, 2);
     for hits in 0..6 {
@@ -417,9 +417,9 @@ fn restarted_site_never_replaces_a_record_only_an_unreachable_peer_has() {
     }
     net.is_link_up = |_, _| true;
     net.run(4_000);
-    assert!(has_recovered_own_record(&mut net.worlds[2]), "it replaced what it had counted before");
+    assert!(has_recovered_own_record(&mut net.worlds[2]), "the earlier counts must not be replaced");
     let versions = [0, 1, 2].map(|site| net.worlds[site].gossip.get(me).unwrap().version);
-    assert!(versions[0] > old && versions == [versions[0]; 3], "{versions:?}, and {old} before");
+    assert!(versions[0] > old && versions == [versions[0]; 3], "versions {versions:?}, before the restart {old}");
 }
 
 #[test]
@@ -436,7 +436,11 @@ fn final_record_reaches_a_peer_that_missed_the_leave_within_five_seconds() {
     net.is_link_up = |from, to| from != 2 && to != 2;
     net.run(5_000);
     assert_eq!(net.worlds[0].gossip.get(gone).unwrap().bytes, b"hit twice");
-    assert_eq!(net.worlds[1].gossip.get(gone).unwrap().bytes, b"hit twice", "it waits for a site that is silent");
+    assert_eq!(
+        net.worlds[1].gossip.get(gone).unwrap().bytes,
+        b"hit twice",
+        "a silent site's record must come from its peers"
+    );
 }
 
 #[test]
@@ -448,7 +452,7 @@ fn clock_of_a_restarted_site_is_measured_again() {
     net.is_link_up = |from, _| from != 1;
     net.run(1_500);
     net.is_link_up = |_, _| true;
-    // Its clock counts from the start of its process.
+    // The clock restarts with the process.
     net.clock_offsets[1] += TimeDelta::from_secs(500);
     restart(&mut net, 1);
     net.run(5_000);

@@ -1,60 +1,63 @@
-//! How often our entities speak: less where the network drops or delays what they say, and more again when it carries it.
+//! Update rate of this site's entities: it falls where the network loses or delays updates and recovers when it does
+//! not.
 
 use super::config::UpdatePolicy;
 use crate::time::{Instant, TimeDelta};
 
-/// The rate is changed so often: reports must have had the time to follow.
+/// Interval between rate changes: reports need time to reflect the previous change.
 const RATE_CHANGE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// The part of updates, in 255ths, above which the network is taken to be full, and below which there is room.
+/// Share of lost and late updates, in 255ths, above which the network counts as congested.
 const CONGESTED_SHARE: u8 = 38;
+/// Share of lost and late updates, in 255ths, below which the rate may rise.
 const UNCONGESTED_SHARE: u8 = 18;
-/// What is added in a second where there is room, and the part that is left where there is none, in thousandths.
+/// Additive increase per interval, in thousandths of an update per second.
 const RATE_INCREASE: u32 = 1_500;
+/// Multiplicative decrease under congestion, in thousandths.
 const RATE_DECREASE_FACTOR: u64 = 700;
 
-/// Updates in a second.
+/// Adaptive update rate.
 #[derive(Debug)]
 pub(super) struct UpdateRate {
-    /// In thousandths.
+    /// Thousandths of an update per second.
     milli_per_second: u32,
     changed_at: Instant,
-    /// The worst that was reported of late, in 255ths.
+    /// Highest recently reported loss share, in 255ths.
     worst_loss: u8,
 }
 
 impl UpdateRate {
-    pub(super) fn new(now: Instant, sending: &UpdatePolicy) -> Self {
-        Self { milli_per_second: sending.max_rate * 1_000, changed_at: now, worst_loss: 0 }
+    pub(super) fn new(now: Instant, policy: &UpdatePolicy) -> Self {
+        Self { milli_per_second: policy.max_rate * 1_000, changed_at: now, worst_loss: 0 }
     }
 
     pub(super) fn per_second(&self) -> u32 {
         self.milli_per_second / 1_000
     }
 
-    /// The part of updates that does not arrive, in 255ths, where it is worst.
+    /// Loss share at the worst receiver, in 255ths.
     pub(super) fn worst_loss(&self) -> u8 {
         self.worst_loss
     }
 
-    /// Takes to heart what receivers report: lost and late, in 255ths.
-    pub(super) fn on_reports(&mut self, now: Instant, sending: &UpdatePolicy, reports: impl Iterator<Item = (u8, u8)>) {
-        let (mut lost, mut bad, mut any) = (0, 0, false);
-        for (gone, late) in reports {
-            any = true;
-            lost = lost.max(gone);
-            bad = bad.max(gone.saturating_add(late));
+    /// Adapts the rate to the receivers' reports of lost and late shares, in 255ths.
+    pub(super) fn on_reports(&mut self, now: Instant, policy: &UpdatePolicy, reports: impl Iterator<Item = (u8, u8)>) {
+        let (mut worst_loss, mut worst_share, mut has_reports) = (0, 0, false);
+        for (lost, late) in reports {
+            has_reports = true;
+            worst_loss = worst_loss.max(lost);
+            worst_share = worst_share.max(lost.saturating_add(late));
         }
-        self.worst_loss = lost;
-        if !sending.is_adaptive || now - self.changed_at < RATE_CHANGE_INTERVAL {
+        self.worst_loss = worst_loss;
+        if !policy.is_adaptive || now - self.changed_at < RATE_CHANGE_INTERVAL {
             return;
         }
         self.changed_at = now;
-        if bad > CONGESTED_SHARE {
+        if worst_share > CONGESTED_SHARE {
             self.milli_per_second = (u64::from(self.milli_per_second) * RATE_DECREASE_FACTOR / 1_000) as u32;
-        } else if bad < UNCONGESTED_SHARE && any {
+        } else if worst_share < UNCONGESTED_SHARE && has_reports {
             self.milli_per_second += RATE_INCREASE;
         }
-        self.milli_per_second = self.milli_per_second.clamp(sending.min_rate * 1_000, sending.max_rate * 1_000);
+        self.milli_per_second = self.milli_per_second.clamp(policy.min_rate * 1_000, policy.max_rate * 1_000);
     }
 }
 
@@ -64,32 +67,32 @@ mod tests {
 
     #[test]
     fn adaptive_rate_falls_fast_rises_slowly_and_stays_in_bounds() {
-        let sending = UpdatePolicy::adaptive(5, 25);
+        let policy = UpdatePolicy::adaptive(5, 25);
         let mut now = Instant::ZERO;
-        let mut rate = UpdateRate::new(now, &sending);
+        let mut rate = UpdateRate::new(now, &policy);
         let mut after = |report: (u8, u8), seconds: u32| {
             for _ in 0..seconds {
                 now += RATE_CHANGE_INTERVAL;
-                rate.on_reports(now, &sending, [(0, 0), report].into_iter());
+                rate.on_reports(now, &policy, [(0, 0), report].into_iter());
             }
             rate.per_second()
         };
         assert_eq!(after((0, 0), 5), 25);
-        assert_eq!(after((0, 60), 2), 12, "late ones count, too");
+        assert_eq!(after((0, 60), 2), 12, "late updates count as well");
         assert_eq!(after((255, 255), 20), 5);
-        assert_eq!(after((25, 0), 20), 5, "neither full nor room");
+        assert_eq!(after((25, 0), 20), 5, "neither congested nor uncongested");
         assert_eq!(after((0, 0), 4), 11);
         assert_eq!(after((0, 0), 60), 25);
         assert_eq!(after((255, 0), 20), 5);
-        rate.on_reports(now + RATE_CHANGE_INTERVAL * 9, &sending, core::iter::empty());
-        assert_eq!(rate.per_second(), 5, "who hears of nobody does not speak more for it");
+        rate.on_reports(now + RATE_CHANGE_INTERVAL * 9, &policy, core::iter::empty());
+        assert_eq!(rate.per_second(), 5, "the rate must not rise without reports");
     }
 
     #[test]
     fn fixed_rate_ignores_reports_but_records_loss() {
-        let sending = UpdatePolicy::fixed(25);
-        let mut rate = UpdateRate::new(Instant::ZERO, &sending);
-        rate.on_reports(Instant::ZERO + RATE_CHANGE_INTERVAL * 5, &sending, [(200, 0), (3, 0)].into_iter());
+        let policy = UpdatePolicy::fixed(25);
+        let mut rate = UpdateRate::new(Instant::ZERO, &policy);
+        rate.on_reports(Instant::ZERO + RATE_CHANGE_INTERVAL * 5, &policy, [(200, 0), (3, 0)].into_iter());
         assert_eq!((rate.per_second(), rate.worst_loss()), (25, 200));
     }
 }

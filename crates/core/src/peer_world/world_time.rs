@@ -1,27 +1,29 @@
-//! The world's time: that of the lowest site that is here and knows it. Whoever follows comes nearer gradually, so that its ticks stay even.
+//! The world time: that of the lowest site id that is present and knows it. Followers slew towards it, so that their
+//! ticks stay even.
 
 use crate::time::{Instant, TimeDelta};
 
-/// Further off than this nobody comes nearer gradually: the computer slept, or the world's time was not known.
+/// Offset from which on a site steps instead of slewing: it was suspended, or did not know the world time.
 const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
-/// How much faster or slower time goes at the most while it is brought nearer, and for how long at a stretch.
+/// Maximum slew, as a fraction of the elapsed time.
 const MAX_SLEW: f64 = 0.02;
+/// Maximum elapsed time that one slew accounts for.
 const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// No world gets older than this, in ticks: who says so is mistaken.
+/// Maximum age of a world in ticks; larger values are implausible.
 const MAX_TICK: u32 = u32::MAX / 2;
 
-/// What we take the world's time to be.
+/// This site's estimate of the world time.
 #[derive(Debug, Default)]
 pub(super) struct WorldTime {
-    /// By how much it is ahead of our clock.
+    /// Offset of the world time from the local clock; positive if the world time is ahead.
     offset: Option<TimeDelta>,
     steered_at: Instant,
-    /// The last tick that was told: time never goes back.
+    /// Last returned tick: ticks never decrease.
     last_tick: u32,
 }
 
 impl WorldTime {
-    /// A world that begins now.
+    /// Starts a new world time.
     pub(super) fn start(now: Instant) -> Self {
         Self { offset: Some(Instant::ZERO - now), steered_at: now, last_tick: 0 }
     }
@@ -30,56 +32,59 @@ impl WorldTime {
         self.offset
     }
 
-    /// Comes nearer to what somebody else takes it to be. Who is far ahead of us is followed at once: we slept. Who is far behind is not
-    /// followed at all: it slept.
+    /// Slews towards the world time of another site, given as an offset from the local clock. If that site is far
+    /// ahead, this site was suspended and steps forward at once. If it is far behind, that site was suspended and is
+    /// not followed.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
-        let most = (now - self.steered_at).min(MAX_SLEW_INTERVAL).scale(MAX_SLEW);
+        let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).scale(MAX_SLEW);
         self.steered_at = now;
         self.offset = Some(match self.offset {
-            Some(ahead) if Self::is_same_time(ahead, target) => ahead + (target - ahead).max(-most).min(most),
-            Some(ahead) => ahead.max(target),
+            Some(offset) if Self::is_same_time(offset, target) => {
+                offset + (target - offset).max(-max_slew).min(max_slew)
+            }
+            Some(offset) => offset.max(target),
             None => target,
         });
     }
 
-    /// Whether somebody is so far ahead of us that we must have slept.
+    /// Whether `target` is so far ahead that this site must have been suspended.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
-        self.offset.is_some_and(|ahead| target - ahead >= STEP_THRESHOLD)
+        self.offset.is_some_and(|offset| target - offset >= STEP_THRESHOLD)
     }
 
-    /// Whether two who say this have the same time in mind.
+    /// Whether two offsets stand for the same world time, up to the step threshold.
     pub(super) fn is_same_time(one: TimeDelta, other: TimeDelta) -> bool {
         (one - other).abs() < STEP_THRESHOLD
     }
 
     /// Whether a world can have this time.
-    pub(super) fn is_plausible(now: Instant, ahead: TimeDelta, tick: TimeDelta) -> bool {
-        let since_begin = now + ahead - Instant::ZERO;
-        !since_begin.is_negative() && since_begin.as_nanos() / tick.as_nanos() < i64::from(MAX_TICK)
+    pub(super) fn is_plausible(now: Instant, offset: TimeDelta, tick_duration: TimeDelta) -> bool {
+        let elapsed = now + offset - Instant::ZERO;
+        !elapsed.is_negative() && elapsed.as_nanos() / tick_duration.as_nanos() < i64::from(MAX_TICK)
     }
 
-    /// The time since the world began.
+    /// Time since the world began.
     fn elapsed(&self, now: Instant) -> Option<TimeDelta> {
-        self.offset.map(|ahead| now + ahead - Instant::ZERO)
+        self.offset.map(|offset| now + offset - Instant::ZERO)
     }
 
-    /// The tick that it is now, if that is known. It never becomes less.
-    pub(super) fn tick(&mut self, now: Instant, tick: TimeDelta) -> Option<u32> {
-        let number = self.elapsed(now)?.as_nanos().div_euclid(tick.as_nanos());
+    /// Current tick, if the world time is known. It never decreases.
+    pub(super) fn tick(&mut self, now: Instant, tick_duration: TimeDelta) -> Option<u32> {
+        let number = self.elapsed(now)?.as_nanos().div_euclid(tick_duration.as_nanos());
         self.last_tick = self.last_tick.max(u32::try_from(number.clamp(0, MAX_TICK.into())).unwrap_or(MAX_TICK));
         Some(self.last_tick)
     }
 
-    /// Our time when a tick begins.
-    pub(super) fn tick_start(&self, number: u32, tick: TimeDelta) -> Option<Instant> {
-        self.offset.map(|ahead| Instant::ZERO + tick * i64::from(number) - ahead)
+    /// Local time at which tick `number` begins.
+    pub(super) fn tick_start(&self, number: u32, tick_duration: TimeDelta) -> Option<Instant> {
+        self.offset.map(|offset| Instant::ZERO + tick_duration * i64::from(number) - offset)
     }
 }
 
-/// The tick nearest to `about` that ends in these 16 bits.
+/// Returns the tick nearest to `about` with these low 16 bits.
 pub(super) fn expand_tick(about: u32, low: u16) -> Option<u32> {
-    let away = low.wrapping_sub(about as u16) as i16;
-    about.checked_add_signed(away.into())
+    let distance = low.wrapping_sub(about as u16) as i16;
+    about.checked_add_signed(distance.into())
 }
 
 #[cfg(test)]
@@ -110,7 +115,7 @@ mod tests {
         let mut time = WorldTime::start(at_millis(0));
         assert_eq!(time.tick(at_millis(5_000), TICK), Some(500));
         time.steer(at_millis(5_000), TimeDelta::from_millis(-3_600_000));
-        assert_eq!(time.tick(at_millis(5_010), TICK), Some(501), "who slept for an hour holds up nobody");
+        assert_eq!(time.tick(at_millis(5_010), TICK), Some(501), "a suspended site must not slow down the others");
         assert!(time.is_far_behind(TimeDelta::from_millis(1_000)));
         time.steer(at_millis(5_010), TimeDelta::from_millis(1_000));
         assert_eq!(time.tick(at_millis(5_010), TICK), Some(601));
@@ -121,8 +126,8 @@ mod tests {
 
     #[test]
     fn implausible_world_time_is_rejected() {
-        for ahead in [TimeDelta::MAX, -TimeDelta::MAX, TimeDelta::from_millis(-5_001)] {
-            assert!(!WorldTime::is_plausible(at_millis(5_000), ahead, TICK), "{ahead:?}");
+        for offset in [TimeDelta::MAX, -TimeDelta::MAX, TimeDelta::from_millis(-5_001)] {
+            assert!(!WorldTime::is_plausible(at_millis(5_000), offset, TICK), "{offset:?}");
         }
         assert!(WorldTime::is_plausible(at_millis(5_000), TimeDelta::from_secs(86_400 * 30), TICK));
         let mut time = WorldTime::start(at_millis(0));

@@ -1,7 +1,8 @@
-//! What holds for any packets of a search: they have one form, they do no harm, and every search ends.
+//! Properties of the desync bisection: every packet has exactly one encoding, no packet does harm, and every bisection
+//! ends.
 //!
-//! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
-//! --test search`.
+//! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
+//! -p coplay --test desync`.
 
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
@@ -31,63 +32,63 @@ proptest! {
         let mut buf = [0; MAX_DATAGRAM];
         if let Ok(message) = DesyncMessage::decode(&bytes) {
             prop_assert!(DesyncMessage::is_desync_message(&bytes));
-            let len = message.encode(&mut buf).expect("room for a packet");
+            let len = message.encode(&mut buf).expect("packet fits the buffer");
             prop_assert_eq!(&buf[..len], &bytes[..]);
         }
     }
 
     #[test]
-    fn bisection_ends_whatever_peers_send(said in vec((1..4u8, message()), 0..200), opened in any::<bool>()) {
-        let me = SiteId::new(0).expect("a site");
-        let mut finder = DesyncBisector::new(me, SiteSet::first(3));
-        if opened {
-            finder.on_mismatch(span(), 1);
+    fn bisection_ends_whatever_peers_send(messages in vec((1..4u8, message()), 0..200), has_mismatch in any::<bool>()) {
+        let own_site = SiteId::new(0).expect("valid site number");
+        let mut bisector = DesyncBisector::new(own_site, SiteSet::first(3));
+        if has_mismatch {
+            bisector.on_mismatch(span(), 1);
         }
         let mut buf = [0; MAX_DATAGRAM];
-        for (site, message) in &said {
-            let from = SiteId::new(*site).expect("a site");
-            message.with_message(|message| finder.on_message(from, &message));
-            answer_local_queries(&mut finder);
-            if let Some(len) = finder.poll_answer(from, &mut buf) {
+        for (site, message) in &messages {
+            let from = SiteId::new(*site).expect("valid site number");
+            message.with_message(|message| bisector.on_message(from, &message));
+            answer_local_queries(&mut bisector);
+            if let Some(len) = bisector.poll_answer(from, &mut buf) {
                 prop_assert!(DesyncMessage::decode(&buf[..len]).is_ok());
             }
         }
-        let searched = finder.span().is_some();
-        let mut asked = 0;
-        while finder.is_searching() {
-            answer_local_queries(&mut finder);
+        let searched = bisector.span().is_some();
+        let mut rounds = 0;
+        while bisector.is_searching() {
+            answer_local_queries(&mut bisector);
             for site in SiteId::first(3) {
-                finder.poll_query(site, &mut buf);
+                bisector.poll_query(site, &mut buf);
             }
-            asked += 1;
-            prop_assert!(asked < 2_000, "nobody is asked for ever");
+            rounds += 1;
+            prop_assert!(rounds < 2_000, "the bisection sends queries forever");
         }
-        prop_assert_eq!(finder.poll_report().is_some(), searched);
+        prop_assert_eq!(bisector.poll_report().is_some(), searched);
     }
 }
 
 fn span() -> FrameSpan {
-    FrameSpan::new(Frame::new(4), Frame::new(7)).expect("a span")
+    FrameSpan::new(Frame::new(4), Frame::new(7)).expect("valid span")
 }
 
 fn region(number: u8) -> StateRegion {
     StateRegion { name: format!("r{number}"), len: 100_000, hash: 7 }
 }
 
-/// Does what a host program would.
-fn answer_local_queries(finder: &mut DesyncBisector) {
-    while let Some(want) = finder.local_query() {
-        match want {
-            LocalQuery::Hashes { first: from, .. } => finder.on_local_hash(from, from.number()),
-            LocalQuery::Regions { frame } => finder.on_local_regions(frame, &[0, 1, 2].map(region)),
+/// Answers local queries as a host program does.
+fn answer_local_queries(bisector: &mut DesyncBisector) {
+    while let Some(query) = bisector.local_query() {
+        match query {
+            LocalQuery::Hashes { first: from, .. } => bisector.on_local_hash(from, from.number()),
+            LocalQuery::Regions { frame } => bisector.on_local_regions(frame, &[0, 1, 2].map(region)),
             LocalQuery::Pages { frame, region, first_page: from } => {
-                finder.on_local_pages(frame, region, from, &[1, 2, 3])
+                bisector.on_local_pages(frame, region, from, &[1, 2, 3])
             }
         }
     }
 }
 
-/// A packet that might make sense.
+/// A plausible packet.
 #[derive(Clone, Debug)]
 struct TestMessage {
     kind: u8,
@@ -120,7 +121,7 @@ impl TestMessage {
     fn with_message(&self, take: impl FnOnce(DesyncMessage<'_>)) {
         let Self { frame, small, total, page: from, digest, .. } = *self;
         let (span, hashes) = (span(), HashList::new(&self.hashes));
-        let there = [0, 1, 2, 3].map(|number| StateRegion { hash: u32::from(total), ..region(number) });
+        let regions = [0, 1, 2, 3].map(|number| StateRegion { hash: u32::from(total), ..region(number) });
         let mut packed = [0; 200];
         take(match self.kind {
             0 => DesyncMessage::HashesRequest { span, from: frame, digest },
@@ -128,7 +129,7 @@ impl TestMessage {
             2 => DesyncMessage::CannotReplay { span, digest },
             3 => DesyncMessage::RegionsRequest { frame, from: small },
             4 => {
-                let regions = RegionList::pack(&there[usize::from(small)..], &mut packed);
+                let regions = RegionList::pack(&regions[usize::from(small)..], &mut packed);
                 DesyncMessage::Regions { frame, from: small, total: total % 6, regions }
             }
             5 => DesyncMessage::PagesRequest { frame, region: small, from },

@@ -1,5 +1,5 @@
-//! The bytes of the packets of a feed, written out by hand. Whoever changes one of these changes the protocol, and its version with
-//! it.
+//! Golden bytes of the packets of a spectator feed, written by hand. A change to any of them changes the protocol and
+//! needs a new protocol version.
 
 use coplay::wire::{
     BlockRequests, CloseReason, DecodeError, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords,
@@ -7,7 +7,7 @@ use coplay::wire::{
     Subscribed, VERSION, is_feed,
 };
 
-/// A datagram field by field, in hexadecimal.
+/// A datagram, field by field, in hexadecimal.
 type Golden = &'static [&'static str];
 
 const SESSION: u64 = 0x0123_4567_89ab_cdef;
@@ -16,19 +16,19 @@ const SUBSCRIBE: Golden = &[
     "10",               // kind
     "04",               // version
     "efcdab8967452301", // session
-    "03",               // flags: from, have
-    "0807060504030201", // settings
+    "03",               // flags: first frame, known snapshot
+    "0807060504030201", // settings digest
     "1817161514131211", // token
-    "88130000",         // from: frame 5000
-    "2827262524232221", // have
+    "88130000",         // first frame: 5000
+    "2827262524232221", // known snapshot
 ];
 
 const PLAIN_SUBSCRIBE: Golden = &[
     "10",               // kind
     "04",               // version
     "efcdab8967452301", // session
-    "00",               // flags: a snapshot is wanted, and none of it is here
-    "0807060504030201", // settings
+    "00",               // flags: snapshot needed, none known
+    "0807060504030201", // settings digest
     "0000000000000000", // token: none yet
 ];
 
@@ -36,7 +36,7 @@ const ACK: Golden = &[
     "11",               // kind
     "efcdab8967452301", // session
     "e8030000",         // next: frame 1000
-    "82",               // a snapshot is awaited; two stretches
+    "82",               // flags: fetching a snapshot; two ranges
     "0006",             // the next 6 frames
     "ac020c",           // 300 frames later, 12
 ];
@@ -66,7 +66,7 @@ const SUBSCRIBED: Golden = &[
     "efcdab8967452301", // session
     "64000000",         // oldest: frame 100
     "e8030000",         // end: frame 1000
-    "06",               // frames in a batch
+    "06",               // frames per batch
 ];
 
 const SNAPSHOT_OFFER: Golden = &[
@@ -81,7 +81,7 @@ const SNAPSHOT_OFFER: Golden = &[
 
 const FRAMES: Golden = &[
     "1b",               // kind
-    "82",               // flags: the game is over; one packet for 4 batches
+    "82",               // flags: the game has ended; one packet per 4 batches
     "f8030000",         // end: frame 1016
     "e8030000",         // first: frame 1000
     "00",               // gap: none
@@ -89,11 +89,11 @@ const FRAMES: Golden = &[
     "03",               // 3 bytes
     "011109",           // changes
     "04",               // gap: 4 frames
-    "86",               // 6 frames, and a hash
-    "02",               // hash: of the last but one
+    "86",               // 6 frames and a hash
+    "02",               // hash: after the last frame but one
     "0807060504030201", // hash
     "01",               // 1 byte
-    "00",               // changes: nothing is pressed
+    "00",               // changes: neutral input
 ];
 
 const SNAPSHOT_CHUNK: Golden = &[
@@ -101,7 +101,7 @@ const SNAPSHOT_CHUNK: Golden = &[
     "0700",             // snapshot 7
     "ac02",             // block 300
     "0807060504030201", // hash
-    "0080",             // raw; the size follows in the same bits
+    "0080",             // flag for raw, and the size in the other bits
     "02",               // part 2
     "aabbcc",           // bytes
 ];
@@ -120,22 +120,22 @@ fn bytes(golden: Golden) -> Vec<u8> {
 }
 
 fn frame_ranges() -> FrameRanges {
-    let mut spans = FrameRanges::default();
-    assert!(spans.push(0, 6) && spans.push(300, 12));
-    spans
+    let mut ranges = FrameRanges::default();
+    assert!(ranges.push(0, 6) && ranges.push(300, 12));
+    ranges
 }
 
 fn block_requests() -> BlockRequests {
-    let mut wants = BlockRequests::default();
-    assert!(wants.push(0, 0x7fff) && wants.push_part(300, 0));
-    wants
+    let mut requests = BlockRequests::default();
+    assert!(requests.push(0, 0x7fff) && requests.push_part(300, 0));
+    requests
 }
 
 fn all_messages() -> Vec<(Golden, FeedMessage<'static>)> {
     let (settings, token, session) = (0x0102_0304_0506_0708, 0x1112_1314_1516_1718, SESSION);
     const RECORDS: &[u8] = &[0, 6, 3, 1, 0x11, 9, 4, 0x86, 2, 8, 7, 6, 5, 4, 3, 2, 1, 1, 0];
-    let records = FrameRecords::new(1_000, RECORDS).expect("sound records");
-    let watch = Subscribe {
+    let records = FrameRecords::new(1_000, RECORDS).expect("valid records");
+    let subscribe = Subscribe {
         session_id: session,
         settings_digest: settings,
         token,
@@ -160,10 +160,10 @@ fn all_messages() -> Vec<(Golden, FeedMessage<'static>)> {
         bytes: &[0xaa, 0xbb, 0xcc],
     };
     vec![
-        (SUBSCRIBE, FeedMessage::Subscribe(watch)),
+        (SUBSCRIBE, FeedMessage::Subscribe(subscribe)),
         (
             PLAIN_SUBSCRIBE,
-            FeedMessage::Subscribe(Subscribe { token: 0, first_frame: None, known_snapshot: None, ..watch }),
+            FeedMessage::Subscribe(Subscribe { token: 0, first_frame: None, known_snapshot: None, ..subscribe }),
         ),
         (
             ACK,
@@ -204,7 +204,7 @@ fn all_messages() -> Vec<(Golden, FeedMessage<'static>)> {
 fn every_feed_message_matches_golden_bytes() {
     for (golden, message) in all_messages() {
         let (golden, mut buf) = (bytes(golden), [0; MAX_DATAGRAM]);
-        let len = message.encode(&mut buf).expect("room for a packet");
+        let len = message.encode(&mut buf).expect("packet fits the buffer");
         assert_eq!(buf[..len], golden, "{message:?}");
         assert_eq!(FeedMessage::decode(&golden), Ok(message));
         assert!(is_feed(&golden));
@@ -218,8 +218,8 @@ fn truncated_or_overlong_message_is_rejected() {
         let open_ended = matches!(message, FeedMessage::SnapshotChunk(_));
         for len in 0..whole.len() {
             let cut = FeedMessage::decode(&whole[..len]);
-            let ends_with_a_record = matches!(message, FeedMessage::Frames(_)) && (len == 10 || len == 16);
-            assert_eq!(cut.is_ok(), (open_ended && len >= 16) || ends_with_a_record, "{message:?} cut to {len}");
+            let ends_after_a_record = matches!(message, FeedMessage::Frames(_)) && (len == 10 || len == 16);
+            assert_eq!(cut.is_ok(), (open_ended && len >= 16) || ends_after_a_record, "{message:?} cut to {len}");
         }
         let longer = [&whole[..], &[0]].concat();
         assert_eq!(FeedMessage::decode(&longer).is_ok(), open_ended, "{message:?}");
@@ -230,28 +230,28 @@ fn truncated_or_overlong_message_is_rejected() {
 fn frame_records_carry_frames_and_hashes() {
     let whole = bytes(FRAMES);
     let Ok(FeedMessage::Frames(frames)) = FeedMessage::decode(&whole) else { panic!("frames") };
-    let told: Vec<_> =
+    let decoded: Vec<_> =
         frames.records.iter().map(|record| (record.first_frame, record.frame_count, record.state_hash)).collect();
-    assert_eq!(told, [(1_000, 6, None), (1_010, 6, Some((1_014, 0x0102_0304_0506_0708)))]);
+    assert_eq!(decoded, [(1_000, 6, None), (1_010, 6, Some((1_014, 0x0102_0304_0506_0708)))]);
 }
 
 #[test]
 fn impossible_values_are_malformed() {
-    for nonsense in [
-        "11efcdab8967452301e8030000010000",       // a stretch of no frames
-        "12efcdab89674523010700010000 00",        // a block without parts
-        "1befe8030000e8030000",                   // slower than the slowest
-        "1b00e8030000e8030000000001",             // a record of no frames
-        "1b00e8030000ffffffff00020101",           // frames after the last there can be
-        "1b00e8030000e803000000860000",           // the hash of a frame after the record
-        "1defcdab896745230106",                   // a reason that there is not
-        "1004efcdab8967452301040000000000000000", // a flag that there is not
-        "14efcdab8967452301",                     // a kind that there is not
+    for malformed in [
+        "11efcdab8967452301e8030000010000",       // range of no frames
+        "12efcdab89674523010700010000 00",        // block without parts
+        "1befe8030000e8030000",                   // thinning level above the highest
+        "1b00e8030000e8030000000001",             // record of no frames
+        "1b00e8030000ffffffff00020101",           // frames beyond the last frame number
+        "1b00e8030000e803000000860000",           // hash of a frame after the record
+        "1defcdab896745230106",                   // unknown reason
+        "1004efcdab8967452301040000000000000000", // unknown flag
+        "14efcdab8967452301",                     // unknown type
     ] {
-        let digits: String = nonsense.split_whitespace().collect();
+        let digits: String = malformed.split_whitespace().collect();
         let bytes: Vec<u8> =
             (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap()).collect();
-        assert_eq!(FeedMessage::decode(&bytes), Err(DecodeError::Malformed), "{nonsense}");
+        assert_eq!(FeedMessage::decode(&bytes), Err(DecodeError::Malformed), "{malformed}");
     }
     let mut other = bytes(SUBSCRIBE);
     other[1] = VERSION + 1;
@@ -260,16 +260,16 @@ fn impossible_values_are_malformed() {
 
 #[test]
 fn request_lists_are_bounded() {
-    let (mut spans, mut wants) = (FrameRanges::default(), BlockRequests::default());
-    assert!(!spans.push(1, 0) && !wants.push(1, 0) && !wants.push_part(1, 16));
-    assert!((0..MAX_FRAME_RANGES).all(|_| spans.push(1, 1)) && !spans.push(1, 1) && spans.is_full());
-    assert!((0..MAX_BLOCK_REQUESTS as u32).all(|block| wants.push_part(block, 15)) && !wants.push_part(99, 0));
-    assert!(wants.push_part(MAX_BLOCK_REQUESTS as u32 - 1, 3), "more of the last block still fits");
+    let (mut ranges, mut requests) = (FrameRanges::default(), BlockRequests::default());
+    assert!(!ranges.push(1, 0) && !requests.push(1, 0) && !requests.push_part(1, 16));
+    assert!((0..MAX_FRAME_RANGES).all(|_| ranges.push(1, 1)) && !ranges.push(1, 1) && ranges.is_full());
+    assert!((0..MAX_BLOCK_REQUESTS as u32).all(|block| requests.push_part(block, 15)) && !requests.push_part(99, 0));
+    assert!(requests.push_part(MAX_BLOCK_REQUESTS as u32 - 1, 3), "more parts of the last block still fit");
 }
 
 #[test]
 fn challenge_is_shorter_than_the_subscribe_request() {
     assert!(bytes(CHALLENGE).len() < bytes(PLAIN_SUBSCRIBE).len());
     assert!(bytes(CLOSED).len() < bytes(PLAIN_SUBSCRIBE).len());
-    assert!(bytes(CLOSED).len() < 1 + 8 + 4 + 1, "the shortest acknowledgement");
+    assert!(bytes(CLOSED).len() < 1 + 8 + 4 + 1, "shorter than the shortest acknowledgement");
 }

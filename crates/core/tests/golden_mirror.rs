@@ -1,4 +1,5 @@
-//! The bytes of what mirrors tell each other, written out by hand. Whoever changes one of these changes the layout, and its number with it.
+//! Golden bytes of the packets between mirrored servers, written by hand. A change to any of them changes the layout
+//! and needs a new layout version.
 
 use coplay::mirror::SourceId;
 use coplay::time::{GroupInstant, Instant, TimeDelta};
@@ -6,7 +7,7 @@ use coplay::wire::{
     ClockEcho, EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus,
 };
 
-/// An item field by field, in hexadecimal.
+/// An item, field by field, in hexadecimal.
 type Golden = &'static [&'static str];
 
 const FAMILY: &str = "35";
@@ -35,22 +36,22 @@ fn replacing_event_matches_golden_bytes() {
         "01",               // kind
         "01020304",         // source
         "ac02",             // number 300
-        "40420f0000000000", // after a millisecond
-        "0700000000000000", // about object 7
-        "01",               // it replaces
-        "ac01",             // after the event 172 before: 128
-        "03",               // a run of three
+        "40420f0000000000", // issued at 1 ms
+        "0700000000000000", // key 7
+        "01",               // flags: replaces
+        "ac01",             // after: 172 events back, 128
+        "03",               // obsolete set: three events
         "01",               // 299
         "02",               // 297
         "6f",               // 186
-        "02",               // two bytes
-        "4869",             // Hi
+        "02",               // payload: two bytes
+        "4869",             // payload: "Hi"
     ];
     let golden = bytes(EVENT);
     let read: Vec<_> = MirrorItems::new(&golden).unwrap().collect();
     let [Ok(item @ MirrorItem::Event(event))] = &read[..] else { panic!("{read:?}") };
     assert_eq!(event.obsolete_set.collect::<Vec<_>>(), [299, 297, 186]);
-    let wanted = EventRef {
+    let expected = EventRef {
         source: SOURCE,
         seq: 300,
         issued_at: GroupInstant::from_nanos(1_000_000),
@@ -61,7 +62,7 @@ fn replacing_event_matches_golden_bytes() {
         obsolete_set: event.obsolete_set,
         payload: b"Hi",
     };
-    assert_eq!(*event, wanted);
+    assert_eq!(*event, expected);
     assert_golden(EVENT, item);
 }
 
@@ -81,7 +82,7 @@ fn barrier_event_matches_golden_bytes() {
     const EVENT: Golden = &["01", "01020304", "05", "ffffffffffffffff", "ffffffffffffffff", "02", "01", "00", "00"];
     let golden = bytes(EVENT);
     let read = MirrorItems::new(&golden).unwrap().next().unwrap().unwrap();
-    let MirrorItem::Event(read) = read else { panic!("an event") };
+    let MirrorItem::Event(read) = read else { panic!("not an event") };
     assert_eq!(EventRef { obsolete_set: ObsoleteSet::default(), ..read }, event);
 }
 
@@ -89,16 +90,17 @@ fn barrier_event_matches_golden_bytes() {
 fn heartbeat_status_and_request_match_golden_bytes() {
     let at = GroupInstant::from_nanos(258);
     assert_golden(&["02", "0201000000000000", "ac02"], &MirrorItem::Heartbeat { at, last_event: 300 });
-    let have = StreamStatus { source: SOURCE, oldest: 1, settled_end: 299, newest: 300 };
-    assert_golden(&["03", "01020304", "01", "ab02", "ac02"], &MirrorItem::StreamStatus(have));
+    let status = StreamStatus { source: SOURCE, oldest: 1, settled_end: 299, newest: 300 };
+    assert_golden(&["03", "01020304", "01", "ab02", "ac02"], &MirrorItem::StreamStatus(status));
     assert_golden(
         &["04", "01020304", "ac02", "10"],
         &MirrorItem::EventRequest { source: SOURCE, first: 300, count: 16 },
     );
-    let late = StreamStatus { source: SOURCE, oldest: 1 << 32, settled_end: (1 << 48) - 2, newest: (1 << 48) - 1 };
+    let late_status =
+        StreamStatus { source: SOURCE, oldest: 1 << 32, settled_end: (1 << 48) - 2, newest: (1 << 48) - 1 };
     assert_golden(
         &["03", "01020304", "8080808010", "feffffffffff3f", "ffffffffffff3f"],
-        &MirrorItem::StreamStatus(late),
+        &MirrorItem::StreamStatus(late_status),
     );
     assert_golden(&["0b"], &MirrorItem::Leave);
 }
@@ -115,8 +117,8 @@ fn clock_items_match_golden_bytes() {
 
 #[test]
 fn snapshot_items_match_golden_bytes() {
-    let want = MirrorItem::SnapshotRequest { source: SOURCE, version: 0, first_piece: 32, count: 32 };
-    assert_golden(&["09", "01020304", "00", "20", "20"], &want);
+    let request = MirrorItem::SnapshotRequest { source: SOURCE, version: 0, first_piece: 32, count: 32 };
+    assert_golden(&["09", "01020304", "00", "20", "20"], &request);
     let piece = MirrorItem::SnapshotPiece { source: SOURCE, version: 9, total_len: 1_002, piece: 1, bytes: b"ab" };
     assert_golden(&["0a", "01020304", "09", "ea07", "01", "02", "6162"], &piece);
 }

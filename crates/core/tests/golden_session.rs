@@ -1,4 +1,5 @@
-//! The bytes of the protocol, written out by hand. Whoever changes one of these changes the protocol, and its version with it.
+//! Golden bytes of the session protocol, written by hand. A change to any of them changes the protocol and needs a new
+//! protocol version.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
@@ -10,7 +11,7 @@ use coplay::wire::{
     SessionMessage, Tick, TickDigest, TuningStats, VERSION, Vote,
 };
 
-/// A datagram field by field, in hexadecimal.
+/// A datagram, field by field, in hexadecimal.
 type Golden = &'static [&'static str];
 
 const PLAIN: Golden = &[
@@ -28,10 +29,10 @@ const EVERYTHING: Golden = &[
     "efcdab8967452301", // identity: session
     "02",               // identity: site
     "5544332211",       // probe: stamp, 40 bits of microseconds
-    "c901",             // probe: 1 + the time for which the echoed stamp was held, 200 times 16 microseconds
+    "c901",             // probe: 1 + the hold time of the echoed stamp, 200 times 16 microseconds
     "efbeadde",         // probe: the echoed stamp, 32 bits of microseconds
     "0c",               // probe: end - frame: 6
-    "03",               // probe: late by -2 times 31.25 microseconds
+    "03",               // probe: lateness of -2 times 31.25 microseconds
     "c003",             // digest: frame 960
     "bebafeca",         // digest: hash
     "f0debc9a78563412", // digest: hash of all inputs
@@ -44,28 +45,28 @@ const EVERYTHING: Golden = &[
 ];
 
 const RESENT: Golden = &[
-    "a2",         // flags: tick, probe, answers
+    "a2",         // flags: tick, probe, resends
     "2c01",       // end: 300
     "00",         // end - ack: 0
     "0100000000", // probe: stamp
     "00",         // probe: no echo
     "00",         // probe: end - frame: 0
-    "807d",       // probe: 250 ms late, which stands for none
-    "0f00",       // answers: 15 bytes
-    "28",         // answer: from frame end - 40 on
-    "02",         // answer: 2 frames
-    "0300",       // answer: 3 bytes
-    "070105",     // answer: changes
-    "c801",       // answer: from frame end - 200 on
-    "8001",       // answer: 128 frames
-    "0200",       // answer: 2 bytes
-    "0900",       // answer: changes
+    "807d",       // probe: lateness of 250 ms, which stands for none
+    "0f00",       // resends: 15 bytes
+    "28",         // resend: from frame end - 40 on
+    "02",         // resend: 2 frames
+    "0300",       // resend: 3 bytes
+    "070105",     // resend: changes
+    "c801",       // resend: from frame end - 200 on
+    "8001",       // resend: 128 frames
+    "0200",       // resend: 2 bytes
+    "0900",       // resend: changes
     "01",         // len: 1 frame
     "027f",       // changes
 ];
 
 const ABSOLUTE: Golden = &[
-    "81",     // flags: a tick whose inputs start from nothing
+    "81",     // flags: a tick with an absolute start of the inputs
     "0700",   // end: 7
     "d804",   // end - ack: 300
     "03",     // len: 3 frames
@@ -74,7 +75,7 @@ const ABSOLUTE: Golden = &[
     "0633",   // changes: after one unchanged frame, the second byte, to 0x33
 ];
 
-/// One entry of each kind. They come from bytes only, so [`extras`] tells what is in them.
+/// One entry of each type. Extras can only be created from bytes; [`extras`] lists the expected entries.
 const EXTRAS: Golden = &[
     "84",               // flags: tick, extras
     "6400",             // end: 100
@@ -82,95 +83,95 @@ const EXTRAS: Golden = &[
     "7900",             // extras: 121 bytes
     "01",               // leave
     "ac02",             // leave: before frame 300
-    "02",               // order
-    "00",               // order: by site 0
-    "9003",             // order: at frame 400
-    "00",               // order: join
-    "03",               // order: of site 3
-    "07",               // order: sites 0, 1 and 2 play already
-    "05",               // order: the fifth start of its program
-    "8001",             // order: in view 128
-    "02",               // order: lag 2
-    "0a",               // order: window 10
-    "02",               // order
-    "01",               // order: by site 1
-    "05",               // order: at frame 5
-    "01",               // order: dials
-    "06",               // order: lag 6
-    "0c",               // order: window 12
-    "11",               // order: because inputs are 17 frames old
-    "02",               // order: at site 2
+    "02",               // command
+    "00",               // command: issued by site 0
+    "9003",             // command: at frame 400
+    "00",               // command: join
+    "03",               // command: site 3
+    "07",               // command: sites 0, 1 and 2 play already
+    "05",               // command: incarnation 5 of its program
+    "8001",             // command: epoch 128
+    "02",               // command: input delay 2
+    "0a",               // command: prediction window 10
+    "02",               // command
+    "01",               // command: issued by site 1
+    "05",               // command: at frame 5
+    "01",               // command: set delay
+    "06",               // command: input delay 6
+    "0c",               // command: prediction window 12
+    "11",               // command: input age of 17 frames
+    "02",               // command: at site 2
     "03",               // vote
-    "02",               // vote: on the end of view 2
+    "02",               // vote: on ending epoch 2
     "09",               // vote: ballot 9, the first that site 1 leads
     "05",               // vote: drops sites 0 and 2
     "c801",             // vote: inputs of site 0 before frame 200
     "6e",               // vote: inputs of site 2 before frame 110
-    "01",               // vote: site 0 left of its own accord
+    "01",               // vote: site 0 left voluntarily
     "04",               // vote: the leader will not wait for site 2
-    "01",               // vote: an order that may be in force
-    "00",               // order: by site 0
-    "9601",             // order: at frame 150
-    "00",               // order: join
-    "07",               // order: of site 7
-    "07",               // order: sites 0, 1 and 2 play already
-    "05",               // order: the fifth start of its program
-    "8001",             // order: in view 128
-    "02",               // order: lag 2
-    "0a",               // order: window 10
-    "01",               // vote: an outcome was accepted
+    "01",               // vote: a command that may be in force
+    "00",               // command: issued by site 0
+    "9601",             // command: at frame 150
+    "00",               // command: join
+    "07",               // command: site 7
+    "07",               // command: sites 0, 1 and 2 play already
+    "05",               // command: incarnation 5 of its program
+    "8001",             // command: epoch 128
+    "02",               // command: input delay 2
+    "0a",               // command: prediction window 10
+    "01",               // vote: a decision was accepted
     "08",               // vote: in ballot 8, the first that site 0 leads
     "04",               // decision: site 2 is dropped
     "70",               // decision: the first frame without site 2 is 112
-    "00",               // decision: it did not leave of its own accord
-    "00",               // decision: no order
+    "00",               // decision: it did not leave voluntarily
+    "00",               // decision: no command
     "03",               // vote
-    "00",               // vote: on the end of view 0
+    "00",               // vote: on ending epoch 0
     "12",               // vote: ballot 18
-    "00",               // vote: drops nobody
-    "00",               // vote: nobody left
-    "00",               // vote: nobody is unwanted
-    "00",               // vote: no order
-    "00",               // vote: nothing was accepted
-    "04",               // decided
-    "ffffffff0f",       // decided: the last view there can be
+    "00",               // vote: drops no site
+    "00",               // vote: no site left
+    "00",               // vote: no site is to be evicted
+    "00",               // vote: no command
+    "00",               // vote: no decision was accepted
+    "04",               // decision report
+    "ffffffff0f",       // decision report: the highest epoch
     "80",               // decision: site 7 is dropped
-    "feffffff07",       // decision: with the last frame there can be
+    "feffffff07",       // decision: at the highest frame number
     "80",               // decision: it had left
-    "01",               // decision: an order stays in force
-    "07",               // order: by site 7
-    "00",               // order: at frame 0
-    "01",               // order: dials
-    "00",               // order: lag 0
-    "00",               // order: window 0
-    "11",               // order: because inputs are 17 frames old
-    "02",               // order: at site 2
-    "00",               // decided: no view ended after that one
-    "04",               // decided
-    "00",               // decided: view 0
-    "00",               // decision: nobody is dropped
-    "00",               // decision: nobody had left
-    "00",               // decision: no order
-    "ac02",             // decided: 300 views ended after that one, without dropping anybody
-    "05",               // want
-    "02",               // want: of site 2
-    "6e",               // want: from frame 110 on
+    "01",               // decision: a command stays in force
+    "07",               // command: issued by site 7
+    "00",               // command: at frame 0
+    "01",               // command: set delay
+    "00",               // command: input delay 0
+    "00",               // command: prediction window 0
+    "11",               // command: input age of 17 frames
+    "02",               // command: at site 2
+    "00",               // decision report: no later epoch ended
+    "04",               // decision report
+    "00",               // decision report: epoch 0
+    "00",               // decision: no site is dropped
+    "00",               // decision: no site had left
+    "00",               // decision: no command
+    "ac02",             // decision report: 300 later epochs ended without dropping a site
+    "05",               // relay request
+    "02",               // relay request: of site 2
+    "6e",               // relay request: from frame 110 on
     "06",               // relay
     "02",               // relay: of site 2
     "8001",             // relay: from frame 128 on
     "04",               // relay: 4 frames
     "0400",             // relay: 4 bytes
     "050311ff",         // relay: changes, the 5th so far, both bytes of two
-    "07",               // condition
-    "ac02",             // condition: inputs are 300 frames old
-    "08",               // condition: 8 frames can be repaired within one
-    "08",               // left
-    "02",               // left: site 2
-    "70",               // left: before frame 112
-    "09",               // hold
-    "01",               // hold: site 1 asks for it
-    "81ce01",           // hold: before frame 26,369
-    "00ca9a3b00000000", // hold: until a second of group time
+    "07",               // tuning stats
+    "ac02",             // tuning stats: input age of 300 frames
+    "08",               // tuning stats: 8 frames can be resimulated within one
+    "08",               // leave report
+    "02",               // leave report: site 2
+    "70",               // leave report: before frame 112
+    "09",               // pause
+    "01",               // pause: requested by site 1
+    "81ce01",           // pause: before frame 26,369
+    "00ca9a3b00000000", // pause: until 1 s of group time
     "00",               // len: no inputs
 ];
 
@@ -179,7 +180,7 @@ const HELLO: Golden = &[
     "efcdab8967452301", // session
     "01",               // site
     "04030201",         // incarnation
-    "05000000",         // which start of the receiver's this answers
+    "05000000",         // the receiver's incarnation
     "03",               // agreed: sites 0 and 1
     "06",               // flags: echo, start
     "40420f0000000000", // stamp: 1,000,000 microseconds
@@ -199,12 +200,12 @@ const HELLO: Golden = &[
     "8877665544332211", // machine: hash of its first frames
     "98a1e312",         // rate: 39,375,000 frames
     "c3fe27",           // rate: in 655,171 seconds
-    "06",               // lag: 6 frames
-    "00",               // window: 0 frames
-    "07",               // the dials turn by themselves, absent players repeat, and all pause when inputs run out
+    "06",               // input delay: 6 frames
+    "00",               // prediction window: 0 frames
+    "07",               // flags: delay settings are tuned, absent players repeat, all sites pause on starvation
     "3c",               // hashes are compared every 60 frames
     "02",               // sites
-    "03",               // starters: sites 0 and 1
+    "03",               // starting sites: sites 0 and 1
     "02",               // players
     "ffff03",           // site 0 owns 16 bits of player 0
     "00",               // and nothing of player 1
@@ -217,8 +218,8 @@ const REFUSAL: Golden = &[
     "0000000000000000", // session
     "00",               // site
     "00000000",         // incarnation
-    "00000000",         // the receiver was not heard of
-    "00",               // agreed: nobody
+    "00000000",         // the receiver's incarnation: unknown
+    "00",               // agreed: no site
     "09",               // flags: leaving, refused because the game runs
     "ffffffffffffffff", // stamp
     "00",               // game: no name
@@ -232,18 +233,18 @@ const REFUSAL: Golden = &[
     "0000000000000000", // machine: hash of its first frames
     "01",               // rate: 1 frame
     "01",               // rate: in 1 second
-    "00",               // lag
-    "00",               // window
-    "00",               // nobody turns the dials
+    "00",               // input delay
+    "00",               // prediction window
+    "00",               // flags: none
     "00",               // hashes are not compared
     "02",               // sites
-    "02",               // starters: site 1
+    "02",               // starting sites: site 1
     "01",               // players
     "00",               // site 0 owns nothing
     "00",               // site 1 owns nothing
 ];
 
-/// Where a refusal's flags are.
+/// Offset of a refusal's flags.
 const REFUSAL_FLAGS_AT: usize = 19;
 
 fn bytes(golden: Golden) -> Vec<u8> {
@@ -291,13 +292,13 @@ fn full_tick(extras: Extras<'_>) -> Tick<'_> {
     }
 }
 
-fn tick_with_resends(answers: ResentInputsList<'_>) -> Tick<'_> {
+fn tick_with_resends(resends: ResentInputsList<'_>) -> Tick<'_> {
     let probe = ClockProbe { stamp_us: 1, echo: None, end_minus_frame: 0, lateness_ns: None };
     Tick {
         end: 300,
         end_minus_ack: 0,
         probe: Some(probe),
-        resends: answers,
+        resends,
         frame_count: 1,
         changes: &[0x02, 0x7f],
         ..plain_tick()
@@ -310,12 +311,12 @@ fn absolute_tick() -> Tick<'static> {
 }
 
 fn site(number: u8) -> SiteId {
-    SiteId::new(number).expect("a site's number")
+    SiteId::new(number).expect("valid site number")
 }
 
-fn input_ends<const N: usize>(named: [(usize, u32); N]) -> [Frame; MAX_SITES] {
+fn input_ends<const N: usize>(ends_by_site: [(usize, u32); N]) -> [Frame; MAX_SITES] {
     let mut ends = [Frame::ZERO; MAX_SITES];
-    named.into_iter().for_each(|(site, frame)| ends[site] = Frame::new(frame));
+    ends_by_site.into_iter().for_each(|(site, frame)| ends[site] = Frame::new(frame));
     ends
 }
 
@@ -323,23 +324,23 @@ fn sites<const N: usize>(numbers: [u8; N]) -> SiteSet {
     numbers.into_iter().map(site).collect()
 }
 
-fn join_command(by: u8, frame: u32, who: u8) -> ScheduledCommand {
-    let what = CommandKind::Join {
-        site: site(who),
+fn join_command(issuer: u8, frame: u32, joiner: u8) -> ScheduledCommand {
+    let kind = CommandKind::Join {
+        site: site(joiner),
         incarnation: 5,
         members: sites([0, 1, 2]),
         epoch: 128,
         input_delay: 2,
         prediction_window: 10,
     };
-    ScheduledCommand { issuer: site(by), frame: Frame::new(frame), kind: what }
+    ScheduledCommand { issuer: site(issuer), frame: Frame::new(frame), kind }
 }
 
-fn set_delay_command(by: u8, frame: u32, lag: u32, window: u32) -> ScheduledCommand {
+fn set_delay_command(issuer: u8, frame: u32, input_delay: u32, prediction_window: u32) -> ScheduledCommand {
     ScheduledCommand {
-        issuer: site(by),
+        issuer: site(issuer),
         frame: Frame::new(frame),
-        kind: CommandKind::SetDelay { input_delay: lag, prediction_window: window, input_age: 17, site: site(2) },
+        kind: CommandKind::SetDelay { input_delay, prediction_window, input_age: 17, site: site(2) },
     }
 }
 
@@ -378,7 +379,7 @@ fn extras() -> [Extra<'static>; 12] {
         left_sites: sites([7]),
         command: Some(set_delay_command(7, 0, 0, 0)),
     };
-    let nobody = MembershipDecision { drop: empty, input_ends: input_ends([]), left_sites: empty, command: None };
+    let drops_none = MembershipDecision { drop: empty, input_ends: input_ends([]), left_sites: empty, command: None };
     let changes = &[0x05, 0x03, 0x11, 0xff];
     [
         Extra::Leave(Frame::new(300)),
@@ -387,7 +388,7 @@ fn extras() -> [Extra<'static>; 12] {
         Extra::Vote(vote),
         Extra::Vote(none),
         Extra::DecisionReport(u32::MAX, decision, 0),
-        Extra::DecisionReport(0, nobody, 300),
+        Extra::DecisionReport(0, drops_none, 300),
         Extra::RelayRequest(site(2), Frame::new(110)),
         Extra::Relay(RelayedInputs { site: site(2), first_frame: Frame::new(128), frame_count: 4, changes }),
         Extra::TuningStats(TuningStats { input_age: 300, max_prediction_window: 8 }),
@@ -398,8 +399,8 @@ fn extras() -> [Extra<'static>; 12] {
 
 fn hello() -> Hello {
     let mut ownership = Ownership::new(2);
-    ownership.assign(site(0), 0, 0xffff).expect("bits that nobody owns");
-    ownership.assign(site(1), 1, 0x1_0000).expect("bits that nobody owns");
+    ownership.assign(site(0), 0, 0xffff).expect("unowned bits");
+    ownership.assign(site(1), 1, 0x1_0000).expect("unowned bits");
     Hello {
         session_id: 0x0123_4567_89ab_cdef,
         site: site(1),
@@ -420,7 +421,7 @@ fn hello() -> Hello {
                 options: vec![("bios".into(), "hle".into())],
                 first_frames_hash: 0x1122_3344_5566_7788,
             },
-            rate: FrameRate::new(39_375_000, 655_171).expect("a frame rate"),
+            rate: FrameRate::new(39_375_000, 655_171).expect("valid frame rate"),
             input_delay: 6,
             prediction_window: 0,
             auto_tune: true,
@@ -455,7 +456,7 @@ fn refusal() -> Hello {
                 options: Vec::new(),
                 first_frames_hash: 0,
             },
-            rate: FrameRate::per_second(1).expect("a frame rate"),
+            rate: FrameRate::per_second(1).expect("valid frame rate"),
             input_delay: 0,
             prediction_window: 0,
             auto_tune: false,
@@ -472,19 +473,19 @@ fn refusal() -> Hello {
 fn check_tick(golden: Golden, tick: &Tick<'_>) {
     let golden = bytes(golden);
     let mut buf = [0; MAX_DATAGRAM];
-    let len = tick.encode(&mut buf).expect("room for a tick");
+    let len = tick.encode(&mut buf).expect("tick fits the buffer");
     assert_eq!(buf[..len], golden);
     assert_eq!(SessionMessage::decode(&golden), Ok(SessionMessage::Tick(tick.clone())));
-    assert!(tick.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
+    assert!(tick.encode(&mut buf[..len - 1]).is_err(), "a full buffer is reported");
 }
 
 fn check_hello(golden: Golden, hello: &Hello) {
     let golden = bytes(golden);
     let mut buf = [0; MAX_DATAGRAM];
-    let len = hello.encode(&mut buf).expect("room for a hello");
+    let len = hello.encode(&mut buf).expect("hello fits the buffer");
     assert_eq!(buf[..len], golden);
     assert_eq!(SessionMessage::decode(&golden), Ok(SessionMessage::Hello(Box::new(hello.clone()))));
-    assert!(hello.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
+    assert!(hello.encode(&mut buf[..len - 1]).is_err(), "a full buffer is reported");
 }
 
 #[test]
@@ -512,23 +513,23 @@ fn tick_with_every_extra_matches_golden_bytes() {
     let mut block = Vec::new();
     for extra in extras() {
         let mut buf = [0; MAX_DATAGRAM];
-        let len = extra.encode(&mut buf).expect("room for an extra");
+        let len = extra.encode(&mut buf).expect("extra fits the buffer");
         block.extend_from_slice(&buf[..len]);
-        assert!(extra.encode(&mut buf[..len - 1]).is_err(), "a full buffer is said");
+        assert!(extra.encode(&mut buf[..len - 1]).is_err(), "a full buffer is reported");
     }
     assert_eq!(block, golden[6..golden.len() - 1]);
 }
 
 #[test]
 fn tick_with_resends_matches_golden_bytes() {
-    // Answers come from bytes only, so here is what is in them.
+    // Retransmissions can only be created from bytes; these are the expected entries.
     let golden = bytes(RESENT);
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&golden) else { panic!("not a tick") };
-    let answers = [
+    let expected = [
         ResentInputs { end_minus_first: 40, frame_count: 2, changes: &[7, 1, 5] },
         ResentInputs { end_minus_first: 200, frame_count: 128, changes: &[9, 0] },
     ];
-    assert!(tick.resends.iter().eq(answers));
+    assert!(tick.resends.iter().eq(expected));
     check_tick(RESENT, &tick_with_resends(tick.resends));
 }
 
@@ -545,29 +546,29 @@ fn hellos_match_golden_bytes() {
 
 #[test]
 fn hello_flags_encode_state() {
-    let said = |flags: u8| {
+    let with_flags = |flags: u8| {
         let mut golden = bytes(REFUSAL);
         golden[REFUSAL_FLAGS_AT] = flags;
         golden
     };
-    let quiet = Hello { is_leaving: false, refusal: None, ..refusal() };
+    let plain = Hello { is_leaving: false, refusal: None, ..refusal() };
     let known = [
-        (0x00, quiet.clone()),
-        (0x01, Hello { is_leaving: true, ..quiet.clone() }),
-        (0x08, Hello { refusal: Some(Refusal::AlreadyRunning), ..quiet.clone() }),
-        (0x10, Hello { refusal: Some(Refusal::Dropped), ..quiet.clone() }),
-        (0x20, Hello { join_readiness: Some(false), ..quiet.clone() }),
-        (0x60, Hello { join_readiness: Some(true), ..quiet.clone() }),
+        (0x00, plain.clone()),
+        (0x01, Hello { is_leaving: true, ..plain.clone() }),
+        (0x08, Hello { refusal: Some(Refusal::AlreadyRunning), ..plain.clone() }),
+        (0x10, Hello { refusal: Some(Refusal::Dropped), ..plain.clone() }),
+        (0x20, Hello { join_readiness: Some(false), ..plain.clone() }),
+        (0x60, Hello { join_readiness: Some(true), ..plain.clone() }),
     ];
     for (flags, hello) in known {
-        assert_eq!(Hello::decode(&said(flags)), Ok(hello.clone()), "flags {flags:#04x}");
+        assert_eq!(Hello::decode(&with_flags(flags)), Ok(hello.clone()), "flags {flags:#04x}");
         let mut buf = [0; MAX_DATAGRAM];
-        let len = hello.encode(&mut buf).expect("room for a hello");
-        assert_eq!(buf[..len], said(flags), "flags {flags:#04x}");
+        let len = hello.encode(&mut buf).expect("hello fits the buffer");
+        assert_eq!(buf[..len], with_flags(flags), "flags {flags:#04x}");
     }
-    let two_reasons = [0x18, 0x88, 0x90].map(|flags| ("refused for two reasons", flags));
-    for (what, flags) in [("ready for nothing", 0x40)].into_iter().chain(two_reasons) {
-        assert_eq!(Hello::decode(&said(flags)), Err(DecodeError::Malformed), "{what}");
+    let two_reasons = [0x18, 0x88, 0x90].map(|flags| ("two refusal reasons", flags));
+    for (case, flags) in [("ready without joining", 0x40)].into_iter().chain(two_reasons) {
+        assert_eq!(Hello::decode(&with_flags(flags)), Err(DecodeError::Malformed), "{case}");
     }
 }
 
@@ -575,13 +576,13 @@ fn hello_flags_encode_state() {
 fn continued_alone_refusal_carries_the_frame() {
     let mut golden = bytes(REFUSAL);
     golden[REFUSAL_FLAGS_AT] = 0x81;
-    // The frame stands in front of the settings, after a stamp of eight bytes.
+    // The frame precedes the settings and follows a stamp of eight bytes.
     let at = REFUSAL_FLAGS_AT + 9;
     golden.splice(at..at, [0x78, 0x56, 0x34, 0x12]);
     let hello = Hello { refusal: Some(Refusal::ContinuedAlone { frame: Frame::new(0x1234_5678) }), ..refusal() };
     assert_eq!(Hello::decode(&golden), Ok(hello.clone()));
     let mut buf = [0; MAX_DATAGRAM];
-    let len = hello.encode(&mut buf).expect("room for a hello");
+    let len = hello.encode(&mut buf).expect("hello fits the buffer");
     assert_eq!(buf[..len], golden);
     for len in 0..golden.len() {
         assert_eq!(SessionMessage::decode(&golden[..len]), Err(DecodeError::Truncated), "the first {len} bytes");
@@ -626,30 +627,30 @@ fn other_protocol_version_is_reported() {
 #[test]
 fn varints_have_one_encoding() {
     let malformed: [(&str, &[u8]); 17] = [
-        ("a long zero as end - ack", &[0x80, 0, 0, 0x80, 0, 0]),
+        ("overlong zero as end - ack", &[0x80, 0, 0, 0x80, 0, 0]),
         ("33 bits as end - ack", &[0x80, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
-        ("a request for nothing", &[0x88, 0, 0, 0, 0, 0]),
-        ("a request for no frames", &[0x88, 0, 0, 0, 1, 3, 0, 0]),
-        ("extras without an extra", &[0x84, 0, 0, 0, 0, 0, 0]),
-        ("an extra of no kind", &[0x84, 0, 0, 0, 1, 0, 0, 0]),
-        ("an extra of a kind to come", &[0x84, 0, 0, 0, 1, 0, 10, 0]),
-        ("a frame that nobody gets to", &[0x84, 0, 0, 0, 6, 0, 1, 0xff, 0xff, 0xff, 0xff, 7, 0]),
-        ("a site that cannot be", &[0x84, 0, 0, 0, 3, 0, 5, 8, 0, 0]),
-        ("an order for nothing", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),
-        ("a newcomer that cannot be", &[0x84, 0, 0, 0, 9, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0, 0]),
-        ("dials for a site that cannot be", &[0x84, 0, 0, 0, 8, 0, 2, 0, 0, 1, 0, 0, 0, 8, 0]),
-        ("half an order", &[0x84, 0, 0, 0, 5, 0, 4, 0, 0, 0, 2, 0]),
-        ("half an outcome", &[0x84, 0, 0, 0, 7, 0, 3, 0, 0, 0, 0, 0, 2, 0]),
-        ("a relay of no frames", &[0x84, 0, 0, 0, 6, 0, 6, 0, 0, 0, 0, 0, 0]),
-        ("answers without an answer", &[0x82, 0, 0, 0, 0, 0, 0]),
-        ("an answer that ends after the tick", &[0x82, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0]),
+        ("request without ranges", &[0x88, 0, 0, 0, 0, 0]),
+        ("request for no frames", &[0x88, 0, 0, 0, 1, 3, 0, 0]),
+        ("extras without an entry", &[0x84, 0, 0, 0, 0, 0, 0]),
+        ("extra of type 0", &[0x84, 0, 0, 0, 1, 0, 0, 0]),
+        ("extra of an unknown type", &[0x84, 0, 0, 0, 1, 0, 10, 0]),
+        ("frame number in the reserved range", &[0x84, 0, 0, 0, 6, 0, 1, 0xff, 0xff, 0xff, 0xff, 7, 0]),
+        ("invalid site", &[0x84, 0, 0, 0, 3, 0, 5, 8, 0, 0]),
+        ("command of an unknown type", &[0x84, 0, 0, 0, 5, 0, 2, 0, 0, 2, 0, 0]),
+        ("invalid joiner", &[0x84, 0, 0, 0, 9, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0, 0]),
+        ("delay settings with an invalid site", &[0x84, 0, 0, 0, 8, 0, 2, 0, 0, 1, 0, 0, 0, 8, 0]),
+        ("invalid presence byte of a command", &[0x84, 0, 0, 0, 5, 0, 4, 0, 0, 0, 2, 0]),
+        ("invalid presence byte of a decision", &[0x84, 0, 0, 0, 7, 0, 3, 0, 0, 0, 0, 0, 2, 0]),
+        ("relay of no frames", &[0x84, 0, 0, 0, 6, 0, 6, 0, 0, 0, 0, 0, 0]),
+        ("resends without an entry", &[0x82, 0, 0, 0, 0, 0, 0]),
+        ("resend that ends after the tick", &[0x82, 0, 0, 0, 4, 0, 1, 2, 0, 0, 0]),
     ];
-    for (what, bytes) in malformed {
-        assert_eq!(SessionMessage::decode(bytes), Err(DecodeError::Malformed), "{what}");
+    for (case, bytes) in malformed {
+        assert_eq!(SessionMessage::decode(bytes), Err(DecodeError::Malformed), "{case}");
     }
 }
 
-/// Checks the inputs that change tokens stand for, from frame 3 on.
+/// Checks the inputs encoded by change tokens, from frame 3 on.
 fn check_changes<const WIDTH: usize>(golden: Golden, absolute: bool, inputs: &[[u8; WIDTH]]) {
     let start = Frame::new(3);
     let mut stream = Stream::new(WIDTH, start);
@@ -664,7 +665,7 @@ fn check_changes<const WIDTH: usize>(golden: Golden, absolute: bool, inputs: &[[
 fn narrow_input_changes_match_golden_bytes() {
     check_changes::<0>(&[], false, &[[], []]);
     check_changes::<0>(&["00", "00"], true, &[[], []]);
-    // skip << width | which bytes, and their values
+    // skip << width | mask of changed bytes, and their values
     check_changes(&["0611", "0122"], false, &[[0, 0], [0, 0x11], [0x22, 0x11], [0x22, 0x11]]);
     check_changes(&["01", "031122", "0633"], true, &[[0x11, 0x22], [0x11, 0x22], [0x11, 0x33]]);
     check_changes(&["1f01020304"], false, &[[0; 4], [1, 2, 3, 4]]);
@@ -672,9 +673,9 @@ fn narrow_input_changes_match_golden_bytes() {
 
 #[test]
 fn wide_input_changes_match_golden_bytes() {
-    // skip, which bytes, and their values
+    // skip, mask of changed bytes, and their values
     check_changes(&["01", "11", "aabb"], false, &[[0; 5], [0xaa, 0, 0, 0, 0xbb]]);
-    // skip, which groups of eight bytes, which bytes of each, and their values
+    // skip, mask of groups of eight bytes, mask of changed bytes in each, and their values
     let changed = [0, 7, 0, 0, 0, 0, 0, 0, 8, 9];
     check_changes(&["01", "03", "02", "03", "07", "0809"], false, &[[0; 10], changed, changed]);
     let mut last = [0; 128];

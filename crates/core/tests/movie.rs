@@ -1,7 +1,7 @@
-//! What holds for any movie: it comes back, what is cut off is good up to the cut, and what is damaged is noticed.
+//! Properties of movies: every movie round-trips, a truncated one is valid up to the cut, and damage is detected.
 //!
-//! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
-//! --test movie`.
+//! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
+//! -p coplay --test movie`.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
@@ -28,16 +28,19 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn movie_round_trips(truth in test_movie(), piece in 1..9_000usize) {
-        let file = truth.file();
+    fn movie_round_trips(expected in test_movie(), piece in 1..9_000usize) {
+        let file = expected.file();
         let played = read_movie(&file, piece);
         prop_assert_eq!(played.error, None);
-        prop_assert_eq!(played.entries, truth.entries());
+        prop_assert_eq!(played.entries, expected.entries());
     }
 
     #[test]
-    fn truncated_movie_is_readable_up_to_the_cut(truth in test_movie(), cuts in vec(any::<prop::sample::Index>(), 1..8)) {
-        let (file, whole) = (truth.file(), truth.entries());
+    fn truncated_movie_is_readable_up_to_the_cut(
+        expected in test_movie(),
+        cuts in vec(any::<prop::sample::Index>(), 1..8),
+    ) {
+        let (file, whole) = (expected.file(), expected.entries());
         for cut in cuts {
             let played = read_movie(&file[..cut.index(file.len())], 10_000);
             prop_assert!(is_truncated(&played));
@@ -46,8 +49,11 @@ proptest! {
     }
 
     #[test]
-    fn changed_byte_is_detected(truth in test_movie(), changes in vec((any::<prop::sample::Index>(), 1..=255u8), 1..8)) {
-        let (mut file, whole) = (truth.file(), truth.entries());
+    fn changed_byte_is_detected(
+        expected in test_movie(),
+        changes in vec((any::<prop::sample::Index>(), 1..=255u8), 1..8),
+    ) {
+        let (mut file, whole) = (expected.file(), expected.entries());
         for (at, change) in changes {
             let at = at.index(file.len());
             file[at] ^= change;
@@ -67,43 +73,44 @@ proptest! {
     }
 }
 
-/// Every place where a file can break off, and every byte that can go wrong.
+/// Tries every truncation and every flipped bit.
 #[test]
 fn every_truncation_and_bit_flip_is_detected() {
-    let truth = TestMovie::simple();
-    let (mut file, whole) = (truth.file(), truth.entries());
+    let expected = TestMovie::simple();
+    let (mut file, whole) = (expected.file(), expected.entries());
     let mut good = 0;
     for cut in 0..file.len() {
         let played = read_movie(&file[..cut], 10_000);
         assert!(is_truncated(&played), "cut at {cut}: {:?}", played.error);
         assert_eq!(played.entries[..], whole[..played.entries.len()]);
-        assert!(played.entries.len() >= good, "more bytes tell more");
+        assert!(played.entries.len() >= good, "more bytes give at least as many entries");
         good = played.entries.len();
     }
-    assert_eq!(good, whole.len() - 1, "only the end is missing without the last byte");
+    assert_eq!(good, whole.len() - 1, "without the last byte only the end entry is missing");
     for at in 0..file.len() {
         for bit in 0..8 {
             file[at] ^= 1 << bit;
             let played = read_movie(&file, 10_000);
-            assert!(played.error.is_some(), "bit {bit} of byte {at} is wrong");
+            assert!(played.error.is_some(), "flipped bit {bit} of byte {at}");
             assert_eq!(played.entries[..], whole[..played.entries.len()]);
             file[at] ^= 1 << bit;
         }
     }
 }
 
-/// Changing this layout makes all movies unreadable that people have kept: it takes a new `VERSION`, and a reader for both.
+/// Pins the layout. A change of the layout makes existing movies unreadable: it needs a new `VERSION`, and a reader for
+/// both.
 #[test]
 fn movie_matches_golden_bytes() {
-    let mut writer = MovieWriter::new(&TestMovie::simple().settings(), MovieStart::PowerOn).expect("good settings");
-    let header = writer.poll_bytes().expect("a header").to_vec();
+    let mut writer = MovieWriter::new(&TestMovie::simple().settings(), MovieStart::PowerOn).expect("valid settings");
+    let header = writer.poll_bytes().expect("header").to_vec();
     assert_eq!(header[..10], *b"COPLAYMV\x01\x01");
-    writer.push_mark(Frame::ZERO, b"on").expect("a mark");
+    writer.push_mark(Frame::ZERO, b"on").expect("valid mark");
     for (number, word) in [(0, 0), (1, 0x81), (2, 0x81), (3, 0x0281)] {
-        writer.push(Frame::new(number), &[word, 0]).expect("a frame");
+        writer.push(Frame::new(number), &[word, 0]).expect("valid frame");
     }
-    writer.push_hash(Frame::new(3), 0x0807_0605_0403_0201).expect("a hash");
-    writer.finish().expect("an end");
+    writer.push_hash(Frame::new(3), 0x0807_0605_0403_0201).expect("valid hash");
+    writer.finish().expect("finished movie");
     let bytes = writer.poll_bytes().expect("two blocks");
     let inputs =
         b"\x03\x13\x00\x00\x00\x00\x00\x04\x00\x00\x01\x02on\x11\x81\x12\x02\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08";
@@ -114,7 +121,7 @@ fn movie_matches_golden_bytes() {
 
 // ---- Movies.
 
-/// One thing in a movie, kept.
+/// An owned copy of a movie entry.
 #[derive(Clone, Debug, PartialEq)]
 enum OwnedEntry {
     Header(Settings, Frame),
@@ -125,7 +132,7 @@ enum OwnedEntry {
     End(u32),
 }
 
-/// What a movie is made of.
+/// Contents of a test movie.
 #[derive(Clone, Debug)]
 struct TestMovie {
     masks: Vec<[InputWord; 2]>,
@@ -133,7 +140,7 @@ struct TestMovie {
     segments: Vec<Segment>,
 }
 
-/// Frames with equal input, and what comes after them.
+/// Frames with equal input, and the items that follow them.
 #[derive(Clone, Debug)]
 struct Segment {
     words: Vec<InputWord>,
@@ -148,7 +155,7 @@ fn test_movie() -> impl Strategy<Value = TestMovie> {
         prop_oneof![Just(0), Just(0xff), Just(0xffff), any::<u16>().prop_map(InputWord::from), any::<InputWord>()];
     let masks = vec([mask.clone(), mask], 1..=MAX_PLAYERS);
     let start = option::of((0..u32::MAX - 100_000, vec(any::<u8>(), 0..9_000)));
-    (masks, start, vec(segment(), 0..60)).prop_map(|(masks, start, spans)| TestMovie { masks, start, segments: spans })
+    (masks, start, vec(segment(), 0..60)).prop_map(|(masks, start, segments)| TestMovie { masks, start, segments })
 }
 
 fn segment() -> impl Strategy<Value = Segment> {
@@ -156,34 +163,34 @@ fn segment() -> impl Strategy<Value = Segment> {
     let mark = option::weighted(0.2, vec(any::<u8>(), 0..=MAX_MARK_SIZE));
     let hash = option::weighted(0.3, any::<u64>());
     (vec(any::<InputWord>(), MAX_PLAYERS), frames, hash, mark, prop::bool::weighted(0.1))
-        .prop_map(|(words, frames, hash, mark, flush)| Segment { words, frames, hash, mark, has_flush: flush })
+        .prop_map(|(words, frames, hash, mark, has_flush)| Segment { words, frames, hash, mark, has_flush })
 }
 
 impl TestMovie {
-    /// Two pads and a bit of everything.
+    /// Two pads and some items of every type.
     fn simple() -> Self {
-        let span = |number: u32| Segment {
+        let segment = |number: u32| Segment {
             words: vec![InputWord::from(number), InputWord::from(number / 3)],
             frames: 8,
             hash: (number % 8 == 7).then_some(u64::from(number) << 40),
             mark: (number % 50 == 20).then(|| vec![number as u8; 3]),
             has_flush: number == 100,
         };
-        Self { masks: vec![[0xffff, 0]; 2], start: None, segments: (0..160).map(span).collect() }
+        Self { masks: vec![[0xffff, 0]; 2], start: None, segments: (0..160).map(segment).collect() }
     }
 
-    /// Two sites, of which the second has what the first has left.
+    /// Creates settings for two sites, of which the second owns the bits that the first does not.
     fn settings(&self) -> Settings {
         let mut ownership = Ownership::new(self.masks.len());
         for (player, [first, second]) in self.masks.iter().enumerate() {
             for (number, mask) in [(0, *first), (1, second & !first)] {
-                ownership.assign(SiteId::new(number).expect("a site"), player, mask).expect("free bits");
+                ownership.assign(SiteId::new(number).expect("valid site number"), player, mask).expect("unowned bits");
             }
         }
         Settings {
             game: GameId { name: "game".into(), hash: [3; 32] },
             machine: MachineId { name: "machine".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
-            rate: FrameRate::new(39_375_000, 655_171).expect("a rate"),
+            rate: FrameRate::new(39_375_000, 655_171).expect("valid rate"),
             input_delay: 6,
             prediction_window: 0,
             auto_tune: false,
@@ -209,15 +216,15 @@ impl TestMovie {
         let mut entries = vec![OwnedEntry::Header(self.settings(), first)];
         entries.extend(self.start.iter().map(|(_, state)| OwnedEntry::Snapshot(first, state.clone())));
         let mut next = first;
-        for span in &self.segments {
-            for _ in 0..span.frames {
-                entries.push(OwnedEntry::Frame(next, self.mask_owned(&span.words)));
+        for segment in &self.segments {
+            for _ in 0..segment.frames {
+                entries.push(OwnedEntry::Frame(next, self.mask_owned(&segment.words)));
                 next = next.next();
             }
-            if let Some(hash) = span.hash.filter(|_| next > first) {
-                entries.push(OwnedEntry::Hash(next.checked_sub(1).expect("a frame"), hash));
+            if let Some(hash) = segment.hash.filter(|_| next > first) {
+                entries.push(OwnedEntry::Hash(next.checked_sub(1).expect("previous frame"), hash));
             }
-            entries.extend(span.mark.iter().map(|mark| OwnedEntry::Mark(next, mark.clone())));
+            entries.extend(segment.mark.iter().map(|mark| OwnedEntry::Mark(next, mark.clone())));
         }
         entries.push(OwnedEntry::End(next.number() - first.number()));
         entries
@@ -228,33 +235,33 @@ impl TestMovie {
             None => MovieStart::PowerOn,
             Some((frame, state)) => MovieStart::Snapshot { frame: Frame::new(*frame), state },
         };
-        let mut writer = MovieWriter::new(&self.settings(), start).expect("good settings");
+        let mut writer = MovieWriter::new(&self.settings(), start).expect("valid settings");
         let mut file = vec![];
-        for entry in self.segments.iter().flat_map(|span| self.segment_writes(span)) {
-            entry(&mut writer).expect("a good entry");
+        for entry in self.segments.iter().flat_map(|segment| self.segment_writes(segment)) {
+            entry(&mut writer).expect("valid entry");
             file.extend_from_slice(writer.poll_bytes().unwrap_or_default());
         }
-        writer.finish().expect("an end");
-        file.extend_from_slice(writer.poll_bytes().expect("the last bytes"));
+        writer.finish().expect("finished movie");
+        file.extend_from_slice(writer.poll_bytes().expect("last bytes"));
         assert_eq!(writer.poll_bytes(), None);
         file
     }
 
-    fn segment_writes<'a>(&'a self, span: &'a Segment) -> Vec<WriteOp<'a>> {
+    fn segment_writes<'a>(&'a self, segment: &'a Segment) -> Vec<WriteOp<'a>> {
         let mut pushes: Vec<WriteOp<'a>> = vec![];
-        for _ in 0..span.frames {
-            pushes.push(Box::new(|writer| writer.push(writer.next_frame(), &span.words)));
+        for _ in 0..segment.frames {
+            pushes.push(Box::new(|writer| writer.push(writer.next_frame(), &segment.words)));
         }
-        if let Some(hash) = span.hash {
+        if let Some(hash) = segment.hash {
             pushes.push(Box::new(move |writer| match writer.next_frame() > self.first_frame() {
-                true => writer.push_hash(writer.next_frame().checked_sub(1).expect("a frame"), hash),
+                true => writer.push_hash(writer.next_frame().checked_sub(1).expect("previous frame"), hash),
                 false => Ok(()),
             }));
         }
-        if let Some(mark) = &span.mark {
+        if let Some(mark) = &segment.mark {
             pushes.push(Box::new(|writer| writer.push_mark(writer.next_frame(), mark)));
         }
-        if span.has_flush {
+        if segment.has_flush {
             pushes.push(Box::new(|writer| writer.flush()));
         }
         pushes
@@ -272,21 +279,21 @@ fn is_truncated(played: &ReadResult) -> bool {
     matches!(played.error, Some(MovieError::Truncated { .. }))
 }
 
-/// Reads a file in pieces, as one would from a disk.
+/// Reads a file in chunks of `piece` bytes, as from a disk.
 fn read_movie(file: &[u8], piece: usize) -> ReadResult {
     let mut reader = MovieReader::new();
-    let (mut rest, mut entries, mut over) = (file, vec![], false);
+    let (mut rest, mut entries, mut has_ended) = (file, vec![], false);
     loop {
         rest = &rest[reader.push(&rest[..piece.min(rest.len())])..];
         let kept = match reader.poll() {
             Err(error) => {
-                assert_eq!(reader.poll(), Err(error), "an error is told again");
+                assert_eq!(reader.poll(), Err(error), "an error is repeated on every poll");
                 return ReadResult { entries, error: Some(error) };
             }
-            Ok(None) if rest.is_empty() && over => return ReadResult { entries, error: None },
+            Ok(None) if rest.is_empty() && has_ended => return ReadResult { entries, error: None },
             Ok(None) if rest.is_empty() => {
                 reader.end_input();
-                over = true;
+                has_ended = true;
                 continue;
             }
             Ok(None) => continue,
@@ -298,7 +305,10 @@ fn read_movie(file: &[u8], piece: usize) -> ReadResult {
             Ok(Some(MovieEntry::End { frames })) => OwnedEntry::End(frames),
         };
         entries.push(kept);
-        assert!(reader.memory() < 128 << 10, "a reader stays small");
-        assert!(entries.len() < file.len().max(9) * usize::from(MAX_BLOCK_FRAMES), "every entry is paid for");
+        assert!(reader.memory() < 128 << 10, "a reader has bounded memory");
+        assert!(
+            entries.len() < file.len().max(9) * usize::from(MAX_BLOCK_FRAMES),
+            "the number of entries is bounded by the file size"
+        );
     }
 }

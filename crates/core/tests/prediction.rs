@@ -1,7 +1,8 @@
-//! Whatever the order in which inputs come, and whatever is lost of them: what is certain in the end is what the players did.
+//! Property: in whatever sequence inputs arrive, and whichever packets are lost, the confirmed frames hold the inputs
+//! that the players made.
 //!
-//! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=1000 cargo test -p coplay --test
-//! guesses`.
+//! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=1000 cargo test -p
+//! coplay --test prediction`.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteId, SiteSet};
@@ -24,7 +25,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { rng_seed, failure_persistence: None, ..default }
 }
 
-/// From then on nothing is lost or late.
+/// Time after which no packet is lost or late.
 const HEALED_AT: Instant = Instant::from_nanos(6_000_000_000);
 
 proptest! {
@@ -32,51 +33,52 @@ proptest! {
 
     #[test]
     fn confirmed_frames_match_the_players_inputs(
-        lag in 0..5u32,
-        window in prop_oneof![Just(0), 1..12u32],
+        input_delay in 0..5u32,
+        prediction_window in prop_oneof![Just(0), 1..12u32],
         neutral in any::<bool>(),
-        restless in 1..9u32,
+        change_interval in 1..9u32,
         fates in vec(prop_oneof![4 => (0..150i64).prop_map(Some), 1 => Just(None)], 1..200),
     ) {
         let predictor = if neutral { InputPredictor::Neutral } else { InputPredictor::Repeat };
-        let mut ends = [0, 1].map(|site| TestSite::new(site, lag, window, predictor));
-        let mut under_way: Vec<(Instant, usize, Vec<u8>)> = Vec::new();
+        let mut test_sites = [0, 1].map(|site| TestSite::new(site, input_delay, prediction_window, predictor));
+        let mut in_flight: Vec<(Instant, usize, Vec<u8>)> = Vec::new();
         let mut fates = fates.into_iter().cycle();
         for now in (0..9_000).map(|ms| Instant::ZERO + TimeDelta::from_millis(ms)) {
-            for (site, end) in ends.iter_mut().enumerate() {
-                let arrived: Vec<_> = under_way.extract_if(.., |(at, to, _)| *at <= now && *to == site).collect();
+            for (site, test_site) in test_sites.iter_mut().enumerate() {
+                let arrived: Vec<_> = in_flight.extract_if(.., |(at, to, _)| *at <= now && *to == site).collect();
                 for (_, _, bytes) in arrived {
-                    end.session.handle_datagram(now, Addr(1 - site as u64), &bytes);
+                    test_site.session.handle_datagram(now, Addr(1 - site as u64), &bytes);
                 }
-                for bytes in end.run(now, restless) {
-                    // The network comes to rest in the end.
+                for bytes in test_site.run(now, change_interval) {
+                    // The network recovers before the test finishes.
                     let fate = if now < HEALED_AT { fates.next().flatten() } else { Some(10) };
                     if let Some(delay) = fate {
-                        under_way.push((now + TimeDelta::from_millis(delay), 1 - site, bytes));
+                        in_flight.push((now + TimeDelta::from_millis(delay), 1 - site, bytes));
                     }
                 }
             }
         }
-        for end in ends {
-            let certain = end.session.stats().confirmed.number();
-            prop_assert!(certain > 20, "{certain} frames are certain");
-            for frame in 0..certain {
-                let words = end.stepped.get(frame as usize);
-                prop_assert_eq!(words, Some(&[0, 1].map(|site| expected_input(site, frame, lag, restless))), "frame {}", frame);
+        for test_site in test_sites {
+            let confirmed = test_site.session.stats().confirmed.number();
+            prop_assert!(confirmed > 20, "{confirmed} frames are confirmed");
+            for frame in 0..confirmed {
+                let words = test_site.stepped.get(frame as usize);
+                let expected = [0, 1].map(|site| expected_input(site, frame, input_delay, change_interval));
+                prop_assert_eq!(words, Some(&expected), "frame {}", frame);
             }
         }
     }
 }
 
-/// What a site's player does in a frame.
-fn expected_input(site: usize, frame: u32, lag: u32, restless: u32) -> InputWord {
-    match frame.checked_sub(lag) {
-        Some(_) => InputWord::from((frame / restless).wrapping_mul(2_654_435_761 + site as u32) >> 24),
+/// Returns the input of a site's player in a frame.
+fn expected_input(site: usize, frame: u32, input_delay: u32, change_interval: u32) -> InputWord {
+    match frame.checked_sub(input_delay) {
+        Some(_) => InputWord::from((frame / change_interval).wrapping_mul(2_654_435_761 + site as u32) >> 24),
         None => 0,
     }
 }
 
-/// One of two sites, and its machine, which only remembers what it was stepped with.
+/// One of two sites. Its machine only records the inputs of every step.
 struct TestSite {
     session: Session,
     stepped: Vec<[InputWord; 2]>,
@@ -86,13 +88,13 @@ struct TestSite {
 }
 
 impl TestSite {
-    fn new(site: usize, lag: u32, window: u32, predictor: InputPredictor) -> Self {
+    fn new(site: usize, input_delay: u32, prediction_window: u32, predictor: InputPredictor) -> Self {
         let settings = Settings {
             game: GameId { name: "none".into(), hash: [1; 32] },
             machine: MachineId { name: "none".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 },
-            rate: FrameRate::per_second(60).expect("a frame rate"),
-            input_delay: lag,
-            prediction_window: window,
+            rate: FrameRate::per_second(60).expect("valid frame rate"),
+            input_delay,
+            prediction_window,
             auto_tune: false,
             absent_input: AbsentInput::Nothing,
             starvation_policy: StarvationPolicy::Wait,
@@ -101,16 +103,16 @@ impl TestSite {
             starting_sites: SiteSet::first(2),
             ownership: Ownership::one_player_per_site(2, 0xff),
         };
-        let id = |site: usize| SiteId::new(site as u8).expect("a site");
+        let id = |site: usize| SiteId::new(site as u8).expect("valid site number");
         let peers = vec![(id(1 - site), Addr(1 - site as u64))];
         let saved = vec![None; settings.rollback_slots()];
         let config = Config { predictor, ..Config::new(7, id(site), peers, settings) };
-        let session = Session::new(Instant::ZERO, config).expect("a sound config");
-        Self { session, stepped: Vec::new(), saved, input_delay: lag, site }
+        let session = Session::new(Instant::ZERO, config).expect("valid config");
+        Self { session, stepped: Vec::new(), saved, input_delay, site }
     }
 
-    /// Does what is asked for and returns what is to be sent.
-    fn run(&mut self, now: Instant, restless: u32) -> Vec<Vec<u8>> {
+    /// Answers the session's requests and returns the datagrams to send.
+    fn run(&mut self, now: Instant, change_interval: u32) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         let mut buf = [0; MAX_DATAGRAM];
         loop {
@@ -120,7 +122,7 @@ impl TestSite {
             match self.session.poll_request(now) {
                 None => return sent,
                 Some(Request::Sample { frame }) => {
-                    let word = expected_input(self.site, frame.number(), self.input_delay, restless);
+                    let word = expected_input(self.site, frame.number(), self.input_delay, change_interval);
                     self.session.handle_input(now, &[word; 2]);
                 }
                 Some(Request::Save { frame, slot }) => {
@@ -135,9 +137,9 @@ impl TestSite {
                     assert_eq!(frame, Frame::new(self.stepped.len() as u32));
                     self.stepped.push([inputs[0], inputs[1]]);
                 }
-                Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
-                Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
-                Some(Request::Hash { .. }) => unreachable!("nothing is compared"),
+                Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("no site joins late"),
+                Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("no desync is bisected"),
+                Some(Request::Hash { .. }) => unreachable!("states are not compared"),
             }
         }
     }

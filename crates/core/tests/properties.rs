@@ -1,7 +1,7 @@
-//! What holds for any packet, any inputs in any order, and any ownership.
+//! Properties of session packets, of input streams with any order of arrival, and of input ownership.
 //!
-//! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
-//! --test properties`.
+//! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
+//! -p coplay --test properties`.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
@@ -30,22 +30,24 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn tick_round_trips(parts in tick_parts(), answers in vec(resend(), 0..4), extras in vec(extra(), 0..6)) {
-        let carrier = carrier_tick(&answers, &extras);
-        let (told_extras, told_answers) = carried_parts(&carrier);
-        prop_assert_eq!(told_extras.iter().collect::<Vec<_>>(), extras.iter().map(OwnedExtra::extra).collect::<Vec<_>>());
-        let tick = parts.tick(told_extras, told_answers);
-        let told = tick.resends.iter().map(|answer| (answer.end_minus_first, answer.frame_count, answer.changes.to_vec()));
-        prop_assert_eq!(told.collect::<Vec<_>>(), answers);
+    fn tick_round_trips(parts in tick_parts(), resends in vec(resend(), 0..4), extras in vec(extra(), 0..6)) {
+        let carrier = carrier_tick(&resends, &extras);
+        let (carried_extras, carried_resends) = carried_parts(&carrier);
+        let expected_extras = extras.iter().map(OwnedExtra::extra).collect::<Vec<_>>();
+        prop_assert_eq!(carried_extras.iter().collect::<Vec<_>>(), expected_extras);
+        let tick = parts.tick(carried_extras, carried_resends);
+        let decoded =
+            tick.resends.iter().map(|resend| (resend.end_minus_first, resend.frame_count, resend.changes.to_vec()));
+        prop_assert_eq!(decoded.collect::<Vec<_>>(), resends);
         let mut buf = [0; 4_096];
-        let len = tick.encode(&mut buf).expect("room for a tick");
+        let len = tick.encode(&mut buf).expect("tick fits the buffer");
         prop_assert_eq!(SessionMessage::decode(&buf[..len]), Ok(SessionMessage::Tick(tick)));
     }
 
     #[test]
     fn hello_round_trips(hello in hello()) {
         let mut buf = [0; 8_192];
-        let len = hello.encode(&mut buf).expect("room for a hello");
+        let len = hello.encode(&mut buf).expect("hello fits the buffer");
         prop_assert_eq!(SessionMessage::decode(&buf[..len]), Ok(SessionMessage::Hello(Box::new(hello))));
         for short in 0..len {
             prop_assert!(SessionMessage::decode(&buf[..short]).is_err());
@@ -54,28 +56,31 @@ proptest! {
 
     #[test]
     fn inputs_arrive_in_any_order(
-        truth in test_inputs(),
+        expected in test_inputs(),
         deliveries in vec((any::<prop::sample::Index>(), 1..80usize, any::<bool>()), 0..60),
         resend in vec((1..200usize, any::<bool>()), 1..8),
     ) {
-        let mut receiver = Receiver::new(&truth);
+        let mut receiver = Receiver::new(&expected);
         for (first, len, absolute) in deliveries {
-            let first = first.index(truth.inputs.len());
-            receiver.receive(first, truth.inputs.len().min(first + len), absolute);
+            let first = first.index(expected.inputs.len());
+            receiver.receive(first, expected.inputs.len().min(first + len), absolute);
         }
         for (len, absolute) in resend.into_iter().cycle() {
             let first = receiver.received_count();
-            if first == truth.inputs.len() {
+            if first == expected.inputs.len() {
                 break;
             }
-            receiver.receive(first, truth.inputs.len().min(first + len), absolute);
-            prop_assert!(receiver.received_count() > first, "a resend from where the gap begins is of use");
+            receiver.receive(first, expected.inputs.len().min(first + len), absolute);
+            prop_assert!(receiver.received_count() > first, "a resend from the start of the gap has an effect");
         }
         prop_assert_eq!(receiver.stream.end(), receiver.stream.received_end());
     }
 
     #[test]
-    fn only_owned_bits_are_transmitted(ownership in ownership(MAX_SITES), words in vec(any::<InputWord>(), MAX_PLAYERS)) {
+    fn only_owned_bits_are_transmitted(
+        ownership in ownership(MAX_SITES),
+        words in vec(any::<InputWord>(), MAX_PLAYERS),
+    ) {
         let players = ownership.players();
         let mut merged = vec![0; players];
         for site in SiteId::first(MAX_SITES) {
@@ -98,25 +103,25 @@ proptest! {
     }
 }
 
-/// The changes in a gap are counted modulo 256: the longest gap must not make them look like none.
+/// Changes in a gap are counted modulo 256: even the longest gap must not look like one without changes.
 #[test]
 fn gap_with_256_changes_is_not_closed() {
     let inputs = (0..700usize).map(|frame| vec![frame as u8 ^ (frame >> 8) as u8]).collect();
-    let truth = TestInputs { width: 1, inputs };
+    let expected = TestInputs { width: 1, inputs };
     for known in [1, 44, 300] {
         for first in known + 200..known + 300 {
-            let mut receiver = Receiver::new(&truth);
+            let mut receiver = Receiver::new(&expected);
             receiver.receive(0, known.min(200), false);
             receiver.receive(known.min(200), known, false);
             receiver.receive(first, first + 1, true);
-            assert_eq!(receiver.received_count(), known, "nothing is known between {known} and {first}");
+            assert_eq!(receiver.received_count(), known, "the gap from {known} to {first} stays open");
         }
     }
 }
 
 // ---- Packets.
 
-/// A tick without its extras and answers, which cannot be had but from bytes.
+/// A tick without its extras and retransmissions, which can only be created from bytes.
 #[derive(Clone, Debug)]
 struct TickParts {
     end: u16,
@@ -131,7 +136,7 @@ struct TickParts {
 }
 
 impl TickParts {
-    fn tick<'a>(&'a self, extras: Extras<'a>, answers: ResentInputsList<'a>) -> Tick<'a> {
+    fn tick<'a>(&'a self, extras: Extras<'a>, resends: ResentInputsList<'a>) -> Tick<'a> {
         Tick {
             end: self.end,
             end_minus_ack: self.end_minus_ack,
@@ -140,7 +145,7 @@ impl TickParts {
             digest: self.digest,
             missing: self.missing,
             extras,
-            resends: answers,
+            resends,
             frame_count: self.frame_count,
             is_absolute: self.is_absolute,
             changes: &self.changes,
@@ -149,11 +154,11 @@ impl TickParts {
 }
 
 fn tick_parts() -> impl Strategy<Value = TickParts> {
-    let identity = (any::<u64>(), any::<u8>()).prop_map(|(session, site)| SenderIdentity { session_id: session, site });
-    let digest = any::<(u16, u32, u64)>().prop_map(|(frame, hash, inputs)| TickDigest {
+    let identity = (any::<u64>(), any::<u8>()).prop_map(|(session_id, site)| SenderIdentity { session_id, site });
+    let digest = any::<(u16, u32, u64)>().prop_map(|(frame, state_hash, input_digest)| TickDigest {
         frame,
-        state_hash: hash,
-        input_digest: inputs,
+        state_hash,
+        input_digest,
     });
     (
         (any::<u16>(), any::<i32>()),
@@ -161,58 +166,55 @@ fn tick_parts() -> impl Strategy<Value = TickParts> {
         vec((any::<u16>(), 1..=u16::MAX), 0..=MAX_MISSING_RANGES),
         (any::<u32>(), any::<bool>(), vec(any::<u8>(), 0..300)),
     )
-        .prop_map(|((end, end_minus_ack), (identity, probe, digest), ranges, (len, absolute, changes))| {
-            let mut request = MissingRanges::default();
-            for (held, missing) in ranges {
-                assert!(request.push(held.into(), missing.into()));
-            }
-            TickParts {
-                end,
-                end_minus_ack,
-                identity,
-                probe,
-                digest,
-                missing: request,
-                frame_count: len,
-                is_absolute: absolute,
-                changes,
-            }
-        })
+        .prop_map(
+            |((end, end_minus_ack), (identity, probe, digest), ranges, (frame_count, is_absolute, changes))| {
+                let mut missing_ranges = MissingRanges::default();
+                for (held, missing) in ranges {
+                    assert!(missing_ranges.push(held.into(), missing.into()));
+                }
+                TickParts {
+                    end,
+                    end_minus_ack,
+                    identity,
+                    probe,
+                    digest,
+                    missing: missing_ranges,
+                    frame_count,
+                    is_absolute,
+                    changes,
+                }
+            },
+        )
 }
 
-/// A probe whose times are whole multiples of the units in which they travel.
+/// A probe whose times are multiples of their wire units.
 fn probe() -> impl Strategy<Value = ClockProbe> {
     let echo = (any::<u32>(), 0..u32::MAX).prop_map(|(stamp, units)| (stamp, i64::from(units) * 16_000));
-    let late = (-7_999..=7_999i64).prop_map(|units| units * 31_250);
-    (0..1u64 << 40, option::of(echo), any::<i32>(), option::of(late)).prop_map(
-        |(stamp_us, echo, end_minus_frame, late_ns)| ClockProbe {
-            stamp_us,
-            echo,
-            end_minus_frame,
-            lateness_ns: late_ns,
-        },
+    let lateness = (-7_999..=7_999i64).prop_map(|units| units * 31_250);
+    (0..1u64 << 40, option::of(echo), any::<i32>(), option::of(lateness)).prop_map(
+        |(stamp_us, echo, end_minus_frame, lateness_ns)| ClockProbe { stamp_us, echo, end_minus_frame, lateness_ns },
     )
 }
 
-/// First frame (told from the end), length, changes.
+/// First frame (counted back from the end of the tick), length, changes.
 fn resend() -> impl Strategy<Value = (u32, u32, Vec<u8>)> {
     (1..=u32::MAX, any::<prop::sample::Index>(), vec(any::<u8>(), 0..200))
         .prop_map(|(back, len, changes)| (back, 1 + len.index(back as usize) as u32, changes))
 }
 
-/// The bytes of a tick that has nothing but these answers and extras.
-fn carrier_tick(answers: &[(u32, u32, Vec<u8>)], extras: &[OwnedExtra]) -> Vec<u8> {
+/// Encodes a tick with nothing but these retransmissions and extras.
+fn carrier_tick(resends: &[(u32, u32, Vec<u8>)], extras: &[OwnedExtra]) -> Vec<u8> {
     let mut block = Vec::new();
-    for (back, len, changes) in answers {
+    for (back, len, changes) in resends {
         put_varint(&mut block, *back);
         put_varint(&mut block, *len);
         block.extend((changes.len() as u16).to_le_bytes());
         block.extend(changes);
     }
     let flag = |block: &[u8], flag: u8| if block.is_empty() { 0 } else { flag };
-    let told: Vec<u8> = extras.iter().flat_map(OwnedExtra::encode).collect();
-    let mut bytes = vec![0x80 | flag(&told, 0x04) | flag(&block, 0x02), 0, 0, 0];
-    for block in [told, block].into_iter().filter(|block| !block.is_empty()) {
+    let encoded_extras: Vec<u8> = extras.iter().flat_map(OwnedExtra::encode).collect();
+    let mut bytes = vec![0x80 | flag(&encoded_extras, 0x04) | flag(&block, 0x02), 0, 0, 0];
+    for block in [encoded_extras, block].into_iter().filter(|block| !block.is_empty()) {
         bytes.extend((block.len() as u16).to_le_bytes());
         bytes.extend(block);
     }
@@ -227,7 +229,7 @@ fn carried_parts(carrier: &[u8]) -> (Extras<'_>, ResentInputsList<'_>) {
     }
 }
 
-/// An extra that borrows nothing.
+/// An owned extra.
 #[derive(Clone, Debug)]
 enum OwnedExtra {
     Short(Extra<'static>),
@@ -246,7 +248,7 @@ impl OwnedExtra {
 
     fn encode(&self) -> Vec<u8> {
         let mut buf = [0; 512];
-        let len = self.extra().encode(&mut buf).expect("room for an extra");
+        let len = self.extra().encode(&mut buf).expect("extra fits the buffer");
         buf[..len].to_vec()
     }
 }
@@ -256,15 +258,16 @@ fn extra() -> impl Strategy<Value = OwnedExtra> {
         frame().prop_map(Extra::Leave),
         command().prop_map(Extra::Command),
         vote().prop_map(Extra::Vote),
-        (any::<u32>(), decision(), any::<u32>()).prop_map(|(view, how, since)| Extra::DecisionReport(view, how, since)),
+        (any::<u32>(), decision(), any::<u32>())
+            .prop_map(|(epoch, decision, since)| Extra::DecisionReport(epoch, decision, since)),
         (site(), frame()).prop_map(|(site, frame)| Extra::RelayRequest(site, frame)),
         (site(), frame()).prop_map(|(site, frame)| Extra::LeaveReport(site, frame)),
-        any::<(u32, u32)>().prop_map(|(need, window)| Extra::TuningStats(TuningStats {
-            input_age: need,
-            max_prediction_window: window
+        any::<(u32, u32)>().prop_map(|(input_age, max_prediction_window)| Extra::TuningStats(TuningStats {
+            input_age,
+            max_prediction_window
         })),
-        (site(), frame(), any::<i64>()).prop_map(|(by, frame, until_ns)| Extra::Pause(PauseRequest {
-            requested_by: by,
+        (site(), frame(), any::<i64>()).prop_map(|(requested_by, frame, until_ns)| Extra::Pause(PauseRequest {
+            requested_by,
             frame,
             until_ns
         })),
@@ -278,30 +281,21 @@ fn extra() -> impl Strategy<Value = OwnedExtra> {
 
 fn vote() -> impl Strategy<Value = Vote> {
     (any::<(u32, u32, u8, u8)>(), input_ends(), option::of(command()), option::of((any::<u32>(), decision()))).prop_map(
-        |((view, ballot, left, unwanted), (drop, ends), order, accepted)| {
-            let (left, unwanted) = (SiteSet::from_bits(left), SiteSet::from_bits(unwanted));
-            Vote {
-                epoch: view,
-                ballot,
-                drop,
-                input_ends: ends,
-                left_sites: left,
-                to_evict: unwanted,
-                command: order,
-                accepted,
-            }
+        |((epoch, ballot, left, evict), (drop, input_ends), command, accepted)| {
+            let (left_sites, to_evict) = (SiteSet::from_bits(left), SiteSet::from_bits(evict));
+            Vote { epoch, ballot, drop, input_ends, left_sites, to_evict, command, accepted }
         },
     )
 }
 
 fn decision() -> impl Strategy<Value = MembershipDecision> {
-    (input_ends(), any::<u8>(), option::of(command())).prop_map(|((drop, lasts), left, order)| {
-        let left = SiteSet::from_bits(left);
-        MembershipDecision { drop, input_ends: lasts, left_sites: left, command: order }
+    (input_ends(), any::<u8>(), option::of(command())).prop_map(|((drop, input_ends), left, command)| {
+        let left_sites = SiteSet::from_bits(left);
+        MembershipDecision { drop, input_ends, left_sites, command }
     })
 }
 
-/// Some sites, and a frame for each of them.
+/// Random sites, and a frame for each of them.
 fn input_ends() -> impl Strategy<Value = (SiteSet, InputEnds)> {
     (any::<u8>(), vec(frame(), MAX_SITES)).prop_map(|(bits, frames)| {
         let sites = SiteSet::from_bits(bits);
@@ -312,25 +306,22 @@ fn input_ends() -> impl Strategy<Value = (SiteSet, InputEnds)> {
 }
 
 fn command() -> impl Strategy<Value = ScheduledCommand> {
-    let dials = (any::<(u32, u32, u32)>(), site()).prop_map(|((lag, window, need), site)| CommandKind::SetDelay {
-        input_delay: lag,
-        prediction_window: window,
-        input_age: need,
-        site,
-    });
-    let join =
-        (site(), any::<u8>(), any::<[u32; 4]>()).prop_map(|(site, members, [incarnation, view, lag, window])| {
-            CommandKind::Join {
-                site,
-                incarnation,
-                members: SiteSet::from_bits(members),
-                epoch: view,
-                input_delay: lag,
-                prediction_window: window,
-            }
+    let set_delay =
+        (any::<(u32, u32, u32)>(), site()).prop_map(|((input_delay, prediction_window, input_age), site)| {
+            CommandKind::SetDelay { input_delay, prediction_window, input_age, site }
         });
-    let what = prop_oneof![join, dials];
-    (site(), frame(), what).prop_map(|(by, frame, what)| ScheduledCommand { issuer: by, frame, kind: what })
+    let join = (site(), any::<u8>(), any::<[u32; 4]>()).prop_map(
+        |(site, members, [incarnation, epoch, input_delay, prediction_window])| CommandKind::Join {
+            site,
+            incarnation,
+            members: SiteSet::from_bits(members),
+            epoch,
+            input_delay,
+            prediction_window,
+        },
+    );
+    let kind = prop_oneof![join, set_delay];
+    (site(), frame(), kind).prop_map(|(issuer, frame, kind)| ScheduledCommand { issuer, frame, kind })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
@@ -338,27 +329,32 @@ fn frame() -> impl Strategy<Value = Frame> {
 }
 
 fn site() -> impl Strategy<Value = SiteId> {
-    (0..MAX_SITES as u8).prop_map(|number| SiteId::new(number).expect("a site's number"))
+    (0..MAX_SITES as u8).prop_map(|number| SiteId::new(number).expect("valid site number"))
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    let who = (any::<u64>(), site(), any::<(u32, u32)>(), any::<u8>());
+    let identity = (any::<u64>(), site(), any::<(u32, u32)>(), any::<u8>());
     let alone = any::<u32>().prop_map(|number| Some(Refusal::ContinuedAlone { frame: Frame::new(number) }));
     let refusal = prop_oneof![Just(None), Just(Some(Refusal::AlreadyRunning)), Just(Some(Refusal::Dropped)), alone];
     let flags = (any::<bool>(), option::of(any::<bool>()), refusal);
     let times = (any::<u64>(), option::of(any::<(u64, u32)>()), option::of(any::<i64>()));
-    (who, flags, times, settings()).prop_map(
-        |((session, site, (incarnation, yours), agreed), (leaving, joining, refusal), times, settings)| {
+    (identity, flags, times, settings()).prop_map(
+        |(
+            (session_id, site, (incarnation, your_incarnation), agreed),
+            (is_leaving, join_readiness, refusal),
+            times,
+            settings,
+        )| {
             let (stamp_us, echo, start_ns) = times;
-            let agreed = SiteSet::from_bits(agreed);
+            let agreed_sites = SiteSet::from_bits(agreed);
             Hello {
-                session_id: session,
+                session_id,
                 site,
                 incarnation,
-                your_incarnation: yours,
-                agreed_sites: agreed,
-                is_leaving: leaving,
-                join_readiness: joining,
+                your_incarnation,
+                agreed_sites,
+                is_leaving,
+                join_readiness,
                 refusal,
                 stamp_us,
                 echo,
@@ -374,23 +370,28 @@ fn settings() -> impl Strategy<Value = Settings> {
     let text = || "\\PC{0,16}";
     let game = (text(), any::<[u8; 32]>()).prop_map(|(name, hash)| GameId { name, hash });
     let machine = (text(), text(), vec((text(), text()), 0..=MAX_OPTIONS), any::<u64>()).prop_map(
-        |(name, version, options, first_frames)| MachineId { name, version, options, first_frames_hash: first_frames },
+        |(name, version, options, first_frames_hash)| MachineId { name, version, options, first_frames_hash },
     );
     let numbers = (rate(), any::<(u32, u32, u32)>(), any::<bool>(), any::<(bool, bool)>());
     let seats = (0..=MAX_SITES).prop_flat_map(|sites| (Just(sites as u8), any::<u8>(), ownership(sites)));
     (game, machine, numbers, seats).prop_map(
-        |(game, machine, (rate, (lag, window, compare_every), auto, (repeat, pause)), (sites, starters, ownership))| {
+        |(
+            game,
+            machine,
+            (rate, (input_delay, prediction_window, compare_interval), auto_tune, (repeat, pause)),
+            (site_count, starters, ownership),
+        )| {
             Settings {
                 game,
                 machine,
                 rate,
-                input_delay: lag,
-                prediction_window: window,
-                auto_tune: auto,
+                input_delay,
+                prediction_window,
+                auto_tune,
                 absent_input: if repeat { AbsentInput::Repeat } else { AbsentInput::Nothing },
                 starvation_policy: if pause { StarvationPolicy::Pause } else { StarvationPolicy::Wait },
-                compare_interval: compare_every,
-                site_count: sites,
+                compare_interval,
+                site_count,
                 starting_sites: SiteSet::from_bits(starters),
                 ownership,
             }
@@ -398,15 +399,15 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// Between 1 and 1,000 frames per second.
+/// A rate from 1 to 1,000 frames per second.
 fn rate() -> impl Strategy<Value = FrameRate> {
     (1..=4_000_000u32, 1_000..=1_000_000u64).prop_map(|(seconds, thousandths)| {
         let frames = u64::from(seconds) * thousandths / 1_000;
-        FrameRate::new(frames as u32, seconds).expect("a frame rate")
+        FrameRate::new(frames as u32, seconds).expect("valid frame rate")
     })
 }
 
-/// Disjoint sets of bits for the first so many sites: where two claim a bit, the lower one gets it.
+/// Disjoint sets of bits for the first `sites` sites. A bit claimed by two sites goes to the lower one.
 fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
     let sparse = (any::<InputWord>(), any::<InputWord>()).prop_map(|(one, other)| one & other);
     let mask = prop_oneof![Just(0), Just(InputWord::MAX), (0..128u32).prop_map(|bit| 1 << bit), sparse];
@@ -415,7 +416,7 @@ fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
         for (player, claims) in claims.into_iter().enumerate() {
             let mut taken = 0;
             for (site, claim) in SiteId::first(MAX_SITES).zip(claims) {
-                ownership.assign(site, player, claim & !taken).expect("bits that nobody owns");
+                ownership.assign(site, player, claim & !taken).expect("unowned bits");
                 taken |= claim;
             }
         }
@@ -427,19 +428,19 @@ fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
 
 const START: Frame = Frame::new(5);
 
-/// What really was pressed, frame by frame.
+/// The true inputs, frame by frame.
 #[derive(Clone, Debug)]
 struct TestInputs {
     width: usize,
     inputs: Vec<Vec<u8>>,
 }
 
-/// Stretches of equal inputs, of any width; now and then very short ones.
+/// Runs of equal inputs of any width, some of them very short.
 fn test_inputs() -> impl Strategy<Value = TestInputs> {
     let width = prop_oneof![Just(0usize), 1..=4usize, 5..=8usize, 9..=24usize, Just(128usize)];
     let longest = prop_oneof![Just(1usize), Just(4), Just(40)];
     (width, longest).prop_flat_map(|(width, longest)| {
-        // Few different bytes, so that an input often comes back to what it was.
+        // Few different bytes, so that an input often returns to an earlier value.
         vec((vec(0..3u8, width), 1..=longest), 1..40).prop_map(move |runs| {
             let inputs = runs.into_iter().flat_map(|(input, frames)| std::iter::repeat_n(input, frames));
             TestInputs { width, inputs: inputs.collect() }
@@ -452,12 +453,12 @@ impl TestInputs {
         at.checked_sub(1).map_or(vec![0; self.width], |before| self.inputs[before].clone())
     }
 
-    /// How many times the input has changed up to the one at `at`.
+    /// Returns the number of changes of the input up to the one at `at`.
     fn change_count(&self, at: usize) -> usize {
         (0..=at).filter(|at| self.inputs[*at] != self.input_before(*at)).count()
     }
 
-    /// The bytes of the inputs of `first..until`, written as the protocol says, by other means than the engine's.
+    /// Encodes the inputs of `first..until` as specified, independently of the engine's code.
     fn encode(&self, first: usize, until: usize, absolute: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut from = first;
@@ -488,7 +489,7 @@ fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
     bytes.push(value as u8);
 }
 
-/// After `skip` unchanged frames, `old` turns into `new`.
+/// Encodes a change from `old` to `new` after `skip` unchanged frames.
 fn put_token(bytes: &mut Vec<u8>, skip: u32, old: &[u8], new: &[u8]) {
     let changed: Vec<bool> = old.iter().zip(new).map(|(old, new)| old != new).collect();
     let masks: Vec<u32> = changed.chunks(8).map(bits).collect();
@@ -512,18 +513,18 @@ fn bits(flags: &[bool]) -> u32 {
     flags.iter().rev().fold(0, |bits, flag| bits << 1 | u32::from(*flag))
 }
 
-/// A stream that must never know anything but the truth.
+/// A stream that must never hold anything but the true inputs.
 struct Receiver<'a> {
     expected: &'a TestInputs,
     stream: Stream,
 }
 
 impl<'a> Receiver<'a> {
-    fn new(truth: &'a TestInputs) -> Self {
-        Self { expected: truth, stream: Stream::new(truth.width, START) }
+    fn new(expected: &'a TestInputs) -> Self {
+        Self { expected, stream: Stream::new(expected.width, START) }
     }
 
-    /// How many inputs are here without a gap.
+    /// Returns the number of inputs received without a gap.
     fn received_count(&self) -> usize {
         (self.stream.end() - START) as usize
     }
@@ -538,10 +539,10 @@ impl<'a> Receiver<'a> {
         let after = (self.stream.end(), self.stream.received_end());
         match taken {
             Ok(()) => assert!(after.0 >= before.0 && after.1 >= before.1, "{before:?} became {after:?}"),
-            Err(_) => assert_eq!(before, after, "what is not taken changes nothing"),
+            Err(_) => assert_eq!(before, after, "rejected inputs change nothing"),
         }
         if taken.is_ok() && first <= self.received_count() {
-            assert!(self.received_count() >= until, "{first}..{until} is here");
+            assert!(self.received_count() >= until, "{first}..{until} was received");
         }
         assert!(after.0 <= after.1 && after.1 - after.0 <= STREAM_CAPACITY as i64 / 2, "{after:?}");
         self.check();
@@ -550,7 +551,7 @@ impl<'a> Receiver<'a> {
     fn check(&self) {
         for (frame, input) in (0..).map(|at| START + at).zip(&self.expected.inputs) {
             if let Some(known) = self.stream.value(frame) {
-                assert_eq!(known, input, "frame {frame}, of which all before {} are here", self.stream.end());
+                assert_eq!(known, input, "frame {frame}, gapless before {}", self.stream.end());
             }
         }
     }

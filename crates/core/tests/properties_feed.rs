@@ -1,7 +1,7 @@
-//! What holds for any packet of a feed, and for any bytes that a feed or a watcher is given.
+//! Properties of feed packets, and of a feed and a spectator that receive arbitrary bytes.
 //!
-//! The cases are the same in every run. For others, or more: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test -p coplay
-//! --test properties_feed`.
+//! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
+//! -p coplay --test properties_feed`.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteSet};
@@ -33,7 +33,7 @@ fn settings() -> Settings {
     Settings {
         game: GameId { name: "sum".into(), hash: [1; 32] },
         machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
-        rate: FrameRate::per_second(60).expect("a rate"),
+        rate: FrameRate::per_second(60).expect("valid rate"),
         input_delay: 6,
         prediction_window: 0,
         auto_tune: false,
@@ -55,24 +55,24 @@ fn small() -> impl Strategy<Value = u32> {
 }
 
 fn message() -> impl Strategy<Value = FeedMessage<'static>> {
-    let watch = (session(), any::<u64>(), any::<u64>(), option::of(small()), option::of(any::<u64>())).prop_map(
-        |(session, settings, token, from, have)| Subscribe {
-            session_id: session,
-            settings_digest: settings,
+    let subscribe = (session(), any::<u64>(), any::<u64>(), option::of(small()), option::of(any::<u64>())).prop_map(
+        |(session_id, settings_digest, token, first_frame, known_snapshot)| Subscribe {
+            session_id,
+            settings_digest,
             token,
-            first_frame: from,
-            known_snapshot: have,
+            first_frame,
+            known_snapshot,
         },
     );
-    let spans = vec((small(), 1..u32::MAX), 0..8).prop_map(|list| {
-        let mut spans = FrameRanges::default();
-        list.into_iter().for_each(|(skip, len)| assert!(spans.push(skip, len)));
-        spans
+    let ranges = vec((small(), 1..u32::MAX), 0..8).prop_map(|list| {
+        let mut ranges = FrameRanges::default();
+        list.into_iter().for_each(|(skip, len)| assert!(ranges.push(skip, len)));
+        ranges
     });
-    let wants = vec((small(), 1..u16::MAX), 0..32).prop_map(|list| {
-        let mut wants = BlockRequests::default();
-        list.into_iter().for_each(|(block, parts)| assert!(wants.push(block, parts)));
-        wants
+    let requests = vec((small(), 1..u16::MAX), 0..32).prop_map(|list| {
+        let mut requests = BlockRequests::default();
+        list.into_iter().for_each(|(block, parts)| assert!(requests.push(block, parts)));
+        requests
     });
     let reason = prop_oneof![
         Just(CloseReason::Version),
@@ -100,12 +100,12 @@ fn message() -> impl Strategy<Value = FeedMessage<'static>> {
         },
     );
     prop_oneof![
-        watch.prop_map(FeedMessage::Subscribe),
-        (session(), small(), any::<bool>(), spans).prop_map(|(session, next, fetching, spans)| FeedMessage::Ack(
-            FeedAck { session_id: session, next_frame: next, is_fetching_snapshot: fetching, missing: spans }
+        subscribe.prop_map(FeedMessage::Subscribe),
+        (session(), small(), any::<bool>(), ranges).prop_map(|(session, next, fetching, ranges)| FeedMessage::Ack(
+            FeedAck { session_id: session, next_frame: next, is_fetching_snapshot: fetching, missing: ranges }
         )),
-        (session(), 0..4u16, wants).prop_map(|(session, snapshot, wants)| FeedMessage::SnapshotRequest(
-            SnapshotRequest { session_id: session, snapshot_id: snapshot, blocks: wants }
+        (session(), 0..4u16, requests).prop_map(|(session, snapshot, requests)| FeedMessage::SnapshotRequest(
+            SnapshotRequest { session_id: session, snapshot_id: snapshot, blocks: requests }
         )),
         session().prop_map(|session| FeedMessage::Unsubscribe { session_id: session }),
         (session(), any::<u64>()).prop_map(|(session, token)| FeedMessage::Challenge { session_id: session, token }),
@@ -118,34 +118,34 @@ fn message() -> impl Strategy<Value = FeedMessage<'static>> {
     ]
 }
 
-/// Bytes that look like frames.
+/// Bytes that resemble a frames packet.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     (0..8u8, small(), small(), vec(any::<u8>(), 0..60)).prop_map(|(flags, end, first, rest)| {
         [&[0x1b, flags][..], &end.to_le_bytes(), &first.to_le_bytes(), &rest].concat()
     })
 }
 
-/// Anything that may come out of a socket.
+/// Any datagram that a socket may deliver.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
-    let sound = message().prop_map(|message| {
+    let valid = message().prop_map(|message| {
         let mut buf = [0; 2 * MAX_DATAGRAM];
-        let len = message.encode(&mut buf).expect("room for a packet");
+        let len = message.encode(&mut buf).expect("packet fits the buffer");
         buf[..len].to_vec()
     });
-    prop_oneof![4 => sound, 2 => frames(), 1 => vec(any::<u8>(), 0..100)]
+    prop_oneof![4 => valid, 2 => frames(), 1 => vec(any::<u8>(), 0..100)]
 }
 
-/// Lets somebody watch from there.
+/// Subscribes a spectator at `addr`.
 fn subscribe(feed: &mut Feed, addr: Addr) {
     let (now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
     let config = SpectatorConfig::new(SESSION, settings(), vec![Addr(99)]);
-    let mut watcher = Spectator::new(now, config).expect("sound settings");
+    let mut spectator = Spectator::new(now, config).expect("valid settings");
     for _ in 0..2 {
-        while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+        while let Some(packet) = spectator.poll_transmit(now, &mut buf) {
             feed.handle_datagram(now, addr, &buf[..packet.len]);
         }
         while let Some(packet) = feed.poll_transmit(now, &mut buf) {
-            watcher.handle_datagram(now, Addr(99), &buf[..packet.len]);
+            spectator.handle_datagram(now, Addr(99), &buf[..packet.len]);
         }
     }
 }
@@ -156,7 +156,7 @@ proptest! {
     #[test]
     fn feed_message_round_trips(message in message()) {
         let mut buf = [0; 2 * MAX_DATAGRAM];
-        let len = message.encode(&mut buf).expect("room for a packet");
+        let len = message.encode(&mut buf).expect("packet fits the buffer");
         prop_assert_eq!(FeedMessage::decode(&buf[..len]), Ok(message));
     }
 
@@ -164,15 +164,15 @@ proptest! {
     fn arbitrary_bytes_are_decoded_or_rejected(bytes in prop_oneof![vec(any::<u8>(), 0..200), frames()]) {
         if let Ok(message) = FeedMessage::decode(&bytes) {
             let mut buf = [0; 2 * MAX_DATAGRAM];
-            let len = message.encode(&mut buf).expect("what was read can be written");
-            prop_assert_eq!(&buf[..len], &bytes[..], "a packet has one form");
+            let len = message.encode(&mut buf).expect("a decoded message can be encoded");
+            prop_assert_eq!(&buf[..len], &bytes[..], "a packet has exactly one encoding");
         }
     }
 
     #[test]
     fn feed_survives_arbitrary_datagrams(datagrams in vec((datagram(), 0..3u64), 0..80)) {
         let config = FeedConfig { max_spectators: 2, log_bytes: 4_096, ..FeedConfig::new(SESSION, 9, settings()) };
-        let mut feed = Feed::new(config).expect("sound settings");
+        let mut feed = Feed::new(config).expect("valid settings");
         let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
         (0..2).for_each(|from| subscribe(&mut feed, Addr(from)));
         prop_assert_eq!(feed.stats().spectators, 2);
@@ -196,34 +196,38 @@ proptest! {
 
     #[test]
     fn spectator_survives_arbitrary_datagrams(datagrams in vec((datagram(), 0..3i64), 0..80)) {
-        let config = SpectatorConfig { max_snapshot_size: 60_000, max_backlog_bytes: 8_192, ..SpectatorConfig::new(SESSION, settings(), vec![Addr(1)]) };
-        let mut watcher = Spectator::new(Instant::ZERO, config).expect("sound settings");
+        let config = SpectatorConfig {
+            max_snapshot_size: 60_000,
+            max_backlog_bytes: 8_192,
+            ..SpectatorConfig::new(SESSION, settings(), vec![Addr(1)])
+        };
+        let mut spectator = Spectator::new(Instant::ZERO, config).expect("valid settings");
         let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
         for (bytes, wait) in datagrams {
-            watcher.handle_datagram(now, Addr(1), &bytes);
+            spectator.handle_datagram(now, Addr(1), &bytes);
             let mut done = 0;
-            while watcher.poll_request(now).is_some() {
-                watcher.handle_hash(1);
+            while spectator.poll_request(now).is_some() {
+                spectator.handle_hash(1);
                 done += 1;
                 prop_assert!(done < 10_000);
             }
             let mut sent = 0;
-            while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+            while let Some(packet) = spectator.poll_transmit(now, &mut buf) {
                 prop_assert!(FeedMessage::decode(&buf[..packet.len]).is_ok());
                 sent += 1;
                 prop_assert!(sent < 100);
             }
-            while watcher.poll_event().is_some() {}
-            if let Some(next) = watcher.poll_timeout() {
+            while spectator.poll_event().is_some() {}
+            if let Some(next) = spectator.poll_timeout() {
                 prop_assert!(next >= now);
             }
             now += TimeDelta::from_millis(wait * 40);
         }
-        prop_assert!(watcher.memory() < 60_000 + 60 * 16_384, "{}", watcher.memory());
+        prop_assert!(spectator.memory() < 60_000 + 60 * 16_384, "{}", spectator.memory());
     }
 }
 
-/// One end of a game whose state is a sum: a feed of it, and whether the feed is still there.
+/// A player of a game whose state is a sum: its feed, and whether the feed is still running.
 struct Player {
     feed: Feed,
     state: u64,
@@ -243,56 +247,56 @@ impl Player {
     }
 }
 
-fn answer_requests(watcher: &mut Spectator, now: Instant, state: &mut u64) {
-    while let Some(request) = watcher.poll_request(now) {
+fn answer_requests(spectator: &mut Spectator, now: Instant, state: &mut u64) {
+    while let Some(request) = spectator.poll_request(now) {
         match request {
             SpectatorRequest::Load { state: loaded, .. } => {
-                *state = u64::from_le_bytes(loaded.try_into().expect("the state of a sum"));
+                *state = u64::from_le_bytes(loaded.try_into().expect("eight bytes of state"));
             }
             SpectatorRequest::Advance { inputs, .. } => *state = state.wrapping_mul(31).wrapping_add(inputs[0] as u64),
-            SpectatorRequest::Hash { .. } => watcher.handle_hash(*state),
+            SpectatorRequest::Hash { .. } => spectator.handle_hash(*state),
         }
     }
 }
 
-/// Two players go on without each other from frame 300 on. The source of a watcher dies, and its next source is the other one, whose frames do
-/// not follow from those that the watcher has seen.
+/// Two players continue without each other from frame 300 on. The source of a spectator stops, and its next source is
+/// the other player, whose frames do not continue those that the spectator has seen.
 #[test]
 fn spectator_loads_state_when_the_next_source_differs() {
     let player = |source| Player {
-        feed: Feed::new(FeedConfig::new(SESSION, source, settings())).expect("sound settings"),
+        feed: Feed::new(FeedConfig::new(SESSION, source, settings())).expect("valid settings"),
         state: 0,
         is_alive: true,
     };
     let (mut players, mut buf, mut now) = ([player(1), player(2)], [0; MAX_DATAGRAM], Instant::ZERO);
     let config = SpectatorConfig::new(SESSION, settings(), vec![Addr(0), Addr(1)]);
-    let (mut watcher, mut seen) = (Spectator::new(now, config).expect("sound settings"), 0);
+    let (mut spectator, mut seen) = (Spectator::new(now, config).expect("valid settings"), 0);
     for frame in 0..1_500 {
         players[0].is_alive = frame < 600;
         for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.is_alive) {
             let word = u128::from(frame / 10 % 16) + if frame < 300 { 0 } else { index as u128 };
             player.step(now, frame, word);
         }
-        answer_requests(&mut watcher, now, &mut seen);
-        while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+        answer_requests(&mut spectator, now, &mut seen);
+        while let Some(packet) = spectator.poll_transmit(now, &mut buf) {
             let player = &mut players[packet.to.0 as usize];
             player.feed.handle_datagram(now, Addr(9), &buf[..packet.len]);
         }
         for (index, player) in players.iter_mut().enumerate().filter(|(_, player)| player.is_alive) {
             while let Some(packet) = player.feed.poll_transmit(now, &mut buf) {
-                watcher.handle_datagram(now, Addr(index as u64), &buf[..packet.len]);
+                spectator.handle_datagram(now, Addr(index as u64), &buf[..packet.len]);
             }
         }
         now += TimeDelta::from_nanos(16_666_667);
     }
-    // The players stop, so that the watcher sees all.
+    // The players stop, so that the spectator sees all frames.
     for _ in 0..200 {
-        answer_requests(&mut watcher, now, &mut seen);
+        answer_requests(&mut spectator, now, &mut seen);
         while let Some(packet) = players[1].feed.poll_transmit(now, &mut buf) {
-            watcher.handle_datagram(now, Addr(1), &buf[..packet.len]);
+            spectator.handle_datagram(now, Addr(1), &buf[..packet.len]);
         }
         now += TimeDelta::from_nanos(16_666_667);
     }
-    assert_eq!(watcher.next_frame(), Frame::new(1_500));
-    assert_eq!(seen, players[1].state, "the state of the player who is left");
+    assert_eq!(spectator.next_frame(), Frame::new(1_500));
+    assert_eq!(seen, players[1].state, "the state of the remaining player");
 }

@@ -1,37 +1,40 @@
-//! One line under two envelopes: the most likely offset and skew when delays are a constant plus exponential jitter.
+//! Fits one line under two envelopes: the most likely offset and skew if delays are a constant plus exponential jitter.
 //!
-//! For that jitter the likelihood is greatest where the sum of all distances between the samples and the line is least, with no
-//! sample below it. Both directions share one skew (with opposite signs), which halves its error. For a given skew the best line
-//! of each direction touches its lowest sample, so the sum is a convex function of the skew alone, and its minimum is found
-//! by narrowing an interval. A prior keeps the skew where it was last, and near zero at first, until the samples say otherwise.
+//! For that jitter the likelihood is greatest where the sum of all distances between the samples and the line is least,
+//! with no sample below it. Both directions share one skew (with opposite signs), which halves its error. For a given
+//! skew the best line of each direction touches its lowest sample, so the sum is a convex function of the skew alone,
+//! and golden-section search finds its minimum. A prior holds the skew at its last value, and near zero at first, until
+//! the samples contradict it.
 //!
-//! All this takes the least delay to be constant. Where it has become longer for good, as on another route, the samples of the
-//! shorter one would hold the line down for as long as they are kept, so they are forgotten.
+//! All this assumes that the minimum delay is constant. When it has become longer permanently, as on another route, the
+//! samples of the shorter route would hold the line down for as long as they are kept, so they are dropped.
 
 use super::{CLOCK_STEP_THRESHOLD, RoundTrip};
 use crate::time::{Instant, TimeDelta};
 
-/// Slices of time of which the least delay is kept.
+/// Number and length of the time slices whose minimum delay is kept.
 const MAX_SLICES: usize = 40;
 const SLICE_LENGTH: TimeDelta = TimeDelta::from_secs(1);
-/// Slices that must agree that a route has become longer, and by how much at least.
+/// Number of slices that must agree that a route has become longer.
 const ROUTE_CHANGE_SLICES: i64 = 8;
-/// Slices that are enough to tell how much the least round trip varies, and how many times the usual difference is still nothing unusual.
+/// Number of slices from which the variation of the minimum round-trip time is known, and the multiple of the typical
+/// difference that is not yet unusual.
 const MIN_SLICES_FOR_VARIATION: usize = 6;
 const VARIATION_FACTOR: i64 = 6;
-/// Slices from which on a skew is relied on.
+/// Number of slices after which the skew is reliable.
 const MIN_SETTLED_SLICES: usize = 10;
+/// Smallest increase of the round-trip time that counts as a longer route.
 const ROUTE_CHANGE_THRESHOLD: TimeDelta = TimeDelta::from_millis(3);
-/// No clock worth synchronising is off by more.
+/// Largest skew that is tracked.
 pub(super) const MAX_SKEW: f64 = 0.02;
-/// How far from what was thought a clock usually is (the scale of the prior).
+/// Scale of the prior: typical distance of a skew from its expected value.
 const PRIOR_SKEW_SCALE: f64 = 30e-6;
-/// By how many mean distances a skew must be better than the last to be believed without the prior.
+/// A skew that is better than the expected one by this multiple of the mean distance is accepted without the prior.
 const PRIOR_OVERRIDE_FACTOR: f64 = 20.0;
-/// How far from the last skew to look first.
+/// Distance from the last skew that is searched first.
 const SKEW_SEARCH_RADIUS: f64 = 200e-6;
 
-/// The lowest sample of a slice: when, and by how much the receiver's clock was ahead of the sender's stamp.
+/// The lowest sample of a slice: its time, and the lead of the receiver's clock over the sender's stamp.
 #[derive(Clone, Copy, Debug)]
 struct DelaySample {
     at: Instant,
@@ -41,15 +44,15 @@ struct DelaySample {
 #[derive(Clone, Copy, Debug)]
 struct DelaySlice {
     number: i64,
-    /// From us to the peer: offset plus delay.
+    /// From here to the peer: offset plus delay.
     out: DelaySample,
-    /// From the peer to us: delay minus offset.
+    /// From the peer to here: delay minus offset.
     back: DelaySample,
-    /// The least that one round trip took.
+    /// The minimum over single round trips.
     rtt_min: TimeDelta,
 }
 
-/// The least delays of both directions, slice by slice.
+/// The minimum delays of both directions per slice.
 #[derive(Debug)]
 pub(super) struct DelayEnvelope {
     slices: [Option<DelaySlice>; MAX_SLICES],
@@ -61,15 +64,15 @@ impl Default for DelayEnvelope {
     }
 }
 
-/// The peer's clock as a function of ours.
+/// The peer's clock as a function of the local one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockLine {
     origin: Instant,
     offset: TimeDelta,
     pub(super) skew: f64,
-    /// Whether the skew stems from enough slices to be what is expected from now on.
+    /// Whether enough slices support the skew to expect it from now on.
     pub(super) is_settled: bool,
-    /// Whether it stems from as many slices as are kept.
+    /// Whether all slices that can be kept support it.
     pub(super) is_full: bool,
     pub(super) rtt_min: TimeDelta,
 }
@@ -79,15 +82,15 @@ impl ClockLine {
         self.offset + (at - self.origin).scale(self.skew)
     }
 
-    /// Whether a packet would have arrived before it was sent, or nearly so, if this line were right.
+    /// Whether, by this line, a packet arrived more than [`CLOCK_STEP_THRESHOLD`] before it was sent.
     pub(super) fn contradicts(&self, trip: &RoundTrip) -> bool {
         let offset = self.offset(trip.returned);
         let (out, back) = (trip.received - trip.sent - offset, trip.returned - trip.answered + offset);
         out.min(back) < -CLOCK_STEP_THRESHOLD
     }
 
-    /// Our time when the peer's clock shows `theirs`.
-    pub(super) fn to_local(&self, theirs: Instant) -> Instant {
+    /// Returns the local time at which the peer's clock shows `theirs`.
+    pub(super) fn to_local(self, theirs: Instant) -> Instant {
         self.origin + (theirs - self.offset - self.origin).scale(1.0 / (1.0 + self.skew))
     }
 }
@@ -108,7 +111,8 @@ impl DelayEnvelope {
         }
     }
 
-    /// Drops all but the newest slices when even their least round trip is clearly longer than that of the ones before.
+    /// Drops all but the newest slices when even their minimum round-trip time is clearly longer than that of the
+    /// earlier ones.
     fn forget_shorter_route(&mut self, now: Instant) {
         let newest = slice_number(now);
         let recent = |slice: &&DelaySlice| (0..ROUTE_CHANGE_SLICES).contains(&(newest - slice.number));
@@ -132,8 +136,8 @@ impl DelayEnvelope {
         }
     }
 
-    /// Whether no round trip of those that are kept is nearly as short as both ways at their best are by this line. Where delays vary some are
-    /// longer than that anyway, in one slice more than in another.
+    /// Whether every kept round trip is clearly longer than the sum of both minimum delays by this line. With varying
+    /// delays some are longer anyway, in one slice more than in another.
     pub(super) fn contradicts(&self, now: Instant, line: ClockLine) -> bool {
         let (mut rtts, mut count) = ([TimeDelta::ZERO; MAX_SLICES], 0);
         for (rtt, slice) in rtts.iter_mut().zip(self.current_slices(now)) {
@@ -142,23 +146,23 @@ impl DelayEnvelope {
         }
         let rtts = &mut rtts[..count];
         rtts.sort_unstable();
-        let (Some(least), Some(usual)) = (rtts.first(), rtts.get(count / 2)) else { return false };
+        let (Some(least), Some(typical)) = (rtts.first(), rtts.get(count / 2)) else { return false };
         count >= MIN_SLICES_FOR_VARIATION
-            && *least - line.rtt_min > CLOCK_STEP_THRESHOLD + (*usual - *least) * VARIATION_FACTOR
+            && *least - line.rtt_min > CLOCK_STEP_THRESHOLD + (*typical - *least) * VARIATION_FACTOR
     }
 
-    /// The slices that are not too old.
+    /// Iterates over the slices that are not too old.
     fn current_slices(&self, now: Instant) -> impl Iterator<Item = &DelaySlice> {
         let newest = slice_number(now);
         self.slices.iter().flatten().filter(move |slice| (0..MAX_SLICES as i64).contains(&(newest - slice.number)))
     }
 
-    /// The most likely line; the one before says where to look and what to expect.
-    pub(super) fn fit(&mut self, now: Instant, last: Option<ClockLine>, most_skew: f64) -> ClockLine {
+    /// Returns the most likely line. The last line gives the start of the search and the expected skew.
+    pub(super) fn fit(&mut self, now: Instant, last: Option<ClockLine>, max_skew: f64) -> ClockLine {
         self.forget_shorter_route(now);
         let points = FitPoints::new(self, now);
-        let usual = last.map_or(0.0, |line| if line.is_settled { line.skew } else { 0.0 });
-        let skew = points.most_likely_skew(last.map_or(0.0, |line| line.skew), usual, most_skew);
+        let expected = last.map_or(0.0, |line| if line.is_settled { line.skew } else { 0.0 });
+        let skew = points.most_likely_skew(last.map_or(0.0, |line| line.skew), expected, max_skew);
         let (out, back) = (points.out.lowest_intercept(skew), points.back.lowest_intercept(-skew));
         ClockLine {
             origin: now,
@@ -179,7 +183,8 @@ fn lower_sample(one: DelaySample, other: DelaySample) -> DelaySample {
     if other.ahead < one.ahead { other } else { one }
 }
 
-/// The samples as plain numbers (nanoseconds), relative to now and to a reference offset so that nothing is lost to rounding.
+/// The samples as plain numbers in nanoseconds, relative to `now` and to a reference offset, which avoids rounding
+/// errors.
 struct FitPoints {
     reference: TimeDelta,
     out: DirectionSamples,
@@ -207,7 +212,8 @@ impl DirectionSamples {
         self.sum_offsets += ahead;
     }
 
-    /// Where the line of this skew touches the lowest sample: the delay, with the offset still in it.
+    /// Returns the intercept of the line of this skew that touches the lowest sample: the delay, with the offset still
+    /// in it.
     fn lowest_intercept(&self, skew: f64) -> f64 {
         let mut lowest = f64::INFINITY;
         for (at, ahead) in self.times[..self.len].iter().zip(&self.offsets[..self.len]) {
@@ -217,7 +223,7 @@ impl DirectionSamples {
         lowest
     }
 
-    /// The sum of all distances from that line.
+    /// Returns the sum of all distances from that line.
     fn cost(&self, skew: f64) -> f64 {
         self.sum_offsets - skew * self.sum_times - self.lowest_intercept(skew) * self.len as f64
     }
@@ -239,32 +245,32 @@ impl FitPoints {
         self.out.cost(skew) + self.back.cost(-skew)
     }
 
-    /// The most likely skew; it is looked for near the last one, and expected to be the usual one.
-    fn most_likely_skew(&self, near: f64, usual: f64, most: f64) -> f64 {
+    /// Returns the most likely skew. The search begins near `near`, and the prior is centred on `expected`.
+    fn most_likely_skew(&self, near: f64, expected: f64, max_skew: f64) -> f64 {
         if self.out.len < 2 {
-            return usual;
+            return expected;
         }
         let mut skew = minimize_convex(
-            (near - SKEW_SEARCH_RADIUS).max(-most),
-            (near + SKEW_SEARCH_RADIUS).min(most),
+            (near - SKEW_SEARCH_RADIUS).max(-max_skew),
+            (near + SKEW_SEARCH_RADIUS).min(max_skew),
             12,
             |skew| self.cost(skew),
         );
         if (skew - near).abs() > SKEW_SEARCH_RADIUS * 0.9 {
-            skew = minimize_convex(-most, most, 36, |skew| self.cost(skew));
+            skew = minimize_convex(-max_skew, max_skew, 36, |skew| self.cost(skew));
         }
         let cost = self.cost(skew);
         let noise = cost / (2 * self.out.len) as f64;
-        if self.cost(usual) - cost > PRIOR_OVERRIDE_FACTOR * noise {
+        if self.cost(expected) - cost > PRIOR_OVERRIDE_FACTOR * noise {
             return skew;
         }
-        minimize_convex(skew.min(usual), skew.max(usual), 8, |skew| {
-            self.cost(skew) + (skew - usual).abs() / PRIOR_SKEW_SCALE * noise
+        minimize_convex(skew.min(expected), skew.max(expected), 8, |skew| {
+            self.cost(skew) + (skew - expected).abs() / PRIOR_SKEW_SCALE * noise
         })
     }
 }
 
-/// Where a convex function is least, by golden sections.
+/// Minimises a convex function by golden-section search.
 fn minimize_convex(mut low: f64, mut high: f64, rounds: u32, cost: impl Fn(f64) -> f64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let (mut left, mut right) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));

@@ -1,11 +1,11 @@
-//! Clocks: from round trips that ride in normal packets to another site's clock, and from there to group time.
+//! Clocks: estimates a peer's clock from round trips in normal packets, and group time from that.
 //!
-//! A round trip gives four stamps: sent here (t1), received there (t2), sent there (t3), received here (t4). Each direction alone
-//! bounds the other clock from one side, because no packet arrives before it was sent: t2−t1 is the offset plus a delay, t4−t3 the
-//! delay minus the offset. [`Clock`] keeps the least of each per slice of time and fits one line (offset and skew) under both
-//! ([`fit`](self)). On a link with equal delays both ways the estimate converges on the truth; otherwise it is off by half
-//! the difference of the least delays, which no protocol can know (and which, for two sites in lockstep, is the very offset at
-//! which they run fastest).
+//! A round trip yields four stamps: sent here (t1), received there (t2), sent there (t3), received here (t4). Each
+//! direction alone bounds the peer's clock from one side, because no packet arrives before it was sent: t2−t1 is the
+//! offset plus a delay, t4−t3 the delay minus the offset. [`Clock`] keeps the minimum of each per time slice and fits
+//! one line (offset and skew) under both (`line_fit`). On a link with equal delays in both directions the estimate
+//! converges to the true offset. Otherwise it is off by half the difference of the minimum delays, which no protocol
+//! can measure (and which, for two sites in lockstep, is the very offset at which they run fastest).
 
 mod line_fit;
 
@@ -14,44 +14,45 @@ use alloc::boxed::Box;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use line_fit::{ClockLine, DelayEnvelope};
 
-/// Round trips to wait for before an estimate is good enough to start a game on.
+/// Number of round trips after which an estimate is good enough to start a game.
 pub const MIN_ROUND_TRIPS: u32 = 8;
-/// A line is fitted this often at first, then less often, and seldom once it is settled: it costs microseconds, and clocks drift
-/// slowly.
+/// Intervals between two fits: short at first, longer later, and longest once the line is settled. A fit costs
+/// microseconds, and clocks drift slowly.
 const REFIT_INTERVAL_EARLY: TimeDelta = TimeDelta::from_millis(100);
 const REFIT_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 const REFIT_INTERVAL_SETTLED: TimeDelta = TimeDelta::from_secs(4);
 const REFIT_INTERVAL_FULL: TimeDelta = TimeDelta::from_secs(10);
 const EARLY_PERIOD: TimeDelta = TimeDelta::from_secs(5);
-/// A fit is never off by more than this when both clocks run as clocks do.
+/// A contradiction larger than this means that a clock was stepped. With both clocks running normally, a fit is never
+/// off by more.
 const CLOCK_STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(5);
-/// So uneven is a way at the most that has next to no length.
+/// Largest variation of the round-trip time on a link with almost no delay.
 const MAX_RTT_VARIATION: TimeDelta = TimeDelta::from_millis(100);
 
-/// The four stamps of a round trip: `sent` and `returned` on our clock, `received` and `answered` on the peer's.
+/// The four stamps of a round trip: `sent` and `returned` on the local clock, `received` and `answered` on the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// When we sent.
+    /// Local send time.
     pub sent: Instant,
-    /// When the peer received that, on its clock.
+    /// Arrival time at the peer, on its clock.
     pub received: Instant,
-    /// When the peer sent back, on its clock.
+    /// Send time of the answer, on the peer's clock.
     pub answered: Instant,
-    /// When that came here.
+    /// Local arrival time of the answer.
     pub returned: Instant,
 }
 
 impl RoundTrip {
-    /// The time spent on the way.
+    /// Returns the time spent on the network.
     pub fn rtt(&self) -> TimeDelta {
         (self.returned - self.sent) - (self.answered - self.received)
     }
 }
 
-/// What is known of one peer's clock and of the way to it.
+/// Estimate of a peer's clock and of the link to it.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// In a box, because it is large and seldom looked at.
+    /// Boxed, because it is large and rarely used.
     envelope: Box<DelayEnvelope>,
     line: Option<ClockLine>,
     fitted_at: Option<Instant>,
@@ -59,15 +60,16 @@ pub struct Clock {
     round_trips: u32,
     rtt: Option<TimeDelta>,
     jitter: TimeDelta,
-    /// Whether both clocks are taken to be crystals.
+    /// Whether both clocks are assumed to run on quartz crystals.
     assumes_crystals: bool,
 }
 
-/// Two crystals are never further apart.
+/// Largest skew between two quartz crystals.
 const MAX_CRYSTAL_SKEW: f64 = 200e-6;
 
 impl Clock {
-    /// For round trips that are too few to tell how fast a clock runs while their times vary much: it is taken to run like a crystal.
+    /// Creates a clock for round trips that are few and vary much, from which no skew can be measured. The peer's clock
+    /// is assumed to run on a quartz crystal.
     pub fn assuming_crystals() -> Self {
         Self { assumes_crystals: true, ..Self::default() }
     }
@@ -76,9 +78,9 @@ impl Clock {
         if self.assumes_crystals { MAX_CRYSTAL_SKEW } else { line_fit::MAX_SKEW }
     }
 
-    /// Takes in a round trip. One that cannot be (negative, or longer than a minute) is ignored.
+    /// Adds a round trip. Impossible ones (negative, or longer than a minute) are ignored.
     pub fn on_round_trip(&mut self, trip: RoundTrip) {
-        // Stamps are rounded, so on the shortest links a round trip can seem to take a little less than no time.
+        // Stamps are rounded, so on the shortest links a round trip can seem to take slightly negative time.
         let rtt = trip.rtt();
         if rtt < -CLOCK_STEP_THRESHOLD || rtt > TimeDelta::from_secs(60) {
             return;
@@ -101,24 +103,25 @@ impl Clock {
     }
 
     fn fit(&mut self, trip: RoundTrip) {
-        let most_skew = self.max_skew();
-        let line = self.envelope.fit(trip.returned, self.line, most_skew);
-        // No round trip takes less than no time. The shortest ones show more than that where they are many.
+        let max_skew = self.max_skew();
+        let line = self.envelope.fit(trip.returned, self.line, max_skew);
+        // A negative minimum is impossible. Where there are many round trips, the shortest ones reveal smaller steps as
+        // well.
         if line.rtt_min < -CLOCK_STEP_THRESHOLD
             || !self.assumes_crystals && self.envelope.contradicts(trip.returned, line)
         {
-            // One of the clocks was set, or stood still with its computer.
+            // One of the clocks was stepped, or stopped while its computer was suspended.
             self.reset();
             self.envelope.add(&trip);
             self.first_round_trip_at = Some(trip.returned);
-            self.line = Some(self.envelope.fit(trip.returned, None, most_skew));
+            self.line = Some(self.envelope.fit(trip.returned, None, max_skew));
         } else {
             self.line = Some(line);
         }
         self.fitted_at = Some(trip.returned);
     }
 
-    /// Smoothed as TCP does it (RFC 6298).
+    /// Smooths the round-trip time as TCP does (RFC 6298).
     fn smooth_rtt(&mut self, sample: TimeDelta) {
         match self.rtt {
             None => self.rtt = Some(sample),
@@ -129,12 +132,12 @@ impl Clock {
         }
     }
 
-    /// Forgets everything, for when one of the two clocks was stepped or stood still.
+    /// Discards the estimate, because one of the two clocks was stepped or stopped.
     pub fn reset(&mut self) {
         *self = Self { rtt: self.rtt, jitter: self.jitter, assumes_crystals: self.assumes_crystals, ..Self::default() };
     }
 
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.envelope)
     }
@@ -144,52 +147,53 @@ impl Clock {
         self.round_trips >= MIN_ROUND_TRIPS && self.line.is_some()
     }
 
-    /// The smoothed round-trip time.
+    /// Returns the smoothed round-trip time.
     pub fn rtt(&self) -> Option<TimeDelta> {
         self.rtt
     }
 
-    /// The mean deviation of round-trip times.
+    /// Returns the mean deviation of round-trip times.
     pub fn jitter(&self) -> TimeDelta {
         self.jitter
     }
 
-    /// The least round-trip time of late: the line's own, without queues.
+    /// Returns the recent minimum of the round-trip time: that of the link itself, without queues.
     pub fn rtt_min(&self) -> Option<TimeDelta> {
         self.line.map(|line| line.rtt_min.max(TimeDelta::ZERO))
     }
 
-    /// No round trip takes longer than this, unless somebody was asleep, which says nothing of the way.
+    /// Returns an upper bound for the round-trip time of the link. A longer one means that a host program was
+    /// suspended.
     pub(crate) fn max_plausible_rtt(&self) -> TimeDelta {
         self.rtt_min().or(self.rtt).unwrap_or_default() * 3 + MAX_RTT_VARIATION
     }
 
-    /// How far the peer's clock is ahead of ours at `now`.
+    /// Returns the offset of the peer's clock from the local one at `now`.
     pub fn offset(&self, now: Instant) -> Option<TimeDelta> {
         self.line.map(|line| line.offset(now))
     }
 
-    /// How much faster the peer's clock runs than ours, in parts per million.
+    /// Returns the skew of the peer's clock against the local one in parts per million.
     pub fn skew_ppm(&self) -> Option<f64> {
         self.line.map(|line| line.skew * 1e6)
     }
 
-    /// Our time at which the peer's clock shows `theirs`.
+    /// Returns the local time at which the peer's clock shows `theirs`.
     pub fn to_local(&self, theirs: Instant) -> Option<Instant> {
         self.line.map(|line| line.to_local(theirs))
     }
 
-    /// The peer's time when ours is `ours`.
+    /// Returns the peer's time at the local time `ours`.
     pub fn to_remote(&self, ours: Instant) -> Option<Instant> {
         self.line.map(|line| ours + line.offset(ours))
     }
 
-    /// Group time when the peer is the site whose clock the group goes by.
+    /// Returns the group time at the local time `ours`, if the peer is the site whose clock defines group time.
     pub fn to_group(&self, ours: Instant) -> Option<GroupInstant> {
         self.to_remote(ours).map(|remote| GroupInstant::from_nanos(remote.as_nanos()))
     }
 
-    /// Our time at a group time, when the peer is the site whose clock the group goes by.
+    /// Returns the local time at a group time, if the peer is the site whose clock defines group time.
     pub fn from_group(&self, group: GroupInstant) -> Option<Instant> {
         self.to_local(Instant::from_nanos(group.as_nanos()))
     }
@@ -199,7 +203,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// Exponential numbers without a library: enough randomness for a clock to be tested on.
+    /// Generator of exponentially distributed delays.
     struct Noise(u64);
 
     impl Noise {
@@ -223,7 +227,8 @@ mod tests {
             now + self.offset + (now - Instant::ZERO).scale(self.skew_ppm / 1e6)
         }
 
-        /// The error of the estimate after so many seconds of probes in the rhythm of a session: 20 a second at first, then 5.
+        /// Returns the error of the estimate after `seconds` of probes at the rate of a session: 20 per second at
+        /// first, then 5.
         fn error_after(&self, seconds: i64, seed: u64) -> TimeDelta {
             let mut noise = Noise(seed);
             let mut clock = Clock::default();
@@ -306,8 +311,8 @@ mod tests {
             let [received, answered] = [peer.clock_at(received); 2];
             clock.on_round_trip(RoundTrip { sent, received, answered, returned });
         }
-        let here = Instant::from_nanos(7_000_000_000);
-        let error = clock.to_local(clock.to_remote(here).unwrap()).unwrap() - here;
+        let local = Instant::from_nanos(7_000_000_000);
+        let error = clock.to_local(clock.to_remote(local).unwrap()).unwrap() - local;
         assert!(error.abs() < TimeDelta::from_micros(2), "{error:?}");
         assert_eq!(clock.rtt(), Some(TimeDelta::from_millis(60)));
     }
@@ -319,24 +324,24 @@ mod tests {
         for step in 0..200 {
             let sent = Instant::from_nanos(step * 50_000_000);
             let ahead = if step < 100 { TimeDelta::from_secs(70) } else { TimeDelta::from_secs(3) };
-            let there = sent + delay + ahead;
-            clock.on_round_trip(RoundTrip { sent, received: there, answered: there, returned: sent + delay * 2 });
+            let remote = sent + delay + ahead;
+            clock.on_round_trip(RoundTrip { sent, received: remote, answered: remote, returned: sent + delay * 2 });
         }
         let offset = clock.offset(Instant::from_nanos(10_000_000_000)).unwrap();
         assert!((offset - TimeDelta::from_secs(3)).abs() < TimeDelta::from_millis(1), "{offset}");
     }
 
-    /// A clock that stands still for less than a round trip takes: no packet seems to arrive before it was sent.
+    /// The clock stops for less than a round-trip time, so no packet seems to arrive before it was sent.
     #[test]
     fn briefly_stopped_clock_is_relearned() {
-        for (jitter_us, stood_still) in [(0.0, 87), (500.0, 30), (5_000.0, 70)] {
+        for (jitter_us, stopped_ms) in [(0.0, 87), (500.0, 30), (5_000.0, 70)] {
             let mut peer =
                 Peer { out: TimeDelta::from_millis(51), back: TimeDelta::from_millis(51), ..jittery_peer(0.0) };
             let (mut clock, mut noise) = (Clock::default(), Noise(7));
             for step in 0..150i64 {
                 let sent = Instant::from_nanos(step * 200_000_000);
                 if step == 100 {
-                    peer.offset -= TimeDelta::from_millis(stood_still);
+                    peer.offset -= TimeDelta::from_millis(stopped_ms);
                 }
                 let received = sent + peer.out + noise.exponential(jitter_us);
                 let returned = received + peer.back + noise.exponential(jitter_us);
@@ -345,7 +350,7 @@ mod tests {
             }
             let now = Instant::from_nanos(30_000_000_000);
             let error = clock.to_remote(now).unwrap() - peer.clock_at(now);
-            assert!(error.abs() < TimeDelta::from_millis(3), "{error} after standing still for {stood_still} ms");
+            assert!(error.abs() < TimeDelta::from_millis(3), "{error} after a stop of {stopped_ms} ms");
         }
     }
 

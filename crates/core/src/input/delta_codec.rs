@@ -1,12 +1,12 @@
-//! Change tokens: a stretch of inputs as bytes, of which only the changes cost any.
+//! Change tokens: encodes a range of inputs such that only changes take bytes.
 //!
-//! A token says how many frames pass unchanged, which bytes of the packed input are different then, and their new values. Inputs up
-//! to four bytes wide (two pads) put the first two into one byte as long as fewer than 8 to 128 frames pass unchanged. What
-//! follows the last token is unchanged.
+//! A token states how many frames pass unchanged, which bytes of the packed input change then, and their new values.
+//! For inputs up to four bytes wide (two pads), the first two share one byte while fewer than 8 to 128 frames
+//! (depending on the width) pass unchanged. After the last token the input stays unchanged.
 
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
-/// Writes that after `skip` unchanged frames the input turns from `old` to `new`, which are equally wide.
+/// Encodes a change of the input from `old` to `new`, which are equally wide, after `skip` unchanged frames.
 pub(crate) fn put_change(writer: &mut ByteWriter<'_>, skip: u32, old: &[u8], new: &[u8]) -> Result<(), BufferFull> {
     let width = new.len();
     if width <= 4 {
@@ -30,12 +30,12 @@ pub(crate) fn put_change(writer: &mut ByteWriter<'_>, skip: u32, old: &[u8], new
     Ok(())
 }
 
-/// One bit for each of up to eight bytes that differ.
+/// Returns a mask with one bit for each of up to eight bytes that differ.
 fn changed_mask(old: &[u8], new: &[u8]) -> u8 {
     old.iter().zip(new).enumerate().fold(0, |bits, (at, (old, new))| bits | u8::from(old != new) << at)
 }
 
-/// Reads one token, changes `value` accordingly, and returns after how many unchanged frames that happens.
+/// Decodes one token and applies it to `value`. Returns the number of unchanged frames before the change.
 pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Result<u32, DecodeError> {
     let width = value.len();
     if width <= 4 {
@@ -64,7 +64,7 @@ pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Resul
     Ok(skip)
 }
 
-/// The widest packed input: every byte of every player's word.
+/// Largest width of a packed input: every byte of every player's word.
 pub(crate) const MAX_WIDTH: usize = super::MAX_PLAYERS * 16;
 
 fn apply_mask(reader: &mut ByteReader<'_>, mask: u8, value: &mut [u8]) -> Result<(), DecodeError> {

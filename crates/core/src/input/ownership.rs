@@ -1,4 +1,4 @@
-//! Which site owns which bits of which player's word (the paper's SET[k]).
+//! Ownership of input bits: assigns the bits of every player's word to sites (SET\[k\] of Zhao et al.).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,26 +7,26 @@ use core::fmt;
 use super::{InputWord, MAX_PLAYERS, PackedInputBlock};
 use crate::id::{MAX_SITES, SiteId};
 
-/// Disjoint sets of input bits, one per site. Bits that nobody owns are zero in every frame.
+/// Disjoint sets of input bits, one per site. Bits without an owner are zero in every frame.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ownership {
     players: u8,
     masks: Box<[[InputWord; MAX_PLAYERS]; MAX_SITES]>,
 }
 
-/// Why bits cannot be given to a site.
+/// Reason that bits cannot be assigned to a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnershipError {
     /// The game has no such player.
     NoSuchPlayer {
-        /// The player asked for.
+        /// The requested player.
         player: usize,
-        /// How many there are.
+        /// Number of players.
         players: usize,
     },
-    /// Another site owns some of the bits already.
+    /// Another site already owns some of the bits.
     Taken {
-        /// Whose word it is.
+        /// The player whose word contains the bits.
         player: usize,
         /// The bits in question.
         bits: InputWord,
@@ -39,10 +39,10 @@ impl fmt::Display for OwnershipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchPlayer { player, players } => {
-                write!(f, "there is no player {player}, the game has {players} (the first is 0)")
+                write!(f, "no player {player}: the game has {players} players, counted from 0")
             }
             Self::Taken { player, bits, owner } => {
-                write!(f, "bits {bits:#x} of player {player} belong to site {owner} already")
+                write!(f, "bits {bits:#x} of player {player} already belong to site {owner}")
             }
         }
     }
@@ -51,12 +51,12 @@ impl fmt::Display for OwnershipError {
 impl core::error::Error for OwnershipError {}
 
 impl Ownership {
-    /// Nobody owns anything yet. `players` is held to 1..=[`MAX_PLAYERS`].
+    /// Creates an ownership table without any owner. `players` is clamped to 1..=[`MAX_PLAYERS`].
     pub fn new(players: usize) -> Self {
         Self { players: players.clamp(1, MAX_PLAYERS) as u8, masks: Box::new([[0; MAX_PLAYERS]; MAX_SITES]) }
     }
 
-    /// The usual case: site k is player k, with the bits of `mask`.
+    /// Assigns the bits of `mask` of player k to site k, the common case.
     pub fn one_player_per_site(sites: usize, mask: InputWord) -> Self {
         let mut ownership = Self::new(sites);
         for site in SiteId::first(sites) {
@@ -65,7 +65,7 @@ impl Ownership {
         ownership
     }
 
-    /// Gives the bits of `mask` of a player's word to a site, in addition to what it has.
+    /// Assigns the bits of `mask` of a player's word to a site, in addition to those it owns.
     pub fn assign(&mut self, site: SiteId, player: usize, mask: InputWord) -> Result<(), OwnershipError> {
         if player >= self.players() {
             return Err(OwnershipError::NoSuchPlayer { player, players: self.players() });
@@ -80,19 +80,19 @@ impl Ownership {
         Ok(())
     }
 
-    /// How many players the game has.
+    /// Returns the number of players.
     pub fn players(&self) -> usize {
         usize::from(self.players)
     }
 
-    /// The bits of a player's word that a site owns.
+    /// Returns the bits of a player's word that a site owns.
     pub fn mask(&self, site: SiteId, player: usize) -> InputWord {
         self.masks[site.index()].get(player).copied().unwrap_or(0)
     }
 
-    /// Where a site's bits sit in its packed form.
+    /// Returns the packed layout of a site's bits.
     pub fn layout(&self, site: SiteId) -> InputLayout {
-        let places = (0..self.players()).flat_map(|player| {
+        let owned_bytes = (0..self.players()).flat_map(|player| {
             let mask = self.mask(site, player).to_le_bytes();
             (0..mask.len()).filter(move |byte| mask[*byte] != 0).map(move |byte| OwnedByte {
                 player: player as u8,
@@ -100,7 +100,7 @@ impl Ownership {
                 mask: mask[byte],
             })
         });
-        InputLayout::new(places.collect())
+        InputLayout::new(owned_bytes.collect())
     }
 }
 
@@ -111,7 +111,7 @@ impl fmt::Debug for Ownership {
     }
 }
 
-/// One byte of a packed input: which byte of which player's word, and the bits of it that are owned.
+/// One byte of a packed input: a byte of a player's word, and the owned bits in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnedByte {
     player: u8,
@@ -119,15 +119,15 @@ struct OwnedByte {
     mask: u8,
 }
 
-/// How a site's bits are packed: one byte for every byte of a word in which it owns anything.
+/// Packed layout of a site's bits: one byte for every byte of a word in which the site owns a bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputLayout {
     bytes: Vec<OwnedByte>,
-    /// What most sites own is one stretch of one player's word, and can be moved at once.
+    /// Fast path: most sites own adjacent bytes of one player's word, which can be moved at once.
     contiguous: Option<ContiguousBits>,
 }
 
-/// Neighbouring bytes of one player's word.
+/// Adjacent bytes of one player's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContiguousBits {
     player: usize,
@@ -136,61 +136,64 @@ struct ContiguousBits {
 }
 
 impl InputLayout {
-    fn new(places: Vec<OwnedByte>) -> Self {
-        let stretch = places.first().and_then(|first| {
-            let neighbours =
-                places.iter().zip(first.byte..).all(|(place, byte)| place.player == first.player && place.byte == byte);
-            let mask =
-                places.iter().fold(0, |mask, place| mask | InputWord::from(place.mask) << (8 * u32::from(place.byte)));
-            neighbours.then_some(ContiguousBits {
+    fn new(owned_bytes: Vec<OwnedByte>) -> Self {
+        let contiguous = owned_bytes.first().and_then(|first| {
+            let is_contiguous = owned_bytes
+                .iter()
+                .zip(first.byte..)
+                .all(|(owned, byte)| owned.player == first.player && owned.byte == byte);
+            let mask = owned_bytes
+                .iter()
+                .fold(0, |mask, owned| mask | InputWord::from(owned.mask) << (8 * u32::from(owned.byte)));
+            is_contiguous.then_some(ContiguousBits {
                 player: usize::from(first.player),
                 shift: 8 * u32::from(first.byte),
                 mask,
             })
         });
-        Self { bytes: places, contiguous: stretch }
+        Self { bytes: owned_bytes, contiguous }
     }
 
-    /// How many bytes a packed input has.
+    /// Returns the number of bytes of a packed input.
     pub fn width(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes the owned bits out of the words; all others are dropped.
+    /// Extracts the owned bits from the words. All others are dropped.
     pub fn pack(&self, words: &[InputWord], packed: &mut [u8]) {
-        for (place, out) in self.bytes.iter().zip(packed) {
-            let word = words.get(usize::from(place.player)).copied().unwrap_or(0);
-            *out = (word >> (8 * u32::from(place.byte))) as u8 & place.mask;
+        for (owned, out) in self.bytes.iter().zip(packed) {
+            let word = words.get(usize::from(owned.player)).copied().unwrap_or(0);
+            *out = (word >> (8 * u32::from(owned.byte))) as u8 & owned.mask;
         }
     }
 
-    /// Puts the owned bits into the words, which must not hold any of them yet.
+    /// Inserts the owned bits into the words, in which these bits must be zero.
     pub fn unpack(&self, packed: &[u8], words: &mut [InputWord]) {
-        for (place, byte) in self.bytes.iter().zip(packed) {
-            if let Some(word) = words.get_mut(usize::from(place.player)) {
-                *word |= InputWord::from(byte & place.mask) << (8 * u32::from(place.byte));
+        for (owned, byte) in self.bytes.iter().zip(packed) {
+            if let Some(word) = words.get_mut(usize::from(owned.player)) {
+                *word |= InputWord::from(byte & owned.mask) << (8 * u32::from(owned.byte));
             }
         }
     }
 
-    /// Takes the owned bits out of the words into blocks of 16 bytes, padded with zeros.
+    /// Extracts the owned bits from the words into blocks of 16 bytes, padded with zeros.
     pub(crate) fn pack_blocks(&self, words: &[InputWord], blocks: &mut [PackedInputBlock]) {
         match (&self.contiguous, blocks) {
-            (Some(stretch), [block]) => {
-                let word = words.get(stretch.player).copied().unwrap_or(0);
-                *block = ((word & stretch.mask) >> stretch.shift).to_le_bytes();
+            (Some(contiguous), [block]) => {
+                let word = words.get(contiguous.player).copied().unwrap_or(0);
+                *block = ((word & contiguous.mask) >> contiguous.shift).to_le_bytes();
             }
             (_, blocks) => self.pack(words, blocks.as_flattened_mut()),
         }
     }
 
-    /// Puts the owned bits of blocks into the words, which must not hold any of them yet.
+    /// Inserts the owned bits of blocks into the words, in which these bits must be zero.
     pub(crate) fn unpack_blocks(&self, blocks: &[PackedInputBlock], words: &mut [InputWord]) {
         match (&self.contiguous, blocks) {
-            (Some(stretch), [block]) => {
-                if let Some(word) = words.get_mut(stretch.player) {
+            (Some(contiguous), [block]) => {
+                if let Some(word) = words.get_mut(contiguous.player) {
                     let bits = InputWord::from_le_bytes(*block);
-                    *word |= if stretch.shift == 0 { bits } else { bits << stretch.shift } & stretch.mask;
+                    *word |= if contiguous.shift == 0 { bits } else { bits << contiguous.shift } & contiguous.mask;
                 }
             }
             (_, blocks) => self.unpack(blocks.as_flattened(), words),

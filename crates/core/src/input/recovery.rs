@@ -1,17 +1,18 @@
-//! How lost inputs come back. No policy but the classic one, which is there for comparison, sends a packet only for recovery; they differ
-//! in what rides in the normal ones.
+//! Recovery of lost inputs. Only the classic policy, which exists for comparison, sends extra packets for recovery. The
+//! other policies differ in the inputs that normal packets carry.
 //!
-//! - [`Recovery::Redundant`] (Z, Algorithm 2): every packet carries all inputs that are not acknowledged. A loss costs nothing but
-//!   the wait for the next packet; the price grows with round trip and rate of change.
-//! - [`Recovery::History`] (K, section 3.5–3.6): a packet carries what is new since the one before. The receiver asks for what it
-//!   misses, in its own normal packets and in each until it is answered. A loss costs a round trip more; packets stay small.
-//! - [`Recovery::Adaptive`]: redundant as long as that costs no more than 128 bytes, which pads practically always stay
-//!   under; where it would cost more (sticks that never rest, on a long line) the newest inputs that fit ride along and
-//!   history fills what bursts tear.
-//! - [`Recovery::Classic`]: a packet carries what is new; whoever misses one asks for it in a packet of its own, gets the answer in one, and
-//!   asks again if none comes. What K compares itself with.
+//! - [`Recovery::Redundant`] (Zhao et al., Algorithm 2): every packet carries all unacknowledged inputs. A loss costs
+//!   only the wait for the next packet; the size grows with the round-trip time and the rate of change.
+//! - [`Recovery::History`] (Kim and Park, sections 3.5 and 3.6): a packet carries the inputs since the previous one.
+//!   The receiver requests missing inputs in its own normal packets, in each of them until they arrive. A loss costs
+//!   one more round trip; packets stay small.
+//! - [`Recovery::Adaptive`]: redundant while that takes no more than 128 bytes, which pads practically never exceed.
+//!   Otherwise (analog sticks that never rest, on a long link) a packet carries the newest inputs that fit, and history
+//!   fills the gaps that loss bursts leave.
+//! - [`Recovery::Classic`]: a packet carries the new inputs. The receiver requests lost inputs in a separate packet,
+//!   gets the answer in another, and repeats the request if no answer arrives. This is the baseline of Kim and Park.
 //!
-//! A receiver understands all of them at any time, so sites need not agree on one.
+//! A receiver understands all policies at any time, so sites need not agree on one.
 
 use super::Stream;
 use super::stream::HALF_CAPACITY;
@@ -20,41 +21,41 @@ use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BufferFull, ByteWriter, MissingRanges};
 
-/// How lost inputs come back.
+/// Recovery policy for lost inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
     /// All unacknowledged inputs in every packet.
     Redundant,
-    /// Only new inputs; what is lost is asked for.
+    /// Only new inputs; the receiver requests lost ones.
     History,
-    /// Redundant while that is cheap, then the newest that fit, with history behind them.
+    /// Redundant while that is cheap, otherwise the newest inputs that fit, with history for the rest.
     #[default]
     Adaptive,
-    /// Only new inputs; a packet for every request, and one for every answer.
+    /// Only new inputs, with a separate packet for every request and every answer.
     Classic,
 }
 
-/// Bytes of input that the adaptive policy repeats without being asked.
+/// Bytes of unacknowledged input that the adaptive policy repeats.
 const MAX_REDUNDANT_BYTES: usize = 128;
-/// Bytes of new input that one packet can hold, and that one can that carries much else.
+/// Bytes of new input in one packet, and in one that carries many other parts.
 const MAX_INPUT_BYTES: usize = 700;
 const MAX_INPUT_BYTES_WITH_EXTRAS: usize = 500;
-/// Bytes of answers that one packet can hold.
+/// Bytes of retransmitted input in one packet.
 const MAX_RESEND_BYTES: usize = 250;
-/// Bytes of a third site's inputs that one packet can hold.
+/// Bytes of a third site's input in one packet.
 const MAX_RELAY_BYTES: usize = 160;
 
-/// The most bytes that one change of so wide an input can take.
+/// Returns the largest size in bytes of one change of an input of this width.
 fn max_change_len(width: usize) -> usize {
     if width <= 4 { 2 + width } else { 5 + width.div_ceil(8) + width }
 }
 
-/// How many changes fit into some bytes; one is kept for the start from nothing that an absolute stretch needs.
+/// Returns the number of changes that fit into `bytes`, less one for the absolute start.
 fn changes_fitting(bytes: usize, width: usize) -> usize {
     (bytes / max_change_len(width)).saturating_sub(1)
 }
 
-/// What of the own stream a packet to one peer carries.
+/// The inputs of the local stream that a packet to one peer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SendPlan {
     pub(crate) first: Frame,
@@ -62,25 +63,26 @@ pub(crate) struct SendPlan {
     pub(crate) is_absolute: bool,
 }
 
-/// Keeps, for one peer, what it has of our inputs and what it asked for.
+/// Send state for one peer: the local inputs that the peer has and those that it requested.
 #[derive(Debug)]
 pub(crate) struct InputSender {
-    /// Changes that a packet repeats unasked, and that it holds at all.
+    /// Largest number of changes that a packet repeats unrequested, that it holds at all, and that it holds next to
+    /// other parts.
     max_redundant_changes: usize,
     max_changes: usize,
     max_changes_with_extras: usize,
-    /// The peer does not know our input before its first.
+    /// Whether the peer does not know the local input before its first frame.
     needs_absolute: bool,
-    /// The peer has everything before this frame.
+    /// The peer has all inputs before this frame.
     acked: Frame,
-    /// Everything before this frame was sent at least once.
+    /// All inputs before this frame were sent at least once.
     sent_end: Frame,
-    /// What the peer asked for, as (first, until); empty ranges are none.
+    /// Ranges that the peer requested, as (first, until). Empty ranges are unused.
     requested: [(Frame, Frame); crate::wire::MAX_MISSING_RANGES],
     has_requests: bool,
-    /// How often it asked.
+    /// Number of requests received.
     request_count: u64,
-    /// The newest answers, as (first, until, sent), in a ring.
+    /// The newest retransmissions, as (first, until, sent), in a ring.
     recent_resends: [(Frame, Frame, Instant); crate::wire::MAX_MISSING_RANGES],
     resend_count: usize,
 }
@@ -103,7 +105,7 @@ impl InputSender {
         }
     }
 
-    /// The same for a peer that comes in the middle of a game.
+    /// Creates the send state for a peer that joins a running game.
     pub(crate) fn for_late_joiner(start: Frame, width: usize) -> Self {
         Self { needs_absolute: true, ..Self::new(start, width) }
     }
@@ -112,22 +114,23 @@ impl InputSender {
         self.acked
     }
 
-    /// How often the peer asked for something, and how many stretches it was given.
+    /// Returns the number of requests received and of ranges retransmitted.
     pub(crate) fn request_and_resend_counts(&self) -> (u64, u64) {
         (self.request_count, self.resend_count as u64)
     }
 
-    /// Everything before `ack` has arrived; returns whether that is news. What is old or impossible is none.
+    /// Records that the peer has all inputs before `ack`. Returns whether that is new; old and impossible values are
+    /// ignored.
     pub(crate) fn on_ack(&mut self, ack: Frame, own: &Stream) -> bool {
-        let news = ack > self.acked && ack <= own.end();
-        if news {
+        let is_new = ack > self.acked && ack <= own.end();
+        if is_new {
             self.acked = ack;
             self.needs_absolute = false;
         }
-        news
+        is_new
     }
 
-    /// The peer misses these ranges, counted from its acknowledgement on.
+    /// Records the ranges that the peer lacks, counted from its acknowledgement.
     pub(crate) fn on_request(&mut self, ack: Frame, ranges: &MissingRanges) {
         self.request_count += 1;
         let mut at = ack;
@@ -140,18 +143,19 @@ impl InputSender {
         }
     }
 
-    /// Chooses the inputs of the next packet.
+    /// Selects the inputs of the next packet. `has_extras`: the packet carries many other parts.
     #[inline]
-    pub(crate) fn plan(&self, policy: Recovery, own: &Stream, tight: bool) -> SendPlan {
+    pub(crate) fn plan(&self, policy: Recovery, own: &Stream, has_extras: bool) -> SendPlan {
         let newest = own.end();
         if self.acked > newest {
-            // It comes later than our inputs end so far, and needs none of them.
+            // The peer joins after the end of the local inputs and needs none of them yet.
             return SendPlan { first: newest, end: newest, is_absolute: false };
         }
-        // A site that left, or lies, may have acknowledged nothing for longer than anything is kept.
+        // A site that left, or one that misbehaves, may not have acknowledged anything within the capacity of the
+        // stream.
         let oldest = self.acked.max(newest.checked_sub(HALF_CAPACITY - 1).unwrap_or_default());
         let changes = usize::from(own.count_changes(oldest, newest));
-        let room = if tight { self.max_changes_with_extras } else { self.max_changes };
+        let room = if has_extras { self.max_changes_with_extras } else { self.max_changes };
         if !matches!(policy, Recovery::History | Recovery::Classic) && changes <= self.max_redundant_changes.min(room) {
             return SendPlan { first: oldest, end: newest, is_absolute: oldest > self.acked || self.needs_absolute };
         }
@@ -166,19 +170,19 @@ impl InputSender {
         SendPlan { first, end: latest_end_fitting(own, first, newest, room), is_absolute: absolute }
     }
 
-    /// Whether there are inputs that were in no packet to the peer yet.
+    /// Whether some inputs were not sent to the peer yet.
     pub(crate) fn has_unsent(&self, own: &Stream) -> bool {
         self.sent_end < own.end()
     }
 
-    /// Whether anything that was asked for should be answered now.
+    /// Whether a request should be answered now.
     #[inline]
     pub(crate) fn has_resends(&self, now: Instant, clock: &Clock, own: &Stream, end: Frame) -> bool {
         let rtt = || resend_rtt(clock);
         self.has_requests && self.requested.iter().any(|range| self.resendable(now, rtt(), own, end, *range).is_some())
     }
 
-    /// The part of a range that we have, that comes before the end of the packet and that is not under way already.
+    /// Returns the part of a range that is available, precedes the end of the packet and is not in flight already.
     fn resendable(
         &self,
         now: Instant,
@@ -196,7 +200,8 @@ impl InputSender {
         (first < until && own.end() - first < i64::from(HALF_CAPACITY)).then_some((first, until))
     }
 
-    /// Where answers end that have a frame in them and may still arrive: two, because one that is lost costs a round trip.
+    /// Returns the end of the retransmissions in flight that contain `frame`, if there are two: a single one may be
+    /// lost, which would cost a round trip.
     fn in_flight_end(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
         let recent = self.recent_resends.iter().filter(|(_, _, sent)| now - *sent < rtt);
         let mut ends = recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until);
@@ -204,7 +209,7 @@ impl InputSender {
         Some(one.min(other))
     }
 
-    /// Writes what was asked for, as far as it fits, and forgets the rest: it will be asked for again.
+    /// Encodes requested inputs as far as they fit, and discards the other requests, which the peer will repeat.
     pub(crate) fn encode_resends(
         &mut self,
         now: Instant,
@@ -219,7 +224,7 @@ impl InputSender {
         writer.put(&[0; 2])?;
         for range in self.requested {
             let Some((first, until)) = self.resendable(now, rtt, own, end, range) else { continue };
-            // The first frame is written whole, only the others as changes.
+            // The first frame is encoded as a whole, only the others as changes.
             let Some(changes) = (room.saturating_sub(16) / max_change_len(own.width())).checked_sub(1) else { break };
             let until = latest_end_fitting(own, first.next(), until, changes);
             let start = writer.len();
@@ -236,25 +241,26 @@ impl InputSender {
         Ok(())
     }
 
-    /// A packet with this plan is on its way.
+    /// Records that a packet with this plan was sent.
     pub(crate) fn on_sent(&mut self, plan: &SendPlan) {
         self.sent_end = self.sent_end.max(plan.end);
     }
 }
 
-/// How long an answer and the next question take.
+/// Returns the time in which a retransmission and the peer's next request arrive.
 fn resend_rtt(clock: &Clock) -> TimeDelta {
     clock.rtt().unwrap_or_default().min(clock.max_plausible_rtt())
 }
 
-/// How much of another site's inputs, from `first` on, can be passed on in one packet: up to where, or `None` if that is forgotten.
+/// Returns the end of the inputs of another site, from `first` on, that fit into one packet; `None` if they are no
+/// longer kept.
 pub(crate) fn relayable_end(stream: &Stream, first: Frame) -> Option<Frame> {
     let kept = first >= stream.start() && first < stream.end() && stream.end() - first < i64::from(HALF_CAPACITY);
     let changes = (MAX_RELAY_BYTES / max_change_len(stream.width())).saturating_sub(1);
     kept.then(|| latest_end_fitting(stream, first.next(), stream.end(), changes))
 }
 
-/// Writes a block with its length in front.
+/// Encodes a block with its length in front.
 pub(crate) fn write_with_length(
     writer: &mut ByteWriter<'_>,
     write: impl FnOnce(&mut ByteWriter<'_>) -> Result<(), BufferFull>,
@@ -267,7 +273,7 @@ pub(crate) fn write_with_length(
     Ok(())
 }
 
-/// The earliest frame, not before `oldest`, from which on there are no more than `changes` up to `newest`.
+/// Returns the earliest frame, not before `oldest`, from which there are at most `changes` changes up to `newest`.
 fn earliest_start_within(own: &Stream, oldest: Frame, newest: Frame, changes: usize) -> Frame {
     if usize::from(own.count_changes(oldest, newest)) <= changes {
         return oldest;
@@ -287,7 +293,7 @@ fn earliest_start_within(own: &Stream, oldest: Frame, newest: Frame, changes: us
     first
 }
 
-/// The latest frame, not after `newest`, up to which there are no more than `changes` from `first` on.
+/// Returns the latest frame, not after `newest`, up to which there are at most `changes` changes from `first` on.
 fn latest_end_fitting(own: &Stream, first: Frame, newest: Frame, changes: usize) -> Frame {
     if usize::from(own.count_changes(first, newest)) <= changes {
         return newest;
@@ -306,7 +312,7 @@ fn latest_end_fitting(own: &Stream, first: Frame, newest: Frame, changes: usize)
     until
 }
 
-/// What a stream misses, told from its gapless end on.
+/// Returns the missing ranges of a stream, counted from its gapless end.
 pub(crate) fn missing_ranges(stream: &Stream) -> MissingRanges {
     let mut ranges = MissingRanges::default();
     let mut frame = stream.end();
@@ -320,10 +326,10 @@ pub(crate) fn missing_ranges(stream: &Stream) -> MissingRanges {
     ranges
 }
 
-/// Counts the frames from `frame` on that are here, or not here, and moves past them.
-fn skip_run(stream: &Stream, frame: &mut Frame, here: bool) -> u32 {
+/// Counts the frames from `frame` on that are present, or that are missing, and moves past them.
+fn skip_run(stream: &Stream, frame: &mut Frame, is_present: bool) -> u32 {
     let first = *frame;
-    while *frame < stream.received_end() && stream.contains(*frame) == here {
+    while *frame < stream.received_end() && stream.contains(*frame) == is_present {
         *frame = frame.next();
     }
     (*frame - first) as u32
@@ -414,18 +420,18 @@ mod tests {
     #[test]
     fn requests_name_gaps_and_resends_in_flight_are_not_repeated() {
         let own = changing_stream(2, 40);
-        let mut there = Stream::new(2, Frame::ZERO);
+        let mut receiver = Stream::new(2, Frame::ZERO);
         for (first, until) in [(0, 3), (5, 6), (10, 12)] {
             let mut buf = [0; 100];
             let mut writer = ByteWriter::new(&mut buf);
             own.encode(&mut writer, Frame::new(first), Frame::new(until), true).unwrap();
             let len = writer.len();
-            there.receive(Frame::new(first), until - first, true, &buf[..len]).unwrap();
+            receiver.receive(Frame::new(first), until - first, true, &buf[..len]).unwrap();
         }
-        let ranges = missing_ranges(&there);
+        let ranges = missing_ranges(&receiver);
         assert!(ranges.iter().eq([(0, 2), (1, 4)]));
         let mut sender = InputSender::new(Frame::ZERO, 2);
-        sender.on_request(there.end(), &ranges);
+        sender.on_request(receiver.end(), &ranges);
         assert_eq!(sender.requested[..2], [(Frame::new(3), Frame::new(5)), (Frame::new(6), Frame::new(10))]);
         let (now, rtt) = (Instant::from_nanos(1 << 40), TimeDelta::from_millis(50));
         let mut clock = Clock::default();
@@ -433,11 +439,11 @@ mod tests {
         assert!(sender.has_resends(now, &clock, &own, own.end()));
         let mut buf = [0; 1_200];
         sender.encode_resends(now, &clock, &own, own.end(), &mut ByteWriter::new(&mut buf)).unwrap();
-        sender.on_request(there.end(), &ranges);
-        assert!(sender.has_resends(now, &clock, &own, own.end()), "one answer may be lost");
+        sender.on_request(receiver.end(), &ranges);
+        assert!(sender.has_resends(now, &clock, &own, own.end()), "a single retransmission may be lost");
         sender.encode_resends(now, &clock, &own, own.end(), &mut ByteWriter::new(&mut buf)).unwrap();
-        sender.on_request(there.end(), &ranges);
-        assert!(!sender.has_resends(now, &clock, &own, own.end()), "the answer is under way");
-        assert!(sender.has_resends(now + rtt, &clock, &own, own.end()), "it may have been lost");
+        sender.on_request(receiver.end(), &ranges);
+        assert!(!sender.has_resends(now, &clock, &own, own.end()), "two retransmissions are in flight");
+        assert!(sender.has_resends(now + rtt, &clock, &own, own.end()), "both may have been lost");
     }
 }

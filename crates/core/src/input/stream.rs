@@ -1,4 +1,4 @@
-//! One site's inputs over time: a bounded ring that takes them in any order and gives them out in the right one.
+//! One site's inputs over time: a bounded ring that accepts them in any order and returns them by frame.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -8,22 +8,22 @@ use super::delta_codec::{MAX_WIDTH, get_change, put_change};
 use crate::frame::Frame;
 use crate::wire::{self, BufferFull, ByteReader, ByteWriter};
 
-/// How many frames a stream holds: half of them behind its gapless end, half of them ahead. That is a constant, so that what can
-/// be decoded never depends on how far ahead anyone may run.
+/// Capacity of a stream in frames: half of them behind its gapless end, half ahead of it. It is a constant, so that the
+/// decodable range never depends on how far ahead a site may run.
 pub const STREAM_CAPACITY: usize = 512;
-/// Blocks of the widest input.
+/// Number of blocks of the widest input.
 pub(crate) const MAX_BLOCKS: usize = MAX_WIDTH / 16;
 /// Frames kept behind the gapless end, and accepted ahead of it.
 pub(crate) const HALF_CAPACITY: u32 = STREAM_CAPACITY as u32 / 2;
 
-/// Why inputs were not taken.
+/// Reason that inputs were rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamError {
-    /// The bytes make no sense.
+    /// The bytes are malformed.
     Malformed,
-    /// They begin or end further from what is held than anyone can be.
+    /// They begin or end further from the stored range than sites can be apart.
     OutOfRange,
-    /// They say what changed, but not from what: the frame before them is not here.
+    /// They encode changes of a frame that is missing.
     MissingBase,
 }
 
@@ -33,31 +33,32 @@ impl From<wire::DecodeError> for StreamError {
     }
 }
 
-/// One site's packed inputs, from some frames back to some frames ahead.
+/// One site's packed inputs, from some frames in the past to some frames ahead.
 ///
-/// Before its first frame the input is neutral (all bits zero): those are the frames that local lag leaves empty.
+/// Before its first frame the input is neutral (all bits zero): the input delay leaves those frames empty.
 #[derive(Debug)]
 pub struct Stream {
     width: usize,
     start: Frame,
     /// Whether the input before that is known to be neutral.
     has_neutral_start: bool,
-    /// Everything before this frame is here.
+    /// All inputs before this frame are present.
     end: Frame,
-    /// Nothing from this frame on is here.
+    /// No input from this frame on is present.
     received_end: Frame,
     values: Box<[PackedInputBlock]>,
     block_count: usize,
-    /// How many times the input has changed up to a frame, modulo 256: proves that nothing changed inside a gap (K5 made sound).
+    /// Number of changes of the input up to a frame, modulo 256. Equal counters prove that nothing changed inside a
+    /// gap, which makes the gap concealment of Kim and Park (K5) sound.
     change_counters: Box<[u8; STREAM_CAPACITY]>,
-    /// Which frames past the end are here.
+    /// Marks the frames past `end` that are present.
     held: Box<[bool; STREAM_CAPACITY]>,
 }
 
 impl Stream {
-    /// A stream of inputs of `width` bytes whose first frame is `start`.
+    /// Creates a stream of inputs of `width` bytes whose first frame is `start`.
     pub fn new(width: usize, start: Frame) -> Self {
-        assert!(width <= MAX_WIDTH, "no input is {width} bytes wide");
+        assert!(width <= MAX_WIDTH, "input width of {width} bytes exceeds {MAX_WIDTH}");
         Self {
             width,
             start,
@@ -71,32 +72,32 @@ impl Stream {
         }
     }
 
-    /// How many bytes an input has.
+    /// Returns the width of an input in bytes.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Bytes on the heap.
+    /// Returns the heap memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.values) + size_of_val(&*self.change_counters) + size_of_val(&*self.held)
     }
 
-    /// The frame that it begins with.
+    /// Returns the first frame of the stream.
     pub(crate) fn start(&self) -> Frame {
         self.start
     }
 
-    /// The first frame that is not here, all earlier ones being known.
+    /// Returns the first missing frame. All earlier ones are known.
     pub fn end(&self) -> Frame {
         self.end
     }
 
-    /// The frame after the last that is here, with or without gaps before it.
+    /// Returns the frame after the last one present, with or without gaps before it.
     pub fn received_end(&self) -> Frame {
         self.received_end
     }
 
-    /// Whether nothing is missing before what is here.
+    /// Whether the present frames have no gap.
     pub(crate) fn is_gapless(&self) -> bool {
         self.end == self.received_end
     }
@@ -106,17 +107,17 @@ impl Stream {
         frame < self.end || (frame < self.received_end && self.held[Self::slot(frame)])
     }
 
-    /// The input of a frame, if it is known and not yet forgotten.
+    /// Returns the input of a frame, if it is known and still kept.
     pub fn value(&self, frame: Frame) -> Option<&[u8]> {
         (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_value(frame))
     }
 
-    /// How many blocks an input has.
+    /// Returns the number of blocks of an input.
     pub(crate) fn block_count(&self) -> usize {
         self.block_count
     }
 
-    /// The input of a frame in blocks, if it is known and not yet forgotten.
+    /// Returns the input of a frame in blocks, if it is known and still kept.
     pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[PackedInputBlock]> {
         (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_blocks(frame))
     }
@@ -128,7 +129,7 @@ impl Stream {
         self.push_blocks(&blocks[..self.block_count]);
     }
 
-    /// Appends the input of the next frame.
+    /// Appends the input of the next frame, in blocks.
     #[inline]
     pub(crate) fn push_blocks(&mut self, value: &[PackedInputBlock]) {
         let changed = match (self.end.checked_sub(1).filter(|_| self.end > self.start), value) {
@@ -142,10 +143,10 @@ impl Stream {
         self.received_end = self.received_end.max(self.end);
     }
 
-    /// Begins anew with `first`. What was here before `last` stays; between the two the input is neutral, or, if not `rooted`, not
-    /// known, so that the first inputs must come from nothing.
-    pub(crate) fn restart(&mut self, last: Frame, first: Frame, rooted: bool) {
-        self.has_neutral_start = rooted;
+    /// Restarts the stream at frame `first`. Inputs before `last` stay. Between the two the input is neutral or,
+    /// without `has_neutral_start`, unknown, so that the first inputs must be absolute.
+    pub(crate) fn restart(&mut self, last: Frame, first: Frame, has_neutral_start: bool) {
+        self.has_neutral_start = has_neutral_start;
         let oldest = first.checked_sub(STREAM_CAPACITY as u32 - 1).unwrap_or_default();
         let mut frame = last.max(oldest);
         while frame < first {
@@ -160,11 +161,11 @@ impl Stream {
         }
     }
 
-    /// Takes in `len` frames from `first` on. What is here already is not replaced. Nothing is taken from bytes that make no sense.
+    /// Accepts `len` frames from `first` on. Known frames are not replaced, and malformed bytes change nothing.
     #[inline]
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), StreamError> {
         let until = first + len;
-        // Fewer than 256 frames ahead: the changes in a gap are counted modulo 256.
+        // The limit is below 256 frames, because changes in a gap are counted modulo 256.
         if len > HALF_CAPACITY || until - self.end >= i64::from(HALF_CAPACITY) || first < self.start {
             return Err(StreamError::OutOfRange);
         }
@@ -187,7 +188,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Nothing has changed up to `until`: what most packets say, so it is made short.
+    /// Extends the stream to `until` with unchanged input, the fast path for most packets.
     #[inline]
     fn extend_unchanged<const BLOCKS: usize>(&mut self, until: Frame) {
         let counter = self.counter_before(self.end);
@@ -200,7 +201,7 @@ impl Stream {
         self.received_end = self.end;
     }
 
-    /// Writes decoded inputs into places that nothing reads until [`EventStream::admit`] says that they count.
+    /// Decodes inputs into slots that nothing reads until [`Stream::accept_decoded`] marks them as present.
     fn decode<const N: usize>(
         &mut self,
         first: Frame,
@@ -220,8 +221,8 @@ impl Stream {
             }
             frame = self.store_missing(frame, frame.next(), &value, counter);
         } else {
-            let baseless = !self.has_neutral_start && first == self.start;
-            if baseless || first > self.end || self.end - first >= i64::from(HALF_CAPACITY) {
+            let has_no_base = !self.has_neutral_start && first == self.start;
+            if has_no_base || first > self.end || self.end - first >= i64::from(HALF_CAPACITY) {
                 return Err(StreamError::MissingBase);
             }
             self.load_before(first, &mut value);
@@ -242,7 +243,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The frames of `from..until` are decoded: they count from now on.
+    /// Marks the decoded frames of `from..until` as present.
     fn accept_decoded(&mut self, from: Frame, until: Frame) {
         if from == self.end {
             self.advance_end(until);
@@ -265,7 +266,7 @@ impl Stream {
         }
     }
 
-    /// Goes on over what is held, or over a gap in which provably nothing changed.
+    /// Moves the gapless end over present frames, or over a gap in which provably nothing changed.
     fn close_gap(&mut self) -> bool {
         let mut island = self.end;
         while island < self.received_end && !self.held[Self::slot(island)] {
@@ -276,8 +277,8 @@ impl Stream {
         }
         if island > self.end {
             let counter = self.counter_before(self.end);
-            let rooted = self.has_neutral_start || self.end > self.start;
-            if !rooted || self.change_counters[Self::slot(island)] != counter {
+            let has_base = self.has_neutral_start || self.end > self.start;
+            if !has_base || self.change_counters[Self::slot(island)] != counter {
                 return false;
             }
             let mut value = [[0; 16]; MAX_BLOCKS];
@@ -292,7 +293,8 @@ impl Stream {
         true
     }
 
-    /// Writes the changes of `first..until`, which must be here, from the input before `first` on, or from nothing if `absolute`.
+    /// Encodes the changes of `first..until`, which must be present, relative to the input before `first`, or from
+    /// neutral input if `absolute`.
     #[inline]
     pub(crate) fn encode(
         &self,
@@ -327,7 +329,7 @@ impl Stream {
         self.change_counters[Self::slot(frame)] != self.counter_before(frame)
     }
 
-    /// How many of the known frames of `first..until` do so; there must be fewer than 256.
+    /// Returns the number of changes in the known frames of `first..until`, which must be fewer than 256.
     pub(crate) fn count_changes(&self, first: Frame, until: Frame) -> u8 {
         if first >= until {
             return 0;
@@ -359,7 +361,7 @@ impl Stream {
         }
     }
 
-    /// Stores one input for those of `from..until` that are not here yet (the first word stands); returns `until`.
+    /// Stores one input for the missing frames of `from..until` (the first received input stands). Returns `until`.
     fn store_missing(&mut self, from: Frame, until: Frame, value: &[PackedInputBlock], counter: u8) -> Frame {
         let mut frame = from.max(self.end);
         while frame < until {
@@ -371,7 +373,7 @@ impl Stream {
         until
     }
 
-    /// Fetches the input of the frame before.
+    /// Loads the input of the frame before `frame`.
     #[inline]
     fn load_before(&self, frame: Frame, value: &mut [PackedInputBlock]) {
         let Some(before) = frame.checked_sub(1).filter(|_| frame > self.start) else { return value.fill([0; 16]) };
@@ -450,7 +452,7 @@ mod tests {
         transfer(&still, &mut to, 4, 5, true).unwrap();
         assert_eq!(to.end(), START + 5);
 
-        // Released and pressed again inside the gap: equal on both sides, and yet not the same.
+        // Released and pressed once more inside the gap: equal on both sides, but different in between.
         let tapped = stream_of(&[7, 7, 0, 7, 7]);
         let mut to = Stream::new(1, START);
         transfer(&tapped, &mut to, 0, 1, false).unwrap();

@@ -1,20 +1,21 @@
-//! Blocks: the pieces of a movie that are whole or not there at all.
+//! Blocks: the units of a movie file. A block is either complete and intact or rejected as a whole.
 
 use crate::hash::xxh64;
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
-/// The most frames in one block, ten seconds at 60 per second: what is lost at most when a recording breaks off.
+/// Largest number of frames in a block: ten seconds at 60 frames per second. An interrupted recording loses at most
+/// this many frames.
 pub const MAX_BLOCK_FRAMES: u16 = 600;
-/// The most bytes in one block besides its head and its checksum.
+/// Largest payload of a block in bytes, without head and checksum.
 pub(super) const MAX_PAYLOAD: usize = 4_096;
-/// Bytes before the payload.
+/// Size of the block head in bytes, before the payload.
 pub(super) const BLOCK_HEAD_SIZE: usize = 9;
-/// Bytes after the payload.
+/// Size of the checksum in bytes, after the payload.
 pub(super) const CHECKSUM_SIZE: usize = 8;
-/// The longest block.
+/// Largest size of a block in bytes.
 pub(super) const MAX_BLOCK_SIZE: usize = BLOCK_HEAD_SIZE + MAX_PAYLOAD + CHECKSUM_SIZE;
 
-/// What a block holds.
+/// Contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Header = 1,
@@ -23,20 +24,21 @@ pub(super) enum BlockKind {
     End = 4,
 }
 
-/// What a block says of itself.
+/// Block head: the fields before the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHead {
     pub(super) kind: BlockKind,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     pub(super) payload_len: usize,
-    /// The first frame, or where a piece of the state belongs.
+    /// The first frame, or the offset of a piece of the state.
     pub(super) position: u32,
-    /// How many frames there are in it.
+    /// Number of frames in the block.
     pub(super) frames: u16,
 }
 
 impl BlockHead {
-    /// Writes the head into the front of a block whose payload is in place, and the checksum behind it; returns the bytes in all.
+    /// Writes the head in front of a payload that is already in `block`, and the checksum behind it. Returns the size
+    /// of the block.
     pub(super) fn seal(self, seed: u64, block: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(block);
         writer.u8(self.kind as u8)?;
@@ -48,29 +50,29 @@ impl BlockHead {
         Ok(self.size())
     }
 
-    /// Reads a head, which no checksum has proved yet. [`DecodeError::Truncated`] asks for more bytes.
+    /// Decodes a head before its checksum is verified. [`DecodeError::Truncated`] means that more bytes are needed.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let (kind, len) = (reader.u8()?, usize::from(reader.u16()?));
-        let (place, frames) = (reader.u32()?, reader.u16()?);
+        let (position, frames) = (reader.u32()?, reader.u16()?);
         let kind = [BlockKind::Header, BlockKind::State, BlockKind::Inputs, BlockKind::End]
             .into_iter()
             .find(|known| *known as u8 == kind);
         let kind = kind.ok_or(DecodeError::Malformed)?;
         let frames_fit = frames <= if kind == BlockKind::Inputs { MAX_BLOCK_FRAMES } else { 0 };
-        match frames_fit && len <= MAX_PAYLOAD && place.checked_add(u32::from(frames)).is_some() {
-            true => Ok(Self { kind, payload_len: len, position: place, frames }),
+        match frames_fit && len <= MAX_PAYLOAD && position.checked_add(u32::from(frames)).is_some() {
+            true => Ok(Self { kind, payload_len: len, position, frames }),
             false => Err(DecodeError::Malformed),
         }
     }
 
-    /// Bytes of the whole block.
+    /// Returns the size of the whole block in bytes.
     pub(super) fn size(self) -> usize {
         BLOCK_HEAD_SIZE + self.payload_len + CHECKSUM_SIZE
     }
 }
 
-/// The checksum of a whole block, if it is right.
+/// Returns the checksum of a whole block if it is correct.
 pub(super) fn verify_checksum(seed: u64, block: &[u8]) -> Option<u64> {
     let (summed, sum) = block.split_last_chunk()?;
     let sum = u64::from_le_bytes(*sum);

@@ -1,28 +1,31 @@
-//! A game on record: its settings, where it starts, and the inputs of every frame. Nothing else is needed to play it again.
+//! Movies: recordings of a game that hold its settings, its starting point and the inputs of every frame. Nothing else
+//! is needed to replay the game.
 //!
-//! A [`ByteWriter`] turns confirmed inputs into bytes that the host program appends to a file or sends to a watcher; a [`ByteReader`] turns
-//! them back. State hashes on the way ([`ByteWriter::push_hash`]) let whoever plays it prove that the machine did the same
-//! ([`HashComparison`]), and marks hold whatever else happened to the machine between two frames (a reset, another disc).
+//! A [`MovieWriter`] encodes confirmed inputs as bytes, which the host program appends to a file or sends to a
+//! spectator. A [`MovieReader`] decodes them. State hashes in between ([`MovieWriter::push_hash`]) let a replay verify
+//! that its machine computes the same states ([`HashComparison`]). Marks record everything else that happened to the
+//! machine between two frames (a reset, another disc).
 //!
-//! The bytes are for bad days. They come in blocks with a checksum each, at most [`MAX_BLOCK_FRAMES`] frames long, that need nothing
-//! from the block before: what is cut off anywhere is good up to its last whole block, and what is damaged is told, never
-//! played. The checksum of the header is the seed of all others, so a block out of another movie is noticed, too.
+//! The format tolerates damage. A movie consists of blocks of at most [`MAX_BLOCK_FRAMES`] frames. Each block has a
+//! checksum and decodes without the block before it. A truncated movie is valid up to its last whole block, and a
+//! damaged block is reported, never played. The checksum of the header seeds all other checksums, so a block from a
+//! different movie is detected, too.
 //!
 //! ```text
 //! "COPLAYMV"  version u8  block …
-//! block       kind u8  payload length u16  place u32  frames u16  payload  XXH64 u64
+//! block       kind u8  payload length u16  position u32  frames u16  payload  XXH64 u64
 //!
-//! kind 1      header, always the first; place: the first frame; payload: settings as in a hello, then 0 for power-on,
-//!             or 1 and the length of the state
-//! kind 2      a piece of the state before the first frame; place: its offset
-//! kind 3      inputs; place: the first frame; payload: tokens
-//! kind 4      the end, nothing follows; place: the frame after the last
+//! kind 1      header, always the first; position: the first frame; payload: settings as in a hello, then 0 for
+//!             power-on, or 1 and the length of the state
+//! kind 2      a piece of the state before the first frame; position: its offset
+//! kind 3      inputs; position: the first frame; payload: tokens
+//! kind 4      the end, nothing follows; position: the frame after the last
 //! ```
 //!
-//! Tokens are the change tokens that travel in packets (`input::code`), over the packed words of all players; before the first
-//! frame of a block stands neutral input. A token that changes nothing says that, after the frames it skips, something else
-//! follows: 0 and the hash (u64) of the state after the last frame, or 1, a length and a mark. So a frame in which
-//! nothing changes costs nothing.
+//! Tokens are the change tokens of the packets (`input::delta_codec`), over the packed words of all players. Every
+//! block starts from neutral input. A token without a change means that, after the frames it skips, an extra item
+//! follows: 0 and the hash (u64) of the state after the last frame, or 1, a length and a mark. A frame without a change
+//! therefore takes no bytes.
 //!
 //! # Example
 //!
@@ -30,25 +33,25 @@
 //! use coplay::frame::{Frame, FrameRate};
 //! use coplay::id::SiteSet;
 //! use coplay::input::Ownership;
-//! use coplay::movie::{Entry, Reader, Start, Writer};
-//! use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
+//! use coplay::movie::{MovieEntry, MovieReader, MovieStart, MovieWriter};
+//! use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
-//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames: 0 },
+//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
 //!     rate: FrameRate::per_second(60).unwrap(),
-//!     lag: 6,
-//!     window: 0,
-//!     auto: false,
-//!     absent: Absent::Nothing,
-//!     starvation: Starvation::Wait,
-//!     compare_every: 60,
-//!     sites: 2,
-//!     starters: SiteSet::first(2),
-//!     ownership: Ownership::one_each(2, 0xffff),
+//!     input_delay: 6,
+//!     prediction_window: 0,
+//!     auto_tune: false,
+//!     absent_input: AbsentInput::Nothing,
+//!     starvation_policy: StarvationPolicy::Wait,
+//!     compare_interval: 60,
+//!     site_count: 2,
+//!     starting_sites: SiteSet::first(2),
+//!     ownership: Ownership::one_player_per_site(2, 0xffff),
 //! };
 //! let mut file = vec![];
-//! let mut writer = Writer::new(&settings, Start::PowerOn).unwrap();
+//! let mut writer = MovieWriter::new(&settings, MovieStart::PowerOn).unwrap();
 //! for number in 0..1_000 {
 //!     writer.push(Frame::new(number), &[u128::from(number / 8 % 4), 0]).unwrap();
 //!     while let Some(bytes) = writer.poll_bytes() {
@@ -58,18 +61,18 @@
 //! writer.finish().unwrap();
 //! file.extend_from_slice(writer.poll_bytes().unwrap());
 //!
-//! let (mut reader, mut rest, mut frames) = (Reader::new(), &file[..], 0);
+//! let (mut reader, mut rest, mut frames) = (MovieReader::new(), &file[..], 0);
 //! loop {
 //!     rest = &rest[reader.push(rest)..];
 //!     match reader.poll().unwrap() {
-//!         Some(Entry::Header { settings: recorded, .. }) => assert_eq!(*recorded, settings),
-//!         Some(Entry::Frame { frame, words }) => {
+//!         Some(MovieEntry::Header { settings: recorded, .. }) => assert_eq!(*recorded, settings),
+//!         Some(MovieEntry::Frame { frame, words }) => {
 //!             assert_eq!(words, [u128::from(frame.number() / 8 % 4), 0]);
 //!             frames += 1;
 //!         }
-//!         Some(Entry::End { .. }) => break,
+//!         Some(MovieEntry::End { .. }) => break,
 //!         Some(_) => {}
-//!         None if rest.is_empty() => reader.end(), // no more bytes will come: the next poll says what that means
+//!         None if rest.is_empty() => reader.end_input(), // no more bytes follow; the next poll returns an error
 //!         None => {}
 //!     }
 //! }
@@ -89,44 +92,46 @@ use crate::id::SiteId;
 use crate::input::{InputLayout, Ownership};
 use crate::session::Settings;
 
-/// The first bytes of every movie.
+/// First bytes of every movie.
 pub const MAGIC: [u8; 8] = *b"COPLAYMV";
-/// The version of the format.
+/// Format version.
 pub const VERSION: u8 = 1;
-/// The largest state that a movie can start with, in bytes.
+/// Largest state that a movie can start from, in bytes.
 pub const MAX_STATE_SIZE: usize = 64 << 20;
-/// The longest mark, in bytes.
+/// Largest mark in bytes.
 pub const MAX_MARK_SIZE: usize = 255;
 
-/// What follows a token that changes nothing.
+/// Tags of the item that follows a token without a change.
 const HASH_TAG: u8 = 0;
 const MARK_TAG: u8 = 1;
 
-/// How the words of all players are packed: a movie knows no sites, so one layout has the bits of all of them.
+/// Returns the input layout of a movie: the bits of all sites, merged into one layout, because a movie does not
+/// distinguish sites.
 fn merged_layout(settings: &Settings) -> InputLayout {
     let ownership = &settings.ownership;
     let mut all = Ownership::new(ownership.players());
-    let one = SiteId::new(0).expect("there is always a site 0");
+    let merged_site = SiteId::new(0).expect("site 0 is valid");
     for player in 0..ownership.players() {
         let mask = SiteId::first(crate::id::MAX_SITES).fold(0, |mask, site| mask | ownership.mask(site, player));
-        all.assign(one, player, mask).expect("nobody else owns anything");
+        all.assign(merged_site, player, mask).expect("the merged ownership has a single owner");
     }
-    all.layout(one)
+    all.layout(merged_site)
 }
 
-/// Compares the hashes in a movie with those of the machine that plays it.
+/// Compares the hashes in a movie with those of the machine that replays it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashComparison {
-    /// How many hashes were compared.
+    /// Number of compared hashes.
     pub compared: u64,
-    /// The last frame after which the states were equal, before any were not.
+    /// The last frame with equal states before the first mismatch.
     pub last_equal: Option<Frame>,
-    /// The first frame after which they were not: the machine went astray between the two.
+    /// The first frame with different states. The machine diverged between `last_equal` and this frame.
     pub first_mismatch: Option<Frame>,
 }
 
 impl HashComparison {
-    /// Takes in the hash of [`Entry::HashCheck`] and ours after the same frame; `false` if they differ.
+    /// Compares the hash of [`MovieEntry::Hash`] with the local hash after the same frame. Returns whether they are
+    /// equal.
     pub fn on_hash(&mut self, frame: Frame, recorded: u64, ours: u64) -> bool {
         self.compared += 1;
         match recorded == ours {
@@ -137,7 +142,7 @@ impl HashComparison {
         recorded == ours
     }
 
-    /// Whether nothing differed so far.
+    /// Whether all compared hashes were equal.
     pub fn is_equal(&self) -> bool {
         self.first_mismatch.is_none()
     }
@@ -149,12 +154,12 @@ mod tests {
 
     #[test]
     fn first_mismatch_and_last_equal_frame_are_kept() {
-        let mut checked = HashComparison::default();
+        let mut comparison = HashComparison::default();
         for (number, ours) in [(59, 1), (119, 2), (179, 0), (239, 4), (299, 0)] {
-            checked.on_hash(Frame::new(number), u64::from(number + 1) / 60, ours);
+            comparison.on_hash(Frame::new(number), u64::from(number + 1) / 60, ours);
         }
-        assert!(!checked.is_equal());
-        assert_eq!((checked.last_equal, checked.first_mismatch), (Some(Frame::new(119)), Some(Frame::new(179))));
-        assert_eq!(checked.compared, 5);
+        assert!(!comparison.is_equal());
+        assert_eq!((comparison.last_equal, comparison.first_mismatch), (Some(Frame::new(119)), Some(Frame::new(179))));
+        assert_eq!(comparison.compared, 5);
     }
 }

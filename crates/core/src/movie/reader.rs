@@ -1,4 +1,4 @@
-//! Reading a movie, some bytes at a time.
+//! Movie reader: decodes a movie from chunks of bytes of any size.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,69 +15,69 @@ use crate::session::Settings;
 use crate::wire::hello::get_settings;
 use crate::wire::{ByteReader as Get, DecodeError};
 
-/// Bytes kept until they are understood: two blocks, so that they need not be moved too often.
+/// Buffer size in bytes: two blocks, so that bytes are moved seldom.
 const BUFFER_SIZE: usize = 2 * MAX_BLOCK_SIZE;
 
-/// One thing in a movie.
+/// One item of a movie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieEntry<'a> {
-    /// What was played: always the first.
+    /// The header, always the first entry.
     Header {
-        /// The game, the machine and how they were shared.
+        /// The settings of the recorded session.
         settings: &'a Settings,
         /// The first frame.
         first: Frame,
     },
-    /// The state to be loaded before the first frame. Without it the movie starts with power-on.
+    /// The state to load before the first frame. A movie without it starts at power-on.
     Snapshot {
         /// The first frame.
         frame: Frame,
         /// The state before it.
         state: &'a [u8],
     },
-    /// A frame to be stepped.
+    /// A frame to step.
     Frame {
-        /// Its number; they come one after the other.
+        /// Frame number. Frames are consecutive.
         frame: Frame,
-        /// One word per player.
+        /// One input word per player.
         words: &'a [InputWord],
     },
-    /// The hash of the state after the frame that was told last.
+    /// The state hash after the last frame.
     Hash {
-        /// That frame.
+        /// The last frame.
         frame: Frame,
-        /// The hash.
+        /// State hash recorded for this frame.
         hash: u64,
     },
-    /// Something that happened to the machine before the frame that is told next.
+    /// An event at the machine before the next frame.
     Mark {
-        /// That frame.
+        /// The next frame.
         frame: Frame,
-        /// What happened, in the recorder's words.
+        /// Description of the event, in the recorder's format.
         bytes: &'a [u8],
     },
-    /// The movie is whole, and over.
+    /// The end of a complete movie.
     End {
-        /// How many frames it had.
+        /// Number of frames in the movie.
         frames: u32,
     },
 }
 
-/// Why a movie cannot be read, or not any further. All that was told before it is good.
+/// Reason that a movie cannot be read any further. All entries before it are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieError {
-    /// These bytes are something else.
+    /// The bytes are not a movie.
     NotAMovie,
-    /// A movie in a format that is not known here.
+    /// The format version is unknown.
     UnsupportedVersion(u8),
-    /// A block is not what was written.
+    /// A block is damaged.
     Damaged {
-        /// The first frame that is not known because of it.
+        /// The first frame that is lost.
         frame: Frame,
     },
-    /// The bytes end, the movie does not.
+    /// The bytes end before the movie does.
     Truncated {
-        /// The first frame that is not known because of it.
+        /// The first frame that is lost.
         frame: Frame,
     },
 }
@@ -85,18 +85,18 @@ pub enum MovieError {
 impl fmt::Display for MovieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAMovie => write!(f, "this is no movie, it does not begin with COPLAYMV; is it the right file?"),
+            Self::NotAMovie => write!(f, "not a movie: it does not begin with COPLAYMV; is it the right file?"),
             Self::UnsupportedVersion(version) => {
-                write!(f, "the movie has format {version}, this program knows {VERSION}; a newer program may play it")
-            }
-            Self::Damaged { frame } => {
                 write!(
                     f,
-                    "the movie is damaged from frame {frame} on; the frames before it are good, or try another copy"
+                    "the movie has format {version}, this program supports {VERSION}; a newer program may play it"
                 )
             }
+            Self::Damaged { frame } => {
+                write!(f, "the movie is damaged from frame {frame} on; earlier frames are valid; try another copy")
+            }
             Self::Truncated { frame } => {
-                write!(f, "the movie breaks off before frame {frame}; the frames before it are good")
+                write!(f, "the movie breaks off before frame {frame}; earlier frames are valid")
             }
         }
     }
@@ -104,67 +104,67 @@ impl fmt::Display for MovieError {
 
 impl core::error::Error for MovieError {}
 
-/// Reads a movie: bytes go in as they come, entries come out. Its memory is bounded, whatever comes.
+/// Decodes a movie: bytes go in as they arrive, entries come out. Memory is bounded for any input.
 #[derive(Debug)]
 pub struct MovieReader {
     buffer: Box<[u8]>,
-    /// How many bytes are kept.
+    /// Number of bytes in the buffer.
     buffered: usize,
     stage: ReadStage,
-    /// What is in the block at hand, if there is one.
+    /// The input block that is being decoded, if any.
     current_block: Option<InputBlock>,
     settings: Option<Box<Settings>>,
     layout: Option<InputLayout>,
     seed: u64,
     state: Vec<u8>,
     first_frame: Frame,
-    /// The frame to be told next.
+    /// The next frame to be returned.
     next_frame: Frame,
     words: [InputWord; MAX_PLAYERS],
-    /// There are no more bytes.
+    /// Whether the input has ended.
     has_input_ended: bool,
     error: Option<MovieError>,
 }
 
-/// Where a movie is.
+/// Part of the movie that is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadStage {
-    /// Magic and version come.
+    /// Magic and version.
     Preamble,
     Header,
-    /// A state of so many bytes comes.
+    /// The remaining pieces of a state with this total size in bytes.
     State(usize),
     Frames,
     Finished,
 }
 
-/// A block of inputs in the middle of being told.
+/// An input block that is partly decoded.
 #[derive(Clone, Debug)]
 struct InputBlock {
-    /// The tokens not yet read, in the bytes kept.
+    /// Buffer range of the tokens that were not decoded yet.
     tokens: Range<usize>,
-    /// Frames not yet told.
+    /// Frames that were not returned yet.
     frames_left: u32,
-    /// Those of them that are told before what comes next.
+    /// Frames to return before the next token takes effect.
     unchanged: u32,
     next_token: NextToken,
-    /// The packed input at hand.
+    /// Packed input of the current frame.
     input: [u8; MAX_WIDTH],
 }
 
-/// What comes after unchanged frames.
+/// The item that follows the unchanged frames.
 #[derive(Clone, Debug)]
 enum NextToken {
-    /// A token to be read.
+    /// A token that was not decoded yet.
     Unread,
     /// A frame with this input.
     Change([u8; MAX_WIDTH]),
     Hash(u64),
-    /// A mark, in the bytes kept.
+    /// Buffer range of a mark.
     Mark(Range<usize>),
 }
 
-/// What is told next.
+/// The next entry to return.
 enum ReadStep {
     Header,
     Snapshot,
@@ -181,7 +181,7 @@ impl Default for MovieReader {
 }
 
 impl MovieReader {
-    /// A reader that has read nothing.
+    /// Creates a reader.
     pub fn new() -> Self {
         Self {
             buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
@@ -200,8 +200,8 @@ impl MovieReader {
         }
     }
 
-    /// Takes in the next bytes, as many as there is room for, and returns how many those are. Poll until there is nothing, then go
-    /// on with the others. Once the movie can be read no further, all bytes are taken and dropped.
+    /// Takes as many of the next bytes as fit, and returns their number. Poll until nothing is left, then push the
+    /// rest. After an error, all bytes are taken and dropped.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.error.is_some() || self.has_input_ended {
             return bytes.len();
@@ -212,13 +212,14 @@ impl MovieReader {
         taken
     }
 
-    /// There are no more bytes. When all that is here has been told, [`ByteReader::poll`] says [`MovieError::Truncated`] unless the movie is
-    /// whole.
+    /// Marks the end of the input. After all buffered entries, [`MovieReader::poll`] returns [`MovieError::Truncated`]
+    /// unless the movie is complete.
     pub fn end_input(&mut self) {
         self.has_input_ended = true;
     }
 
-    /// What comes next; `None` if that takes more bytes, or after [`Entry::End`]. An error is told again and again.
+    /// Returns the next entry; `None` if that takes more bytes, or after [`MovieEntry::End`]. Repeats an error on every
+    /// call.
     pub fn poll(&mut self) -> Result<Option<MovieEntry<'_>>, MovieError> {
         let step = match self.error {
             Some(error) => Err(error),
@@ -238,7 +239,7 @@ impl MovieReader {
             ReadStep::Snapshot => MovieEntry::Snapshot { frame: self.first_frame, state: &self.state },
             ReadStep::Frame => MovieEntry::Frame { frame: before, words: &self.words[..self.player_count()] },
             ReadStep::Hash(hash) => MovieEntry::Hash { frame: before, hash },
-            ReadStep::Mark(place) => MovieEntry::Mark { frame: self.next_frame, bytes: &self.buffer[place] },
+            ReadStep::Mark(range) => MovieEntry::Mark { frame: self.next_frame, bytes: &self.buffer[range] },
             ReadStep::End => MovieEntry::End { frames: self.next_frame.number() - self.first_frame.number() },
         }
     }
@@ -247,17 +248,17 @@ impl MovieReader {
         self.settings.as_ref().map_or(0, |settings| settings.ownership.players())
     }
 
-    /// What was played, once the header is here.
+    /// Returns the settings once the header was read.
     pub fn settings(&self) -> Option<&Settings> {
         self.settings.as_deref()
     }
 
-    /// The frame that will be told next.
+    /// Returns the next frame that will be returned.
     pub fn next_frame(&self) -> Frame {
         self.next_frame
     }
 
-    /// About how many bytes the reader takes, without the texts of the settings.
+    /// Returns the approximate memory use in bytes, without the strings of the settings.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + BUFFER_SIZE + self.state.capacity()
     }
@@ -299,7 +300,7 @@ impl MovieReader {
         MovieError::Damaged { frame: self.next_frame }
     }
 
-    /// Reads magic and version; `false` if they are not here yet.
+    /// Reads magic and version. Returns `false` if they are not complete yet.
     fn read_preamble(&mut self) -> Result<bool, MovieError> {
         let magic = &self.buffer[..self.buffered.min(MAGIC.len())];
         if !MAGIC.starts_with(magic) {
@@ -316,7 +317,7 @@ impl MovieReader {
         Ok(true)
     }
 
-    /// The head of the block in front, if all of it is here and as it was written.
+    /// Returns the head of the first block in the buffer, if the block is complete and its checksum is correct.
     fn complete_block(&self) -> Result<Option<BlockHead>, DecodeError> {
         let head = match BlockHead::read(&self.buffer[..self.buffered]) {
             Err(DecodeError::Truncated) => return Ok(None),
@@ -377,18 +378,18 @@ impl MovieReader {
         Ok(())
     }
 
-    /// What comes next in the block at hand; `None` when it is done.
+    /// Returns the next entry of the current block; `None` when the block is done.
     fn step_block(&mut self) -> Result<Option<ReadStep>, DecodeError> {
         let (Some(block), Some(layout)) = (&mut self.current_block, &self.layout) else { return Ok(None) };
         loop {
             if block.unchanged == 0 {
                 match core::mem::replace(&mut block.next_token, NextToken::Unread) {
                     NextToken::Hash(hash) => return Ok(Some(ReadStep::Hash(hash))),
-                    NextToken::Mark(place) => return Ok(Some(ReadStep::Mark(place))),
+                    NextToken::Mark(range) => return Ok(Some(ReadStep::Mark(range))),
                     NextToken::Change(value) => (block.input, block.unchanged) = (value, 1),
                     NextToken::Unread if !block.tokens.is_empty() => {
-                        let told = self.next_frame > self.first_frame;
-                        block.read_token(&self.buffer, layout.width(), told)?;
+                        let has_previous_frame = self.next_frame > self.first_frame;
+                        block.read_token(&self.buffer, layout.width(), has_previous_frame)?;
                         continue;
                     }
                     NextToken::Unread => block.unchanged = block.frames_left,
@@ -421,8 +422,9 @@ impl InputBlock {
         Self { tokens, frames_left: frames, unchanged: 0, next_token: NextToken::Unread, input: [0; MAX_WIDTH] }
     }
 
-    /// Reads a token and what belongs to it. `told`: there is a frame before this block that a hash can belong to.
-    fn read_token(&mut self, bytes: &[u8], width: usize, told: bool) -> Result<(), DecodeError> {
+    /// Decodes a token and its item. `has_previous_frame`: the movie has a frame before this block, to which a hash can
+    /// belong.
+    fn read_token(&mut self, bytes: &[u8], width: usize, has_previous_frame: bool) -> Result<(), DecodeError> {
         let mut get = Get::new(&bytes[self.tokens.clone()]);
         let mut value = self.input;
         self.unchanged = get_change(&mut get, &mut value[..width])?;
@@ -430,7 +432,7 @@ impl InputBlock {
             NextToken::Change(value)
         } else {
             match get.u8()? {
-                HASH_TAG if told || self.unchanged > 0 => NextToken::Hash(get.u64()?),
+                HASH_TAG if has_previous_frame || self.unchanged > 0 => NextToken::Hash(get.u64()?),
                 MARK_TAG => {
                     let len = usize::from(get.u8()?);
                     let start = self.tokens.end - get.rest().len();
@@ -472,7 +474,7 @@ pub(super) mod tests {
         }
     }
 
-    /// All that a movie tells.
+    /// All entries of a movie.
     #[derive(Debug, PartialEq)]
     pub(in super::super) struct ReplayedMovie {
         pub(in super::super) frames: Vec<(u32, Vec<InputWord>)>,
@@ -508,7 +510,7 @@ pub(super) mod tests {
         ReplayedMovie { frames, hashes, marks, state, end }
     }
 
-    /// A movie with everything in it.
+    /// Creates a movie with entries of every type.
     fn sample_movie(start: MovieStart<'_>, frames: u32) -> (Vec<u8>, ReplayedMovie) {
         let mut writer = MovieWriter::new(&test_settings(2, 0xffff), start).unwrap();
         let (first, state) = match start {
@@ -543,9 +545,9 @@ pub(super) mod tests {
         let snapshot = MovieStart::Snapshot { frame: Frame::new(777), state: &state };
         let empty = MovieStart::Snapshot { frame: Frame::new(1), state: &[] };
         for (start, frames) in [(MovieStart::PowerOn, 2_000), (MovieStart::PowerOn, 0), (snapshot, 700), (empty, 600)] {
-            let (file, truth) = sample_movie(start, frames);
+            let (file, expected) = sample_movie(start, frames);
             for piece in [1, 7, 1_000, file.len()] {
-                assert_eq!(replay_in_chunks(&file, piece), truth);
+                assert_eq!(replay_in_chunks(&file, piece), expected);
             }
         }
     }
@@ -560,10 +562,10 @@ pub(super) mod tests {
 
     #[test]
     fn truncated_movie_plays_up_to_its_last_whole_block() {
-        let (file, truth) = sample_movie(MovieStart::PowerOn, 1_300);
+        let (file, expected) = sample_movie(MovieStart::PowerOn, 1_300);
         let cut = replay(&file[..file.len() - 40]);
         assert_eq!(cut.end, Err(MovieError::Truncated { frame: Frame::new(1_200) }));
-        assert_eq!(cut.frames, truth.frames[..1_200]);
+        assert_eq!(cut.frames, expected.frames[..1_200]);
     }
 
     #[test]
@@ -587,7 +589,8 @@ pub(super) mod tests {
         assert_eq!(replay(&without).end, Err(MovieError::Damaged { frame: Frame::ZERO }));
     }
 
-    /// A checksum stops chance, not whoever can compute one: what is behind it must be taken apart with the same care.
+    /// A checksum detects accidents, not forgery. The decoder must treat a payload behind a valid checksum as
+    /// untrusted.
     #[test]
     fn random_payload_with_valid_checksum_does_not_panic() {
         let (file, _) = sample_movie(MovieStart::PowerOn, 0);
@@ -599,7 +602,7 @@ pub(super) mod tests {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (random >> 33) % below
         };
-        let mut told = 0;
+        let mut replayed = 0;
         for _ in 0..20_000 {
             let len = draw(24) as usize;
             let mut block = [0; BLOCK_HEAD_SIZE + 24 + CHECKSUM_SIZE];
@@ -610,12 +613,12 @@ pub(super) mod tests {
                 .unwrap();
             let played = replay(&[opening, &block[..size]].concat());
             assert!(played.end.is_err() && played.frames.len() <= usize::from(frames));
-            told += played.frames.len();
+            replayed += played.frames.len();
             let kind = [BlockKind::Header, BlockKind::State, BlockKind::End][draw(3) as usize];
             let size = BlockHead { kind, payload_len: len, position: 0, frames: 0 }.seal(0, &mut block).unwrap();
             assert!(replay(&[&file[..MAGIC.len() + 1], &block[..size]].concat()).end.is_err());
         }
-        assert!(told > 10_000, "{told} frames are behind good tokens");
+        assert!(replayed > 10_000, "{replayed} frames were replayed");
     }
 
     #[test]

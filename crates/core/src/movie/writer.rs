@@ -1,4 +1,4 @@
-//! Writing a movie, frame by frame.
+//! Movie writer: encodes a movie frame by frame.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,17 +15,17 @@ use crate::session::{Settings, SettingsError};
 use crate::wire::hello::put_settings;
 use crate::wire::{BufferFull, ByteWriter as Put};
 
-/// Finished bytes that wait to be taken, at most; the state at the start comes on top.
+/// Largest number of finished bytes that wait to be taken. The state at the start comes on top.
 const MAX_PENDING_BYTES: usize = 4 * MAX_BLOCK_SIZE;
-/// More than any token and what follows it can take: the widest input takes 152 bytes, the longest mark 267.
+/// Upper bound for a token and the item that follows it: the widest input takes 152 bytes, the longest mark 267.
 const MAX_TOKEN_SIZE: usize = 288;
 
-/// Where a movie starts.
+/// Starting point of a movie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieStart<'a> {
-    /// With frame 0, in a machine just switched on.
+    /// Frame 0 of a machine that was just switched on.
     PowerOn,
-    /// Somewhere in the middle.
+    /// A frame of a running game.
     Snapshot {
         /// The first frame of the movie.
         frame: Frame,
@@ -34,12 +34,12 @@ pub enum MovieStart<'a> {
     },
 }
 
-/// Why a movie cannot be begun.
+/// Reason that a movie cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MovieStartError {
-    /// No game can be played with these settings.
+    /// The settings are invalid.
     Settings(SettingsError),
-    /// The state has more bytes than [`MAX_STATE_SIZE`].
+    /// The state is larger than [`MAX_STATE_SIZE`] bytes.
     StateTooLarge(usize),
 }
 
@@ -47,26 +47,26 @@ impl fmt::Display for MovieStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::StateTooLarge(len) => write!(f, "a state of {len} bytes is too large, the most is {MAX_STATE_SIZE}"),
+            Self::StateTooLarge(len) => write!(f, "a state of {len} bytes is too large; the limit is {MAX_STATE_SIZE}"),
         }
     }
 }
 
 impl core::error::Error for MovieStartError {}
 
-/// Why something was not written. Nothing has changed then.
+/// Reason that an item was not written. The writer is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieWriteError {
-    /// Frames come one after the other, a hash after its frame, a mark before its frame.
+    /// Frames must be consecutive. A hash follows its frame, and a mark precedes its frame.
     OutOfOrder {
-        /// The frame that is due.
+        /// The expected frame.
         due: Frame,
-        /// The frame given.
+        /// The frame passed by the caller.
         given: Frame,
     },
-    /// A mark is longer than [`MAX_MARK_SIZE`] bytes.
+    /// The mark is longer than [`MAX_MARK_SIZE`] bytes.
     MarkTooLong(usize),
-    /// Finished bytes wait to be taken: call [`ByteWriter::poll_bytes`], then try again.
+    /// Finished bytes wait to be taken: call [`MovieWriter::poll_bytes`], then try again.
     OutputFull,
     /// The movie is finished.
     Finished,
@@ -75,45 +75,47 @@ pub enum MovieWriteError {
 impl fmt::Display for MovieWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfOrder { due, given } => write!(f, "frame {due} is due in the movie, not frame {given}"),
-            Self::MarkTooLong(len) => write!(f, "a mark of {len} bytes is too long, the most is {MAX_MARK_SIZE}"),
-            Self::OutputFull => write!(f, "finished parts of the movie wait to be taken; take them and try again"),
-            Self::Finished => write!(f, "the movie is finished, nothing can be added"),
+            Self::OutOfOrder { due, given } => write!(f, "the next frame of the movie is {due}, not {given}"),
+            Self::MarkTooLong(len) => write!(f, "a mark of {len} bytes is too long; the limit is {MAX_MARK_SIZE}"),
+            Self::OutputFull => {
+                write!(f, "the output buffer of the movie is full; take the finished bytes and try again")
+            }
+            Self::Finished => write!(f, "the movie is finished; nothing can be added"),
         }
     }
 }
 
 impl core::error::Error for MovieWriteError {}
 
-/// Writes a movie. What it hands out only has to be appended somewhere, in order.
+/// Encodes a movie. The caller appends the bytes that it returns, in order.
 ///
-/// Its memory is bounded and, once the start has been taken, nothing is allocated any more.
+/// Memory is bounded. Once the start has been taken, the writer allocates nothing.
 #[derive(Debug)]
 pub struct MovieWriter {
     layout: InputLayout,
-    /// The block at hand, with room for its head.
+    /// The current block, with room for its head.
     block: Box<[u8; MAX_BLOCK_SIZE]>,
-    /// Bytes of payload in it.
+    /// Payload bytes in the current block.
     payload_len: usize,
-    /// Frames in it.
+    /// Frames in the current block.
     block_frames: u16,
-    /// Those of them since the last token, which need none of their own.
+    /// Frames since the last token, all with unchanged input.
     unchanged_frames: u32,
-    /// The packed input of the last frame in it.
+    /// Packed input of the last frame in the current block.
     last_input: [u8; MAX_WIDTH],
     first_frame: Frame,
-    /// The frame that is due.
+    /// The next frame to be pushed.
     next_frame: Frame,
-    /// The header's checksum.
+    /// Checksum of the header.
     seed: u64,
     is_finished: bool,
     pending: Vec<u8>,
-    /// What waits has been handed out and can go.
+    /// Whether `pending` was returned to the caller and can be cleared.
     is_pending_taken: bool,
 }
 
 impl MovieWriter {
-    /// Begins a movie; its first bytes can be taken at once.
+    /// Starts a movie. Its first bytes can be taken at once.
     pub fn new(settings: &Settings, start: MovieStart<'_>) -> Result<Self, MovieStartError> {
         settings.check().map_err(MovieStartError::Settings)?;
         let (frame, state) = match start {
@@ -137,7 +139,7 @@ impl MovieWriter {
             pending: Vec::with_capacity(MAX_PENDING_BYTES),
             is_pending_taken: false,
         };
-        writer.put_header(settings, state).expect("checked settings fit into a block");
+        writer.put_header(settings, state).expect("valid settings fit into a block");
         for (piece, at) in state.unwrap_or_default().chunks(MAX_PAYLOAD).zip((0..).step_by(MAX_PAYLOAD)) {
             writer.block[BLOCK_HEAD_SIZE..BLOCK_HEAD_SIZE + piece.len()].copy_from_slice(piece);
             writer.payload_len = piece.len();
@@ -162,10 +164,10 @@ impl MovieWriter {
         Ok(())
     }
 
-    /// Appends the inputs of the frame that is due, one word per player; bits that nobody owns are dropped.
+    /// Appends the inputs of the next frame, one word per player. Bits without an owner are dropped.
     pub fn push(&mut self, frame: Frame, words: &[InputWord]) -> Result<(), MovieWriteError> {
         self.check_frame(frame, self.next_frame)?;
-        // The very last number there is stands for the end.
+        // The largest frame number is reserved for the end.
         if frame == Frame::new(u32::MAX) {
             return Err(MovieWriteError::Finished);
         }
@@ -187,7 +189,7 @@ impl MovieWriter {
         Ok(())
     }
 
-    /// Appends the hash of the state after the newest frame.
+    /// Appends the state hash after the newest frame.
     pub fn push_hash(&mut self, frame: Frame, hash: u64) -> Result<(), MovieWriteError> {
         let newest = self.next_frame.checked_sub(1).filter(|_| self.next_frame > self.first_frame);
         self.check_frame(frame, newest.unwrap_or(self.next_frame))?;
@@ -197,7 +199,7 @@ impl MovieWriter {
         self.push_tagged(HASH_TAG, &hash.to_le_bytes())
     }
 
-    /// Appends a mark: something that happens to the machine before the frame that is due.
+    /// Appends a mark: an event at the machine before the next frame.
     pub fn push_mark(&mut self, frame: Frame, bytes: &[u8]) -> Result<(), MovieWriteError> {
         self.check_frame(frame, self.next_frame)?;
         let len = u8::try_from(bytes.len()).map_err(|_| MovieWriteError::MarkTooLong(bytes.len()))?;
@@ -225,7 +227,7 @@ impl MovieWriter {
         Ok(())
     }
 
-    /// Closes the block at hand if it may have no room for what comes.
+    /// Closes the current block if the next token may not fit.
     fn make_room(&mut self) -> Result<(), MovieWriteError> {
         if self.payload_len + MAX_TOKEN_SIZE > MAX_PAYLOAD { self.flush() } else { Ok(()) }
     }
@@ -237,7 +239,7 @@ impl MovieWriter {
         self.unchanged_frames = 0;
     }
 
-    /// Closes the block at hand, so that all frames so far can be taken. A movie that is flushed often is larger.
+    /// Closes the current block, so that all frames so far can be taken. Frequent flushes make the movie larger.
     pub fn flush(&mut self) -> Result<(), MovieWriteError> {
         if self.payload_len == 0 && self.block_frames == 0 {
             return Ok(());
@@ -249,7 +251,7 @@ impl MovieWriter {
         Ok(())
     }
 
-    /// Closes the movie. Who reads it knows then that it is whole.
+    /// Ends the movie. The end block proves to readers that the movie is complete.
     pub fn finish(&mut self) -> Result<(), MovieWriteError> {
         if self.is_finished {
             return Err(MovieWriteError::Finished);
@@ -263,13 +265,13 @@ impl MovieWriter {
         Ok(())
     }
 
-    /// Puts the block at hand to what waits, and begins the next.
-    fn seal_block(&mut self, kind: BlockKind, place: u32) {
+    /// Moves the current block to the pending bytes and begins the next.
+    fn seal_block(&mut self, kind: BlockKind, position: u32) {
         if core::mem::take(&mut self.is_pending_taken) {
             self.pending.clear();
             self.pending.shrink_to(MAX_PENDING_BYTES);
         }
-        let head = BlockHead { kind, payload_len: self.payload_len, position: place, frames: self.block_frames };
+        let head = BlockHead { kind, payload_len: self.payload_len, position, frames: self.block_frames };
         let size = head.seal(self.seed, &mut self.block[..]).expect("a block has room for its head");
         self.pending.extend_from_slice(&self.block[..size]);
         (self.payload_len, self.block_frames, self.unchanged_frames, self.last_input) = (0, 0, 0, [0; MAX_WIDTH]);
@@ -279,7 +281,7 @@ impl MovieWriter {
         if self.is_pending_taken { 0 } else { self.pending.len() }
     }
 
-    /// The finished bytes that have not been handed out yet; append them to the file.
+    /// Returns the finished bytes that were not taken yet. Append them to the file.
     pub fn poll_bytes(&mut self) -> Option<&[u8]> {
         if self.pending_len() == 0 {
             return None;
@@ -288,12 +290,12 @@ impl MovieWriter {
         Some(&self.pending)
     }
 
-    /// The frame that is due.
+    /// Returns the next frame to be pushed.
     pub fn next_frame(&self) -> Frame {
         self.next_frame
     }
 
-    /// About how many bytes the writer takes, all in all.
+    /// Returns the approximate memory use in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + MAX_BLOCK_SIZE + self.pending.capacity()
     }
@@ -308,7 +310,7 @@ mod tests {
         writer.poll_bytes().unwrap_or_default().to_vec()
     }
 
-    /// A minute of two pads that change every eight frames.
+    /// Records one minute of two pads that change every eight frames.
     #[test]
     fn two_pads_take_less_than_a_third_of_a_byte_per_player_and_frame() {
         let mut writer = MovieWriter::new(&test_settings(2, 0xffff), MovieStart::PowerOn).unwrap();
@@ -321,7 +323,7 @@ mod tests {
         }
         writer.finish().unwrap();
         bytes += take_all_bytes(&mut writer).len();
-        assert!(start < 110, "{start} bytes before the first frame");
+        assert!(start < 110, "header of {start} bytes");
         let milli_bytes = bytes * 1_000 / 3_600 / 2;
         assert!(milli_bytes < 300, "{milli_bytes} thousandths of a byte per player and frame");
     }

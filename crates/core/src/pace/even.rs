@@ -1,86 +1,91 @@
-//! Our pacing: every site follows one plan, evenly.
+//! Even pacing: every site follows one plan at an even rate.
 //!
-//! The plan of the lowest site advances by one period per frame; every other site knows that plan to a fraction of a millisecond
-//! (probes carry it, clock estimates translate it) and steers its own towards it, so gently that sound and motion do not show it.
+//! The plan of the lowest site advances by one period per frame. Every other site knows that plan to a fraction of a
+//! millisecond (probes carry it, clock estimates translate it) and steers its own plan towards it, slowly enough that
+//! neither sound nor motion shows it.
 //!
-//! A frame that has to wait for an input starts late, but the plan stays: the frames behind it run a little quicker until the
-//! site is back on it. So one late packet at one site is that site's own affair.
+//! A frame that has to wait for an input starts late, but the plan stays: the following frames run slightly faster
+//! until the site is back on plan. One late packet at one site therefore affects only that site.
 //!
-//! Where the link is too long for the lag, waiting cannot be avoided, only spread. A peer's input for frame F leaves when the peer
-//! begins frame F − lag, and comes one delay after that; so frames cannot follow each other quicker than delay / lag on average.
-//! The pacer stretches the period to just that: the game slows down evenly and does not stutter. The delay is that of the probes, by
-//! the clocks, and not how long inputs were awaited: that would grow with every stall, and slow down what is slow already.
+//! Where the link delay exceeds the maximum lead (input delay plus prediction window), waiting cannot be avoided, only
+//! spread. A peer sends its input for frame F when it begins frame F − lead, and the input arrives one delay later.
+//! Frames therefore cannot follow each other faster than delay / lead on average. The pacer stretches the period to
+//! exactly that: the game slows down evenly and does not stutter. The delay is measured by probes and clocks, not by
+//! the time spent waiting for inputs: that time would grow with every stall, and slow the game further.
 //!
-//! Where frames are guessed, time must be fair. A delay of nearly a whole number of periods brings inputs just before a frame at one of
-//! two sites and just after it at the other, and a microsecond decides which of them always guesses a frame more. So those who follow
-//! a plan sway about it, by so little and so slowly that it cannot be noticed, and each has its turn.
+//! Prediction must be fair to both sides. With a delay of nearly a whole number of periods, inputs arrive just before a
+//! frame at one of two sites and just after it at the other, and a microsecond decides which of them always predicts
+//! one frame more. Sites that follow a plan therefore dither around it, too little and too slowly to be noticed, so
+//! that the disadvantage alternates.
 
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 
-/// How much quicker frames may follow each other to make up for a late one: the least, and what a whole period adds.
+/// Speed-up of frames that catch up with the plan, as a fraction of the period: the minimum, and the amount that a
+/// lateness of one period adds.
 const MIN_CATCH_UP_RATE: f64 = 0.03;
 const CATCH_UP_RATE_PER_PERIOD: f64 = 0.12;
-/// A site that is later than this many periods gives its plan up and goes on from where it is.
+/// Number of periods of lateness beyond which a site abandons its plan and continues from the current time.
 const MAX_LATE_PERIODS: i64 = 3;
-/// The part of the distance to the reference that one frame makes good.
+/// Inverse of the fraction of the distance to the reference that one frame corrects.
 const STEERING_DIVISOR: i64 = 8;
-/// How much longer or shorter one frame may be for that, as a part of the period: the least, and what a whole period adds.
+/// Largest correction per frame, as a fraction of the period: the minimum, and the amount that a distance of one period
+/// adds.
 const MIN_SLEW_LIMIT: f64 = 0.01;
-/// A part of the period that is below the limit in any case.
+/// Correction that is within the limit in any case, as a divisor of the period.
 const FREE_SLEW_DIVISOR: i64 = 128;
 const SLEW_LIMIT_PER_PERIOD: f64 = 0.05;
-/// Sites that are further apart than this many periods come together no quicker.
+/// Distance in periods beyond which the correction does not grow any more.
 const MAX_SLEW_PERIODS: f64 = 10.0;
-/// The part of the period by which a site sways about the reference.
+/// Amplitude of the dither around the reference, as a divisor of the period.
 const DITHER_DIVISOR: i64 = 128;
-/// How many frames it takes to go from one side to the other: so many for the first site, and so many more for each other.
+/// Number of frames from one extreme of the dither to the other: for site 0, and the addition per site number.
 const DITHER_FRAMES: i64 = 64;
 const DITHER_FRAMES_PER_SITE: i64 = 16;
-/// No clock worth following is off by more than one part in this many.
+/// Largest clock skew that is followed, as one part in this many.
 const MAX_SKEW_DIVISOR: i64 = 50;
-/// Sites are never further apart than this many frames.
+/// Largest distance between two sites in frames.
 const MAX_FRAMES_APART: i64 = 256;
-/// A reference older than this many frames says nothing any more.
+/// Age in frames beyond which a reference is ignored.
 const REFERENCE_LIFETIME_FRAMES: i64 = 120;
 
-/// Our pacing.
+/// Even pacing of one site.
 #[derive(Debug)]
 pub struct EvenPacer {
     period: TimeDelta,
     limits: PacingLimits,
     max_lead: i64,
-    /// The time from one frame to the next as things are.
+    /// Current time between two frames.
     current_period: TimeDelta,
-    /// When the frame at hand should begin.
+    /// Planned start of the current frame.
     planned_start: Instant,
-    /// When it does.
+    /// Actual start of the current frame.
     next_start: Instant,
-    /// By how much the host began it later.
+    /// Delay between that and the time at which the host program began the frame.
     host_lateness: TimeDelta,
     reference: Option<PaceReference>,
-    /// The frame at hand was planned for when the reference has it, which may be long ago.
+    /// Whether the current frame was planned by a jump to the reference, possibly far in the past.
     has_jumped: bool,
-    /// How many frames it takes to sway from one side of the reference to the other; 0 if we do not.
+    /// Number of frames from one extreme of the dither to the other; 0 without dither.
     dither_frames: i64,
     delays: [Option<OneWayDelay>; MAX_SITES],
-    /// The longest of them, and the shortest period that it allows.
+    /// The longest of these delays, and the shortest period that it allows.
     max_delay: TimeDelta,
     min_link_period: TimeDelta,
 }
 
-/// What follows from the period alone, worked out once.
+/// Limits derived from the period.
 #[derive(Clone, Copy, Debug)]
 struct PacingLimits {
-    /// A site that is later than this gives up its plan.
+    /// Largest lateness, beyond which a site abandons its plan.
     max_lateness: TimeDelta,
-    /// No clock worth following makes a period shorter or longer than this.
+    /// Bounds of the period by the clock of another site.
     min_period: TimeDelta,
     max_period: TimeDelta,
-    /// A change of the period that is allowed in any case.
+    /// Change of the period that is allowed in any case.
     free_slew: TimeDelta,
-    /// How far a site sways about the reference.
+    /// Amplitude of the dither around the reference.
     dither: TimeDelta,
 }
 
@@ -104,8 +109,8 @@ struct PaceReference {
     period: TimeDelta,
 }
 
-/// A one-way delay, smoothed over the least of short stretches: what a sleeping computer finds in its socket when it wakes says
-/// nothing about the link.
+/// Smoothed minimum of a one-way delay over short intervals. The minimum discards packets that waited in the socket of
+/// a suspended computer, which say nothing about the link.
 #[derive(Clone, Copy, Debug)]
 struct OneWayDelay {
     smoothed: TimeDelta,
@@ -113,7 +118,7 @@ struct OneWayDelay {
     since: Instant,
 }
 
-/// How long such a stretch is.
+/// Length of such an interval.
 const DELAY_INTERVAL: TimeDelta = TimeDelta::from_millis(150);
 
 impl OneWayDelay {
@@ -129,12 +134,12 @@ impl OneWayDelay {
 }
 
 impl EvenPacer {
-    /// Frames of `period` with a local lag of `lag` frames, the first at `start`.
-    pub fn new(period: TimeDelta, lag: u32, start: Instant) -> Self {
+    /// Creates a pacer for frames of `period` and a maximum lead of `max_lead` frames, with the first frame at `start`.
+    pub fn new(period: TimeDelta, max_lead: u32, start: Instant) -> Self {
         Self {
             period,
             limits: PacingLimits::of(period),
-            max_lead: i64::from(lag),
+            max_lead: i64::from(max_lead),
             current_period: period,
             planned_start: start,
             next_start: start,
@@ -148,27 +153,28 @@ impl EvenPacer {
         }
     }
 
-    /// Sways about the reference, as sites do that guess: each in a time of its own, so that any two are fair to each other.
+    /// Enables dither around the reference, for sites that predict. Each site has its own rate, so that any two are
+    /// fair to each other.
     pub fn enable_dither(&mut self, site: SiteId) {
         self.dither_frames = DITHER_FRAMES + DITHER_FRAMES_PER_SITE * site.index() as i64;
     }
 
-    /// When the next frame begins.
+    /// Returns the start of the next frame.
     pub fn next_start(&self) -> Instant {
         self.next_start
     }
 
-    /// When the frame at hand should begin if nothing had to be waited for.
+    /// Returns the planned start of the current frame, without waits.
     pub fn planned_start(&self) -> Instant {
         self.planned_start
     }
 
-    /// The time from one frame to the next as things are.
+    /// Returns the current time between two frames.
     pub fn current_period(&self) -> TimeDelta {
         self.current_period
     }
 
-    /// A packet of a peer was under way for so long.
+    /// Records the one-way delay of a packet from a peer.
     pub fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         match &mut self.delays[site.index()] {
             Some(known) => known.add(now, delay, self.period),
@@ -177,15 +183,16 @@ impl EvenPacer {
         self.update_min_link_period();
     }
 
-    /// The frame that the reference is in at this time, if that is known.
+    /// Returns the frame that the reference is in at `now`, if known.
     pub fn frame_at(&self, now: Instant) -> Option<Frame> {
         let reference = self.reference?;
         let passed = (now - reference.planned_at).as_nanos() / reference.period.as_nanos().max(1);
         Some(reference.frame + passed.clamp(0, i64::from(u16::MAX)) as u32)
     }
 
-    /// Plans a frame for when the reference has it, however far back that is; `false` if there is no reference. What is further
-    /// ahead than sites can be apart is an error or a lie, and nobody waits for it.
+    /// Plans a frame for the time at which the reference has it, however far in the past. Returns `false` without a
+    /// reference. A plan further ahead than sites can be apart is an error or a forgery, and is limited to that
+    /// distance.
     pub fn jump_to(&mut self, now: Instant, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };
         let planned = reference.planned_at + reference.period * (frame - reference.frame);
@@ -194,26 +201,26 @@ impl EvenPacer {
         true
     }
 
-    /// The next frame begins no earlier than this, here and everywhere: what was known of the reference before is of no use.
+    /// Delays the next frame at least until `until`. All sites pause together, so the old reference is discarded.
     pub fn pause_until(&mut self, until: Instant) {
         self.planned_start = self.planned_start.max(until);
         self.next_start = self.next_start.max(until);
         self.reference = None;
     }
 
-    /// The local lag has changed.
-    pub fn set_max_lead(&mut self, lag: u32) {
-        self.max_lead = i64::from(lag);
+    /// Sets the maximum lead in frames.
+    pub fn set_max_lead(&mut self, max_lead: u32) {
+        self.max_lead = i64::from(max_lead);
         self.update_min_link_period();
     }
 
-    /// The site will not be waited for again.
+    /// Ignores a site that has left or was dropped.
     pub fn forget_site(&mut self, site: SiteId) {
         self.delays[site.index()] = None;
         self.update_min_link_period();
     }
 
-    /// The site whose way is too long for frames of this period, and the part of the time that it costs.
+    /// Returns the site whose link is too slow for frames of `period`, and the fraction of time that it costs.
     pub fn limiting_site(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
         let site = SiteId::first(MAX_SITES).max_by_key(|site| self.delays[site.index()].map(|delay| delay.smoothed))?;
         let share = 1.0 - period.as_nanos() as f64 / self.min_link_period.as_nanos().max(1) as f64;
@@ -225,7 +232,7 @@ impl EvenPacer {
         self.min_link_period = self.max_delay / self.max_lead.max(1);
     }
 
-    /// The site that sets the pace planned to begin `frame` at this time of ours.
+    /// Records that the site that sets the pace planned to begin `frame` at the local time `at`.
     pub fn on_reference(&mut self, frame: Frame, at: Instant) {
         let period = match self.reference {
             Some(last) if frame - last.frame < 4 => {
@@ -236,7 +243,7 @@ impl EvenPacer {
             }
             Some(last) if frame - last.frame < REFERENCE_LIFETIME_FRAMES => {
                 let measured = (at - last.planned_at) / (frame - last.frame);
-                // A freeze lies between the two, or a plan was given up: start over.
+                // A freeze lies between the two, or a plan was abandoned: start over.
                 if measured > self.current_period * 2 {
                     self.current_period
                 } else {
@@ -248,22 +255,22 @@ impl EvenPacer {
         self.reference = Some(PaceReference { frame, planned_at: at, period });
     }
 
-    /// A frame begins, perhaps later than it was asked for: a host's timer may be coarse.
+    /// Records the start of a frame. It may be later than planned, because a host's timer may be coarse.
     pub fn on_begin(&mut self, now: Instant) {
         let late = now - self.next_start;
         self.host_lateness = if late > self.period * 2 { TimeDelta::ZERO } else { late.max(TimeDelta::ZERO) };
     }
 
-    /// The machine is about to step `frame`: plans the one after it.
+    /// Plans the frame after `frame`, which the machine is about to step.
     pub fn on_step(&mut self, now: Instant, frame: Frame) {
         self.current_period = self.min_link_period.max(self.followed_period(frame));
-        // What the host was late with is not made up for, or a coarse timer would slow down the game.
+        // The host's own lateness is not caught up with, or a coarse timer would slow down the game.
         let now = now - self.host_lateness;
-        // Without lag every frame waits for one delay between its beginning and its step; that is not lateness.
+        // With a lead of 0, every frame waits for one delay between its start and its step. That is not lateness.
         let now = if self.max_lead == 0 { now - self.max_delay } else { now };
         let late = now - self.planned_start;
-        let leapt = core::mem::take(&mut self.has_jumped);
-        if late > self.limits.max_lateness && !leapt {
+        let has_jumped = core::mem::take(&mut self.has_jumped);
+        if late > self.limits.max_lateness && !has_jumped {
             self.planned_start = now;
             self.reference = None;
         }
@@ -275,7 +282,8 @@ impl EvenPacer {
         }
     }
 
-    /// How much quicker the next frame may follow. Where the link sets the pace, hurrying would only mean waiting again.
+    /// Returns the speed-up of the next frame. Where the link limits the pace, a higher speed would only mean another
+    /// wait.
     fn catch_up_rate(&self, now: Instant) -> f64 {
         let late = self.in_periods(now + self.current_period - self.planned_start, 1.0);
         if self.current_period > self.period.scale(1.02) {
@@ -285,8 +293,9 @@ impl EvenPacer {
         }
     }
 
-    /// The nominal period by the clock of the reference, which may be quicker or slower than ours. A reference that is slower than
-    /// clocks are has to wait for somebody, perhaps for us: to follow it in that would keep both slow for ever.
+    /// Returns the nominal period by the clock of the reference, which may run faster or slower than the local one. A
+    /// reference that is slower than any clock is waiting for a site, perhaps for this one. Following it would keep
+    /// both slow forever.
     fn followed_period(&self, frame: Frame) -> TimeDelta {
         let followed = self.current_reference(frame).map_or(self.period, |reference| reference.period);
         followed.clamp(self.limits.min_period, self.limits.max_period)
@@ -296,26 +305,27 @@ impl EvenPacer {
         self.reference.filter(|reference| frame - reference.frame < REFERENCE_LIFETIME_FRAMES)
     }
 
-    /// A distance as a part of the period, `most` at the most.
-    fn in_periods(&self, distance: TimeDelta, most: f64) -> f64 {
-        (distance.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(most)
+    /// Returns a distance as a fraction of the period, at most `max`.
+    fn in_periods(&self, distance: TimeDelta, max: f64) -> f64 {
+        (distance.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(max)
     }
 
-    /// How far from the reference a frame is to be. Where the link sets the pace, everybody guesses as much as is allowed.
+    /// Returns the intended distance of a frame from the reference. Where the link limits the pace, all sites predict
+    /// as many frames as they may, and dither is useless.
     fn dither_offset(&self, frame: Frame) -> TimeDelta {
         if self.dither_frames == 0 || self.min_link_period > self.period {
             return TimeDelta::ZERO;
         }
         let phase = i64::from(frame.number()) % (self.dither_frames * 2);
-        let there = phase.min(self.dither_frames * 2 - phase);
-        self.limits.dither * (there * 2 - self.dither_frames) / self.dither_frames
+        let position = phase.min(self.dither_frames * 2 - phase);
+        self.limits.dither * (position * 2 - self.dither_frames) / self.dither_frames
     }
 
-    /// How much longer to make the way to `frame` so as to come nearer to the reference.
+    /// Returns the correction of the time until `frame` that brings the plan closer to the reference.
     fn steering_correction(&self, frame: Frame) -> TimeDelta {
         let Some(reference) = self.current_reference(frame) else { return TimeDelta::ZERO };
-        let there = reference.planned_at + reference.period * (frame - reference.frame);
-        let error = there + self.dither_offset(frame) - self.planned_start;
+        let target = reference.planned_at + reference.period * (frame - reference.frame);
+        let error = target + self.dither_offset(frame) - self.planned_start;
         let wanted = error / STEERING_DIVISOR;
         if wanted.abs() < self.limits.free_slew {
             return wanted;
@@ -336,7 +346,8 @@ mod tests {
         TimeDelta::from_millis(millis)
     }
 
-    /// Runs frames that begin `host` later than asked for and wait `inputs` for inputs; returns when each was stepped.
+    /// Runs frames that the host begins `host` after their planned start and that wait `inputs` for inputs. Returns the
+    /// first start and the next.
     fn run_frames(
         even: &mut EvenPacer,
         frames: u32,
@@ -416,22 +427,22 @@ mod tests {
         for (at, expected) in [(ms(-90_000), ms(-90_000)), (ms(500), ms(500)), (ms(90_000), PERIOD * MAX_FRAMES_APART)]
         {
             let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
-            assert!(!even.jump_to(now, Frame::new(50)), "there is no reference");
+            assert!(!even.jump_to(now, Frame::new(50)), "jump without a reference");
             even.on_reference(Frame::new(50), now + at);
             assert!(even.jump_to(now, Frame::new(50)));
             assert_eq!(even.next_start() - now, expected);
         }
     }
 
-    /// How far from the reference a site is that follows it for so many frames.
-    fn follow_reference(even: &mut EvenPacer, frames: u32, mut look: impl FnMut(u32, TimeDelta)) {
+    /// Follows a reference for `frames` frames and passes the distance from it after each frame to `observe`.
+    fn follow_reference(even: &mut EvenPacer, frames: u32, mut observe: impl FnMut(u32, TimeDelta)) {
         for frame in 0..frames {
             if frame.is_multiple_of(12) {
                 even.on_reference(Frame::new(frame), Instant::ZERO + PERIOD * i64::from(frame));
             }
             even.on_begin(even.next_start());
             even.on_step(even.next_start(), Frame::new(frame));
-            look(frame, even.planned_start() - (Instant::ZERO + PERIOD * (i64::from(frame) + 1)));
+            observe(frame, even.planned_start() - (Instant::ZERO + PERIOD * (i64::from(frame) + 1)));
         }
     }
 

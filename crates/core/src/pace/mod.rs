@@ -1,7 +1,8 @@
-//! Pace: when the next frame begins.
+//! Pacing: decides when the next frame begins.
 //!
-//! Two rivals behind one surface, so that they can be compared: [`EvenPacer`], ours and the default, and [`Paper`], Algorithms 3 and 4 of
-//! Zhao et al. exactly as written. A session tells its pacer what happens; the pacer tells when the next frame begins.
+//! Two algorithms share one interface, so that they can be compared: [`EvenPacer`], the default, and [`ZhaoPacer`],
+//! Algorithms 3 and 4 of Zhao et al. exactly as published. A session reports events to its pacer, and the pacer returns
+//! the start of the next frame.
 
 mod even;
 mod zhao;
@@ -15,19 +16,21 @@ use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::time::{Instant, TimeDelta};
 
-/// Which pacing a site uses. Sites need not use the same.
+/// Pacing algorithm of a site. Sites need not use the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pacing {
-    /// Sub-frame, slew-limited, slowing evenly where the link is too long for the lag.
+    /// Corrects fractions of a frame with limited slew, and slows down evenly where the link is too long for the input
+    /// delay.
     #[default]
     Even,
-    /// Algorithms 3 and 4: what ran long is repaid at once, and every site but the first moves towards the first.
+    /// Algorithms 3 and 4: a frame that ran long is repaid at once, and every site but the first moves towards the
+    /// first.
     Zhao,
-    /// Algorithm 3 alone, in which the site that starts first is penalised.
+    /// Algorithm 3 alone, which penalises the site that starts first.
     ZhaoUnsynchronised,
 }
 
-/// The pacer of one site in one running game.
+/// The pacer of one site in a running game.
 #[derive(Debug)]
 pub(crate) enum Pacer {
     Even(Box<EvenPacer>),
@@ -35,21 +38,21 @@ pub(crate) enum Pacer {
 }
 
 impl Pacer {
-    pub(crate) fn new(pacing: Pacing, period: TimeDelta, lag: u32, start: Instant) -> Self {
+    pub(crate) fn new(pacing: Pacing, period: TimeDelta, max_lead: u32, start: Instant) -> Self {
         match pacing {
-            Pacing::Even => Self::Even(Box::new(EvenPacer::new(period, lag, start))),
-            Pacing::Zhao | Pacing::ZhaoUnsynchronised => Self::Zhao(ZhaoPacer::new(period, lag, start)),
+            Pacing::Even => Self::Even(Box::new(EvenPacer::new(period, max_lead, start))),
+            Pacing::Zhao | Pacing::ZhaoUnsynchronised => Self::Zhao(ZhaoPacer::new(period, max_lead, start)),
         }
     }
 
-    /// Frames are guessed at this site, and it follows another's plan.
+    /// Enables dither: this site predicts frames and follows another site's plan.
     pub(crate) fn enable_dither(&mut self, site: SiteId) {
         if let Self::Even(even) = self {
             even.enable_dither(site);
         }
     }
 
-    /// When the next frame begins.
+    /// Returns the start of the next frame.
     pub(crate) fn next_start(&self) -> Instant {
         match self {
             Self::Even(even) => even.next_start(),
@@ -57,7 +60,7 @@ impl Pacer {
         }
     }
 
-    /// The time from one frame to the next as things are.
+    /// Returns the current time between two frames.
     pub(crate) fn period(&self) -> TimeDelta {
         match self {
             Self::Even(even) => even.current_period(),
@@ -65,7 +68,7 @@ impl Pacer {
         }
     }
 
-    /// When the current frame should have begun.
+    /// Returns the planned start of the current frame.
     pub(crate) fn planned_start(&self) -> Option<Instant> {
         match self {
             Self::Even(even) => Some(even.planned_start()),
@@ -73,7 +76,7 @@ impl Pacer {
         }
     }
 
-    /// A frame begins: its local input is taken.
+    /// Records the start of a frame: its local input is sampled.
     pub(crate) fn on_begin(&mut self, now: Instant, frame: Frame, master: Option<ZhaoMaster>) {
         match self {
             Self::Even(even) => even.on_begin(now),
@@ -81,8 +84,8 @@ impl Pacer {
         }
     }
 
-    /// All inputs are there, the machine is about to step. Returns whether that is enough to plan the next frame; the paper's
-    /// pacing must also be told when the machine has stepped.
+    /// Records that all inputs are present and the machine is about to step. Returns whether the next frame is now
+    /// planned; [`ZhaoPacer`] also needs [`on_end`](Self::on_end).
     pub(crate) fn on_step(&mut self, now: Instant, frame: Frame) -> bool {
         match self {
             Self::Even(even) => even.on_step(now, frame),
@@ -91,28 +94,28 @@ impl Pacer {
         true
     }
 
-    /// The machine has stepped.
+    /// Records that the machine has stepped.
     pub(crate) fn on_end(&mut self, now: Instant) {
         if let Self::Zhao(paper) = self {
             paper.end_frame_timing(now);
         }
     }
 
-    /// A packet of a peer was under way for so long.
+    /// Records the one-way delay of a packet from a peer.
     pub(crate) fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         if let Self::Even(even) = self {
             even.on_delay(now, site, delay);
         }
     }
 
-    /// The site that sets the pace planned to begin a frame at this time of ours.
+    /// Records that the site that sets the pace planned to begin `frame` at the local time `at`.
     pub(crate) fn on_reference(&mut self, frame: Frame, at: Instant) {
         if let Self::Even(even) = self {
             even.on_reference(frame, at);
         }
     }
 
-    /// The frame that the reference is in at this time, if that is known.
+    /// Returns the frame that the reference is in at `now`, if known.
     pub(crate) fn frame_at(&self, now: Instant) -> Option<Frame> {
         match self {
             Self::Even(even) => even.frame_at(now),
@@ -120,7 +123,7 @@ impl Pacer {
         }
     }
 
-    /// Goes to a frame at once, as the reference has it; `false` if that is not known.
+    /// Plans a frame for the time at which the reference has it. Returns `false` if that is unknown.
     pub(crate) fn jump_to(&mut self, now: Instant, frame: Frame) -> bool {
         match self {
             Self::Even(even) => even.jump_to(now, frame),
@@ -128,21 +131,21 @@ impl Pacer {
         }
     }
 
-    /// Lag and window have changed: sites may be so many frames apart.
-    pub(crate) fn set_max_lead(&mut self, reach: u32) {
+    /// Sets the maximum lead in frames, after input delay or prediction window have changed.
+    pub(crate) fn set_max_lead(&mut self, max_lead: u32) {
         if let Self::Even(even) = self {
-            even.set_max_lead(reach);
+            even.set_max_lead(max_lead);
         }
     }
 
-    /// Nobody begins a frame before this.
+    /// Pauses all frames until `until`.
     pub(crate) fn pause_until(&mut self, until: Instant) {
         if let Self::Even(even) = self {
             even.pause_until(until);
         }
     }
 
-    /// The site whose way is too long for frames of this period, and the part of the time that it costs.
+    /// Returns the site whose link is too slow for frames of `period`, and the fraction of time that it costs.
     pub(crate) fn limiting_site(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
         match self {
             Self::Even(even) => even.limiting_site(period),
@@ -150,7 +153,7 @@ impl Pacer {
         }
     }
 
-    /// The site will not be waited for again.
+    /// Ignores a site that has left or was dropped.
     pub(crate) fn forget_site(&mut self, site: SiteId) {
         if let Self::Even(even) = self {
             even.forget_site(site);

@@ -3,18 +3,18 @@
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
-/// What a slave knows of the master when a frame begins.
+/// Knowledge of the master at a slave when a frame begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZhaoMaster {
-    /// LastRcvFrame\[0\]: the newest frame for which the master's input is here.
+    /// LastRcvFrame\[0\]: the newest frame for which the master's input has arrived.
     pub last_received: Frame,
-    /// MasterRcvTime: when that input came.
+    /// MasterRcvTime: arrival time of that input.
     pub received_at: Instant,
     /// The round-trip time to the master.
     pub rtt: TimeDelta,
 }
 
-/// The paper's pacing.
+/// Pacing of Zhao et al.
 #[derive(Debug)]
 pub struct ZhaoPacer {
     time_per_frame: TimeDelta,
@@ -25,7 +25,8 @@ pub struct ZhaoPacer {
 }
 
 impl ZhaoPacer {
-    /// Frames of `time_per_frame` with a local lag of `buf_frame` frames, the first at `start`.
+    /// Creates a pacer for frames of `time_per_frame` and an input delay of `buf_frame` frames, with the first frame at
+    /// `start`.
     pub fn new(time_per_frame: TimeDelta, buf_frame: u32, start: Instant) -> Self {
         Self {
             time_per_frame,
@@ -36,17 +37,17 @@ impl ZhaoPacer {
         }
     }
 
-    /// When the next frame begins.
+    /// Returns the start of the next frame.
     pub fn next_start(&self) -> Instant {
         self.next_start
     }
 
-    /// TimePerFrame.
+    /// Returns TimePerFrame.
     pub fn period(&self) -> TimeDelta {
         self.time_per_frame
     }
 
-    /// Algorithm 4; `master` is `None` at the master itself, and where Algorithm 4 is not used.
+    /// Algorithm 4. `master` is `None` at the master itself, and where Algorithm 4 is not used.
     pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<ZhaoMaster>) {
         self.curr_frame_start = curr_time;
         let sync_adjust_time_delta = match master {
@@ -87,19 +88,20 @@ mod tests {
         let mut paper = ZhaoPacer::new(PERIOD, 6, at(0));
         paper.begin_frame_timing(at(0), Frame::new(0), None);
         paper.end_frame_timing(at(20));
-        assert_eq!(paper.next_start(), at(20), "4 ms too long: on at once");
+        assert_eq!(paper.next_start(), at(20), "4 ms too long: the next frame starts at once");
         paper.begin_frame_timing(at(20), Frame::new(1), None);
         paper.end_frame_timing(at(22));
-        assert_eq!(paper.next_start(), at(32), "and 4 ms shorter");
+        assert_eq!(paper.next_start(), at(32), "the next frame is 4 ms shorter");
     }
 
     #[test]
     fn slave_follows_master() {
-        // The master's input for frame 16 (its frame 10) came at 1,000 over a 40 ms round trip: it began frame 10 at 980.
+        // The master's input for frame 16 (its frame 10) arrived at 1,000 ms with an RTT of 40 ms, so the master began
+        // frame 10 at 980 ms.
         let master =
             ZhaoMaster { last_received: Frame::new(16), received_at: at(1_000), rtt: TimeDelta::from_millis(40) };
         let mut slave = ZhaoPacer::new(PERIOD, 6, at(0));
-        // At 996 the master begins frame 11; we begin frame 12 at 1,004, 8 ms ahead of it: 980 + 2·16 = 1,012.
+        // The master begins frame 12 at 980 + 2·16 = 1,012 ms. The slave begins it at 1,004 ms, 8 ms early.
         slave.begin_frame_timing(at(1_004), Frame::new(12), Some(master));
         slave.end_frame_timing(at(1_005));
         assert_eq!(slave.next_start(), at(1_004) + PERIOD + TimeDelta::from_millis(8));

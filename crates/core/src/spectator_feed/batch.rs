@@ -1,4 +1,4 @@
-//! A batch: a few frames of all players' inputs as one record, which can be decoded by itself.
+//! Batch: a few frames of all players' inputs, encoded as one record that decodes independently of all others.
 
 use super::{MAX_CHANGES_SIZE, MAX_RECORD_SIZE};
 use crate::frame::Frame;
@@ -12,10 +12,10 @@ pub(super) struct Batch {
     width: usize,
     first: Frame,
     count: u32,
-    /// When its first frame came.
+    /// Time at which the first frame was pushed.
     pub(super) started_at: Instant,
     last_input: [u8; MAX_WIDTH],
-    /// Frames since the last change.
+    /// Frames pushed since the last change.
     unchanged_frames: u32,
     changes: [u8; MAX_CHANGES_SIZE],
     changes_len: usize,
@@ -45,7 +45,7 @@ impl Batch {
         self.count
     }
 
-    /// Adds a frame, which must follow on the last; `false` when there is no room for it.
+    /// Adds the frame that follows the last one. Returns `false` when the batch is full.
     pub(super) fn push(&mut self, now: Instant, frame: Frame, value: &[u8]) -> bool {
         if self.count == MAX_RECORD_FRAMES {
             return false;
@@ -70,7 +70,7 @@ impl Batch {
         true
     }
 
-    /// Writes the batch as a record, and begins a new one.
+    /// Encodes the batch as a record and begins a new batch. Returns the record's length in bytes.
     pub(super) fn close(&mut self, buf: &mut [u8; MAX_RECORD_SIZE]) -> usize {
         let mut writer = ByteWriter::new(buf);
         let (first, count) = (self.first.number(), self.count);
@@ -81,13 +81,13 @@ impl Batch {
             state_hash: hash,
             changes: &self.changes[..self.changes_len],
         };
-        put_record(&mut writer, &record).expect("a record fits into its buffer");
+        put_record(&mut writer, &record).expect("record fits into its buffer");
         (self.count, self.changes_len, self.unchanged_frames) = (0, 0, 0);
         writer.len()
     }
 }
 
-/// Whether a record can be decoded, so that it need not be asked again when its frames are needed.
+/// Checks that a record decodes, so that decoding cannot fail later when its frames are needed.
 pub(super) fn validate_record(width: usize, record: &FrameRecord<'_>) -> Result<(), DecodeError> {
     let mut value = [0; MAX_WIDTH];
     let mut reader = ByteReader::new(record.changes);
@@ -105,15 +105,16 @@ pub(super) fn validate_record(width: usize, record: &FrameRecord<'_>) -> Result<
     Ok(())
 }
 
-/// The frames of a record, one after the other.
+/// Decodes the frames of a record one by one.
 #[derive(Debug)]
 pub(super) struct RecordDecoder {
     width: usize,
     input: [u8; MAX_WIDTH],
     next_input: [u8; MAX_WIDTH],
-    /// Frames that pass before the value becomes `next`; `None` when it stays as it is.
+    /// Frames to pass before `input` becomes `next_input`; `None` when the input stays the same until the end of the
+    /// record.
     frames_until_change: Option<u32>,
-    /// How many bytes of the changes are read.
+    /// Number of change bytes consumed.
     bytes_read: usize,
 }
 
@@ -122,12 +123,12 @@ impl RecordDecoder {
         Self { width, input: [0; MAX_WIDTH], next_input: [0; MAX_WIDTH], frames_until_change: None, bytes_read: 0 }
     }
 
-    /// The input of the frame at hand.
+    /// Returns the input of the current frame.
     pub(super) fn input(&self) -> &[u8] {
         &self.input[..self.width]
     }
 
-    /// Goes to the first frame of a record.
+    /// Moves to the first frame of a record.
     pub(super) fn begin(&mut self, changes: &[u8]) {
         (self.next_input, self.bytes_read) = ([0; MAX_WIDTH], 0);
         self.read_change(changes);
@@ -135,7 +136,7 @@ impl RecordDecoder {
         self.read_change(changes);
     }
 
-    /// Goes to the next frame of the same record.
+    /// Moves to the next frame of the same record.
     pub(super) fn step(&mut self, changes: &[u8]) {
         match &mut self.frames_until_change {
             Some(0) => {
@@ -162,17 +163,17 @@ mod tests {
 
     #[test]
     fn encoded_batch_decodes_to_the_same_frames() {
-        for (width, restless) in [(0, 1), (2, 1), (4, 3), (6, 2), (16, 5), (128, 1)] {
+        for (width, change_interval) in [(0, 1), (2, 1), (4, 3), (6, 2), (16, 5), (128, 1)] {
             let mut batch = Batch::new(width);
             let mut frames: Vec<Vec<u8>> = Vec::new();
             for frame in 0..100u32 {
-                let value: Vec<u8> = (0..width).map(|at| (frame / restless * (at as u32 + 7)) as u8).collect();
+                let value: Vec<u8> = (0..width).map(|at| (frame / change_interval * (at as u32 + 7)) as u8).collect();
                 if !batch.push(Instant::ZERO, Frame::new(50 + frame), &value) {
                     break;
                 }
                 frames.push(value);
             }
-            assert!(frames.len() >= 6, "a batch of the usual length fits at any width");
+            assert!(frames.len() >= 6, "a batch of the default length fits at any width");
             batch.hash = Some((Frame::new(52), 7));
             let (mut buf, mut bytes) = ([0; MAX_RECORD_SIZE], Vec::from([0u8]));
             let len = batch.close(&mut buf);
@@ -183,13 +184,13 @@ mod tests {
                 (50, frames.len() as u32, Some((52, 7)))
             );
             validate_record(width, &record).unwrap();
-            let mut unroll = RecordDecoder::new(width);
-            unroll.begin(record.changes);
+            let mut decoder = RecordDecoder::new(width);
+            decoder.begin(record.changes);
             for (at, value) in frames.iter().enumerate() {
                 if at > 0 {
-                    unroll.step(record.changes);
+                    decoder.step(record.changes);
                 }
-                assert_eq!(unroll.input(), value, "frame {at} of width {width}");
+                assert_eq!(decoder.input(), value, "frame {at} of width {width}");
             }
         }
     }
@@ -197,10 +198,10 @@ mod tests {
     #[test]
     fn malformed_record_is_rejected() {
         let record = |count, changes| FrameRecord { first_frame: 0, frame_count: count, state_hash: None, changes };
-        assert!(validate_record(2, &record(3, &[])).is_err(), "nothing to begin with");
-        assert!(validate_record(2, &record(3, &[4])).is_err(), "the first frame is not the first");
-        assert!(validate_record(2, &record(3, &[0, 1 | 3 << 2, 9])).is_err(), "more frames than there are");
-        assert!(validate_record(2, &record(3, &[0, 1, 0])).is_err(), "a change that is none");
+        assert!(validate_record(2, &record(3, &[])).is_err(), "no first value");
+        assert!(validate_record(2, &record(3, &[4])).is_err(), "first value after frame 0");
+        assert!(validate_record(2, &record(3, &[0, 1 | 3 << 2, 9])).is_err(), "change beyond the last frame");
+        assert!(validate_record(2, &record(3, &[0, 1, 0])).is_err(), "change to an equal value");
         assert!(validate_record(2, &record(3, &[0, 1 | 1 << 2, 9])).is_ok());
     }
 }

@@ -1,20 +1,20 @@
-//! How much to ask for at once: about what is under way on a line that is just full.
+//! Congestion control for downloads: bounds the requested bytes in flight to about what fills the link.
 //!
-//! After BBR (Cardwell et al., 2016): the best rate of late times the least round trip, and a little more. Loss by itself does not
-//! slow it down, so a bad line is used as well as it can be.
+//! After BBR (Cardwell et al., 2016): the window is the best recent delivery rate times the minimum round-trip time,
+//! plus some headroom. Loss alone does not shrink the window, so a lossy link is still used fully.
 
 use super::PART_SIZE;
 use crate::time::{Instant, TimeDelta};
 
-/// Times over which the rate is measured that are remembered.
+/// Number of rate samples kept.
 const RATE_SAMPLES: usize = 8;
-/// The least and the most to be under way, in bytes.
+/// Bounds of the congestion window, in bytes.
 const MIN_CONGESTION_WINDOW: u64 = 8 * PART_SIZE as u64;
 const MAX_CONGESTION_WINDOW: u64 = 512 * PART_SIZE as u64;
-/// No rate is measured over less time.
+/// Shortest interval over which the rate is measured.
 const MIN_RATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
-/// The measured line from a source.
+/// Rate and round-trip time measured on the link from a source.
 #[derive(Debug)]
 pub(super) struct CongestionControl {
     rtt_min: Option<TimeDelta>,
@@ -40,33 +40,35 @@ impl CongestionControl {
         }
     }
 
-    /// Something came this long after it was asked for.
+    /// Records an unambiguous round-trip sample.
     pub(super) fn on_rtt(&mut self, sample: TimeDelta) {
         let sample = sample.max(TimeDelta::from_millis(1));
         self.smoothed_rtt = if self.rtt_min.is_none() { sample } else { (self.smoothed_rtt * 7 + sample) / 8 };
         self.rtt_min = Some(self.rtt_min.map_or(sample, |least| least.min(sample)));
     }
 
-    /// The first answer came this long after the last of several questions; which one was answered is not known. If it was an earlier
-    /// one the way is longer, and that will show.
+    /// Sets the first round-trip estimate when the subscribe request was sent several times. `sample` counts from the
+    /// last request. If the answer was to an earlier request, the true round-trip time is longer, and later samples
+    /// will show it.
     pub(super) fn set_initial_rtt(&mut self, sample: TimeDelta) {
         self.smoothed_rtt = sample.clamp(TimeDelta::from_millis(50), TimeDelta::from_secs(2));
     }
 
-    /// Something did not come. As long as the round trip is not known for sure it may be longer than we think; what is asked for
-    /// twice would never tell.
+    /// Handles a request that timed out. Until there is an unambiguous sample, the round-trip time may be longer than
+    /// estimated. The estimate then grows by half, up to 2 s, because repeated requests never yield an unambiguous
+    /// sample.
     pub(super) fn on_timeout(&mut self) {
         if self.rtt_min.is_none() {
             self.smoothed_rtt = (self.smoothed_rtt * 3 / 2).min(TimeDelta::from_secs(2));
         }
     }
 
-    /// Something came this long after it was asked for, if it was not something else.
+    /// Records a round-trip sample that may belong to a different packet. It does not lower the minimum.
     pub(super) fn on_ambiguous_rtt(&mut self, sample: TimeDelta) {
         self.smoothed_rtt = (self.smoothed_rtt * 7 + sample) / 8;
     }
 
-    /// Something that was asked for came.
+    /// Counts requested bytes that arrived, and updates the window at the end of each measurement interval.
     pub(super) fn on_bytes(&mut self, now: Instant, bytes: usize) {
         self.interval_bytes += bytes as u64;
         let rtt = self.rtt_min.unwrap_or(self.smoothed_rtt);
@@ -78,35 +80,36 @@ impl CongestionControl {
         let best = self.rate_samples.iter().copied().max().unwrap_or(0);
         self.rate_samples[self.sample_count % RATE_SAMPLES] = rate;
         self.sample_count += 1;
-        let under_way = best.max(rate) * rtt.as_micros().max(0) as u64 / 1_000_000;
-        let more = if rate * 10 > best * 11 { under_way } else { under_way / 2 };
+        let in_flight = best.max(rate) * rtt.as_micros().max(0) as u64 / 1_000_000;
+        let headroom = if rate * 10 > best * 11 { in_flight } else { in_flight / 2 };
         self.congestion_window =
-            (under_way + more + 4 * PART_SIZE as u64).clamp(MIN_CONGESTION_WINDOW, MAX_CONGESTION_WINDOW);
+            (in_flight + headroom + 4 * PART_SIZE as u64).clamp(MIN_CONGESTION_WINDOW, MAX_CONGESTION_WINDOW);
         (self.interval_start, self.interval_bytes) = (now, 0);
     }
 
-    /// Nothing is under way: this time says nothing about the line.
+    /// Restarts the rate measurement. While nothing is in flight, the arrival rate says nothing about the link.
     pub(super) fn on_idle(&mut self, now: Instant) {
         (self.interval_start, self.interval_bytes) = (now, 0);
     }
 
-    /// How many bytes may be under way.
+    /// Returns the number of bytes that may be in flight.
     pub(super) fn congestion_window(&self) -> usize {
         self.congestion_window as usize
     }
 
-    /// What does not come for so long is asked for again.
+    /// Returns the time after which an unanswered request is repeated.
     pub(super) fn retry_timeout(&self) -> TimeDelta {
         (self.smoothed_rtt * 3 / 2 + TimeDelta::from_millis(100))
             .clamp(TimeDelta::from_millis(150), TimeDelta::from_secs(3))
     }
 
-    /// The same where nothing else is to be asked for, so that the line is about to be idle.
+    /// Returns the retry timeout for the end of a download, when nothing else is left to request and the link is about
+    /// to fall idle.
     pub(super) fn tail_retry_timeout(&self) -> TimeDelta {
         (self.smoothed_rtt * 9 / 8 + TimeDelta::from_millis(30)).min(self.retry_timeout())
     }
 
-    /// By so much may one packet overtake another.
+    /// Returns the longest delay by which one packet may overtake another.
     pub(super) fn reordering_tolerance(&self) -> TimeDelta {
         (self.smoothed_rtt / 8 + TimeDelta::from_millis(5)).min(TimeDelta::from_millis(50))
     }

@@ -1,4 +1,4 @@
-//! A snapshot on its way to here, block by block, each checked when it is complete.
+//! Download of a snapshot, block by block. Each block is checked when it is complete.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -10,33 +10,32 @@ use super::{BLOCK_SIZE, MAX_PARTS_PER_BLOCK, PART_SIZE};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BlockRequests, SnapshotChunk, SnapshotOffer};
 
-/// The most blocks that are incomplete at a time.
+/// Largest number of incomplete blocks at a time.
 const MAX_OPEN_BLOCKS: usize = 48;
 
-/// The snapshot that is downloaded.
 #[derive(Debug)]
 pub(super) struct SnapshotDownload {
     offer: SnapshotOffer,
     state: Vec<u8>,
-    /// The digests of the blocks that are here.
+    /// Digests of the completed blocks.
     block_digests: Vec<u64>,
-    /// Blocks that are not here.
+    /// Number of blocks that are not complete.
     blocks_left: usize,
     open_blocks: Vec<OpenBlock>,
-    /// The first block that was not begun.
+    /// The first block of which nothing was requested.
     next_block: u32,
     pending_requests: VecDeque<PartRequest>,
-    /// How many parts the newest block has whose size is known: the next will not be much different.
+    /// Number of parts of the last block whose size became known. The next block is expected to have about as many.
     typical_parts: usize,
 }
 
-/// A block that is incomplete.
+/// An incomplete block.
 #[derive(Debug)]
 struct OpenBlock {
     block: u32,
-    /// How it travels, once some of it is here.
+    /// Transfer encoding, known once a part has arrived.
     encoding: Option<BlockEncoding>,
-    /// One bit for each part that is here, for each that is under way, and for each that was asked for more than once.
+    /// Bit masks of the parts received, the parts in flight, and the parts requested more than once.
     received_parts: u16,
     requested_parts: u16,
     retried_parts: u16,
@@ -57,19 +56,19 @@ struct PartRequest {
     sent_at: Instant,
 }
 
-/// What came of a part.
+/// Result of handling a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartOutcome {
-    /// It was not needed, or makes no sense.
+    /// The part was not needed or makes no sense.
     Ignored,
-    /// It was.
+    /// The part was stored.
     Accepted,
-    /// Its block is not what it should be, and is begun anew.
+    /// The block failed its check and is downloaded once more.
     BlockCorrupt,
 }
 
 impl SnapshotDownload {
-    /// Begins to download what is offered, whose size was found acceptable.
+    /// Begins to download `offer`. The caller has checked that its size is acceptable.
     pub(super) fn new(offer: SnapshotOffer) -> Self {
         let blocks = block_count(offer.size as usize);
         Self {
@@ -92,13 +91,13 @@ impl SnapshotDownload {
         &self.state
     }
 
-    /// Whether another offer is of the same snapshot, so that what is here can be used.
+    /// Whether `other` offers the same snapshot, so that the completed blocks remain valid.
     pub(super) fn is_same_snapshot(&self, other: &SnapshotOffer) -> bool {
         let id = |offer: &SnapshotOffer| (offer.next_frame, offer.size, offer.state_hash, offer.digest);
         id(&self.offer) == id(other)
     }
 
-    /// Goes on with the same snapshot, perhaps from elsewhere.
+    /// Continues with the same snapshot, possibly from a different source.
     pub(super) fn resume(&mut self, offer: SnapshotOffer) {
         if self.offer.snapshot_id != offer.snapshot_id {
             self.offer = offer;
@@ -106,7 +105,7 @@ impl SnapshotDownload {
         }
     }
 
-    /// What was asked for will not come.
+    /// Marks all parts in flight as not requested, because they will not arrive.
     pub(super) fn forget_requests(&mut self) {
         self.pending_requests.clear();
         for open in &mut self.open_blocks {
@@ -114,7 +113,7 @@ impl SnapshotDownload {
         }
     }
 
-    /// How much is here, 0 to 1.
+    /// Returns the completed fraction, 0 to 1.
     pub(super) fn progress(&self) -> f32 {
         1.0 - self.blocks_left as f32 / self.block_digests.len().max(1) as f32
     }
@@ -123,17 +122,18 @@ impl SnapshotDownload {
         self.blocks_left == 0
     }
 
-    /// Whether all of it together is what was offered.
+    /// Whether the digest of the complete state is the offered one.
     pub(super) fn matches_digest(&self) -> bool {
         snapshot_digest(self.state.len(), self.block_digests.iter().copied()) == self.offer.digest
     }
 
-    /// When something is asked for again, if it does not come before.
+    /// Returns when the oldest request in flight is repeated.
     pub(super) fn retry_at(&self, flow: &CongestionControl) -> Option<Instant> {
-        self.pending_requests.front().map(|asked| asked.sent_at + self.retry_timeout(flow))
+        self.pending_requests.front().map(|request| request.sent_at + self.retry_timeout(flow))
     }
 
-    /// How long to wait for a part. Of the last ones a loss shows only by its lateness, and all the rest waits for them.
+    /// Returns how long to wait for a part. A loss among the last parts shows only by a timeout, and the whole download
+    /// waits for them.
     fn retry_timeout(&self, flow: &CongestionControl) -> TimeDelta {
         if self.has_unrequested_parts() { flow.retry_timeout() } else { flow.tail_retry_timeout() }
     }
@@ -146,7 +146,7 @@ impl SnapshotDownload {
             + open
     }
 
-    /// Whether enough can be asked for to be worth a packet.
+    /// Whether enough can be requested to be worth a packet.
     pub(super) fn should_request(&self, now: Instant, flow: &CongestionControl) -> bool {
         if self.retry_at(flow).is_some_and(|at| at <= now) {
             return true;
@@ -157,32 +157,41 @@ impl SnapshotDownload {
         enough && self.has_unrequested_parts()
     }
 
-    /// Whether something is neither here nor under way.
+    /// Whether a part is neither received nor in flight.
     fn has_unrequested_parts(&self) -> bool {
-        let unasked = |open: &OpenBlock| {
+        let has_missing = |open: &OpenBlock| {
             parts_mask(open.encoding, self.typical_parts) & !open.received_parts & !open.requested_parts != 0
         };
         let can_open =
             (self.next_block as usize) < self.block_digests.len() && self.open_blocks.len() < MAX_OPEN_BLOCKS;
-        can_open || self.open_blocks.iter().any(unasked)
+        can_open || self.open_blocks.iter().any(has_missing)
     }
 
-    /// What to ask for now.
+    /// Returns the parts to request now, and expires requests that timed out.
     pub(super) fn request_parts(&mut self, now: Instant, flow: &mut CongestionControl) -> BlockRequests {
-        let (asked, retry) = (self.pending_requests.len(), self.retry_timeout(flow));
-        while let Some(late) = self.pending_requests.front().copied().filter(|asked| now - asked.sent_at >= retry) {
+        let (pending_before, retry) = (self.pending_requests.len(), self.retry_timeout(flow));
+        while let Some(expired) =
+            self.pending_requests.front().copied().filter(|request| now - request.sent_at >= retry)
+        {
             self.pending_requests.pop_front();
-            self.expire_request(late);
+            self.expire_request(expired);
         }
-        if self.pending_requests.len() < asked {
+        if self.pending_requests.len() < pending_before {
             flow.on_timeout();
         }
-        let mut wants = BlockRequests::default();
-        let most = flow.congestion_window() / PART_SIZE;
+        let mut requests = BlockRequests::default();
+        let max_in_flight = flow.congestion_window() / PART_SIZE;
         for open in &mut self.open_blocks {
-            request_block_parts(open, now, most, self.typical_parts, &mut self.pending_requests, &mut wants);
+            request_block_parts(
+                open,
+                now,
+                max_in_flight,
+                self.typical_parts,
+                &mut self.pending_requests,
+                &mut requests,
+            );
         }
-        while self.pending_requests.len() < most
+        while self.pending_requests.len() < max_in_flight
             && self.open_blocks.len() < MAX_OPEN_BLOCKS
             && (self.next_block as usize) < self.block_digests.len()
         {
@@ -194,32 +203,39 @@ impl SnapshotDownload {
                 retried_parts: 0,
                 bytes: Vec::new(),
             };
-            if !request_block_parts(&mut open, now, most, self.typical_parts, &mut self.pending_requests, &mut wants) {
+            if !request_block_parts(
+                &mut open,
+                now,
+                max_in_flight,
+                self.typical_parts,
+                &mut self.pending_requests,
+                &mut requests,
+            ) {
                 break;
             }
             self.open_blocks.push(open);
             self.next_block += 1;
         }
-        wants
+        requests
     }
 
-    fn expire_request(&mut self, asked: PartRequest) {
-        if let Some(open) = self.open_blocks.iter_mut().find(|open| open.block == asked.block) {
-            open.requested_parts &= !(1 << asked.part);
-            open.retried_parts |= 1 << asked.part;
+    fn expire_request(&mut self, request: PartRequest) {
+        if let Some(open) = self.open_blocks.iter_mut().find(|open| open.block == request.block) {
+            open.requested_parts &= !(1 << request.part);
+            open.retried_parts |= 1 << request.part;
         }
     }
 
-    /// Takes in a part.
+    /// Handles a received part.
     pub(super) fn on_chunk(
         &mut self,
         now: Instant,
         chunk: &SnapshotChunk<'_>,
         flow: &mut CongestionControl,
     ) -> PartOutcome {
-        let kind = BlockEncoding { digest: chunk.block_hash, is_raw: chunk.is_raw, size: chunk.block_len };
-        let place = usize::from(chunk.part) * PART_SIZE;
-        let len = usize::from(chunk.block_len).saturating_sub(place).min(PART_SIZE);
+        let encoding = BlockEncoding { digest: chunk.block_hash, is_raw: chunk.is_raw, size: chunk.block_len };
+        let offset = usize::from(chunk.part) * PART_SIZE;
+        let len = usize::from(chunk.block_len).saturating_sub(offset).min(PART_SIZE);
         let fits = usize::from(chunk.block_len) <= BLOCK_SIZE
             && usize::from(chunk.part) < MAX_PARTS_PER_BLOCK
             && chunk.bytes.len() == len;
@@ -229,7 +245,7 @@ impl SnapshotDownload {
         if chunk.snapshot_id != self.offer.snapshot_id || !fits || len == 0 {
             return PartOutcome::Ignored;
         }
-        if self.open_blocks[at].encoding.is_some_and(|known| known != kind) {
+        if self.open_blocks[at].encoding.is_some_and(|known| known != encoding) {
             return self.restart_block(at);
         }
         self.on_arrival(now, chunk.block, chunk.part, flow);
@@ -238,40 +254,41 @@ impl SnapshotDownload {
             return PartOutcome::Ignored;
         }
         if open.encoding.is_none() {
-            open.encoding = Some(kind);
-            self.typical_parts = usize::from(kind.size).div_ceil(PART_SIZE);
-            open.bytes = vec![0; usize::from(kind.size)];
-            self.pending_requests.retain(|asked| {
-                asked.block != chunk.block || usize::from(asked.part) * PART_SIZE < usize::from(kind.size)
+            open.encoding = Some(encoding);
+            self.typical_parts = usize::from(encoding.size).div_ceil(PART_SIZE);
+            open.bytes = vec![0; usize::from(encoding.size)];
+            self.pending_requests.retain(|request| {
+                request.block != chunk.block || usize::from(request.part) * PART_SIZE < usize::from(encoding.size)
             });
         }
         let open = &mut self.open_blocks[at];
-        open.bytes[place..place + len].copy_from_slice(chunk.bytes);
+        open.bytes[offset..offset + len].copy_from_slice(chunk.bytes);
         open.received_parts |= 1 << chunk.part;
         flow.on_bytes(now, chunk.bytes.len());
-        if open.received_parts == parts_mask(Some(kind), MAX_PARTS_PER_BLOCK) {
-            self.finish_block(at, kind)
+        if open.received_parts == parts_mask(Some(encoding), MAX_PARTS_PER_BLOCK) {
+            self.finish_block(at, encoding)
         } else {
             PartOutcome::Accepted
         }
     }
 
-    /// What was asked for well before what has just come is lost.
+    /// Removes the request that this part answers. Requests sent well before it are considered lost.
     fn on_arrival(&mut self, now: Instant, block: u32, part: u8, flow: &mut CongestionControl) {
-        let Some(at) = self.pending_requests.iter().position(|asked| (asked.block, asked.part) == (block, part)) else {
+        let Some(at) = self.pending_requests.iter().position(|request| (request.block, request.part) == (block, part))
+        else {
             return;
         };
-        let Some(came) = self.pending_requests.remove(at) else { return };
+        let Some(answered) = self.pending_requests.remove(at) else { return };
         if let Some(open) = self.open_blocks.iter_mut().find(|open| open.block == block) {
             open.requested_parts &= !(1 << part);
-            // Of what was asked for twice nobody knows which one was answered.
+            // A part that was requested twice gives no round-trip sample: either request may have been answered.
             if open.retried_parts >> part & 1 == 0 {
-                flow.on_rtt(now - came.sent_at);
+                flow.on_rtt(now - answered.sent_at);
             }
         }
         let slack = flow.reordering_tolerance();
         while let Some(lost) =
-            self.pending_requests.front().copied().filter(|asked| asked.sent_at + slack < came.sent_at)
+            self.pending_requests.front().copied().filter(|request| request.sent_at + slack < answered.sent_at)
         {
             self.pending_requests.pop_front();
             self.expire_request(lost);
@@ -283,47 +300,48 @@ impl SnapshotDownload {
         (open.encoding, open.received_parts, open.requested_parts, open.retried_parts, open.bytes) =
             (None, 0, 0, u16::MAX, Vec::new());
         let block = open.block;
-        self.pending_requests.retain(|asked| asked.block != block);
+        self.pending_requests.retain(|request| request.block != block);
         PartOutcome::BlockCorrupt
     }
 
-    /// A block is complete: takes it over if it is what it should be.
-    fn finish_block(&mut self, at: usize, kind: BlockEncoding) -> PartOutcome {
+    /// Moves a complete block into the state if it passes its check.
+    fn finish_block(&mut self, at: usize, encoding: BlockEncoding) -> PartOutcome {
         let block = self.open_blocks[at].block as usize;
         let out = &mut self.state[block_range(self.offer.size as usize, block)];
-        if !decompress_block(&self.open_blocks[at].bytes, kind.is_raw, out) || block_digest(out) != kind.digest {
+        if !decompress_block(&self.open_blocks[at].bytes, encoding.is_raw, out) || block_digest(out) != encoding.digest
+        {
             return self.restart_block(at);
         }
-        self.block_digests[block] = kind.digest;
+        self.block_digests[block] = encoding.digest;
         self.blocks_left -= 1;
         self.open_blocks.remove(at);
-        self.pending_requests.retain(|asked| asked.block as usize != block);
+        self.pending_requests.retain(|request| request.block as usize != block);
         PartOutcome::Accepted
     }
 }
 
-/// Every part of a block; as many as is usual, as long as its size is not known.
-fn parts_mask(kind: Option<BlockEncoding>, usual: usize) -> u16 {
-    let parts = kind.map_or(usual, |kind| usize::from(kind.size).div_ceil(PART_SIZE));
+/// Returns the mask of all parts of a block, assuming `typical_parts` while its size is unknown.
+fn parts_mask(encoding: Option<BlockEncoding>, typical_parts: usize) -> u16 {
+    let parts = encoding.map_or(typical_parts, |encoding| usize::from(encoding.size).div_ceil(PART_SIZE));
     ((1u32 << parts.min(16)) - 1) as u16
 }
 
-/// Asks for what is missing of a block; `false` when there is no room for any of it.
+/// Requests the missing parts of a block. Returns `false` when there is no room for any.
 fn request_block_parts(
     open: &mut OpenBlock,
     now: Instant,
-    most: usize,
-    usual: usize,
-    asked: &mut VecDeque<PartRequest>,
-    wants: &mut BlockRequests,
+    max_in_flight: usize,
+    typical_parts: usize,
+    pending: &mut VecDeque<PartRequest>,
+    requests: &mut BlockRequests,
 ) -> bool {
     let mut any = false;
-    let missing = parts_mask(open.encoding, usual) & !open.received_parts & !open.requested_parts;
+    let missing = parts_mask(open.encoding, typical_parts) & !open.received_parts & !open.requested_parts;
     for part in (0..MAX_PARTS_PER_BLOCK as u8).filter(|part| missing >> part & 1 != 0) {
-        if asked.len() >= most || !wants.push_part(open.block, part) {
+        if pending.len() >= max_in_flight || !requests.push_part(open.block, part) {
             break;
         }
-        asked.push_back(PartRequest { block: open.block, part, sent_at: now });
+        pending.push_back(PartRequest { block: open.block, part, sent_at: now });
         open.requested_parts |= 1 << part;
         any = true;
     }

@@ -1,4 +1,4 @@
-//! What a feed and a watcher tell and ask, and their numbers.
+//! Events, requests and statistics of a feed and of a spectator.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -8,150 +8,151 @@ use crate::id::Addr;
 use crate::input::InputWord;
 use crate::wire::CloseReason;
 
-/// Something the host program of a feed may want to show.
+/// An event that the host program of a feed may want to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// Somebody watches.
+    /// A spectator subscribed.
     Joined {
-        /// Where.
+        /// Address of the spectator.
         addr: Addr,
     },
-    /// Somebody watches no more.
+    /// A spectator left or was dropped.
     Left {
-        /// Where.
+        /// Address of the spectator.
         addr: Addr,
-        /// Why, if it was not of its own will.
+        /// Reason for the drop; `None` if the spectator left.
         reason: Option<CloseReason>,
     },
 }
 
-/// A feed in numbers, since it began unless said otherwise.
+/// Statistics of a feed, counted since its creation unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedStats {
-    /// How many watch now.
+    /// Current number of spectators.
     pub spectators: usize,
-    /// How many have come.
+    /// Spectators that ever joined.
     pub total_joined: u64,
     /// The next frame to be pushed.
     pub next_frame: Frame,
-    /// Batches encoded, each once for all.
+    /// Batches encoded, each once for all spectators.
     pub batches: u64,
-    /// The bytes of those.
+    /// Total size of these batches in bytes.
     pub batch_bytes: u64,
-    /// Snapshots taken in.
+    /// Snapshots stored.
     pub snapshots: u64,
     /// Datagrams sent.
     pub packets_out: u64,
-    /// Bytes of payload sent.
+    /// Payload bytes sent.
     pub bytes_out: u64,
-    /// Bytes of payload sent because they were asked for: snapshots and missed frames.
+    /// Payload bytes sent on request: snapshots and missed frames.
     pub bulk_out: u64,
-    /// Datagrams taken in, of use or not.
+    /// Datagrams received, valid or not.
     pub packets_in: u64,
-    /// Datagrams that were no message, or of a kind that only feeds send.
+    /// Datagrams that were no message, or of a type that only feeds send.
     pub malformed: u64,
-    /// Datagrams of another session, or from where nobody watches.
+    /// Datagrams of another session, or from an address that is not subscribed.
     pub unknown_senders: u64,
-    /// Requests to watch that were refused because as many watch as may.
+    /// Subscribe requests refused because the feed was full.
     pub refused: u64,
-    /// Watchers dropped because they could not keep up, or asked for what is not kept any more.
+    /// Spectators dropped because they could not keep up or requested frames that are no longer kept.
     pub dropped_slow: u64,
-    /// Watchers dropped because nothing was heard of them.
+    /// Spectators dropped for silence.
     pub dropped_silent: u64,
 }
 
-/// What a watcher asks its host program to do.
+/// A request from a spectator to its host program.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SpectatorRequest<'a> {
-    /// Put the machine into this state.
+    /// Load this state into the machine.
     Load {
-        /// The first frame to be stepped from it.
+        /// The first frame to step from this state.
         next_frame: Frame,
-        /// The state.
+        /// The saved state.
         state: &'a [u8],
-        /// What the feed says that the machine's hash of it is.
+        /// The machine's hash of this state, as stated by the feed.
         hash: u64,
     },
     /// Step the machine.
     Advance {
         /// The frame to step.
         frame: Frame,
-        /// One word per player.
+        /// One input word per player.
         inputs: &'a [InputWord],
-        /// Whether it is to be shown and heard; else we are behind, and it is one of many.
+        /// Whether to present picture and sound. If not, the spectator is catching up and steps many frames at once.
         is_presented: bool,
     },
-    /// Hash the state after `frame` and hand it to [`Watcher::handle_hash`](super::Spectator::handle_hash).
+    /// Hash the state after `frame` and pass it to [`Spectator::handle_hash`](super::Spectator::handle_hash).
     Hash {
         /// The frame just stepped, or the one before the state just loaded.
         frame: Frame,
-        /// What the feed says it is. A relay without a machine answers with it.
+        /// The hash stated by the feed. A relay without a machine answers with it.
         expected: u64,
     },
 }
 
-/// Something the host program of a watcher may want to show.
+/// An event that the host program of a spectator may want to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorEvent {
-    /// A source lets us watch.
+    /// A source accepted the subscription.
     Joined {
-        /// Which.
+        /// Address of the source.
         source: Addr,
     },
-    /// We see what is played as it is played.
+    /// The spectator has caught up and presents frames as they are played.
     Live {
-        /// From this frame on.
+        /// The first live frame.
         frame: Frame,
     },
-    /// We have fallen behind what is played.
+    /// The spectator has fallen behind the players.
     Behind {
-        /// By how many frames.
+        /// Distance in frames.
         frames: u32,
     },
-    /// The source serves us less often, because the way to here is slow.
+    /// The source changed how often it sends, because of the speed of the link to this spectator.
     Slowed {
-        /// One packet comes for so many batches.
+        /// Number of batches per packet.
         batches: u32,
     },
-    /// We turn to another source.
+    /// The spectator switched to another source.
     SourceChanged {
-        /// The new one.
+        /// Address of the new source.
         to: Addr,
-        /// What was wrong with the old one.
+        /// Error of the previous source.
         reason: SourceError,
     },
-    /// Our state is not that of the players, though it had the same inputs. Told once.
+    /// Desync: the spectator's state differs from the players' state after the same inputs. Reported once.
     Diverged {
-        /// The first compared frame at which it is not.
+        /// The first compared frame whose states differ.
         frame: Frame,
     },
-    /// We watch no more.
+    /// The spectator gave up.
     Dropped {
-        /// Why.
+        /// Error of the last source.
         reason: SourceError,
     },
-    /// The game is over, and we have seen all of it.
+    /// The game has ended, and the spectator has seen all of it.
     Ended {
         /// The frame after the last.
         frame: Frame,
     },
 }
 
-/// What is wrong with a source.
+/// An error of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceError {
-    /// It says that we cannot watch.
+    /// It refused the subscription, or closed it.
     Refused(CloseReason),
-    /// Nothing is heard of it.
+    /// It sent nothing within the timeout.
     Silent,
-    /// Its snapshot is larger than we can take.
+    /// Its snapshot exceeds the configured limit.
     SnapshotTooLarge {
-        /// By its own words, in bytes.
+        /// Announced size in bytes.
         size: u32,
     },
-    /// Its snapshot is not what it says it is.
+    /// Its snapshot does not match its digest or its state hash.
     BadSnapshot,
-    /// Its frames do not follow from those of the source before it, again and again: the state is loaded anew a few times before that is told.
+    /// Its frames do not continue those of the previous source. The spectator reloads the state a few times before it
+    /// reports this.
     DifferentGame,
 }
 
@@ -159,10 +160,10 @@ impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(reason) => write!(f, "the source refused: {reason}"),
-            Self::Silent => write!(f, "nothing is heard of the source"),
+            Self::Silent => write!(f, "the source does not answer"),
             Self::SnapshotTooLarge { size } => write!(f, "the source's snapshot of {size} bytes is too large"),
-            Self::BadSnapshot => write!(f, "the source's snapshot is not what it says it is"),
-            Self::DifferentGame => write!(f, "the source plays another game than the one before it"),
+            Self::BadSnapshot => write!(f, "the source's snapshot is corrupt"),
+            Self::DifferentGame => write!(f, "the source plays a different game than the previous source"),
         }
     }
 }
@@ -170,48 +171,50 @@ impl fmt::Display for SourceError {
 impl fmt::Display for SpectatorEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Joined { .. } => write!(f, "we may watch"),
+            Self::Joined { .. } => write!(f, "subscribed"),
             Self::Live { frame } => write!(f, "live from frame {frame} on"),
             Self::Behind { frames } => write!(f, "{frames} frames behind"),
-            Self::Slowed { batches } => write!(f, "the way is slow: one packet for {batches} batches"),
-            Self::SourceChanged { reason, .. } => write!(f, "{reason}; another one is tried"),
-            Self::Diverged { frame } => write!(f, "our state differs from the players' after frame {frame}"),
-            Self::Dropped { reason } => write!(f, "we watch no more: {reason}"),
+            Self::Slowed { batches } => write!(f, "slow link: one packet per {batches} batches"),
+            Self::SourceChanged { reason, .. } => write!(f, "{reason}; trying another source"),
+            Self::Diverged { frame } => {
+                write!(f, "desync: the local state differs from the players' after frame {frame}")
+            }
+            Self::Dropped { reason } => write!(f, "stopped watching: {reason}"),
             Self::Ended { frame } => write!(f, "the game is over; it had {frame} frames"),
         }
     }
 }
 
-/// A watcher in numbers, since it began.
+/// Statistics of a spectator, counted since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpectatorStats {
     /// Datagrams sent.
     pub packets_out: u64,
-    /// Bytes of payload sent.
+    /// Payload bytes sent.
     pub bytes_out: u64,
-    /// Datagrams taken in, of use or not.
+    /// Datagrams received, valid or not.
     pub packets_in: u64,
-    /// Bytes of payload taken in.
+    /// Payload bytes received.
     pub bytes_in: u64,
-    /// Datagrams that were no message, or of a kind that only watchers send.
+    /// Datagrams that were no message, or of a type that only spectators send.
     pub malformed: u64,
-    /// Datagrams that were not from our source, or of another session.
+    /// Datagrams of another session, or not from the current source.
     pub unknown_senders: u64,
-    /// Frames that were asked for because they did not come by themselves.
+    /// Frames requested because they did not arrive as live frames.
     pub requested_frames: u64,
-    /// Parts of snapshots that were asked for.
+    /// Snapshot parts requested.
     pub requested_parts: u64,
-    /// Parts of snapshots that came.
+    /// Snapshot parts received.
     pub received_parts: u64,
-    /// Blocks of snapshots that were not what they should be.
+    /// Snapshot blocks that failed their check.
     pub bad_blocks: u64,
-    /// Frames that came too late, so that the picture stood still.
+    /// Times that the picture froze because frames were late.
     pub stalls: u64,
     /// Compared states that differed.
     pub mismatches: u64,
 }
 
-/// Events not yet asked for; when there are too many, the oldest go.
+/// Queue of events for the host program. When it is full, the oldest event is discarded.
 #[derive(Debug)]
 pub(super) struct EventQueue<E> {
     pending: VecDeque<E>,
@@ -219,8 +222,8 @@ pub(super) struct EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    pub(super) fn new(most: usize) -> Self {
-        Self { pending: VecDeque::with_capacity(most), capacity: most }
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { pending: VecDeque::with_capacity(capacity), capacity }
     }
 
     pub(super) fn memory(&self) -> usize {

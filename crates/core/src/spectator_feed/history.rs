@@ -1,4 +1,4 @@
-//! What was played, as encoded records: the newest in a ring, and, if wanted, all of it in a log.
+//! History of played frames as encoded records: the newest in a ring and, optionally, all of them in a log.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::MAX_RECORD_SIZE;
 use crate::frame::Frame;
 
-/// Where a record is.
+/// Location of a record in the ring or in the log.
 #[derive(Clone, Copy, Debug)]
 struct HistoryEntry {
     first: Frame,
@@ -17,7 +17,7 @@ struct HistoryEntry {
     len: u32,
 }
 
-/// A record that was kept.
+/// A record found in the history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredRecord<'a> {
     pub(super) first: Frame,
@@ -25,38 +25,39 @@ pub(super) struct StoredRecord<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// Records of frames that follow each other without a gap. Nothing is allocated after the beginning.
+/// Records of consecutive frames without a gap. Allocates only at construction.
 #[derive(Debug)]
 pub(super) struct History {
     ring: Box<[u8]>,
     entries: VecDeque<HistoryEntry>,
     max_entries: usize,
-    /// Where the next record goes.
+    /// Ring offset for the next record.
     write_offset: usize,
     log: Vec<u8>,
     log_entries: Vec<HistoryEntry>,
     max_log_bytes: usize,
-    /// The log has everything from its first frame on.
+    /// Whether the log holds every record since its first frame. `false` once the log has overflowed.
     log_is_complete: bool,
     end: Option<Frame>,
 }
 
-/// Bytes of a record in the log, for deciding how many fit; if they are shorter the log ends earlier than it could.
+/// Assumed size of a logged record in bytes, which bounds the number of log entries. With shorter records the log ends
+/// before all of its bytes are used.
 const TYPICAL_RECORD_SIZE: usize = 12;
 
 impl History {
-    /// Room for so many records of so many bytes in all; the log has room for `log` bytes.
-    pub(super) fn new(records: usize, bytes: usize, log: usize) -> Self {
-        let most_log_entries = log / TYPICAL_RECORD_SIZE;
+    /// Reserves a ring for `max_records` records of `ring_bytes` bytes in total, and a log of `log_bytes` bytes.
+    pub(super) fn new(max_records: usize, ring_bytes: usize, log_bytes: usize) -> Self {
+        let max_log_entries = log_bytes / TYPICAL_RECORD_SIZE;
         Self {
-            ring: vec![0; bytes.max(4 * MAX_RECORD_SIZE)].into_boxed_slice(),
-            entries: VecDeque::with_capacity(records.max(4)),
-            max_entries: records.max(4),
+            ring: vec![0; ring_bytes.max(4 * MAX_RECORD_SIZE)].into_boxed_slice(),
+            entries: VecDeque::with_capacity(max_records.max(4)),
+            max_entries: max_records.max(4),
             write_offset: 0,
-            log: Vec::with_capacity(log),
-            log_entries: Vec::with_capacity(most_log_entries),
-            max_log_bytes: log,
-            log_is_complete: log > 0,
+            log: Vec::with_capacity(log_bytes),
+            log_entries: Vec::with_capacity(max_log_entries),
+            max_log_bytes: log_bytes,
+            log_is_complete: log_bytes > 0,
             end: None,
         }
     }
@@ -66,12 +67,12 @@ impl History {
         self.ring.len() + self.log.capacity() + entries * size_of::<HistoryEntry>()
     }
 
-    /// The frame after the last.
+    /// Returns the frame after the last one.
     pub(super) fn end(&self) -> Option<Frame> {
         self.end
     }
 
-    /// The first frame that can be had.
+    /// Returns the first frame that is still available.
     pub(super) fn oldest_frame(&self) -> Option<Frame> {
         let in_ring = self.entries.front()?.first;
         let logged = self.log_entries.last().map(|last| last.first + last.count);
@@ -81,7 +82,7 @@ impl History {
         }
     }
 
-    /// Adds a record, which must follow on the last.
+    /// Adds the record that follows the last one.
     pub(super) fn push(&mut self, first: Frame, count: u32, bytes: &[u8]) {
         self.push_log(first, count, bytes);
         let at = self.make_room(bytes.len());
@@ -106,7 +107,7 @@ impl History {
         }
     }
 
-    /// Forgets the oldest records until there is room, and says where.
+    /// Drops the oldest records until `len` bytes fit, and returns their offset.
     fn make_room(&mut self, len: usize) -> usize {
         if self.entries.len() == self.max_entries {
             self.entries.pop_front();
@@ -118,15 +119,15 @@ impl History {
             }
             at = 0;
         }
-        let in_the_way =
+        let overlaps =
             |oldest: &HistoryEntry| (oldest.offset as usize) < at + len && (oldest.offset + oldest.len) as usize > at;
-        while self.entries.front().is_some_and(in_the_way) {
+        while self.entries.front().is_some_and(overlaps) {
             self.entries.pop_front();
         }
         at
     }
 
-    /// The record that has this frame.
+    /// Returns the record that contains `frame`.
     pub(super) fn find(&self, frame: Frame) -> Option<StoredRecord<'_>> {
         self.find_in_ring(frame).or_else(|| {
             let after = self.log_entries.partition_point(|entry| entry.first <= frame);
@@ -162,7 +163,7 @@ mod tests {
             assert_eq!(end, Frame::new(batch * 6 + 6));
             let mut frame = oldest;
             while frame < end {
-                let kept = history.find(frame).expect("no gap");
+                let kept = history.find(frame).expect("history has no gap");
                 assert!(kept.first <= frame && frame < kept.first + kept.count);
                 let number = kept.first.number() / 6;
                 assert_eq!(kept.bytes.len(), 10 + number as usize * 7 % 300);

@@ -1,51 +1,56 @@
-//! For those who only watch, and for those who come late: the frames that are certain, from one place to many.
+//! Spectator feed: carries confirmed frames from one source to many spectators and to late joiners.
 //!
-//! A [`Feed`] is the serving end. A site (or a relay, which is a [`Spectator`] with a feed of its own) pushes every confirmed frame
-//! into it, and it encodes a batch of frames once for all who watch. A [`Spectator`] is the receiving end: it downloads a snapshot,
-//! or begins at the first frame, catches up, and then plays what comes evenly, a little behind the players.
+//! A [`Feed`] is the sending end. A site, or a relay (a [`Spectator`] with a feed of its own), pushes every confirmed
+//! frame into the feed, and the feed encodes each batch of frames once for all spectators. A [`Spectator`] is the
+//! receiving end. It downloads a snapshot or begins at the first frame, catches up, and then presents frames at an even
+//! pace, a little behind the players.
 //!
-//! What holds at any time:
-//! - nothing that watchers do or fail to do reaches the players: a feed only takes, and what it sends in bulk has a budget;
-//! - who watches sees exactly the frames that were played, in order, with the same inputs, or is told that he does not;
-//! - a feed sends no more to an address than it got from there before that address has proven to be one;
-//! - who cannot keep up is served less often and then dropped, alone;
-//! - everything has a bound: watchers, memory, bytes in a second, and the size of what an untrusted source can make a watcher keep.
+//! Invariants:
+//! - Spectators cannot affect the players. A feed only receives frames from the session, and its bulk traffic has a
+//!   byte budget.
+//! - A spectator sees exactly the frames that were played, in order and with the same inputs, or reports that it does
+//!   not.
+//! - A feed sends no more bytes to an address than it received from there until the address has answered a challenge.
+//! - A spectator that cannot keep up is throttled and then dropped, without effect on the others.
+//! - Everything is bounded: spectators, memory, bytes per second, and the memory that an untrusted source can make a
+//!   spectator allocate.
 //!
-//! Live frames are pushed to all. Everything else is pulled: a watcher asks for the frames and for the parts of a snapshot that it
-//! misses, and asks again for what does not come, so that a feed keeps next to nothing about it, and the pace of a download is found
-//! by the one who sees what arrives.
+//! Live frames are pushed to all spectators. Everything else is pulled: a spectator requests the frames and the
+//! snapshot parts that it lacks, and repeats requests that stay unanswered. The feed therefore keeps next to no state
+//! per spectator, and the receiver, which sees what arrives, controls the download rate.
 //!
 //! # Example
 //!
-//! Somebody comes in the middle of a game whose state is a sum. A real host program does the same with sockets and a clock.
+//! A spectator joins in the middle of a game whose state is a sum. A real host program does the same with sockets and a
+//! clock.
 //!
 //! ```
-//! use coplay::feed::{Feed, FeedConfig, WatchConfig, WatchRequest, Watcher};
+//! use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 //! use coplay::frame::{Frame, FrameRate};
 //! use coplay::id::{Addr, SiteSet};
 //! use coplay::input::Ownership;
-//! use coplay::session::{Absent, GameId, MachineId, Settings, Starvation};
+//! use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 //! use coplay::time::{Instant, TimeDelta};
 //! use coplay::wire::MAX_DATAGRAM;
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
-//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames: 0 },
+//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
 //!     rate: FrameRate::per_second(60).unwrap(),
-//!     lag: 6,
-//!     window: 0,
-//!     auto: false,
-//!     absent: Absent::Nothing,
-//!     starvation: Starvation::Wait,
-//!     compare_every: 60,
-//!     sites: 2,
-//!     starters: SiteSet::first(2),
-//!     ownership: Ownership::one_each(2, 0xffff),
+//!     input_delay: 6,
+//!     prediction_window: 0,
+//!     auto_tune: false,
+//!     absent_input: AbsentInput::Nothing,
+//!     starvation_policy: StarvationPolicy::Wait,
+//!     compare_interval: 60,
+//!     site_count: 2,
+//!     starting_sites: SiteSet::first(2),
+//!     ownership: Ownership::one_player_per_site(2, 0xffff),
 //! };
 //! let (mut now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
 //! let mut feed = Feed::new(FeedConfig::new(7, 4_711, settings.clone())).unwrap();
-//! let mut watcher: Option<Watcher> = None;
-//! let (mut players, mut seen) = (0u64, 0u64); // the state of the players, and of the one who watches
+//! let mut spectator: Option<Spectator> = None;
+//! let (mut players, mut seen) = (0u64, 0u64); // the players' state and the spectator's
 //!
 //! for frame in 0..600 {
 //!     let words = [u128::from(frame / 10 % 16), 3];
@@ -56,28 +61,28 @@
 //!         feed.set_snapshot(now, Frame::new(frame + 1), &players.to_le_bytes(), players);
 //!     }
 //!     if frame == 300 {
-//!         watcher = Some(Watcher::new(now, WatchConfig::new(7, settings.clone(), vec![Addr(1)])).unwrap());
+//!         spectator = Some(Spectator::new(now, SpectatorConfig::new(7, settings.clone(), vec![Addr(1)])).unwrap());
 //!     }
-//!     if let Some(watcher) = &mut watcher {
-//!         while let Some(request) = watcher.poll_request(now) {
+//!     if let Some(spectator) = &mut spectator {
+//!         while let Some(request) = spectator.poll_request(now) {
 //!             match request {
-//!                 WatchRequest::Load { state, .. } => seen = u64::from_le_bytes(state.try_into().unwrap()),
-//!                 WatchRequest::Advance { inputs, .. } => seen += inputs.iter().sum::<u128>() as u64,
-//!                 WatchRequest::Hash { .. } => watcher.handle_hash(seen),
+//!                 SpectatorRequest::Load { state, .. } => seen = u64::from_le_bytes(state.try_into().unwrap()),
+//!                 SpectatorRequest::Advance { inputs, .. } => seen += inputs.iter().sum::<u128>() as u64,
+//!                 SpectatorRequest::Hash { .. } => spectator.handle_hash(seen),
 //!             }
 //!         }
-//!         while let Some(packet) = watcher.poll_transmit(now, &mut buf) {
+//!         while let Some(packet) = spectator.poll_transmit(now, &mut buf) {
 //!             feed.handle_datagram(now, Addr(2), &buf[..packet.len]);
 //!         }
 //!         while let Some(packet) = feed.poll_transmit(now, &mut buf) {
-//!             watcher.handle_datagram(now, Addr(1), &buf[..packet.len]);
+//!             spectator.handle_datagram(now, Addr(1), &buf[..packet.len]);
 //!         }
 //!     }
 //!     now += TimeDelta::from_nanos(16_666_667);
 //! }
-//! let watcher = watcher.unwrap();
-//! assert!(watcher.is_live() && watcher.newest_frame() - watcher.next_frame() < 20);
-//! assert_eq!(watcher.stats().mismatches, 0);
+//! let spectator = spectator.unwrap();
+//! assert!(spectator.is_live() && spectator.newest_frame() - spectator.next_frame() < 20);
+//! assert_eq!(spectator.stats().mismatches, 0);
 //! ```
 
 mod batch;
@@ -103,35 +108,36 @@ use crate::time::TimeDelta;
 use crate::wire::hello::put_settings;
 use crate::wire::{ByteWriter, MAX_DATAGRAM};
 
-/// A snapshot is cut into blocks of this size, each of which is compressed and checked by itself.
+/// Block size of a snapshot in bytes. Each block is compressed and checked separately.
 pub(crate) const BLOCK_SIZE: usize = 16 * 1_024;
-/// A block travels in parts of this size.
+/// Payload size of a snapshot part in bytes. A block is sent in parts.
 pub(crate) const PART_SIZE: usize = 1_100;
-/// So many parts at most make a block.
+/// Largest number of parts in a block.
 pub(crate) const MAX_PARTS_PER_BLOCK: usize = BLOCK_SIZE.div_ceil(PART_SIZE);
-/// The most bytes of change tokens in a record.
+/// Largest size of the change tokens of a record, in bytes.
 pub(crate) const MAX_CHANGES_SIZE: usize = 1_000;
-/// The most bytes of a record: count, hash, length and changes.
+/// Largest size of a record in bytes: count, hash, length and changes.
 pub(crate) const MAX_RECORD_SIZE: usize = MAX_CHANGES_SIZE + 16;
 
-/// A feed says at least this often that it is there.
+/// Keep-alive interval of a feed and of a spectator.
 pub(crate) const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
-const _: () = assert!(MAX_PARTS_PER_BLOCK <= 16, "the parts of a block are told in 16 bits");
+const _: () = assert!(MAX_PARTS_PER_BLOCK <= 16, "the parts of a block must fit a 16-bit mask");
 
-/// How the inputs of all players travel: every bit that anybody owns.
+/// Returns the input layout of the feed: every bit that any site owns, merged into one site.
 fn merged_layout(settings: &Settings) -> InputLayout {
     let ownership = &settings.ownership;
     let mut all = Ownership::new(ownership.players());
-    let everyone = SiteId::new(0).expect("there is a first site");
+    let merged_site = SiteId::new(0).expect("site 0 is valid");
     for player in 0..ownership.players() {
         let mask = SiteId::first(MAX_SITES).fold(0, |bits, site| bits | ownership.mask(site, player));
-        all.assign(everyone, player, mask).expect("nobody else owns anything");
+        all.assign(merged_site, player, mask).expect("the merged ownership has a single owner");
     }
-    all.layout(everyone)
+    all.layout(merged_site)
 }
 
-/// A digest of everything that must be equal to watch a game.
+/// Digest of all settings that the feed and the spectator must share. The game's name is excluded, because it is for
+/// people only.
 fn settings_digest(settings: &Settings) -> u64 {
     let mut buf = [0; MAX_DATAGRAM];
     let mut writer = ByteWriter::new(&mut buf);
@@ -141,7 +147,7 @@ fn settings_digest(settings: &Settings) -> u64 {
     digest(0, &buf[..len])
 }
 
-/// Spreads bytes over 64 bits. It finds what went wrong; it does not stop who wants to deceive.
+/// Hashes bytes to 64 bits. Detects corruption; does not resist deliberate forgery.
 fn digest(seed: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut tail = [0; 8];

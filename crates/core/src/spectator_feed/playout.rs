@@ -1,57 +1,58 @@
-//! When a frame that was received is given out: evenly, a little behind, and fast when far behind.
+//! Playout pacing: presents received frames at an even rate, a little behind the players, and fast-forwards when far
+//! behind.
 
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
-/// The rate of the game is measured over this time.
+/// Interval over which the frame rate of the game is measured.
 const RATE_MEASUREMENT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// A game slower than its rate by more than this stutters here as well.
+/// Largest factor by which playout follows a slow game. A game slower than that stutters at the spectator as well.
 const MAX_SLOWDOWN: i64 = 4;
 
-/// The pace of one who watches.
+/// Playout pacing of a spectator.
 #[derive(Debug)]
 pub(super) struct PlayoutPacer {
     nominal_period: TimeDelta,
-    /// The time from one frame to the next, as the game goes.
+    /// Measured time between two frames of the game.
     measured_period: TimeDelta,
     measurement_start: Option<(Instant, Frame)>,
-    /// So many frames are to be left when the next come.
+    /// Frames that should be left in the buffer when the next batch arrives.
     target_buffer: u32,
-    /// So many frames behind what is wanted are made up for at once.
+    /// Distance in frames beyond the target at which the spectator fast-forwards.
     catch_up_threshold: u32,
-    /// Frames that come at once.
+    /// Frames per batch, which arrive together.
     batch_frames: u32,
     is_live: bool,
     next_frame_at: Instant,
-    /// How many were left when the last ones came, smoothed, in 1/16 frames.
+    /// Frames left in the buffer when the last batch arrived, smoothed, in 1/16 frames.
     smoothed_buffer: i64,
-    /// Nothing has been left since then.
+    /// Time since which the buffer has been empty.
     starved_since: Option<Instant>,
 }
 
-/// What to do with the next frame.
+/// Decision for the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlayoutStep {
-    /// Not yet.
+    /// Wait.
     Wait,
-    /// Give it out, as one of many.
+    /// Step the frame without presenting it.
     CatchUp,
-    /// Give it out, to be shown.
+    /// Step the frame and present it.
     Present,
 }
 
 impl PlayoutPacer {
-    pub(super) fn new(rate: TimeDelta, spare: u32, far: u32) -> Self {
+    pub(super) fn new(nominal_period: TimeDelta, target_buffer: u32, catch_up_threshold: u32) -> Self {
         Self {
-            nominal_period: rate,
-            measured_period: rate,
+            nominal_period,
+            measured_period: nominal_period,
             measurement_start: None,
-            target_buffer: spare,
-            catch_up_threshold: far,
+            target_buffer,
+            catch_up_threshold,
             batch_frames: 6,
             is_live: false,
             next_frame_at: Instant::from_nanos(i64::MIN),
-            smoothed_buffer: i64::from(spare) * 16,
+            smoothed_buffer: i64::from(target_buffer) * 16,
             starved_since: None,
         }
     }
@@ -60,17 +61,18 @@ impl PlayoutPacer {
         self.is_live
     }
 
-    /// A source puts so many frames into a batch.
+    /// Sets the number of frames per batch of the source.
     pub(super) fn on_batch(&mut self, frames: u8) {
         self.batch_frames = u32::from(frames).max(1);
     }
 
-    /// Not live any more.
+    /// Leaves the live state and catches up first.
     pub(super) fn restart(&mut self) {
         (self.is_live, self.measurement_start) = (false, None);
     }
 
-    /// Frames have come up to `newest`, while `ready` were left.
+    /// Updates the buffer level and the measured rate: frames before `newest` exist at the source, and `ready` frames
+    /// were left in the buffer.
     pub(super) fn on_frames(&mut self, now: Instant, newest: Frame, ready: u32) {
         self.smoothed_buffer += (i64::from(ready) * 16 - self.smoothed_buffer) / 4;
         let Some((since, frame)) = self.measurement_start else {
@@ -88,7 +90,7 @@ impl PlayoutPacer {
         }
     }
 
-    /// What to do now, with `ready` frames here and the players `behind` frames ahead, as far as is known.
+    /// Decides the next step, with `ready` frames in the buffer and `behind` frames to the source's newest.
     pub(super) fn step(&mut self, now: Instant, ready: u32, behind: u32) -> PlayoutStep {
         let wanted = self.target_buffer + self.batch_frames;
         if !self.is_live && behind > wanted {
@@ -116,12 +118,13 @@ impl PlayoutPacer {
         if self.next_frame_at <= now { PlayoutStep::Present } else { PlayoutStep::Wait }
     }
 
-    /// Whether the next frame should have been shown already.
+    /// Whether the next frame is overdue.
     pub(super) fn is_starved(&self) -> bool {
         self.starved_since.is_some()
     }
 
-    /// A frame was given out to be shown.
+    /// Schedules the next frame after one was presented. The rate changes by up to 5 % to keep the buffer at its
+    /// target.
     pub(super) fn on_presented(&mut self, now: Instant) {
         let error = self.smoothed_buffer / 16 - i64::from(self.target_buffer);
         let percent = error.clamp(-5, 5);
@@ -129,7 +132,7 @@ impl PlayoutPacer {
         self.next_frame_at = (self.next_frame_at + step).max(now - self.measured_period);
     }
 
-    /// When to ask again, with so many frames here.
+    /// Returns when to call [`step`](Self::step) again.
     pub(super) fn next_step_at(&self, now: Instant, ready: u32, behind: u32) -> Option<Instant> {
         if ready == 0 {
             return (self.is_live && self.starved_since.is_none()).then_some(self.next_frame_at.max(now));

@@ -1,4 +1,4 @@
-//! Records on their way to the machine: kept as they came, in any order, and unrolled frame by frame.
+//! Buffer of received records: stores them in any order of arrival and decodes them frame by frame.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use super::batch::RecordDecoder;
 use crate::frame::Frame;
 use crate::wire::FrameRecord;
 
-/// A record, or the part of it that no other has. Entries are disjoint and in order.
+/// A record, or the part of it that no other entry covers. Entries are disjoint and sorted.
 #[derive(Clone, Copy, Debug)]
 struct BufferedRecord {
     first: Frame,
@@ -18,34 +18,34 @@ struct BufferedRecord {
     len: u32,
 }
 
-/// The most entries, whatever their size.
+/// Largest number of entries, whatever their size.
 const MAX_ENTRIES: usize = 8_192;
 
-/// Received frames that were not yet given out.
+/// Received frames that were not yet taken out.
 #[derive(Debug)]
 pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
     entries: VecDeque<BufferedRecord>,
-    /// The bytes of the entries.
+    /// Total size of the entries in bytes.
     used_bytes: usize,
     max_bytes: usize,
-    /// The next frame to be given out.
+    /// The next frame to be taken out.
     next_frame: Frame,
-    /// The first frame that is not here.
+    /// The first missing frame.
     contiguous_end: Frame,
     decoder: RecordDecoder,
-    /// The frame that `unroll` shows, if any.
+    /// The frame that `decoder` stands at, if any.
     decoded_frame: Option<Frame>,
 }
 
 impl RecordBuffer {
-    /// Holds up to `most` bytes.
-    pub(super) fn new(width: usize, most: usize) -> Self {
+    /// Creates a buffer of up to `max_bytes` bytes.
+    pub(super) fn new(width: usize, max_bytes: usize) -> Self {
         Self {
             bytes: Vec::new(),
             entries: VecDeque::new(),
             used_bytes: 0,
-            max_bytes: most.max(4 * super::MAX_RECORD_SIZE),
+            max_bytes: max_bytes.max(4 * super::MAX_RECORD_SIZE),
             next_frame: Frame::ZERO,
             contiguous_end: Frame::ZERO,
             decoder: RecordDecoder::new(width),
@@ -53,7 +53,7 @@ impl RecordBuffer {
         }
     }
 
-    /// Begins anew with this frame.
+    /// Discards everything and restarts at frame `begin`.
     pub(super) fn reset(&mut self, begin: Frame) {
         self.entries.clear();
         self.bytes.clear();
@@ -68,12 +68,12 @@ impl RecordBuffer {
         self.contiguous_end
     }
 
-    /// Frames that can be given out.
+    /// Returns the number of frames that can be taken out.
     pub(super) fn ready_frames(&self) -> u32 {
         (self.contiguous_end - self.next_frame).max(0) as u32
     }
 
-    /// Whether there is no room for much more.
+    /// Whether the buffer is more than three quarters full.
     pub(super) fn is_full(&self) -> bool {
         self.used_bytes > self.max_bytes / 4 * 3 || self.entries.len() > MAX_ENTRIES / 4 * 3
     }
@@ -82,8 +82,8 @@ impl RecordBuffer {
         self.bytes.capacity() + self.entries.capacity() * size_of::<BufferedRecord>()
     }
 
-    /// Keeps what is new in a record that can be decoded. Where there is no room, what is nearer counts more. Says whether
-    /// anything was kept.
+    /// Stores the new frames of a record that was validated. When the buffer is full, nearer frames displace frames
+    /// further ahead. Returns whether any frame was stored.
     pub(super) fn insert(&mut self, record: &FrameRecord<'_>) -> bool {
         let base = Frame::new(record.first_frame);
         let (mut first, mut until) = (base.max(self.next_frame), base + record.frame_count);
@@ -111,7 +111,7 @@ impl RecordBuffer {
         true
     }
 
-    /// Goes on over what is here.
+    /// Advances `contiguous_end` over the entries that follow it.
     fn extend_contiguous_end(&mut self) {
         let mut at = self.entries.partition_point(|entry| entry.first < self.contiguous_end);
         while let Some(entry) = self.entries.get(at).filter(|entry| entry.first == self.contiguous_end) {
@@ -120,7 +120,7 @@ impl RecordBuffer {
         }
     }
 
-    /// Makes room for so many bytes of this frame, if need be by forgetting what is further ahead.
+    /// Makes room for `len` bytes of a record at frame `first`, if necessary by discarding frames further ahead.
     fn make_room(&mut self, first: Frame, len: usize) -> bool {
         while self.used_bytes + len > self.max_bytes || self.entries.len() >= MAX_ENTRIES {
             let furthest = self.entries.back().filter(|back| back.first > first && back.first >= self.contiguous_end);
@@ -134,7 +134,7 @@ impl RecordBuffer {
         true
     }
 
-    /// Closes the holes between the bytes of entries.
+    /// Closes the gaps between the bytes of the entries.
     fn compact(&mut self) {
         self.entries.make_contiguous().sort_unstable_by_key(|entry| entry.offset);
         let mut to = 0;
@@ -148,7 +148,7 @@ impl RecordBuffer {
         self.entries.make_contiguous().sort_unstable_by_key(|entry| entry.first);
     }
 
-    /// The next stretch of frames that are not here, from `from` on and before `limit`.
+    /// Returns the next range of missing frames at or after `from` and before `limit`.
     pub(super) fn next_gap(&self, from: Frame, limit: Frame) -> Option<(Frame, Frame)> {
         let mut from = from.max(self.contiguous_end);
         let mut at = self.entries.partition_point(|entry| entry.end <= from);
@@ -160,22 +160,24 @@ impl RecordBuffer {
         (from < until).then_some((from, until))
     }
 
-    /// Takes out the input of the next frame, if it is here.
+    /// Takes out the input of the next frame, if it is buffered.
     pub(super) fn take_next(&mut self) -> Option<&[u8]> {
         let entry = *self.entries.front().filter(|entry| entry.first <= self.next_frame)?;
         let changes = self.bytes.get(entry.offset as usize..(entry.offset + entry.len) as usize)?;
-        let mut shown = match self.decoded_frame {
-            Some(shown) if shown < self.next_frame && entry.record_first <= shown && entry.first <= shown => shown,
+        let mut decoded = match self.decoded_frame {
+            Some(decoded) if decoded < self.next_frame && entry.record_first <= decoded && entry.first <= decoded => {
+                decoded
+            }
             _ => {
                 self.decoder.begin(changes);
                 entry.record_first
             }
         };
-        while shown < self.next_frame {
+        while decoded < self.next_frame {
             self.decoder.step(changes);
-            shown = shown.next();
+            decoded = decoded.next();
         }
-        self.decoded_frame = Some(shown);
+        self.decoded_frame = Some(decoded);
         self.next_frame = self.next_frame.next();
         if self.next_frame >= entry.end {
             self.entries.pop_front();
@@ -206,37 +208,37 @@ mod tests {
         [&[0], &buf[..len]].concat()
     }
 
-    fn insert_record(store: &mut RecordBuffer, first: u32, count: u32) -> bool {
+    fn insert_record(buffer: &mut RecordBuffer, first: u32, count: u32) -> bool {
         let bytes = encode_record(first, count);
-        store.insert(&FrameRecords::new(first, &bytes).unwrap().iter().next().unwrap())
+        buffer.insert(&FrameRecords::new(first, &bytes).unwrap().iter().next().unwrap())
     }
 
     #[test]
     fn reordered_and_overlapping_records_give_the_same_frames() {
-        let mut luck = 7u64;
+        let mut random = 7u64;
         let mut below = |bound: u64| {
-            luck = super::super::mix(luck, 1);
-            luck % bound
+            random = super::super::mix(random, 1);
+            random % bound
         };
         for _ in 0..30 {
-            let mut store = RecordBuffer::new(2, 1 << 20);
-            store.reset(Frame::new(100));
+            let mut buffer = RecordBuffer::new(2, 1 << 20);
+            buffer.reset(Frame::new(100));
             let mut given = 100;
             while given < 1_000 {
                 for _ in 0..6 {
-                    insert_record(&mut store, (given + below(80) as u32).saturating_sub(10), 1 + below(20) as u32);
+                    insert_record(&mut buffer, (given + below(80) as u32).saturating_sub(10), 1 + below(20) as u32);
                 }
-                let gap = store.next_gap(store.contiguous_end(), Frame::new(given + 60));
+                let gap = buffer.next_gap(buffer.contiguous_end(), Frame::new(given + 60));
                 if let Some((from, until)) = gap.filter(|_| below(2) == 0) {
-                    let (count, end) = ((until - from) as u32, store.contiguous_end());
-                    assert!(insert_record(&mut store, from.number(), count.min(100)));
-                    assert!(store.contiguous_end() > end);
+                    let (count, end) = ((until - from) as u32, buffer.contiguous_end());
+                    assert!(insert_record(&mut buffer, from.number(), count.min(100)));
+                    assert!(buffer.contiguous_end() > end);
                 }
                 for _ in 0..below(10) {
-                    let Some(bytes) = store.take_next() else { break };
+                    let Some(bytes) = buffer.take_next() else { break };
                     assert_eq!(bytes, input_of(given), "frame {given}");
                     given += 1;
-                    assert_eq!(store.next_frame(), Frame::new(given));
+                    assert_eq!(buffer.next_frame(), Frame::new(given));
                 }
             }
         }
@@ -244,17 +246,17 @@ mod tests {
 
     #[test]
     fn full_buffer_prefers_nearer_frames_and_bounds_memory() {
-        let mut store = RecordBuffer::new(2, 0);
+        let mut buffer = RecordBuffer::new(2, 0);
         for first in (600..60_000).step_by(6) {
-            insert_record(&mut store, first, 6);
+            insert_record(&mut buffer, first, 6);
         }
-        assert!(store.is_full() && store.memory() < 64 * 1_024, "{}", store.memory());
+        assert!(buffer.is_full() && buffer.memory() < 64 * 1_024, "{}", buffer.memory());
         for first in (0..1_000).step_by(6) {
-            insert_record(&mut store, first, 6);
+            insert_record(&mut buffer, first, 6);
         }
-        assert!(store.contiguous_end() > Frame::new(900));
-        let frames: Vec<Vec<u8>> = core::iter::from_fn(|| store.take_next().map(<[u8]>::to_vec)).collect();
+        assert!(buffer.contiguous_end() > Frame::new(900));
+        let frames: Vec<Vec<u8>> = core::iter::from_fn(|| buffer.take_next().map(<[u8]>::to_vec)).collect();
         assert_eq!(frames, (0..frames.len() as u32).map(|frame| input_of(frame).to_vec()).collect::<Vec<_>>());
-        assert_eq!(store.take_next(), None);
+        assert_eq!(buffer.take_next(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! States to begin with: copied once, compressed block by block when first asked for, shared by all who ask.
+//! Snapshot store: each state is copied once, compressed block by block on first request, and shared by all downloads.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,19 +6,19 @@ use alloc::vec::Vec;
 use super::{BLOCK_SIZE, PART_SIZE, digest, mix};
 use crate::frame::Frame;
 
-/// So many snapshots are kept at most: the newest, and those that somebody still downloads.
+/// Largest number of snapshots kept: the newest, and those with downloads in progress.
 const MAX_SNAPSHOTS: usize = 3;
 
-/// One state.
+/// One saved state.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) number: u16,
     pub(super) next_frame: Frame,
     pub(super) state_hash: u64,
     pub(super) digest: u64,
-    /// How many are downloading it.
+    /// Number of downloads in progress.
     downloads: u32,
-    /// Whoever asks now must not get it.
+    /// A retired snapshot is not offered any more.
     is_retired: bool,
     state: Vec<u8>,
     blocks: Vec<SnapshotBlock>,
@@ -30,17 +30,17 @@ struct SnapshotBlock {
     packed: PackedBlock,
 }
 
-/// How a block travels.
+/// Transfer encoding of a block.
 #[derive(Debug)]
 enum PackedBlock {
-    /// Nobody has asked for it yet.
+    /// Not requested yet.
     Pending,
-    /// As it is: it does not get smaller.
+    /// Sent uncompressed, because compression does not shrink it.
     Raw,
     Compressed(Box<[u8]>),
 }
 
-/// A part of a block, as it travels.
+/// A part of a block in its transfer encoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockPart<'a> {
     pub(super) digest: u64,
@@ -54,7 +54,7 @@ impl Snapshot {
         self.state.len() as u32
     }
 
-    /// A part of a block; `None` when there is no such block.
+    /// Returns a part of a block, which is empty beyond the block's end; `None` when the snapshot has no such block.
     pub(super) fn part(&mut self, block: u32, part: u8) -> Option<BlockPart<'_>> {
         let at = block as usize;
         let state = self.state.get(at.checked_mul(BLOCK_SIZE)?..)?;
@@ -73,7 +73,7 @@ impl Snapshot {
     }
 }
 
-/// Compresses a block if that is of any use.
+/// Compresses a block unless that saves less than 1/16 of its size.
 fn compress_block(raw: &[u8]) -> PackedBlock {
     let mut buf = [0; lz4_flex::block::get_maximum_output_size(BLOCK_SIZE)];
     match lz4_flex::block::compress_into(raw, &mut buf) {
@@ -82,7 +82,7 @@ fn compress_block(raw: &[u8]) -> PackedBlock {
     }
 }
 
-/// Undoes what [`compress_block`] did; `out` has the length that the block must have.
+/// Reverses [`compress_block`]. `out` has the block's uncompressed length. Returns whether the block is well formed.
 pub(super) fn decompress_block(stored: &[u8], raw: bool, out: &mut [u8]) -> bool {
     if raw {
         let fits = stored.len() == out.len();
@@ -94,12 +94,11 @@ pub(super) fn decompress_block(stored: &[u8], raw: bool, out: &mut [u8]) -> bool
     lz4_flex::block::decompress_into(stored, out).is_ok_and(|len| len == out.len())
 }
 
-/// The digest of a state, from those of its blocks.
+/// Returns the digest of a state, computed from the digests of its blocks.
 pub(super) fn snapshot_digest(size: usize, blocks: impl Iterator<Item = u64>) -> u64 {
     blocks.fold(mix(1, size as u64), mix)
 }
 
-/// The digest of a block.
 pub(super) fn block_digest(bytes: &[u8]) -> u64 {
     digest(0, bytes)
 }
@@ -112,7 +111,7 @@ pub(super) struct SnapshotStore {
 }
 
 impl SnapshotStore {
-    /// Whether there is room for a new one, perhaps in the place of one that nobody needs.
+    /// Whether a new snapshot can be stored, possibly in place of one without downloads.
     pub(super) fn has_room(&self) -> bool {
         self.snapshots.len() < MAX_SNAPSHOTS || self.snapshots.iter().any(|snapshot| snapshot.downloads == 0)
     }
@@ -129,7 +128,7 @@ impl SnapshotStore {
         self.snapshots.iter().find(|snapshot| snapshot.digest == digest && !snapshot.is_retired)
     }
 
-    /// Copies a state; `false` when there is no room.
+    /// Copies a state into the store. Returns `false` when there is no room.
     pub(super) fn insert(&mut self, next: Frame, state: &[u8], hash: u64) -> bool {
         if !self.has_room() || u32::try_from(state.len()).is_err() {
             return false;
@@ -158,19 +157,19 @@ impl SnapshotStore {
         true
     }
 
-    /// Gives out none of those that are here any more.
+    /// Stops offering all snapshots stored so far.
     pub(super) fn retire_all(&mut self) {
         self.snapshots.iter_mut().for_each(|snapshot| snapshot.is_retired = true);
     }
 
-    /// Somebody begins to download it.
+    /// Counts a download that begins.
     pub(super) fn add_download(&mut self, number: u16) {
         if let Some(snapshot) = self.by_number(number) {
             snapshot.downloads += 1;
         }
     }
 
-    /// Somebody is done with it.
+    /// Counts a download that ends.
     pub(super) fn remove_download(&mut self, number: u16) {
         if let Some(snapshot) = self.by_number(number) {
             snapshot.downloads = snapshot.downloads.saturating_sub(1);
@@ -190,12 +189,12 @@ impl SnapshotStore {
     }
 }
 
-/// How many blocks a state of this size has.
+/// Returns the number of blocks of a state of `size` bytes.
 pub(super) fn block_count(size: usize) -> usize {
     size.div_ceil(BLOCK_SIZE)
 }
 
-/// The bytes of a block of a state of this size.
+/// Returns the byte range of a block in a state of `size` bytes.
 pub(super) fn block_range(size: usize, block: usize) -> core::ops::Range<usize> {
     (block * BLOCK_SIZE).min(size)..((block + 1) * BLOCK_SIZE).min(size)
 }
@@ -236,8 +235,8 @@ mod tests {
                 assert_eq!(out, state[range]);
                 assert_eq!(block_digest(&out), hash);
                 hashes.push(hash);
-                assert!(!decompress_block(&stored, raw, &mut vec![0; out.len() - 1]), "not into less");
-                assert!(!decompress_block(&stored, raw, &mut vec![0; out.len() + 1]), "not into more");
+                assert!(!decompress_block(&stored, raw, &mut vec![0; out.len() - 1]), "buffer too short");
+                assert!(!decompress_block(&stored, raw, &mut vec![0; out.len() + 1]), "buffer too long");
             }
             assert_eq!(snapshot_digest(state.len(), hashes.into_iter()), digest);
             assert!(snapshot.part(block_count(state.len()) as u32, 0).is_none());

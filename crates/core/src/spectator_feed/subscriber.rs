@@ -1,4 +1,4 @@
-//! What a feed keeps about one who watches: as little as can be.
+//! State that a feed keeps per subscriber: as little as possible.
 
 use alloc::collections::VecDeque;
 
@@ -7,43 +7,45 @@ use crate::id::Addr;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 
-/// The most blocks of a snapshot that one watcher can have asked for.
+/// Largest number of snapshot blocks that one subscriber can have requested at a time.
 const MAX_WANTED_BLOCKS: usize = 64;
 
-/// Who cannot keep up is served half as often when he is this far behind, and again when twice as far.
+/// Distance behind the live frames at which a subscriber is served half as often. At twice this distance the rate is
+/// halved once more.
 const SLOW_THRESHOLD: TimeDelta = TimeDelta::from_secs(2);
-/// And dropped when he is this far behind, and has not been any nearer for half of that time.
+/// Distance behind the live frames at which a subscriber is dropped, unless it was close within the last half of this
+/// time.
 const DROP_THRESHOLD: TimeDelta = TimeDelta::from_secs(10);
-/// Who is no further behind than this has caught up.
+/// A subscriber no further behind than this has caught up.
 pub(super) const CAUGHT_UP_THRESHOLD: TimeDelta = TimeDelta::from_secs(1);
-/// The most that one is slowed down to: one packet for so many batches, as a power of two.
+/// Highest throttle level. At level n, a subscriber gets one packet per 2^n batches.
 const MAX_THROTTLE_LEVEL: u8 = 2;
 
-/// A place for one who watches.
+/// A subscriber slot.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) addr: Addr,
     pub(super) is_occupied: bool,
-    /// Its number is in the queue for bulk; that may outlast the one who took the place.
+    /// Whether the slot is in the bulk queue. The entry may outlast the subscriber that made it.
     pub(super) is_queued: bool,
     pub(super) catching_up_since: Instant,
     pub(super) last_received_at: Instant,
     pub(super) welcomed_at: Instant,
-    /// When frames were last sent to it.
+    /// Time at which frames were last sent to it.
     pub(super) last_sent_at: Instant,
-    /// The first frame that it does not have.
+    /// The first frame that it lacks.
     pub(super) next_frame: Frame,
-    /// Live frames before this one were sent to it.
+    /// The frame after the last live frame sent to it.
     pub(super) live_sent_end: Frame,
     pub(super) has_caught_up: bool,
-    /// When it was last not far behind.
+    /// Last time at which it was no more than [`SLOW_THRESHOLD`] behind.
     last_near_at: Instant,
     pub(super) throttle_level: u8,
-    /// It waits for a snapshot since then.
+    /// Start of the wait for a snapshot, if it waits for one.
     pub(super) awaiting_snapshot_since: Option<Instant>,
-    /// The snapshot that it downloads.
+    /// Snapshot that it downloads.
     pub(super) snapshot: Option<u16>,
-    /// Nothing is sent to it in bulk before this.
+    /// Earliest time for the next bulk packet.
     pub(super) bulk_allowed_at: Instant,
     wanted_parts: VecDeque<(u32, u16)>,
     missing_spans: [(Frame, Frame); MAX_FRAME_RANGES],
@@ -74,13 +76,13 @@ impl Subscriber {
         }
     }
 
-    /// Forgets what it has asked for.
+    /// Discards all of its requests.
     pub(super) fn clear_wants(&mut self) {
         self.wanted_parts = VecDeque::new();
         self.span_count = 0;
     }
 
-    /// Forgets which parts of a snapshot it has asked for.
+    /// Discards its requests for snapshot parts.
     pub(super) fn clear_wanted_parts(&mut self) {
         self.wanted_parts = VecDeque::new();
     }
@@ -89,7 +91,7 @@ impl Subscriber {
         self.span_count > 0 || !self.wanted_parts.is_empty()
     }
 
-    /// How far behind it is decides how often it is served.
+    /// Sets the throttle level from the distance behind the live frames.
     pub(super) fn update_throttle(&mut self, now: Instant, behind: TimeDelta) {
         self.has_caught_up |= behind <= CAUGHT_UP_THRESHOLD;
         if behind <= SLOW_THRESHOLD {
@@ -104,12 +106,14 @@ impl Subscriber {
         }
     }
 
-    /// Whether it cannot keep up. The frames of a relay that was cut off come all at once: then it is far behind, but not slow.
+    /// Whether it cannot keep up. When a relay that was cut off gets many frames at once, its subscribers are far
+    /// behind without being slow.
     pub(super) fn is_too_slow(&self, now: Instant, behind: TimeDelta) -> bool {
         behind > DROP_THRESHOLD && now - self.last_near_at > DROP_THRESHOLD / 2
     }
 
-    /// Takes in which frames it misses, from its first missing one on; `false` when one of them is not kept any more.
+    /// Records the missing frames that it requests, counted from `next`. Returns `false` when one of them is no longer
+    /// kept.
     pub(super) fn on_missing_spans(&mut self, next: Frame, spans: &FrameRanges, oldest: Frame, end: Frame) -> bool {
         let mut at = next;
         for (skip, len) in spans.iter() {
@@ -127,7 +131,7 @@ impl Subscriber {
         true
     }
 
-    /// What waits already is not put down twice.
+    /// Adds a range of frames, unless a queued range covers it.
     fn push_span(&mut self, first: Frame, until: Frame) {
         let waiting = &mut self.missing_spans[..usize::from(self.span_count)];
         if waiting.iter().any(|span| span.0 <= first && until <= span.1) {
@@ -139,12 +143,12 @@ impl Subscriber {
         }
     }
 
-    /// The stretch of frames to be sent next.
+    /// Returns the range of frames to send next.
     pub(super) fn first_span(&self) -> Option<(Frame, Frame)> {
         (self.span_count > 0).then_some(self.missing_spans[0])
     }
 
-    /// The frames of the first stretch before this one are sent.
+    /// Marks the frames of the first range before `next` as sent.
     pub(super) fn on_span_sent(&mut self, next: Frame) {
         self.missing_spans[0].0 = next;
         if self.missing_spans[0].0 >= self.missing_spans[0].1 {
@@ -153,7 +157,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes in which parts of a snapshot it wants.
+    /// Records the snapshot parts that it requests.
     pub(super) fn on_wanted_parts(&mut self, wants: &BlockRequests) {
         for (block, parts) in wants.iter() {
             if let Some(want) = self.wanted_parts.iter_mut().find(|want| want.0 == block) {
@@ -164,7 +168,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes out the part of a snapshot to be sent next.
+    /// Takes the snapshot part to send next.
     pub(super) fn take_wanted_part(&mut self) -> Option<(u32, u8)> {
         let (block, parts) = self.wanted_parts.front_mut()?;
         let (block, part) = (*block, parts.trailing_zeros() as u8);

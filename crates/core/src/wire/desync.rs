@@ -1,13 +1,15 @@
-//! Packets of a search: sites whose states differ ask each other for hashes, until they know where the difference began.
+//! Packets of the desync bisection: sites whose states differ request hashes from each other until they know where the
+//! difference began.
 //!
-//! A site asks, the other answers; who gets no answer asks again. So nothing has to be acknowledged, and nothing is sent that
-//! nobody wants. Every message says which span or frame it is about, so that a late one is known for what it is.
+//! One site requests, the other answers, and a request without an answer is repeated. Nothing needs an acknowledgement,
+//! and nothing is sent unrequested. Every message names the span or frame that it refers to, so that a late one is
+//! recognised.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
 use crate::session::{FrameSpan, MAX_REGION_NAME, StateRegion};
 
-/// The most hashes in one answer: with them it is still shorter than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
+/// Largest number of hashes in one answer, which keeps it shorter than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
 pub const MAX_HASHES: usize = 256;
 
 const HASHES_REQUEST: u8 = 0x20;
@@ -18,99 +20,99 @@ const REGIONS: u8 = 0x24;
 const PAGES_REQUEST: u8 = 0x25;
 const PAGES: u8 = 0x26;
 
-/// A packet of a search.
+/// A packet of the desync bisection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DesyncMessage<'a> {
-    /// Asks for the hashes of the receiver's states.
+    /// Requests the hashes of the receiver's states.
     HashesRequest {
-        /// The span that is searched.
+        /// The span to search.
         span: FrameSpan,
-        /// The first frame whose hash is wanted.
+        /// The first frame whose hash is requested.
         from: Frame,
-        /// The sender's digest after the span, as it was in the game.
+        /// The sender's digest after the span, as computed during the game.
         digest: Option<u32>,
     },
     /// The hashes of the sender's states, frame by frame.
     Hashes {
-        /// The span that is searched.
+        /// The span to search.
         span: FrameSpan,
         /// The frame of the first hash.
         from: Frame,
-        /// The sender's digest after the span, as it was in the game.
+        /// The sender's digest after the span, as computed during the game.
         digest: Option<u32>,
-        /// The hashes.
+        /// One hash per frame.
         hashes: HashList<'a>,
     },
-    /// The sender cannot play the span again.
+    /// The sender cannot replay the span.
     CannotReplay {
-        /// The span that is searched.
+        /// The span to search.
         span: FrameSpan,
-        /// The sender's digest after the span, as it was in the game.
+        /// The sender's digest after the span, as computed during the game.
         digest: Option<u32>,
     },
-    /// Asks for the hashes of the parts of the receiver's state.
+    /// Requests the hashes of the regions of the receiver's state.
     RegionsRequest {
-        /// The frame after which.
+        /// The frame after which the state is compared.
         frame: Frame,
-        /// The first region that is wanted.
+        /// The first region requested.
         from: u8,
     },
-    /// The parts of the sender's state.
+    /// The regions of the sender's state.
     Regions {
-        /// The frame after which.
+        /// The frame after which the state is compared.
         frame: Frame,
         /// The number of the first region in this packet.
         from: u8,
-        /// How many regions there are.
+        /// Total number of regions.
         total: u8,
-        /// The regions.
+        /// Name, length and hash of each region.
         regions: RegionList<'a>,
     },
-    /// Asks for the hashes of pages of a region.
+    /// Requests the hashes of pages of a region.
     PagesRequest {
-        /// The frame after which.
+        /// The frame after which the state is compared.
         frame: Frame,
         /// The region's number at the receiver.
         region: u8,
-        /// The first page that is wanted.
+        /// The first page requested.
         from: u32,
     },
     /// The hashes of pages of a region.
     Pages {
-        /// The frame after which.
+        /// The frame after which the state is compared.
         frame: Frame,
         /// The region's number at the sender.
         region: u8,
         /// The first page.
         from: u32,
-        /// The hashes.
+        /// One hash per page.
         hashes: HashList<'a>,
     },
 }
 
-/// Hashes in a row.
+/// A list of hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HashList<'a> {
     hashes: &'a [[u8; 4]],
 }
 
 impl<'a> HashList<'a> {
-    /// At most [`MAX_HASHES`] hashes, each with its lowest byte first; what is too much is left out.
+    /// Creates a list of at most [`MAX_HASHES`] hashes, each in little-endian order. Excess hashes are dropped.
     pub fn new(hashes: &'a [[u8; 4]]) -> Self {
         Self { hashes: &hashes[..hashes.len().min(MAX_HASHES)] }
     }
 
-    /// The hashes.
+    /// Iterates over the hashes.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.hashes.iter().map(|hash| u32::from_le_bytes(*hash))
     }
 
-    /// Their bytes.
+    /// Returns the encoded hashes.
     pub(crate) fn as_bytes(&self) -> &'a [[u8; 4]] {
         self.hashes
     }
 
-    /// All that is left of a packet.
+    /// Reads the rest of a packet.
     fn read(reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
         let (hashes, odd) = reader.rest().as_chunks();
         reader.take(reader.rest().len())?;
@@ -118,14 +120,14 @@ impl<'a> HashList<'a> {
     }
 }
 
-/// Regions in a row, checked when the packet was read.
+/// A list of regions, validated when the packet was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RegionList<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> RegionList<'a> {
-    /// Writes as many regions as fit into `buf`.
+    /// Encodes as many regions as fit into `buf`.
     pub fn pack(regions: &[StateRegion], buf: &'a mut [u8]) -> Self {
         let mut len = 0;
         for region in regions {
@@ -138,7 +140,7 @@ impl<'a> RegionList<'a> {
         Self { bytes: &buf[..len] }
     }
 
-    /// The regions in the order they were written.
+    /// Iterates over the regions in packet order.
     pub fn iter(&self) -> impl Iterator<Item = StateRegion> + use<'a> {
         let mut reader = ByteReader::new(self.bytes);
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_region(&mut reader).ok()).flatten())
@@ -171,12 +173,12 @@ fn get_region(reader: &mut ByteReader<'_>) -> Result<StateRegion, DecodeError> {
 }
 
 impl<'a> DesyncMessage<'a> {
-    /// Whether a datagram is a packet of a search, if it is anything.
+    /// Whether a datagram, if valid, is a packet of the desync bisection.
     pub fn is_desync_message(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|first| first & 0xf0 == 0x20)
     }
 
-    /// Reads a packet of a search.
+    /// Decodes a packet of the desync bisection.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let kind = reader.u8()?;
@@ -213,7 +215,7 @@ impl<'a> DesyncMessage<'a> {
         })
     }
 
-    /// Writes a packet of a search.
+    /// Encodes a packet of the desync bisection.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         match self {
@@ -331,9 +333,9 @@ mod tests {
                 for byte in 0..=255 {
                     let before = core::mem::replace(&mut buf[at], byte);
                     if let Ok(decoded) = DesyncMessage::decode(&buf[..len]) {
-                        let mut again = [0; MAX_DATAGRAM];
-                        assert_eq!(decoded.encode(&mut again), Ok(len), "a message has one form");
-                        assert_eq!(again[..len], buf[..len]);
+                        let mut encoded = [0; MAX_DATAGRAM];
+                        assert_eq!(decoded.encode(&mut encoded), Ok(len), "a message has exactly one encoding");
+                        assert_eq!(encoded[..len], buf[..len]);
                     }
                     buf[at] = before;
                 }

@@ -1,162 +1,163 @@
-//! What rides along in a few ticks only: leaving, orders, votes, and inputs passed on for others.
+//! Optional parts of a tick: leaving, scheduled commands, membership votes, and inputs relayed for other sites.
 //!
-//! Each entry begins with its kind, so that there is room for more. All of them are checked when the tick is read.
+//! Each entry begins with its type, so that types can be added. All entries are validated when the tick is decoded.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 
-/// One of the things that ride along.
+/// An optional part of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra<'a> {
     /// The sender leaves the game: its inputs end before this frame.
     Leave(Frame),
-    /// Something that happens at one frame everywhere.
+    /// A command that all sites apply at the same frame.
     Command(ScheduledCommand),
-    /// Where the sender stands in a change of the view.
+    /// The sender's vote in a membership ballot.
     Vote(Vote),
-    /// A change of the view that is decided: the number of the view that it ends, how, and how many views ended after that one
-    /// without dropping anybody.
+    /// A decided membership change: the epoch that it ends, the decision, and the number of later epochs that ended
+    /// without dropping a site.
     DecisionReport(u32, MembershipDecision, u32),
-    /// The sender misses inputs of a third site from this frame on.
+    /// The sender lacks inputs of a third site from this frame on.
     RelayRequest(SiteId, Frame),
-    /// Inputs of a third site, passed on.
+    /// Relayed inputs of a third site.
     Relay(RelayedInputs<'a>),
-    /// A third site has left the game, passed on: its inputs end before this frame.
+    /// Relayed notice that a third site has left the game: its inputs end before this frame.
     LeaveReport(SiteId, Frame),
-    /// How things are at the sender.
+    /// Measurements at the sender, for tuning the delay settings.
     TuningStats(TuningStats),
-    /// Nobody begins a frame before this time: inputs are about to run out.
+    /// All sites pause until the given time, because inputs are about to run out.
     Pause(PauseRequest),
 }
 
 /// A pause of all sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseRequest {
-    /// The site that asked for it.
+    /// The site that requested the pause.
     pub requested_by: SiteId,
-    /// The frame that it was about to begin.
+    /// The frame that this site was about to begin.
     pub frame: Frame,
-    /// Until when, in group time.
+    /// End of the pause in nanoseconds of group time.
     pub until_ns: i64,
 }
 
-/// Something that happens at one frame everywhere. It counts from the moment that its sender's input for the frame is known.
+/// A command that all sites apply at the same frame. It is in force once the issuer's input for that frame is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledCommand {
-    /// The site that gave it.
+    /// The site that issued the command.
     pub issuer: SiteId,
-    /// When.
+    /// The frame at which the command takes effect.
     pub frame: Frame,
-    /// What.
+    /// The command itself.
     pub kind: CommandKind,
 }
 
-/// What a site needs and what it can do, for whoever turns the dials.
+/// A site's needs and capabilities, from which the coordinator tunes the delay settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuningStats {
-    /// How many frames old its newest inputs are when they are needed, but for a few.
+    /// Age in frames of the site's newest inputs when they are needed, at a high percentile.
     pub input_age: u32,
-    /// How many frames its machine can repair within one.
+    /// Number of frames that the site's machine can resimulate within one frame.
     pub max_prediction_window: u32,
 }
 
-/// What is ordered.
+/// The action of a scheduled command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandKind {
     /// A site plays from this frame on.
     Join {
-        /// Which.
+        /// The joining site.
         site: SiteId,
-        /// Which start of its program: nobody else takes it for his.
+        /// Incarnation of the site's program, which distinguishes it from an earlier or later one.
         incarnation: u32,
-        /// Who plays already.
+        /// The sites that play already.
         members: SiteSet,
-        /// The number of their view.
+        /// Their membership epoch.
         epoch: u32,
-        /// By how many frames local input is delayed.
+        /// Input delay in frames.
         input_delay: u32,
-        /// How many frames may be guessed.
+        /// Prediction window in frames.
         prediction_window: u32,
     },
-    /// Local lag and window, in frames.
+    /// Changes input delay and prediction window.
     SetDelay {
-        /// By how many frames local input is delayed.
+        /// Input delay in frames.
         input_delay: u32,
-        /// How many frames may be guessed.
+        /// Prediction window in frames.
         prediction_window: u32,
-        /// How many frames inputs are old, which is why.
+        /// Input age in frames, the reason for the change.
         input_age: u32,
-        /// At the site for which they are oldest.
+        /// The site with that input age, the highest of all.
         site: SiteId,
     },
 }
 
-/// Where a site stands in a change of the view.
+/// A site's vote in a membership ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vote {
-    /// The view that is to end.
+    /// The membership epoch to be ended.
     pub epoch: u32,
     /// The highest ballot that the sender takes part in: a round and the number of the site that leads it.
     pub ballot: u32,
-    /// The sites that would be dropped.
+    /// The sites to be dropped.
     pub drop: SiteSet,
-    /// How far the sender has their inputs.
+    /// The end of the inputs that the sender has of each of them.
     pub input_ends: InputEnds,
-    /// Those of them that left of their own accord, and of whom nothing is missing there.
+    /// Those of them that left voluntarily and of which the sender has all inputs.
     pub left_sites: SiteSet,
-    /// Those of them that whoever leads the ballot can hear and will not wait for, which counts if it is the coordinator.
+    /// Those of them that the leader of the ballot can receive but will not wait for. Valid if the leader is the
+    /// coordinator.
     pub to_evict: SiteSet,
-    /// The order of one of them that may be in force.
+    /// The scheduled command of one of them that may be in force.
     pub command: Option<ScheduledCommand>,
-    /// The newest outcome that the sender has accepted, and in which ballot.
+    /// The newest decision that the sender accepted, and its ballot.
     pub accepted: Option<(u32, MembershipDecision)>,
 }
 
-/// The outcome of a change of the view.
+/// The outcome of a membership ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipDecision {
-    /// The sites that are dropped.
+    /// The dropped sites.
     pub drop: SiteSet,
     /// The first frame without each of them.
     pub input_ends: InputEnds,
-    /// Those of them that had left of their own accord.
+    /// Those of them that had left voluntarily.
     pub left_sites: SiteSet,
-    /// The order of one of them that stays in force; all others of theirs are void.
+    /// The scheduled command of one of them that stays in force. All others of theirs are void.
     pub command: Option<ScheduledCommand>,
 }
 
 impl MembershipDecision {
-    /// That these are dropped, with nothing known of them yet.
+    /// Creates a decision that drops these sites, without any knowledge of their inputs.
     pub const fn dropping(drop: SiteSet) -> Self {
         Self { drop, input_ends: [Frame::ZERO; MAX_SITES], left_sites: SiteSet::EMPTY, command: None }
     }
 }
 
-/// A frame for each site of a set.
+/// One frame per site of a set.
 pub type InputEnds = [Frame; MAX_SITES];
 
-/// Inputs of a third site, passed on, always with an absolute start.
+/// Relayed inputs of a third site, always with an absolute start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayedInputs<'a> {
-    /// Whose.
+    /// The site that the inputs belong to.
     pub site: SiteId,
-    /// Their first frame.
+    /// The first frame.
     pub first_frame: Frame,
-    /// How many frames.
+    /// Number of frames.
     pub frame_count: u32,
-    /// Their change tokens.
+    /// Change tokens of the inputs.
     pub changes: &'a [u8],
 }
 
-/// The entries of one tick, checked when it was read.
+/// The entries of one tick, validated when the tick was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Extras<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Extras<'a> {
-    /// The entries in the order they were written.
+    /// Iterates over the entries in packet order.
     pub fn iter(&self) -> impl Iterator<Item = Extra<'a>> + use<'a> {
         let mut reader = ByteReader::new(self.bytes);
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_extra(&mut reader).ok()).flatten())
@@ -194,7 +195,7 @@ const LEAVE_REPORT: u8 = 8;
 const PAUSE: u8 = 9;
 
 impl Extra<'_> {
-    /// Writes an entry, for tests and tools.
+    /// Encodes an entry, for tests and tools.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         put_extra(&mut writer, self)?;
@@ -208,17 +209,17 @@ pub(crate) fn put_extra(writer: &mut ByteWriter<'_>, extra: &Extra<'_>) -> Resul
             writer.u8(LEAVE)?;
             put_frame(writer, *frame)
         }
-        Extra::Command(order) => {
+        Extra::Command(command) => {
             writer.u8(COMMAND)?;
-            put_command(writer, order)
+            put_command(writer, command)
         }
         Extra::Vote(vote) => {
             writer.u8(VOTE)?;
             put_vote(writer, vote)
         }
-        Extra::DecisionReport(view, decision, since) => {
+        Extra::DecisionReport(epoch, decision, since) => {
             writer.u8(DECISION_REPORT)?;
-            writer.varint(*view)?;
+            writer.varint(*epoch)?;
             put_decision(writer, decision)?;
             writer.varint(*since)
         }
@@ -232,15 +233,15 @@ pub(crate) fn put_extra(writer: &mut ByteWriter<'_>, extra: &Extra<'_>) -> Resul
             writer.u8(site.number())?;
             put_frame(writer, *last)
         }
-        Extra::TuningStats(condition) => {
+        Extra::TuningStats(stats) => {
             writer.u8(TUNING_STATS)?;
-            writer.varint(condition.input_age)?;
-            writer.varint(condition.max_prediction_window)
+            writer.varint(stats.input_age)?;
+            writer.varint(stats.max_prediction_window)
         }
-        Extra::Pause(hold) => {
-            writer.put(&[PAUSE, hold.requested_by.number()])?;
-            put_frame(writer, hold.frame)?;
-            writer.put(&hold.until_ns.to_le_bytes())
+        Extra::Pause(pause) => {
+            writer.put(&[PAUSE, pause.requested_by.number()])?;
+            put_frame(writer, pause.frame)?;
+            writer.put(&pause.until_ns.to_le_bytes())
         }
         Extra::Relay(relay) => {
             put_relay_header(writer, relay.site, relay.first_frame, relay.frame_count)?;
@@ -250,7 +251,7 @@ pub(crate) fn put_extra(writer: &mut ByteWriter<'_>, extra: &Extra<'_>) -> Resul
     }
 }
 
-/// Writes everything of a relay but its inputs, which follow with their size in front.
+/// Encodes a relay entry except for its inputs, which follow behind their size.
 pub(crate) fn put_relay_header(
     writer: &mut ByteWriter<'_>,
     site: SiteId,
@@ -281,8 +282,8 @@ fn get_extra<'a>(reader: &mut ByteReader<'a>) -> Result<Extra<'a>, DecodeError> 
 }
 
 fn get_pause(reader: &mut ByteReader<'_>) -> Result<PauseRequest, DecodeError> {
-    let (by, frame) = (get_site(reader)?, get_frame(reader)?);
-    Ok(PauseRequest { requested_by: by, frame, until_ns: reader.u64()? as i64 })
+    let (requested_by, frame) = (get_site(reader)?, get_frame(reader)?);
+    Ok(PauseRequest { requested_by, frame, until_ns: reader.u64()? as i64 })
 }
 
 fn get_relay<'a>(reader: &mut ByteReader<'a>) -> Result<RelayedInputs<'a>, DecodeError> {
@@ -299,53 +300,46 @@ fn get_relay<'a>(reader: &mut ByteReader<'a>) -> Result<RelayedInputs<'a>, Decod
 const JOIN: u8 = 0;
 const SET_DELAY: u8 = 1;
 
-fn put_command(writer: &mut ByteWriter<'_>, order: &ScheduledCommand) -> Result<(), BufferFull> {
-    writer.u8(order.issuer.number())?;
-    put_frame(writer, order.frame)?;
-    match order.kind {
-        CommandKind::Join { site, incarnation, members, epoch: view, input_delay: lag, prediction_window: window } => {
+fn put_command(writer: &mut ByteWriter<'_>, command: &ScheduledCommand) -> Result<(), BufferFull> {
+    writer.u8(command.issuer.number())?;
+    put_frame(writer, command.frame)?;
+    match command.kind {
+        CommandKind::Join { site, incarnation, members, epoch, input_delay, prediction_window } => {
             writer.put(&[JOIN, site.number(), members.bits()])?;
             writer.varint(incarnation)?;
-            writer.varint(view)?;
-            writer.varint(lag)?;
-            writer.varint(window)
+            writer.varint(epoch)?;
+            writer.varint(input_delay)?;
+            writer.varint(prediction_window)
         }
-        CommandKind::SetDelay { input_delay: lag, prediction_window: window, input_age: need, site } => {
+        CommandKind::SetDelay { input_delay, prediction_window, input_age, site } => {
             writer.u8(SET_DELAY)?;
-            writer.varint(lag)?;
-            writer.varint(window)?;
-            writer.varint(need)?;
+            writer.varint(input_delay)?;
+            writer.varint(prediction_window)?;
+            writer.varint(input_age)?;
             writer.u8(site.number())
         }
     }
 }
 
 fn get_command(reader: &mut ByteReader<'_>) -> Result<ScheduledCommand, DecodeError> {
-    let (by, frame) = (get_site(reader)?, get_frame(reader)?);
-    let what = match reader.u8()? {
+    let (issuer, frame) = (get_site(reader)?, get_frame(reader)?);
+    let kind = match reader.u8()? {
         JOIN => get_join(reader)?,
         SET_DELAY => get_set_delay(reader)?,
         _ => return Err(DecodeError::Malformed),
     };
-    Ok(ScheduledCommand { issuer: by, frame, kind: what })
+    Ok(ScheduledCommand { issuer, frame, kind })
 }
 
 fn get_join(reader: &mut ByteReader<'_>) -> Result<CommandKind, DecodeError> {
     let (site, members) = (get_site(reader)?, SiteSet::from_bits(reader.u8()?));
-    let (incarnation, view, lag) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    Ok(CommandKind::Join {
-        site,
-        incarnation,
-        members,
-        epoch: view,
-        input_delay: lag,
-        prediction_window: reader.varint()?,
-    })
+    let (incarnation, epoch, input_delay) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    Ok(CommandKind::Join { site, incarnation, members, epoch, input_delay, prediction_window: reader.varint()? })
 }
 
 fn get_set_delay(reader: &mut ByteReader<'_>) -> Result<CommandKind, DecodeError> {
-    let (lag, window, need) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    Ok(CommandKind::SetDelay { input_delay: lag, prediction_window: window, input_age: need, site: get_site(reader)? })
+    let (input_delay, prediction_window, input_age) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    Ok(CommandKind::SetDelay { input_delay, prediction_window, input_age, site: get_site(reader)? })
 }
 
 fn put_option<T>(
@@ -381,21 +375,12 @@ fn put_vote(writer: &mut ByteWriter<'_>, vote: &Vote) -> Result<(), BufferFull> 
 }
 
 fn get_vote(reader: &mut ByteReader<'_>) -> Result<Vote, DecodeError> {
-    let (view, ballot) = (reader.varint()?, reader.varint()?);
-    let (drop, ends) = get_input_ends(reader)?;
-    let (left, unwanted) = (SiteSet::from_bits(reader.u8()?), SiteSet::from_bits(reader.u8()?));
-    let order = get_option(reader, get_command)?;
+    let (epoch, ballot) = (reader.varint()?, reader.varint()?);
+    let (drop, input_ends) = get_input_ends(reader)?;
+    let (left_sites, to_evict) = (SiteSet::from_bits(reader.u8()?), SiteSet::from_bits(reader.u8()?));
+    let command = get_option(reader, get_command)?;
     let accepted = get_option(reader, |reader| Ok((reader.varint()?, get_decision(reader)?)))?;
-    Ok(Vote {
-        epoch: view,
-        ballot,
-        drop,
-        input_ends: ends,
-        left_sites: left,
-        to_evict: unwanted,
-        command: order,
-        accepted,
-    })
+    Ok(Vote { epoch, ballot, drop, input_ends, left_sites, to_evict, command, accepted })
 }
 
 fn put_decision(writer: &mut ByteWriter<'_>, decision: &MembershipDecision) -> Result<(), BufferFull> {
@@ -405,9 +390,9 @@ fn put_decision(writer: &mut ByteWriter<'_>, decision: &MembershipDecision) -> R
 }
 
 fn get_decision(reader: &mut ByteReader<'_>) -> Result<MembershipDecision, DecodeError> {
-    let (drop, lasts) = get_input_ends(reader)?;
-    let left = SiteSet::from_bits(reader.u8()?);
-    Ok(MembershipDecision { drop, input_ends: lasts, left_sites: left, command: get_option(reader, get_command)? })
+    let (drop, input_ends) = get_input_ends(reader)?;
+    let left_sites = SiteSet::from_bits(reader.u8()?);
+    Ok(MembershipDecision { drop, input_ends, left_sites, command: get_option(reader, get_command)? })
 }
 
 fn put_input_ends(writer: &mut ByteWriter<'_>, sites: SiteSet, ends: &InputEnds) -> Result<(), BufferFull> {
@@ -428,7 +413,7 @@ fn put_frame(writer: &mut ByteWriter<'_>, frame: Frame) -> Result<(), BufferFull
     writer.varint(frame.number())
 }
 
-/// The last frames there can be stand for something else, and nobody gets there.
+/// Decodes a frame number. The upper half of the range is reserved, and no game gets that far.
 fn get_frame(reader: &mut ByteReader<'_>) -> Result<Frame, DecodeError> {
     Some(reader.varint()?).filter(|frame| *frame < u32::MAX / 2).map(Frame::new).ok_or(DecodeError::Malformed)
 }

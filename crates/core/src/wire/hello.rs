@@ -1,6 +1,7 @@
-//! The packet of the lobby: who I am, what I want to play, how my clock stands, and when we start.
+//! Hello: the packet of the lobby, with the sender's identity, settings, clock and the planned start.
 //!
-//! Both ends of a pair send the same message at the same rate, so nobody can be made to answer a small packet with a larger one.
+//! Both ends of a pair send the same message at the same rate, so no site can be made to answer a small packet with a
+//! larger one.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,42 +15,42 @@ use crate::session::{AbsentInput, GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId, 
 /// The packet of the lobby.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
     /// The sender.
     pub site: SiteId,
-    /// Which start of the sender's program this is: another number means that it was started anew.
+    /// Incarnation of the sender's program. A different number means that the program was restarted.
     pub incarnation: u32,
-    /// Which start of the receiver's program this answers; 0 if the sender has not heard of it.
+    /// Incarnation of the receiver's program that this answers; 0 if the sender does not know it.
     pub your_incarnation: u32,
-    /// The sites that the sender agrees with and whose clocks it knows well enough, itself included.
+    /// The sites with which the sender agrees and whose clocks it knows well enough, itself included.
     pub agreed_sites: SiteSet,
-    /// Whether the sender is going away.
+    /// Whether the sender is leaving.
     pub is_leaving: bool,
-    /// Whether the sender wants to take a seat in a running game, and if so, whether it is ready to play.
+    /// Whether the sender wants to join a running game and, if so, whether it is ready to play.
     pub join_readiness: Option<bool>,
-    /// Why the receiver cannot take part.
+    /// Reason that the receiver cannot take part.
     pub refusal: Option<Refusal>,
-    /// When this was sent, in microseconds of the sender's clock.
+    /// Send time in microseconds of the sender's clock.
     pub stamp_us: u64,
-    /// The newest stamp received from the receiver, and how many nanoseconds ago.
+    /// The newest stamp received from the receiver, and its age in nanoseconds.
     pub echo: Option<(u64, u32)>,
-    /// When the game starts, in nanoseconds of group time.
+    /// Start of the game in nanoseconds of group time.
     pub start_ns: Option<i64>,
-    /// What the sender wants to play, and how.
+    /// The settings that the sender wants to play with.
     pub settings: Settings,
 }
 
-/// Why a site cannot take part.
+/// Reason that a site cannot take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The game is running, and this seat's player was in it already.
+    /// The game is running, and the player of this seat was in it already.
     AlreadyRunning,
-    /// The game goes on without the site, which was silent or too slow.
+    /// The game continues without the site, which was silent or too slow.
     Dropped,
-    /// The sender went on alone without the receiver, and no quorum decided that.
+    /// The sender continued alone without the receiver, and without the decision of a quorum.
     ContinuedAlone {
-        /// The frame that the sender's game has reached. 0: the sender gives its own game up for the receiver's.
+        /// The frame that the sender's game has reached; 0 if the sender gives its own game up for the receiver's.
         frame: Frame,
     },
 }
@@ -65,17 +66,17 @@ const REFUSED_ALONE: u8 = 0x80;
 const REFUSAL_MASK: u8 = REFUSED_RUNNING | REFUSED_DROPPED | REFUSED_ALONE;
 
 impl Hello {
-    /// Reads a hello.
+    /// Decodes a hello.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let version = reader.u8()?;
         if version != VERSION {
             return Err(DecodeError::Version(version));
         }
-        let session = reader.u64()?;
+        let session_id = reader.u64()?;
         let site = SiteId::new(reader.u8()?).ok_or(DecodeError::Malformed)?;
-        let (incarnation, yours) = (reader.u32()?, reader.u32()?);
-        let agreed = SiteSet::from_bits(reader.u8()?);
+        let (incarnation, your_incarnation) = (reader.u32()?, reader.u32()?);
+        let agreed_sites = SiteSet::from_bits(reader.u8()?);
         let flags = reader.u8()?;
         if (flags & REFUSAL_MASK).count_ones() > 1 || flags & (READY | JOINING) == READY {
             return Err(DecodeError::Malformed);
@@ -89,11 +90,11 @@ impl Hello {
             return Err(DecodeError::Malformed);
         }
         Ok(Self {
-            session_id: session,
+            session_id,
             site,
             incarnation,
-            your_incarnation: yours,
-            agreed_sites: agreed,
+            your_incarnation,
+            agreed_sites,
             is_leaving: flags & LEAVING != 0,
             join_readiness: (flags & JOINING != 0).then_some(flags & READY != 0),
             refusal,
@@ -104,7 +105,7 @@ impl Hello {
         })
     }
 
-    /// Writes a hello.
+    /// Encodes a hello.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         writer.u8(VERSION)?;
@@ -152,7 +153,7 @@ fn get_refusal(reader: &mut ByteReader<'_>, flags: u8) -> Result<Option<Refusal>
 }
 
 impl Settings {
-    /// The settings as bytes, as hellos and movies carry them; `None` if they do not fit into a packet.
+    /// Encodes the settings as in hellos and movies. Returns `None` if they do not fit into a packet.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut buf = [0; super::MAX_DATAGRAM];
         let mut writer = ByteWriter::new(&mut buf);
@@ -161,7 +162,7 @@ impl Settings {
         Some(buf[..len].to_vec())
     }
 
-    /// Settings from bytes, which may come from anybody. Whether they can be used, [`check`](Self::validate_record) tells.
+    /// Decodes settings from untrusted bytes. [`check`](Self::check) then validates them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let settings = get_settings(&mut reader)?;
@@ -169,7 +170,7 @@ impl Settings {
     }
 }
 
-/// The bytes that settings take in a hello, or `None` if they do not fit.
+/// Returns the encoded size of the settings in bytes; `None` if they do not fit into a hello.
 pub(crate) fn settings_len(settings: &Settings) -> Option<usize> {
     let mut buf = [0; super::MAX_DATAGRAM - 64];
     let mut writer = ByteWriter::new(&mut buf);
@@ -212,34 +213,34 @@ pub(crate) fn get_settings(reader: &mut ByteReader<'_>) -> Result<Settings, Deco
     for _ in 0..count {
         options.push((get_text(reader)?, get_text(reader)?));
     }
-    let first_frames = reader.u64()?;
+    let first_frames_hash = reader.u64()?;
     let rate = FrameRate::new(reader.varint()?, reader.varint()?).ok_or(DecodeError::Malformed)?;
-    let (lag, window, flags) = (reader.varint()?, reader.varint()?, reader.u8()?);
-    let compare_every = reader.varint()?;
+    let (input_delay, prediction_window, flags) = (reader.varint()?, reader.varint()?, reader.u8()?);
+    let compare_interval = reader.varint()?;
     if flags > 7 {
         return Err(DecodeError::Malformed);
     }
-    let auto = flags & 1 != 0;
-    let absent = if flags & 2 != 0 { AbsentInput::Repeat } else { AbsentInput::Nothing };
-    let starvation = if flags & 4 != 0 { StarvationPolicy::Pause } else { StarvationPolicy::Wait };
-    let (sites, starters) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
-    if usize::from(sites) > MAX_SITES {
+    let auto_tune = flags & 1 != 0;
+    let absent_input = if flags & 2 != 0 { AbsentInput::Repeat } else { AbsentInput::Nothing };
+    let starvation_policy = if flags & 4 != 0 { StarvationPolicy::Pause } else { StarvationPolicy::Wait };
+    let (site_count, starting_sites) = (reader.u8()?, SiteSet::from_bits(reader.u8()?));
+    if usize::from(site_count) > MAX_SITES {
         return Err(DecodeError::Malformed);
     }
-    let ownership = get_ownership(reader, sites)?;
-    let machine = MachineId { name, version, options, first_frames_hash: first_frames };
+    let ownership = get_ownership(reader, site_count)?;
+    let machine = MachineId { name, version, options, first_frames_hash };
     Ok(Settings {
         game,
         machine,
         rate,
-        input_delay: lag,
-        prediction_window: window,
-        auto_tune: auto,
-        absent_input: absent,
-        starvation_policy: starvation,
-        compare_interval: compare_every,
-        site_count: sites,
-        starting_sites: starters,
+        input_delay,
+        prediction_window,
+        auto_tune,
+        absent_input,
+        starvation_policy,
+        compare_interval,
+        site_count,
+        starting_sites,
         ownership,
     })
 }
@@ -255,13 +256,13 @@ fn put_ownership(writer: &mut ByteWriter<'_>, settings: &Settings) -> Result<(),
     Ok(())
 }
 
-fn get_ownership(reader: &mut ByteReader<'_>, sites: u8) -> Result<Ownership, DecodeError> {
+fn get_ownership(reader: &mut ByteReader<'_>, site_count: u8) -> Result<Ownership, DecodeError> {
     let players = usize::from(reader.u8()?);
     if players == 0 || players > crate::input::MAX_PLAYERS {
         return Err(DecodeError::Malformed);
     }
     let mut ownership = Ownership::new(players);
-    for site in SiteId::first(usize::from(sites)) {
+    for site in SiteId::first(usize::from(site_count)) {
         for player in 0..players {
             ownership.assign(site, player, reader.varint128()?).map_err(|_| DecodeError::Malformed)?;
         }

@@ -1,108 +1,108 @@
-//! What mirrors of a game tell each other. A datagram is a byte that names family and version, then any number of items.
+//! Packets between mirrored servers. A datagram is one byte for family and version, then any number of items.
 
 use super::{BufferFull, ByteReader, ByteWriter, ClockEcho, DecodeError};
 use crate::mirror::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// The first byte of every datagram: the family, and the version of this layout in it.
+/// First byte of every datagram: the family and, in it, the version of this layout.
 const FAMILY: u8 = 0x35;
-/// The most bytes of a piece of a snapshot.
+/// Largest piece of a snapshot in bytes.
 pub(crate) const MAX_PIECE_LEN: usize = 1_000;
 
-/// One thing that a mirror tells.
+/// One item of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorItem<'a> {
-    /// Something that happened in the game.
+    /// An event of the game.
     Event(EventRef<'a>),
-    /// The sender issues nothing older than this any more, and so far its last event is this one.
+    /// The sender issues no event older than this time any more, and this was its last event so far.
     Heartbeat {
-        /// The time.
+        /// Lower bound for the time of the sender's later events.
         at: GroupInstant,
-        /// The number of the last event; 0 if there is none.
+        /// Number of the sender's last event; 0 if there is none.
         last_event: u64,
     },
-    /// What the sender has of a source.
+    /// The part of a source's stream that the sender holds.
     StreamStatus(StreamStatus),
-    /// The sender wants events of a source.
+    /// Requests events of a source.
     EventRequest {
-        /// Whose.
+        /// The source that issued the events.
         source: SourceId,
-        /// The first of them.
+        /// Number of the first event.
         first: u64,
-        /// How many in a row.
+        /// Number of consecutive events.
         count: u8,
     },
-    /// What the sender takes the group's time to be: by how much it is ahead of the sender's clock. Nothing if it does not know.
+    /// The sender's estimate of group time, as its lead over the sender's clock; `None` if the sender does not know it.
     GroupTime(Option<TimeDelta>),
-    /// When this was sent, on the sender's clock; to be echoed.
+    /// Send time on the sender's clock, to be echoed.
     Probe(Instant),
     /// The answer to a probe.
     Echo(ClockEcho),
-    /// The sender wants a part of a snapshot of a source's objects.
+    /// Requests pieces of a snapshot of a source's objects.
     SnapshotRequest {
-        /// Whose objects.
+        /// The source that owns the objects.
         source: SourceId,
-        /// Of which snapshot; 0 is any.
+        /// Snapshot version; 0 for any.
         version: u32,
-        /// The first piece.
+        /// Number of the first piece.
         first_piece: u32,
-        /// How many in a row.
+        /// Number of consecutive pieces.
         count: u8,
     },
     /// A piece of a snapshot.
     SnapshotPiece {
-        /// Whose objects.
+        /// The source that owns the objects.
         source: SourceId,
-        /// Of which snapshot.
+        /// Snapshot version.
         version: u32,
-        /// Bytes of the whole.
+        /// Size of the whole snapshot in bytes.
         total_len: u32,
-        /// Which piece.
+        /// Number of the piece.
         piece: u32,
-        /// What it says.
+        /// Bytes of the piece.
         bytes: &'a [u8],
     },
     /// The sender leaves.
     Leave,
 }
 
-/// What a mirror has of a source.
+/// The part of a source's stream that a mirror holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamStatus {
-    /// Whose events.
+    /// The source that issued the events.
     pub source: SourceId,
-    /// The oldest that can still be asked for; the next one if there is none.
+    /// The oldest event that can still be requested; the next event if there is none.
     pub oldest: u64,
-    /// All up to this one are settled.
+    /// All events up to this one are settled: delivered or dropped.
     pub settled_end: u64,
-    /// The newest that it can be asked for.
+    /// The newest event that can be requested.
     pub newest: u64,
 }
 
-/// An event on its way.
+/// An event in its wire encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
-    /// Who issued it.
+    /// The source that issued the event.
     pub source: SourceId,
-    /// The number among all of that source, from 1 on.
+    /// Sequence number among all events of that source, counted from 1.
     pub seq: u64,
-    /// When.
+    /// Time at which the source issued the event.
     pub issued_at: GroupInstant,
-    /// What it is about; 0 if its place among others does not matter.
+    /// Object that the event is about; 0 if its order among other events does not matter.
     pub key: u64,
-    /// The last event of the key before the run, which nothing makes obsolete; 0 if there is none.
+    /// The last irreplaceable event of the key before this one; 0 if there is none.
     pub after: u64,
-    /// All events up to `after` come before this one, whatever they are about.
+    /// Whether all events up to `after` must precede this one, whatever their keys.
     pub is_barrier: bool,
-    /// Whether it makes all of the run obsolete.
+    /// Whether the event makes all of `obsolete_set` obsolete.
     pub replaces: bool,
-    /// The events of the key since `after`.
+    /// The replaceable events of the key since `after`.
     pub obsolete_set: ObsoleteSet<'a>,
-    /// What it says, for the game.
+    /// Contents of the event, in the game's encoding.
     pub payload: &'a [u8],
 }
 
-/// Numbers of events before another one, newest first; as they are written.
+/// Sequence numbers of events before another one, newest first, in their wire encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ObsoleteSet<'a> {
     seq: u64,
@@ -110,17 +110,17 @@ pub struct ObsoleteSet<'a> {
 }
 
 impl<'a> ObsoleteSet<'a> {
-    /// What was written by [`write`](Self::write) for an event.
+    /// Wraps the output of [`write`](Self::write) for the event `seq`.
     pub(crate) fn from_bytes(seq: u64, bytes: &'a [u8]) -> Self {
         Self { seq, bytes }
     }
 
-    /// The bytes as they are written.
+    /// Returns the encoded bytes.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Writes the numbers, newest first, before the event of a number.
+    /// Encodes the numbers, newest first, as distances back from the event `seq`.
     pub(crate) fn write(
         seq: u64,
         newest_first: impl Iterator<Item = u64>,
@@ -134,7 +134,7 @@ impl<'a> ObsoleteSet<'a> {
         Ok(())
     }
 
-    /// Checks that there are so many numbers, all above `after`.
+    /// Reads `count` numbers and checks that they descend and lie above `after`.
     fn read(reader: &mut ByteReader<'a>, seq: u64, after: u64, count: usize) -> Result<Self, DecodeError> {
         let all = reader.rest();
         let mut before = seq;
@@ -176,14 +176,14 @@ const LEAVE: u8 = 11;
 const REPLACES: u8 = 1;
 const BARRIER: u8 = 2;
 
-/// The items of a datagram; it ends with the first that makes no sense.
+/// Iterates over the items of a datagram. Iteration ends after the first malformed item.
 #[derive(Clone, Debug)]
 pub struct MirrorItems<'a> {
     reader: ByteReader<'a>,
 }
 
 impl<'a> MirrorItems<'a> {
-    /// The items of this datagram.
+    /// Reads the header of a datagram.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
@@ -212,16 +212,16 @@ impl<'a> MirrorItems<'a> {
                 MirrorItem::Echo(ClockEcho { sent, received, answered })
             }
             SNAPSHOT_REQUEST => {
-                let (of, version) = (get_source(reader)?, reader.varint()?);
-                MirrorItem::SnapshotRequest { source: of, version, first_piece: reader.varint()?, count: reader.u8()? }
+                let (source, version) = (get_source(reader)?, reader.varint()?);
+                MirrorItem::SnapshotRequest { source, version, first_piece: reader.varint()?, count: reader.u8()? }
             }
             SNAPSHOT_PIECE => {
-                let (of, version) = (get_source(reader)?, reader.varint()?);
-                let (total, piece) = (reader.varint()?, reader.varint()?);
+                let (source, version) = (get_source(reader)?, reader.varint()?);
+                let (total_len, piece) = (reader.varint()?, reader.varint()?);
                 MirrorItem::SnapshotPiece {
-                    source: of,
+                    source,
                     version,
-                    total_len: total,
+                    total_len,
                     piece,
                     bytes: get_bytes(reader, MAX_PIECE_LEN)?,
                 }
@@ -248,29 +248,29 @@ impl<'a> Iterator for MirrorItems<'a> {
 }
 
 fn read_event<'a>(reader: &mut ByteReader<'a>) -> Result<EventRef<'a>, DecodeError> {
-    let (source, seq, at) = (get_source(reader)?, get_event_number(reader)?, get_group_instant(reader)?);
+    let (source, seq, issued_at) = (get_source(reader)?, get_event_number(reader)?, get_group_instant(reader)?);
     let (key, flags, back) = (reader.u64()?, reader.u8()?, reader.varint64()?);
     let count = usize::from(reader.u8()?);
     if flags & !(REPLACES | BARRIER) != 0 || count > MAX_OBSOLETE_SET || back > seq {
         return Err(DecodeError::Malformed);
     }
-    // Nothing is before the first.
+    // 0 stands for no previous event.
     let after = if back == 0 { 0 } else { seq - back };
-    let run = ObsoleteSet::read(reader, seq, after, count)?;
+    let obsolete_set = ObsoleteSet::read(reader, seq, after, count)?;
     let payload = get_bytes(reader, MAX_PAYLOAD)?;
-    let (replaces, barrier) = (flags & REPLACES != 0, flags & BARRIER != 0);
-    Ok(EventRef { source, seq, issued_at: at, key, after, is_barrier: barrier, replaces, obsolete_set: run, payload })
+    let (replaces, is_barrier) = (flags & REPLACES != 0, flags & BARRIER != 0);
+    Ok(EventRef { source, seq, issued_at, key, after, is_barrier, replaces, obsolete_set, payload })
 }
 
 fn read_stream_status(reader: &mut ByteReader<'_>) -> Result<StreamStatus, DecodeError> {
-    let have = StreamStatus {
+    let status = StreamStatus {
         source: get_source(reader)?,
         oldest: get_event_number(reader)?,
         settled_end: reader.varint64()?,
         newest: reader.varint64()?,
     };
-    if have.oldest - 1 <= have.settled_end && have.settled_end < u64::MAX {
-        Ok(have)
+    if status.oldest - 1 <= status.settled_end && status.settled_end < u64::MAX {
+        Ok(status)
     } else {
         Err(DecodeError::Malformed)
     }
@@ -280,7 +280,7 @@ fn get_source(reader: &mut ByteReader<'_>) -> Result<SourceId, DecodeError> {
     reader.u32().map(SourceId)
 }
 
-/// The number of an event, which is never 0.
+/// Decodes an event number, which is never 0.
 fn get_event_number(reader: &mut ByteReader<'_>) -> Result<u64, DecodeError> {
     reader.varint64().and_then(|number| if number == 0 { Err(DecodeError::Malformed) } else { Ok(number) })
 }
@@ -293,56 +293,56 @@ fn get_group_instant(reader: &mut ByteReader<'_>) -> Result<GroupInstant, Decode
     reader.u64().map(|nanos| GroupInstant::from_nanos(nanos as i64))
 }
 
-fn get_bytes<'a>(reader: &mut ByteReader<'a>, most: usize) -> Result<&'a [u8], DecodeError> {
+fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8], DecodeError> {
     let len = reader.varint()? as usize;
-    if len > most { Err(DecodeError::Malformed) } else { reader.take(len) }
+    if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
-/// Writes a datagram item by item; one for which there is no room is not begun.
+/// Encodes a datagram item by item. An item that does not fit is left out as a whole.
 #[derive(Debug)]
 pub struct MirrorDatagram<'a> {
     writer: ByteWriter<'a>,
 }
 
 impl<'a> MirrorDatagram<'a> {
-    /// A datagram without items.
+    /// Creates a datagram without items.
     pub fn new(buf: &'a mut [u8]) -> Result<Self, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         writer.u8(FAMILY)?;
         Ok(Self { writer })
     }
 
-    /// How long it is by now.
+    /// Returns the length so far in bytes.
     pub fn len(&self) -> usize {
         self.writer.len()
     }
 
-    /// Whether nothing is told yet.
+    /// Whether the datagram has no items yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 1
     }
 
-    /// One more item.
+    /// Appends an item.
     pub fn put(&mut self, item: &MirrorItem<'_>) -> Result<(), BufferFull> {
-        let begun = self.writer.len();
-        self.write(item).inspect_err(|BufferFull| self.writer.truncate(begun))
+        let start = self.writer.len();
+        self.write(item).inspect_err(|BufferFull| self.writer.truncate(start))
     }
 
     fn write(&mut self, item: &MirrorItem<'_>) -> Result<(), BufferFull> {
         let writer = &mut self.writer;
         match item {
             MirrorItem::Event(event) => write_event(writer, event),
-            MirrorItem::Heartbeat { at, last_event: last } => {
+            MirrorItem::Heartbeat { at, last_event } => {
                 writer.u8(HEARTBEAT)?;
                 writer.put(&at.as_nanos().to_le_bytes())?;
-                writer.varint64(*last)
+                writer.varint64(*last_event)
             }
-            MirrorItem::StreamStatus(StreamStatus { source: of, oldest: base, settled_end: settled, newest }) => {
-                put_source(writer, STREAM_STATUS, *of)?;
-                [base, settled, newest].into_iter().try_for_each(|number| writer.varint64(*number))
+            MirrorItem::StreamStatus(StreamStatus { source, oldest, settled_end, newest }) => {
+                put_source(writer, STREAM_STATUS, *source)?;
+                [oldest, settled_end, newest].into_iter().try_for_each(|number| writer.varint64(*number))
             }
-            MirrorItem::EventRequest { source: of, first, count } => {
-                put_source(writer, EVENT_REQUEST, *of)?;
+            MirrorItem::EventRequest { source, first, count } => {
+                put_source(writer, EVENT_REQUEST, *source)?;
                 writer.varint64(*first)?;
                 writer.u8(*count)
             }
@@ -359,15 +359,15 @@ impl<'a> MirrorDatagram<'a> {
                 writer.u8(ECHO)?;
                 [sent, received, answered].iter().try_for_each(|stamp| writer.put(&stamp.as_nanos().to_le_bytes()))
             }
-            MirrorItem::SnapshotRequest { source: of, version, first_piece: piece, count } => {
-                put_source(writer, SNAPSHOT_REQUEST, *of)?;
+            MirrorItem::SnapshotRequest { source, version, first_piece, count } => {
+                put_source(writer, SNAPSHOT_REQUEST, *source)?;
                 writer.varint(*version)?;
-                writer.varint(*piece)?;
+                writer.varint(*first_piece)?;
                 writer.u8(*count)
             }
-            MirrorItem::SnapshotPiece { source: of, version, total_len: total, piece, bytes } => {
-                put_source(writer, SNAPSHOT_PIECE, *of)?;
-                [version, total, piece].into_iter().try_for_each(|number| writer.varint(*number))?;
+            MirrorItem::SnapshotPiece { source, version, total_len, piece, bytes } => {
+                put_source(writer, SNAPSHOT_PIECE, *source)?;
+                [version, total_len, piece].into_iter().try_for_each(|number| writer.varint(*number))?;
                 writer.varint(bytes.len() as u32)?;
                 writer.put(bytes)
             }
@@ -486,7 +486,7 @@ mod tests {
             MirrorItems::new(&buf[..len]).unwrap().next().unwrap().is_ok()
         };
         assert!(event(5, 0, &[1, 1, 1, 1]) && event(5, 2, &[1, 1]));
-        assert!(!event(5, 2, &[1, 1, 1]), "a run begins behind what is before it");
-        assert!(!event(5, 0, &[0]), "nothing replaces itself");
+        assert!(!event(5, 2, &[1, 1, 1]), "the set lies after the last irreplaceable event");
+        assert!(!event(5, 0, &[0]), "an event cannot replace itself");
     }
 }

@@ -1,12 +1,16 @@
-//! Bytes in and out.
+//! Wire formats: encoding and decoding of all datagrams.
 //!
-//! Decoding is total: any bytes give a message or an [`DecodeError`], never a panic, and nothing is allocated in proportion to what
-//! a packet claims. Encoding writes into the caller's buffer and says when it is full.
+//! Decoding is total: any bytes yield a message or a [`DecodeError`], never a panic, and no allocation grows with a
+//! size that a packet claims. Encoding writes into the caller's buffer and returns [`BufferFull`] when it does not fit.
 //!
-//! A datagram's first byte tells its family. With the top bit set it is a [`Tick`], the packet of a running game, whose layout is
-//! that of the [`VERSION`] agreed on before the start; from 0x10 to 0x1f it is a [`FeedMessage`], for those who watch; from 0x20 to
-//! 0x2f it is a [`DesyncMessage`], of the same version; from 0x30 to 0x3f it holds items: 0x31 [`Items`] of a world without a server, 0x34 [those of motion](motion)
-//! with a server, 0x35 [`MirrorItems`] of servers that mirror each other; otherwise it is a [`Hello`], which names its version.
+//! The first byte of a datagram selects its family:
+//! - top bit set: a [`Tick`], the packet of a running game, whose layout is that of the [`VERSION`] agreed on before
+//!   the start;
+//! - 0x10 to 0x1f: a [`FeedMessage`], between a feed and its spectators;
+//! - 0x20 to 0x2f: a [`DesyncMessage`], of the same version;
+//! - 0x30 to 0x3f: a list of items: 0x31 [`PeerWorldItems`] of a peer world, 0x34 [items of motion](motion) between
+//!   server and clients, 0x35 [`MirrorItems`] between mirrored servers;
+//! - anything else: a [`Hello`], which names its version.
 
 mod desync;
 mod extra;
@@ -39,28 +43,28 @@ pub use tick::{
 };
 pub(crate) use tick::{TickHeader, put_plain_header};
 
-/// The version of the protocol. Two sites that differ in it refuse each other with a clear message.
+/// Protocol version. Two sites with different versions refuse each other with a clear message.
 pub const VERSION: u8 = 4;
 
-/// No datagram of ours is longer: it passes every path of the Internet in one piece, with room for a transport's own header.
+/// Largest datagram in bytes. It passes every Internet path unfragmented, with room for a transport's own header.
 pub const MAX_DATAGRAM: usize = 1_200;
 
-/// Why bytes are not a message.
+/// Reason that bytes are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
     /// The bytes end in the middle of the message.
     Truncated,
-    /// A field holds what no site would send.
+    /// A field holds a value that no site sends.
     Malformed,
-    /// A message of another version of the protocol.
+    /// The message belongs to a different protocol version.
     Version(u8),
 }
 
-/// The buffer has no room for the message.
+/// The buffer is too small for the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferFull;
 
-/// What a datagram can be.
+/// A datagram of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionMessage<'a> {
     /// A packet of a running game.
@@ -70,7 +74,7 @@ pub enum SessionMessage<'a> {
 }
 
 impl<'a> SessionMessage<'a> {
-    /// Reads one datagram.
+    /// Decodes one datagram.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             None => Err(DecodeError::Truncated),
@@ -80,12 +84,12 @@ impl<'a> SessionMessage<'a> {
     }
 }
 
-/// Whether a datagram is a packet of a running game, if it is anything.
+/// Whether a datagram, if valid, is a packet of a running game.
 pub(crate) fn is_tick(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & tick::TICK_FLAG != 0)
 }
 
-/// Takes values off the front of a byte string.
+/// Reads values from the front of a byte slice.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
@@ -100,7 +104,7 @@ impl<'a> ByteReader<'a> {
         self.rest.is_empty()
     }
 
-    /// Everything not yet read.
+    /// Returns the bytes that were not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -133,7 +137,7 @@ impl<'a> ByteReader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Seven bits a byte, lowest first; only the shortest form of a number is accepted.
+    /// Reads seven bits per byte, lowest first. Only the shortest encoding of a number is accepted.
     #[inline]
     pub(crate) fn varint128(&mut self) -> Result<u128, DecodeError> {
         let mut value = 0u128;
@@ -169,13 +173,13 @@ impl<'a> ByteReader<'a> {
         self.varint_tail(byte, u64::BITS)
     }
 
-    /// The rest of a number that has at most so many bits.
-    fn varint_tail(&mut self, first: u8, most: u32) -> Result<u64, DecodeError> {
+    /// Reads the rest of a number of at most `max_bits` bits.
+    fn varint_tail(&mut self, first: u8, max_bits: u32) -> Result<u64, DecodeError> {
         let mut value = u64::from(first & 0x7f);
-        for shift in (7..most).step_by(7) {
+        for shift in (7..max_bits).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
-            if bits > u64::MAX >> (u64::BITS - most) >> shift || byte == 0 {
+            if bits > u64::MAX >> (u64::BITS - max_bits) >> shift || byte == 0 {
                 return Err(DecodeError::Malformed);
             }
             value |= bits << shift;
@@ -186,7 +190,7 @@ impl<'a> ByteReader<'a> {
         Err(DecodeError::Malformed)
     }
 
-    /// A small number of either sign.
+    /// Reads a zigzag-encoded signed number.
     #[inline]
     pub(crate) fn signed_varint(&mut self) -> Result<i32, DecodeError> {
         self.varint().map(|raw| (raw >> 1) as i32 ^ -((raw & 1) as i32))
@@ -209,12 +213,12 @@ impl<'a> ByteWriter<'a> {
         self.len
     }
 
-    /// Takes back what was written from `len` on.
+    /// Discards everything written from `len` on.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// What was written from `start` on.
+    /// Returns the bytes written from `start` on.
     pub(crate) fn written_since(&mut self, start: usize) -> &mut [u8] {
         &mut self.buf[start.min(self.len)..self.len]
     }

@@ -1,94 +1,95 @@
-//! What the server of a game and its clients tell each other of motion.
+//! Packets of motion between the server of a game and its clients.
 //!
-//! A datagram is a byte that names family and version, the runs of the sender and of who it is for, the sender's clock when it left, then any number of items. So every
-//! datagram is a probe of clocks; the answer is an [`Item::ClockEcho`] in whatever goes back.
+//! A datagram is one byte for family and version, the incarnations of the sender and of the receiver, the send time on
+//! the sender's clock, then any number of items. Every datagram is therefore a clock probe; the answer is a
+//! [`MotionItem::Echo`] in the next datagram in the other direction.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::motion::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
 use crate::time::{Instant, TimeDelta};
 
-/// The first byte of every datagram.
+/// First byte of every datagram.
 const FAMILY: u8 = 0x34;
-/// Bytes before the first item.
+/// Size of the header in bytes.
 const HEADER_LEN: usize = 17;
 
-/// What every datagram begins with.
+/// The header of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MotionHeader {
-    /// Which run of its program the sender is in: a later one has a greater number.
+    /// Incarnation of the sender's program. A later one has a greater number.
     pub sender_incarnation: u32,
-    /// Which run it is for, as far as the sender knows; nothing if it does not.
+    /// Incarnation of the receiver's program, as far as the sender knows; 0 if it does not.
     pub receiver_incarnation: u32,
-    /// When the datagram left, on the sender's clock.
+    /// Send time on the sender's clock.
     pub sent_at: Instant,
 }
 
-/// One thing that is told.
+/// One item of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MotionItem<'a> {
-    /// Where an object was when a command took effect. Who knows the commands before needs no telling.
+    /// State of an object when a command took effect. A receiver that knows the earlier commands does not need it.
     StartState {
-        /// Which object.
+        /// Object id.
         object: ObjectId,
-        /// The command that took effect there.
+        /// The command that took effect at this state.
         number: CommandNumber,
-        /// As the game writes it.
+        /// State in the game's encoding.
         state: &'a [u8],
     },
-    /// A command: an object moves on differently.
+    /// A motion command: the object moves differently from now on.
     Command {
-        /// Which object.
+        /// Object id.
         object: ObjectId,
-        /// Which of its commands.
+        /// Number of the command.
         number: CommandNumber,
-        /// How long, in motion time, the leg before it lasted.
+        /// Duration of the previous segment in motion time.
         previous_segment: TimeDelta,
-        /// As the game writes it.
+        /// Motion vector in the game's encoding.
         vector: &'a [u8],
     },
-    /// How far the sender is on the leg of an object's newest command, when the datagram leaves.
+    /// The sender's progress on the segment of an object's newest command, at send time.
     Timer {
-        /// Which object.
+        /// Object id.
         object: ObjectId,
         /// The newest command that the sender knows.
         number: CommandNumber,
         /// The sender's motion timer.
         timer: TimeDelta,
-        /// What the sender will make up for by being quicker for a while.
+        /// Time that the sender will catch up by moving faster for a while.
         catch_up: TimeDelta,
-        /// How long ago the sender learned of the command, or was given it.
+        /// Time since the sender received or issued the command.
         command_age: TimeDelta,
-        /// Its motion timer then.
+        /// The sender's motion timer at that moment.
         timer_at_command: TimeDelta,
     },
-    /// The sender knows an object's commands up to here.
+    /// The sender knows an object's commands up to this one.
     Ack {
-        /// Which object.
+        /// Object id.
         object: ObjectId,
-        /// The newest.
+        /// The newest known command.
         number: CommandNumber,
-        /// When the datagram left that brought it, as it said.
+        /// Send time of the datagram that carried it, copied from its header.
         sent: Instant,
     },
-    /// The sender wants to be told of an object.
+    /// Requests updates of an object.
     Subscribe(ObjectId),
-    /// The sender does not want to be told of an object.
+    /// Declines further updates of an object.
     Unsubscribe(ObjectId),
-    /// There is no such object any more.
+    /// The object no longer exists.
     Removed {
-        /// Which object.
+        /// Object id.
         object: ObjectId,
-        /// Those of this epoch or later are others that are called the same.
+        /// Objects with this id and this epoch or a later one are different objects.
         epoch: u32,
     },
-    /// Something that came here: when it left there, and when it came.
+    /// Send and arrival time of a received datagram.
     Echo {
-        /// As it said.
+        /// Send time, copied from the datagram.
         sent: Instant,
-        /// On the clock of who echoes.
+        /// Arrival time on the responder's clock.
         received: Instant,
     },
-    /// An echo is wanted at once.
+    /// Requests an echo at once.
     Probe,
     /// The sender leaves.
     Leave,
@@ -105,7 +106,7 @@ const ECHO: u8 = 8;
 const PROBE: u8 = 9;
 const LEAVE: u8 = 10;
 
-/// The items of a datagram; it ends with the first that makes no sense.
+/// Iterates over the items of a datagram. Iteration ends after the first malformed item.
 #[derive(Clone, Debug)]
 pub struct MotionItems<'a> {
     header: MotionHeader,
@@ -113,7 +114,7 @@ pub struct MotionItems<'a> {
 }
 
 impl<'a> MotionItems<'a> {
-    /// The items of this datagram.
+    /// Reads the header of a datagram.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
@@ -129,7 +130,7 @@ impl<'a> MotionItems<'a> {
         }
     }
 
-    /// What the datagram begins with.
+    /// Returns the header of the datagram.
     pub fn header(&self) -> MotionHeader {
         self.header
     }
@@ -142,13 +143,8 @@ impl<'a> MotionItems<'a> {
                 MotionItem::StartState { object, number, state: get_bytes(reader, MAX_STATE_SIZE)? }
             }
             COMMAND => {
-                let (object, number, leg) = (get_object(reader)?, get_number(reader)?, get_span(reader)?);
-                MotionItem::Command {
-                    object,
-                    number,
-                    previous_segment: leg,
-                    vector: get_bytes(reader, MAX_VECTOR_SIZE)?,
-                }
+                let (object, number, previous_segment) = (get_object(reader)?, get_number(reader)?, get_span(reader)?);
+                MotionItem::Command { object, number, previous_segment, vector: get_bytes(reader, MAX_VECTOR_SIZE)? }
             }
             TIMER => MotionItem::Timer {
                 object: get_object(reader)?,
@@ -199,25 +195,25 @@ fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
     reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
 }
 
-/// A length of time that is not negative.
+/// Decodes a duration, which is never negative.
 fn get_span(reader: &mut ByteReader<'_>) -> Result<TimeDelta, DecodeError> {
     let nanos = i64::try_from(reader.varint128()?).map_err(|_| DecodeError::Malformed)?;
     Ok(TimeDelta::from_nanos(nanos))
 }
 
-fn get_bytes<'a>(reader: &mut ByteReader<'a>, most: usize) -> Result<&'a [u8], DecodeError> {
+fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8], DecodeError> {
     let len = reader.varint()? as usize;
-    if len > most { Err(DecodeError::Malformed) } else { reader.take(len) }
+    if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
-/// Writes a datagram item by item; one for which there is no room is not begun.
+/// Encodes a datagram item by item. An item that does not fit is left out as a whole.
 #[derive(Debug)]
 pub struct MotionDatagram<'a> {
     writer: ByteWriter<'a>,
 }
 
 impl<'a> MotionDatagram<'a> {
-    /// With nothing in it.
+    /// Creates a datagram without items.
     pub fn new(buf: &'a mut [u8], head: MotionHeader) -> Result<Self, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         writer.u8(FAMILY)?;
@@ -227,25 +223,25 @@ impl<'a> MotionDatagram<'a> {
         Ok(Self { writer })
     }
 
-    /// How long it is by now.
+    /// Returns the length so far in bytes.
     pub fn len(&self) -> usize {
         self.writer.len()
     }
 
-    /// Whether nothing is told yet.
+    /// Whether the datagram has no items yet.
     pub fn is_empty(&self) -> bool {
         self.len() == HEADER_LEN
     }
 
-    /// Takes back what was written from `len` on.
+    /// Discards everything written from `len` on, except for the header.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.writer.truncate(len.max(HEADER_LEN));
     }
 
-    /// One more item.
+    /// Appends an item.
     pub fn put(&mut self, item: MotionItem<'_>) -> Result<(), BufferFull> {
-        let begun = self.writer.len();
-        self.write(item).inspect_err(|BufferFull| self.writer.truncate(begun))
+        let start = self.writer.len();
+        self.write(item).inspect_err(|BufferFull| self.writer.truncate(start))
     }
 
     fn write(&mut self, item: MotionItem<'_>) -> Result<(), BufferFull> {
@@ -255,16 +251,16 @@ impl<'a> MotionDatagram<'a> {
                 self.put_number(number)?;
                 self.put_bytes(state)
             }
-            MotionItem::Command { object, number, previous_segment: leg, vector } => {
+            MotionItem::Command { object, number, previous_segment, vector } => {
                 self.put_kind(COMMAND, object)?;
                 self.put_number(number)?;
-                self.put_span(leg)?;
+                self.put_span(previous_segment)?;
                 self.put_bytes(vector)
             }
-            MotionItem::Timer { object, number, timer, catch_up: owed, command_age: since, timer_at_command: from } => {
+            MotionItem::Timer { object, number, timer, catch_up, command_age, timer_at_command } => {
                 self.put_kind(TIMER, object)?;
                 self.put_number(number)?;
-                [timer, owed, since, from].into_iter().try_for_each(|time| self.put_span(time))
+                [timer, catch_up, command_age, timer_at_command].into_iter().try_for_each(|time| self.put_span(time))
             }
             MotionItem::Ack { object, number, sent } => {
                 self.put_kind(ACK, object)?;
@@ -361,20 +357,20 @@ mod tests {
         assert_eq!(items.collect::<Result<Vec<_>, _>>().unwrap(), all_kinds());
     }
 
-    /// The layout: whoever changes it names another version in the first byte.
+    /// Pins the layout. A change of the layout needs a new version in the first byte.
     #[test]
     fn layout_matches_golden_bytes() {
         let golden: &[u8] = &[
-            0x34, 1, 2, 3, 4, 5, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // head
-            1, 0xac, 2, 0x82, 1, 1, 4, b'h', b'e', b'r', b'e', // start
+            0x34, 1, 2, 3, 4, 5, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // header
+            1, 0xac, 2, 0x82, 1, 1, 4, b'h', b'e', b'r', b'e', // start state
             2, 0xac, 2, 0x82, 1, 2, 0x81, 1, 2, b'u', b'p', // command
             3, 0xac, 2, 0x82, 1, 2, 5, 0, 0x80, 1, 2, // timer
-            4, 0xac, 2, 0x82, 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, // heard
-            5, 0xac, 2, // watch
-            6, 0, // ignore
-            7, 0xac, 2, 0x83, 1, // gone
+            4, 0xac, 2, 0x82, 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, // ack
+            5, 0xac, 2, // subscribe
+            6, 0, // unsubscribe
+            7, 0xac, 2, 0x83, 1, // removed
             8, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // echo
-            9, 10, // probe, bye
+            9, 10, // probe, leave
         ];
         assert_eq!(written_datagram(), golden);
     }
@@ -402,7 +398,7 @@ mod tests {
         let bytes = written_datagram();
         for cut in HEADER_LEN..bytes.len() {
             let items: Vec<_> = MotionItems::new(&bytes[..cut]).unwrap().collect();
-            assert!(items.iter().rev().skip(1).all(Result::is_ok), "only the last can be broken off");
+            assert!(items.iter().rev().skip(1).all(Result::is_ok), "only the last item can be truncated");
         }
         assert!((0..HEADER_LEN).all(|cut| MotionItems::new(&bytes[..cut]).unwrap_err() == DecodeError::Truncated));
         assert_eq!(MotionItems::new(&[0x31; 20]).unwrap_err(), DecodeError::Malformed);

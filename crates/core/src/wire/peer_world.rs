@@ -1,83 +1,83 @@
-//! What sites of a world without a server tell each other. A datagram is a byte that names family and version, then any number of items.
+//! Packets between the sites of a peer world. A datagram is one byte for family and version, then any number of items.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::peer_world::{MAX_RECORD_SIZE, MAX_STATE_SIZE, WorldRegion, WorldSiteId};
 use crate::time::{Instant, TimeDelta};
 
-/// The first byte of every datagram: the family, and the version of this layout in it.
+/// First byte of every datagram: the family and, in it, the version of this layout.
 const FAMILY: u8 = 0x31;
 
-/// One thing that is told.
+/// One item of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerWorldItem<'a> {
-    /// The state of one of the sender's entities.
+    /// State of one of the sender's entities.
     Update(EntityStateUpdate<'a>),
-    /// What the sender takes the world's time to be: by how much it is ahead of the sender's clock. Nothing if it does not know.
+    /// The sender's estimate of world time, as its lead over the sender's clock; `None` if the sender does not know it.
     WorldTime(Option<TimeDelta>),
-    /// All regions in which the sender has an entity are named in this datagram.
+    /// This datagram lists all regions in which the sender has an entity.
     RegionsComplete,
     /// A region in which the sender has an entity.
     OwnRegion(WorldRegion),
-    /// When this was sent, on the sender's clock; to be echoed.
+    /// Send time on the sender's clock, to be echoed.
     Probe(Instant),
     /// The answer to a probe.
     Echo(ClockEcho),
-    /// How much of what a site sends gets to the sender, in 255ths: lost, and too late.
+    /// Quality of the link from a site to the sender, as fractions in 1/255.
     LinkReport {
-        /// Whose updates.
+        /// The site that sends the updates.
         site: WorldSiteId,
-        /// That never came.
+        /// Fraction of updates that never arrived.
         lost: u8,
-        /// That came after they were needed.
+        /// Fraction of updates that arrived after they were needed.
         late: u8,
     },
-    /// Which version of a site's record the sender has.
+    /// The version that the sender has of a site's record.
     RecordVersion {
-        /// Whose record.
+        /// The site that the record belongs to.
         site: WorldSiteId,
-        /// How often it was changed; 0 if the sender has none.
+        /// Version number; 0 if the sender has no record.
         version: u32,
     },
-    /// The sender wants a site's record. The answer is the record, or a digest that says that there is none. A site asks for its own record
-    /// after a start only.
+    /// Requests a site's record. The answer is the record, or a version of 0 if there is none. A site requests its own
+    /// record only after a restart.
     RecordRequest {
-        /// Whose.
+        /// The site that the record belongs to.
         site: WorldSiteId,
     },
     /// A site's record.
     Record {
-        /// Whose.
+        /// The site that the record belongs to.
         site: WorldSiteId,
-        /// How often it was changed.
+        /// Version number.
         version: u32,
-        /// What it says.
+        /// Contents of the record.
         bytes: &'a [u8],
     },
     /// The sender leaves.
     Leave,
 }
 
-/// The state of an entity at a tick.
+/// State of an entity at a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntityStateUpdate<'a> {
-    /// Which of the sender's entities.
+    /// Index of the entity among the sender's.
     pub entity_index: u8,
-    /// Counts the updates of this entity, so that lost ones are seen.
+    /// Sequence number of the entity's updates, by which the receiver detects losses.
     pub sequence: u16,
-    /// The world's tick, shortened: the nearest is meant.
+    /// Low bits of the world tick. The nearest such tick is meant.
     pub tick: u16,
-    /// The state as the game writes it.
+    /// State in the game's encoding.
     pub state: &'a [u8],
 }
 
-/// The stamps of a round trip.
+/// Timestamps of a round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockEcho {
-    /// As it was in the probe.
+    /// Send time of the probe, copied from the probe.
     pub sent: Instant,
-    /// When the probe came, on the clock of who answers.
+    /// Arrival time of the probe on the responder's clock.
     pub received: Instant,
-    /// When the answer left, on the same clock.
+    /// Send time of the answer on the same clock.
     pub answered: Instant,
 }
 
@@ -94,14 +94,14 @@ const RECORD_REQUEST: u8 = 9;
 const RECORD: u8 = 10;
 const LEAVE: u8 = 11;
 
-/// The items of a datagram; it ends with the first that makes no sense.
+/// Iterates over the items of a datagram. Iteration ends after the first malformed item.
 #[derive(Clone, Debug)]
 pub struct PeerWorldItems<'a> {
     reader: ByteReader<'a>,
 }
 
 impl<'a> PeerWorldItems<'a> {
-    /// The items of this datagram.
+    /// Reads the header of a datagram.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
@@ -139,8 +139,8 @@ impl<'a> PeerWorldItems<'a> {
             RECORD_VERSION => PeerWorldItem::RecordVersion { site: get_site(reader)?, version: reader.varint()? },
             RECORD_REQUEST => PeerWorldItem::RecordRequest { site: get_site(reader)? },
             RECORD => {
-                let (of, version) = (get_site(reader)?, reader.varint()?);
-                PeerWorldItem::Record { site: of, version, bytes: get_bytes(reader, MAX_RECORD_SIZE)? }
+                let (site, version) = (get_site(reader)?, reader.varint()?);
+                PeerWorldItem::Record { site, version, bytes: get_bytes(reader, MAX_RECORD_SIZE)? }
             }
             LEAVE => PeerWorldItem::Leave,
             _ => return Err(DecodeError::Malformed),
@@ -171,12 +171,12 @@ fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
     reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
 }
 
-fn get_bytes<'a>(reader: &mut ByteReader<'a>, most: usize) -> Result<&'a [u8], DecodeError> {
+fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8], DecodeError> {
     let len = reader.varint()? as usize;
-    if len > most { Err(DecodeError::Malformed) } else { reader.take(len) }
+    if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
-/// Writes a datagram item by item; one for which there is no room is not begun.
+/// Encodes a datagram item by item. An item that does not fit is left out as a whole.
 #[derive(Debug)]
 pub(crate) struct PeerWorldDatagram<'a> {
     writer: ByteWriter<'a>,
@@ -189,19 +189,19 @@ impl<'a> PeerWorldDatagram<'a> {
         Ok(Self { writer })
     }
 
-    /// How long it is by now.
+    /// Returns the length so far in bytes.
     pub(crate) fn len(&self) -> usize {
         self.writer.len()
     }
 
-    /// Whether nothing is told yet.
+    /// Whether the datagram has no items yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 1
     }
 
     pub(crate) fn put(&mut self, item: PeerWorldItem<'_>) -> Result<(), BufferFull> {
-        let begun = self.writer.len();
-        self.write(item).inspect_err(|BufferFull| self.writer.truncate(begun))
+        let start = self.writer.len();
+        self.write(item).inspect_err(|BufferFull| self.writer.truncate(start))
     }
 
     fn write(&mut self, item: PeerWorldItem<'_>) -> Result<(), BufferFull> {
@@ -229,17 +229,17 @@ impl<'a> PeerWorldDatagram<'a> {
                 writer.u8(ECHO)?;
                 [sent, received, answered].iter().try_for_each(|stamp| writer.put(&stamp.as_nanos().to_le_bytes()))
             }
-            PeerWorldItem::LinkReport { site: of, lost, late } => {
-                put_site(writer, LINK_REPORT, of)?;
+            PeerWorldItem::LinkReport { site, lost, late } => {
+                put_site(writer, LINK_REPORT, site)?;
                 writer.put(&[lost, late])
             }
-            PeerWorldItem::RecordVersion { site: of, version } => {
-                put_site(writer, RECORD_VERSION, of)?;
+            PeerWorldItem::RecordVersion { site, version } => {
+                put_site(writer, RECORD_VERSION, site)?;
                 writer.varint(version)
             }
-            PeerWorldItem::RecordRequest { site: of } => put_site(writer, RECORD_REQUEST, of),
-            PeerWorldItem::Record { site: of, version, bytes } => {
-                put_site(writer, RECORD, of)?;
+            PeerWorldItem::RecordRequest { site } => put_site(writer, RECORD_REQUEST, site),
+            PeerWorldItem::Record { site, version, bytes } => {
+                put_site(writer, RECORD, site)?;
                 writer.varint(version)?;
                 writer.varint(bytes.len() as u32)?;
                 writer.put(bytes)
@@ -312,7 +312,7 @@ mod tests {
         let len = datagram.len();
         for cut in 1..len {
             let items: Vec<_> = PeerWorldItems::new(&buf[..cut]).unwrap().collect();
-            assert!(items.iter().rev().skip(1).all(Result::is_ok), "only the last can be broken off");
+            assert!(items.iter().rev().skip(1).all(Result::is_ok), "only the last item can be truncated");
         }
         assert_eq!(PeerWorldItems::new(&[0x3f]).unwrap_err(), DecodeError::Version(15));
         assert_eq!(PeerWorldItems::new(&[0x91]).unwrap_err(), DecodeError::Malformed);

@@ -1,22 +1,23 @@
-//! The packets of a feed: who watches, what is missing, what was played.
+//! Packets of the spectator feed: subscriptions, requests, frames and snapshots.
 //!
-//! The first byte is 0x10 to 0x1f and tells the kind. What a watcher sends carries the session's number always, what a feed sends
-//! only where the watcher may not know the feed yet: later the address is enough, as it is for ticks.
+//! The first byte is 0x10 to 0x1f and selects the type. A spectator's packet always carries the session id. A feed's
+//! packet carries it only where the spectator may not know the feed yet; later the address is enough, as it is for
+//! ticks.
 //!
-//! The first packet of a watcher is longer than the answer to it, so nobody can make a feed send more to a third party than he
-//! sends himself.
+//! A spectator's first packet is longer than the answer to it, so a feed cannot be abused to amplify traffic to a third
+//! party.
 //!
 //! ```text
-//! watch     10 version session u64 flags settings u64 token u64 [from u32] [have u64]
-//! ack       11 session u64 next u32 fetching and count (skip varint, len varint)…
-//! get       12 session u64 snapshot u16 count (block varint, parts u16)…
-//! leave     13 session u64
-//! challenge 18 session u64 token u64
-//! welcome   19 session u64 oldest u32 end u32 batch u8
-//! offer     1a session u64 snapshot u16 next u32 size u32 hash u64 digest u64
-//! frames    1b flags end u32 first u32 (gap varint, count, [back varint, hash u64], size varint, changes)…
-//! chunk     1c snapshot u16 block varint hash u64 raw and size u16 part u8 bytes…
-//! bye       1d session u64 reason u8
+//! subscribe        10 version session u64 flags settings u64 token u64 [from u32] [have u64]
+//! ack              11 session u64 next u32 fetching and count (skip varint, len varint)…
+//! snapshot request 12 session u64 snapshot u16 count (block varint, parts u16)…
+//! unsubscribe      13 session u64
+//! challenge        18 session u64 token u64
+//! subscribed       19 session u64 oldest u32 end u32 batch u8
+//! snapshot offer   1a session u64 snapshot u16 next u32 size u32 hash u64 digest u64
+//! frames           1b flags end u32 first u32 (gap varint, count, [back varint, hash u64], size varint, changes)…
+//! snapshot chunk   1c snapshot u16 block varint hash u64 raw and size u16 part u8 bytes…
+//! closed           1d session u64 reason u8
 //! ```
 
 use core::fmt;
@@ -41,87 +42,87 @@ const HASHED_FLAG: u8 = 0x80;
 const FETCHING_FLAG: u8 = 0x80;
 const RAW_FLAG: u16 = 0x8000;
 
-/// The most spans of frames one packet asks for.
+/// Largest number of frame ranges that one packet requests.
 pub const MAX_FRAME_RANGES: usize = 8;
-/// The most blocks of a snapshot one packet asks for.
+/// Largest number of snapshot blocks that one packet requests.
 pub const MAX_BLOCK_REQUESTS: usize = 32;
-/// The most frames in one record.
+/// Largest number of frames in a record.
 pub const MAX_RECORD_FRAMES: u32 = 127;
-/// The most a feed can slow a watcher down: to one packet for so many batches, as a power of two.
+/// Highest thinning level of a feed. At level n, a spectator gets one packet per 2^n batches.
 pub const MAX_THINNING_LEVEL: u8 = 7;
 
-/// Whether a datagram belongs to a feed, if it is anything.
+/// Whether a datagram, if valid, belongs to a spectator feed.
 pub fn is_feed(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & 0xf0 == 0x10)
 }
 
-/// A packet of a feed or of one who watches it.
+/// A packet of a feed or of a spectator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedMessage<'a> {
-    /// Let me watch.
+    /// Requests a subscription.
     Subscribe(Subscribe),
-    /// This is what I have and what I miss.
+    /// Reports received and missing frames.
     Ack(FeedAck),
-    /// Give me parts of a snapshot.
+    /// Requests parts of a snapshot.
     SnapshotRequest(SnapshotRequest),
-    /// I watch no more.
+    /// Ends a subscription.
     Unsubscribe {
-        /// The session's number.
+        /// Session id.
         session_id: u64,
     },
-    /// Say that again with this token, so that I know that you are where you say you are.
+    /// Asks the spectator to repeat its request with this token, which proves its address.
     Challenge {
-        /// The session's number.
+        /// Session id.
         session_id: u64,
-        /// What to say.
+        /// Token to return.
         token: u64,
     },
-    /// You may watch.
+    /// Confirms a subscription.
     Subscribed(Subscribed),
-    /// Here is a snapshot to begin with.
+    /// Offers a snapshot to start from.
     SnapshotOffer(SnapshotOffer),
-    /// What was played.
+    /// Frames that were played.
     Frames(FeedFrames<'a>),
     /// A part of a snapshot.
     SnapshotChunk(SnapshotChunk<'a>),
-    /// You do not watch any more, or never did.
+    /// Refuses or ends a subscription.
     Closed {
-        /// The session's number.
+        /// Session id.
         session_id: u64,
-        /// Why.
+        /// Reason for the refusal or the end.
         reason: CloseReason,
     },
 }
 
-/// Asks to watch.
+/// Requests a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscribe {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
-    /// A digest of the settings.
+    /// Digest of the settings.
     pub settings_digest: u64,
-    /// What the feed told to say; 0 if nothing yet.
+    /// Token issued by the feed; 0 if there is none yet.
     pub token: u64,
-    /// The first frame that is needed; `None` for whatever follows on a snapshot.
+    /// The first frame needed; `None` to start after a snapshot.
     pub first_frame: Option<u32>,
-    /// The digest of a snapshot of which some is here already.
+    /// Digest of a snapshot of which parts are already downloaded.
     pub known_snapshot: Option<u64>,
 }
 
-/// Says what has arrived and what is missing.
+/// Reports received and missing frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedAck {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
-    /// The first frame that has not arrived, all before it being here or of no interest.
+    /// The first frame that has not arrived. All earlier ones have arrived or are not needed.
     pub next_frame: u32,
-    /// Whether a snapshot is still awaited or downloaded.
+    /// Whether the spectator still waits for a snapshot or downloads one.
     pub is_fetching_snapshot: bool,
-    /// Frames that are asked for.
+    /// Frames that the spectator requests.
     pub missing: FrameRanges,
 }
 
-/// Stretches of frames, as pairs of (frames skipped since the end of the one before, frames meant).
+/// Ranges of frames, as pairs of (frames skipped since the end of the previous range, frames in the range).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FrameRanges {
     ranges: [(u32, u32); MAX_FRAME_RANGES],
@@ -129,7 +130,7 @@ pub struct FrameRanges {
 }
 
 impl FrameRanges {
-    /// Adds a stretch; `false` when there is no room, or nothing in it.
+    /// Adds a range. Returns `false` when there is no room or the range is empty.
     pub fn push(&mut self, skip: u32, len: u32) -> bool {
         let Some(slot) = self.ranges.get_mut(usize::from(self.len)).filter(|_| len > 0) else { return false };
         *slot = (skip, len);
@@ -137,7 +138,7 @@ impl FrameRanges {
         true
     }
 
-    /// The stretches, in order.
+    /// Iterates over the ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges[..usize::from(self.len)].iter().copied()
     }
@@ -147,24 +148,24 @@ impl FrameRanges {
         self.len == 0
     }
 
-    /// Whether no more can be added.
+    /// Whether no range can be added.
     pub fn is_full(&self) -> bool {
         usize::from(self.len) == MAX_FRAME_RANGES
     }
 }
 
-/// Asks for parts of a snapshot.
+/// Requests parts of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
-    /// The snapshot's number.
+    /// Snapshot id.
     pub snapshot_id: u16,
-    /// What is wanted.
+    /// The requested blocks and parts.
     pub blocks: BlockRequests,
 }
 
-/// Blocks of a snapshot, each with one bit for every part that is wanted.
+/// Blocks of a snapshot, each with a bit mask of the requested parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct BlockRequests {
     requests: [(u32, u16); MAX_BLOCK_REQUESTS],
@@ -172,7 +173,7 @@ pub struct BlockRequests {
 }
 
 impl BlockRequests {
-    /// Adds parts of a block; `false` when there is no room, or no part is meant.
+    /// Adds parts of a block. Returns `false` when there is no room or the mask is empty.
     pub fn push(&mut self, block: u32, parts: u16) -> bool {
         let Some(slot) = self.requests.get_mut(usize::from(self.len)).filter(|_| parts != 0) else { return false };
         *slot = (block, parts);
@@ -180,7 +181,8 @@ impl BlockRequests {
         true
     }
 
-    /// Adds one part of a block, to what is wanted of that block already if it is the last one named.
+    /// Adds one part of a block, to the last entry if that is for the same block. Returns `false` when there is no
+    /// room.
     pub fn push_part(&mut self, block: u32, part: u8) -> bool {
         let bit = 1u16.checked_shl(u32::from(part)).unwrap_or(0);
         match self.requests[..usize::from(self.len)].last_mut() {
@@ -192,82 +194,82 @@ impl BlockRequests {
         }
     }
 
-    /// Blocks and parts, in order.
+    /// Iterates over blocks and part masks in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
         self.requests[..usize::from(self.len)].iter().copied()
     }
 
-    /// Whether nothing is wanted.
+    /// Whether nothing is requested.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Says that one may watch, and what can be had.
+/// Confirms a subscription and states the available frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscribed {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
-    /// The first frame that can be had.
+    /// The first available frame.
     pub oldest_frame: u32,
-    /// The frame after the last that can be had.
+    /// The frame after the last available one.
     pub end_frame: u32,
-    /// Frames in a batch.
+    /// Frames per batch.
     pub batch_frames: u8,
 }
 
 /// Offers a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotOffer {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
-    /// What the feed calls the snapshot.
+    /// Snapshot id, assigned by the feed.
     pub snapshot_id: u16,
-    /// The first frame to be stepped from it.
+    /// The first frame to step from the snapshot.
     pub next_frame: u32,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u32,
     /// The machine's own hash of the state.
     pub state_hash: u64,
-    /// A digest of the bytes.
+    /// Digest of the bytes.
     pub digest: u64,
 }
 
-/// What was played.
+/// Frames that were played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedFrames<'a> {
-    /// Whether no frame will follow `end`.
+    /// Whether the game ends with `end_frame`.
     pub is_ended: bool,
-    /// One packet comes for so many batches, as a power of two.
+    /// Thinning level n: one packet per 2^n batches.
     pub thinning_level: u8,
-    /// The frame after the last that can be had.
+    /// The frame after the last available one.
     pub end_frame: u32,
     /// The frames.
     pub records: FrameRecords<'a>,
 }
 
-/// The records in one packet, checked when the packet was read.
+/// The records of one packet, validated when the packet was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FrameRecords<'a> {
     first: u32,
     bytes: &'a [u8],
 }
 
-/// Frames that follow each other, to be decoded without any other.
+/// Consecutive frames that decode independently of other records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRecord<'a> {
     /// The first frame.
     pub first_frame: u32,
-    /// How many frames.
+    /// Number of frames.
     pub frame_count: u32,
-    /// A frame before the end of the record, and the hash of the state after it.
+    /// A frame before the end of the record, and the state hash after it.
     pub state_hash: Option<(u32, u64)>,
-    /// Change tokens of [`input::code`](crate::input), the first of which starts from nothing.
+    /// Change tokens of [`input::delta_codec`](crate::input), the first of which starts from neutral input.
     pub changes: &'a [u8],
 }
 
 impl<'a> FrameRecords<'a> {
-    /// Records from their bytes, whose first gap is counted from `first` on.
+    /// Validates encoded records. The first gap counts from `first`.
     pub fn new(first: u32, bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (mut at, mut reader) = (first, ByteReader::new(bytes));
         while !reader.is_empty() {
@@ -276,7 +278,7 @@ impl<'a> FrameRecords<'a> {
         Ok(Self { first, bytes })
     }
 
-    /// The records in the order they were written.
+    /// Iterates over the records in packet order.
     pub fn iter(&self) -> impl Iterator<Item = FrameRecord<'a>> + use<'a> {
         let (mut at, mut reader) = (self.first, ByteReader::new(self.bytes));
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_record(&mut reader, &mut at).ok()).flatten())
@@ -301,7 +303,7 @@ fn get_record<'a>(reader: &mut ByteReader<'a>, at: &mut u32) -> Result<FrameReco
     Ok(FrameRecord { first_frame: first, frame_count: count, state_hash: hash, changes })
 }
 
-/// Writes a record without the gap in front of it, so that it can be kept and put into any packet.
+/// Encodes a record without the gap in front of it, so that it can be stored and copied into any packet.
 pub(crate) fn put_record(writer: &mut ByteWriter<'_>, record: &FrameRecord<'_>) -> Result<(), BufferFull> {
     writer.u8(record.frame_count as u8 | if record.state_hash.is_some() { HASHED_FLAG } else { 0 })?;
     if let Some((frame, hash)) = record.state_hash {
@@ -312,7 +314,7 @@ pub(crate) fn put_record(writer: &mut ByteWriter<'_>, record: &FrameRecord<'_>) 
     writer.put(record.changes)
 }
 
-/// Writes the head of a packet of frames; records follow, each with its gap in front.
+/// Encodes the header of a frames packet. Records follow, each with its gap in front.
 pub(crate) fn put_frames_header(
     writer: &mut ByteWriter<'_>,
     ended: bool,
@@ -328,36 +330,36 @@ pub(crate) fn put_frames_header(
 /// A part of a block of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotChunk<'a> {
-    /// The snapshot's number.
+    /// Snapshot id.
     pub snapshot_id: u16,
-    /// Which block.
+    /// Block number.
     pub block: u32,
-    /// A digest of the block as it is in the snapshot.
+    /// Digest of the uncompressed block.
     pub block_hash: u64,
-    /// Whether the block travels as it is, and not compressed.
+    /// Whether the block is sent uncompressed.
     pub is_raw: bool,
-    /// How many bytes the block takes as it travels; fewer than 32,768.
+    /// Transfer size of the block in bytes, less than 32,768.
     pub block_len: u16,
-    /// Which part of the block.
+    /// Part number in the block.
     pub part: u8,
-    /// The part.
+    /// Bytes of the part.
     pub bytes: &'a [u8],
 }
 
-/// Why one cannot watch.
+/// Reason that a subscription is refused or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The feed speaks another version of the protocol.
+    /// The feed uses a different protocol version.
     Version,
-    /// The feed is of a game with other settings.
+    /// The feed's game has different settings.
     Settings,
-    /// As many watch as may.
+    /// The feed has as many spectators as it accepts.
     Full,
-    /// What was asked for is not kept any more.
+    /// The requested frames or snapshot are no longer kept.
     TooOld,
-    /// The watcher cannot keep up.
+    /// The spectator cannot keep up.
     TooSlow,
-    /// Nothing was heard of the watcher for too long.
+    /// The spectator was silent for too long.
     Silent,
 }
 
@@ -373,18 +375,18 @@ const CLOSE_REASONS: [CloseReason; 6] = [
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Version => "it speaks another version of the protocol",
-            Self::Settings => "it is of a game with other settings",
-            Self::Full => "as many watch as may",
-            Self::TooOld => "what is needed is not kept any more",
-            Self::TooSlow => "the way to here is too slow to keep up",
-            Self::Silent => "nothing was heard from here for too long",
+            Self::Version => "different protocol version",
+            Self::Settings => "different game settings",
+            Self::Full => "no room for more spectators",
+            Self::TooOld => "the requested frames are no longer available",
+            Self::TooSlow => "the link is too slow to keep up",
+            Self::Silent => "the spectator was silent for too long",
         })
     }
 }
 
 impl<'a> FeedMessage<'a> {
-    /// Reads a packet of a feed.
+    /// Decodes a packet of a spectator feed.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let message = match reader.u8()? {
@@ -415,23 +417,23 @@ impl<'a> FeedMessage<'a> {
         if reader.is_empty() { Ok(message) } else { Err(DecodeError::Malformed) }
     }
 
-    /// Writes a packet of a feed.
+    /// Encodes a packet of a spectator feed.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         match self {
-            Self::Subscribe(watch) => put_subscribe(&mut writer, watch)?,
+            Self::Subscribe(subscribe) => put_subscribe(&mut writer, subscribe)?,
             Self::Ack(ack) => put_ack(&mut writer, ack)?,
-            Self::SnapshotRequest(get) => put_snapshot_request(&mut writer, get)?,
+            Self::SnapshotRequest(request) => put_snapshot_request(&mut writer, request)?,
             Self::Unsubscribe { session_id: session } => put_kind(&mut writer, UNSUBSCRIBE, *session)?,
             Self::Challenge { session_id: session, token } => {
                 put_kind(&mut writer, CHALLENGE, *session)?;
                 writer.put(&token.to_le_bytes())?;
             }
-            Self::Subscribed(welcome) => {
-                put_kind(&mut writer, SUBSCRIBED, welcome.session_id)?;
-                writer.put(&welcome.oldest_frame.to_le_bytes())?;
-                writer.put(&welcome.end_frame.to_le_bytes())?;
-                writer.u8(welcome.batch_frames)?;
+            Self::Subscribed(subscribed) => {
+                put_kind(&mut writer, SUBSCRIBED, subscribed.session_id)?;
+                writer.put(&subscribed.oldest_frame.to_le_bytes())?;
+                writer.put(&subscribed.end_frame.to_le_bytes())?;
+                writer.u8(subscribed.batch_frames)?;
             }
             Self::SnapshotOffer(offer) => put_snapshot_offer(&mut writer, offer)?,
             Self::Frames(frames) => {
@@ -447,7 +449,7 @@ impl<'a> FeedMessage<'a> {
             Self::SnapshotChunk(chunk) => put_snapshot_chunk(&mut writer, chunk)?,
             Self::Closed { session_id: session, reason } => {
                 put_kind(&mut writer, CLOSED, *session)?;
-                writer.u8(CLOSE_REASONS.iter().position(|bye| bye == reason).unwrap_or(0) as u8)?;
+                writer.u8(CLOSE_REASONS.iter().position(|known| known == reason).unwrap_or(0) as u8)?;
             }
         }
         Ok(writer.len())
@@ -459,18 +461,18 @@ fn put_kind(writer: &mut ByteWriter<'_>, kind: u8, session: u64) -> Result<(), B
     writer.put(&session.to_le_bytes())
 }
 
-fn put_subscribe(writer: &mut ByteWriter<'_>, watch: &Subscribe) -> Result<(), BufferFull> {
+fn put_subscribe(writer: &mut ByteWriter<'_>, subscribe: &Subscribe) -> Result<(), BufferFull> {
     writer.put(&[SUBSCRIBE, VERSION])?;
-    writer.put(&watch.session_id.to_le_bytes())?;
-    writer.u8(if watch.first_frame.is_some() { FROM_FLAG } else { 0 }
-        | if watch.known_snapshot.is_some() { HAVE_FLAG } else { 0 })?;
-    writer.put(&watch.settings_digest.to_le_bytes())?;
-    writer.put(&watch.token.to_le_bytes())?;
-    if let Some(from) = watch.first_frame {
-        writer.put(&from.to_le_bytes())?;
+    writer.put(&subscribe.session_id.to_le_bytes())?;
+    writer.u8(if subscribe.first_frame.is_some() { FROM_FLAG } else { 0 }
+        | if subscribe.known_snapshot.is_some() { HAVE_FLAG } else { 0 })?;
+    writer.put(&subscribe.settings_digest.to_le_bytes())?;
+    writer.put(&subscribe.token.to_le_bytes())?;
+    if let Some(first_frame) = subscribe.first_frame {
+        writer.put(&first_frame.to_le_bytes())?;
     }
-    if let Some(have) = watch.known_snapshot {
-        writer.put(&have.to_le_bytes())?;
+    if let Some(digest) = subscribe.known_snapshot {
+        writer.put(&digest.to_le_bytes())?;
     }
     Ok(())
 }
@@ -480,15 +482,15 @@ fn get_subscribe(reader: &mut ByteReader<'_>) -> Result<Subscribe, DecodeError> 
     if version != VERSION {
         return Err(DecodeError::Version(version));
     }
-    let session = reader.u64()?;
+    let session_id = reader.u64()?;
     let flags = reader.u8()?;
     if flags & !(FROM_FLAG | HAVE_FLAG) != 0 {
         return Err(DecodeError::Malformed);
     }
-    let (settings, token) = (reader.u64()?, reader.u64()?);
-    let from = if flags & FROM_FLAG != 0 { Some(reader.u32()?) } else { None };
-    let have = if flags & HAVE_FLAG != 0 { Some(reader.u64()?) } else { None };
-    Ok(Subscribe { session_id: session, settings_digest: settings, token, first_frame: from, known_snapshot: have })
+    let (settings_digest, token) = (reader.u64()?, reader.u64()?);
+    let first_frame = if flags & FROM_FLAG != 0 { Some(reader.u32()?) } else { None };
+    let known_snapshot = if flags & HAVE_FLAG != 0 { Some(reader.u64()?) } else { None };
+    Ok(Subscribe { session_id, settings_digest, token, first_frame, known_snapshot })
 }
 
 fn put_ack(writer: &mut ByteWriter<'_>, ack: &FeedAck) -> Result<(), BufferFull> {
@@ -519,11 +521,11 @@ fn get_ack(reader: &mut ByteReader<'_>) -> Result<FeedAck, DecodeError> {
     })
 }
 
-fn put_snapshot_request(writer: &mut ByteWriter<'_>, get: &SnapshotRequest) -> Result<(), BufferFull> {
-    put_kind(writer, SNAPSHOT_REQUEST, get.session_id)?;
-    writer.put(&get.snapshot_id.to_le_bytes())?;
-    writer.u8(get.blocks.len)?;
-    for (block, parts) in get.blocks.iter() {
+fn put_snapshot_request(writer: &mut ByteWriter<'_>, request: &SnapshotRequest) -> Result<(), BufferFull> {
+    put_kind(writer, SNAPSHOT_REQUEST, request.session_id)?;
+    writer.put(&request.snapshot_id.to_le_bytes())?;
+    writer.u8(request.blocks.len)?;
+    for (block, parts) in request.blocks.iter() {
         writer.varint(block)?;
         writer.put(&parts.to_le_bytes())?;
     }

@@ -1,11 +1,11 @@
-//! The packet of a running game: newest inputs, acknowledgement, and what rides along.
+//! Tick: the packet of a running game, with the newest inputs, an acknowledgement and optional parts.
 //!
-//! One goes to every peer in every frame. It is written for the usual case: five bytes of head, then only the changes of the
-//! input. Everything else (clock probe, state digest, request for lost inputs and answer to one, who I am) is optional,
-//! marked by a flag, and added only in the packets that need it.
+//! A site sends one tick to every peer in every frame. The layout favours the common case: five bytes of header, then
+//! only the changes of the input. Everything else (clock probe, state digest, request for lost inputs and the answer to
+//! one, sender identity) is optional, marked by a flag, and present only in the packets that need it.
 //!
 //! ```text
-//! flags  end u16  end-ack signed  [identity] [make_probe] [digest] [missing] [extras] [resends]  len varint  changes …
+//! flags  end u16  end-ack signed  [identity] [probe] [digest] [missing] [extras] [resends]  len varint  changes …
 //! ```
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError, Extras};
@@ -19,78 +19,79 @@ const EXTRAS_FLAG: u8 = 0x04;
 const RESENDS_FLAG: u8 = 0x02;
 const ABSOLUTE_FLAG: u8 = 0x01;
 
-/// The most ranges of lost inputs one packet asks for.
+/// Largest number of ranges of lost inputs that one packet requests.
 pub const MAX_MISSING_RANGES: usize = 8;
 
-/// Durations in a probe are told in this many nanoseconds.
+/// Unit of durations in a probe, in nanoseconds.
 const ECHO_HELD_UNIT_NS: i64 = 16_000;
-/// The distance from a frame's plan is told in this many nanoseconds.
+/// Unit of a frame's lateness, in nanoseconds.
 const LATENESS_UNIT_NS: i64 = 31_250;
-/// Further from its plan no frame is worth telling of.
+/// A lateness of this size or more is not sent.
 const MAX_LATENESS_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tick<'a> {
-    /// Low bits of the frame after the last whose input is in this packet.
+    /// Low bits of the frame after the last frame in this packet.
     pub end: u16,
-    /// `end` minus the frame up to which (exclusive) the receiver's own inputs have arrived without a gap.
+    /// `end` minus the acknowledgement: the frame up to which (exclusive) the receiver's inputs have arrived without a
+    /// gap.
     pub end_minus_ack: i32,
-    /// Who sends this, when the receiver might not know from the address.
+    /// Identity of the sender, for a receiver that may not know it from the address.
     pub identity: Option<SenderIdentity>,
-    /// A clock probe.
+    /// Clock probe.
     pub probe: Option<ClockProbe>,
-    /// The newest digest of the sender's state.
+    /// Newest state digest of the sender.
     pub digest: Option<TickDigest>,
-    /// Lost inputs of the receiver's that the sender asks for.
+    /// Lost inputs of the receiver that the sender requests.
     pub missing: MissingRanges,
-    /// What few ticks carry.
+    /// Parts that few ticks carry.
     pub extras: Extras<'a>,
-    /// Inputs that the receiver has asked for.
+    /// Inputs that the receiver requested.
     pub resends: ResentInputsList<'a>,
-    /// How many frames of input `changes` stands for; the last is the one before `end`.
+    /// Number of frames encoded in `changes`. The last of them is the one before `end`.
     pub frame_count: u32,
-    /// Whether `changes` starts from nothing (with a change counter) and not from the input before its first frame.
+    /// Whether `changes` starts from neutral input and a change counter, not from the input before its first frame.
     pub is_absolute: bool,
-    /// Change tokens of [`input::code`](crate::input).
+    /// Change tokens of [`input::delta_codec`](crate::input).
     pub changes: &'a [u8],
 }
 
-/// Says which site of which session a packet is from.
+/// Session and site of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderIdentity {
-    /// The session's number.
+    /// Session id.
     pub session_id: u64,
-    /// The site's number, not yet checked.
+    /// Site number, not yet validated.
     pub site: u8,
 }
 
-/// One leg of a round trip.
+/// One half of a round-trip measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockProbe {
-    /// When this was sent, in microseconds of the sender's clock; 40 bits travel.
+    /// Send time in microseconds of the sender's clock, of which 40 bits are sent.
     pub stamp_us: u64,
-    /// Low bits of the newest stamp the sender has received from the receiver, and how long ago, in nanoseconds.
+    /// Low bits of the newest stamp that the sender received from the receiver, and its age in nanoseconds.
     pub echo: Option<(u32, i64)>,
-    /// `end` minus the frame that `late_ns` is about.
+    /// `end` minus the frame that `lateness_ns` refers to.
     pub end_minus_frame: i32,
-    /// How long before the stamp (or, if negative, after it) the sender planned to begin that frame, in nanoseconds; `None` when
-    /// that says nothing.
+    /// Time from the planned start of that frame to the stamp, in nanoseconds; negative if the start is still ahead.
+    /// `None` if it carries no information.
     pub lateness_ns: Option<i64>,
 }
 
-/// A short hash of the state after a frame.
+/// Short hash of the state after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickDigest {
     /// Low bits of the frame.
     pub frame: u16,
-    /// The hash, folded to 32 bits.
+    /// State hash, folded to 32 bits.
     pub state_hash: u32,
-    /// A hash of all inputs of the sender's up to this frame.
+    /// Hash of all inputs of the sender up to this frame.
     pub input_digest: u64,
 }
 
-/// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement on.
+/// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MissingRanges {
     ranges: [(u16, u16); MAX_MISSING_RANGES],
@@ -98,7 +99,7 @@ pub struct MissingRanges {
 }
 
 impl MissingRanges {
-    /// Adds a range; `false` when there is no room, or it is longer than any can be.
+    /// Adds a range. Returns `false` when there is no room or a length exceeds 16 bits.
     pub fn push(&mut self, held: u32, missing: u32) -> bool {
         let (Ok(held), Ok(missing)) = (u16::try_from(held), u16::try_from(missing)) else { return false };
         let Some(slot) = self.ranges.get_mut(usize::from(self.len)) else { return false };
@@ -107,7 +108,7 @@ impl MissingRanges {
         true
     }
 
-    /// The ranges, nearest first.
+    /// Iterates over the ranges, nearest first.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges[..usize::from(self.len)].iter().map(|(held, missing)| (u32::from(*held), u32::from(*missing)))
     }
@@ -118,25 +119,25 @@ impl MissingRanges {
     }
 }
 
-/// Inputs sent again because they were asked for, always with an absolute start.
+/// Retransmitted inputs, always with an absolute start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResentInputs<'a> {
-    /// `end` of the tick minus the first frame of this answer.
+    /// `end` of the tick minus the first frame of these inputs.
     pub end_minus_first: u32,
-    /// How many frames it holds.
+    /// Number of frames.
     pub frame_count: u32,
-    /// Their change tokens.
+    /// Change tokens of the inputs.
     pub changes: &'a [u8],
 }
 
-/// The answers in one packet, checked when the packet was read.
+/// The retransmissions of one packet, validated when the packet was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ResentInputsList<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> ResentInputsList<'a> {
-    /// The answers in the order they were written.
+    /// Iterates over the retransmissions in packet order.
     pub fn iter(&self) -> impl Iterator<Item = ResentInputs<'a>> + use<'a> {
         let mut reader = ByteReader::new(self.bytes);
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_resend(&mut reader).ok()).flatten())
@@ -159,7 +160,7 @@ fn get_resend<'a>(reader: &mut ByteReader<'a>) -> Result<ResentInputs<'a>, Decod
     Ok(ResentInputs { end_minus_first, frame_count: len, changes })
 }
 
-/// The parts of a tick that are known before its inputs are written.
+/// The parts of a tick that are known before its inputs are encoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TickHeader {
     pub(crate) end: u16,
@@ -171,11 +172,12 @@ pub(crate) struct TickHeader {
 }
 
 impl TickHeader {
-    /// Writes the head; what follows is extras and answers if there are `more` of each, then the inputs, absolute if `absolute`.
+    /// Encodes the header. `extras` and `resends` state whether such parts follow; `absolute` states how the inputs
+    /// start.
     pub(crate) fn encode(
         &self,
         writer: &mut ByteWriter<'_>,
-        (extras, answers): (bool, bool),
+        (extras, resends): (bool, bool),
         absolute: bool,
     ) -> Result<(), BufferFull> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
@@ -185,7 +187,7 @@ impl TickHeader {
             | flag(self.digest.is_some(), DIGEST_FLAG)
             | flag(!self.missing.is_empty(), MISSING_FLAG)
             | flag(extras, EXTRAS_FLAG)
-            | flag(answers, RESENDS_FLAG)
+            | flag(resends, RESENDS_FLAG)
             | flag(absolute, ABSOLUTE_FLAG);
         writer.u8(flags)?;
         writer.put(&self.end.to_le_bytes())?;
@@ -196,7 +198,7 @@ impl TickHeader {
         Ok(())
     }
 
-    /// Writes what only some packets carry.
+    /// Encodes the parts that only some packets carry.
     #[cold]
     fn put_optional_parts(&self, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
         if let Some(identity) = &self.identity {
@@ -218,7 +220,7 @@ impl TickHeader {
     }
 }
 
-/// Writes the head of a tick that carries nothing but inputs, as most do.
+/// Encodes the header of a tick that carries nothing but inputs, as most do.
 #[inline]
 pub(crate) fn put_plain_header(
     writer: &mut ByteWriter<'_>,
@@ -285,7 +287,7 @@ fn get_ranges(reader: &mut ByteReader<'_>) -> Result<MissingRanges, DecodeError>
 }
 
 impl<'a> Tick<'a> {
-    /// Reads a tick.
+    /// Decodes a tick.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut tick = Self::default();
@@ -293,7 +295,8 @@ impl<'a> Tick<'a> {
         Ok(tick)
     }
 
-    /// Reads a packet into a tick that is empty so far. A tick is long, and one comes in every frame from everybody: it is not copied.
+    /// Decodes a packet into an empty tick. A tick is a large struct, and every peer sends one in every frame, so it is
+    /// not copied.
     #[inline]
     pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), DecodeError> {
         let mut reader = ByteReader::new(bytes);
@@ -313,7 +316,7 @@ impl<'a> Tick<'a> {
         Ok(())
     }
 
-    /// Reads what only some packets carry.
+    /// Decodes the parts that only some packets carry.
     #[cold]
     fn get_optional_parts(&mut self, reader: &mut ByteReader<'a>, flags: u8) -> Result<(), DecodeError> {
         let has = |bit: u8| flags & bit != 0;
@@ -339,7 +342,7 @@ impl<'a> Tick<'a> {
         Ok(())
     }
 
-    /// Writes a tick, for tests and tools; the session writes its own in place.
+    /// Encodes a tick, for tests and tools. The session encodes its ticks in place.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let head = TickHeader {
             end: self.end,

@@ -1,41 +1,44 @@
-//! What a feed needs to know.
+//! Configuration of a spectator feed.
 
 use crate::session::Settings;
 use crate::time::TimeDelta;
 
-/// What a feed needs to know.
+/// Configuration of a spectator feed.
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
-    /// The session's number.
+    /// Session id.
     pub session: u64,
-    /// What is played and how.
+    /// Settings of the session.
     pub settings: Settings,
-    /// Any number that others do not know: addresses prove themselves by what is made of it.
+    /// Secret number from which the feed derives the tokens by which addresses prove themselves.
     pub secret: u64,
-    /// How many may watch at once.
+    /// Largest number of spectators at a time.
     pub max_spectators: usize,
-    /// What may be sent in a second, all in all, because it was asked for: snapshots and missed frames.
+    /// Bulk rate for all spectators together, in bytes per second. Bulk is everything sent on request: snapshots and
+    /// missed frames.
     pub max_bulk_rate: u32,
-    /// What one watcher may get of it.
+    /// Bulk rate for one spectator, in bytes per second.
     pub max_bulk_rate_per_spectator: u32,
-    /// Frames in a batch, 1 to 127. Who watches is behind by at least that.
+    /// Frames per batch, 1 to 127. A spectator is at least this many frames behind.
     pub batch_frames: u32,
-    /// Frames that are kept for those who missed them.
+    /// Frames kept for spectators that missed them.
     pub history_frames: u32,
-    /// Bytes that these may take.
+    /// Memory for these frames, in bytes.
     pub history_bytes: usize,
-    /// Bytes for the complete log, from the first frame that is pushed on; 0 for none. Once it is full it is of no use.
+    /// Memory for the complete log since the first pushed frame, in bytes; 0 for no log. The log is useless once it has
+    /// overflowed.
     pub log_bytes: usize,
-    /// A snapshot older than this many frames is given out only if no newer one is made.
+    /// Age in frames beyond which a snapshot is offered only if no newer one arrives.
     pub max_snapshot_age: u32,
-    /// Who is not heard for so long is dropped.
+    /// Silence after which a spectator is dropped.
     pub silence_timeout: TimeDelta,
-    /// Who has not caught up after so long is dropped.
+    /// Time after which a spectator that has not caught up is dropped.
     pub catch_up_timeout: TimeDelta,
 }
 
 impl FeedConfig {
-    /// The usual feed: up to 1,000 watchers, 1 MB/s of bulk, batches of 6 frames, 20 seconds of history, no log.
+    /// Returns the default configuration: up to 1,000 spectators, 1 MB/s of bulk, batches of 6 frames, 20 seconds of
+    /// history, no log.
     pub fn new(session: u64, secret: u64, settings: Settings) -> Self {
         let second = frames_in(&settings, TimeDelta::from_secs(1));
         Self {

@@ -1,4 +1,4 @@
-//! The serving end.
+//! Sending end of a spectator feed.
 
 mod config;
 mod send;
@@ -23,51 +23,51 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::{CloseReason, MAX_DATAGRAM, MAX_RECORD_FRAMES};
 use subscribers::MAX_REMEMBERED_DROPS;
 
-/// The most answers that wait to be sent; whoever gets none asks again.
+/// Largest number of queued replies. A peer whose reply is discarded repeats its request.
 const MAX_PENDING_REPLIES: usize = 256;
-/// The most events kept for a host program that does not ask.
+/// Largest number of events kept for a host program that does not poll them.
 const MAX_EVENTS: usize = 64;
-/// A host program that does not call for so long was asleep itself.
+/// A pause between calls longer than this counts as a suspended host program, and restarts the silence timeouts.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 
-/// The serving end of a feed.
+/// The sending end of a spectator feed.
 #[derive(Debug)]
 pub struct Feed {
     config: FeedConfig,
     layout: InputLayout,
     settings_digest: u64,
     batch: Batch,
-    /// The next frame, once there was a first.
+    /// The next frame to be pushed; `None` before the first.
     next_frame: Option<Frame>,
     history: History,
     snapshots: SnapshotStore,
     subscribers: Vec<Subscriber>,
     free_slots: Vec<u32>,
     slot_by_addr: BTreeMap<Addr, u32>,
-    /// Those who wait for a snapshot.
+    /// Number of subscribers that wait for a snapshot.
     awaiting_snapshot: usize,
     pending_replies: VecDeque<(Addr, PendingReply)>,
-    /// Whose turn it is to get what is new, and how many more turns there are.
+    /// Slot served last in the live round, and the number of slots left in it.
     live_cursor: usize,
     live_turns_left: usize,
-    /// The last packet of frames, for the next who needs the same.
+    /// The last packet of live frames, reused for every subscriber that needs the same frames.
     live_packet: LivePacket,
     bulk_queue: VecDeque<u32>,
     bulk_allowed_at: Instant,
-    /// When somebody passed over may have his share, if that is why nothing was sent.
+    /// Earliest time at which a subscriber that was passed over has budget again, if no bulk was sent for that reason.
     share_allowed_at: Instant,
     next_keep_alive: Instant,
     has_ended: bool,
     now: Instant,
-    /// Our host program has called often enough since then to have heard everybody.
+    /// Start of the period without a host pause longer than [`HOST_SUSPENDED`].
     awake_since: Instant,
-    /// Those dropped last, and why: whoever did not hear it is told again.
+    /// Subscribers dropped last, with the reason. A dropped subscriber that missed its close message gets it again.
     recently_dropped: VecDeque<(Addr, CloseReason)>,
     events: EventQueue<FeedEvent>,
     stats: FeedStats,
 }
 
-/// An answer to be sent.
+/// A reply to be sent.
 #[derive(Clone, Copy, Debug)]
 enum PendingReply {
     Challenge,
@@ -76,7 +76,7 @@ enum PendingReply {
     Bye(CloseReason),
 }
 
-/// A packet that was just made, and what it was made of.
+/// A live packet and the range of frames that it was built for.
 #[derive(Debug)]
 struct LivePacket {
     key: Option<(Frame, Frame, u8)>,
@@ -86,7 +86,7 @@ struct LivePacket {
 }
 
 impl Feed {
-    /// A feed that nobody watches yet.
+    /// Creates a feed without subscribers.
     pub fn new(config: FeedConfig) -> Result<Self, SettingsError> {
         config.settings.check()?;
         let layout = merged_layout(&config.settings);
@@ -121,10 +121,11 @@ impl Feed {
         })
     }
 
-    /// Takes in a frame that is certain: one word per player. The first may be any; each other must follow on the one before.
+    /// Adds a confirmed frame with one input word per player. The first frame may have any number; every other must
+    /// follow its predecessor.
     pub fn push(&mut self, now: Instant, frame: Frame, words: &[InputWord]) {
         let now = self.advance_clock(now);
-        assert!(self.next_frame.is_none_or(|next| next == frame), "frames are pushed in order");
+        assert!(self.next_frame.is_none_or(|next| next == frame), "frames must be pushed in order");
         self.next_frame = Some(frame.next());
         let mut packed = [0; MAX_WIDTH];
         let packed = &mut packed[..self.layout.width()];
@@ -139,14 +140,14 @@ impl Feed {
         }
     }
 
-    /// Takes in the hash of the state after a frame that was pushed. Of several before a batch leaves, the last one is told.
+    /// Adds the state hash after a frame that was already pushed. Each batch carries only the latest hash.
     pub fn push_hash(&mut self, frame: Frame, hash: u64) {
         if self.next_frame.is_some_and(|next| frame < next) {
             self.batch.hash = Some((frame, hash));
         }
     }
 
-    /// No frame will follow. Go on polling for a while, so that all hear of it.
+    /// Ends the feed: no frame will follow. Keep polling for a while so that every subscriber learns of it.
     pub fn end(&mut self, now: Instant) {
         let now = self.advance_clock(now);
         self.has_ended = true;
@@ -155,13 +156,14 @@ impl Feed {
         self.next_keep_alive = now;
     }
 
-    /// Whether somebody waits for a state to begin with, so that it is worth while to make one.
+    /// Whether a subscriber waits for a snapshot, so that the host program should take one.
     pub fn wants_snapshot(&self) -> bool {
         let coming = self.snapshots.newest().is_some_and(|newest| !self.has_reached(newest.next_frame));
         self.awaiting_snapshot > 0 && self.snapshots.has_room() && !coming
     }
 
-    /// Takes in the state before `next_frame`, and the machine's hash of it. Nobody gets it before all frames before that are pushed.
+    /// Stores the state before `next_frame` and the machine's hash of it. The feed offers it only after all earlier
+    /// frames were pushed.
     pub fn set_snapshot(&mut self, now: Instant, next_frame: Frame, state: &[u8], hash: u64) {
         let now = self.advance_clock(now);
         if !self.snapshots.insert(next_frame, state, hash) {
@@ -182,8 +184,8 @@ impl Feed {
         }
     }
 
-    /// Gives out no state that was taken in so far: the machine may have done since then what others cannot do after it. Whoever is
-    /// about to begin with one goes on.
+    /// Stops offering the snapshots stored so far, because the machine may since have done something that a replica
+    /// started from them cannot reproduce. Downloads in progress continue.
     pub fn retire_snapshots(&mut self) {
         self.snapshots.retire_all();
     }
@@ -196,7 +198,7 @@ impl Feed {
         self.now
     }
 
-    /// Closes the batch: from now on it can be sent.
+    /// Closes the batch, so that it can be sent.
     fn close_batch(&mut self, now: Instant) {
         if self.batch.count() == 0 {
             return;
@@ -216,7 +218,7 @@ impl Feed {
         self.next_keep_alive = now + KEEP_ALIVE_INTERVAL;
     }
 
-    /// When the batch leaves even if it is not full, because the game stands still.
+    /// Age at which an incomplete batch is closed because the game has stalled.
     fn max_batch_age(&self) -> TimeDelta {
         self.config.settings.rate.period() * i64::from(self.config.batch_frames) * 2
     }
@@ -230,7 +232,8 @@ impl Feed {
         }
     }
 
-    /// When to call [`Feed::poll_transmit`] again if nothing else happens; `None` when there is nothing to wait for.
+    /// Returns when to call [`Feed::poll_transmit`] again if nothing else happens; `None` when there is nothing to wait
+    /// for.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.pending_replies.is_empty()
             || self.live_turns_left > 0
@@ -238,26 +241,26 @@ impl Feed {
         {
             return Some(self.now);
         }
-        let beat = (!self.slot_by_addr.is_empty()).then_some(self.next_keep_alive);
+        let keep_alive = (!self.slot_by_addr.is_empty()).then_some(self.next_keep_alive);
         let batch = (self.batch.count() > 0).then(|| self.batch.started_at + self.max_batch_age());
         let bulk = (!self.bulk_queue.is_empty()).then(|| self.bulk_allowed_at.max(self.share_allowed_at).max(self.now));
-        [beat, batch, bulk].into_iter().flatten().min()
+        [keep_alive, batch, bulk].into_iter().flatten().min()
     }
 
-    /// The next thing to tell.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<FeedEvent> {
         self.events.pop()
     }
 
-    /// The feed in numbers.
+    /// Returns the feed's statistics.
     pub fn stats(&self) -> FeedStats {
         FeedStats { spectators: self.slot_by_addr.len(), next_frame: self.next_frame.unwrap_or_default(), ..self.stats }
     }
 
-    /// About how many bytes the feed takes, all in all.
+    /// Returns the approximate memory use in bytes.
     pub fn memory(&self) -> usize {
         let slots: usize = self.subscribers.iter().map(Subscriber::memory).sum();
-        let places = self.slot_by_addr.len() * 2 * size_of::<(Addr, u32)>();
+        let addr_index = self.slot_by_addr.len() * 2 * size_of::<(Addr, u32)>();
         let queues = self.bulk_queue.capacity() * 4
             + self.free_slots.capacity() * 4
             + MAX_PENDING_REPLIES * size_of::<(Addr, PendingReply)>();
@@ -267,7 +270,7 @@ impl Feed {
             + self.subscribers.capacity() * size_of::<Subscriber>()
             + self.events.memory()
             + slots
-            + places
+            + addr_index
             + queues
     }
 }

@@ -1,4 +1,4 @@
-//! What leaves, and in which order: answers, what is new, and, as far as the budget goes, what was asked for.
+//! Sending: replies first, then live frames, then, within the budget, bulk data on request.
 
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::subscriber::Subscriber;
@@ -10,17 +10,18 @@ use crate::wire::{
     ByteWriter, CloseReason, FeedMessage, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer, Subscribed, put_frames_header,
 };
 
-/// A record up to this size is sent a second time, with the next one: a lost packet costs no round trip then.
+/// A record up to this size in bytes is sent a second time, with the next record, so that one lost packet costs no
+/// round trip.
 const MAX_REPEATED_RECORD_SIZE: usize = 100;
-/// What was saved up of a budget can be spent at once as far as it is not older than this.
+/// Unused budget can be spent in a burst if it is no older than this.
 const BULK_BURST: TimeDelta = TimeDelta::from_millis(20);
-/// So many who wait for their share are passed over in one call.
+/// Largest number of subscribers without budget that one call passes over.
 const MAX_PASSED_OVER: usize = 16;
 
 impl Feed {
     /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
+        assert!(buf.len() >= MAX_DATAGRAM, "the datagram buffer must hold {MAX_DATAGRAM} bytes");
         let now = self.advance_clock(now);
         self.run_timers(now);
         let transmit =
@@ -54,13 +55,13 @@ impl Feed {
                     }),
                 },
             };
-            let len = message.encode(buf).expect("an answer fits into a packet");
+            let len = message.encode(buf).expect("reply fits into a packet");
             return Some(Transmit { to, len });
         }
         None
     }
 
-    /// What is new, to one after the other.
+    /// Sends live frames to the next subscriber of the round.
     fn send_live(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         while self.live_turns_left > 0 {
             self.live_turns_left -= 1;
@@ -99,7 +100,7 @@ impl Feed {
         Some(self.live_packet.len)
     }
 
-    /// Why somebody is dropped, if he is.
+    /// Returns the reason for which a subscriber must be dropped now, if any.
     fn drop_reason(&self, now: Instant, slot: &Subscriber) -> Option<CloseReason> {
         let behind = self.config.settings.rate.period() * (self.history.end().unwrap_or_default() - slot.next_frame);
         if now - slot.last_received_at.max(self.awake_since) > self.config.silence_timeout {
@@ -111,7 +112,8 @@ impl Feed {
         }
     }
 
-    /// Makes the packet for all who have got everything before `sent`. Who has got less than the last seconds must ask.
+    /// Builds the packet for every subscriber that was sent all frames before `sent`. If more than 16 batches are
+    /// unsent, the packet starts at the newest record, and the subscriber must request the rest.
     fn build_live_packet(&mut self, sent: Frame, end: Frame, level: u8) {
         let most = i64::from(self.config.batch_frames) * 16;
         let newest = self.history.find(Frame::new(end.number().saturating_sub(1))).map(|kept| kept.first);
@@ -125,25 +127,26 @@ impl Feed {
         self.live_packet = LivePacket { key: Some((sent, end, level)), end: next, len, bytes };
     }
 
-    /// Writes as many frames of `from..until` as fit, and returns the frame after the last.
+    /// Encodes as many frames of `from..until` as fit. Returns the length in bytes and the frame after the last.
     fn put_frames(&self, buf: &mut [u8], level: u8, from: Frame, until: Frame) -> (usize, Frame) {
         let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
         let first = self.history.find(from).map_or(from, |kept| kept.first);
         let end = self.history.end().or(self.next_frame).unwrap_or_default();
-        put_frames_header(&mut writer, self.has_ended, level, end.number(), first.number()).expect("room for a head");
+        put_frames_header(&mut writer, self.has_ended, level, end.number(), first.number())
+            .expect("header fits into a packet");
         let mut at = first;
         while at < until {
             let Some(kept) = self.history.find(at) else { break };
             if writer.len() + 1 + kept.bytes.len() > MAX_DATAGRAM {
                 break;
             }
-            writer.u8(0).and_then(|()| writer.put(kept.bytes)).expect("room for a record");
+            writer.u8(0).and_then(|()| writer.put(kept.bytes)).expect("record fits into the rest of the packet");
             at = kept.first + kept.count;
         }
         (writer.len(), at)
     }
 
-    /// What was asked for, to one after the other, as far as the budget goes.
+    /// Sends requested data to the next subscriber in the queue, within the budget.
     fn send_bulk(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if self.bulk_allowed_at > now {
             return None;
@@ -181,11 +184,12 @@ impl Feed {
         self.stats.bulk_out += len as u64;
     }
 
-    /// Missed frames come first: they are what others wait for.
+    /// Encodes missed frames before snapshot parts, because playout waits for the frames.
     fn put_bulk(&mut self, at: usize, buf: &mut [u8]) -> Option<usize> {
         if let Some((from, until)) = self.subscribers[at].first_span() {
             let (len, next) = self.put_frames(buf, self.subscribers[at].throttle_level, from, until);
-            // What is not there any more cannot be sent; whoever misses it asks again and is told so.
+            // The history may have dropped these frames. The subscriber then requests them again and is dropped as too
+            // old.
             self.subscribers[at].on_span_sent(if next > from { next } else { until });
             return (next > from).then_some(len);
         }
@@ -195,6 +199,6 @@ impl Feed {
         let (hash, raw, size, bytes) = (found.digest, found.is_raw, found.size, found.bytes);
         let chunk =
             SnapshotChunk { snapshot_id: number, block, block_hash: hash, is_raw: raw, block_len: size, part, bytes };
-        (!bytes.is_empty()).then(|| FeedMessage::SnapshotChunk(chunk).encode(buf).expect("a part fits into a packet"))
+        (!bytes.is_empty()).then(|| FeedMessage::SnapshotChunk(chunk).encode(buf).expect("part fits into a packet"))
     }
 }

@@ -1,4 +1,4 @@
-//! Who watches: how they come, what they ask for, and how they go.
+//! Subscribers: how they join, what they request, and how they leave.
 
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::event::FeedEvent;
@@ -10,27 +10,27 @@ use crate::id::Addr;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CloseReason, DecodeError, FeedAck, FeedMessage, SnapshotRequest, Subscribe};
 
-/// Those dropped last who are remembered.
+/// Number of dropped subscribers that are remembered.
 pub(super) const MAX_REMEMBERED_DROPS: usize = 64;
-/// Who waits for a snapshot gets an old one if no new one has come for so long.
+/// Time after which a subscriber that waits for a snapshot gets an old one if no new one has arrived.
 const NEW_SNAPSHOT_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// One who asks to watch is answered this often.
+/// Shortest interval between two answers to the subscribe requests of one subscriber.
 const WELCOME_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
 impl Feed {
-    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
+    /// Handles a datagram from any sender. Datagrams of no use are dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.advance_clock(now);
         self.stats.packets_in += 1;
         match FeedMessage::decode(bytes) {
-            Ok(FeedMessage::Subscribe(watch)) => self.handle_subscribe(now, from, &watch),
+            Ok(FeedMessage::Subscribe(subscribe)) => self.handle_subscribe(now, from, &subscribe),
             Ok(FeedMessage::Ack(ack)) => self.handle_ack(now, from, &ack),
-            Ok(FeedMessage::SnapshotRequest(get)) => self.handle_get(now, from, &get),
+            Ok(FeedMessage::SnapshotRequest(request)) => self.handle_snapshot_request(now, from, &request),
             Ok(FeedMessage::Unsubscribe { session_id: session }) => match self.slot_of(from, session) {
                 Some(at) => self.remove_subscriber(at, None),
                 None => self.stats.unknown_senders += 1,
             },
-            // The answer is shorter than what asked for it, by far.
+            // The reply is far shorter than the request, so it amplifies nothing.
             Err(DecodeError::Version(_)) if bytes.len() > 16 => {
                 self.queue_reply(from, PendingReply::Bye(CloseReason::Version))
             }
@@ -38,7 +38,7 @@ impl Feed {
         }
     }
 
-    /// The place of one who watches and is heard from there.
+    /// Returns the slot of the subscriber at `from`, if `session` is the feed's session.
     fn slot_of(&self, from: Addr, session: u64) -> Option<usize> {
         let at = self.slot_by_addr.get(&from).filter(|_| session == self.config.session)?;
         Some(*at as usize)
@@ -54,20 +54,20 @@ impl Feed {
         }
     }
 
-    fn handle_subscribe(&mut self, now: Instant, from: Addr, watch: &Subscribe) {
-        if watch.session_id != self.config.session {
+    fn handle_subscribe(&mut self, now: Instant, from: Addr, subscribe: &Subscribe) {
+        if subscribe.session_id != self.config.session {
             self.stats.unknown_senders += 1;
-        } else if watch.token != self.token(from) {
+        } else if subscribe.token != self.token(from) {
             self.queue_reply(from, PendingReply::Challenge);
-        } else if watch.settings_digest != self.settings_digest {
+        } else if subscribe.settings_digest != self.settings_digest {
             self.queue_reply(from, PendingReply::Bye(CloseReason::Settings));
-        } else if watch.first_frame.is_some_and(|first| Some(Frame::new(first)) < self.oldest_frame()) {
-            if let Some(at) = self.slot_of(from, watch.session_id) {
+        } else if subscribe.first_frame.is_some_and(|first| Some(Frame::new(first)) < self.oldest_frame()) {
+            if let Some(at) = self.slot_of(from, subscribe.session_id) {
                 self.remove_subscriber(at, Some(CloseReason::TooOld));
             }
             self.queue_reply(from, PendingReply::Bye(CloseReason::TooOld));
         } else if let Some(at) = self.find_or_add_subscriber(now, from) {
-            self.welcome(now, at, watch);
+            self.welcome(now, at, subscribe);
         } else {
             self.stats.refused += 1;
             self.queue_reply(from, PendingReply::Bye(CloseReason::Full));
@@ -78,7 +78,7 @@ impl Feed {
         self.history.oldest_frame().or(self.next_frame)
     }
 
-    /// The place of one who may watch, a new one if need be.
+    /// Returns the slot of the subscriber at `addr`, and adds it if there is room.
     fn find_or_add_subscriber(&mut self, now: Instant, addr: Addr) -> Option<usize> {
         if let Some(at) = self.slot_by_addr.get(&addr) {
             return Some(*at as usize);
@@ -109,7 +109,7 @@ impl Feed {
         Some(at as usize)
     }
 
-    fn welcome(&mut self, now: Instant, at: usize, watch: &Subscribe) {
+    fn welcome(&mut self, now: Instant, at: usize, subscribe: &Subscribe) {
         let end = self.history.end().or(self.next_frame).unwrap_or_default();
         let slot = &mut self.subscribers[at];
         slot.last_received_at = now;
@@ -119,19 +119,20 @@ impl Feed {
         slot.welcomed_at = now;
         slot.clear_wants();
         slot.live_sent_end = end;
-        slot.next_frame = watch.first_frame.map_or(end, Frame::new);
+        slot.next_frame = subscribe.first_frame.map_or(end, Frame::new);
         if slot.has_caught_up {
             (slot.has_caught_up, slot.throttle_level, slot.catching_up_since) = (false, 0, now);
         }
         let addr = slot.addr;
         self.queue_reply(addr, PendingReply::Welcome);
-        match watch.first_frame {
+        match subscribe.first_frame {
             Some(_) => self.release_snapshot(at),
-            None => self.assign_snapshot(now, at, watch.known_snapshot),
+            None => self.assign_snapshot(now, at, subscribe.known_snapshot),
         }
     }
 
-    /// A snapshot for one who asks: the one of which he has some, or a new one, or, if he has waited, an old one.
+    /// Offers a snapshot: the one that the subscriber has partly downloaded, else a fresh one, else, after a wait, an
+    /// old one.
     fn assign_snapshot(&mut self, now: Instant, at: usize, have: Option<u64>) {
         let known = have
             .and_then(|digest| self.snapshots.by_digest(digest))
@@ -149,12 +150,12 @@ impl Feed {
         }
     }
 
-    /// Whether all frames from this one on can be had.
+    /// Whether all frames from `next` on are available.
     fn has_frames_from(&self, next: Frame) -> bool {
         self.oldest_frame().is_none_or(|oldest| oldest <= next)
     }
 
-    /// Whether all frames before this one are pushed.
+    /// Whether all frames before `next` were pushed.
     pub(super) fn has_reached(&self, next: Frame) -> bool {
         self.next_frame.is_none_or(|pushed| pushed >= next)
     }
@@ -210,17 +211,21 @@ impl Feed {
         }
     }
 
-    fn handle_get(&mut self, now: Instant, from: Addr, get: &SnapshotRequest) {
-        let Some(at) = self.slot_of(from, get.session_id) else { return self.on_unknown_sender(from, get.session_id) };
+    fn handle_snapshot_request(&mut self, now: Instant, from: Addr, request: &SnapshotRequest) {
+        let Some(at) = self.slot_of(from, request.session_id) else {
+            return self.on_unknown_sender(from, request.session_id);
+        };
         self.subscribers[at].last_received_at = now;
-        if self.subscribers[at].snapshot != Some(get.snapshot_id) && !self.resume_snapshot(at, get.snapshot_id) {
+        if self.subscribers[at].snapshot != Some(request.snapshot_id) && !self.resume_snapshot(at, request.snapshot_id)
+        {
             return self.drop_subscriber(at, CloseReason::TooOld);
         }
-        self.subscribers[at].on_wanted_parts(&get.blocks);
+        self.subscribers[at].on_wanted_parts(&request.blocks);
         self.queue_bulk(at);
     }
 
-    /// Somebody goes on with a snapshot that was not kept for him, but may be there; `false` when it is not.
+    /// Resumes the download of a snapshot that was not reserved for this subscriber. Returns `false` when the snapshot
+    /// is gone.
     fn resume_snapshot(&mut self, at: usize, number: u16) -> bool {
         if self.snapshots.by_number(number).is_none() {
             return false;
@@ -231,8 +236,8 @@ impl Feed {
         true
     }
 
-    /// Somebody who does not watch thinks that he does: perhaps he did not hear that he was dropped. The answer is shorter than what
-    /// he said.
+    /// Answers a sender that believes to be subscribed but is not: it may have missed the message that dropped it. The
+    /// reply is shorter than the message.
     fn on_unknown_sender(&mut self, from: Addr, session: u64) {
         self.stats.unknown_senders += 1;
         if session == self.config.session {
@@ -241,7 +246,7 @@ impl Feed {
         }
     }
 
-    /// Nobody is served any more: whoever watches turns to another source.
+    /// Drops all subscribers and accepts no new ones, so that they switch to another source.
     pub fn drop_all(&mut self) {
         self.config.max_spectators = 0;
         for at in 0..self.subscribers.len() {
@@ -251,7 +256,7 @@ impl Feed {
         }
     }
 
-    /// Puts one who wants something into the queue, once.
+    /// Queues a subscriber that wants bulk data, unless it is queued already.
     fn queue_bulk(&mut self, at: usize) {
         let slot = &mut self.subscribers[at];
         if !slot.is_queued && slot.has_wants() {
@@ -261,7 +266,7 @@ impl Feed {
         }
     }
 
-    /// Drops one who watches, and tells him why.
+    /// Drops a subscriber and sends it the reason.
     fn drop_subscriber(&mut self, at: usize, reason: CloseReason) {
         let addr = self.subscribers[at].addr;
         self.remove_subscriber(at, Some(reason));

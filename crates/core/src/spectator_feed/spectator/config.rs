@@ -1,4 +1,4 @@
-//! What a watcher needs to know.
+//! Configuration of a spectator.
 
 use alloc::vec::Vec;
 
@@ -6,47 +6,50 @@ use crate::id::Addr;
 use crate::session::Settings;
 use crate::time::TimeDelta;
 
-/// What a watcher needs to know.
+/// Configuration of a spectator.
 #[derive(Clone, Debug)]
 pub struct SpectatorConfig {
-    /// The session's number.
+    /// Session id.
     pub session: u64,
-    /// What is played and how.
+    /// Settings of the session.
     pub settings: Settings,
-    /// Where feeds of it are. They are tried in turn: another one is taken when one is silent or refuses.
+    /// Addresses of feeds. The spectator tries them in turn, and switches to the next when one is silent or refuses.
     pub sources: Vec<Addr>,
-    /// What to begin with.
+    /// Starting point.
     pub start: SpectatorStart,
-    /// The largest state that is downloaded, in bytes.
+    /// Largest snapshot to download, in bytes.
     pub max_snapshot_size: usize,
-    /// The most bytes kept of frames that cannot be given out yet.
+    /// Largest size of buffered frames, in bytes.
     pub max_backlog_bytes: usize,
-    /// So many frames are to be left when the next ones come; more means smoother and further behind.
+    /// Frames that should be left in the buffer when the next batch arrives. A larger value plays smoother and further
+    /// behind.
     pub target_buffer: u32,
-    /// So many frames behind what is wanted are made up for at once, and not little by little; usually those of a second.
+    /// Distance in frames beyond the target at which the spectator fast-forwards instead of playing slightly faster; by
+    /// default the frames of one second.
     pub catch_up_threshold: u32,
-    /// A source that is not heard for so long is given up for another.
+    /// Silence after which the spectator switches to another source.
     pub silence_timeout: TimeDelta,
-    /// After so long without any source we watch no more.
+    /// Time without any source after which the spectator gives up.
     pub give_up_timeout: TimeDelta,
 }
 
-/// What to begin with.
+/// Starting point of a spectator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorStart {
-    /// A state of the running game.
+    /// A snapshot of the running game.
     Snapshot,
-    /// The first frame: for machines that cannot take a state.
+    /// The first frame, for machines that cannot load a state.
     FirstFrame,
 }
 
 impl SpectatorConfig {
-    /// The usual way to watch: from a snapshot of up to 64 MiB, about a quarter of a second behind.
-    pub fn new(session: u64, settings: Settings, from: Vec<Addr>) -> Self {
+    /// Returns the default configuration: start from a snapshot of up to 64 MiB, play about a quarter of a second
+    /// behind.
+    pub fn new(session: u64, settings: Settings, sources: Vec<Addr>) -> Self {
         let (frames, seconds) = settings.rate.fraction();
         Self {
             session,
-            sources: from,
+            sources,
             start: SpectatorStart::Snapshot,
             max_snapshot_size: 64 << 20,
             max_backlog_bytes: 256 * 1_024,

@@ -1,4 +1,4 @@
-//! The receiving end.
+//! Receiving end of a spectator feed.
 
 mod config;
 mod receive;
@@ -22,14 +22,14 @@ use crate::input::{InputLayout, InputWord};
 use crate::session::SettingsError;
 use crate::time::{Instant, TimeDelta};
 
-/// The most events kept for a host program that does not ask.
+/// Largest number of events kept for a host program that does not poll them.
 const MAX_EVENTS: usize = 16;
-/// A state of a new source is waited for no longer than this, however seldom states are compared.
+/// Longest wait for a state comparison with a new source, however long the compare interval is.
 const VERIFICATION_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// The last words are said so many times.
+/// Number of times that the unsubscribe message is sent.
 const LEAVE_REPEATS: u8 = 3;
 
-/// The receiving end of a feed.
+/// The receiving end of a spectator feed.
 #[derive(Debug)]
 pub struct Spectator {
     config: SpectatorConfig,
@@ -37,10 +37,10 @@ pub struct Spectator {
     settings_digest: u64,
     now: Instant,
     connection: SourceConnection,
-    /// Which source, and what it told us to say.
+    /// Index of the current source, and the token that it issued.
     source: usize,
     token: u64,
-    /// When the source was last heard, and when any was.
+    /// Times of the last packet from the current source, and from any source.
     last_received_at: Instant,
     last_received_from_any_at: Instant,
     first_subscribe_at: Instant,
@@ -51,15 +51,15 @@ pub struct Spectator {
     load_stage: LoadStage,
     download: Option<SnapshotDownload>,
     records: RecordBuffer,
-    /// The frame after the last that our source has, and whether that is all.
+    /// The frame after the last one that the source has.
     source_end: Frame,
-    /// Some source has told how far the game is.
+    /// Whether some source has stated how far the game is.
     has_joined: bool,
     has_ended: bool,
     throttle_level: u8,
     congestion: CongestionControl,
     pending_requests: VecDeque<FrameRequest>,
-    /// Mean bytes of a frame, in 1/16.
+    /// Mean size of a frame in 1/16 byte.
     mean_frame_bytes: usize,
     last_ack_at: Instant,
     last_sent_at: Instant,
@@ -69,13 +69,14 @@ pub struct Spectator {
     words: Vec<InputWord>,
     pending_hashes: VecDeque<(Frame, u64)>,
     hash_check: HashCheck,
-    /// The first frame that a new contact brought and when that began, until a state shows that it plays the game of the contact before.
+    /// The first frame from a new contact and the time at which the contact began, until a compared state shows that it
+    /// plays the same game as the previous contact.
     unverified: Option<(Frame, Instant)>,
     events: EventQueue<SpectatorEvent>,
     stats: SpectatorStats,
 }
 
-/// How we stand with our source.
+/// State of the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceConnection {
     Subscribing,
@@ -84,20 +85,20 @@ enum SourceConnection {
     Closed,
 }
 
-/// How we stand with the machine.
+/// State of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadStage {
-    /// A state is needed.
+    /// A snapshot is needed.
     Downloading,
-    /// A state is complete.
+    /// A snapshot is complete.
     ReadyToLoad,
-    /// It was given out.
+    /// The host program was asked to load the snapshot.
     Loaded,
     /// Frames follow.
     Running,
 }
 
-/// A hash that the host program is asked for.
+/// State hash that the host program must compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HashCheck {
     Idle,
@@ -105,18 +106,18 @@ enum HashCheck {
     Requested { frame: Frame, expected: u64, is_snapshot: bool },
 }
 
-/// Frames that were asked for.
+/// A request for a range of frames.
 #[derive(Clone, Copy, Debug)]
 struct FrameRequest {
     first: Frame,
     end: Frame,
     sent_at: Instant,
-    /// Some of it has come.
+    /// Whether some of its frames have arrived.
     is_answered: bool,
 }
 
 impl Spectator {
-    /// Begins to watch.
+    /// Creates a spectator, which subscribes to the first source.
     pub fn new(now: Instant, config: SpectatorConfig) -> Result<Self, SettingsError> {
         config.settings.check()?;
         let layout = merged_layout(&config.settings);
@@ -164,11 +165,11 @@ impl Spectator {
     }
 
     fn advance_clock(&mut self, now: Instant) -> Instant {
-        // Whoever was asleep cannot blame others for their silence.
-        let asleep = now - self.now;
-        if asleep > self.config.silence_timeout {
-            self.last_received_at += asleep;
-            self.last_received_from_any_at += asleep;
+        // After a suspension of this host program, the silence is not the source's fault.
+        let pause = now - self.now;
+        if pause > self.config.silence_timeout {
+            self.last_received_at += pause;
+            self.last_received_from_any_at += pause;
         }
         self.now = self.now.max(now);
         self.now
@@ -178,18 +179,18 @@ impl Spectator {
         self.config.sources.get(self.source).copied()
     }
 
-    /// What to do now; ask again until there is nothing.
+    /// Returns the next request for the host program. Call until it returns `None`.
     pub fn poll_request(&mut self, now: Instant) -> Option<SpectatorRequest<'_>> {
         let now = self.advance_clock(now);
         if self.connection == SourceConnection::Closed {
             return None;
         }
-        if let HashCheck::Due { frame, expected, is_snapshot: loaded } = self.hash_check {
-            self.hash_check = HashCheck::Requested { frame, expected, is_snapshot: loaded };
+        if let HashCheck::Due { frame, expected, is_snapshot } = self.hash_check {
+            self.hash_check = HashCheck::Requested { frame, expected, is_snapshot };
             return Some(SpectatorRequest::Hash { frame, expected });
         }
         if self.hash_check != HashCheck::Idle {
-            // The host program has no hash for us.
+            // The host program returned no hash.
             (self.hash_check, self.unverified) = (HashCheck::Idle, None);
         }
         match self.load_stage {
@@ -251,7 +252,7 @@ impl Spectator {
         }
     }
 
-    /// Takes the next frame's words out of the store.
+    /// Takes the inputs of the next frame out of the buffer into `words`.
     fn take_next_frame(&mut self) -> bool {
         let frame = self.records.next_frame();
         let Some(packed) = self.records.take_next() else { return false };
@@ -267,8 +268,8 @@ impl Spectator {
         true
     }
 
-    /// The words of the next frame at once, whatever the pace: for one who takes a seat and must get there. `None` if it is not the
-    /// next, or not here, or no state was loaded yet.
+    /// Returns the inputs of the next frame immediately, regardless of pacing, for a spectator that becomes a player
+    /// and must catch up. Returns `None` if `frame` is not the next one, is not buffered, or no state was loaded yet.
     pub fn take_words(&mut self, frame: Frame) -> Option<&[InputWord]> {
         if self.load_stage != LoadStage::Running || frame != self.records.next_frame() || !self.take_next_frame() {
             return None;
@@ -277,43 +278,44 @@ impl Spectator {
         Some(&self.words)
     }
 
-    /// The hash that [`SpectatorRequest::HashCheck`] asked for. Without it this frame is not compared.
+    /// Accepts the hash requested by [`SpectatorRequest::Hash`]. Without it, the frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
-        let HashCheck::Requested { frame, expected, is_snapshot: loaded } =
+        let HashCheck::Requested { frame, expected, is_snapshot } =
             core::mem::replace(&mut self.hash_check, HashCheck::Idle)
         else {
             return;
         };
-        let unproven = self.unverified.take_if(|(first, _)| *first <= frame).is_some();
+        let was_unverified = self.unverified.take_if(|(first, _)| *first <= frame).is_some();
         if hash == expected {
             return;
         }
-        if unproven && !loaded && self.config.start == SpectatorStart::Snapshot {
+        if was_unverified && !is_snapshot && self.config.start == SpectatorStart::Snapshot {
             return self.reload_snapshot(self.now);
         }
         self.stats.mismatches += 1;
-        if loaded {
+        if is_snapshot {
             self.reject_snapshot(self.now);
         } else if self.stats.mismatches == 1 {
             self.events.push(SpectatorEvent::Diverged { frame });
         }
     }
 
-    /// Whether the source may play another game than the one whose frames this watcher had before: no state was compared since then, and one
-    /// will be soon.
+    /// Whether the source may play a different game than the previous contact: no state was compared since the contact
+    /// began, but one will be soon.
     pub(crate) fn is_unverified(&self) -> bool {
         let compared = self.config.settings.compare_interval > 0;
         compared && self.unverified.is_some_and(|(_, since)| self.now - since < VERIFICATION_TIMEOUT)
     }
 
-    /// A source is heard from another address than before.
+    /// Updates the address of a source that now sends from a different one.
     pub fn move_source(&mut self, from: Addr, to: Addr) {
         for source in self.config.sources.iter_mut().filter(|source| **source == from) {
             *source = to;
         }
     }
 
-    /// Turns to the next source that is any good, because this one brings nothing; to this one again, if no other is.
+    /// Switches to the next source accepted by `is_good`, because the current one delivers nothing. If no source is
+    /// accepted, switches to the next one.
     pub fn try_other_source(&mut self, now: Instant, is_good: impl Fn(Addr) -> bool) {
         let now = self.advance_clock(now);
         if matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
@@ -324,7 +326,7 @@ impl Spectator {
         }
     }
 
-    /// Watches no more. Go on polling for a moment, so that the source hears of it.
+    /// Unsubscribes. Keep polling for a moment so that the source receives the message.
     pub fn leave(&mut self, now: Instant) {
         self.advance_clock(now);
         if matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
@@ -332,12 +334,12 @@ impl Spectator {
         }
     }
 
-    /// When to call [`Spectator::poll_request`] and [`Spectator::poll_transmit`] again if nothing else happens; `None` when we watch no
-    /// more.
+    /// Returns when to call [`Spectator::poll_request`] and [`Spectator::poll_transmit`] again if nothing else happens;
+    /// `None` when the spectator is closed.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.last_received_at + self.config.silence_timeout)
             .min(self.last_received_from_any_at + self.config.give_up_timeout);
-        // Just after, because it is only then too long.
+        // The timeout is exceeded only after its deadline.
         let silence = silence + TimeDelta::from_millis(1);
         let send = match self.connection {
             SourceConnection::Closed => return None,
@@ -355,7 +357,7 @@ impl Spectator {
         )
     }
 
-    /// When there is something for the host program to do.
+    /// Returns when there is a request for the host program.
     fn next_request_at(&self) -> Option<Instant> {
         match (self.load_stage, self.hash_check) {
             (_, HashCheck::Due { .. }) | (LoadStage::ReadyToLoad | LoadStage::Loaded, _) => Some(self.now),
@@ -371,42 +373,42 @@ impl Spectator {
         }
     }
 
-    /// The next thing to tell.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SpectatorEvent> {
         self.events.pop()
     }
 
-    /// The next frame that will be given out.
+    /// Returns the next frame to be stepped.
     pub fn next_frame(&self) -> Frame {
         self.records.next_frame()
     }
 
-    /// The frame after the last that our source has, as far as we know.
+    /// Returns the frame after the newest one that the source is known to have.
     pub fn newest_frame(&self) -> Frame {
         self.source_end
     }
 
-    /// Whether we see what is played as it is played.
+    /// Whether the spectator presents frames as they are played.
     pub fn is_live(&self) -> bool {
         self.load_stage == LoadStage::Running && self.playout.is_live()
     }
 
-    /// Whether we watch no more.
+    /// Whether the spectator has left or given up.
     pub fn is_closed(&self) -> bool {
         self.connection == SourceConnection::Closed
     }
 
-    /// How much of the snapshot at hand is here, 0 to 1.
+    /// Returns the downloaded fraction of the current snapshot, 0 to 1.
     pub fn download_progress(&self) -> f32 {
         self.download.as_ref().map_or(0.0, SnapshotDownload::progress)
     }
 
-    /// The watcher in numbers.
+    /// Returns the spectator's statistics.
     pub fn stats(&self) -> SpectatorStats {
         self.stats
     }
 
-    /// About how many bytes the watcher takes, all in all.
+    /// Returns the approximate memory use in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.records.memory()

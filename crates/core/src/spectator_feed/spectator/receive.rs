@@ -1,4 +1,4 @@
-//! What a source says, and what becomes of a source.
+//! Receiving from a source, and switching between sources.
 
 use super::super::batch::validate_record;
 use super::super::congestion::CongestionControl;
@@ -10,17 +10,17 @@ use crate::id::Addr;
 use crate::time::Instant;
 use crate::wire::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed};
 
-/// Hashes that wait for their frames.
+/// Largest number of state hashes that wait for their frames.
 const MAX_PENDING_HASHES: usize = 16;
-/// A packet that is overtaken by others knows of no more frames fewer than this.
+/// Largest distance in frames by which the end frame of a reordered packet can lie behind the newest.
 const MAX_REORDERED_FRAMES: i64 = 600;
-/// Blocks of one source that may be wrong, as by a fault on the way.
+/// Number of corrupt blocks after which a source's snapshot is rejected. A transmission error can corrupt a block.
 const MAX_BAD_BLOCKS: u32 = 8;
-/// Refusals by each source that are taken before we give up.
+/// Refusals per source after which the spectator gives up.
 const MAX_REFUSALS_PER_SOURCE: usize = 3;
 
 impl Spectator {
-    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted.
+    /// Handles a datagram from any sender. Datagrams of no use are dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.advance_clock(now);
         self.stats.packets_in += 1;
@@ -113,7 +113,7 @@ impl Spectator {
             CloseReason::TooSlow if self.connection == SourceConnection::Subscribed => {
                 self.give_up(SourceError::Refused(reason))
             }
-            // We were cut off for a while.
+            // The link was interrupted for a while: subscribe again.
             CloseReason::Silent => self.connection = SourceConnection::Subscribing,
             CloseReason::TooOld if self.config.start == SpectatorStart::Snapshot => {
                 self.restart_from_snapshot(now, reason)
@@ -122,7 +122,7 @@ impl Spectator {
         }
     }
 
-    /// What we need is not to be had: a newer state is.
+    /// Restarts from a newer snapshot, because the source no longer has the frames that this spectator needs.
     fn restart_from_snapshot(&mut self, now: Instant, reason: CloseReason) {
         if self.load_stage == LoadStage::Downloading && self.download.is_none() {
             return self.reject_source(now, SourceError::Refused(reason));
@@ -132,14 +132,14 @@ impl Spectator {
         self.reject_source_for(now, SourceError::Refused(reason), self.source);
     }
 
-    /// The frames of this source do not follow from those that an earlier contact brought: the players went on without each other, and the
-    /// source plays another game. Its state counts.
+    /// Reloads the state from the current source, because its frames do not continue those of an earlier contact: the
+    /// players were split and the source follows a different game. The state of the source counts.
     pub(super) fn reload_snapshot(&mut self, now: Instant) {
         (self.load_stage, self.download) = (LoadStage::Downloading, None);
         self.reject_source_for(now, SourceError::DifferentGame, self.source);
     }
 
-    /// Our source is of no use: another one is tried, if it was not one time too many.
+    /// Rejects the source and tries the next one, or gives up after too many refusals.
     fn reject_source(&mut self, now: Instant, reason: SourceError) {
         let next = (self.source + 1) % self.config.sources.len().max(1);
         self.reject_source_for(now, reason, next);
@@ -151,7 +151,7 @@ impl Spectator {
             return self.give_up(reason);
         }
         self.switch_source(now, reason, next);
-        // Not at once, so that two who do not get along do not talk all the time.
+        // Delays the next attempt, so that an incompatible pair does not exchange packets without pause.
         (self.last_subscribe_at, self.first_subscribe_at, self.subscribe_attempts) = (now, now, 1);
     }
 
@@ -187,7 +187,8 @@ impl Spectator {
         }
         let (end, ready) = (self.records.contiguous_end(), self.records.ready_frames());
         let newest = Frame::new(frames.end_frame);
-        // One packet may overtake another; but what is far from all that others say is a fault.
+        // A reordered packet has a slightly older end frame and is ignored. A much older one means that the earlier
+        // value was wrong.
         if newest > self.source_end || self.source_end - newest > MAX_REORDERED_FRAMES {
             self.source_end = newest;
             self.playout.on_frames(now, newest, ready);
@@ -211,18 +212,19 @@ impl Spectator {
             }
         }
         if self.records.contiguous_end() > end {
-            self.pending_requests.retain(|asked| asked.end > self.records.contiguous_end());
+            self.pending_requests.retain(|request| request.end > self.records.contiguous_end());
         }
     }
 
-    /// A record came that was of use: perhaps it was asked for.
+    /// Updates the congestion control with a stored record, if the record was requested.
     fn on_record(&mut self, now: Instant, first: Frame, bytes: usize) {
-        let Some(asked) = self.pending_requests.iter_mut().find(|asked| asked.first <= first && first < asked.end)
+        let Some(request) =
+            self.pending_requests.iter_mut().find(|request| request.first <= first && first < request.end)
         else {
             return;
         };
-        if !core::mem::replace(&mut asked.is_answered, true) {
-            self.congestion.on_ambiguous_rtt(now - asked.sent_at);
+        if !core::mem::replace(&mut request.is_answered, true) {
+            self.congestion.on_ambiguous_rtt(now - request.sent_at);
         }
         self.congestion.on_bytes(now, bytes);
     }
@@ -263,7 +265,7 @@ impl Spectator {
         let Some(download) = self.download.as_ref().filter(|download| download.is_complete()) else { return };
         if download.matches_digest() {
             self.load_stage = LoadStage::ReadyToLoad;
-            // Our source need not keep it for us any longer.
+            // Acknowledge at once, so that the source can release the snapshot.
             self.last_ack_at = Instant::from_nanos(i64::MIN);
         } else {
             self.reject_snapshot(now);

@@ -1,4 +1,4 @@
-//! What is said to a source: what has come, and what is missing.
+//! Messages to the source: acknowledgements and requests for missing data.
 
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::event::SourceError;
@@ -8,17 +8,17 @@ use crate::session::Transmit;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BlockRequests, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotRequest, Subscribe};
 
-/// Stretches of frames that are under way because they were asked for.
+/// Largest number of frame ranges in flight.
 const MAX_PENDING_REQUESTS: usize = 32;
-/// Who asks to watch asks again after this, and less and less often.
+/// First retry interval of a subscribe request. It grows with each attempt, up to four times this.
 const SUBSCRIBE_RETRY_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
-/// Packets that ask for something are at least this far apart.
+/// Shortest interval between two request packets.
 const MIN_REQUEST_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
 
 impl Spectator {
     /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
+        assert!(buf.len() >= MAX_DATAGRAM, "the datagram buffer must hold {MAX_DATAGRAM} bytes");
         let now = self.advance_clock(now);
         self.check_silence(now);
         let message = match self.connection {
@@ -27,7 +27,7 @@ impl Spectator {
             SourceConnection::Subscribing => self.subscribe(now)?,
             SourceConnection::Subscribed => self.next_message(now)?,
         };
-        let (len, to) = (message.encode(buf).expect("what a watcher says fits into a packet"), self.source()?);
+        let (len, to) = (message.encode(buf).expect("message fits into a packet"), self.source()?);
         self.stats.packets_out += 1;
         self.stats.bytes_out += len as u64;
         Some(Transmit { to, len })
@@ -49,7 +49,7 @@ impl Spectator {
         FeedMessage::Unsubscribe { session_id: self.config.session }
     }
 
-    /// When to ask again to watch.
+    /// Returns when to repeat the subscribe request.
     pub(super) fn next_subscribe_at(&self) -> Instant {
         self.last_subscribe_at + SUBSCRIBE_RETRY_INTERVAL * i64::from(self.subscribe_attempts.clamp(1, 4))
     }
@@ -75,7 +75,7 @@ impl Spectator {
         }))
     }
 
-    /// What a watcher says to its source.
+    /// Returns the next message to the source while subscribed.
     fn next_message(&mut self, now: Instant) -> Option<FeedMessage<'static>> {
         let session = self.config.session;
         if self.load_stage == LoadStage::Downloading && self.download.is_none() {
@@ -107,7 +107,7 @@ impl Spectator {
         }))
     }
 
-    /// The parts of a snapshot to ask for now.
+    /// Returns the snapshot parts to request now.
     fn request_parts(&mut self, now: Instant) -> Option<(u16, BlockRequests)> {
         if now - self.last_sent_at < MIN_REQUEST_INTERVAL {
             return None;
@@ -121,10 +121,10 @@ impl Spectator {
         (!wants.is_empty()).then_some((download.offer().snapshot_id, wants))
     }
 
-    /// The frames to ask for now: what should have come, as far as the line and our memory allow.
+    /// Returns the frames to request now: overdue frames, as far as the congestion window and the buffer allow.
     fn request_frames(&mut self, now: Instant) -> FrameRanges {
         let retry = self.congestion.retry_timeout();
-        self.pending_requests.retain(|asked| now - asked.sent_at < retry);
+        self.pending_requests.retain(|request| now - request.sent_at < retry);
         let mut spans = FrameRanges::default();
         if self.records.is_full() && self.records.ready_frames() > 0 {
             return spans;
@@ -133,74 +133,78 @@ impl Spectator {
             self.congestion.on_idle(now);
         }
         let mut room = self.frame_request_budget();
-        let (mut told, mut from) = (self.records.contiguous_end(), self.records.contiguous_end());
+        let (mut prev_end, mut from) = (self.records.contiguous_end(), self.records.contiguous_end());
         while room > 0 && !spans.is_full() && self.pending_requests.len() < MAX_PENDING_REQUESTS {
             let Some((first, until)) = self.next_missing_span(from) else { break };
             let until = until.min(first + room as u32);
-            spans.push((first - told) as u32, (until - first) as u32);
+            spans.push((first - prev_end) as u32, (until - first) as u32);
             self.pending_requests.push_back(FrameRequest { first, end: until, sent_at: now, is_answered: false });
             self.stats.requested_frames += (until - first) as u64;
             room -= until - first;
-            (told, from) = (until, until);
+            (prev_end, from) = (until, until);
         }
         spans
     }
 
-    /// How many more frames can be under way.
+    /// Returns how many more frames may be in flight.
     fn frame_request_budget(&self) -> i64 {
-        let under_way: i64 = self.pending_requests.iter().map(|asked| asked.end - asked.first).sum();
+        let in_flight: i64 = self.pending_requests.iter().map(|request| request.end - request.first).sum();
         let most = (self.congestion.congestion_window() * 16 / self.mean_frame_bytes.max(16)).clamp(60, 6_000) as i64;
-        if self.pending_requests.len() < MAX_PENDING_REQUESTS { most - under_way } else { 0 }
+        if self.pending_requests.len() < MAX_PENDING_REQUESTS { most - in_flight } else { 0 }
     }
 
-    /// The next stretch that is neither here nor under way.
+    /// Returns the next range that is neither received nor in flight.
     fn next_missing_span(&self, from: Frame) -> Option<(Frame, Frame)> {
         let mut from = from;
         loop {
             let (first, until) = self.records.next_gap(from, self.source_end)?;
-            let covers = |asked: &&FrameRequest| asked.first <= first && first < asked.end;
+            let covers = |request: &&FrameRequest| request.first <= first && first < request.end;
             match self.pending_requests.iter().find(covers) {
-                Some(asked) => from = asked.end,
+                Some(request) => from = request.end,
                 None => {
-                    let ahead =
-                        self.pending_requests.iter().map(|asked| asked.first).filter(|asked| *asked > first).min();
+                    let ahead = self
+                        .pending_requests
+                        .iter()
+                        .map(|request| request.first)
+                        .filter(|request| *request > first)
+                        .min();
                     return Some((first, ahead.map_or(until, |ahead| ahead.min(until))));
                 }
             }
         }
     }
 
-    /// When there is something to say to our source.
+    /// Returns when to send the next message to the source.
     pub(super) fn next_send_at(&self) -> Instant {
         if self.load_stage == LoadStage::Downloading && self.download.is_none() {
             return self.next_subscribe_at();
         }
-        let breath = self.last_sent_at + MIN_REQUEST_INTERVAL;
-        let beat = self.last_ack_at + KEEP_ALIVE_INTERVAL;
+        let next_request = self.last_sent_at + MIN_REQUEST_INTERVAL;
+        let keep_alive = self.last_ack_at + KEEP_ALIVE_INTERVAL;
         let parts = match &self.download {
             Some(download)
                 if self.load_stage == LoadStage::Downloading && download.should_request(self.now, &self.congestion) =>
             {
-                breath
+                next_request
             }
             Some(download) if self.load_stage == LoadStage::Downloading => {
-                download.retry_at(&self.congestion).map_or(breath, |at| at.max(breath))
+                download.retry_at(&self.congestion).map_or(next_request, |at| at.max(next_request))
             }
-            _ => beat,
+            _ => keep_alive,
         };
         let missing = self.records.contiguous_end() < self.source_end
             && !(self.records.is_full() && self.records.ready_frames() > 0);
         let frames = match self.pending_requests.front() {
-            _ if !missing => beat,
-            None => breath,
+            _ if !missing => keep_alive,
+            None => next_request,
             Some(_)
                 if self.frame_request_budget() > 0
                     && self.next_missing_span(self.records.contiguous_end()).is_some() =>
             {
-                breath
+                next_request
             }
-            Some(asked) => (asked.sent_at + self.congestion.retry_timeout()).max(breath),
+            Some(request) => (request.sent_at + self.congestion.retry_timeout()).max(next_request),
         };
-        beat.min(parts).min(frames)
+        keep_alive.min(parts).min(frames)
     }
 }

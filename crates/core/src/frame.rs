@@ -1,36 +1,36 @@
-//! Frames: the steps of a shared game, numbered from 0, and how many there are in a second.
+//! Frames: the steps of a shared game, numbered from 0, and the frame rate.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
 use crate::time::TimeDelta;
 
-/// One step of the game. At 60 per second the numbers last for two years.
+/// One step of the game. At 60 frames per second the numbers last for two years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Frame(u32);
 
 impl Frame {
     /// The first frame of a game.
     pub const ZERO: Self = Self(0);
-    /// Later than any frame that is ever played.
+    /// A frame that is never reached.
     pub(crate) const NEVER: Self = Self(u32::MAX);
 
-    /// The frame with this number.
+    /// Creates a frame from its number.
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The frame's number.
+    /// Returns the frame's number.
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// The frame after this one.
+    /// Returns the next frame.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The frame `frames` earlier, or `None` before the first.
+    /// Returns the frame `frames` earlier, or `None` before the first.
     pub const fn checked_sub(self, frames: u32) -> Option<Self> {
         match self.0.checked_sub(frames) {
             Some(number) => Some(Self(number)),
@@ -38,12 +38,12 @@ impl Frame {
         }
     }
 
-    /// The low bits that travel in packets; [`CurrentFrame::expand_low16`] undoes it.
+    /// Returns the low 16 bits, which packets carry; [`Frame::expand_low16`] reverses it.
     pub(crate) const fn low16(self) -> u16 {
         self.0 as u16
     }
 
-    /// The frame nearest to `self` whose low 16 bits are `low`, or `None` where that would be before the first frame.
+    /// Returns the frame nearest to `self` with these low 16 bits, or `None` if that is before the first frame.
     pub(crate) fn expand_low16(self, low: u16) -> Option<Self> {
         let ahead = low.wrapping_sub(self.0 as u16) as i16;
         self.0.checked_add_signed(i32::from(ahead)).map(Self)
@@ -63,7 +63,7 @@ impl AddAssign<u32> for Frame {
     }
 }
 
-/// How many frames `self` is after `earlier` (negative when before).
+/// Returns the number of frames from `earlier` to `self`, negative if `self` is before it.
 impl Sub for Frame {
     type Output = i64;
     fn sub(self, earlier: Self) -> i64 {
@@ -83,7 +83,8 @@ impl fmt::Display for Frame {
     }
 }
 
-/// Frames per second as an exact fraction, because real machines run at 60.0988 or 59.7275 and sites must mean the same.
+/// Frames per second as an exact fraction, because real machines run at 60.0988 or 59.7275 frames per second and all
+/// sites must use the same rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameRate {
     frames: u32,
@@ -91,23 +92,23 @@ pub struct FrameRate {
 }
 
 impl FrameRate {
-    /// `frames` in `seconds`, or `None` unless that is between 1 and 1,000 frames per second.
+    /// Creates a rate of `frames` in `seconds`, or `None` unless that is 1 to 1,000 frames per second.
     pub const fn new(frames: u32, seconds: u32) -> Option<Self> {
         let rate = Self { frames, seconds };
         if seconds > 0 && frames >= seconds && frames as u64 <= seconds as u64 * 1_000 { Some(rate) } else { None }
     }
 
-    /// A whole number of frames per second, 1 to 1,000.
+    /// Creates a rate of a whole number of frames per second, 1 to 1,000.
     pub const fn per_second(frames: u32) -> Option<Self> {
         Self::new(frames, 1)
     }
 
-    /// The fraction: so many frames in so many seconds.
+    /// Returns the fraction as (frames, seconds).
     pub const fn fraction(self) -> (u32, u32) {
         (self.frames, self.seconds)
     }
 
-    /// The time from one frame to the next.
+    /// Returns the time from one frame to the next.
     pub const fn period(self) -> TimeDelta {
         TimeDelta::from_nanos((self.seconds as i64 * 1_000_000_000 + self.frames as i64 / 2) / self.frames as i64)
     }

@@ -1,20 +1,21 @@
-//! A fast hash of bytes: XXH64, after the xxHash specification by Yann Collet.
+//! XXH64, a fast hash, after the xxHash specification by Yann Collet.
 //!
-//! It notices damage: every bit of the input changes about half of the 64 bits that come out, and equal bytes give the same hash
-//! on every machine. It does not stop a forger; nothing here needs that. It is written out because the core has no dependencies,
-//! and because a hash that sites and files depend on must never change by itself.
+//! The hash detects damage: every bit of the input changes about half of the 64 output bits, and equal bytes have the
+//! same hash on every machine. It gives no protection against forgery; nothing here needs that. It is implemented here
+//! to avoid a dependency, and because a hash in files and packets must never change.
 
 const PRIMES: [u64; 5] =
     [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63, 0x27d4_eb2f_1656_67c5];
 
-/// The hash of `bytes`; another seed makes another hash of it, so that equal bytes in different places can be told apart.
+/// Returns the hash of `bytes`. Another seed gives another hash function, so that equal bytes in different places can
+/// have different hashes.
 pub fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
     let (stripes, tail) = bytes.as_chunks::<32>();
     let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { hash_stripes(seed, stripes) };
     avalanche(hash_tail(hash.wrapping_add(bytes.len() as u64), tail))
 }
 
-/// The bulk, in four lanes of eight bytes that do not wait for each other.
+/// Hashes the 32-byte stripes in four independent lanes of 8 bytes.
 fn hash_stripes(seed: u64, stripes: &[[u8; 32]]) -> u64 {
     let both = PRIMES[0].wrapping_add(PRIMES[1]);
     let mut lanes = [seed.wrapping_add(both), seed.wrapping_add(PRIMES[1]), seed, seed.wrapping_sub(PRIMES[0])];
@@ -32,7 +33,7 @@ fn mix_word(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(PRIMES[1])).rotate_left(31).wrapping_mul(PRIMES[0])
 }
 
-/// What is left after the stripes: eights, perhaps a four, ones.
+/// Hashes the bytes after the stripes: words of 8 bytes, then one of 4, then single bytes.
 fn hash_tail(mut hash: u64, tail: &[u8]) -> u64 {
     let (eights, mut rest) = tail.as_chunks::<8>();
     for word in eights {
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(hash(&"1234567890".repeat(8)), 0xe04a_477f_19ee_145d);
     }
 
-    /// The buffer and the values of the reference implementation's own sanity check.
+    /// Buffer and expected values are those of the reference implementation's sanity check.
     #[test]
     fn reference_buffer_has_published_hashes() {
         let mut generator = 2_654_435_761u64;

@@ -1,8 +1,8 @@
-//! Who is who: sites, sets of sites, and the addresses a transport knows them by.
+//! Identity: sites, sets of sites, and their transport addresses.
 
 use core::fmt;
 
-/// The most sites that can play in one session.
+/// Maximum number of sites in one session.
 pub const MAX_SITES: usize = 8;
 
 /// One running replica of the game, numbered from 0.
@@ -10,22 +10,22 @@ pub const MAX_SITES: usize = 8;
 pub struct SiteId(u8);
 
 impl SiteId {
-    /// The site with this number, or `None` if a session cannot have so many.
+    /// Creates a site from its number, or `None` from [`MAX_SITES`] on.
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < MAX_SITES { Some(Self(number)) } else { None }
     }
 
-    /// The site's number.
+    /// Returns the site's number.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// The site's number, for arrays with one place per site.
+    /// Returns the site's number as an array index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The first `count` sites.
+    /// Returns the first `count` sites.
     pub fn first(count: usize) -> impl DoubleEndedIterator<Item = Self> + Clone {
         (0..count.min(MAX_SITES) as u8).map(Self)
     }
@@ -48,20 +48,20 @@ impl fmt::Display for SiteId {
 pub struct SiteSet(u8);
 
 impl SiteSet {
-    /// No site.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The first `count` sites.
+    /// Returns the first `count` sites.
     pub fn first(count: usize) -> Self {
         SiteId::first(count).collect()
     }
 
-    /// From one bit per site.
+    /// Creates a set from one bit per site.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// One bit per site.
+    /// Returns one bit per site.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -71,32 +71,32 @@ impl SiteSet {
         self.0 |= 1 << site.0;
     }
 
-    /// Takes a site out.
+    /// Removes a site.
     pub const fn remove(&mut self, site: SiteId) {
         self.0 &= !(1 << site.0);
     }
 
-    /// Whether the site is in the set.
+    /// Returns whether the site is in the set.
     pub const fn contains(self, site: SiteId) -> bool {
         self.0 & (1 << site.0) != 0
     }
 
-    /// The sites of both sets.
+    /// Returns the union of both sets.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether every site of `other` is in this set.
+    /// Returns whether every site of `other` is in this set.
     pub const fn contains_all(self, other: Self) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// Whether no site is in the set.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The sites, lowest first.
+    /// Returns the sites, lowest first.
     pub fn iter(self) -> impl Iterator<Item = SiteId> {
         SiteId::first(MAX_SITES).filter(move |site| self.contains(*site))
     }
@@ -118,6 +118,6 @@ impl fmt::Debug for SiteSet {
     }
 }
 
-/// Where a datagram came from or goes to: a handle of the transport's own choosing, meaningless to the engines.
+/// The source or destination of a datagram: a number that the transport chooses and that has no meaning to the engines.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Addr(pub u64);

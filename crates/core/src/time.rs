@@ -1,8 +1,8 @@
-//! Time as the engines see it: handed in by the caller, never read.
+//! Time: points and spans. The caller passes the time in; the engines never read a clock.
 //!
-//! [`Instant`] is a point on *this site's* clock, [`GroupInstant`] a point on the clock that all sites of a session share.
-//! They are different types on purpose: the only way from one to the other leads through a
-//! [clock estimate](crate::clock). All arithmetic saturates, so no number a stranger sends can make it panic.
+//! [`Instant`] is a point on *this site's* clock, [`GroupInstant`] a point on the clock that all sites of a session
+//! share. They are different types on purpose: only a [clock estimate](crate::clock) converts one to the other. All
+//! arithmetic saturates, so no number from the network can make it panic.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
@@ -11,77 +11,77 @@ use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeDelta(i64);
 
-/// A point on this site's own monotonic clock. The origin is the caller's business; with a clock of the standard library it is
-/// `Instant::ZERO + TimeDelta::from(origin.elapsed())`.
+/// A point on this site's own monotonic clock. The caller chooses the origin; with a clock of the standard library it
+/// is `Instant::ZERO + TimeDelta::from(origin.elapsed())`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(i64);
 
-/// A point on the clock that all sites of a session agree on.
+/// A point on the clock that all sites of a session share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupInstant(i64);
 
 impl TimeDelta {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The longest time that can be told.
+    /// The longest representable time, about 292 years.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// From whole nanoseconds.
+    /// Creates a time from nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// From whole microseconds.
+    /// Creates a time from microseconds.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// From whole milliseconds.
+    /// Creates a time from milliseconds.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// From whole seconds.
+    /// Creates a time from seconds.
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// In nanoseconds.
+    /// Returns the time in nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// In microseconds, rounded towards zero.
+    /// Returns the time in microseconds, rounded towards zero.
     pub const fn as_micros(self) -> i64 {
         self.0 / 1_000
     }
 
-    /// In milliseconds, with their fraction, for people and plots.
+    /// Returns the time in milliseconds with the fraction, for display.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// In seconds, with their fraction, for people and plots.
+    /// Returns the time in seconds with the fraction, for display.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// As the standard library tells it, for waiting; nothing if it is below zero.
+    /// Converts to a duration of the standard library; a negative time becomes zero.
     pub const fn to_duration(self) -> core::time::Duration {
         core::time::Duration::from_nanos(if self.0 > 0 { self.0 as u64 } else { 0 })
     }
 
-    /// The same length, never negative.
+    /// Returns the absolute value.
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
 
-    /// This time scaled by a factor near one; not for values that sites must agree on.
+    /// Returns this time scaled by a factor near 1. The result is not exact enough for values that sites must agree on.
     pub fn scale(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as i64)
     }
 
-    /// Whether the time is below zero.
+    /// Returns whether the time is negative.
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
@@ -93,48 +93,48 @@ impl Instant {
     /// A point that never comes.
     pub const FAR_FUTURE: Self = Self(i64::MAX);
 
-    /// From nanoseconds since the origin.
+    /// Creates a point from nanoseconds since the origin.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// Microseconds since the origin, rounded down.
+    /// Returns the microseconds since the origin, rounded down.
     pub const fn as_micros(self) -> i64 {
         self.0.div_euclid(1_000)
     }
 }
 
 impl GroupInstant {
-    /// From nanoseconds since the group's origin.
+    /// Creates a point from nanoseconds since the group's origin.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the group's origin.
+    /// Returns the nanoseconds since the group's origin.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 }
 
-/// As `saturating_add`, but what never happens to times of this world is a branch that is never taken, and so costs next to nothing:
-/// several hundred of these sums and differences are in every frame.
+/// Same as `saturating_add`. Real times never overflow, so the overflow is a branch that is never taken and costs next
+/// to nothing. Every frame computes several hundred of these sums and differences.
 #[inline(always)]
 fn sum(one: i64, other: i64) -> i64 {
     one.checked_add(other).unwrap_or_else(|| saturated(one < 0))
 }
 
-/// As `saturating_sub`.
+/// Same as `saturating_sub`.
 #[inline(always)]
 fn difference(one: i64, other: i64) -> i64 {
     one.checked_sub(other).unwrap_or_else(|| saturated(one < 0))
 }
 
-/// As `saturating_mul`.
+/// Same as `saturating_mul`.
 #[inline(always)]
 fn product(one: i64, other: i64) -> i64 {
     one.checked_mul(other).unwrap_or_else(|| saturated((one < 0) != (other < 0)))
@@ -189,7 +189,7 @@ macro_rules! instant_arithmetic {
 
 instant_arithmetic!(Instant, GroupInstant);
 
-/// What does not fit is the longest time that can be told.
+/// Converts a duration. A longer one than [`TimeDelta::MAX`] becomes that.
 impl From<core::time::Duration> for TimeDelta {
     fn from(duration: core::time::Duration) -> Self {
         Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))

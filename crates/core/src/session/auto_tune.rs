@@ -1,10 +1,11 @@
-//! The dials, turned by themselves: lag and window from what the links need and what the machines can do.
+//! Automatic tuning of the delay settings: input delay and prediction window follow the needs of the links and the
+//! machines.
 //!
-//! Every site measures, frame by frame, how many frames its newest inputs are old by the time they are needed: delay, jitter and
-//! loss in one number. Once a second it tells the coordinator the one that nearly all frames can do with, and how many frames its
-//! machine can repair within one. The coordinator turns the dials for all, so that everybody has the same: by one frame at a time,
-//! at once if frames have to wait, late if there is room to spare, and hardly ever where a link only trembles. An
-//! order that turns them by more is followed by nobody.
+//! In every frame, a site measures the age of its newest inputs when they are needed, in frames: delay, jitter and loss
+//! in one number. Once per second it sends the coordinator the age that 98 % of the frames do not exceed, and the
+//! number of frames that its machine can resimulate within one frame period. The coordinator changes the settings for
+//! all sites, by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly ever
+//! where a link only fluctuates. Sites ignore a command that changes them by more.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
@@ -13,50 +14,54 @@ use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CommandKind, TuningStats};
 
-/// Frames that a measurement looks back on, in two halves: so many that the few late ones of a noisy link are always about as many.
+/// Frames per half of the histogram. It is long enough that the share of late frames on a noisy link is nearly
+/// constant.
 const HISTOGRAM_HALF_FRAMES: u32 = 600;
-/// The oldest inputs told apart.
+/// Ages from this on are counted as one.
 const MAX_INPUT_AGE: usize = 192;
-/// One frame in so many may have to do without.
+/// One frame in this many may be late.
 const LATE_FRAMES_ONE_IN: u32 = 50;
-/// Conditions are told and looked at so often.
+/// Interval at which sites send and evaluate tuning statistics.
 const TUNE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// The dials go up at the first look where frames wait, and after so many where only the spare is missing.
+/// Evaluations before an increase where only the spare frame is missing, or before the window shrinks for a slow
+/// machine. Where frames wait, one evaluation is enough.
 const INTERVALS_TO_INCREASE: u32 = 2;
-/// Stands for a turn by which the window gets shorter, and the lag longer, because a machine is too slow for it.
+/// A change that shortens the prediction window and lengthens the input delay, because a machine is too slow for the
+/// window.
 const SHORTEN_WINDOW: i32 = -3;
-/// They go down after so many where there is room for more than one frame, or are shared otherwise.
+/// Evaluations before a decrease where more than one frame is to spare, or before a different split of the same sum.
 const INTERVALS_TO_DECREASE: u32 = 12;
-/// And after so many where there is room for one: what a noisy link needs is often on the edge between two numbers.
+/// Evaluations before a decrease where one frame is to spare: the need of a noisy link is often on the edge between two
+/// values.
 const INTERVALS_TO_DECREASE_BY_ONE: u32 = 45;
-/// With this lag, in frames, nobody feels that a button is late; more is taken only where repairs cannot reach.
+/// Input delay that players do not notice, in frames. A longer one is chosen only where rollback cannot cover the need.
 const COMFORTABLE_INPUT_DELAY: u32 = 2;
-/// Frames to spare: links get worse before they get better.
+/// Spare frames: links get worse before they get better.
 const SPARE_FRAMES: u32 = 1;
-/// The longest window that is chosen.
+/// Maximum prediction window that is chosen.
 pub(super) const MAX_AUTO_PREDICTION_WINDOW: u32 = 20;
-/// The part of a frame's time that a full repair may take.
+/// Maximum share of a frame period for a full rollback.
 const MAX_ROLLBACK_SHARE: f64 = 0.8;
 
-/// The part of the cost of saving and loading that is forgotten with every look. Where nothing is guessed nobody saves or loads, and a
-/// computer that was busy once would never be trusted again.
+/// With every evaluation, cost samples decay by their value divided by this. Without predictions there are no saves and
+/// loads, so a machine that was busy once would otherwise never be trusted again.
 const COST_DECAY_DIVISOR: i64 = 32;
-/// So many of the newest are looked at to tell how long something takes.
+/// Number of newest samples in a cost estimate.
 const COST_SAMPLES: usize = 32;
 
-/// What one thing costs that a host program is asked for.
+/// Costs of the host program's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCosts {
-    /// To step the machine.
+    /// Time to step the machine.
     pub step: TimeDelta,
-    /// To keep a state.
+    /// Time to save a state.
     pub save: TimeDelta,
-    /// To put one back.
+    /// Time to load a state.
     pub load: TimeDelta,
 }
 
 impl MachineCosts {
-    /// The most frames that can be repaired within a frame of this length.
+    /// Returns the maximum number of frames that can be resimulated within a frame of this length.
     pub fn max_prediction_window(&self, period: TimeDelta) -> u32 {
         let left = period.scale(MAX_ROLLBACK_SHARE) - self.load - self.step - self.save;
         let each = (self.step + self.save).max(TimeDelta::from_nanos(1));
@@ -65,7 +70,7 @@ impl MachineCosts {
 }
 
 impl TuningStats {
-    /// No site needs or can do more than this.
+    /// Limits untrusted values to the range that any site needs or can handle.
     fn clamped(self) -> Self {
         Self {
             input_age: self.input_age.min(MAX_INPUT_AGE as u32),
@@ -74,48 +79,48 @@ impl TuningStats {
     }
 }
 
-/// Everything that one site knows for it.
+/// The tuning state of one site.
 #[derive(Debug)]
 pub(super) struct AutoTuner {
     input_ages: InputAgeHistogram,
     step_costs: CostSamples,
     save_costs: CostSamples,
     load_costs: CostSamples,
-    /// The shortest of the steps that were shown since the last look.
+    /// Shortest step with picture and sound since the last evaluation.
     min_shown_step: TimeDelta,
-    /// What the host program was asked for last, and when.
+    /// The request that the host program is carrying out, and when it was issued.
     pending_request: Option<(TimedRequest, Instant)>,
     next_tuning: Instant,
-    /// What the sites told last.
+    /// The newest statistics of each site.
     tuning_stats: [Option<TuningStats>; MAX_SITES],
-    /// For how many looks the same turn was wanted.
+    /// The wanted change, and for how many evaluations in a row it was wanted.
     wanted_change: (i32, u32),
-    /// And for how many there was room for more than one frame.
+    /// Number of evaluations in a row with more than one frame to spare.
     spare_intervals: u32,
 }
 
-/// What was asked of a host program.
+/// A request whose duration is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimedRequest {
     HiddenStep,
-    /// A step that is seen and heard: it costs more than one that is not, and how much more is not known.
+    /// A step with picture and sound. It costs more than one without, by an unknown amount.
     ShownStep,
     Save,
     Load,
 }
 
-/// How long one thing took of late.
+/// The newest durations of one kind of request.
 #[derive(Debug)]
 struct CostSamples {
     newest: [TimeDelta; COST_SAMPLES],
     count: usize,
-    /// What is told before there are any.
+    /// The estimate before the first sample.
     initial: TimeDelta,
 }
 
 impl CostSamples {
-    fn new(at_first: TimeDelta) -> Self {
-        Self { newest: [TimeDelta::ZERO; COST_SAMPLES], count: 0, initial: at_first }
+    fn new(initial: TimeDelta) -> Self {
+        Self { newest: [TimeDelta::ZERO; COST_SAMPLES], count: 0, initial }
     }
 
     fn add(&mut self, sample: TimeDelta) {
@@ -123,14 +128,14 @@ impl CostSamples {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// What took longer than that counts a little less.
+    /// Decays all samples, but not below `least`.
     fn decay(&mut self, least: TimeDelta) {
         for sample in self.newest.iter_mut().chain([&mut self.initial]) {
             *sample = (*sample - *sample / COST_DECAY_DIVISOR).max(least).min(*sample);
         }
     }
 
-    /// As long as half of them took, or longer: a computer that does something else for a moment is not a slow one.
+    /// Returns the median, so that a machine that is busy for a moment does not count as slow.
     fn median(&self) -> TimeDelta {
         let mut sorted = self.newest;
         let sorted = &mut sorted[..self.count.min(COST_SAMPLES)];
@@ -140,7 +145,7 @@ impl CostSamples {
     }
 }
 
-/// How old inputs were, in frames.
+/// Histogram of input ages, in frames.
 #[derive(Debug)]
 struct InputAgeHistogram {
     halves: [[u16; MAX_INPUT_AGE]; 2],
@@ -149,8 +154,8 @@ struct InputAgeHistogram {
 
 impl InputAgeHistogram {
     fn add(&mut self, age: u32) {
-        let deepest = MAX_INPUT_AGE - 1;
-        self.halves[0][(age as usize).min(deepest)] += 1;
+        let oldest = MAX_INPUT_AGE - 1;
+        self.halves[0][(age as usize).min(oldest)] += 1;
         self.count += 1;
         if self.count == HISTOGRAM_HALF_FRAMES {
             self.halves[1] = self.halves[0];
@@ -159,16 +164,16 @@ impl InputAgeHistogram {
         }
     }
 
-    /// The age that all inputs but a few are below.
+    /// Returns the age that all but one in [`LATE_FRAMES_ONE_IN`] inputs do not exceed.
     fn high_percentile(&self) -> u32 {
         let count = |age: usize| u32::from(self.halves[0][age]) + u32::from(self.halves[1][age]);
-        let few = (0..MAX_INPUT_AGE).map(count).sum::<u32>() / LATE_FRAMES_ONE_IN;
-        let mut older = 0;
-        let usual = (0..MAX_INPUT_AGE).rev().find(|age| {
-            older += count(*age);
-            older > few
+        let max_late = (0..MAX_INPUT_AGE).map(count).sum::<u32>() / LATE_FRAMES_ONE_IN;
+        let mut late = 0;
+        let age = (0..MAX_INPUT_AGE).rev().find(|age| {
+            late += count(*age);
+            late > max_late
         });
-        usual.unwrap_or(0) as u32
+        age.unwrap_or(0) as u32
     }
 }
 
@@ -188,29 +193,29 @@ impl AutoTuner {
         }
     }
 
-    /// Somebody else has the site's seat now.
+    /// Forgets the statistics of a site, because another player has its seat now.
     pub(super) fn forget_site(&mut self, site: SiteId) {
         self.tuning_stats[site.index()] = None;
     }
 
-    pub(super) fn on_tuning_stats(&mut self, site: SiteId, condition: TuningStats) {
-        self.tuning_stats[site.index()] = Some(condition.clamped());
+    pub(super) fn on_tuning_stats(&mut self, site: SiteId, stats: TuningStats) {
+        self.tuning_stats[site.index()] = Some(stats.clamped());
     }
 
     fn costs(&self) -> MachineCosts {
         MachineCosts { step: self.step_costs.median(), save: self.save_costs.median(), load: self.load_costs.median() }
     }
 
-    /// The host program is asked for a thing of which many may follow each other without a rest.
-    pub(super) fn on_request(&mut self, now: Instant, asked: TimedRequest) {
-        self.pending_request = Some((asked, now));
+    /// Notes that the host program got a request. Many of these requests may follow each other without a pause.
+    pub(super) fn on_request(&mut self, now: Instant, request: TimedRequest) {
+        self.pending_request = Some((request, now));
     }
 
-    /// It comes for more: what it was asked for is done.
+    /// Measures the last request. The host program asks for more, so that request is done.
     pub(super) fn on_request_done(&mut self, now: Instant) {
-        let Some((asked, since)) = self.pending_request.take() else { return };
+        let Some((request, since)) = self.pending_request.take() else { return };
         let took = now - since;
-        match asked {
+        match request {
             TimedRequest::HiddenStep => self.step_costs.add(took),
             TimedRequest::ShownStep => self.min_shown_step = self.min_shown_step.min(took),
             TimedRequest::Save => self.save_costs.add(took),
@@ -218,139 +223,139 @@ impl AutoTuner {
         }
     }
 
-    /// What was measured long ago counts less.
+    /// Decays old measurements.
     fn decay_costs(&mut self) {
         self.save_costs.decay(TimeDelta::ZERO);
         self.load_costs.decay(TimeDelta::ZERO);
-        // A step that is not shown takes no longer than one that is.
+        // A step without picture and sound takes no longer than one with them.
         self.step_costs.decay(core::mem::replace(&mut self.min_shown_step, TimeDelta::MAX));
     }
 }
 
-/// What lag and window should be for inputs that are this old, where this much can be repaired.
-fn target_delays(need: u32, most_window: u32) -> (u32, u32) {
-    let reach = (need + SPARE_FRAMES).min(MAX_LEAD);
-    let lag = reach.saturating_sub(most_window).max(COMFORTABLE_INPUT_DELAY.min(reach)).clamp(1, MAX_INPUT_DELAY);
-    (lag, (reach - lag.min(reach)).min(most_window))
+/// Returns input delay and prediction window for inputs of age `input_age`, with a prediction window of at most
+/// `max_window`.
+fn target_delays(input_age: u32, max_window: u32) -> (u32, u32) {
+    let lead = (input_age + SPARE_FRAMES).min(MAX_LEAD);
+    let input_delay = lead.saturating_sub(max_window).max(COMFORTABLE_INPUT_DELAY.min(lead)).clamp(1, MAX_INPUT_DELAY);
+    (input_delay, (lead - input_delay.min(lead)).min(max_window))
 }
 
 impl Session {
-    /// A frame is stepped for the first time: notes how old its inputs are.
+    /// Records the age of the inputs of a frame that is stepped for the first time.
     #[inline]
     pub(super) fn record_input_age(&mut self, waited: TimeDelta) {
-        let Some(auto) = &mut self.auto_tuner else { return };
+        let Some(tuner) = &mut self.auto_tuner else { return };
         let known = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.inputs.end()).min();
         let age = known.map_or(0, |known| self.frame + 1 + self.delay_settings.input_delay - known).max(0) as u32;
-        let late = waited.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
-        auto.input_ages.add(age + late.clamp(0, 60) as u32);
+        let late_frames = waited.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
+        tuner.input_ages.add(age + late_frames.clamp(0, 60) as u32);
     }
 
-    /// What we tell the coordinator.
+    /// Returns the statistics that this site sends to the coordinator.
     pub(super) fn own_tuning_stats(&self) -> Option<TuningStats> {
-        let auto = self.auto_tuner.as_ref()?;
-        let window = auto
+        let tuner = self.auto_tuner.as_ref()?;
+        let prediction_window = tuner
             .costs()
             .max_prediction_window(self.config.settings.rate.period())
             .min(self.config.settings.rollback_slots() as u32);
         Some(TuningStats {
-            input_age: auto.input_ages.high_percentile(),
-            max_prediction_window: if self.config.can_save { window } else { 0 },
+            input_age: tuner.input_ages.high_percentile(),
+            max_prediction_window: if self.config.can_save { prediction_window } else { 0 },
         })
     }
 
-    /// Once a second: tells how things are here, and turns the dials if that is on us.
+    /// Once per second, sends this site's statistics; the coordinator also changes the delay settings if needed.
     pub(super) fn update_auto_tuner(&mut self, now: Instant) {
-        let Some(condition) = self.own_tuning_stats() else { return };
-        let (site, orders) = (self.config.site, self.can_schedule_command());
+        let Some(own_stats) = self.own_tuning_stats() else { return };
+        let (site, can_command) = (self.config.site, self.can_schedule_command());
         let playing = self.voters();
-        let Some(auto) = self.auto_tuner.as_mut().filter(|auto| auto.next_tuning <= now) else { return };
-        auto.next_tuning = now + TUNE_INTERVAL;
-        auto.decay_costs();
-        auto.on_tuning_stats(site, condition);
+        let Some(tuner) = self.auto_tuner.as_mut().filter(|tuner| tuner.next_tuning <= now) else { return };
+        tuner.next_tuning = now + TUNE_INTERVAL;
+        tuner.decay_costs();
+        tuner.on_tuning_stats(site, own_stats);
         self.tuning_stats_due = true;
         self.extras_pending = true;
-        if !orders || !matches!(self.phase, Phase::Running(_)) {
+        if !can_command || !matches!(self.phase, Phase::Running(_)) {
             return;
         }
         let sites =
-            || auto.tuning_stats.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
-        let told = || sites().filter_map(|(told, site)| told.map(|told| (told, site)));
-        // Whoever has just come has told nothing yet, and must not be taken for one who can do nothing.
-        if sites().count() > told().count() {
+            || tuner.tuning_stats.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
+        let reported = || sites().filter_map(|(stats, site)| stats.map(|stats| (stats, site)));
+        // A site that has just joined has sent no statistics yet. That must not count as a slow machine.
+        if sites().count() > reported().count() {
             return;
         }
-        let Some((need, worst)) = told().map(|(told, site)| (told.input_age, site)).max() else { return };
-        let window = told().map(|(told, _)| told.max_prediction_window).min().unwrap_or(0);
-        let (lag, window) = self.next_delay_step(need, window);
-        let lag = lag.min(MAX_INPUT_DELAY).min(MAX_LEAD - window.min(MAX_LEAD));
-        if (lag, window) != (self.delay_settings.input_delay, self.delay_settings.prediction_window) {
+        let Some((input_age, worst)) = reported().map(|(stats, site)| (stats.input_age, site)).max() else { return };
+        let prediction_window = reported().map(|(stats, _)| stats.max_prediction_window).min().unwrap_or(0);
+        let (input_delay, prediction_window) = self.next_delay_step(input_age, prediction_window);
+        let input_delay = input_delay.min(MAX_INPUT_DELAY).min(MAX_LEAD - prediction_window.min(MAX_LEAD));
+        if (input_delay, prediction_window) != (self.delay_settings.input_delay, self.delay_settings.prediction_window)
+        {
             let frame = self.own_inputs.end() + 30;
             self.schedule_command(
                 frame,
-                CommandKind::SetDelay { input_delay: lag, prediction_window: window, input_age: need, site: worst },
+                CommandKind::SetDelay { input_delay, prediction_window, input_age, site: worst },
             );
         }
     }
 
-    /// One step towards the target, if it was wanted for long enough.
-    fn next_delay_step(&mut self, need: u32, most_window: u32) -> (u32, u32) {
-        let dials = self.delay_settings;
-        let now = (dials.input_delay, dials.prediction_window);
-        let (lag, window) = target_delays(need, most_window);
-        let direction = match (lag + window).cmp(&(dials.input_delay + dials.prediction_window)) {
-            _ if dials.prediction_window > most_window => SHORTEN_WINDOW,
+    /// Returns the delay settings one step closer to the target, if the change was wanted for long enough.
+    fn next_delay_step(&mut self, input_age: u32, max_window: u32) -> (u32, u32) {
+        let settings = self.delay_settings;
+        let unchanged = (settings.input_delay, settings.prediction_window);
+        let (target_delay, target_window) = target_delays(input_age, max_window);
+        let direction = match (target_delay + target_window).cmp(&(settings.input_delay + settings.prediction_window)) {
+            _ if settings.prediction_window > max_window => SHORTEN_WINDOW,
             core::cmp::Ordering::Greater => 1,
             core::cmp::Ordering::Less => -1,
-            core::cmp::Ordering::Equal if lag != dials.input_delay => -2,
+            core::cmp::Ordering::Equal if target_delay != settings.input_delay => -2,
             core::cmp::Ordering::Equal => 0,
         };
-        let Some(auto) = &mut self.auto_tuner else { return now };
-        let (before, looks) = auto.wanted_change;
-        auto.wanted_change = (direction, if before == direction { looks + 1 } else { 1 });
-        auto.spare_intervals =
-            if lag + window + 1 < dials.input_delay + dials.prediction_window { auto.spare_intervals + 1 } else { 0 };
-        let enough = match direction {
-            1 if need > dials.input_delay + dials.prediction_window => 1,
+        let Some(tuner) = &mut self.auto_tuner else { return unchanged };
+        let (previous, count) = tuner.wanted_change;
+        tuner.wanted_change = (direction, if previous == direction { count + 1 } else { 1 });
+        tuner.spare_intervals = if target_delay + target_window + 1 < settings.input_delay + settings.prediction_window
+        {
+            tuner.spare_intervals + 1
+        } else {
+            0
+        };
+        let required = match direction {
+            1 if input_age > settings.input_delay + settings.prediction_window => 1,
             1 | SHORTEN_WINDOW => INTERVALS_TO_INCREASE,
-            -1 if auto.spare_intervals < INTERVALS_TO_DECREASE => INTERVALS_TO_DECREASE_BY_ONE,
+            -1 if tuner.spare_intervals < INTERVALS_TO_DECREASE => INTERVALS_TO_DECREASE_BY_ONE,
             _ => INTERVALS_TO_DECREASE,
         };
-        if direction == 0 || auto.wanted_change.1 < enough {
-            return now;
+        if direction == 0 || tuner.wanted_change.1 < required {
+            return unchanged;
         }
-        (auto.wanted_change, auto.spare_intervals) = ((0, 0), 0);
+        (tuner.wanted_change, tuner.spare_intervals) = ((0, 0), 0);
         match direction {
-            // Lag that nobody feels spares guesses; only then come those.
-            1 if dials.input_delay < lag.min(COMFORTABLE_INPUT_DELAY) => {
-                (dials.input_delay + 1, dials.prediction_window)
+            // An input delay that players do not notice saves predictions, so it grows first.
+            1 if settings.input_delay < target_delay.min(COMFORTABLE_INPUT_DELAY) => {
+                (settings.input_delay + 1, settings.prediction_window)
             }
-            1 if window > dials.prediction_window => (dials.input_delay, dials.prediction_window + 1),
-            1 => (dials.input_delay + 1, dials.prediction_window),
-            -1 if lag < dials.input_delay => (dials.input_delay - 1, dials.prediction_window),
-            -1 => (dials.input_delay, dials.prediction_window - 1),
-            // What the slowest machine cannot repair must go, whatever it costs.
-            SHORTEN_WINDOW => (dials.input_delay + 1, dials.prediction_window - 1),
-            // The same reach, but shared otherwise.
-            _ if lag < dials.input_delay => (dials.input_delay - 1, dials.prediction_window + 1),
-            _ => (dials.input_delay + 1, dials.prediction_window - 1),
+            1 if target_window > settings.prediction_window => (settings.input_delay, settings.prediction_window + 1),
+            1 => (settings.input_delay + 1, settings.prediction_window),
+            -1 if target_delay < settings.input_delay => (settings.input_delay - 1, settings.prediction_window),
+            -1 => (settings.input_delay, settings.prediction_window - 1),
+            // The window must not exceed the number of frames that the slowest machine can resimulate.
+            SHORTEN_WINDOW => (settings.input_delay + 1, settings.prediction_window - 1),
+            // The same sum, with a different split.
+            _ if target_delay < settings.input_delay => (settings.input_delay - 1, settings.prediction_window + 1),
+            _ => (settings.input_delay + 1, settings.prediction_window - 1),
         }
     }
 
-    /// The dials are turned at this frame, everywhere.
+    /// Reports that all sites change their delay settings at this frame.
     pub(super) fn push_delay_event(
         &mut self,
         frame: crate::frame::Frame,
-        lag: u32,
-        window: u32,
-        (need, site): (u32, SiteId),
+        input_delay: u32,
+        prediction_window: u32,
+        (input_age, site): (u32, SiteId),
     ) {
-        self.events.push(Event::DelayChanged {
-            frame,
-            input_delay: lag,
-            prediction_window: window,
-            input_age: need,
-            site,
-        });
+        self.events.push(Event::DelayChanged { frame, input_delay, prediction_window, input_age, site });
     }
 }
 
@@ -381,43 +386,43 @@ mod tests {
 
     const PERIOD: TimeDelta = TimeDelta::from_micros(16_667);
 
-    /// The same thing is done again and again, and takes so long.
-    fn measured_window(auto: &mut AutoTuner, asked: TimedRequest, micros: i64, times: u32) -> u32 {
+    /// Measures the same request `times` times with this duration, and returns the resulting prediction window.
+    fn measured_window(tuner: &mut AutoTuner, request: TimedRequest, micros: i64, times: u32) -> u32 {
         for _ in 0..times {
-            auto.on_request(Instant::ZERO, asked);
-            auto.on_request_done(Instant::ZERO + TimeDelta::from_micros(micros));
+            tuner.on_request(Instant::ZERO, request);
+            tuner.on_request_done(Instant::ZERO + TimeDelta::from_micros(micros));
         }
-        auto.costs().max_prediction_window(PERIOD)
+        tuner.costs().max_prediction_window(PERIOD)
     }
 
     #[test]
     fn single_slow_step_does_not_shrink_prediction_window() {
-        let mut auto = AutoTuner::new(Instant::ZERO, MachineCosts::default());
-        let usual = measured_window(&mut auto, TimedRequest::HiddenStep, 1_500, 200);
+        let mut tuner = AutoTuner::new(Instant::ZERO, MachineCosts::default());
+        let usual = measured_window(&mut tuner, TimedRequest::HiddenStep, 1_500, 200);
         assert_eq!(usual, 7);
-        assert!(measured_window(&mut auto, TimedRequest::HiddenStep, 60_000, 1) >= usual - 2, "{:?}", auto.costs());
+        assert!(measured_window(&mut tuner, TimedRequest::HiddenStep, 60_000, 1) >= usual - 2, "{:?}", tuner.costs());
         assert_eq!(
-            measured_window(&mut auto, TimedRequest::HiddenStep, 12_000, 20),
+            measured_window(&mut tuner, TimedRequest::HiddenStep, 12_000, 20),
             0,
-            "but one that is slow again and again is"
+            "a lasting slowdown shrinks it"
         );
     }
 
     #[test]
     fn slow_machine_regains_prediction_window_without_rollbacks() {
-        let mut auto = AutoTuner::new(Instant::ZERO, MachineCosts::default());
-        for asked in [TimedRequest::HiddenStep, TimedRequest::Save, TimedRequest::Load] {
-            measured_window(&mut auto, asked, 12_000, 30);
+        let mut tuner = AutoTuner::new(Instant::ZERO, MachineCosts::default());
+        for request in [TimedRequest::HiddenStep, TimedRequest::Save, TimedRequest::Load] {
+            measured_window(&mut tuner, request, 12_000, 30);
         }
-        assert_eq!(auto.costs().max_prediction_window(PERIOD), 0);
+        assert_eq!(tuner.costs().max_prediction_window(PERIOD), 0);
         let mut windows = (0..60).map(|_| {
-            auto.decay_costs();
-            measured_window(&mut auto, TimedRequest::ShownStep, 2_000, 60)
+            tuner.decay_costs();
+            measured_window(&mut tuner, TimedRequest::ShownStep, 2_000, 60)
         });
-        assert!(windows.any(|window| window >= 2), "{:?}", auto.costs());
+        assert!(windows.any(|window| window >= 2), "{:?}", tuner.costs());
         assert_eq!(
-            measured_window(&mut auto, TimedRequest::ShownStep, 16_000, 1_000),
-            measured_window(&mut auto, TimedRequest::ShownStep, 2_000, 1)
+            measured_window(&mut tuner, TimedRequest::ShownStep, 16_000, 1_000),
+            measured_window(&mut tuner, TimedRequest::ShownStep, 2_000, 1)
         );
     }
 
@@ -425,7 +430,7 @@ mod tests {
     fn median_cost_ignores_hiccups_and_follows_lasting_slowness() {
         let ms = TimeDelta::from_millis;
         let mut samples = CostSamples::new(ms(7));
-        assert_eq!(samples.median(), ms(7), "as long as nothing is known");
+        assert_eq!(samples.median(), ms(7), "the initial estimate counts before the first sample");
         for sample in [2, 40, 2, 40, 2, 2] {
             samples.add(ms(sample));
             assert_eq!(samples.median(), ms(2));

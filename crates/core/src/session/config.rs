@@ -1,4 +1,4 @@
-//! How one site takes part in a session.
+//! The configuration of one site in a session.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,89 +14,93 @@ use crate::pace::Pacing;
 use crate::spectator_feed::FeedConfig;
 use crate::time::TimeDelta;
 
-/// The shortest silence for which a site can be dropped. Who waits sends only every 100 ms, so with less a packet that is late or
-/// lost would make a site a suspect that is not gone.
+/// Minimum of [`Config::drop_timeout`]. A waiting site sends only every 100 ms, so with a shorter limit one late or
+/// lost packet would make a site a suspect although it is still there.
 pub const MIN_DROP_TIMEOUT: TimeDelta = TimeDelta::from_millis(300);
 
-/// What one site needs to know to take part in a session.
+/// The configuration of one site in a session.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The session's number, the same at every site and not to be guessed: it tells one game's packets from another's.
+    /// Session number, the same at every site. It separates the packets of one session from those of another, so it
+    /// should be unpredictable.
     pub session_id: u64,
-    /// Who we are.
+    /// This site's id.
     pub site: SiteId,
-    /// Where the other sites are. A transport keeps a table from its own addresses to these numbers and gives a sender that it
-    /// does not know a fresh one, so that a site that has moved can be found again.
+    /// The other sites and their addresses. A transport keeps a table from its own addresses to these numbers. It gives
+    /// an unknown sender a fresh number, so that a site that has moved can be recognized.
     pub peers: Vec<(SiteId, Addr)>,
-    /// Whether the transport authenticates senders, so that the address of a datagram proves which peer sent it. Then a peer's address
-    /// never changes, and a datagram from any other address is refused, whatever it claims. If not, a peer that has moved is followed to
-    /// the address of its newest datagram.
+    /// Whether the transport authenticates senders, so that the address of a datagram proves which peer sent it. If so,
+    /// a peer's address never changes, and a datagram from any other address is refused, whatever it claims. If not,
+    /// the session follows a peer that has moved to the address of its newest datagram.
     pub is_transport_authenticated: bool,
-    /// What is played and how; the same at every site.
+    /// The game, the machine and the shared parameters; the same at every site.
     pub settings: Settings,
-    /// How lost inputs come back.
+    /// Recovery policy for lost inputs.
     pub recovery: Recovery,
-    /// How frames are paced.
+    /// Pacing policy for frames.
     pub pacing: Pacing,
-    /// When packets leave.
+    /// Policy for when packets are sent.
     pub send_policy: SendPolicy,
-    /// How missing inputs are guessed, where [`Settings::window`] allows it.
+    /// Predictor for missing inputs, where [`Settings::prediction_window`] allows prediction.
     pub predictor: InputPredictor,
-    /// Whether the machine can save and load its state. If not, nothing can be guessed, and nobody can come late but by playing
-    /// everything from the first frame on; [`Settings::auto`] then leaves the window shut.
+    /// Whether the machine can save and load its state. If not, no input can be predicted, a site can join late only by
+    /// stepping all frames from the first one on, and [`Settings::auto_tune`] leaves the prediction window at 0.
     pub can_save: bool,
-    /// Whether differences between the sites' states are looked into: a state is kept every second or so. Usual where states are
-    /// saved anyway, because frames may be guessed.
+    /// Whether this site takes part in the search for the cause of a desync. It then saves a state about every 64
+    /// frames, or every [`Settings::compare_interval`] frames if that is longer. Usual where states are saved anyway,
+    /// for prediction.
     pub bisect_desyncs: bool,
-    /// What the machine takes to step, save and load, as far as that is known; repairs are measured as they happen.
+    /// Initial estimates of the time to step, save and load the machine. The session measures the real times during
+    /// rollbacks.
     pub machine_costs: MachineCosts,
-    /// Takes a seat in a game that runs already; `None` waits for a start in the lobby.
+    /// Joins a running game; `None` waits for the start in the lobby.
     pub late_join: Option<LateJoin>,
-    /// Serves those who watch, and those who come late.
+    /// Serves spectators and late joiners.
     pub feed: Option<FeedConfig>,
-    /// A number that is larger every time the program is started, such as the time of day in seconds: tells a site that comes back
-    /// from the one that was there before.
+    /// A number that grows with every start of the program, such as the time of day in seconds. It distinguishes a
+    /// restarted site from its previous run.
     pub incarnation: u32,
-    /// A site that is silent for longer than this is dropped, and the others go on, if they are more than half, or half with the
-    /// lowest of them; `None` waits for it. Who waits sends only every 100 ms, and one such packet may be lost: it is
-    /// [`MIN_DROP_TIMEOUT`] or more. Sites need not wait for the same time: who is asked to drop another does so after half of its own.
+    /// Silence after which a site is dropped; `None` waits for it. The other sites go on if they are a quorum: more
+    /// than half of the members, or half including the lowest. A waiting site sends only every 100 ms, and one such
+    /// packet may be lost, so the minimum is [`MIN_DROP_TIMEOUT`]. Sites may have different limits: a site consents to
+    /// another site's proposal after half of its own limit.
     ///
-    /// Silence is all that counts: for who is heard, but slow or without inputs, there is [`Config::stall_limit`].
+    /// Only silence counts. [`Config::stall_limit`] covers a site that still sends but is slow or sends no inputs.
     pub drop_timeout: Option<TimeDelta>,
-    /// A site that is heard, but has held up the game for as long as this of late, is dropped by the coordinator, which is the lowest
-    /// site that plays, and whose word alone counts; `None` waits for it. What its players do until it is back says
-    /// [`Settings::absent`]. It is let in again some seconds later, and only over a way that is short enough. At least
-    /// [`MIN_STALL_LIMIT`].
+    /// Recent stall time after which the coordinator drops a site that still sends but holds up the game; `None` waits
+    /// for it. The coordinator is the lowest site that plays, and it alone decides this. [`Settings::absent_input`]
+    /// defines the input of the site's players until it is back. The site may rejoin after at least 5 s, and only over
+    /// a link that is short enough. The minimum is [`MIN_STALL_LIMIT`].
     pub stall_limit: Option<TimeDelta>,
-    /// Whether the last player left plays on alone, and others can take the free seats: otherwise the session ends with
-    /// [`End::Alone`](super::End::Alone) when all others have left. Where the others are only silent,
-    /// [`Session::go_on_alone`](super::Session::continue_alone) lets a person decide.
+    /// Whether the last remaining player plays on alone, with the free seats open to joiners. If not, the session ends
+    /// with [`SessionEnd::Alone`](super::SessionEnd::Alone) when all others have left. If the others are only silent, a
+    /// person can decide with [`Session::continue_alone`](super::Session::continue_alone).
     pub can_play_alone: bool,
-    /// A wait for inputs that is longer than this is told as a freeze.
+    /// Stall after which the session reports a freeze.
     pub freeze_timeout: TimeDelta,
-    /// The session ends when a site is silent for longer than this; `None` waits for ever.
+    /// Silence of a site after which the session ends; `None` waits forever.
     pub silence_timeout: Option<TimeDelta>,
 }
 
-/// When packets leave.
+/// When packets are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SendPolicy {
-    /// As soon as there is something new: one packet per frame and peer.
+    /// At once when there is something new: one packet per frame and peer.
     #[default]
     AtOnce,
-    /// When a timer of this period rings, as in Zhao et al., who used 20 ms; for comparison.
+    /// Whenever a timer of this period expires, as in Zhao et al., where it is 20 ms; for comparison.
     Timer(TimeDelta),
-    /// As soon as there is something new, but no more often than delays vary, as in Kim and Park (their equation 3): what would overtake
-    /// each other anyway is one packet.
+    /// When there is something new, but no more often than delays vary, as in Kim and Park (their equation 3): packets
+    /// that could overtake each other are merged into one.
     Measured,
 }
 
 impl Config {
-    /// The usual way of taking part: adaptive recovery, even pacing, a freeze told after 250 ms, and no giving up. Change the fields
-    /// for another.
-    pub fn new(session: u64, site: SiteId, peers: Vec<(SiteId, Addr)>, settings: Settings) -> Self {
+    /// Creates a default configuration: adaptive recovery, even pacing, a freeze event after 250 ms, and no timeouts.
+    /// Change the fields for anything else.
+    pub fn new(session_id: u64, site: SiteId, peers: Vec<(SiteId, Addr)>, settings: Settings) -> Self {
         Self {
-            session_id: session,
+            session_id,
             site,
             peers,
             is_transport_authenticated: false,
@@ -119,7 +123,7 @@ impl Config {
         }
     }
 
-    /// Whether a session can be made of this.
+    /// Checks whether a session can be created from this configuration.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.settings.check()?;
         if self.settings.prediction_window > 0 && !self.can_save {
@@ -134,46 +138,47 @@ impl Config {
         if let Some(limit) = self.stall_limit.filter(|limit| *limit < MIN_STALL_LIMIT) {
             return Err(ConfigError::StallLimitTooShort(limit));
         }
-        let everyone = SiteSet::first(usize::from(self.settings.site_count));
-        if !everyone.contains(self.site) {
+        let all_sites = SiteSet::first(usize::from(self.settings.site_count));
+        if !all_sites.contains(self.site) {
             return Err(SettingsError::NoSuchSite(self.site).into());
         }
         let mut known = SiteSet::from_iter([self.site]);
         for (site, addr) in &self.peers {
-            if !everyone.contains(*site) {
+            if !all_sites.contains(*site) {
                 return Err(SettingsError::NoSuchSite(*site).into());
             }
             if known.contains(*site) {
                 return Err(ConfigError::DuplicateSite(*site));
             }
-            if self.peers.iter().any(|(other, there)| other != site && there == addr) {
+            if self.peers.iter().any(|(other, other_addr)| other != site && other_addr == addr) {
                 return Err(ConfigError::DuplicateAddress(*site));
             }
             known.insert(*site);
         }
-        match everyone.iter().find(|site| !known.contains(*site)) {
+        match all_sites.iter().find(|site| !known.contains(*site)) {
             Some(site) => Err(ConfigError::MissingAddress(site)),
             None => Ok(()),
         }
     }
 }
 
-/// Why a site cannot take part as asked.
+/// Why a configuration is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// The settings are unfit.
+    /// The settings are invalid.
     Settings(SettingsError),
-    /// A site's address is missing.
+    /// The address of a site is missing.
     MissingAddress(SiteId),
-    /// Frames would be guessed and could not be repaired.
+    /// The settings ask for prediction, and the machine cannot save its state. Contains the prediction window, in
+    /// frames.
     CannotSave(u32),
-    /// A site is named twice, or is ourselves.
+    /// A site is listed twice, or is this site itself.
     DuplicateSite(SiteId),
-    /// A send timer must have a period.
+    /// The period of the send timer is not positive.
     InvalidSendTimer,
-    /// A site would be dropped although it only waits: at least [`MIN_DROP_TIMEOUT`].
+    /// The drop timeout is shorter than [`MIN_DROP_TIMEOUT`], so that a site could be dropped while it only waits.
     DropTimeoutTooShort(TimeDelta),
-    /// A site would be dropped for a hiccup: at least [`MIN_STALL_LIMIT`].
+    /// The stall limit is shorter than [`MIN_STALL_LIMIT`], so that a site could be dropped for a hiccup.
     StallLimitTooShort(TimeDelta),
     /// Two sites have the same address.
     DuplicateAddress(SiteId),
@@ -189,20 +194,25 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::MissingAddress(site) => write!(f, "the address of site {site} is missing"),
-            Self::CannotSave(window) => {
-                write!(f, "a window of {window} frames needs a machine that can save and load its state (0 needs none)")
+            Self::MissingAddress(site) => write!(f, "address of site {site} is missing"),
+            Self::CannotSave(prediction_window) => {
+                write!(
+                    f,
+                    "a prediction window of {prediction_window} frames needs a machine \
+                    that can save and load its state (0 needs none)"
+                )
             }
-            Self::DuplicateSite(site) => write!(f, "site {site} is named twice (a site is not its own peer)"),
-            Self::InvalidSendTimer => write!(f, "a send timer needs a period longer than nothing"),
+            Self::DuplicateSite(site) => write!(f, "site {site} is listed twice (a site is not its own peer)"),
+            Self::InvalidSendTimer => write!(f, "the period of the send timer must be longer than 0 ms"),
             Self::DropTimeoutTooShort(limit) => write!(
                 f,
-                "{limit} of silence are too few to drop a site, the least is {MIN_DROP_TIMEOUT}: who waits sends every 100 ms"
+                "a drop timeout of {limit} is too short, the least is {MIN_DROP_TIMEOUT}: \
+                    a waiting site sends every 100 ms"
             ),
             Self::StallLimitTooShort(limit) => {
-                write!(f, "a site that holds up the game for {limit} is only unlucky, the least is {MIN_STALL_LIMIT}")
+                write!(f, "a stall limit of {limit} is too short, the least is {MIN_STALL_LIMIT}")
             }
-            Self::DuplicateAddress(site) => write!(f, "site {site} has the same address as another"),
+            Self::DuplicateAddress(site) => write!(f, "site {site} has the same address as another site"),
         }
     }
 }

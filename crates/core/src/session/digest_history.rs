@@ -1,13 +1,13 @@
-//! Comparing states: the newest digests of one site, kept until the others' come.
+//! State comparison: the newest digests of one site, kept until the other sites' digests arrive.
 
 use alloc::boxed::Box;
 
 use crate::frame::Frame;
 
-/// Digests kept: as many as the sites can be frames apart, so that no two of interest share a place.
+/// Number of digests kept: the largest distance between sites in frames, so that no two relevant digests share a slot.
 const MAX_DIGESTS: usize = 256;
 
-/// What a site tells of a frame: the hash of its state, folded, and that of all its inputs so far.
+/// A site's digest of a frame: the folded hash of its state, and the rolling hash of all its inputs so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameDigest {
     pub(super) state_hash: u32,
@@ -28,16 +28,16 @@ impl<T: Copy> Default for DigestHistory<T> {
 }
 
 impl<T: Copy> DigestHistory<T> {
-    /// Keeps a digest; `false` if that of this frame is kept already.
+    /// Stores a digest. Returns `false` and keeps the stored one if there is a digest of this frame already.
     pub(super) fn insert(&mut self, frame: Frame, digest: T) -> bool {
-        let news = self.get(frame).is_none();
-        if news {
+        let is_new = self.get(frame).is_none();
+        if is_new {
             self.replace(frame, digest);
         }
-        news
+        is_new
     }
 
-    /// Keeps a digest in place of what was kept for this frame.
+    /// Stores a digest and replaces the stored one of this frame.
     pub(super) fn replace(&mut self, frame: Frame, digest: T) {
         self.slots[Self::slot(frame)] = Some((frame, digest));
         if self.newest.is_none_or(|(newest, _)| frame >= newest) {
@@ -53,7 +53,7 @@ impl<T: Copy> DigestHistory<T> {
         frame.number() as usize % MAX_DIGESTS
     }
 
-    /// Bytes on the heap.
+    /// Returns the size on the heap, in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.slots)
     }

@@ -1,4 +1,4 @@
-//! What a session tells its host program.
+//! Requests and events: the output of a session to its host program.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,28 +14,29 @@ use crate::spectator_feed::SourceError;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::Refusal;
 
-/// What the session asks its host program to do, in this order.
+/// A request to the host program. The host program must complete each request before it asks for the next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Take the local input and hand it to [`Session::handle_input`](super::Session::handle_input); it takes effect in `frame`.
+    /// Sample the local input and pass it to [`Session::handle_input`](super::Session::handle_input). It takes effect
+    /// in `frame`.
     Sample {
         /// The frame that the input is for.
         frame: Frame,
     },
-    /// Keep a copy of the machine's state in a place of yours; what was there is of no use any more. Asked only if the copy may be
-    /// needed: where [`Settings::window`](super::Settings::window) allows guessing, and for
-    /// [`Config::investigate`](super::Config::investigate).
+    /// Save the machine's state in a slot and overwrite the previous content of that slot. Only requested if the state
+    /// may be needed: where [`Settings::prediction_window`](super::Settings::prediction_window) allows prediction, and
+    /// for [`Config::bisect_desyncs`](super::Config::bisect_desyncs).
     Save {
-        /// The frame that the machine has not stepped yet.
+        /// The next frame of the machine.
         frame: Frame,
-        /// The place, below [`Session::slots`](super::Session::rollback_slots).
+        /// The slot, below [`Session::slots`](super::Session::slots).
         slot: usize,
     },
-    /// Put the machine back into the state that was kept in a place. The frames from there on follow once more.
+    /// Load the state from a slot. The frames from there on are resimulated.
     Load {
-        /// The frame that the machine had not stepped yet.
+        /// The next frame of the machine after loading.
         frame: Frame,
-        /// The place.
+        /// The slot.
         slot: usize,
     },
     /// Step the machine.
@@ -44,154 +45,158 @@ pub enum Request<'a> {
         frame: Frame,
         /// One word per player.
         inputs: &'a [InputWord],
-        /// Whether the frame comes for the first time and is to be seen and heard. If not, it repairs the past: its picture and sound
-        /// were out already.
+        /// Whether the frame is stepped for the first time and is to be displayed and played as sound. If not, the
+        /// frame is resimulated or caught up with, and its picture and sound are not wanted.
         fresh: bool,
     },
-    /// Hand the machine's state, and its hash, to [`Session::handle_snapshot`](super::Session::handle_snapshot): somebody comes late.
+    /// Pass the machine's state and its hash to [`Session::handle_snapshot`](super::Session::handle_snapshot). A
+    /// spectator or late joiner needs them.
     Snapshot {
-        /// The frame that the machine had not stepped yet.
+        /// The next frame of the machine in that state.
         frame: Frame,
-        /// The place where that state was kept; `None` if it is the machine's own of now.
+        /// The slot that holds that state; `None` for the machine's current state.
         slot: Option<usize>,
     },
-    /// Put the machine into a state that comes from another site. We come late, and the frames from there on follow.
+    /// Load a state that was received from another site. This site joins late, and the frames from there on follow.
     Restore {
-        /// The frame that the machine there had not stepped yet.
+        /// The next frame of the machine in that state.
         frame: Frame,
-        /// The state. It comes from a stranger: check it like any file.
+        /// The state. It comes from an untrusted source: validate it like any file.
         state: &'a [u8],
     },
-    /// Hand the named parts of the machine's state, with their hashes, to
-    /// [`Session::handle_regions`](super::Session::handle_regions). States differ, and somebody wants to know where. What is not answered is left open.
+    /// Pass the named regions of the machine's state, with their hashes, to
+    /// [`Session::handle_regions`](super::Session::handle_regions), for a desync search. The request may be left
+    /// unanswered.
     Regions {
         /// The frame just stepped.
         frame: Frame,
     },
-    /// Hand the hashes of up to 256 pages of a part of the machine's state to
-    /// [`Session::handle_pages`](super::Session::handle_pages).
+    /// Pass the hashes of up to 256 pages of a region to [`Session::handle_pages`](super::Session::handle_pages).
     Pages {
         /// The frame just stepped.
         frame: Frame,
-        /// The part, counted from 0.
+        /// Region index, from 0.
         region: u8,
         /// The first page.
         from: u32,
     },
-    /// Hash the state after `frame` and hand it to [`Session::handle_hash`](super::Session::handle_hash).
+    /// Hash the state after `frame` and pass the hash to [`Session::handle_hash`](super::Session::handle_hash).
     Hash {
         /// The frame just stepped.
         frame: Frame,
     },
 }
 
-/// Something the host program may want to show.
+/// An event that the host program may show to the player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site is there and wants to play the same.
+    /// A site is connected and has the same settings.
     Agreed {
-        /// Which.
+        /// The site.
         site: SiteId,
     },
-    /// A site is there and wants to play something else. The game cannot start like this.
+    /// A site is connected and has different settings. The game cannot start until they are equal.
     Disagreed {
-        /// Which.
+        /// The site.
         site: SiteId,
-        /// Everything that differs.
+        /// All differences.
         differences: Vec<SettingsDifference>,
     },
-    /// We cannot take part.
+    /// Another site refuses to let this site take part.
     Refused {
-        /// Who says so.
+        /// The site that refuses.
         site: SiteId,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
     },
-    /// All agree; the first frame comes at this instant.
+    /// All sites agree; the first frame begins at this instant.
     Starting {
-        /// When, on our clock.
+        /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// The game waits for inputs longer than it should.
+    /// The game has waited for inputs for longer than [`Config::freeze_timeout`](super::Config::freeze_timeout).
     Frozen(Freeze),
-    /// It goes on.
+    /// The game goes on after a freeze.
     Resumed {
-        /// The frame that it waited in.
+        /// The frame that had to wait.
         frame: Frame,
-        /// How long the wait was.
+        /// Duration of the wait.
         after: TimeDelta,
     },
-    /// All sites pause together, because inputs are about to run out ([`Starvation::Pause`](super::StarvationPolicy)).
+    /// All sites pause together, because inputs are about to run out
+    /// ([`StarvationPolicy::Pause`](super::StarvationPolicy::Pause)).
     Paused {
-        /// Before this frame.
+        /// The frame before which they pause.
         frame: Frame,
-        /// For so long.
+        /// Duration of the pause.
         duration: TimeDelta,
-        /// The site that would run out of them.
+        /// The site that asked for the pause because its buffer ran low.
         site: SiteId,
     },
-    /// A site is heard from another address than before.
+    /// The address of a site has changed.
     AddressChanged {
-        /// Which.
+        /// The site.
         site: SiteId,
-        /// Where it is now.
+        /// The new address.
         addr: Addr,
     },
-    /// A site left the game properly; from `frame` on its input is neutral.
+    /// A site left the game in an orderly way; its input is neutral from `frame` on.
     Left {
-        /// Which.
+        /// The site.
         site: SiteId,
         /// The first frame without it.
         frame: Frame,
     },
-    /// A site was silent for too long, or held up the game for too long, and it goes on without it; from `frame` on its input is what
-    /// [`Settings::absent`](super::Settings::absent) says. Told again with an earlier frame if some of its last inputs were lost with
-    /// another site that was dropped.
+    /// A site was silent, or held up the game, for too long and was dropped. From `frame` on
+    /// [`Settings::absent_input`](super::Settings::absent_input) defines its input. The event is repeated with an
+    /// earlier frame if some of the site's last inputs were lost with another dropped site.
     Dropped {
-        /// Which.
+        /// The site.
         site: SiteId,
         /// The first frame without it.
         frame: Frame,
     },
-    /// A site took a seat while the game runs.
+    /// A site took a seat in the running game.
     Joined {
-        /// Which.
+        /// The site.
         site: SiteId,
         /// The first frame with it.
         frame: Frame,
     },
-    /// The inputs that we have of a site are not those that it gave: somebody who passed them on changed them. Told once.
+    /// This site has inputs of another site that differ from those that the other site gave: a relaying site changed
+    /// them. Reported once per site.
     InputsForged {
-        /// Whose.
+        /// The site whose inputs differ.
         site: SiteId,
-        /// The first compared frame at which that is known.
+        /// The first compared frame at which they do.
         frame: Frame,
     },
-    /// Lag and window have changed, everywhere.
+    /// Input delay and prediction window have changed at all sites.
     DelayChanged {
-        /// At this frame.
+        /// The first frame with the new values.
         frame: Frame,
-        /// By how many frames local input is delayed now.
+        /// New input delay, in frames.
         input_delay: u32,
-        /// How many frames may be guessed now.
+        /// New prediction window, in frames.
         prediction_window: u32,
-        /// Because inputs are this many frames old when they are needed.
+        /// Age of inputs when they are needed, in frames, that caused the change.
         input_age: u32,
-        /// At the site for which they are oldest.
+        /// The site at which the inputs are oldest.
         site: SiteId,
     },
-    /// Two sites have different states after the same frame with the same inputs. Told once per site; statistics count on.
+    /// Two sites have different states after the same frame with the same inputs. Reported once per site; the
+    /// statistics count every mismatch.
     Diverged {
-        /// The site that differs from us.
+        /// The site that differs from this site.
         site: SiteId,
         /// The first compared frame at which it does.
         frame: Frame,
     },
-    /// All that could be found out about a difference between the sites' states. The site that is odd can be healed: start its program
-    /// anew, and let it [join](super::Config::join).
+    /// The result of a desync search. The odd site can be healed: restart its program, and let it [join
+    /// late](super::Config::late_join).
     DesyncReport(Box<DesyncReport>),
-    /// This site and another one each went on alone, and have met again. One game is kept; the site that gives its own up ends with
-    /// [`End::DroppedDatagrams`] and can [join](super::Config::join) the other.
+    /// This site and another one each continued alone and have met again. One game is kept. The site that gives its own
+    /// game up ends with [`SessionEnd::Dropped`] and can [join](super::Config::late_join) the other game.
     SplitBrainResolved {
         /// The other site.
         site: SiteId,
@@ -202,50 +207,50 @@ pub enum Event {
     Ended(SessionEnd),
 }
 
-/// A wait for inputs.
+/// A wait for inputs that is longer than [`Config::freeze_timeout`](super::Config::freeze_timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freeze {
     /// The frame that cannot be stepped.
     pub frame: Frame,
-    /// Since when.
+    /// Start of the wait.
     pub since: Instant,
-    /// The sites whose input is missing.
+    /// Sites whose inputs are missing.
     pub waiting_for: SiteSet,
-    /// Those of them that are not heard at all; the others are heard, but they are slow or stuck themselves.
+    /// The sites of `waiting_for` from which nothing arrives. The others send, but they are slow or stalled themselves.
     pub silent_sites: SiteSet,
 }
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// We left.
+    /// This site left.
     Left,
-    /// Everybody else left, and [`Config::play_on_alone`](super::Config::can_play_alone) is not set.
+    /// All other sites left, and [`Config::can_play_alone`](super::Config::can_play_alone) is not set.
     Alone,
-    /// A site was silent for longer than we wanted to wait.
+    /// A site was silent for longer than [`Config::silence_timeout`](super::Config::silence_timeout).
     Silent(SiteId),
-    /// The others went on without us, because they did not hear us for too long, or had waited for us for too long.
+    /// The others dropped this site, because it was silent or held up the game for too long.
     Dropped,
-    /// Nobody could let us in.
+    /// No site could let this site join.
     NoWayIn(SourceError),
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Agreed { site } => write!(f, "site {site} is here"),
+            Self::Agreed { site } => write!(f, "site {site} is connected"),
             Self::Disagreed { site, differences } => {
                 write!(f, "site {site} cannot play with us:")?;
                 differences.iter().try_for_each(|difference| write!(f, " {difference};"))
             }
             Self::Refused { site, reason: Refusal::AlreadyRunning } => {
-                write!(f, "site {site} says that the game is running and this seat was taken already")
+                write!(f, "site {site} refused us: the game is running and this seat was already taken")
             }
             Self::Refused { site, reason: Refusal::Dropped } => {
-                write!(f, "site {site} says that the game goes on without us")
+                write!(f, "site {site} refused us: the game goes on without us")
             }
             Self::Refused { site, reason: Refusal::ContinuedAlone { .. } } => {
-                write!(f, "site {site} says that it plays on alone")
+                write!(f, "site {site} refused us: it plays on alone")
             }
             Self::SplitBrainResolved { site, is_own_game_kept: true } => {
                 write!(f, "site {site} and this site both played on alone; this site's game is kept")
@@ -253,25 +258,27 @@ impl fmt::Display for Event {
             Self::SplitBrainResolved { site, is_own_game_kept: false } => {
                 write!(f, "site {site} and this site both played on alone; the game of site {site} is kept")
             }
-            Self::Starting { .. } => write!(f, "all agree, the game starts"),
+            Self::Starting { .. } => write!(f, "all sites agree, the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
-            Self::Resumed { frame, after } => write!(f, "goes on with frame {frame} after {after}"),
-            Self::Paused { frame, duration: hold, site } => {
-                write!(f, "all pause for {hold} before frame {frame}: inputs run out at site {site}")
+            Self::Resumed { frame, after } => write!(f, "resumed at frame {frame} after {after}"),
+            Self::Paused { frame, duration, site } => {
+                write!(f, "all sites pause for {duration} before frame {frame}: inputs run out at site {site}")
             }
             Self::AddressChanged { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Dropped { site, frame } => {
                 write!(f, "site {site} was silent or late for too long; frame {frame} is the first without it")
             }
-            Self::DelayChanged { frame, input_delay: lag, prediction_window: window, input_age: need, site } => write!(
+            Self::DelayChanged { frame, input_delay, prediction_window, input_age, site } => write!(
                 f,
-                "lag {lag} and window {window} from frame {frame} on: inputs are {need} frames old at site {site}"
+                "input delay {input_delay} and prediction window {prediction_window} from frame {frame} on: \
+                    inputs are {input_age} frames old at site {site}"
             ),
             Self::InputsForged { site, frame } => {
                 write!(
                     f,
-                    "up to frame {frame} we have other inputs of site {site} than it gave: somebody changed them on the way"
+                    "our inputs of site {site} up to frame {frame} differ from those it gave: \
+                    a relaying site changed them"
                 )
             }
             Self::Joined { site, frame } => write!(f, "site {site} plays from frame {frame} on"),
@@ -280,9 +287,9 @@ impl fmt::Display for Event {
             }
             Self::DesyncReport(report) => report.fmt(f),
             Self::Ended(SessionEnd::Left) => write!(f, "we left"),
-            Self::Ended(SessionEnd::Alone) => write!(f, "everybody else left"),
-            Self::Ended(SessionEnd::Dropped) => write!(f, "the others went on without us"),
-            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "nobody could let us in: {reason}"),
+            Self::Ended(SessionEnd::Alone) => write!(f, "all other sites left"),
+            Self::Ended(SessionEnd::Dropped) => write!(f, "the other sites went on without us"),
+            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "no site could let us join: {reason}"),
             Self::Ended(SessionEnd::Silent(site)) => write!(f, "site {site} was silent for too long"),
         }
     }
@@ -298,10 +305,10 @@ impl fmt::Display for Freeze {
     }
 }
 
-/// The most events kept for a host program that does not ask.
+/// Maximum number of unread events.
 const MAX_EVENTS: usize = 64;
 
-/// Events not yet asked for; when there are too many, the oldest go.
+/// Unread events. When the queue is full, the oldest event is discarded.
 #[derive(Debug)]
 pub(super) struct SessionEventQueue {
     queue: VecDeque<Event>,
@@ -312,7 +319,7 @@ impl SessionEventQueue {
         Self { queue: VecDeque::with_capacity(MAX_EVENTS) }
     }
 
-    /// Bytes on the heap, without what single events hold.
+    /// Returns the size of the queue on the heap, in bytes, without the heap data of single events.
     pub(super) fn memory(&self) -> usize {
         self.queue.capacity() * size_of::<Event>()
     }

@@ -1,4 +1,5 @@
-//! Beside the game: those who watch and those who come late are served, and nothing of it reaches the players.
+//! Output to the spectator feed: spectators and late joiners are served beside the game, without any effect on the
+//! players.
 
 use super::event::Request;
 use super::{Phase, Session, Transmit};
@@ -8,22 +9,22 @@ use crate::input::InputWord;
 use crate::spectator_feed::FeedStats;
 use crate::time::Instant;
 
-/// Certain frames that can still be told.
+/// Number of confirmed frames that [`Session::poll_certain`] can still return.
 const MAX_UNREAD_CONFIRMED_FRAMES: u32 = 120;
 
-/// A frame that is certain: stepped with the inputs that all sites gave, and not to be stepped again.
+/// A confirmed frame: stepped with the inputs that all sites gave, and never resimulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmedFrame<'a> {
-    /// Which.
+    /// Frame number.
     pub frame: Frame,
     /// One word per player.
     pub inputs: &'a [InputWord],
-    /// The hash of the state after it, where states are compared.
+    /// Hash of the state after the frame, where states are compared.
     pub hash: Option<u64>,
 }
 
 impl Session {
-    /// A datagram of the feed's family: for our own feed, or from the one that we watch.
+    /// Handles a datagram of the feed protocol: for this site's feed, or from the feed that this site downloads.
     #[inline(never)]
     pub(super) fn handle_feed(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         if let Some(joining) = &mut self.joining {
@@ -35,7 +36,8 @@ impl Session {
         }
     }
 
-    /// Everything that has become certain is kept for a search, and goes into the feed as soon as nobody can decide otherwise.
+    /// Keeps all confirmed frames for a desync search, and adds frames to the feed as soon as no other decision about
+    /// them is possible.
     #[inline]
     pub(super) fn feed_confirmed(&mut self) {
         if self.feed.is_some() || self.desync_search.is_some() {
@@ -45,19 +47,19 @@ impl Session {
 
     #[inline(never)]
     fn feed_confirmed_frames(&mut self) {
-        let certain = self.confirmed_end();
-        let settled = if self.feed.is_some() { self.irrevocable_end() } else { self.feed_end };
-        // The words of the frame that is just given out must not change.
+        let confirmed = self.confirmed_end();
+        let irrevocable = if self.feed.is_some() { self.irrevocable_end() } else { self.feed_end };
+        // The inputs of the frame in the current request must not change.
         core::mem::swap(&mut self.input_words, &mut self.scratch_words);
-        while self.desync_search.is_some() && self.search_end < certain {
+        while self.desync_search.is_some() && self.search_end < confirmed {
             let frame = self.search_end;
             self.search_end = frame.next();
             self.gather_inputs(frame);
-            if let Some(inquiry) = &mut self.desync_search {
-                inquiry.push(frame, &self.input_words);
+            if let Some(search) = &mut self.desync_search {
+                search.push(frame, &self.input_words);
             }
         }
-        while self.feed_end < settled {
+        while self.feed_end < irrevocable {
             let frame = self.feed_end;
             self.feed_end = frame.next();
             self.gather_inputs(frame);
@@ -71,17 +73,17 @@ impl Session {
         core::mem::swap(&mut self.input_words, &mut self.scratch_words);
     }
 
-    /// The next frame that is certain, in order, for whoever keeps a [movie](crate::movie) or passes the game on. Ask after every frame:
-    /// what is not asked for until 120 more are certain, which is two seconds at 60 per second, is skipped, and counted in
-    /// [`Stats::skipped`](super::Stats::skipped_confirmed).
+    /// Returns the next confirmed frame for a program that records a [movie](crate::movie) or forwards the game. Call
+    /// it after every frame: a frame that is not read before 120 more are confirmed (2 s at 60 frames per second) is
+    /// skipped and counted in [`Stats::skipped_confirmed`](super::Stats::skipped_confirmed).
     pub fn poll_certain(&mut self) -> Option<ConfirmedFrame<'_>> {
-        let certain = self.confirmed_end();
-        let oldest = certain.checked_sub(MAX_UNREAD_CONFIRMED_FRAMES).unwrap_or_default();
+        let confirmed = self.confirmed_end();
+        let oldest = confirmed.checked_sub(MAX_UNREAD_CONFIRMED_FRAMES).unwrap_or_default();
         let next = self.record_end.max(self.joined_at);
         let frame = next.max(oldest);
-        // A frame's hash is asked for right after its step.
+        // The hash of a frame is requested right after its step.
         let is_hashed = self.hash_pending.is_some_and(|hashed| hashed <= frame);
-        if frame >= certain || is_hashed || self.joining.is_some() {
+        if frame >= confirmed || is_hashed || self.joining.is_some() {
             return None;
         }
         self.record_end = frame.next();
@@ -92,7 +94,7 @@ impl Session {
         Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.tentative_hashes.get(frame) })
     }
 
-    /// The feed beside the game in numbers, if there is one.
+    /// Returns the statistics of the feed, if there is one.
     pub fn feed_stats(&self) -> Option<FeedStats> {
         self.feed.as_ref().map(|feed| feed.stats())
     }
@@ -103,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Whether somebody waits for a state, and there is one that is certain.
+    /// Returns whether a subscriber needs a snapshot and none was requested yet.
     #[inline]
     pub(super) fn is_snapshot_due(&self) -> bool {
         self.feed.as_ref().is_some_and(|feed| feed.wants_snapshot())
@@ -111,7 +113,8 @@ impl Session {
             && self.config.can_save
     }
 
-    /// The state before the first frame that is not certain: the machine's own, or, where it has guessed since, a saved one.
+    /// Requests the state before the first unconfirmed frame: the machine's current state, or a saved one if the
+    /// machine has stepped predicted inputs since.
     #[cold]
     pub(super) fn request_snapshot(&mut self) -> Request<'_> {
         self.feed_confirmed_frames();
@@ -121,43 +124,45 @@ impl Session {
         Request::Snapshot { frame, slot }
     }
 
-    /// The state that [`MirrorRequest::Snapshot`] asked for, and its hash. Without it whoever comes late waits a little longer.
+    /// Handles the state that [`Request::Snapshot`] asked for, and its hash. If it is missing, late joiners wait a
+    /// little longer.
     pub fn handle_snapshot(&mut self, state: &[u8], hash: u64) {
         let (Some(frame), Some(feed)) = (self.snapshot_requested, &mut self.feed) else { return };
         feed.set_snapshot(self.last_call, frame, state, hash);
     }
 
-    /// Datagrams that do not belong to the game itself leave after those that do.
+    /// Writes the next datagram that does not belong to the frame loop. Such datagrams leave after those of the frame
+    /// loop.
     #[inline(never)]
     pub(super) fn transmit_side_work(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let now = now + self.clock_set_back;
         if let Some(joining) = &mut self.joining {
             return joining.spectator.poll_transmit(now, buf);
         }
-        let fed = self.feed.as_mut().and_then(|feed| feed.poll_transmit(now, buf));
-        fed.or_else(|| self.transmit_desync_query(now, buf))
+        let from_feed = self.feed.as_mut().and_then(|feed| feed.poll_transmit(now, buf));
+        from_feed.or_else(|| self.transmit_desync_query(now, buf))
     }
 
-    /// When there is something to do beside the game.
+    /// Returns when there is work besides the frame loop.
     pub(super) fn next_side_work_time(&self) -> Instant {
-        let watching = self.joining.as_ref().filter(|_| !self.has_consumed_feed());
-        let watcher = watching.and_then(|joining| joining.spectator.poll_timeout());
+        let joining = self.joining.as_ref().filter(|_| !self.has_consumed_feed());
+        let spectator = joining.and_then(|joining| joining.spectator.poll_timeout());
         let feed = self.feed.as_ref().and_then(|feed| feed.poll_timeout());
-        watcher.into_iter().chain(feed).chain([self.next_search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
+        spectator.into_iter().chain(feed).chain([self.next_search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// How much of the state is here, in percent.
+    /// Returns the downloaded part of the state, in percent.
     pub(super) fn download_percent(&self) -> u8 {
         self.joining.as_ref().map_or(100, |joining| (joining.spectator.download_progress() * 100.0) as u8)
     }
 
     pub(super) fn side_work_memory(&self) -> usize {
-        let watcher = self.joining.as_ref().map_or(0, |joining| joining.spectator.memory());
-        let inquiry = self.desync_search.as_ref().map_or(0, |inquiry| inquiry.memory());
-        watcher + inquiry + self.feed.as_ref().map_or(0, |feed| feed.memory())
+        let spectator = self.joining.as_ref().map_or(0, |joining| joining.spectator.memory());
+        let search = self.desync_search.as_ref().map_or(0, |search| search.memory());
+        spectator + search + self.feed.as_ref().map_or(0, |feed| feed.memory())
     }
 
-    /// A latecomer makes up for the frames that it is behind as quickly as its machine can.
+    /// Lets a late joiner step the frames that it is behind as fast as its machine can.
     pub(super) fn catch_up(&mut self) {
         if self.frame < self.catch_up_until && matches!(self.phase, Phase::Running(_)) {
             let (now, next) = (self.last_call, self.frame);

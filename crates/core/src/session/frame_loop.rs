@@ -1,8 +1,8 @@
-//! During the game: frame after frame.
+//! The frame loop: samples, gathers, rolls back and steps frames.
 //!
-//! A frame *begins* when its pacer says so: the local input is taken, for the frame `lag` later, and sent at once. It is *stepped*
-//! when every site's input for it is here, or, where a window allows it, guessed for the moment; that is the same instant unless
-//! something is late.
+//! A frame *begins* at the time that the pacer sets: the local input is sampled for the frame that is later by the
+//! input delay, and sent at once. A frame is *stepped* when every site's input for it is known, or predicted where the
+//! prediction window allows it. Both happen at the same instant unless something is late.
 
 use super::auto_tune::TimedRequest;
 use super::digest_history::FrameDigest;
@@ -17,21 +17,21 @@ use crate::input::{InputWord, MAX_BLOCKS, Recovery};
 use crate::pace::{Pacer, Pacing, ZhaoMaster};
 use crate::time::{Instant, TimeDelta};
 
-/// A survivor goes on answering a site that left for so long.
+/// Time for which a survivor keeps answering a site that has left.
 const LEAVER_LINGER: TimeDelta = TimeDelta::from_secs(1);
-/// Who leaves waits so long for a silent site to come back and hear of it.
+/// Time for which a leaving site waits for a silent peer to come back and receive the leave.
 const LEAVE_WAIT_FOR_SILENT_PEER: TimeDelta = TimeDelta::from_secs(10);
-/// And so long in all.
+/// Maximum duration of a leave.
 const MAX_LEAVE_WAIT: TimeDelta = TimeDelta::from_secs(30);
 
-/// So often inputs are hashed that are not compared yet, long before they are forgotten.
+/// Interval, in frames, at which inputs are hashed between comparisons, long before they leave the buffer.
 const INPUT_DIGEST_INTERVAL: u32 = 64;
 
 impl Session {
-    /// What to do now; ask again until there is nothing.
+    /// Returns the next request to the host program; call it until it returns `None`.
     ///
-    /// Call it whenever the time of [`Session::poll_timeout`] has come or a datagram was handled, with the time of the call: the
-    /// time at which a request is given out is when its frame is taken to begin or step.
+    /// Call it whenever the time of [`Session::poll_timeout`] has come or a datagram was handled, with the time of the
+    /// call: a frame begins or is stepped at the time at which its request is returned.
     #[inline]
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
         if matches!(self.phase, Phase::Running(FramePhase::Idle))
@@ -44,10 +44,10 @@ impl Session {
         self.next_request(now)
     }
 
-    /// Whoever comes for more has done what was asked for.
+    /// Notes that the host program has completed the last request, because it asks for the next one.
     fn note_request_done(&mut self, now: Instant) {
-        if let Some(auto) = &mut self.auto_tuner {
-            auto.on_request_done(now);
+        if let Some(tuner) = &mut self.auto_tuner {
+            tuner.on_request_done(now);
         }
     }
 
@@ -62,11 +62,11 @@ impl Session {
             if matches!(self.phase, Phase::Joining) && !self.start_playing_if_due() {
                 return self.next_joining_request(now);
             }
-            let Phase::Running(step) = self.phase else { return None };
+            let Phase::Running(frame_phase) = self.phase else { return None };
             if self.leaving.is_some() {
                 return None;
             }
-            match step {
+            match frame_phase {
                 FramePhase::Idle if self.begin_replay_if_due() => {}
                 FramePhase::Idle if self.is_snapshot_due() => return Some(self.request_snapshot()),
                 FramePhase::Idle if self.next_frame_time() > now => return self.roll_back_if_due(now),
@@ -86,14 +86,13 @@ impl Session {
                     if self.frame >= known && now < self.predict_at(began) {
                         return None;
                     }
-                    let aim = SimulationTarget::CurrentFrame { began };
-                    self.phase = Phase::Running(FramePhase::Simulate {
-                        target: aim,
-                        is_saved: self.first_misprediction.is_some(),
-                    });
-                    // Once per frame: what is found wrong during a repair waits for the next, or a slow machine would never get done.
-                    if let Some(wrong) = self.first_misprediction.take() {
-                        return Some(self.begin_rollback(now, wrong));
+                    let target = SimulationTarget::CurrentFrame { began };
+                    self.phase =
+                        Phase::Running(FramePhase::Simulate { target, is_saved: self.first_misprediction.is_some() });
+                    // Once per frame: a misprediction that is found during a rollback waits for the next frame, or a
+                    // slow machine would never finish.
+                    if let Some(mispredicted) = self.first_misprediction.take() {
+                        return Some(self.begin_rollback(now, mispredicted));
                     }
                 }
                 FramePhase::Simulate { target: SimulationTarget::BeforeNextFrame, .. }
@@ -106,8 +105,8 @@ impl Session {
                 {
                     self.begin_frame(now)
                 }
-                FramePhase::Simulate { target: aim, is_saved: saved } => {
-                    return Some(self.next_simulation_request(now, aim, saved));
+                FramePhase::Simulate { target, is_saved } => {
+                    return Some(self.next_simulation_request(now, target, is_saved));
                 }
                 FramePhase::AwaitStep => {
                     if let Some(pacer) = &mut self.pacer {
@@ -119,56 +118,56 @@ impl Session {
                     self.phase = self.phase_after_hash(None);
                     return self.hash_pending.map(|frame| Request::Hash { frame });
                 }
-                FramePhase::HashResimulated { target: aim } => {
-                    self.phase = self.phase_after_hash(Some(aim));
+                FramePhase::HashResimulated { target } => {
+                    self.phase = self.phase_after_hash(Some(target));
                     return self.hash_pending.map(|frame| Request::Hash { frame });
                 }
-                FramePhase::SaveAnchor { slot: place, target: aim } => {
+                FramePhase::SaveAnchor { slot, target } => {
                     self.phase = Phase::Running(
-                        aim.map_or(FramePhase::Idle, |aim| FramePhase::Simulate { target: aim, is_saved: false }),
+                        target.map_or(FramePhase::Idle, |target| FramePhase::Simulate { target, is_saved: false }),
                     );
                     let frame = self.machine_frame;
-                    return Some(self.save_anchor(place, frame));
+                    return Some(self.save_anchor(slot, frame));
                 }
                 FramePhase::Replay => return Some(self.next_replay_request()),
             }
         }
     }
 
-    /// What comes after a hash, in the middle of a repair or not.
+    /// Returns the phase after a hash, during a rollback or not.
     #[cold]
-    fn phase_after_hash(&self, aim: Option<SimulationTarget>) -> Phase {
+    fn phase_after_hash(&self, target: Option<SimulationTarget>) -> Phase {
         let anchor = self.hash_pending.and_then(|frame| self.anchor_slot(frame));
-        Phase::Running(match (anchor, aim) {
-            (Some(place), aim) => FramePhase::SaveAnchor { slot: place, target: aim },
-            (None, Some(aim)) => FramePhase::Simulate { target: aim, is_saved: false },
+        Phase::Running(match (anchor, target) {
+            (Some(slot), target) => FramePhase::SaveAnchor { slot, target },
+            (None, Some(target)) => FramePhase::Simulate { target, is_saved: false },
             (None, None) => FramePhase::Idle,
         })
     }
 
-    /// Goes back to the first frame that was stepped with a wrong guess.
+    /// Begins a rollback to the first frame that was stepped with a mispredicted input.
     #[cold]
-    pub(super) fn begin_rollback(&mut self, now: Instant, wrong: Frame) -> Request<'_> {
+    pub(super) fn begin_rollback(&mut self, now: Instant, mispredicted: Frame) -> Request<'_> {
         self.stats.rollbacks += 1;
-        self.rollback_scheduler.begin(now, self.frame - wrong);
+        self.rollback_scheduler.begin(now, self.frame - mispredicted);
         self.time_request(now, TimedRequest::Load);
-        self.machine_frame = wrong;
-        Request::Load { frame: wrong, slot: self.save_slot(wrong) }
+        self.machine_frame = mispredicted;
+        Request::Load { frame: mispredicted, slot: self.save_slot(mispredicted) }
     }
 
-    /// The next thing on the way to the frame that began: a frame once more, or the frame itself.
-    fn next_simulation_request(&mut self, now: Instant, aim: SimulationTarget, saved: bool) -> Request<'_> {
-        let at = self.machine_frame;
-        if !saved && at >= self.known_end() {
+    /// Returns the next request on the way to the target: a save, a resimulated frame, or the current frame itself.
+    fn next_simulation_request(&mut self, now: Instant, target: SimulationTarget, is_saved: bool) -> Request<'_> {
+        let frame = self.machine_frame;
+        if !is_saved && frame >= self.known_end() {
             self.stats.saves += 1;
             self.time_request(now, TimedRequest::Save);
-            self.phase = Phase::Running(FramePhase::Simulate { target: aim, is_saved: true });
-            return Request::Save { frame: at, slot: self.save_slot(at) };
+            self.phase = Phase::Running(FramePhase::Simulate { target, is_saved: true });
+            return Request::Save { frame, slot: self.save_slot(frame) };
         }
-        self.gather_inputs(at);
-        self.machine_frame = at.next();
-        let fresh = match aim {
-            SimulationTarget::CurrentFrame { began } if at == self.frame => {
+        self.gather_inputs(frame);
+        self.machine_frame = frame.next();
+        let fresh = match target {
+            SimulationTarget::CurrentFrame { began } if frame == self.frame => {
                 self.rollback_scheduler.end(now);
                 self.time_request(now, TimedRequest::ShownStep);
                 self.step_frame(now, began);
@@ -176,26 +175,26 @@ impl Session {
             }
             _ => {
                 self.time_request(now, TimedRequest::HiddenStep);
-                self.resimulate_frame(aim, at);
+                self.resimulate_frame(target, frame);
                 false
             }
         };
-        Request::Advance { frame: at, inputs: &self.input_words, fresh }
+        Request::Advance { frame, inputs: &self.input_words, fresh }
     }
 
-    fn time_request(&mut self, now: Instant, asked: TimedRequest) {
-        if let Some(auto) = &mut self.auto_tuner {
-            auto.on_request(now, asked);
+    fn time_request(&mut self, now: Instant, request: TimedRequest) {
+        if let Some(tuner) = &mut self.auto_tuner {
+            tuner.on_request(now, request);
         }
     }
 
-    /// Where the state before a frame is kept.
+    /// Returns the slot for the state before a frame.
     pub(super) fn save_slot(&self, frame: Frame) -> usize {
         frame.number() as usize % self.config.settings.rollback_slots().max(1)
     }
 
-    /// The local input that [`MirrorRequest::StateSample`] asked for: one word per player, of which only the bits that we own count. Until
-    /// it comes the frame waits; when it was not asked for it is ignored.
+    /// Handles the local input that [`Request::Sample`] asked for: one word per player, of which only the bits that
+    /// this site owns count. The frame waits until it comes. An input that was not requested is ignored.
     pub fn handle_input(&mut self, now: Instant, inputs: &[InputWord]) {
         if !matches!(self.phase, Phase::Running(FramePhase::AwaitSample)) || self.leaving.is_some() {
             return;
@@ -216,7 +215,7 @@ impl Session {
         self.own_inputs.push_blocks(packed);
     }
 
-    /// The hash that [`MirrorRequest::HashCheck`] asked for. Without it this frame is not compared.
+    /// Handles the hash that [`Request::Hash`] asked for. Without it, this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         if self.handle_replay_hash(hash) {
             return;
@@ -229,7 +228,7 @@ impl Session {
         self.publish_confirmed_digests();
     }
 
-    /// Compares the states that nothing can change any more.
+    /// Publishes and compares the digests of confirmed frames.
     #[cold]
     fn publish_confirmed_digests(&mut self) {
         while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < self.confirmed_end()) {
@@ -244,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Hashes everybody's inputs up to a frame that is compared; returns the hash of ours.
+    /// Closes the interval of all input digests at a compared frame. Returns this site's digest.
     fn close_input_digests(&mut self, frame: Frame) -> u64 {
         for peer in self.peers.iter_mut().filter(|peer| peer.input_digest.is_known()) {
             if let Some(value) = peer.close_input_digest(frame) {
@@ -255,27 +254,27 @@ impl Session {
         self.own_input_digest.close_interval(frame).unwrap_or_default()
     }
 
-    /// Inputs are forgotten in time; before that they are hashed.
+    /// Adds confirmed inputs to the digests before they leave the buffer.
     #[cold]
     fn advance_input_digests(&mut self) {
-        let Some(next) = self.next_compared_frame else { return };
-        let until = self.confirmed_end().min(next);
+        let Some(next_compared) = self.next_compared_frame else { return };
+        let until = self.confirmed_end().min(next_compared);
         self.peers.iter_mut().for_each(|peer| peer.advance_input_digest(until));
         self.own_input_digest.advance(&self.own_inputs, until, |_| false);
     }
 
-    /// Whether what we have of a peer's inputs is what it gave, which it alone can say.
+    /// Checks whether the received inputs of a peer are those that it gave, by the digest that the peer itself sent.
     fn compare_input_digest(&mut self, index: usize, frame: Frame) {
         let newest = self.next_compared_frame.and_then(|next| next.checked_sub(self.config.settings.compare_interval));
         let peer = &mut self.peers[index];
-        let Some(theirs) = peer.frame_digests.get(frame).map(|told| told.input_digest) else { return };
+        let Some(theirs) = peer.frame_digests.get(frame).map(|digest| digest.input_digest) else { return };
         if peer.is_absent(frame) {
             return;
         }
         if !peer.input_digest.is_known() {
-            let Peer { input_digest: chain, inputs, .. } = peer;
+            let Peer { input_digest, inputs, .. } = peer;
             if newest == Some(frame) && frame >= inputs.start() {
-                chain.adopt(inputs, frame, theirs);
+                input_digest.adopt(inputs, frame, theirs);
             }
             return;
         }
@@ -290,7 +289,8 @@ impl Session {
         self.compare_input_digest(index, frame);
         let peer = &mut self.peers[index];
         let (Some(ours), Some(theirs)) = (self.own_digests.get(frame), peer.frame_digests.get(frame)) else { return };
-        // What a site did that is gone does not concern the others, nor does what they decide concern who leaves.
+        // The state of a gone site does not concern the others, and the others' decisions do not concern a leaving
+        // site.
         if peer.is_absent(frame) || peer.was_unconsulted(frame) || self.leaving.is_some() {
             return;
         }
@@ -303,7 +303,7 @@ impl Session {
         if peer.stats.mismatches == 1 {
             self.events.push(Event::Diverged { site: peer.site, frame });
             let agreed = peer.last_agreed_frame;
-            // Whoever begins with an older state would not come to ours.
+            // A site that starts from an older snapshot would not arrive at this site's state.
             if let Some(feed) = &mut self.feed {
                 feed.retire_snapshots();
             }
@@ -311,25 +311,26 @@ impl Session {
         }
     }
 
-    /// The first frame comes.
+    /// Starts the game with the first frame.
     #[cold]
     pub(super) fn start_running(&mut self, at: Instant) {
         self.start_pacing(at);
         self.phase = self.initial_phase();
     }
 
-    /// What comes before the first frame that we play: a state to go back to, should states differ.
+    /// Returns the phase before the first frame that this site plays: it saves a state to return to in case of a
+    /// desync.
     pub(super) fn initial_phase(&self) -> Phase {
-        let place = self.desync_search.as_ref().map(|_| self.anchor_slot_before(self.machine_frame));
-        Phase::Running(place.map_or(FramePhase::Idle, |place| FramePhase::SaveAnchor { slot: place, target: None }))
+        let slot = self.desync_search.as_ref().map(|_| self.anchor_slot_before(self.machine_frame));
+        Phase::Running(slot.map_or(FramePhase::Idle, |slot| FramePhase::SaveAnchor { slot, target: None }))
     }
 
     fn begin_frame(&mut self, now: Instant) {
         self.snapshot_requested = None;
-        // What was not answered by now never will be.
+        // A hash that has not arrived by now never will.
         self.hash_pending = None;
-        if let Some(dials) = self.next_delay_settings.filter(|dials| dials.from_frame <= self.frame) {
-            self.apply_delay_settings(dials);
+        if let Some(settings) = self.next_delay_settings.filter(|settings| settings.from_frame <= self.frame) {
+            self.apply_delay_settings(settings);
         }
         self.frame_starts[self.frame.number() as usize % MAX_FRAME_STARTS] = now;
         self.frame_begun_at = now;
@@ -340,40 +341,41 @@ impl Session {
         self.phase = self.sample_or_await_inputs(now);
     }
 
-    /// Every frame asks for one input, unless the lag has just changed.
+    /// Returns the phase after a sample. Every frame samples one input, unless the input delay has just changed.
     fn sample_or_await_inputs(&self, now: Instant) -> Phase {
-        let wanted = self.own_inputs.end() <= self.frame + self.delay_settings.input_delay;
-        Phase::Running(if wanted { FramePhase::SampleDue } else { FramePhase::AwaitInputs { began: now } })
+        let is_sample_due = self.own_inputs.end() <= self.frame + self.delay_settings.input_delay;
+        Phase::Running(if is_sample_due { FramePhase::SampleDue } else { FramePhase::AwaitInputs { began: now } })
     }
 
-    /// Lag and window change with a frame. More lag asks for an input more, less for one less.
-    pub(super) fn schedule_delay_settings(&mut self, from: Frame, lag: u32, window: u32) {
-        let window = window.min(self.config.settings.rollback_slots() as u32);
-        let dials = DelaySettings {
+    /// Schedules new delay settings for a frame. A longer input delay samples one input more, a shorter one samples one
+    /// less.
+    pub(super) fn schedule_delay_settings(&mut self, from: Frame, input_delay: u32, prediction_window: u32) {
+        let prediction_window = prediction_window.min(self.config.settings.rollback_slots() as u32);
+        let settings = DelaySettings {
             from_frame: from,
-            input_delay: lag.min(MAX_INPUT_DELAY).min(MAX_LEAD - window),
-            prediction_window: window,
+            input_delay: input_delay.min(MAX_INPUT_DELAY).min(MAX_LEAD - prediction_window),
+            prediction_window,
         };
-        self.max_lead = self.max_lead.max(dials.input_delay + dials.prediction_window);
-        self.next_delay_settings = Some(dials);
+        self.max_lead = self.max_lead.max(settings.input_delay + settings.prediction_window);
+        self.next_delay_settings = Some(settings);
     }
 
-    /// The frame has come with which they change.
+    /// Applies the scheduled delay settings.
     #[cold]
-    fn apply_delay_settings(&mut self, dials: DelaySettings) {
+    fn apply_delay_settings(&mut self, settings: DelaySettings) {
         self.next_delay_settings = None;
-        self.delay_settings = dials;
-        let reach = dials.input_delay + dials.prediction_window;
-        (self.stats.input_delay, self.stats.prediction_window) = (dials.input_delay, dials.prediction_window);
+        self.delay_settings = settings;
+        let max_lead = settings.input_delay + settings.prediction_window;
+        (self.stats.input_delay, self.stats.prediction_window) = (settings.input_delay, settings.prediction_window);
         if let Some(pacer) = &mut self.pacer {
-            pacer.set_max_lead(reach);
-            if dials.prediction_window > 0 {
+            pacer.set_max_lead(max_lead);
+            if settings.prediction_window > 0 {
                 pacer.enable_dither(self.config.site);
             }
         }
     }
 
-    /// What Algorithm 4 needs to know, at a slave that has heard its master.
+    /// Returns the data for Algorithm 4 of Zhao et al., at a slave that has received ticks of its master.
     fn zhao_master(&self) -> Option<ZhaoMaster> {
         let setter = self.pace_setter.filter(|_| self.config.pacing == Pacing::Zhao)?;
         let peer = self.peers.iter().find(|peer| peer.site == setter)?;
@@ -381,17 +383,17 @@ impl Session {
         Some(ZhaoMaster { last_received, received_at: peer.last_input_at, rtt: peer.clock.rtt()? })
     }
 
-    /// All inputs are known for the frames before this one.
+    /// Returns the end of the frames whose inputs are all known.
     pub(super) fn known_end(&self) -> Frame {
         self.peers.iter().map(Peer::known_end).fold(self.own_inputs.end(), Frame::min)
     }
 
-    /// How many frames may be guessed here: none where nothing can be repaired, whatever the others do.
+    /// Returns the prediction window at this site: 0 where the machine cannot save its state, whatever the others do.
     fn usable_prediction_window(&self) -> u32 {
         if self.config.can_save { self.delay_settings.prediction_window } else { 0 }
     }
 
-    /// Whether the frame that began may be stepped: its inputs are here, or few enough are guessed.
+    /// Returns whether the current frame may be stepped: its inputs are known, or few enough are predicted.
     pub(super) fn can_step(&self) -> bool {
         self.can_step_with(self.known_end())
     }
@@ -400,32 +402,33 @@ impl Session {
         self.frame < known + self.usable_prediction_window() && self.frame < self.own_inputs.end()
     }
 
-    /// Those without whose inputs it may not.
+    /// Returns the peers without whose inputs the current frame cannot be stepped.
     pub(super) fn stalling_peers(&self) -> impl Iterator<Item = &Peer> {
-        let window = self.usable_prediction_window();
-        self.peers.iter().filter(move |peer| peer.known_end() + window <= self.frame)
+        let prediction_window = self.usable_prediction_window();
+        self.peers.iter().filter(move |peer| peer.known_end() + prediction_window <= self.frame)
     }
 
-    /// Everything before this frame is stepped with the inputs that all sites gave, and will not be stepped again.
+    /// Returns the end of the confirmed frames: all earlier frames are stepped with the inputs that all sites gave, and
+    /// will not be resimulated.
     pub(super) fn confirmed_end(&self) -> Frame {
         self.machine_frame.min(self.known_end()).min(self.first_misprediction.unwrap_or(Frame::NEVER))
     }
 
-    /// Inputs of a peer came, which before was known up to `known`: looks whether they are what was guessed. What is yet to be stepped,
-    /// or stepped again, needs no repair.
+    /// Compares newly received inputs of a peer with the predicted ones. `known` is the previous end of the peer's
+    /// known inputs. Frames that are yet to be stepped or resimulated need no rollback.
     #[inline]
     pub(super) fn check_predictions(&mut self, index: usize, known: Frame) {
         self.peers[index].settle_substitute_input();
         let until = self.peers[index].known_end().min(self.machine_frame);
-        // What we got before we played was certain.
+        // Inputs that this site received before it played were confirmed.
         let known = known.max(if self.joining.is_some() { Frame::NEVER } else { self.joined_at });
         if known < until {
-            let wrong = self.peers[index].first_misprediction(known, until);
-            self.first_misprediction = [self.first_misprediction, wrong].into_iter().flatten().min();
+            let mispredicted = self.peers[index].first_misprediction(known, until);
+            self.first_misprediction = [self.first_misprediction, mispredicted].into_iter().flatten().min();
         }
     }
 
-    /// Puts together what all players do in a frame, as far as that is known, and guesses the rest.
+    /// Gathers the inputs of all players for a frame, and predicts the missing ones.
     pub(super) fn gather_inputs(&mut self, frame: Frame) {
         let Self { input_words: words, peers, config, .. } = self;
         words.fill(0);
@@ -435,31 +438,25 @@ impl Session {
         for peer in peers {
             let known = frame < peer.known_end();
             let absent = peer.is_absent(frame);
-            let Peer {
-                inputs,
-                layout,
-                predictions: guesses,
-                substitute_input: stand_in,
-                absence: away,
-                absence_input: before,
-                ..
-            } = peer;
+            let Peer { inputs, layout, predictions, substitute_input, absence, absence_input, .. } = peer;
             let given = match absent {
-                true => Some(&(if away.contains(&frame) { before } else { stand_in })[..inputs.block_count()]),
+                true => Some(
+                    &(if absence.contains(&frame) { absence_input } else { substitute_input })[..inputs.block_count()],
+                ),
                 false => inputs.value_blocks(frame),
             };
             let packed = match given {
                 Some(packed) if known => packed,
-                Some(packed) => guesses.store_known(frame, packed),
-                // Only who breaks the rules is so far ahead that this is forgotten already.
+                Some(packed) => predictions.store_known(frame, packed),
+                // Only a site that violates the protocol is so far ahead that its input has left the buffer.
                 None if known => continue,
-                None => guesses.predict(config.predictor, inputs, layout, frame, words.len()),
+                None => predictions.predict(config.predictor, inputs, layout, frame, words.len()),
             };
             layout.unpack_blocks(packed, words);
         }
     }
 
-    /// Steps the frame that began.
+    /// Steps the current frame.
     fn step_frame(&mut self, now: Instant, began: Instant) {
         self.record_input_age(now - began);
         self.end_stall(now, began);
@@ -472,24 +469,25 @@ impl Session {
         self.announce_new_plan(plan);
     }
 
-    /// A plan that was given up leads others astray until they hear of it.
-    fn announce_new_plan(&mut self, before: Option<Instant>) {
-        let (Some(before), Some(pacer)) = (before, &self.pacer) else { return };
-        if pacer.planned_start().is_some_and(|plan| plan - before > pacer.period() * 3) {
+    /// Sends probes after the pacer has given up its plan. Other sites would follow the old plan until they receive the
+    /// new one.
+    fn announce_new_plan(&mut self, previous: Option<Instant>) {
+        let (Some(previous), Some(pacer)) = (previous, &self.pacer) else { return };
+        if pacer.planned_start().is_some_and(|plan| plan - previous > pacer.period() * 3) {
             self.peers.iter_mut().for_each(Peer::make_probe_due);
         }
     }
 
-    /// Steps a frame of the past once more.
-    fn resimulate_frame(&mut self, aim: SimulationTarget, at: Frame) {
+    /// Resimulates a past frame.
+    fn resimulate_frame(&mut self, target: SimulationTarget, frame: Frame) {
         self.stats.resimulated += 1;
-        self.phase = Phase::Running(match self.request_hash_if_compared(at) {
-            true => FramePhase::HashResimulated { target: aim },
-            false => FramePhase::Simulate { target: aim, is_saved: false },
+        self.phase = Phase::Running(match self.request_hash_if_compared(frame) {
+            true => FramePhase::HashResimulated { target },
+            false => FramePhase::Simulate { target, is_saved: false },
         });
     }
 
-    /// The frame is done with.
+    /// Finishes the current frame.
     fn finish_frame(&mut self) {
         let frame = self.frame;
         self.frame = frame.next();
@@ -504,14 +502,14 @@ impl Session {
         }
     }
 
-    /// Whether the state after a frame is to be hashed.
+    /// Returns whether the state after a frame is compared, and notes that its hash was requested.
     fn request_hash_if_compared(&mut self, frame: Frame) -> bool {
-        let every = self.config.settings.compare_interval;
-        let compared = every > 0 && (frame.number() + 1).is_multiple_of(every);
-        if compared {
+        let interval = self.config.settings.compare_interval;
+        let is_compared = interval > 0 && (frame.number() + 1).is_multiple_of(interval);
+        if is_compared {
             self.hash_pending = Some(frame);
         }
-        compared
+        is_compared
     }
 
     fn end_stall(&mut self, now: Instant, began: Instant) {
@@ -529,7 +527,7 @@ impl Session {
         self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next_start).max(self.pause.until)
     }
 
-    /// When a recent frame began here.
+    /// Returns when a recent frame began at this site.
     pub(super) fn frame_began_at(&self, frame: Frame) -> Option<Instant> {
         let begun = match self.phase {
             Phase::Running(
@@ -546,19 +544,19 @@ impl Session {
             .then(|| self.frame_starts[frame.number() as usize % MAX_FRAME_STARTS])
     }
 
-    /// When a frame that has not begun yet probably will.
+    /// Returns when a frame that has not begun yet will probably begin.
     pub(super) fn frame_planned_at(&self, frame: Frame) -> Option<Instant> {
         let pacer = self.pacer.as_ref()?;
         Some(pacer.next_start() + pacer.period() * (frame - self.frame))
     }
 
-    /// The lowest site that plays sets the pace.
+    /// Chooses the pace setter: the lowest site that plays.
     pub(super) fn choose_pace_setter(&mut self) {
         let playing = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.site);
         self.pace_setter = playing.min().filter(|lowest| *lowest < self.config.site);
     }
 
-    /// What the passing of time does to a running game.
+    /// Handles the effects of elapsed time on a running game.
     pub(super) fn update(&mut self, now: Instant) {
         if self.is_steady(now) {
             self.peers.iter_mut().for_each(|peer| peer.reset_relay_selector(now));
@@ -567,19 +565,20 @@ impl Session {
         self.update_all(now);
     }
 
-    /// Whether looking after all slow things would find nothing: everybody plays and is heard, and nothing is under way.
+    /// Returns whether a full update would change nothing: all peers play and send, and nothing is under way.
     fn is_steady(&self, now: Instant) -> bool {
         let config = &self.config;
-        let nobody_is_timed =
+        let no_peer_is_timed =
             config.stall_limit.is_none() && config.silence_timeout.is_none_or(|limit| limit > LINK_CUT_TIMEOUT);
-        let idle = self.command.is_none() && self.leaving.is_none() && !self.extras_pending && !self.tuning_stats_due;
-        nobody_is_timed
-            && idle
+        let is_idle =
+            self.command.is_none() && self.leaving.is_none() && !self.extras_pending && !self.tuning_stats_due;
+        no_peer_is_timed
+            && is_idle
             && config.recovery != Recovery::Classic
             && self.pause.announced.is_none()
             && self.membership.is_idle()
             && self.split_brain.is_idle()
-            && self.desync_search.as_ref().is_none_or(|inquiry| !inquiry.is_under_way())
+            && self.desync_search.as_ref().is_none_or(|search| !search.is_under_way())
             && !matches!(self.phase, Phase::Running(FramePhase::AwaitInputs { .. }))
             && self.peers.iter().all(|peer| peer.is_steady(now))
     }
@@ -609,7 +608,7 @@ impl Session {
         }
     }
 
-    /// A site that announced to leave has left when all its inputs are here.
+    /// Completes the leave of a site when all its inputs are known, and later frees its seat.
     fn update_leaver(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         let Seat::Leaving(last) = peer.seat else { return };
@@ -643,17 +642,18 @@ impl Session {
         }
     }
 
-    /// We leave when everybody has our last input and knows that it is the last, or is silent, or will not listen.
+    /// Ends the session when every peer has this site's last input and knows that it is the last, is silent, or was
+    /// dropped.
     #[cold]
     fn update_own_leave(&mut self, now: Instant) {
-        let told = |peer: &Peer| {
+        let is_informed = |peer: &Peer| {
             peer.is_free()
                 || peer.is_dropped
                 || peer.knows_own_leave
                 || now - peer.last_received_at > LEAVE_WAIT_FOR_SILENT_PEER
         };
         let Some(leave) = self.leaving else { return };
-        if now - leave.since > MAX_LEAVE_WAIT || self.peers.iter().all(told) {
+        if now - leave.since > MAX_LEAVE_WAIT || self.peers.iter().all(is_informed) {
             self.end_session(leave.reason);
         }
     }
@@ -666,11 +666,13 @@ impl Session {
         self.peers.iter().find(silent).map(|peer| peer.site)
     }
 
-    /// A site whose last other player left ends, unless somebody can still come (a dropped site, a latecomer) or it plays on alone.
+    /// Ends the session if all other players have left, unless a dropped site or a late joiner can still come or this
+    /// site plays on alone.
     pub(super) fn end_if_alone(&mut self) {
-        let open = self.config.settings.starting_sites != SiteSet::first(usize::from(self.config.settings.site_count));
-        let gone = |peer: &Peer| peer.is_free() && !peer.is_dropped;
-        if !self.config.can_play_alone && !open && self.peers.iter().all(gone) {
+        let has_open_seats =
+            self.config.settings.starting_sites != SiteSet::first(usize::from(self.config.settings.site_count));
+        let has_left = |peer: &Peer| peer.is_free() && !peer.is_dropped;
+        if !self.config.can_play_alone && !has_open_seats && self.peers.iter().all(has_left) {
             self.end_session(SessionEnd::Alone);
         }
     }
@@ -685,7 +687,7 @@ impl Session {
     }
 }
 
-/// A state's hash as it travels.
+/// Folds a state hash to the 32 bits that packets carry.
 pub(super) fn fold_hash(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }

@@ -1,9 +1,9 @@
 //! A rolling hash of one site's inputs.
 //!
-//! Inputs may come through a third site, and what a third passes on is only its word. So every site tells, with the hash of its
-//! state, a hash of all inputs that it has given so far; whoever has others of it knows as soon as one such word comes
-//! directly. It is SHA-256 over the changes since the comparison before and the value told then, cut to 64 bits: no third
-//! site finds other inputs that fit while the game goes on.
+//! Inputs may arrive through a third site, which could forge them. So every site sends, with the hash of its state, a
+//! hash of all inputs that it has given so far. A site that holds forged inputs notices it with the first such hash
+//! that it receives directly. The hash is SHA-256 over the changes since the previous comparison and the value of that
+//! comparison, truncated to 64 bits: no third site finds other inputs with the same hash while the game runs.
 
 use sha2::{Digest, Sha256};
 
@@ -18,15 +18,15 @@ pub(super) struct InputDigest {
     last_input: [PackedInputBlock; MAX_BLOCKS],
     /// The frame of the last change.
     last_change: Frame,
-    /// It begins with this frame, and inputs before `until` are in it.
+    /// The hash begins with this frame, and includes the inputs before `end`.
     first_frame: Frame,
     end: Frame,
-    /// What it was at the comparison before; `None` for one who came later and has not been told.
+    /// The value at the previous comparison; `None` if this site joined later and does not know it yet.
     last_value: Option<u64>,
 }
 
 impl InputDigest {
-    /// Of a stream that begins with this frame.
+    /// Creates the hash of a stream that begins with this frame.
     pub(super) fn new(first: Frame) -> Self {
         Self {
             hasher: Sha256::new(),
@@ -38,12 +38,12 @@ impl InputDigest {
         }
     }
 
-    /// Of a stream whose beginning is not known.
+    /// Creates the hash of a stream whose earlier inputs are not known.
     pub(super) fn with_unknown_start(first: Frame) -> Self {
         Self { last_value: None, ..Self::new(first) }
     }
 
-    /// Goes on with what the site itself tells, up to and with a frame.
+    /// Continues with the value that the site itself sent, which includes the input of `frame`.
     pub(super) fn adopt(&mut self, stream: &Stream, frame: Frame, value: u64) {
         let next = Self::new(frame.next());
         let blocks = stream.block_count();
@@ -57,14 +57,14 @@ impl InputDigest {
         self.last_value.is_some()
     }
 
-    /// Takes in the inputs before `until`, which are known; `absent` tells where there are none.
+    /// Adds the inputs before `until`, which are known. `absent` returns whether a frame has none.
     pub(super) fn advance(&mut self, stream: &Stream, until: Frame, absent: impl Fn(Frame) -> bool) {
-        const NOTHING: &[PackedInputBlock] = &[[0; 16]; MAX_BLOCKS];
+        const NEUTRAL: &[PackedInputBlock] = &[[0; 16]; MAX_BLOCKS];
         let blocks = stream.block_count();
         while self.end < until {
             let frame = self.end;
             self.end = frame.next();
-            let input = stream.value_blocks(frame).filter(|_| !absent(frame)).unwrap_or(&NOTHING[..blocks]);
+            let input = stream.value_blocks(frame).filter(|_| !absent(frame)).unwrap_or(&NEUTRAL[..blocks]);
             if input != &self.last_input[..blocks] {
                 self.last_input[..blocks].copy_from_slice(input);
                 self.hash_change(frame, stream.width());
@@ -72,7 +72,8 @@ impl InputDigest {
         }
     }
 
-    /// Hashing is dear, so a change takes few bytes: how long after the one before, and what.
+    /// Hashes a change in few bytes, because hashing is expensive: the distance to the previous change and the new
+    /// value.
     fn hash_change(&mut self, frame: Frame, width: usize) {
         let since = (frame - self.last_change).clamp(0, i64::from(u16::MAX)) as u16;
         self.last_change = frame;
@@ -80,7 +81,8 @@ impl InputDigest {
         self.hasher.update(&self.last_input.as_flattened()[..width]);
     }
 
-    /// The value up to and with a frame, with which the next stretch begins; none before the first frame.
+    /// Returns the value up to and including a frame, with which the next interval begins; `None` before the first
+    /// frame.
     pub(super) fn close_interval(&mut self, frame: Frame) -> Option<u64> {
         if frame < self.first_frame {
             return None;
@@ -95,16 +97,16 @@ impl InputDigest {
 }
 
 impl Peer {
-    /// The hash of its inputs, as we have them, up to and with a frame.
+    /// Returns the hash of the peer's inputs, as received, up to and including a frame.
     pub(super) fn close_input_digest(&mut self, frame: Frame) -> Option<u64> {
         self.advance_input_digest(frame.next());
         self.input_digest.close_interval(frame)
     }
 
     pub(super) fn advance_input_digest(&mut self, until: Frame) {
-        let mut chain = core::mem::replace(&mut self.input_digest, InputDigest::new(Frame::ZERO));
-        chain.advance(&self.inputs, until, |frame| self.is_absent(frame));
-        self.input_digest = chain;
+        let mut digest = core::mem::replace(&mut self.input_digest, InputDigest::new(Frame::ZERO));
+        digest.advance(&self.inputs, until, |frame| self.is_absent(frame));
+        self.input_digest = digest;
     }
 }
 
@@ -119,9 +121,9 @@ mod tests {
     }
 
     fn digest_value(values: &[u8], cuts: &[u32]) -> Option<u64> {
-        let (stream, mut chain) = (stream(values), InputDigest::new(Frame::ZERO));
-        cuts.iter().for_each(|cut| chain.advance(&stream, Frame::new(*cut), |_| false));
-        chain.close_interval(Frame::new(values.len() as u32))
+        let (stream, mut digest) = (stream(values), InputDigest::new(Frame::ZERO));
+        cuts.iter().for_each(|cut| digest.advance(&stream, Frame::new(*cut), |_| false));
+        digest.close_interval(Frame::new(values.len() as u32))
     }
 
     #[test]
@@ -137,13 +139,13 @@ mod tests {
 
     #[test]
     fn digests_stay_different_after_one_different_input() {
-        let chains = [[1, 1, 0, 0], [2, 1, 0, 0]].map(|inputs| {
-            let (stream, mut chain) = (stream(&inputs), InputDigest::new(Frame::ZERO));
-            chain.advance(&stream, Frame::new(2), |_| false);
-            chain.close_interval(Frame::new(1));
-            chain.advance(&stream, Frame::new(4), |_| false);
-            chain.close_interval(Frame::new(3))
+        let digests = [[1, 1, 0, 0], [2, 1, 0, 0]].map(|inputs| {
+            let (stream, mut digest) = (stream(&inputs), InputDigest::new(Frame::ZERO));
+            digest.advance(&stream, Frame::new(2), |_| false);
+            digest.close_interval(Frame::new(1));
+            digest.advance(&stream, Frame::new(4), |_| false);
+            digest.close_interval(Frame::new(3))
         });
-        assert_ne!(chains[0], chains[1]);
+        assert_ne!(digests[0], digests[1]);
     }
 }

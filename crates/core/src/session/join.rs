@@ -1,11 +1,12 @@
-//! Coming late: taking a free seat, or one's own again, while the game runs.
+//! Late join: taking a free seat, or this site's former seat, in a running game.
 //!
-//! A latecomer first watches: a [`Spectator`] brings it the state, or all inputs since the first frame, and every frame since, until
-//! it is as far as the players. Meanwhile it greets them all and learns their clocks. When it is ready the coordinator orders a
-//! frame with which it sits down. Frames before that it has from the feed, frames from there on come with the players' ticks.
+//! A joiner first spectates. A [`Spectator`] downloads a snapshot, or all inputs since the first frame, and then every
+//! frame, until the joiner has caught up with the players. Meanwhile the joiner exchanges hellos with all players and
+//! learns their clocks. When it is ready, the coordinator schedules a join command for a frame. The joiner gets the
+//! frames before that frame from the feed, and the inputs from that frame on from the players' ticks.
 //!
-//! Nobody waits for it: what it would press in its first frames is nothing at all, and that is told as soon as the order is
-//! known. By the time it has caught up, its inputs are due like everybody's.
+//! The players do not wait for the joiner: its first inputs are neutral, and it sends them in advance as soon as it
+//! knows the join command. By the time it has caught up, its inputs are due like those of every other site.
 
 use alloc::boxed::Box;
 
@@ -26,69 +27,73 @@ use crate::spectator_feed::{
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CommandKind, ScheduledCommand, Tick};
 
-/// How a site comes late.
+/// How a site joins late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateJoin {
-    /// Where to begin: with a snapshot, or with the first frame of the game, for machines that cannot load a state.
+    /// First frame of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
     pub start: SpectatorStart,
-    /// The largest state that is taken, in bytes.
+    /// Maximum accepted size of a snapshot, in bytes.
     pub max_state_len: usize,
 }
 
-/// A latecomer is ready to play when it is no further behind than this.
+/// A joiner is ready when it is no further behind the players than this.
 const MAX_READY_DISTANCE: TimeDelta = TimeDelta::from_millis(700);
-/// For so long it presses nothing at first, beside the time that its packets take.
+/// Duration of the initial neutral inputs, besides one and a half round trips.
 const NEUTRAL_INPUT_TIME: TimeDelta = TimeDelta::from_millis(500);
-/// It sits down when it is no more than this many frames behind what the others have given inputs for.
+/// Maximum distance, in frames, to the end of the other sites' inputs at which a joiner starts to play.
 const MAX_FRAMES_BEHIND: i64 = 200;
-/// A newcomer without progress for this long, plus [`SOURCE_ROUND_TRIPS`] round trips, requests its frames from another source.
+/// A joiner without progress for this long, plus [`SOURCE_ROUND_TRIPS`] round trips, downloads from another source.
 const SOURCE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Round trips until a source has accepted a watcher and answered its first question, each of which may be lost once.
+/// Round trips until a source has accepted a spectator and answered its first request, if each message is lost once.
 const SOURCE_ROUND_TRIPS: i64 = 6;
-/// And after so long gives it back, because everybody waits for him.
+/// An admitted joiner without progress for this long, plus [`SOURCE_ROUND_TRIPS`] round trips, gives its seat back,
+/// because all players wait for it.
 const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
-/// It never presses nothing for longer than this many frames.
+/// Maximum number of initial neutral inputs, in frames.
 const MAX_NEUTRAL_FRAMES: i64 = 200;
-/// The others may run ahead for as long, by a window more, and give inputs further ahead by the lag. No more than these can be kept
-/// here until their frames come, with some to spare for dials that turn meanwhile.
+/// Maximum number of frames by which the others' inputs may be ahead of this site: the capacity of its input buffers,
+/// minus a margin of 8 for changes of the delay settings. While this site's inputs are neutral, the others may run
+/// ahead by that time plus a prediction window, and give inputs further ahead by the input delay.
 const MAX_FRAMES_AHEAD: i64 = STREAM_CAPACITY as i64 / 2 - 8;
 
-/// A site on its way into a running game.
+/// Progress of a late join.
 #[derive(Debug)]
 pub(super) struct JoinProgress {
     pub(super) spectator: Spectator,
-    /// The frame with which it sits down.
+    /// The first frame in which this site plays, once it is admitted.
     join_frame: Option<Frame>,
-    /// Who ordered that.
+    /// The coordinator that admitted this site.
     admitted_by: Option<SiteId>,
-    /// How far we are, and since when.
+    /// The next frame of the download, and when it last advanced.
     progress: (Frame, Instant),
-    /// When we last turned to another source because of that.
+    /// When the source was last changed for lack of progress.
     source_changed_at: Instant,
-    /// The words of the frame before the next are known: the machine has stepped it, and was not put behind it.
+    /// Whether the inputs of the machine's previous frame are known, because the machine has stepped that frame and not
+    /// loaded a state after it.
     has_stepped: bool,
-    /// It has said that it is ready. An order that comes before was for an earlier start of our program.
+    /// Whether this site has announced that it is ready. A join command that arrives before that was for a previous
+    /// incarnation.
     pub(super) has_announced_ready: bool,
 }
 
 impl JoinProgress {
     pub(super) fn new(now: Instant, join: LateJoin, config: &super::Config) -> Result<Box<Self>, SettingsError> {
-        let from: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
-        let watching = SpectatorConfig::new(config.session_id, config.settings.clone(), from);
-        // Nobody looks on: whatever is late is made up for at once.
-        let watching = SpectatorConfig {
+        let sources: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
+        let spectator_config = SpectatorConfig::new(config.session_id, config.settings.clone(), sources);
+        // The frames are not displayed, so the spectator catches up at once.
+        let spectator_config = SpectatorConfig {
             start: join.start,
             max_snapshot_size: join.max_state_len,
             catch_up_threshold: 0,
-            ..watching
+            ..spectator_config
         };
-        let reached = (Frame::ZERO, now);
-        Spectator::new(now, watching).map(|watcher| {
+        let progress = (Frame::ZERO, now);
+        Spectator::new(now, spectator_config).map(|spectator| {
             Box::new(Self {
-                spectator: watcher,
+                spectator,
                 join_frame: None,
                 admitted_by: None,
-                progress: reached,
+                progress,
                 source_changed_at: now,
                 has_stepped: false,
                 has_announced_ready: false,
@@ -98,7 +103,8 @@ impl JoinProgress {
 }
 
 impl Session {
-    /// Whether we are as far as the players, and know them all.
+    /// Returns whether this site has caught up with the players, and its feed source is known to play the same game as
+    /// the previous source.
     pub(super) fn is_ready_to_join(&self) -> bool {
         let Some(joining) = &self.joining else { return false };
         let behind = joining.spectator.newest_frame() - joining.spectator.next_frame();
@@ -106,23 +112,24 @@ impl Session {
         joining.spectator.is_live() && behind <= near && !joining.spectator.is_unverified()
     }
 
-    /// The frame with which we sit down, as long as we have not yet.
+    /// Returns the first frame in which this site plays, as long as it is admitted and does not play yet.
     pub(super) fn own_join_frame(&self) -> Option<Frame> {
         self.joining.as_ref().and_then(|joining| joining.join_frame)
     }
 
-    /// Whether all is stepped that a feed can have: nobody is certain of frames that our inputs do not reach.
+    /// Returns whether all frames that a feed can have are stepped: no site can confirm frames beyond this site's
+    /// inputs.
     pub(super) fn has_consumed_feed(&self) -> bool {
         self.own_join_frame().is_some() && self.machine_frame >= self.catch_up_until
     }
 
-    /// What a latecomer asks of its host program.
+    /// Returns the next request of a joiner to its host program.
     #[cold]
     pub(super) fn next_joining_request(&mut self, now: Instant) -> Option<Request<'_>> {
         if self.has_consumed_feed() {
             return None;
         }
-        let Self { joining, input_words: words, machine_frame: at, frame, hash_pending: hashing, .. } = self;
+        let Self { joining, input_words: words, machine_frame, frame, hash_pending, .. } = self;
         let joining = joining.as_mut()?;
         if joining.join_frame.is_some()
             && let Some(inputs) = joining.spectator.take_words(*frame)
@@ -130,29 +137,29 @@ impl Session {
             words.copy_from_slice(inputs);
             joining.has_stepped = true;
             let next = *frame;
-            (*at, *frame) = (next.next(), next.next());
+            (*machine_frame, *frame) = (next.next(), next.next());
             return Some(Request::Advance { frame: next, inputs: words, fresh: false });
         }
         Some(match joining.spectator.poll_request(now)? {
             SpectatorRequest::Load { next_frame, state, .. } => {
                 joining.has_stepped = false;
-                (*at, *frame) = (next_frame, next_frame);
+                (*machine_frame, *frame) = (next_frame, next_frame);
                 Request::Restore { frame: next_frame, state }
             }
             SpectatorRequest::Advance { frame: next, inputs, .. } => {
                 joining.has_stepped = true;
                 words.copy_from_slice(inputs);
-                (*at, *frame) = (next.next(), next.next());
+                (*machine_frame, *frame) = (next.next(), next.next());
                 Request::Advance { frame: next, inputs: words, fresh: false }
             }
             SpectatorRequest::Hash { frame, .. } => {
-                *hashing = Some(frame);
+                *hash_pending = Some(frame);
                 Request::Hash { frame }
             }
         })
     }
 
-    /// What becomes of watching.
+    /// Updates the late join and handles the spectator's events.
     #[cold]
     pub(super) fn update_joining(&mut self, now: Instant) {
         self.extend_neutral_inputs(now);
@@ -170,26 +177,27 @@ impl Session {
         }
     }
 
-    /// From the order on everybody counts on us: if one source brings nothing another may, and if none does we make room.
+    /// Checks the progress of the download. From the join command on, all players wait for this site. If a source
+    /// delivers nothing, another may; if none does, this site gives its seat back.
     fn update_join_progress(&mut self, now: Instant) {
-        let answer = self.max_player_rtt() * SOURCE_ROUND_TRIPS;
-        let plays = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
+        let answer_time = self.max_player_rtt() * SOURCE_ROUND_TRIPS;
+        let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.join_frame.is_some()) else { return };
         let next = joining.spectator.next_frame();
         if next > joining.progress.0 {
             (joining.progress, joining.source_changed_at) = ((next, now), now);
         } else if joining.join_frame <= Some(next) {
-            // What follows comes from the players, too. If nothing does, they may wait for us.
+            // The players deliver the following inputs, too. If none arrive, the players may be waiting for this site.
             joining.source_changed_at = now;
-        } else if now - joining.progress.1 > JOIN_TIMEOUT + answer {
+        } else if now - joining.progress.1 > JOIN_TIMEOUT + answer_time {
             self.abort_joining(now, SourceError::Silent);
-        } else if now - joining.source_changed_at > SOURCE_TIMEOUT + answer {
+        } else if now - joining.source_changed_at > SOURCE_TIMEOUT + answer_time {
             joining.source_changed_at = now;
-            joining.spectator.try_other_source(now, plays);
+            joining.spectator.try_other_source(now, is_player);
         }
     }
 
-    /// We cannot get in. Who has a seat leaves it, so that nobody waits.
+    /// Gives up the join. An admitted joiner leaves its seat, so that no site waits for it.
     fn abort_joining(&mut self, now: Instant, reason: SourceError) {
         match self.pacer {
             None => self.end_session(SessionEnd::NoWayIn(reason)),
@@ -197,7 +205,8 @@ impl Session {
         }
     }
 
-    /// A tick comes before we play: only the order to sit down is of interest. Returns whether the tick is of no further use.
+    /// Handles a tick that arrives before this site plays. Only a join command matters. Returns whether the tick has no
+    /// further use.
     pub(super) fn handle_tick_while_joining(&mut self, index: usize, tick: &Tick<'_>) -> bool {
         let Some(joining) = &self.joining else { return false };
         let unseated = joining.join_frame.is_none();
@@ -208,40 +217,40 @@ impl Session {
             return unseated;
         }
         for extra in tick.extras.iter() {
-            if let crate::wire::Extra::Command(order) = extra
-                && self.admits_us(index, &order)
-                && (unseated || self.replaces_admission(&order))
+            if let crate::wire::Extra::Command(command) = extra
+                && self.admits_us(index, &command)
+                && (unseated || self.replaces_admission(&command))
             {
-                self.prepare_own_join(order);
+                self.prepare_own_join(command);
                 return false;
             }
         }
         unseated
     }
 
-    /// Whether a peer orders as a coordinator that this start of our program sits down.
-    fn admits_us(&self, index: usize, order: &ScheduledCommand) -> bool {
-        let (me, site) = (self.config.site, self.peers[index].site);
-        let CommandKind::Join { site: joins, incarnation, members, .. } = order.kind else { return false };
-        let sound = order.issuer == site && members.iter().next() == Some(site) && !members.contains(me);
-        (joins, incarnation) == (me, self.config.incarnation) && sound && order.frame >= self.frame
+    /// Returns whether a peer, as coordinator, admits this incarnation of this site.
+    fn admits_us(&self, index: usize, command: &ScheduledCommand) -> bool {
+        let (own_site, site) = (self.config.site, self.peers[index].site);
+        let CommandKind::Join { site: joining_site, incarnation, members, .. } = command.kind else { return false };
+        let is_sound = command.issuer == site && members.iter().next() == Some(site) && !members.contains(own_site);
+        (joining_site, incarnation) == (own_site, self.config.incarnation) && is_sound && command.frame >= self.frame
     }
 
-    /// Whether an order replaces the one that let us in: the giver of that is gone, and the next coordinator did not know of it.
-    fn replaces_admission(&self, order: &ScheduledCommand) -> bool {
-        let Some(giver) = self.joining.as_ref().and_then(|joining| joining.admitted_by) else { return false };
-        let plays = |peer: &&Peer| peer.is_playing() && peer.silence(self.last_call) < TICK_SILENCE_LIMIT;
-        let lowest = self.peers.iter().filter(plays).map(|peer| peer.site).min();
-        order.issuer != giver && lowest == Some(order.issuer)
+    /// Returns whether a join command replaces the one that admitted this site: the issuer of that is gone, and the
+    /// next coordinator did not know of it.
+    fn replaces_admission(&self, command: &ScheduledCommand) -> bool {
+        let Some(issuer) = self.joining.as_ref().and_then(|joining| joining.admitted_by) else { return false };
+        let is_active = |peer: &&Peer| peer.is_playing() && peer.silence(self.last_call) < TICK_SILENCE_LIMIT;
+        let lowest = self.peers.iter().filter(is_active).map(|peer| peer.site).min();
+        command.issuer != issuer && lowest == Some(command.issuer)
     }
 
-    /// The coordinator lets us in: from the frame of the order on our inputs count.
-    fn prepare_own_join(&mut self, order: ScheduledCommand) {
-        let CommandKind::Join { members, epoch: view, input_delay: lag, prediction_window: window, .. } = order.kind
-        else {
+    /// Prepares to play as the coordinator's join command says: this site's inputs count from the command's frame on.
+    fn prepare_own_join(&mut self, command: ScheduledCommand) {
+        let CommandKind::Join { members, epoch, input_delay, prediction_window, .. } = command.kind else {
             return;
         };
-        let first = order.frame;
+        let first = command.frame;
         let own_width = self.layout.width();
         for peer in &mut self.peers {
             peer.seat = Seat::Free(Frame::ZERO);
@@ -257,16 +266,17 @@ impl Session {
         }
         self.active_peers = super::active_peer_bits(&self.peers);
         self.membership = Membership::admitted(self.last_call);
-        self.request_epoch(view);
-        self.schedule_delay_settings(Frame::ZERO, lag, window);
-        self.next_delay_settings.inspect(|dials| self.delay_settings = *dials);
-        (self.command, self.last_applied_command) = (Some(order), Some(first));
-        // With another seat, inputs that were told already must stay what they were: none.
-        let told = self.own_join_frame().map(|_| self.own_inputs.end());
+        self.request_epoch(epoch);
+        self.schedule_delay_settings(Frame::ZERO, input_delay, prediction_window);
+        self.next_delay_settings.inspect(|settings| self.delay_settings = *settings);
+        (self.command, self.last_applied_command) = (Some(command), Some(first));
+        // With another join frame, inputs that were already sent must stay neutral.
+        let sent_end = self.own_join_frame().map(|_| self.own_inputs.end());
         self.own_inputs = Stream::new(own_width, first);
         self.own_input_digest = super::InputDigest::new(first);
         match &mut self.leaving {
-            // Who thinks better of it is let in nevertheless if nobody knew, and leaves before the first frame.
+            // This site was admitted although it already leaves, because no other site knew that. It leaves before its
+            // first frame.
             Some(leave) => {
                 leave.input_end = first;
                 self.phase = Phase::Running(FramePhase::Idle);
@@ -274,11 +284,11 @@ impl Session {
             }
             None => {
                 self.push_settling_inputs(first);
-                self.push_neutral_inputs(told.unwrap_or(first).max(self.own_inputs.end()));
+                self.push_neutral_inputs(sent_end.unwrap_or(first).max(self.own_inputs.end()));
             }
         }
         if let Some(joining) = &mut self.joining {
-            (joining.join_frame, joining.admitted_by) = (Some(first), Some(order.issuer));
+            (joining.join_frame, joining.admitted_by) = (Some(first), Some(command.issuer));
             (joining.progress, joining.source_changed_at) =
                 ((joining.spectator.next_frame(), self.last_call), self.last_call);
         }
@@ -288,97 +298,102 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Our first inputs are none, told in advance.
+    /// Pushes the first inputs, which are neutral and sent in advance.
     fn push_settling_inputs(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let slowest = self.max_rtt();
-        let (lag, window) =
+        let max_rtt = self.max_rtt();
+        let (input_delay, prediction_window) =
             (i64::from(self.delay_settings.input_delay), i64::from(self.delay_settings.prediction_window));
-        let most = (MAX_FRAMES_AHEAD - 2 * lag - window).clamp(0, MAX_NEUTRAL_FRAMES);
-        let frames = ((slowest * 3 / 2 + NEUTRAL_INPUT_TIME).as_nanos() / period).clamp(0, most) + lag;
+        let max_frames = (MAX_FRAMES_AHEAD - 2 * input_delay - prediction_window).clamp(0, MAX_NEUTRAL_FRAMES);
+        let frames = ((max_rtt * 3 / 2 + NEUTRAL_INPUT_TIME).as_nanos() / period).clamp(0, max_frames) + input_delay;
         self.push_neutral_inputs(first + frames as u32);
     }
 
-    /// Our inputs before this frame are none.
+    /// Pushes neutral inputs up to `until`.
     fn push_neutral_inputs(&mut self, until: Frame) {
-        let nothing = [[0; 16]; crate::input::MAX_BLOCKS];
+        let neutral = [[0; 16]; crate::input::MAX_BLOCKS];
         let blocks = self.own_inputs.block_count();
         while self.own_inputs.end() < until {
-            self.own_inputs.push_blocks(&nothing[..blocks]);
+            self.own_inputs.push_blocks(&neutral[..blocks]);
         }
         self.catch_up_until = until.checked_sub(self.delay_settings.input_delay).unwrap_or(until);
     }
 
-    /// While the machine is not there yet, nobody shall wait for what we press.
+    /// Extends the neutral inputs while the machine is still catching up, so that no site waits for this site's inputs.
     fn extend_neutral_inputs(&mut self, now: Instant) {
-        let waiting = self.own_join_frame().is_some();
-        let Some(live) = self.pacer.as_ref().filter(|_| waiting).and_then(|pacer| pacer.frame_at(now)) else { return };
+        let is_admitted = self.own_join_frame().is_some();
+        let Some(live_frame) = self.pacer.as_ref().filter(|_| is_admitted).and_then(|pacer| pacer.frame_at(now)) else {
+            return;
+        };
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let slowest = self.max_rtt();
-        let under_way = ((slowest + NEUTRAL_INPUT_TIME / 2).as_nanos() / period).clamp(0, MAX_NEUTRAL_FRAMES) as u32;
-        // Further ahead than inputs are kept nobody must run.
-        let until =
-            (live + under_way + self.delay_settings.input_delay).min(self.machine_frame + MAX_FRAMES_BEHIND as u32);
+        let max_rtt = self.max_rtt();
+        let under_way = ((max_rtt + NEUTRAL_INPUT_TIME / 2).as_nanos() / period).clamp(0, MAX_NEUTRAL_FRAMES) as u32;
+        // No site may run further ahead than inputs are buffered.
+        let until = (live_frame + under_way + self.delay_settings.input_delay)
+            .min(self.machine_frame + MAX_FRAMES_BEHIND as u32);
         if until > self.own_inputs.end() {
             self.push_neutral_inputs(until);
             self.mark_all_due();
         }
     }
 
-    /// All frames before ours are stepped, and we know when the next one is due: from now on we play.
+    /// Starts to play when all frames before the join frame are stepped and the time of the next frame is known.
+    /// Returns whether this site plays now.
     #[cold]
     pub(super) fn start_playing_if_due(&mut self) -> bool {
         let Some(first) = self.own_join_frame().filter(|first| self.machine_frame >= *first) else { return false };
         let (now, next) = (self.last_call, self.machine_frame);
-        let stepped = self.joining.as_ref().is_some_and(|joining| joining.has_stepped);
-        if self.config.settings.absent_input == AbsentInput::Repeat && !stepped {
+        let has_stepped = self.joining.as_ref().is_some_and(|joining| joining.has_stepped);
+        if self.config.settings.absent_input == AbsentInput::Repeat && !has_stepped {
             return false;
         }
-        // Inputs are kept for so long; what is older comes from the feed alone.
+        // Older inputs are no longer buffered and come from the feed alone.
         let playing = self.peers.iter().filter(|peer| peer.is_playing());
         if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MAX_FRAMES_BEHIND) {
             return false;
         }
-        // Where everybody stands still there is no plan to follow.
-        let stuck = self.joining.as_ref().is_some_and(|joining| now - joining.progress.1 > SOURCE_TIMEOUT / 2);
-        let idle = stuck && self.has_consumed_feed() || self.pace_setter.is_none();
-        let known = self.pacer.as_mut().is_some_and(|pacer| pacer.jump_to(now, next)) || idle;
-        if known {
-            let everyone = SiteSet::first(usize::from(self.config.settings.site_count));
+        // If all sites are stalled, there is no plan to follow.
+        let is_stuck = self.joining.as_ref().is_some_and(|joining| now - joining.progress.1 > SOURCE_TIMEOUT / 2);
+        let has_no_plan = is_stuck && self.has_consumed_feed() || self.pace_setter.is_none();
+        let is_time_known = self.pacer.as_mut().is_some_and(|pacer| pacer.jump_to(now, next)) || has_no_plan;
+        if is_time_known {
+            let all_sites = SiteSet::first(usize::from(self.config.settings.site_count));
             self.joining = None;
             self.observe_substitute_inputs();
-            // The feed may have brought more than the frames before ours.
+            // The feed may have delivered more than the frames before the join frame.
             (self.frame, self.feed_end, self.search_end, self.joined_at) = (next, next, next, next);
             self.next_compared_frame = first_compared_frame(first, self.config.settings.compare_interval);
             self.skip_comparisons(next);
-            if let Some(inquiry) = &mut self.desync_search {
-                *inquiry = DesyncSearch::new(self.config.site, everyone, &self.config.settings, next);
+            if let Some(search) = &mut self.desync_search {
+                *search = DesyncSearch::new(self.config.site, all_sites, &self.config.settings, next);
             }
             self.phase = self.initial_phase();
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }
-        known
+        is_time_known
     }
 
-    /// What is done for those who were dropped before we came, or in our first frame, shows in the frame before it.
+    /// Takes over the substitute inputs of sites that were dropped before this site joined or in its first frame. They
+    /// are the inputs of the frame before.
     fn observe_substitute_inputs(&mut self) {
         if self.config.settings.absent_input == AbsentInput::Repeat {
-            let Self { peers, input_words: words, machine_frame: at, .. } = self;
-            peers.iter_mut().for_each(|peer| peer.observe_substitute_input(*at, words));
+            let Self { peers, input_words: words, machine_frame, .. } = self;
+            peers.iter_mut().for_each(|peer| peer.observe_substitute_input(*machine_frame, words));
         }
     }
 
-    /// The others have compared states after our first frame that we have not seen; our inputs were told in advance.
+    /// Skips the comparisons after the join frame whose states this site has not seen. Its inputs for them were sent in
+    /// advance.
     fn skip_comparisons(&mut self, next: Frame) {
-        let every = self.config.settings.compare_interval;
+        let interval = self.config.settings.compare_interval;
         while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < next) {
             self.own_input_digest.advance(&self.own_inputs, frame.next(), |_| false);
             self.own_input_digest.close_interval(frame);
-            self.next_compared_frame = Some(frame + every);
+            self.next_compared_frame = Some(frame + interval);
         }
     }
 
-    /// Frames follow each other from now on.
+    /// Starts the pacer.
     pub(super) fn start_pacing(&mut self, at: Instant) {
         let settings = &self.config.settings;
         let reach = self.delay_settings.input_delay + self.delay_settings.prediction_window;
@@ -395,8 +410,8 @@ impl Session {
     }
 }
 
-/// The first frame, not before `first`, after which states are compared.
-fn first_compared_frame(first: Frame, every: u32) -> Option<Frame> {
-    let next = (first.number() + 1).checked_next_multiple_of(every)?;
-    (every > 0).then(|| Frame::new(next - 1))
+/// Returns the first compared frame that is not before `first`.
+fn first_compared_frame(first: Frame, interval: u32) -> Option<Frame> {
+    let next = (first.number() + 1).checked_next_multiple_of(interval)?;
+    (interval > 0).then(|| Frame::new(next - 1))
 }

@@ -1,14 +1,15 @@
-//! The shared machine: several sites step the same game with the same inputs, frame by frame.
+//! The session engine: several sites step the same deterministic machine with the same inputs, frame by frame.
 //!
-//! A [`Session`] is one site's end of it. It is a pure state machine: datagrams, the time and local inputs go in, datagrams,
-//! [`MirrorRequest`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See the [crate]
-//! for a complete example.
+//! A [`Session`] is one site's end of it. It is a pure state machine: datagrams, the time and local inputs go in;
+//! datagrams, [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See
+//! the [crate] for a complete example.
 //!
-//! What holds at any time:
-//! - a frame is confirmed, in order, when it is stepped with the inputs that every site gave for it; no frame further than the
-//!   window from that is stepped at all, and none is left as it was guessed once the truth is known;
-//! - a local input takes effect in exactly the frame that was promised when it was asked for;
-//! - everything has a bound: memory, packet size, distance between sites.
+//! Invariants:
+//! - Frames are confirmed in sequence. A frame is confirmed when it is stepped with the inputs that every site gave for
+//!   it. No frame further than the prediction window past the last confirmed frame is stepped. Every misprediction is
+//!   rolled back once the real inputs are known.
+//! - A local input takes effect in exactly the frame that was promised when the input was sampled.
+//! - Memory, packet size and the distance between sites in frames are bounded.
 
 mod auto_tune;
 mod config;
@@ -77,23 +78,23 @@ use peer::{Peer, Seat};
 use rollback::RollbackScheduler;
 use split_brain::SplitBrain;
 
-/// Frames whose beginning is remembered: at least as many as sites can be apart.
+/// Frames whose start times are kept: at least the largest distance between two sites.
 const MAX_FRAME_STARTS: usize = 256;
-/// Packets that nobody may need are this far apart.
+/// Keep-alive interval.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// A wait may be a lost packet for so long; then it is a fault, and packets are sent less often.
+/// Duration of fast retransmission during a stall. A stall up to this long may be a lost packet; a longer stall is a
+/// fault, and packets are resent every [`KEEP_ALIVE_INTERVAL`] only.
 const FAST_RETRANSMIT: TimeDelta = TimeDelta::from_millis(300);
-/// Who leaves a lobby says so for as long as this.
+/// Duration for which a site announces that it leaves a lobby.
 const LOBBY_LEAVE_DURATION: TimeDelta = TimeDelta::from_secs(1);
-/// Stands for a time that must be looked up.
-const SEND_TIME_UNKNOWN: Instant = Instant::from_nanos(i64::MIN);
-/// Leaving, freezing and giving up take their time, and are looked after this often.
+/// Interval of the periodic update, which handles leaves, freezes and timeouts.
 const UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// What is called with an earlier time than the last call, by no more than this, has waited somewhere; by more, a clock was set back.
+/// Maximum age of an arrival time. A call whose time is before that of the previous call by no more than this carries
+/// the arrival time of a datagram that waited in a queue; by more, the host program's clock was set back.
 const MAX_ARRIVAL_AGE: TimeDelta = TimeDelta::from_millis(250);
-/// A host program that does not call for so long has no right to complain that others are late.
+/// After a host stall this long, lateness is not blamed on peers.
 const HOST_STALL: TimeDelta = TimeDelta::from_millis(150);
-/// A host program that does not call for so long was asleep itself.
+/// After a host stall this long, the host program is taken to have been suspended, and silence is not blamed on peers.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 
 /// One site's end of a shared game.
@@ -102,126 +103,128 @@ pub struct Session {
     config: Config,
     peers: Vec<Peer>,
     phase: Phase,
-    /// When the game starts, once that is agreed on.
+    /// Start of the game, once the sites have agreed on it.
     start_time: Option<GroupInstant>,
     is_refused: bool,
     pacer: Option<Pacer>,
-    /// The site whose plan we follow; `None` when that is ourselves.
+    /// The site whose plan this site follows; `None` if this site sets the pace.
     pace_setter: Option<SiteId>,
-    /// The next frame to be stepped for the first time, or the one being stepped.
+    /// The next frame to be stepped for the first time, or the current one.
     frame: Frame,
-    /// The next frame of the host program's machine, which during a repair is in the past.
+    /// The next frame of the host program's machine; earlier than `frame` during a rollback.
     machine_frame: Frame,
-    /// The first frame that was stepped with a wrong guess.
+    /// The first frame that was stepped with a mispredicted input.
     first_misprediction: Option<Frame>,
     rollback_scheduler: RollbackScheduler,
     frame_starts: [Instant; MAX_FRAME_STARTS],
-    /// Our own inputs.
+    /// This site's inputs.
     own_inputs: Stream,
     layout: InputLayout,
     input_words: Vec<InputWord>,
     scratch_words: Vec<InputWord>,
     own_digests: DigestHistory<FrameDigest>,
-    /// The hash of our own inputs.
+    /// Rolling hash of this site's inputs.
     own_input_digest: InputDigest,
-    /// The same where a repair may still change them.
+    /// State hashes after compared frames, including frames that a rollback may still change.
     tentative_hashes: DigestHistory,
-    /// The next frame whose state is compared once it is certain.
+    /// The next frame whose state hash is published once the frame is confirmed.
     next_compared_frame: Option<Frame>,
-    /// The frame whose state the host program hashes.
+    /// The frame for which a state hash was requested from the host program.
     hash_pending: Option<Frame>,
-    /// The frame at hand had to wait for inputs.
+    /// Whether the current frame had to wait for inputs.
     is_stalled: bool,
-    /// Since when, as far as we were awake; and for whom, in the end.
+    /// Start of that stall, moved forward by the time in which the host program was stalled; and the peers whose inputs
+    /// the frame waited for when the stall was last checked.
     stalled_since: Instant,
     stalled_by: SiteSet,
-    /// When the frame at hand, or the one before it, began.
+    /// When the current frame, or else the previous one, began.
     frame_begun_at: Instant,
     freeze: Option<Freeze>,
-    /// A pause of all sites.
+    /// The pause of all sites that this site takes part in.
     pause: GroupPause,
     delay_settings: DelaySettings,
-    /// What they will be from a frame on.
+    /// The next delay settings, and the frame from which they apply.
     next_delay_settings: Option<DelaySettings>,
-    /// The furthest that anybody was ever allowed to be ahead.
+    /// The largest sum of input delay and prediction window that has been in force or scheduled.
     max_lead: u32,
     membership: Membership,
-    /// Sites that the game went on without although no quorum decided that.
+    /// Sites that this site dropped without a quorum.
     split_brain: SplitBrain,
-    /// What is to happen at one frame everywhere.
+    /// The command that all sites apply at the same frame.
     command: Option<ScheduledCommand>,
-    /// The frame of the newest order that was carried out.
+    /// The frame of the newest command that was applied.
     last_applied_command: Option<Frame>,
-    /// Some ticks carry more than inputs.
+    /// Whether some ticks have to carry extras besides inputs.
     extras_pending: bool,
     auto_tuner: Option<Box<AutoTuner>>,
-    /// There is or was something to do beside the game.
+    /// Whether the session has, or had, work besides the frame loop: a join, a spectator feed or a desync search.
     side_work: bool,
-    /// What is needed to look into differences.
+    /// State of the desync bisection, if this site takes part in it.
     desync_search: Option<Box<DesyncSearch>>,
-    /// We are on our way into a running game.
+    /// Progress of this site's late join.
     joining: Option<Box<JoinProgress>>,
-    /// Those who watch, and those who come late.
+    /// The feed for spectators and late joiners.
     feed: Option<Box<Feed>>,
-    /// Everything before this frame is in the feed; and everything before that one can be searched for differences.
+    /// End of the frames that are in the feed, and end of the frames whose inputs are kept for a desync search.
     feed_end: Frame,
     search_end: Frame,
-    /// Everything before this frame was told to whoever keeps a movie.
+    /// End of the frames that [`Session::poll_certain`] has returned.
     record_end: Frame,
-    /// The frame whose state the host program was asked for.
+    /// The frame for which a snapshot was requested from the host program.
     snapshot_requested: Option<Frame>,
-    /// Frames before this one came to us with certainty.
+    /// Frames before this one were confirmed when this site received them.
     joined_at: Frame,
-    /// Frames before this one are made up for as quickly as the machine can.
+    /// Frames before this one are stepped as fast as the machine can, to catch up after a late join.
     catch_up_until: Frame,
-    /// It is time to tell how things are here.
+    /// Whether the next ticks carry this site's tuning statistics.
     tuning_stats_due: bool,
-    /// We are going away.
+    /// This site's own leave.
     leaving: Option<OwnLeave>,
     left_sites: SiteSet,
     events: SessionEventQueue,
     stats: Stats,
-    /// The peers, by index, for which there is something new.
+    /// Bit set of peer indices for which there is something new to send.
     due_peers: u8,
-    /// The peers, by index, that are there to hear it.
+    /// Bit set of peer indices that receive packets.
     active_peers: u8,
-    /// No packet leaves before this because its time has come; the earliest of all times if that must be looked up again.
-    next_send: Instant,
-    /// Somebody waits for a hello in the middle of the game.
+    /// Earliest time at which a packet is due although nothing is new; `None` if it must be recomputed.
+    next_send: Option<Instant>,
+    /// Whether a peer waits for a hello while the game runs.
     hello_pending: bool,
-    /// When to look after slow things again.
+    /// Time of the next periodic update.
     next_update: Instant,
-    /// By how much the host program's clock has gone back so far, all in all: our own never does.
+    /// Total by which the host program's clock has been set back. Session time is the host's time plus this and never
+    /// goes back.
     clock_set_back: TimeDelta,
-    /// When the host program last called.
+    /// Session time of the host program's last call.
     last_call: Instant,
     created_at: Instant,
 }
 
-/// Our leaving.
+/// This site's own leave.
 #[derive(Clone, Copy, Debug)]
 struct OwnLeave {
-    /// Our inputs end before this frame.
+    /// The first frame without an input of this site.
     input_end: Frame,
     since: Instant,
-    /// How we tell it.
+    /// The reason that the final event gives.
     reason: SessionEnd,
 }
 
-/// How long local input waits, and how many frames may be guessed.
+/// Input delay and prediction window, both in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DelaySettings {
-    /// Since this frame.
+    /// The first frame for which they apply.
     from_frame: Frame,
     input_delay: u32,
     prediction_window: u32,
 }
 
-/// Where a session is.
+/// Phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Lobby,
-    /// We watch until we are let in.
+    /// This site follows a spectator feed until it is admitted.
     Joining,
     Starting {
         at: Instant,
@@ -230,82 +233,82 @@ enum Phase {
     Over(SessionEnd),
 }
 
-/// Where a running game is in its frame.
+/// Phase of a running game within its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FramePhase {
-    /// It is not time yet.
+    /// The next frame is not due yet.
     Idle,
-    /// The frame has begun, its local input is to be taken.
+    /// The frame has begun, and its local input has to be requested.
     SampleDue,
-    /// The host program takes it.
+    /// The local input was requested from the host program.
     AwaitSample,
-    /// The other sites' inputs are awaited.
+    /// Waits for the inputs of the other sites.
     AwaitInputs { began: Instant },
-    /// The machine is brought up to where it should be; the state that it has may be saved already.
+    /// Steps the machine up to the target. `is_saved` means that the machine's current state is saved already.
     Simulate { target: SimulationTarget, is_saved: bool },
-    /// The host program steps the machine.
+    /// The host program steps the machine, and the pacer needs the end of that step.
     AwaitStep,
-    /// The past is played once more, aside.
+    /// Replays past frames for a desync search.
     Replay,
-    /// It is to keep the state, because it was hashed.
+    /// Requests to save the state that was hashed, as an anchor for desync searches.
     SaveAnchor { slot: usize, target: Option<SimulationTarget> },
-    /// It is to hash the state.
+    /// Requests the hash of the state.
     Hash,
-    /// The same in the middle of a repair.
+    /// Requests the hash of the state after a resimulated frame.
     HashResimulated { target: SimulationTarget },
 }
 
-/// What the machine is brought up to.
+/// The frame up to which the machine is stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SimulationTarget {
-    /// The frame that has not begun yet: nobody waits for it.
+    /// The frame that has not begun yet. No frame waits for this rollback.
     BeforeNextFrame,
-    /// The frame that began then, which is stepped.
+    /// The current frame, which began at that instant and is stepped, too.
     CurrentFrame { began: Instant },
 }
 
-/// Where a session is, for its host program.
+/// Public phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Waiting for sites to come and agree.
+    /// Waits for the other sites to connect and agree.
     Lobby {
-        /// Those that have not.
+        /// Sites that have not connected or not agreed with every other site.
         waiting_for: SiteSet,
     },
-    /// On the way into a running game.
+    /// Joins a running game.
     Joining {
-        /// How much of the state is here, in percent.
+        /// Downloaded part of the state, in percent.
         download_percent: u8,
     },
-    /// All agree; the first frame comes at this instant.
+    /// All sites agree; the first frame begins at this instant.
     Starting {
-        /// When, on our clock.
+        /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// Frames follow each other.
+    /// Frames advance.
     Running,
-    /// Frames do not follow each other.
+    /// Frames do not advance, because inputs are missing.
     Frozen(Freeze),
-    /// Over.
+    /// The session is over.
     Ended(SessionEnd),
 }
 
 /// A datagram to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// Destination.
     pub to: Addr,
-    /// How many bytes of the buffer.
+    /// Length of the datagram in the caller's buffer, in bytes.
     pub len: usize,
 }
 
-/// The peers, by index, that get packets.
+/// Bit set of the indices of peers that receive packets.
 fn active_peer_bits(peers: &[Peer]) -> u8 {
     peers.iter().enumerate().filter(|(_, peer)| !peer.is_free()).fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 impl Session {
-    /// Takes part in a session, from its lobby on.
+    /// Creates this site's end of a session, in the lobby or joining a running game.
     pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let settings = &config.settings;
@@ -319,8 +322,8 @@ impl Session {
         let joining = config.late_join.map(|join| JoinProgress::new(now, join, &config)).transpose()?;
         let feed = config.feed.clone().map(|feed| Feed::new(feed).map(Box::new)).transpose()?;
         let searching = config.bisect_desyncs && config.can_save && settings.compare_interval > 0;
-        let everyone = SiteSet::first(usize::from(settings.site_count));
-        let inquiry = searching.then(|| DesyncSearch::new(config.site, everyone, settings, Frame::ZERO));
+        let all_sites = SiteSet::first(usize::from(settings.site_count));
+        let desync_search = searching.then(|| DesyncSearch::new(config.site, all_sites, settings, Frame::ZERO));
         let phase = if joining.is_some() { Phase::Joining } else { Phase::Lobby };
         Ok(Self {
             active_peers: active_peer_bits(&peers),
@@ -365,7 +368,7 @@ impl Session {
             auto_tuner: settings.auto_tune.then(|| Box::new(AutoTuner::new(now, config.machine_costs))),
             tuning_stats_due: false,
             side_work: joining.is_some() || feed.is_some(),
-            desync_search: inquiry,
+            desync_search,
             joining,
             feed,
             feed_end: Frame::ZERO,
@@ -383,7 +386,7 @@ impl Session {
                 ..Stats::default()
             },
             due_peers: 0,
-            next_send: now,
+            next_send: Some(now),
             hello_pending: false,
             next_update: now,
             clock_set_back: TimeDelta::ZERO,
@@ -393,8 +396,8 @@ impl Session {
         })
     }
 
-    /// Takes in a datagram. Anything can be handed in: what is of no use is dropped and counted. `now` may be when it arrived, if that is
-    /// no more than a quarter of a second ago.
+    /// Handles a received datagram. Any bytes may be passed in: useless datagrams are dropped and counted. `now` may be
+    /// the arrival time of the datagram if that is no more than 250 ms ago.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.note_call_time(now);
         if self.is_over() {
@@ -422,7 +425,7 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Lets time pass. [`Session::poll_request`] does it, too.
+    /// Advances time. [`Session::poll_request`] does this, too.
     pub fn handle_timeout(&mut self, now: Instant) {
         let now = self.note_call_time(now);
         self.advance_time(now);
@@ -447,25 +450,25 @@ impl Session {
         }
     }
 
-    /// Our time, which never goes back, from the host program's, which should not.
+    /// Converts the host program's time to session time, which never goes back.
     #[inline]
     fn monotonic_time(&mut self, now: Instant) -> Instant {
         let steady = self.clock_set_back == TimeDelta::ZERO && now >= self.last_call;
         if steady { now } else { self.monotonic_time_after_set_back(now) }
     }
 
-    /// Our time where the host program's went back, now or before.
+    /// Converts the host program's time to session time after the host's clock went back, now or before.
     #[cold]
     fn monotonic_time_after_set_back(&mut self, now: Instant) -> Instant {
-        let ours = now + self.clock_set_back;
-        // A datagram may be handed in with the time at which it arrived, which was before this program was done with something else.
-        if self.last_call - ours > MAX_ARRIVAL_AGE {
-            self.clock_set_back += self.last_call - ours;
+        let session_time = now + self.clock_set_back;
+        // A datagram may be passed in with its arrival time, which is before the host program finished other work.
+        if self.last_call - session_time > MAX_ARRIVAL_AGE {
+            self.clock_set_back += self.last_call - session_time;
         }
-        ours.max(self.last_call)
+        session_time.max(self.last_call)
     }
 
-    /// Whoever was asleep cannot blame others for their silence.
+    /// Notes the time of a call. After a host stall, the session does not blame peers for their silence.
     fn note_call_time(&mut self, now: Instant) -> Instant {
         let now = self.monotonic_time(now);
         self.detect_host_stall(now);
@@ -485,26 +488,26 @@ impl Session {
         }
     }
 
-    /// Leaves the game: the others go on with neutral input from the frame after our last one. Go on polling until
-    /// [`Event::Ended`], or as long as you like; it comes when all others know, at most 30 s later. Where the others leave at the same
-    /// time, it may be told as [`End::Alone`].
+    /// Leaves the game. The other sites go on with neutral input from the frame after this site's last one. Keep
+    /// polling until [`Event::Ended`], which comes when all other sites know of the leave, at most 30 s later; or stop
+    /// polling at any time. If all others leave at the same time, the reason may be [`SessionEnd::Alone`].
     pub fn leave(&mut self, now: Instant) {
         let now = self.note_call_time(now);
         self.begin_leave(now, SessionEnd::Left);
     }
 
-    /// Leaves, and tells it like this.
+    /// Begins to leave. `end` is the reason that the final event gives.
     fn begin_leave(&mut self, now: Instant, end: SessionEnd) {
         self.leaving.get_or_insert(OwnLeave { input_end: self.own_inputs.end(), since: now, reason: end });
         if let Some(feed) = &mut self.feed {
-            // What we know of the game ends here.
+            // This site's knowledge of the game ends here.
             feed.drop_all();
         }
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
         }
         if self.phase == Phase::Joining && self.pacer.is_some() {
-            // The others count on us already.
+            // The other sites already wait for this site's inputs.
             self.phase = Phase::Running(FramePhase::Idle);
             self.joining = None;
             self.next_update = now + UPDATE_INTERVAL;
@@ -518,41 +521,38 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// The next thing to tell.
+    /// Returns the next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }
 
-    /// When to call [`Session::poll_request`] and [`Session::poll_transmit`] again if nothing else happens; `None` when the session is
-    /// over.
+    /// Returns when to call [`Session::poll_request`] and [`Session::poll_transmit`] again if nothing else happens;
+    /// `None` when the session is over.
     ///
-    /// Be on time to a fraction of a millisecond if you can: a frame begins when you call. A socket's read timeout is often too
-    /// coarse; wait with it until a few milliseconds before, then sleep.
+    /// Be on time to a fraction of a millisecond if you can, because a frame begins when you call. A socket's read
+    /// timeout is often too coarse: use it until a few milliseconds before this time, then sleep.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let resting =
+        let is_resting =
             matches!(self.phase, Phase::Running(FramePhase::Idle)) && self.leaving.is_none() && !self.side_work;
-        let nothing_new =
-            self.due_peers == 0 && self.next_send != SEND_TIME_UNKNOWN && self.first_misprediction.is_none();
-        match resting && nothing_new {
-            true => Some(self.next_send.min(self.next_frame_time()) - self.clock_set_back),
-            false => self.next_timeout(),
+        let nothing_new = self.due_peers == 0 && self.first_misprediction.is_none();
+        match self.next_send {
+            Some(next_send) if is_resting && nothing_new => {
+                Some(next_send.min(self.next_frame_time()) - self.clock_set_back)
+            }
+            _ => self.next_timeout(),
         }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let send = match self.next_send {
-            // Nobody has looked since something changed.
-            SEND_TIME_UNKNOWN => {
-                (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE)
-            }
-            known => known,
-        };
+        let send = self.next_send.unwrap_or_else(|| {
+            (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE)
+        });
         let send = if self.due_peers != 0 { self.last_call } else { send };
         let frame = match self.phase {
             Phase::Over(_) => return None,
-            // There may be nobody to send to, and so no other reason to be called.
+            // There may be no peer to send to, and so no other reason to be called.
             Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.last_call + UPDATE_INTERVAL,
             Phase::Lobby | Phase::Joining => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
@@ -569,8 +569,8 @@ impl Session {
             Phase::Running(_) if self.leaving.is_none() => self.last_call,
             Phase::Running(_) => self.next_update,
         };
-        let aside = if self.side_work { self.next_side_work_time() } else { Instant::FAR_FUTURE };
-        Some(send.min(frame).min(aside) - self.clock_set_back)
+        let side_work_time = if self.side_work { self.next_side_work_time() } else { Instant::FAR_FUTURE };
+        Some(send.min(frame).min(side_work_time) - self.clock_set_back)
     }
 
     /// Whether the session is over.
@@ -578,7 +578,7 @@ impl Session {
         matches!(self.phase, Phase::Over(_))
     }
 
-    /// Where the session is.
+    /// Returns the phase of the session.
     pub fn state(&self) -> State {
         match (self.phase, self.freeze) {
             (Phase::Over(end), _) => State::Ended(end),
@@ -590,30 +590,30 @@ impl Session {
         }
     }
 
-    /// About how many bytes the session takes, all in all. It does not grow while a game runs.
+    /// Returns the approximate memory use of the session, in bytes. It does not grow while a game runs.
     pub fn memory(&self) -> usize {
         let peers: usize = self.peers.iter().map(Peer::memory).sum();
         let digests = self.own_digests.memory() + self.tentative_hashes.memory();
         size_of::<Self>() + peers + self.own_inputs.memory() + digests + self.events.memory() + self.side_work_memory()
     }
 
-    /// Who we are.
+    /// Returns this site's id.
     pub fn site(&self) -> SiteId {
         self.config.site
     }
 
-    /// What is played and how.
+    /// Returns the settings that all sites share.
     pub fn settings(&self) -> &Settings {
         &self.config.settings
     }
 
-    /// The session in numbers.
+    /// Returns the statistics of the session.
     pub fn stats(&self) -> Stats {
         let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
         Stats { frame: self.frame, confirmed: self.confirmed_end(), period, ..self.stats }
     }
 
-    /// The link to a peer in numbers, or `None` for who is no peer.
+    /// Returns the statistics of the link to a peer, or `None` if `site` is not a peer.
     pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
         let now = now + self.clock_set_back;
         let peer = self.peers.iter().find(|peer| peer.site == site)?;
@@ -626,7 +626,7 @@ impl Session {
         })
     }
 
-    /// The time of the clock that all sites share, which is that of the lowest site.
+    /// Returns the time on the clock that all sites share, which is the clock of the lowest site.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
         let now = now + self.clock_set_back;
         match self.time_keeper() {
@@ -642,7 +642,7 @@ impl Session {
         }
     }
 
-    /// The peer whose clock is group time; `None` when it is ours.
+    /// Returns the peer whose clock is group time; `None` if that is this site's own clock.
     fn time_keeper(&self) -> Option<&Peer> {
         self.peers.iter().min_by_key(|peer| peer.site).filter(|peer| peer.site < self.config.site)
     }

@@ -1,4 +1,4 @@
-//! During the game: one packet per frame and peer, out and in.
+//! Encoding and handling of ticks: one packet per frame and peer while the game runs.
 
 use super::digest_history::FrameDigest;
 use super::event::Event;
@@ -13,7 +13,7 @@ use crate::wire::{
     SenderIdentity, Tick, TickDigest, TickHeader, TuningStats, put_extra, put_plain_header,
 };
 
-/// What is further from the frame at hand than sites can be apart makes no sense.
+/// Maximum plausible distance to the current frame: the largest distance between two sites, in frames.
 const MAX_FRAME_DISTANCE: i64 = 256;
 
 impl Session {
@@ -22,23 +22,23 @@ impl Session {
         let peer = &self.peers[index];
         let plan = peer.sender.plan(self.config.recovery, &self.own_inputs, extras);
         let end_minus_ack = (plan.end - peer.acknowledgement()) as i32;
-        let deaf = peer.may_have_lost_address(now, &self.own_inputs);
-        let probing = deaf || peer.is_probe_due(now);
-        let answering = peer.sender.has_resends(now, &peer.clock, &self.own_inputs, plan.end);
-        let asking = self.requests_missing_inputs(peer);
-        let plain = !probing && !answering && !extras && !asking;
+        let needs_identity = peer.may_have_lost_address(now, &self.own_inputs);
+        let has_probe = needs_identity || peer.is_probe_due(now);
+        let has_resends = peer.sender.has_resends(now, &peer.clock, &self.own_inputs, plan.end);
+        let has_requests = self.requests_missing_inputs(peer);
+        let is_plain = !has_probe && !has_resends && !extras && !has_requests;
         let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
-        if plain {
+        if is_plain {
             put_plain_header(&mut writer, plan.end.low16(), end_minus_ack, plan.is_absolute)?;
         } else {
-            let head = self.tick_header(now, index, plan.end, (deaf, probing, asking));
-            TickHeader { end_minus_ack, ..head }.encode(&mut writer, (extras, answering), plan.is_absolute)?;
+            let header = self.tick_header(now, index, plan.end, (needs_identity, has_probe, has_requests));
+            TickHeader { end_minus_ack, ..header }.encode(&mut writer, (extras, has_resends), plan.is_absolute)?;
         }
         if extras {
             write_with_length(&mut writer, |writer| self.put_extras(now, index, writer))?;
         }
         let peer = &mut self.peers[index];
-        if answering {
+        if has_resends {
             peer.sender.encode_resends(now, &peer.clock, &self.own_inputs, plan.end, &mut writer)?;
         }
         writer.varint((plan.end - plan.first) as u32)?;
@@ -48,31 +48,31 @@ impl Session {
         Ok(writer.len())
     }
 
-    /// The head of a tick that carries more than inputs.
+    /// Creates the header of a tick that carries more than inputs.
     #[cold]
     fn tick_header(&mut self, now: Instant, index: usize, end: Frame, flags: (bool, bool, bool)) -> TickHeader {
-        let (deaf, probing, asking) = flags;
+        let (needs_identity, has_probe, has_requests) = flags;
         TickHeader {
             end: end.low16(),
-            probe: probing.then(|| self.make_probe(now, index, end)),
-            digest: self.own_digests.newest().filter(|_| probing).map(wire_digest),
-            identity: deaf
+            probe: has_probe.then(|| self.make_probe(now, index, end)),
+            digest: self.own_digests.newest().filter(|_| has_probe).map(wire_digest),
+            identity: needs_identity
                 .then_some(SenderIdentity { session_id: self.config.session_id, site: self.config.site.number() }),
-            missing: if asking { missing_ranges(&self.peers[index].inputs) } else { MissingRanges::default() },
+            missing: if has_requests { missing_ranges(&self.peers[index].inputs) } else { MissingRanges::default() },
             ..TickHeader::default()
         }
     }
 
     fn make_probe(&mut self, now: Instant, index: usize, end: Frame) -> ClockProbe {
-        let seat = self.own_join_frame();
+        let join_frame = self.own_join_frame();
         let frame = match self.phase {
-            // Once a frame is stepped, the plan is that of the next one.
+            // Once a frame is stepped, the plan is that of the next frame.
             Phase::Running(FramePhase::AwaitStep) => self.frame.next(),
-            // Whoever is on its way in knows nothing of the frames that it is in but what it watches.
-            _ => seat.unwrap_or(self.frame),
+            // A joiner knows the players' current frames only from the feed.
+            _ => join_frame.unwrap_or(self.frame),
         };
         let plan = self.pacer.as_ref().and_then(|pacer| pacer.planned_start());
-        let plan = plan.filter(|_| self.leaving.is_none() && seat.is_none());
+        let plan = plan.filter(|_| self.leaving.is_none() && join_frame.is_none());
         let echo = self.peers[index].take_echo(now);
         ClockProbe {
             stamp_us: now.as_micros() as u64 & 0xff_ffff_ffff,
@@ -104,10 +104,10 @@ impl Session {
         if (end - peer.inputs.end()).abs() <= MAX_FRAME_DISTANCE {
             peer.loss_meter.on_packet(end);
         }
-        let in_order = tick.extras.is_empty() || self.handle_extras(now, index, tick);
+        let accepts_inputs = tick.extras.is_empty() || self.handle_extras(now, index, tick);
         let peer = &mut self.peers[index];
         let known = peer.known_end();
-        if in_order && !self.membership.muted.contains(peer.site) {
+        if accepts_inputs && !self.membership.muted.contains(peer.site) {
             self.stats.dropped_datagrams.inputs += peer.receive_tick_inputs(now, end, tick);
         }
         self.stats.dropped_datagrams.inputs +=
@@ -121,17 +121,17 @@ impl Session {
         }
     }
 
-    /// A tick of a site without a seat. It has left, or was dropped, and does not know that this site knows; or an order let it in that came
-    /// to nothing, because its giver is gone.
+    /// Handles a tick of a site without a seat. It has left or was dropped, and does not know that this site knows; or
+    /// a command admitted it that was voided, because its issuer is gone.
     #[cold]
     fn handle_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
-        let in_vain = self.has_void_admission(index, tick);
+        let is_void = self.has_void_admission(index, tick);
         let peer = &mut self.peers[index];
-        if in_vain {
+        if is_void {
             (peer.lobby.is_admission_void, peer.lobby.join_readiness) = (true, None);
         }
-        // The seat of one that was started anew may be one that this site has not heard of yet.
-        if in_vain || peer.is_dropped && !peer.was_restarted() {
+        // A restarted site may have a seat that this site does not know of yet.
+        if is_void || peer.is_dropped && !peer.was_restarted() {
             peer.lobby.is_hello_due = true;
             self.hello_pending = true;
             self.invalidate_send_time();
@@ -140,17 +140,18 @@ impl Session {
         }
     }
 
-    /// Whether a site that was started anew gives inputs for frames that went by without it: nobody is certain of a frame without knowing who
-    /// plays in it.
+    /// Returns whether a restarted site gives inputs for frames that were confirmed without it. No site confirms a
+    /// frame without knowing the players in it.
     fn has_void_admission(&self, index: usize, tick: &Tick<'_>) -> bool {
         let first = self.frame.expand_low16(tick.end).and_then(|end| end.checked_sub(tick.frame_count));
-        let plays = self.is_running() && self.joining.is_none();
+        let is_player = self.is_running() && self.joining.is_none();
         let is_past = first.is_some_and(|first| first < self.confirmed_end());
-        plays && is_past && self.peers[index].was_restarted()
+        is_player && is_past && self.peers[index].was_restarted()
     }
 
-    /// What few ticks carry. It comes before the inputs: an order must be known before what it is about. Returns whether the inputs can
-    /// be taken: those of a site whose order was refused cannot, because whoever knows its inputs must know its orders.
+    /// Handles the extras of a tick. They come before the inputs, because a command must be known before the inputs
+    /// that it covers. Returns whether the inputs can be accepted: inputs of a site whose command was refused cannot,
+    /// because a site that knows the inputs must know the command.
     #[cold]
     fn handle_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) -> bool {
         let mut refused = SiteSet::EMPTY;
@@ -158,23 +159,23 @@ impl Session {
             match extra {
                 Extra::Leave(last) => self.on_leave(index, last),
                 Extra::LeaveReport(site, last) => self.on_leave_report(now, index, site, last),
-                Extra::Command(order) if !self.can_issue_command(order.issuer) => refused.insert(order.issuer),
-                Extra::Command(order) => self.on_command(index, order),
+                Extra::Command(command) if !self.can_issue_command(command.issuer) => refused.insert(command.issuer),
+                Extra::Command(command) => self.on_command(index, command),
                 Extra::Vote(vote) => self.on_vote(now, index, vote),
-                Extra::DecisionReport(view, decision, since) => {
-                    self.on_decision_report(now, index, view, decision, since)
+                Extra::DecisionReport(epoch, decision, since) => {
+                    self.on_decision_report(now, index, epoch, decision, since)
                 }
                 Extra::RelayRequest(site, end) => self.on_relay_request(index, site, end),
                 Extra::Relay(relay) if refused.contains(relay.site) => {}
                 Extra::Relay(relay) => self.on_relay(now, index, &relay),
-                Extra::TuningStats(condition) => self.on_tuning_stats(index, condition),
-                Extra::Pause(hold) => self.on_pause_request(now, hold),
+                Extra::TuningStats(stats) => self.on_tuning_stats(index, stats),
+                Extra::Pause(request) => self.on_pause_request(now, request),
             }
         }
         !refused.contains(self.peers[index].site)
     }
 
-    /// Whether a tick to this peer carries more than inputs.
+    /// Returns whether a tick to this peer carries extras.
     #[cold]
     fn has_extras(&self, now: Instant, index: usize) -> bool {
         let mut buf = [0; MAX_DATAGRAM];
@@ -185,68 +186,69 @@ impl Session {
     #[cold]
     fn put_extras(&mut self, now: Instant, index: usize, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
         self.write_extras(now, index, writer)?;
-        // Whoever still misses something asks again.
+        // A peer that still misses inputs repeats its request.
         self.peers[index].relay_requests = [None; MAX_SITES];
         Ok(())
     }
 
     fn write_extras(&self, now: Instant, index: usize, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
         let peer = &self.peers[index];
-        // Who was started anew must not take what was meant for who was there before.
-        let meant = |order: &ScheduledCommand| {
-            !matches!(order.kind, CommandKind::Join { site, .. } if site == peer.site) || !peer.was_restarted()
+        // A restarted site must not take a command that was meant for its previous incarnation.
+        let is_meant = |command: &ScheduledCommand| {
+            !matches!(command.kind, CommandKind::Join { site, .. } if site == peer.site) || !peer.was_restarted()
         };
-        let ours = |order: &ScheduledCommand| order.issuer == self.config.site && peer.sender.acked() <= order.frame;
-        if let Some(order) = self.command.filter(|order| ours(order) && meant(order)) {
-            put_extra(writer, &Extra::Command(order))?;
+        let is_pending =
+            |command: &ScheduledCommand| command.issuer == self.config.site && peer.sender.acked() <= command.frame;
+        if let Some(command) = self.command.filter(|command| is_pending(command) && is_meant(command)) {
+            put_extra(writer, &Extra::Command(command))?;
         }
-        // After the order: of one who has left nothing is taken but what came before.
+        // After the command: from a site that has left, only earlier data is accepted.
         if let Some(leave) = self.leaving.filter(|_| !peer.is_dropped && !self.is_bound_by_vote()) {
             put_extra(writer, &Extra::Leave(leave.input_end))?;
         }
         if let Some(vote) = &self.membership.own_vote {
             put_extra(writer, &Extra::Vote(*vote))?;
         }
-        if let Some((view, decision)) = self.membership.last_decision.filter(|_| peer.needs_last_decision()) {
-            let since = self.membership.epoch.saturating_sub(view.saturating_add(1));
-            put_extra(writer, &Extra::DecisionReport(view, decision, since))?;
+        if let Some((epoch, decision)) = self.membership.last_decision.filter(|_| peer.needs_last_decision()) {
+            let since = self.membership.epoch.saturating_sub(epoch.saturating_add(1));
+            put_extra(writer, &Extra::DecisionReport(epoch, decision, since))?;
         }
-        if let Some(condition) = self.own_tuning_stats().filter(|_| self.tuning_stats_due && peer.is_playing()) {
-            put_extra(writer, &Extra::TuningStats(condition))?;
+        if let Some(stats) = self.own_tuning_stats().filter(|_| self.tuning_stats_due && peer.is_playing()) {
+            put_extra(writer, &Extra::TuningStats(stats))?;
         }
-        if let Some(hold) = self.pause.announced.filter(|_| peer.is_playing()) {
-            put_extra(writer, &Extra::Pause(hold))?;
+        if let Some(request) = self.pause.announced.filter(|_| peer.is_playing()) {
+            put_extra(writer, &Extra::Pause(request))?;
         }
         self.write_relays(now, index, writer)
     }
 
-    fn on_tuning_stats(&mut self, index: usize, condition: TuningStats) {
+    fn on_tuning_stats(&mut self, index: usize, stats: TuningStats) {
         let site = self.peers[index].site;
-        if let Some(auto) = &mut self.auto_tuner {
-            auto.on_tuning_stats(site, condition);
+        if let Some(tuner) = &mut self.auto_tuner {
+            tuner.on_tuning_stats(site, stats);
         }
     }
 
-    /// There may be something to tell but inputs.
+    /// Marks that ticks may have to carry extras.
     pub(super) fn mark_extras_pending(&mut self) {
         self.extras_pending = true;
     }
 
-    /// Looks whether there still is.
+    /// Recomputes whether ticks have to carry extras.
     pub(super) fn update_extras_pending(&mut self, now: Instant) {
         self.clear_expired_pause(now);
-        let ours = self.leaving.is_some()
+        let has_own = self.leaving.is_some()
             || self.command.is_some()
             || self.membership.own_vote.is_some()
             || self.pause.announced.is_some();
-        let theirs = |peer: &Peer| {
+        let has_for_peer = |peer: &Peer| {
             peer.needs_last_decision() || self.needs_relay(now, peer) || peer.relay_requests.iter().any(Option::is_some)
         };
-        self.extras_pending = ours || self.peers.iter().any(theirs);
+        self.extras_pending = has_own || self.peers.iter().any(has_for_peer);
         self.tuning_stats_due = false;
     }
 
-    /// What measures the link and the states.
+    /// Handles the parts of a tick that measure the link and compare states.
     #[cold]
     fn handle_measurements(&mut self, now: Instant, index: usize, end: Frame, tick: &Tick<'_>) {
         if let Some(probe) = &tick.probe {
@@ -257,25 +259,26 @@ impl Session {
         }
     }
 
-    /// The peer that a tick is from: by address, or by what it says of itself when it has moved.
+    /// Returns the peer that sent a tick: by address, or by the identity in the tick if the peer has moved.
     fn sender_of(&mut self, from: Addr, tick: &Tick<'_>) -> Option<usize> {
         if tick.identity.is_some_and(|identity| identity.session_id != self.config.session_id) {
             return None;
         }
         if let Some(index) = self.peers.iter().position(|peer| peer.addr == from) {
-            let other = tick.identity.is_some_and(|identity| identity.site != self.peers[index].site.number());
-            return (!other).then_some(index);
+            let is_other = tick.identity.is_some_and(|identity| identity.site != self.peers[index].site.number());
+            return (!is_other).then_some(index);
         }
         let identity = tick.identity.filter(|identity| identity.session_id == self.config.session_id)?;
         let index = self.peers.iter().position(|peer| peer.site.number() == identity.site)?;
-        // Only the newest word moves a peer, so that a stray old packet cannot move it back.
+        // Only the newest tick moves a peer, so that an old stray packet cannot move it back.
         let newest = self.peers[index].newest_stamp_us().unwrap_or(0);
         let stamp = expand_truncated(newest, tick.probe?.stamp_us as i64, 40);
-        let newer = self.peers[index].is_newer_stamp(stamp);
-        self.accept_address(index, from, newer).then_some(index)
+        let is_newer = self.peers[index].is_newer_stamp(stamp);
+        self.accept_address(index, from, is_newer).then_some(index)
     }
 
-    /// Whether a packet may come from this address: where the peer was, or, if it has moved, where it is now.
+    /// Returns whether a packet may come from this address: the known address of the peer, or its new one if it has
+    /// moved.
     pub(super) fn accept_address(&mut self, index: usize, from: Addr, moved: bool) -> bool {
         let peer = &mut self.peers[index];
         if peer.addr == from {
@@ -297,7 +300,7 @@ impl Session {
         let peer = &self.peers[index];
         let site = peer.site;
         if !peer.is_playing() && peer.join_frame.is_none() {
-            // Nobody waits for a site that leaves.
+            // No site waits for a leaving site.
             return;
         }
         if let (Some(sent), Some(pacer)) = (peer.clock.to_local(stamp), self.pacer.as_mut()) {
@@ -309,8 +312,8 @@ impl Session {
             return;
         }
         self.peers[index].on_frame(frame, end, self.delay_settings.input_delay);
-        let Some(late_ns) = probe.lateness_ns else { return };
-        let planned = self.peers[index].clock.to_local(stamp - TimeDelta::from_nanos(late_ns));
+        let Some(lateness_ns) = probe.lateness_ns else { return };
+        let planned = self.peers[index].clock.to_local(stamp - TimeDelta::from_nanos(lateness_ns));
         let Some(planned) = planned else { return };
         if let Some(began) = self.frame_began_at(frame).or_else(|| self.frame_planned_at(frame)) {
             self.peers[index].stats.lead = began - planned;
@@ -322,8 +325,8 @@ impl Session {
 
     fn on_digest(&mut self, index: usize, digest: TickDigest) {
         let Some(frame) = self.frame.expand_low16(digest.frame) else { return };
-        let near = (frame - self.frame).abs() <= MAX_FRAME_DISTANCE;
-        if near
+        let is_near = (frame - self.frame).abs() <= MAX_FRAME_DISTANCE;
+        if is_near
             && self.peers[index]
                 .frame_digests
                 .insert(frame, FrameDigest { state_hash: digest.state_hash, input_digest: digest.input_digest })
@@ -332,7 +335,8 @@ impl Session {
         }
     }
 
-    /// A peer says that it leaves. Who takes part in a ballot about it has said how far it goes, and does not listen any more.
+    /// Handles a peer's announcement that it leaves. A site that takes part in a ballot about the peer has reported the
+    /// end of its inputs and ignores the announcement.
     fn on_leave(&mut self, index: usize, last: Frame) {
         if !self.membership.muted.contains(self.peers[index].site) {
             self.apply_leave(index, last);
@@ -341,16 +345,16 @@ impl Session {
 
     pub(super) fn apply_leave(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
-        let near = last >= peer.inputs.received_end()
+        let is_near = last >= peer.inputs.received_end()
             && last - peer.inputs.end() < i64::from(crate::input::STREAM_CAPACITY as u32);
-        // To one who came later it may have left before.
-        let before = last <= peer.inputs.start() && peer.inputs.received_end() == peer.inputs.start();
-        if peer.join_frame.is_some() && (near || before) {
-            // An order that is void leaves everything as it was, so that its seat is not even taken.
+        // For a site that joined later, the peer may have left before the join.
+        let has_left_before = last <= peer.inputs.start() && peer.inputs.received_end() == peer.inputs.start();
+        if peer.join_frame.is_some() && (is_near || has_left_before) {
+            // A voided command leaves everything unchanged, so the seat is not even taken.
             peer.leave_after_join = Some(last.max(peer.inputs.start()));
-        } else if peer.is_playing() && (near || before) {
+        } else if peer.is_playing() && (is_near || has_left_before) {
             let site = peer.site;
-            // As long as nothing else is known of the frames from there on, they can be stepped again.
+            // Frames from there on can be resimulated as long as nothing else is known of them.
             self.void_command_after(site, last);
             let peer = &mut self.peers[index];
             let known = peer.known_end();
@@ -364,6 +368,6 @@ impl Session {
     }
 }
 
-fn wire_digest((frame, FrameDigest { state_hash: hash, input_digest: inputs }): (Frame, FrameDigest)) -> TickDigest {
-    TickDigest { frame: frame.low16(), state_hash: hash, input_digest: inputs }
+fn wire_digest((frame, FrameDigest { state_hash, input_digest }): (Frame, FrameDigest)) -> TickDigest {
+    TickDigest { frame: frame.low16(), state_hash, input_digest }
 }

@@ -1,4 +1,4 @@
-//! What a session knows of one other site.
+//! The state that a session keeps of one other site.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,12 +18,13 @@ use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputB
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{ClockProbe, RelayedInputs, Tick, Vote};
 
-/// Probes are close together for this long after a peer is first heard, then further apart.
+/// Duration of fast probing after the first packet of a peer, and the probe intervals during and after it.
 const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
-/// Whoever is not heard, or does not hear, for so long may not know the other's address any more.
+/// If a peer's packets, or its acknowledgements of new inputs, are missing for this long, one side may have lost the
+/// other's address.
 const ADDRESS_LOSS_TIMEOUT: TimeDelta = TimeDelta::from_millis(200);
 
 /// One other site.
@@ -34,118 +35,125 @@ pub(super) struct Peer {
     pub(super) clock: Clock,
     pub(super) lobby: LobbyState,
     pub(super) layout: InputLayout,
-    /// Its inputs, as far as they are here.
+    /// The peer's received inputs.
     pub(super) inputs: Stream,
-    /// What was guessed where they are not.
+    /// The predicted inputs of stepped frames whose real inputs are missing.
     pub(super) predictions: PredictedInputs,
-    /// When the newest of them without a gap came.
+    /// When the gapless part of those inputs last grew.
     pub(super) last_input_at: Instant,
-    /// Our inputs, as far as they are there.
+    /// Sends this site's inputs and tracks which of them the peer has.
     pub(super) sender: InputSender,
     pub(super) seat: Seat,
-    /// The seat is taken again from this frame on, by an order that may not be in force yet.
+    /// The frame from which the seat is taken again, by a command that may not be in force yet.
     pub(super) join_frame: Option<Frame>,
-    /// Who is to take it leaves again with this frame, which counts as soon as the order does.
+    /// End of the joiner's inputs, if it leaves before it plays. It counts as soon as the join command does.
     pub(super) leave_after_join: Option<Frame>,
-    /// It may give inputs for frames far from the one that it steps, as who comes late does at first.
+    /// Whether the peer may give inputs far ahead of the frame that it steps, as a joiner does at first.
     pub(super) has_advance_inputs: bool,
-    /// The newest frame that it said to be in.
+    /// The newest frame that the peer has reported to be in.
     pub(super) reported_frame: Frame,
-    /// It has all our inputs and knows that they are the last.
+    /// Whether the peer has all inputs of this site and knows that they are the last.
     pub(super) knows_own_leave: bool,
-    /// It was told that we have other inputs of it than it gave.
+    /// Whether the host program was informed that this site holds forged inputs of the peer.
     pub(super) is_forgery_reported: bool,
-    /// The game went on without it, and it may not know.
+    /// Whether the peer was dropped, and may not know it.
     pub(super) is_dropped: bool,
-    /// What it does in frames for which nobody gives its inputs; and whether that is to become what it did last.
+    /// Input in frames for which the peer gives none; and whether that input has to become the peer's last input once
+    /// that is known.
     pub(super) substitute_input: [PackedInputBlock; MAX_BLOCKS],
     pub(super) repeats_last_input: bool,
-    /// The frames before it took its seat, back to when it was free, and what it did in those.
+    /// The frames in which the seat was free before the peer took it, and the input in those frames.
     pub(super) absence: Range<Frame>,
     pub(super) absence_input: [PackedInputBlock; MAX_BLOCKS],
-    /// Nobody takes the seat before this frame, so that no packet of the last to have it can be meant.
+    /// The seat stays free until this frame, so that no packet of its previous player can be mistaken for one of a
+    /// joiner.
     pub(super) seat_free_from: Frame,
     pub(super) stall_budget: StallBudget,
-    /// The next packet to it asks for what is missing of its inputs; and when that is asked for again, where that takes a packet of its own.
+    /// Whether the next packet requests missing inputs; and when the request is repeated, for recovery in separate
+    /// packets.
     pub(super) is_request_due: bool,
     pub(super) next_request_at: Option<Instant>,
-    /// Which start of its program plays, and the newest that was heard; 0 for none.
+    /// The incarnation of the peer that plays, and the newest known one; 0 for none.
     pub(super) incarnation: u32,
     pub(super) newest_incarnation: u32,
-    /// The start of its program that had the seat before the newest order let another one in.
+    /// The incarnation that had the seat before the newest command admitted another one.
     pub(super) previous_incarnation: u32,
-    /// What we have of its inputs does not count until the view has changed: we said that we have none.
+    /// Whether the peer's received inputs do not count until the membership epoch ends, because this site reported an
+    /// earlier end of them in its vote.
     pub(super) is_withheld: bool,
-    /// From this frame on it may have stepped with inputs that do not count, because it had left when the others decided so.
+    /// From this frame on the peer may have stepped inputs that do not count, because it had left when the others
+    /// decided so.
     unconsulted_from: Option<Frame>,
-    /// Where it stands in the change of the view that is under way.
+    /// The peer's vote in the current change of the membership.
     pub(super) vote: Option<Vote>,
-    /// It does not know the newest view.
+    /// Whether the peer does not know the newest epoch.
     pub(super) has_old_epoch: bool,
-    /// What it says about the membership.
+    /// The peer's reports about the membership.
     pub(super) reports: MembershipReports,
-    /// Who passes its inputs on.
+    /// Chooses the relay of the peer's inputs.
     pub(super) relay_selector: RelaySelector,
-    /// The view changed before it plays, with this frame: until it has an input of ours for it, it may not know.
+    /// The epoch changed before the peer plays. Until the peer has this site's input for this frame, it may not know
+    /// that.
     pub(super) uninformed_until: Option<Frame>,
-    /// The first frame that it misses of other sites' inputs.
+    /// The first missing frame of each other site's inputs that the peer asked this site to relay.
     pub(super) relay_requests: [Option<Frame>; MAX_SITES],
     pub(super) frame_digests: DigestHistory<FrameDigest>,
-    /// The hash of its inputs as we have them, and what it was where states are compared.
+    /// Rolling hash of the peer's received inputs, and its values at compared frames.
     pub(super) input_digest: InputDigest,
     pub(super) input_digests: DigestHistory,
-    /// The newest frame after which its state was found to be ours.
+    /// The newest frame after which the peer's state was equal to this site's.
     pub(super) last_agreed_frame: Option<Frame>,
     pub(super) loss_meter: LossMeter,
     pub(super) stats: PeerStats,
     pub(super) last_received_at: Instant,
-    /// When it last told that it has more of our inputs, or all of them.
+    /// When the peer last acknowledged new inputs, or had acknowledged all of them.
     last_ack_at: Instant,
     pub(super) last_sent_at: Instant,
     probes: ProbeState,
 }
 
-/// Who has a site's seat.
+/// State of a site's seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
-    /// Its inputs are needed.
+    /// The site plays, and its inputs are needed.
     Playing,
-    /// Its inputs end before this frame: it leaves, or was dropped.
+    /// The site's inputs end before this frame: it leaves, or was dropped.
     Leaving(Frame),
-    /// They do, it has been told that we know, and the seat is free.
+    /// The site's inputs end before this frame, the site was informed that this site knows it, and the seat is free.
     Free(Frame),
 }
 
-/// What a peer said in the lobby.
+/// The lobby state of a peer.
 #[derive(Debug, Default)]
 pub(super) struct LobbyState {
     pub(super) has_agreed: bool,
-    /// The sites that the peer agrees with.
+    /// Sites that the peer agrees with.
     pub(super) agrees_with: SiteSet,
-    /// What it was last found to differ in.
+    /// The differences that were last found.
     pub(super) differences: Vec<SettingsDifference>,
-    /// It said that it leaves.
+    /// Whether the peer announced that it leaves.
     pub(super) has_left: bool,
-    /// It was seen playing.
+    /// Whether ticks of the peer have arrived.
     pub(super) has_played: bool,
-    /// It has heard of this start of our program.
+    /// Whether the peer knows this incarnation of this site.
     pub(super) knows_own_incarnation: bool,
-    /// It wants to take its seat in a running game, and whether it is ready to.
+    /// Whether the peer wants to join a running game, and if so, whether it is ready.
     pub(super) join_readiness: Option<bool>,
-    /// When it last said so.
+    /// When the peer last asked to join.
     pub(super) join_requested_at: Option<Instant>,
-    /// It asked something that only a hello answers.
+    /// Whether the peer needs a hello.
     pub(super) is_hello_due: bool,
-    /// It gives inputs for frames that went by without it: an order let it in that came to nothing.
+    /// Whether the peer gives inputs for frames that were confirmed without it, because the command that admitted it
+    /// was voided.
     pub(super) is_admission_void: bool,
 }
 
-/// Round trips under way.
+/// State of the clock probes.
 #[derive(Debug)]
 struct ProbeState {
     first_received_at: Option<Instant>,
     last_sent_at: Instant,
-    /// The newest stamp received, on the peer's clock, and when it came.
+    /// The newest received stamp, in microseconds of the peer's clock, and its arrival time.
     newest_stamp: Option<(i64, Instant)>,
     is_echoed: bool,
 }
@@ -215,13 +223,14 @@ impl Peer {
         }
     }
 
-    /// Whether it may have lost our address: one of us does not hear the other.
+    /// Returns whether the peer may have lost this site's address: one of the two does not receive the other's packets.
     pub(super) fn may_have_lost_address(&self, now: Instant, own: &Stream) -> bool {
         now - self.last_received_at > ADDRESS_LOSS_TIMEOUT
             || now - self.last_ack_at > ADDRESS_LOSS_TIMEOUT && self.sender.acked() < own.end()
     }
 
-    /// Its input is known for every frame before this one: it is here, or will never come because the site has left by then.
+    /// Returns the end of the frames for which the peer's input is known: the input is received, or will never come
+    /// because the peer is absent.
     #[inline]
     pub(super) fn known_end(&self) -> Frame {
         match self.seat {
@@ -232,7 +241,7 @@ impl Peer {
         }
     }
 
-    /// The first frame without it, if it does not play, or not any more.
+    /// Returns the first frame without the peer, if the peer does not play.
     pub(super) fn absent_from(&self) -> Option<Frame> {
         match self.seat {
             Seat::Playing => None,
@@ -240,7 +249,7 @@ impl Peer {
         }
     }
 
-    /// Whether it must be told how the last view ended.
+    /// Returns whether the peer has to be informed how the last epoch ended.
     pub(super) fn needs_last_decision(&self) -> bool {
         self.has_old_epoch || self.uninformed_until.is_some_and(|first| self.sender.acked() <= first)
     }
@@ -249,92 +258,95 @@ impl Peer {
         self.seat == Seat::Playing
     }
 
-    /// Whether inputs are to come from it that the others must agree on: it plays, or leaves and some of its last ones are missing.
+    /// Returns whether the peer has inputs to come that the sites must agree on: it plays, or it leaves and some of its
+    /// last inputs are missing.
     pub(super) fn is_awaited(&self) -> bool {
         let missing = |last: Frame| self.inputs.end() < last && self.join_frame.is_none() && !self.is_dropped;
         self.absent_from().is_none_or(missing)
     }
 
-    /// Whether it was dropped, and some of its last inputs, which somebody else had then, are still missing here.
+    /// Returns whether the peer was dropped, and some of its last inputs that another site had are still missing here.
     pub(super) fn lacks_last_inputs(&self) -> bool {
         self.is_dropped && self.join_frame.is_none() && self.absent_from().is_some_and(|last| self.inputs.end() < last)
     }
 
-    /// Whether it left of its own accord, and all its inputs are here.
+    /// Returns whether the peer left in an orderly way and all its inputs are known.
     pub(super) fn has_left(&self) -> bool {
         self.absent_from().is_some_and(|last| last <= self.inputs.end())
             && self.join_frame.is_none()
             && !self.is_dropped
     }
 
-    /// Other sites were dropped; `earliest` is the first frame that lacks the inputs of one of them. A site that has left gave no vote, and
-    /// may have stepped that frame with more inputs than count.
+    /// Notes that other sites were dropped. `earliest` is the first frame without the inputs of one of them. A site
+    /// that has left gave no vote and may have stepped that frame with inputs that do not count.
     pub(super) fn mark_unconsulted(&mut self, earliest: Option<Frame>) {
         if !self.is_playing() {
             self.unconsulted_from = [self.unconsulted_from, earliest].into_iter().flatten().min();
         }
     }
 
-    /// Whether its state after a frame may rest on inputs that do not count.
+    /// Returns whether the peer's state after a frame may contain inputs that do not count.
     pub(super) fn was_unconsulted(&self, frame: Frame) -> bool {
         self.unconsulted_from.is_some_and(|first| frame >= first)
     }
 
-    /// Whether it takes no packets and sends none.
+    /// Returns whether the peer neither gets nor sends ticks.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.seat, Seat::Free(_)) && self.join_frame.is_none()
     }
 
-    /// Whether nobody gives inputs for this frame, so that there are none.
+    /// Returns whether the peer gives no input for this frame.
     pub(super) fn is_absent(&self, frame: Frame) -> bool {
-        let away =
+        let is_away =
             self.absent_from().is_some_and(|last| frame >= last) && self.join_frame.is_none_or(|first| frame < first);
-        away || self.absence.contains(&frame)
+        is_away || self.absence.contains(&frame)
     }
 
-    /// What it does in a frame for which nobody gives its inputs.
+    /// Returns the peer's input in a frame for which it gives none.
     pub(super) fn substitute_input(&self, frame: Frame) -> &[PackedInputBlock] {
-        let stand_in = if self.absence.contains(&frame) { &self.absence_input } else { &self.substitute_input };
-        &stand_in[..self.inputs.block_count()]
+        let input = if self.absence.contains(&frame) { &self.absence_input } else { &self.substitute_input };
+        &input[..self.inputs.block_count()]
     }
 
-    /// What it did in the frame before this one is seen: where nobody gave inputs then, that goes on.
+    /// Takes over the peer's input of the frame before `next`. If the peer was absent in that frame, its substitute
+    /// input continues.
     pub(super) fn observe_substitute_input(&mut self, next: Frame, words: &[InputWord]) {
-        let mut seen = [[0; 16]; MAX_BLOCKS];
-        self.layout.pack_blocks(words, &mut seen[..self.inputs.block_count()]);
-        // Who leaves later than that lets go by itself.
-        let settled = self.absent_from().is_some_and(|last| last > next || last == next && !self.is_dropped);
-        if !settled {
-            self.substitute_input = seen;
+        let mut input = [[0; 16]; MAX_BLOCKS];
+        self.layout.pack_blocks(words, &mut input[..self.inputs.block_count()]);
+        // A peer that leaves later has neutral input from then on.
+        let is_settled = self.absent_from().is_some_and(|last| last > next || last == next && !self.is_dropped);
+        if !is_settled {
+            self.substitute_input = input;
         }
         if next.checked_sub(1).is_some_and(|frame| self.absence.contains(&frame)) {
-            self.absence_input = seen;
+            self.absence_input = input;
         }
     }
 
-    /// From when it leaves on, it does nothing.
+    /// Makes the substitute input neutral, because the peer leaves.
     pub(super) fn use_neutral_substitute(&mut self) {
         (self.repeats_last_input, self.substitute_input) = (false, [[0; 16]; MAX_BLOCKS]);
     }
 
-    /// It says that it is in a frame, having given its inputs before `end`.
-    pub(super) fn on_frame(&mut self, frame: Frame, end: Frame, lag: u32) {
+    /// Handles the peer's report that it is in a frame and has given its inputs before `end`.
+    pub(super) fn on_frame(&mut self, frame: Frame, end: Frame, input_delay: u32) {
         self.reported_frame = self.reported_frame.max(frame);
-        self.has_advance_inputs &= end > frame + lag + 1;
+        self.has_advance_inputs &= end > frame + input_delay + 1;
     }
 
-    /// Once all its inputs are here, who was dropped goes on with the last; who gave none in this life, with what was done for it before.
+    /// Takes over the last input of a dropped peer once all its inputs are known. A peer that gave none since it joined
+    /// keeps the substitute input from before.
     #[cold]
     fn adopt_last_input(&mut self) {
         let Some(last) = self.absent_from().filter(|last| *last <= self.inputs.end()) else { return };
         self.repeats_last_input = false;
-        let given = last.checked_sub(1).filter(|frame| *frame >= self.inputs.start());
-        if let Some(input) = given.and_then(|frame| self.inputs.value_blocks(frame)) {
+        let last_frame = last.checked_sub(1).filter(|frame| *frame >= self.inputs.start());
+        if let Some(input) = last_frame.and_then(|frame| self.inputs.value_blocks(frame)) {
             self.substitute_input[..input.len()].copy_from_slice(input);
         }
     }
 
-    /// Settles what absent players do, as soon as that is known.
+    /// Determines the substitute input as soon as the peer's last input is known.
     #[inline]
     pub(super) fn settle_substitute_input(&mut self) {
         if self.repeats_last_input {
@@ -342,8 +354,8 @@ impl Peer {
         }
     }
 
-    /// The seat is taken from a frame on. All inputs of the last to have it must be here.
-    /// If it is new there, its inputs begin with that frame; if we are, they go on.
+    /// Reopens the seat for a joiner from a frame on. All inputs of the seat's previous player must be known. If the
+    /// peer is the joiner (`new`), its inputs begin with that frame; if this site is, they continue.
     pub(super) fn reopen_seat(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.absent_from().unwrap_or(first);
         self.settle_substitute_input();
@@ -371,13 +383,13 @@ impl Peer {
         }
     }
 
-    /// The first of the frames from `from` to before `until` for which another input was guessed than there is; all of them are
-    /// known.
+    /// Returns the first frame in `from..until` whose predicted input differs from the real one. All of these inputs
+    /// are known.
     pub(super) fn first_misprediction(&self, from: Frame, until: Frame) -> Option<Frame> {
         let mut frame = from;
         while frame < until {
-            let given = self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame));
-            if given.unwrap_or(self.substitute_input(frame)) != self.predictions.get(frame) {
+            let real = self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame));
+            if real.unwrap_or(self.substitute_input(frame)) != self.predictions.get(frame) {
                 return Some(frame);
             }
             frame = frame.next();
@@ -385,60 +397,60 @@ impl Peer {
         None
     }
 
-    /// What we tell it that we have of its inputs: one more than there is once we have them all and know that it leaves. Who was dropped
-    /// did not leave, and would take that for an input of its that counts.
+    /// Returns the end of the peer's inputs that this site acknowledges: one more than there are once it has them all
+    /// and knows that the peer leaves. A dropped peer did not leave, and would take that for an acknowledged input.
     pub(super) fn acknowledgement(&self) -> Frame {
         let end = self.inputs.end();
         let left = |last: &Frame| *last <= end && self.join_frame.is_none() && !self.is_dropped;
         self.absent_from().filter(left).map_or(end, Frame::next)
     }
 
-    /// Forgets what it said before it was started anew.
+    /// Resets the state that came from the previous incarnation of the peer.
     pub(super) fn reset_after_restart(&mut self) {
         self.clock = Clock::default();
         self.probes.newest_stamp = None;
         self.reports = MembershipReports::default();
-        let LobbyState { is_hello_due: hello_due, has_played: playing, .. } = self.lobby;
-        self.lobby = LobbyState { is_hello_due: hello_due, has_played: playing, ..LobbyState::default() };
+        let LobbyState { is_hello_due, has_played, .. } = self.lobby;
+        self.lobby = LobbyState { is_hello_due, has_played, ..LobbyState::default() };
     }
 
-    /// Whether a stamp is newer than all that were heard.
+    /// Returns whether a stamp is newer than all received ones.
     pub(super) fn is_newer_stamp(&self, stamp_us: i64) -> bool {
         self.probes.newest_stamp.is_none_or(|(newest, _)| stamp_us > newest)
     }
 
-    /// Whether it plays, is heard, and waits for nothing but inputs.
+    /// Returns whether the peer plays, sends, and waits for nothing but inputs.
     pub(super) fn is_steady(&self, now: Instant) -> bool {
-        let tells_nothing = self.vote.is_none() && !self.reports.is_reporting();
+        let has_no_reports = self.vote.is_none() && !self.reports.is_reporting();
         self.is_playing()
             && !self.was_restarted()
             && !self.needs_last_decision()
-            && tells_nothing
+            && has_no_reports
             && now - self.last_received_at < LINK_CUT_TIMEOUT
     }
 
-    /// Nobody else is asked for its inputs.
+    /// Stops asking other sites for the peer's inputs.
     pub(super) fn reset_relay_selector(&mut self, now: Instant) {
         self.relay_selector = RelaySelector::new(now);
     }
 
-    /// How long it has been since anything of it came, directly or through others.
+    /// Returns the time since anything of the peer arrived, directly or through a relay.
     pub(super) fn silence(&self, now: Instant) -> TimeDelta {
         now - self.last_received_at.max(self.last_input_at)
     }
 
-    /// Whether another start of its program was heard than the one that plays.
+    /// Returns whether a newer incarnation than the one that plays is known.
     pub(super) fn was_restarted(&self) -> bool {
         self.newest_incarnation > self.incarnation
     }
 
-    /// Takes in inputs that somebody passes on; returns 1 if they are of no use, else 0.
-    pub(super) fn receive_relayed(&mut self, now: Instant, by: SiteId, relay: &RelayedInputs<'_>) -> u64 {
+    /// Receives relayed inputs. Returns 1 if they are useless, else 0.
+    pub(super) fn receive_relayed(&mut self, now: Instant, relay_site: SiteId, relay: &RelayedInputs<'_>) -> u64 {
         let before = self.inputs.end();
         let useless = self.receive_inputs(Some(relay.first_frame), relay.frame_count, true, relay.changes);
         if self.inputs.end() > before {
             self.last_input_at = now;
-            self.relay_selector.on_new_input(by);
+            self.relay_selector.on_new_input(relay_site);
         }
         useless
     }
@@ -459,7 +471,7 @@ impl Peer {
         self.stats.bytes_out += bytes as u64;
     }
 
-    /// Takes in the inputs of a tick that ends before `end`; returns how many stretches of them were of no use.
+    /// Receives the inputs of a tick, which end before `end`. Returns how many ranges of them were useless.
     #[inline]
     pub(super) fn receive_tick_inputs(&mut self, now: Instant, end: Frame, tick: &Tick<'_>) -> u64 {
         let before = self.inputs.end();
@@ -484,18 +496,20 @@ impl Peer {
         useless
     }
 
-    /// Returns 1 if these inputs are of no use, else 0.
+    /// Receives a range of inputs. Returns 1 if it is useless, else 0.
     #[inline]
-    fn receive_inputs(&mut self, first: Option<Frame>, len: u32, absolute: bool, changes: &[u8]) -> u64 {
-        // Nobody's inputs begin before the first frame, or go on after the one with which it said to leave.
-        let over = |until: Frame| self.join_frame.is_none() && self.absent_from().is_some_and(|last| until > last);
-        let Some(first) = first.filter(|first| !over(*first + len)) else {
+    fn receive_inputs(&mut self, first: Option<Frame>, len: u32, is_absolute: bool, changes: &[u8]) -> u64 {
+        // No inputs are before the first frame or after the end that the peer announced.
+        let is_past_end =
+            |until: Frame| self.join_frame.is_none() && self.absent_from().is_some_and(|last| until > last);
+        let Some(first) = first.filter(|first| !is_past_end(*first + len)) else {
             return 1;
         };
-        u64::from(self.inputs.receive(first, len, absolute, changes).is_err())
+        u64::from(self.inputs.receive(first, len, is_absolute, changes).is_err())
     }
 
-    /// Takes in what the peer has of our inputs, and what it misses; returns 1 if that cannot be, else 0.
+    /// Handles the peer's acknowledgement and its requests for missing inputs. Returns 1 if the acknowledgement is
+    /// impossible, else 0.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
@@ -517,12 +531,12 @@ impl Peer {
         0
     }
 
-    /// The newest stamp heard, to tell an old packet from a new one.
+    /// Returns the newest received stamp, which separates old packets from new ones.
     pub(super) fn newest_stamp_us(&self) -> Option<i64> {
         self.probes.newest_stamp.map(|(stamp, _)| stamp)
     }
 
-    /// Takes in a stamp, and the round trip that an echo of one of ours completes; both in microseconds.
+    /// Handles a stamp, and the round trip that the echo of one of this site's stamps completes; both in microseconds.
     pub(super) fn on_stamp(&mut self, now: Instant, stamp_us: i64, echo: Option<(i64, TimeDelta)>) {
         self.probes.first_received_at.get_or_insert(now);
         if self.probes.newest_stamp.is_none_or(|(newest, _)| stamp_us > newest) {
@@ -537,34 +551,35 @@ impl Peer {
         }
     }
 
-    /// Takes in the probe of a tick, whose stamps are shortened; returns the full stamp, if it is news.
+    /// Handles the probe of a tick, whose stamps are truncated. Returns the full stamp if it is newer than all others.
     pub(super) fn on_probe(&mut self, now: Instant, probe: &ClockProbe) -> Option<Instant> {
-        let near = self.clock.to_remote(now).map(Instant::as_micros).or(self.newest_stamp_us());
-        let stamp_us = expand_truncated(near.unwrap_or(0), probe.stamp_us as i64, 40);
+        let near_us = self.clock.to_remote(now).map(Instant::as_micros).or(self.newest_stamp_us());
+        let stamp_us = expand_truncated(near_us.unwrap_or(0), probe.stamp_us as i64, 40);
         if !self.is_newer_stamp(stamp_us) {
             return None;
         }
-        let echo = probe.echo.map(|(sent, held_ns)| {
-            (expand_truncated(now.as_micros(), i64::from(sent), 32), TimeDelta::from_nanos(held_ns))
+        let echo = probe.echo.map(|(sent_us, held_ns)| {
+            (expand_truncated(now.as_micros(), i64::from(sent_us), 32), TimeDelta::from_nanos(held_ns))
         });
         self.on_stamp(now, stamp_us, echo);
         Some(instant_from_micros(stamp_us))
     }
 
-    /// Lets the next packet carry a probe.
+    /// Makes the next packet carry a probe.
     pub(super) fn make_probe_due(&mut self) {
         self.probes.last_sent_at = self.probes.last_sent_at - PROBE_INTERVAL;
     }
 
-    /// Whether the next packet should carry a probe.
+    /// Returns whether the next packet has to carry a probe.
     pub(super) fn is_probe_due(&self, now: Instant) -> bool {
-        let early = self.probes.first_received_at.is_none_or(|since| now - since < FAST_PROBE_PERIOD);
-        // A little less than the nominal pause, because packets leave in whole frames.
-        let pause = if early { FAST_PROBE_INTERVAL } else { PROBE_INTERVAL } - TimeDelta::from_millis(5);
-        now - self.probes.last_sent_at >= pause
+        let is_early = self.probes.first_received_at.is_none_or(|since| now - since < FAST_PROBE_PERIOD);
+        // A little less than the nominal interval, because packets leave in whole frames.
+        let interval = if is_early { FAST_PROBE_INTERVAL } else { PROBE_INTERVAL } - TimeDelta::from_millis(5);
+        now - self.probes.last_sent_at >= interval
     }
 
-    /// The stamp to echo, in microseconds of the peer's clock, and for how long it was held; each is echoed once.
+    /// Returns the stamp to echo, in microseconds of the peer's clock, and the time for which it was held. Each stamp
+    /// is echoed once.
     pub(super) fn take_echo(&mut self, now: Instant) -> Option<(i64, TimeDelta)> {
         self.probes.last_sent_at = now;
         let (stamp, received) = self.probes.newest_stamp.filter(|_| !self.probes.is_echoed)?;
@@ -572,12 +587,12 @@ impl Peer {
         Some((stamp, now - received))
     }
 
-    /// Bytes that it takes.
+    /// Returns the memory use, in bytes.
     pub(super) fn memory(&self) -> usize {
         let differences = self.lobby.differences.capacity() * size_of::<SettingsDifference>();
         let digests = self.frame_digests.memory() + self.input_digests.memory();
-        let kept = self.inputs.memory() + self.predictions.memory() + digests + self.clock.memory();
-        size_of::<Self>() + kept + differences
+        let heap = self.inputs.memory() + self.predictions.memory() + digests + self.clock.memory();
+        size_of::<Self>() + heap + differences
     }
 
     pub(super) fn stats(&self, now: Instant, own_end: Frame) -> PeerStats {
@@ -597,7 +612,7 @@ fn instant_from_micros(us: i64) -> Instant {
     Instant::ZERO + TimeDelta::from_micros(us)
 }
 
-/// The number nearest to `near` of which only the low `bits` are known.
+/// Returns the number nearest to `near` with the given low `bits`.
 pub(super) fn expand_truncated(near: i64, low: i64, bits: u32) -> i64 {
     let shift = 64 - bits;
     near.wrapping_add(low.wrapping_sub(near) << shift >> shift)

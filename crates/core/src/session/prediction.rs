@@ -1,9 +1,10 @@
-//! Inputs that are not here yet: what was guessed for them, and whether that was right.
+//! Input prediction: predicted values of missing inputs, and the check against the real ones.
 //!
-//! A frame may be stepped although some inputs for it are missing, as long as no more than [`Settings::window`] frames rest on
-//! guesses. What was guessed is kept until the truth comes; the earliest frame in which the two differ is where the repair begins.
+//! A frame may be stepped although some of its inputs are missing, as long as no more than
+//! [`Settings::prediction_window`] frames contain predictions. A prediction is kept until the real input arrives. The
+//! rollback begins at the earliest frame in which the two differ.
 //!
-//! [`Settings::window`]: super::Settings::window
+//! [`Settings::prediction_window`]: super::Settings::prediction_window
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -14,35 +15,37 @@ use crate::frame::Frame;
 use crate::input::{InputLayout, InputWord, MAX_BLOCKS, PackedInputBlock, Stream};
 use crate::time::{Instant, TimeDelta};
 
-/// Who is this part of a frame away, or less, is so near that its inputs are worth a moment's wait: it begins the frame when we do, and
-/// what it sends then is here at once. On a local network that is one more packet that must be lost before a guess is needed.
+/// A peer is near if its one-way delay is at most the frame period divided by this. A short wait for a near peer's
+/// inputs pays off: the peer begins the frame at the same time, and its packet arrives at once. On a local network this
+/// means that one more packet must be lost before a prediction is needed.
 const NEAR_PEER_DIVISOR: i64 = 16;
-/// A host program and a network are on time to about this.
+/// Timing tolerance of the host program and the network.
 const TIMING_TOLERANCE: TimeDelta = TimeDelta::from_micros(250);
 
 impl Session {
-    /// When missing inputs of the frame that began then are guessed: at once, unless somebody is near who has them.
+    /// Returns when the missing inputs of the frame that began at `began` are predicted: at once, unless a near peer's
+    /// input is missing.
     pub(super) fn predict_at(&self, began: Instant) -> Instant {
-        let most = self.config.settings.rate.period() / NEAR_PEER_DIVISOR;
-        let way = |peer: &Peer| peer.clock.rtt_min().map(|rtt| rtt / 2).filter(|way| *way <= most);
+        let max_delay = self.config.settings.rate.period() / NEAR_PEER_DIVISOR;
+        let delay = |peer: &Peer| peer.clock.rtt_min().map(|rtt| rtt / 2).filter(|delay| *delay <= max_delay);
         let missing = self.peers.iter().filter(|peer| peer.is_playing() && peer.known_end() <= self.frame);
-        missing.filter_map(way).max().map_or(began, |way| began + way + TIMING_TOLERANCE)
+        missing.filter_map(delay).max().map_or(began, |delay| began + delay + TIMING_TOLERANCE)
     }
 }
 
-/// How missing inputs are guessed. Sites need not guess alike: a guess never outlives the truth.
+/// Predictor for missing inputs. Sites may use different predictors, because every misprediction is rolled back.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum InputPredictor {
-    /// A player goes on doing what was seen last.
+    /// Repeats the last known input.
     #[default]
     Repeat,
-    /// A player lets go of everything.
+    /// Predicts neutral input.
     Neutral,
-    /// Any other way: given what is known of one site's inputs, fill in its words for a frame.
+    /// Any other predictor: given the known inputs of one site, fills in the site's words for a frame.
     Custom(fn(&InputHistory<'_>, Frame, &mut [InputWord])),
 }
 
-/// What is known of one site's inputs.
+/// The known inputs of one site.
 #[derive(Debug)]
 pub struct InputHistory<'a> {
     inputs: &'a Stream,
@@ -50,19 +53,20 @@ pub struct InputHistory<'a> {
 }
 
 impl InputHistory<'_> {
-    /// The first frame that is to be guessed.
+    /// Returns the first frame to be predicted.
     pub fn end(&self) -> Frame {
         self.inputs.end()
     }
 
-    /// Adds the site's input of a known frame to the players' words; `false` if it is not known, or was too long ago.
+    /// Adds the site's input of a known frame to the players' words. Returns whether that input is known and still
+    /// kept.
     pub fn read(&self, frame: Frame, words: &mut [InputWord]) -> bool {
         let blocks = self.inputs.value_blocks(frame);
         blocks.inspect(|blocks| self.layout.unpack_blocks(blocks, words)).is_some()
     }
 }
 
-/// What was guessed for one site's inputs, by frame.
+/// Predicted inputs of one site, by frame.
 #[derive(Debug)]
 pub(super) struct PredictedInputs {
     ring: Box<[PackedInputBlock]>,
@@ -75,22 +79,22 @@ impl PredictedInputs {
         Self { ring: vec![[0; 16]; slots * blocks].into_boxed_slice(), slots, blocks }
     }
 
-    /// Bytes on the heap.
+    /// Returns the size on the heap, in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.ring)
     }
 
     fn ring_range(&self, frame: Frame) -> core::ops::Range<usize> {
-        let at = frame.number() as usize % self.slots.max(1) * self.blocks;
-        at..at + self.blocks
+        let start = frame.number() as usize % self.slots.max(1) * self.blocks;
+        start..start + self.blocks
     }
 
-    /// The guess that a frame was stepped with.
+    /// Returns the predicted input that a frame was stepped with.
     pub(super) fn get(&self, frame: Frame) -> &[PackedInputBlock] {
         &self.ring[self.ring_range(frame)]
     }
 
-    /// Guesses the input of a frame, keeps the guess, and hands it out.
+    /// Predicts the input of a frame, stores the prediction and returns it.
     pub(super) fn predict(
         &mut self,
         predictor: InputPredictor,
@@ -99,34 +103,34 @@ impl PredictedInputs {
         frame: Frame,
         players: usize,
     ) -> &[PackedInputBlock] {
-        let at = self.ring_range(frame);
-        let guess = &mut self.ring[at];
+        let range = self.ring_range(frame);
+        let predicted = &mut self.ring[range];
         match predictor {
             InputPredictor::Repeat => match inputs.end().checked_sub(1).and_then(|last| inputs.value_blocks(last)) {
-                Some(last) => guess.copy_from_slice(last),
-                None => guess.fill([0; 16]),
+                Some(last) => predicted.copy_from_slice(last),
+                None => predicted.fill([0; 16]),
             },
-            InputPredictor::Neutral => guess.fill([0; 16]),
+            InputPredictor::Neutral => predicted.fill([0; 16]),
             InputPredictor::Custom(predict) => {
                 let mut words = [0; crate::input::MAX_PLAYERS];
                 predict(&InputHistory { inputs, layout }, frame, &mut words[..players]);
                 let mut packed = [[0; 16]; MAX_BLOCKS];
-                layout.pack_blocks(&words[..players], &mut packed[..guess.len()]);
-                guess.copy_from_slice(&packed[..guess.len()]);
+                layout.pack_blocks(&words[..players], &mut packed[..predicted.len()]);
+                predicted.copy_from_slice(&packed[..predicted.len()]);
             }
         }
-        guess
+        predicted
     }
 
-    /// Takes all frames so far for guessed to have this input.
+    /// Marks all frames so far as predicted with this input.
     pub(super) fn fill(&mut self, input: &[PackedInputBlock]) {
-        self.ring.chunks_exact_mut(self.blocks.max(1)).for_each(|guess| guess.copy_from_slice(input));
+        self.ring.chunks_exact_mut(self.blocks.max(1)).for_each(|predicted| predicted.copy_from_slice(input));
     }
 
-    /// Keeps what is known of a frame in place of a guess, because something before it is not known yet.
-    pub(super) fn store_known(&mut self, frame: Frame, truth: &[PackedInputBlock]) -> &[PackedInputBlock] {
-        let at = self.ring_range(frame);
-        self.ring[at.clone()].copy_from_slice(truth);
-        &self.ring[at]
+    /// Stores a known input in place of a prediction, because an earlier frame's input is still missing.
+    pub(super) fn store_known(&mut self, frame: Frame, input: &[PackedInputBlock]) -> &[PackedInputBlock] {
+        let range = self.ring_range(frame);
+        self.ring[range.clone()].copy_from_slice(input);
+        &self.ring[range]
     }
 }

@@ -1,21 +1,21 @@
-//! Repairs in good time: between frames, where nobody waits for them.
+//! The rollback schedule: rollbacks run between frames, where no frame waits for them.
 //!
-//! A guess that turns out wrong could be repaired when the next frame begins; but then that frame is late by what the repair takes. It is
-//! done before, just early enough: inputs that come until then are repaired together.
+//! A misprediction could be rolled back when the next frame begins, but then the resimulation would delay that frame.
+//! The rollback runs before it, just early enough: inputs that arrive until then share one rollback.
 
 use super::event::Request;
 use super::{FramePhase, Phase, Session, SimulationTarget};
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
-/// How long repairs take.
+/// Measures the duration of rollbacks.
 #[derive(Debug, Default)]
 pub(super) struct RollbackScheduler {
-    /// Since when one is under way, and of how many frames.
+    /// Start of the running rollback, and its number of frames.
     running: Option<(Instant, i64)>,
-    /// What one took of late, for each frame of it.
+    /// Moving average of the duration per resimulated frame.
     cost_per_frame: TimeDelta,
-    /// The frame before which there was one: what comes after that waits until the frame begins.
+    /// The frame before which a rollback has run. Later mispredictions wait until that frame begins.
     done_before: Option<Frame>,
 }
 
@@ -24,41 +24,42 @@ impl RollbackScheduler {
         self.running = Some((now, frames));
     }
 
-    /// The machine is where it should be.
+    /// Ends the measurement: the machine has caught up.
     pub(super) fn end(&mut self, now: Instant) {
         let Some((began, frames)) = self.running.take() else { return };
-        let each = (now - began) / frames.max(1);
-        self.cost_per_frame += (each - self.cost_per_frame) / 4;
+        let per_frame = (now - began) / frames.max(1);
+        self.cost_per_frame += (per_frame - self.cost_per_frame) / 4;
     }
 
-    /// What a repair of so many frames will take, with a quarter to spare.
+    /// Returns the estimated duration of a rollback of this many frames, with a margin of 25 %.
     fn estimated_cost(&self, frames: i64) -> TimeDelta {
         self.cost_per_frame * frames * 5 / 4
     }
 }
 
 impl Session {
-    /// When to begin with a repair, so that the next frame need not wait for it.
+    /// Returns when to begin a rollback so that the next frame need not wait for it.
     pub(super) fn next_rollback_time(&self) -> Instant {
-        let Some(wrong) = self.first_misprediction.filter(|_| self.rollback_scheduler.done_before != Some(self.frame))
+        let Some(mispredicted) =
+            self.first_misprediction.filter(|_| self.rollback_scheduler.done_before != Some(self.frame))
         else {
             return Instant::FAR_FUTURE;
         };
-        self.next_frame_time() - self.rollback_scheduler.estimated_cost(self.frame - wrong)
+        self.next_frame_time() - self.rollback_scheduler.estimated_cost(self.frame - mispredicted)
     }
 
-    /// Begins with a repair if it is time.
+    /// Begins a rollback if it is due.
     pub(super) fn roll_back_if_due(&mut self, now: Instant) -> Option<Request<'_>> {
         if self.next_rollback_time() > now {
             return None;
         }
-        let wrong = self.first_misprediction.take()?;
+        let mispredicted = self.first_misprediction.take()?;
         self.rollback_scheduler.done_before = Some(self.frame);
         self.phase = Phase::Running(FramePhase::Simulate { target: SimulationTarget::BeforeNextFrame, is_saved: true });
-        Some(self.begin_rollback(now, wrong))
+        Some(self.begin_rollback(now, mispredicted))
     }
 
-    /// The machine is where it should be before the next frame.
+    /// Ends a rollback that ran before the next frame began.
     pub(super) fn finish_early_rollback(&mut self, now: Instant) {
         self.rollback_scheduler.end(now);
         self.phase = Phase::Running(FramePhase::Idle);

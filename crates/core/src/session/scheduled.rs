@@ -1,12 +1,14 @@
-//! Orders: what must happen at one frame everywhere rides in the input stream of the coordinator, the lowest site that plays.
+//! Scheduled commands: changes that all sites apply at the same frame. They travel in the input stream of the
+//! coordinator, the lowest site that plays.
 //!
-//! An order is for a frame for which the coordinator has not given an input yet. Every tick of the coordinator's carries the order
-//! until its receiver has all inputs up to that frame, and so does who passes those inputs on; so whoever knows the coordinator's input for the frame knows the order, and
-//! nobody can be certain of the frame without. There is one order at a time: the next is given when everybody has certainly acted on
-//! the last.
+//! A command is for a frame for which the coordinator has not given an input yet. Every tick of the coordinator carries
+//! the command until the receiver has all inputs up to that frame, and so does every relay of those inputs. So a site
+//! that knows the coordinator's input for the frame knows the command, and no site can confirm the frame without it.
+//! There is one command at a time: the coordinator issues the next one when all sites have confirmed the frame of the
+//! last.
 //!
-//! When the coordinator dies, its order stays in force if any survivor may have acted on it; a change of the
-//! [view](super::visible) settles that.
+//! When the coordinator dies, its command stays in force if any survivor may have applied it; a change of the
+//! [membership](super::membership) decides that.
 
 use super::input_digest::InputDigest;
 use super::lobby::ALIVE_TIMEOUT;
@@ -18,27 +20,29 @@ use crate::input::STREAM_CAPACITY;
 use crate::time::TimeDelta;
 use crate::wire::{CommandKind, ScheduledCommand};
 
-/// No order is for a frame further away than inputs are kept.
+/// Maximum distance to the frame of a command, in frames: the capacity of an input stream.
 const MAX_COMMAND_DISTANCE: u32 = STREAM_CAPACITY as u32;
 
-/// Who is let in sits down within about this, however long the ways seem: a site that was asleep has strange ideas of them.
+/// Upper bound for the measured delays in the time until a joiner plays. A site that was suspended measures wrong
+/// delays.
 const MAX_JOIN_DELAY: TimeDelta = TimeDelta::from_secs(2);
 
-/// Within this time a host program has asked for the frames that became certain when a view ended.
+/// Time within which a host program reads the frames that were confirmed by the end of a membership epoch.
 const PUBLISH_TIME: TimeDelta = TimeDelta::from_millis(100);
 
 impl Session {
-    /// Whether it is on us to give orders.
+    /// Returns whether this site is the coordinator.
     pub(super) fn is_coordinator(&self) -> bool {
         self.voters().iter().next() == Some(self.config.site)
     }
 
-    /// Whether a site can have given an order: no lower site plays. One who played and has left can have given orders before that.
-    pub(super) fn can_issue_command(&self, by: SiteId) -> bool {
-        self.voters().iter().next().is_none_or(|lowest| by <= lowest)
+    /// Returns whether a site can have issued a command: no lower site plays. A lower site that has left may have
+    /// issued commands before that.
+    pub(super) fn can_issue_command(&self, issuer: SiteId) -> bool {
+        self.voters().iter().next().is_none_or(|lowest| issuer <= lowest)
     }
 
-    /// A site that not everybody may know of yet.
+    /// Returns a joiner that not all sites may know yet.
     pub(super) fn pending_joiner(&self) -> Option<SiteId> {
         match self.command?.kind {
             CommandKind::Join { site, .. } if !self.is_command_settled() => Some(site),
@@ -46,86 +50,89 @@ impl Session {
         }
     }
 
-    /// Whether all sites have certainly acted on the newest order. Whom it lets in has, as soon as it is heard.
+    /// Returns whether all sites have certainly applied the newest command. A joiner has applied its own join as soon
+    /// as its inputs arrive.
     fn is_command_settled(&self) -> bool {
-        let Some(order) = self.command else { return true };
-        let newcomer = |peer: &Peer| matches!(order.kind, CommandKind::Join { site, .. } if site == peer.site);
-        let settled =
-            |peer: &Peer| newcomer(peer) && peer.inputs.end() > order.frame || self.has_confirmed(peer, order.frame);
-        self.peers.iter().filter(|peer| peer.is_playing()).all(settled)
+        let Some(command) = self.command else { return true };
+        let is_joiner = |peer: &Peer| matches!(command.kind, CommandKind::Join { site, .. } if site == peer.site);
+        let is_settled = |peer: &Peer| {
+            is_joiner(peer) && peer.inputs.end() > command.frame || self.has_confirmed(peer, command.frame)
+        };
+        self.peers.iter().filter(|peer| peer.is_playing()).all(is_settled)
     }
 
-    /// Whether all who play are certain of a frame.
+    /// Returns whether all players have confirmed a frame.
     fn all_have_confirmed(&self, frame: Frame) -> bool {
         self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| self.has_confirmed(peer, frame))
     }
 
-    /// Whether a peer is certain of a frame. Who is not steps no more than the window from there on, and has begun one frame more and
-    /// given the input for that, the lag later. Who has just come gives inputs in advance, which prove nothing; then it counts
-    /// in which frame it says to be.
+    /// Returns whether a peer has confirmed a frame. A peer that has not steps at most the prediction window past it,
+    /// has begun one more frame, and has given the input for that frame, which is later by the input delay. A new
+    /// joiner gives inputs in advance, which prove nothing; then the frame that it reports counts.
     fn has_confirmed(&self, peer: &Peer, frame: Frame) -> bool {
-        let most =
+        let max_end =
             frame + (self.delay_settings.input_delay + self.delay_settings.prediction_window).max(self.max_lead) + 1;
-        !peer.has_advance_inputs && peer.inputs.end() > most
+        !peer.has_advance_inputs && peer.inputs.end() > max_end
             || peer.reported_frame > frame + self.delay_settings.prediction_window + 1
     }
 
-    /// Whether it is on us to give an order, and nothing else is under way.
+    /// Returns whether this site is the coordinator and nothing else is under way.
     pub(super) fn can_schedule_command(&self) -> bool {
         self.command.is_none() && self.is_coordinator() && self.membership.own_vote.is_none() && self.leaving.is_none()
     }
 
-    /// Gives an order if none is under way; the frame may be put off, never brought forward.
-    pub(super) fn schedule_command(&mut self, frame: Frame, what: CommandKind) -> bool {
+    /// Issues a command if none is under way. The frame may become later, never earlier.
+    pub(super) fn schedule_command(&mut self, frame: Frame, kind: CommandKind) -> bool {
         if !self.can_schedule_command() {
             return false;
         }
         let frame = frame.max(self.own_inputs.end());
-        self.accept_command(ScheduledCommand { issuer: self.config.site, frame, kind: what });
+        self.accept_command(ScheduledCommand { issuer: self.config.site, frame, kind });
         true
     }
 
-    /// A peer tells an order: its own, or that of a site whose inputs it passes on.
-    pub(super) fn on_command(&mut self, index: usize, order: ScheduledCommand) {
-        let by = self.peers.iter().find(|peer| peer.site == order.issuer);
-        let counts = |peer: &Peer| peer.absent_from().is_none_or(|last| order.frame < last);
-        let near = by.is_some_and(|peer| {
-            (order.frame - peer.inputs.end()).abs() <= i64::from(MAX_COMMAND_DISTANCE) && counts(peer)
+    /// Handles a command from a peer: its own, or that of a site whose inputs it relays.
+    pub(super) fn on_command(&mut self, index: usize, command: ScheduledCommand) {
+        let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
+        let counts = |peer: &Peer| peer.absent_from().is_none_or(|last| command.frame < last);
+        let near = issuer.is_some_and(|peer| {
+            (command.frame - peer.inputs.end()).abs() <= i64::from(MAX_COMMAND_DISTANCE) && counts(peer)
         });
-        let told =
-            self.peers[index].site == order.issuer || by.is_some_and(|peer| self.needs_relay(self.last_call, peer));
-        if near && told && !self.membership.muted.contains(order.issuer) {
-            self.accept_command(order);
+        let is_trusted = self.peers[index].site == command.issuer
+            || issuer.is_some_and(|peer| self.needs_relay(self.last_call, peer));
+        if near && is_trusted && !self.membership.muted.contains(command.issuer) {
+            self.accept_command(command);
         }
     }
 
-    /// An order is heard of: of the coordinator, or of one that is gone and in force nevertheless.
-    pub(super) fn accept_command(&mut self, order: ScheduledCommand) {
-        if self.command == Some(order)
-            || self.is_command_stale(&order)
-            || !self.is_command_gradual(&order)
-            || self.is_command_redundant(&order)
+    /// Accepts a command of the coordinator, or of a gone coordinator whose command is still in force.
+    pub(super) fn accept_command(&mut self, command: ScheduledCommand) {
+        if self.command == Some(command)
+            || self.is_command_stale(&command)
+            || !self.is_command_gradual(&command)
+            || self.is_command_redundant(&command)
         {
             return;
         }
-        self.settle_last_command(order.issuer);
-        self.command = Some(order);
-        if let CommandKind::Join { site, incarnation, .. } = order.kind {
-            self.prepare_join(site, incarnation, order.frame);
+        self.settle_last_command(command.issuer);
+        self.command = Some(command);
+        if let CommandKind::Join { site, incarnation, .. } = command.kind {
+            self.prepare_join(site, incarnation, command.frame);
         }
-        // It leaves with the next inputs: a packet more would be one that nobody needs.
+        // The command leaves with the next inputs; an extra packet is not needed.
         self.mark_extras_pending();
         self.invalidate_send_time();
     }
 
-    /// Another order shows what became of the one before: its giver went on after it, or it was void when another took over.
-    fn settle_last_command(&mut self, next_giver: SiteId) {
+    /// Settles the previous command when another one arrives: if the issuer is the same, it was applied; if another
+    /// site took over, it was void.
+    fn settle_last_command(&mut self, next_issuer: SiteId) {
         let Some(last) =
-            self.command.take().filter(|last| self.last_applied_command.is_none_or(|done| done < last.frame))
+            self.command.take().filter(|last| self.last_applied_command.is_none_or(|applied| applied < last.frame))
         else {
             return;
         };
-        if last.issuer == next_giver {
+        if last.issuer == next_issuer {
             self.last_applied_command = Some(last.frame);
             self.apply_command(last);
         } else {
@@ -133,28 +140,32 @@ impl Session {
         }
     }
 
-    /// Whether an order was carried out already, or comes when it cannot be any more: nobody is certain of a frame before its order.
-    fn is_command_stale(&self, order: &ScheduledCommand) -> bool {
-        order.frame < self.confirmed_end() || self.last_applied_command.is_some_and(|frame| order.frame <= frame)
+    /// Returns whether a command was applied already, or comes too late: no site confirms a frame before it knows its
+    /// command.
+    fn is_command_stale(&self, command: &ScheduledCommand) -> bool {
+        command.frame < self.confirmed_end() || self.last_applied_command.is_some_and(|frame| command.frame <= frame)
     }
 
-    /// Whether an order lets in who plays already.
-    fn is_command_redundant(&self, order: &ScheduledCommand) -> bool {
+    /// Returns whether a command admits a site that plays already.
+    fn is_command_redundant(&self, command: &ScheduledCommand) -> bool {
         let plays = |site: SiteId| self.peers.iter().any(|peer| peer.site == site && peer.is_playing());
-        let on_the_way_in = self.own_join_frame().is_some();
-        matches!(order.kind, CommandKind::Join { site, .. } if plays(site) || site == self.config.site && !on_the_way_in)
+        let is_admitted = self.own_join_frame().is_some();
+        let CommandKind::Join { site, .. } = command.kind else { return false };
+        plays(site) || site == self.config.site && !is_admitted
     }
 
-    /// Whether an order asks for no more than one frame at a time: dials that jump would ask for many inputs at once.
-    fn is_command_gradual(&self, order: &ScheduledCommand) -> bool {
-        let CommandKind::SetDelay { input_delay: lag, prediction_window: window, .. } = order.kind else { return true };
-        let near = |dials: &DelaySettings| {
-            dials.input_delay.abs_diff(lag) <= 1 && dials.prediction_window.abs_diff(window) <= 1
+    /// Returns whether a command changes the delay settings by at most one frame. A larger change would ask for many
+    /// inputs at once.
+    fn is_command_gradual(&self, command: &ScheduledCommand) -> bool {
+        let CommandKind::SetDelay { input_delay, prediction_window, .. } = command.kind else { return true };
+        let near = |settings: &DelaySettings| {
+            settings.input_delay.abs_diff(input_delay) <= 1
+                && settings.prediction_window.abs_diff(prediction_window) <= 1
         };
         near(&self.delay_settings) || self.next_delay_settings.as_ref().is_some_and(near)
     }
 
-    /// A site takes its seat with this frame.
+    /// Prepares the seat of a joiner, which plays from this frame on.
     fn prepare_join(&mut self, site: SiteId, incarnation: u32, frame: Frame) {
         let own_width = self.layout.width();
         let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
@@ -162,66 +173,66 @@ impl Session {
             return;
         }
         self.forget_leave_reports(site);
-        // Its inputs from this frame on may take the place of its last ones.
+        // The joiner's inputs may replace the last inputs of the seat's previous player.
         if self.joining.is_none() {
             self.feed_confirmed();
         }
         let peer = &mut self.peers[index];
         let known = frame;
-        let said_goodbye = peer.lobby.has_left && peer.newest_incarnation == incarnation;
+        let has_left = peer.lobby.has_left && peer.newest_incarnation == incarnation;
         peer.previous_incarnation = peer.incarnation;
         peer.reopen_seat(frame, own_width, true);
         if self.joining.is_some() {
             // Its first inputs may come with the feed alone.
             peer.input_digest = InputDigest::with_unknown_start(frame);
         }
-        // The coordinator had not heard that. It leaves before its first frame.
-        peer.leave_after_join = said_goodbye.then_some(frame);
+        // The coordinator did not know that the joiner has left. The joiner leaves before its first frame.
+        peer.leave_after_join = has_left.then_some(frame);
         peer.last_received_at = self.last_call;
         peer.incarnation = incarnation;
         peer.newest_incarnation = peer.newest_incarnation.max(incarnation);
         peer.make_probe_due();
-        if let Some(auto) = &mut self.auto_tuner {
-            auto.forget_site(site);
+        if let Some(tuner) = &mut self.auto_tuner {
+            tuner.forget_site(site);
         }
-        if let Some(inquiry) = &mut self.desync_search {
-            inquiry.restart();
+        if let Some(search) = &mut self.desync_search {
+            search.restart();
         }
         self.active_peers |= 1 << index;
         if let Some(pacer) = &mut self.pacer {
-            // As at the start: a first packet that comes late would be taken for a long way.
+            // As at the start: a late first packet would look like a long delay.
             pacer.on_delay(self.last_call, site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
-        // Frames that were stepped without it count as guessed.
-        let Peer { predictions: guesses, absence_input: before, inputs, .. } = peer;
-        guesses.fill(&before[..inputs.block_count()]);
+        // Frames that were stepped without the joiner count as predicted.
+        let Peer { predictions, absence_input, inputs, .. } = peer;
+        predictions.fill(&absence_input[..inputs.block_count()]);
         self.check_predictions(index, known);
     }
 
-    /// An order is void: what was prepared for it is taken back.
-    pub(super) fn revert_command(&mut self, order: ScheduledCommand) {
-        let CommandKind::Join { site, .. } = order.kind else { return };
-        let prepared = |peer: &Peer| peer.site == site && peer.join_frame == Some(order.frame);
+    /// Reverts the preparations for a void command.
+    pub(super) fn revert_command(&mut self, command: ScheduledCommand) {
+        let CommandKind::Join { site, .. } = command.kind else { return };
+        let prepared = |peer: &Peer| peer.site == site && peer.join_frame == Some(command.frame);
         let Some(index) = self.peers.iter().position(prepared) else { return };
-        // What is certain rests on its first inputs at most, which are none.
-        let open = self.confirmed_end().max(order.frame);
+        // Confirmed frames contain at most the joiner's first inputs, which are neutral.
+        let open = self.confirmed_end().max(command.frame);
         let peer = &mut self.peers[index];
         (peer.join_frame, peer.leave_after_join) = (None, None);
         peer.is_dropped = true;
-        // If it never heard of the order, it goes on asking, and is to be let in by another.
+        // A joiner that never got the command keeps asking, and another command will admit it.
         (peer.incarnation, peer.lobby.join_readiness) = (peer.previous_incarnation, None);
         self.active_peers &= !(1 << index);
         if open < self.machine_frame {
-            // Its inputs may be in frames that rest on guesses.
-            self.first_misprediction = Some(self.first_misprediction.map_or(open, |wrong| wrong.min(open)));
+            // Frames with predicted inputs may contain its inputs.
+            self.first_misprediction = Some(self.first_misprediction.map_or(open, |first| first.min(open)));
         }
     }
 
-    /// Carries out the newest order when its time has come, and gives the next if that is on us.
+    /// Applies the newest command when it is due, and admits a joiner if this site is the coordinator.
     pub(super) fn update_command(&mut self) {
         self.void_command_of_leaver();
         self.apply_due_command();
-        if self.command.is_some_and(|order| self.is_command_due(&order)) && self.is_command_settled() {
+        if self.command.is_some_and(|command| self.is_command_due(&command)) && self.is_command_settled() {
             self.command = None;
             self.mark_extras_pending();
         }
@@ -230,52 +241,52 @@ impl Session {
         }
     }
 
-    /// Whether the input of its giver for the frame of an order is known.
-    fn is_command_due(&self, order: &ScheduledCommand) -> bool {
-        let giver = self.peers.iter().find(|peer| peer.site == order.issuer);
-        giver.map_or(self.own_inputs.end(), |peer| peer.inputs.end()) > order.frame
+    /// Returns whether the issuer's input for the frame of a command is known.
+    fn is_command_due(&self, command: &ScheduledCommand) -> bool {
+        let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
+        issuer.map_or(self.own_inputs.end(), |peer| peer.inputs.end()) > command.frame
     }
 
-    /// Carries out the newest order if its time has come.
+    /// Applies the newest command if it is due.
     pub(super) fn apply_due_command(&mut self) {
-        let Some(order) = self.command.filter(|order| self.is_command_due(order)) else { return };
-        if self.last_applied_command.is_none_or(|last| last < order.frame) {
-            self.last_applied_command = Some(order.frame);
-            self.apply_command(order);
+        let Some(command) = self.command.filter(|command| self.is_command_due(command)) else { return };
+        if self.last_applied_command.is_none_or(|last| last < command.frame) {
+            self.last_applied_command = Some(command.frame);
+            self.apply_command(command);
         }
     }
 
-    /// An order for a frame that its giver has no input for, because it leaves before, is void.
+    /// Voids a command for a frame for which its issuer has no input, because the issuer leaves before.
     pub(super) fn void_command_of_leaver(&mut self) {
-        let Some(order) = self.command else { return };
-        let giver = self.peers.iter().find(|peer| peer.site == order.issuer);
-        if let Some(last) = giver.and_then(Peer::absent_from) {
-            self.void_command_after(order.issuer, last);
+        let Some(command) = self.command else { return };
+        let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
+        if let Some(last) = issuer.and_then(Peer::absent_from) {
+            self.void_command_after(command.issuer, last);
         }
     }
 
-    /// The inputs of a site end before this frame, and so do its orders.
-    pub(super) fn void_command_after(&mut self, giver: SiteId, last: Frame) {
-        let void = |order: &ScheduledCommand| {
-            order.issuer == giver && order.frame >= last && self.last_applied_command != Some(order.frame)
+    /// Voids a command of a site whose inputs end before the command's frame.
+    pub(super) fn void_command_after(&mut self, issuer: SiteId, last: Frame) {
+        let void = |command: &ScheduledCommand| {
+            command.issuer == issuer && command.frame >= last && self.last_applied_command != Some(command.frame)
         };
-        if let Some(order) = self.command.filter(void) {
+        if let Some(command) = self.command.filter(void) {
             self.command = None;
-            self.revert_command(order);
+            self.revert_command(command);
         }
     }
 
-    fn apply_command(&mut self, order: ScheduledCommand) {
-        match order.kind {
-            CommandKind::Join { site, .. } => self.complete_join(site, order.frame),
-            CommandKind::SetDelay { input_delay: lag, prediction_window: window, input_age: need, site } => {
-                self.schedule_delay_settings(order.frame, lag, window);
-                self.push_delay_event(order.frame, lag, window, (need, site));
+    fn apply_command(&mut self, command: ScheduledCommand) {
+        match command.kind {
+            CommandKind::Join { site, .. } => self.complete_join(site, command.frame),
+            CommandKind::SetDelay { input_delay, prediction_window, input_age, site } => {
+                self.schedule_delay_settings(command.frame, input_delay, prediction_window);
+                self.push_delay_event(command.frame, input_delay, prediction_window, (input_age, site));
             }
         }
     }
 
-    /// A site plays from now on, unless it has left again or has its seat anyway.
+    /// Completes a join: the site plays from now on, unless its join was reverted or already completed.
     fn complete_join(&mut self, site: SiteId, frame: Frame) {
         let expected = |peer: &Peer| peer.site == site && peer.join_frame == Some(frame);
         let Some(index) = self.peers.iter().position(expected) else { return };
@@ -290,26 +301,27 @@ impl Session {
         }
     }
 
-    /// Whether all inputs before a frame that is certain are in the feed, and the host program had time to ask for them.
+    /// Returns whether all inputs before a confirmed frame are in the feed, and the host program had time to read them.
     fn has_published(&self, last: Frame) -> bool {
-        let fed = self.feed.is_none() || self.feed_end >= last;
-        fed && self.is_epoch_older_than(self.last_call, PUBLISH_TIME)
+        let is_fed = self.feed.is_none() || self.feed_end >= last;
+        is_fed && self.is_epoch_older_than(self.last_call, PUBLISH_TIME)
     }
 
-    /// The coordinator lets in a site that is ready to play.
+    /// As the coordinator, admits a joiner that is ready to play.
     fn admit_joiner(&mut self) {
         let playing = self.voters();
         let ready = |peer: &&Peer| {
-            // With its inputs from then on, a seat forgets those of who had it before.
-            let certain =
+            // The inputs of a joiner replace those of the seat's previous player, so these must be confirmed
+            // everywhere.
+            let is_confirmed =
                 |last: Frame| self.confirmed_end() >= last && self.all_have_confirmed(last) && self.has_published(last);
-            let all_there = peer.absent_from().is_some_and(certain);
+            let is_complete = peer.absent_from().is_some_and(is_confirmed);
             peer.lobby.join_readiness == Some(true)
                 && !peer.lobby.has_left
                 && peer.lobby.join_requested_at.is_some_and(|at| self.last_call - at < ALIVE_TIMEOUT)
                 && peer.lobby.has_agreed
                 && peer.lobby.agrees_with.contains_all(playing)
-                && all_there
+                && is_complete
                 && self.can_rejoin(peer)
         };
         let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.join_frame.is_none()).find(ready)
@@ -317,27 +329,20 @@ impl Session {
             return;
         };
         let (site, incarnation, free_from) = (peer.site, peer.newest_incarnation, peer.seat_free_from);
-        let slowest =
+        let max_delay =
             self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
         let period = self.config.settings.rate.period();
-        // Time for the order to reach everybody, and for the newcomer's first inputs to be there in time.
-        let ways = (slowest.unwrap_or_default() * 2).min(MAX_JOIN_DELAY);
-        let frames = ways.as_nanos() / period.as_nanos().max(1) + 10;
-        // The newcomer has no inputs of those who left: all of them must be in frames before its first.
-        let complete = self.peers.iter().filter_map(Peer::absent_from).max().unwrap_or(free_from);
-        let frame = (self.own_inputs.end() + frames.clamp(0, 240) as u32).max(free_from).max(complete);
-        let (view, lag, window) =
+        // Time for the command to reach all sites, and for the joiner's first inputs to arrive in time.
+        let travel_time = (max_delay.unwrap_or_default() * 2).min(MAX_JOIN_DELAY);
+        let frames = travel_time.as_nanos() / period.as_nanos().max(1) + 10;
+        // The joiner has no inputs of sites that left: all of them must be for frames before its first one.
+        let last_inputs_end = self.peers.iter().filter_map(Peer::absent_from).max().unwrap_or(free_from);
+        let frame = (self.own_inputs.end() + frames.clamp(0, 240) as u32).max(free_from).max(last_inputs_end);
+        let (epoch, input_delay, prediction_window) =
             (self.membership.epoch, self.delay_settings.input_delay, self.delay_settings.prediction_window);
         self.schedule_command(
             frame,
-            CommandKind::Join {
-                site,
-                incarnation,
-                members: playing,
-                epoch: view,
-                input_delay: lag,
-                prediction_window: window,
-            },
+            CommandKind::Join { site, incarnation, members: playing, epoch, input_delay, prediction_window },
         );
     }
 }

@@ -1,17 +1,15 @@
-//! When packets leave, and to whom.
+//! The send schedule: when packets leave, and to which peer.
 
 use super::lobby::HELLO_INTERVAL;
-use super::{
-    FAST_RETRANSMIT, FramePhase, KEEP_ALIVE_INTERVAL, Phase, SEND_TIME_UNKNOWN, SendPolicy, Session, Transmit,
-};
+use super::{FAST_RETRANSMIT, FramePhase, KEEP_ALIVE_INTERVAL, Phase, SendPolicy, Session, Transmit};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::MAX_DATAGRAM;
 
 impl Session {
-    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
+    /// Writes the next datagram to be sent now into `buf`, which must hold at least [`MAX_DATAGRAM`] bytes.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        if self.due_peers == 0 && self.next_send > now + self.clock_set_back {
+        if self.due_peers == 0 && self.next_send.is_some_and(|at| at > now + self.clock_set_back) {
             return if self.side_work { self.transmit_side_work(now, buf) } else { None };
         }
         let transmit = self.transmit(now, buf);
@@ -20,23 +18,23 @@ impl Session {
 
     fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let now = self.monotonic_time(now);
-        assert!(buf.len() >= MAX_DATAGRAM, "a buffer for datagrams holds {MAX_DATAGRAM} bytes");
+        assert!(buf.len() >= MAX_DATAGRAM, "the buffer must hold at least {MAX_DATAGRAM} bytes");
         let index = self.next_due_peer(now)?;
-        let greeting = self.pacer.is_none() || self.peers[index].lobby.is_hello_due;
-        let len = match greeting {
+        let is_hello = self.pacer.is_none() || self.peers[index].lobby.is_hello_due;
+        let len = match is_hello {
             true => self.encode_hello(now, index, buf),
-            false => self.encode_tick(now, index, buf).expect("a tick fits into a packet"),
+            false => self.encode_tick(now, index, buf).expect("a tick always fits into a packet"),
         };
         self.due_peers &= !(1 << index);
         if self.due_peers == 0 {
-            self.next_send = self.next_send_after_all(now, greeting);
+            self.next_send = self.next_send_after_all(now, is_hello);
         }
         let peer = &mut self.peers[index];
         peer.on_sent(now, len);
         Some(Transmit { to: peer.addr, len })
     }
 
-    /// The peer to which a packet leaves now: one for which there is something new, or one whose time has come.
+    /// Returns the peer to which a packet leaves now: one with something new, or one whose send time has come.
     fn next_due_peer(&mut self, now: Instant) -> Option<usize> {
         if self.due_peers != 0 && !self.is_over() {
             return Some(self.due_peers.trailing_zeros() as usize);
@@ -44,24 +42,24 @@ impl Session {
         self.hello_pending = self.peers.iter().any(|peer| peer.lobby.is_hello_due);
         let times = (0..self.peers.len()).map(|index| (self.send_time(index), index));
         let (earliest, index) = times.min()?;
-        self.next_send = earliest;
+        self.next_send = Some(earliest);
         (earliest <= now).then_some(index)
     }
 
-    /// When to look for packets whose time has come, after one has been sent to everybody.
-    fn next_send_after_all(&self, now: Instant, greeting: bool) -> Instant {
+    /// Returns the next send time after a packet has been sent to every peer; `None` if it must be recomputed.
+    fn next_send_after_all(&self, now: Instant, is_hello: bool) -> Option<Instant> {
         match self.phase {
-            // Nobody got anything earlier than the frame began, so nobody is due before this.
+            // No peer got a packet earlier than the start of the frame, so no peer is due before this.
             Phase::Running(step)
-                if !greeting && !self.hello_pending && self.config.send_policy == SendPolicy::AtOnce =>
+                if !is_hello && !self.hello_pending && self.config.send_policy == SendPolicy::AtOnce =>
             {
-                self.frame_begun_at.min(now) + self.resend_interval(step)
+                Some(self.frame_begun_at.min(now) + self.resend_interval(step))
             }
-            _ => SEND_TIME_UNKNOWN,
+            _ => None,
         }
     }
 
-    /// There is something new for a peer, unless packets leave by a timer.
+    /// Marks that there is something new for a peer, unless a timer or the measured send interval delays the packet.
     pub(super) fn mark_due(&mut self, index: usize) {
         let peer = &self.peers[index];
         let time = match self.config.send_policy {
@@ -80,25 +78,25 @@ impl Session {
         self.config.settings.rate.period()
     }
 
-    /// There is something new for everybody.
+    /// Marks that there is something new for every peer.
     pub(super) fn mark_all_due(&mut self) {
         if self.hello_pending || self.config.send_policy != SendPolicy::AtOnce {
             for index in 0..self.peers.len() {
                 self.mark_due(index);
             }
-            // What must wait leaves as soon as it may.
+            // Delayed packets leave as soon as their interval allows.
             self.invalidate_send_time();
         } else {
             self.due_peers |= self.active_peers;
         }
     }
 
-    /// Something may have changed when the next packet leaves.
+    /// Discards the cached send time, because it may have changed.
     pub(super) fn invalidate_send_time(&mut self) {
-        self.next_send = SEND_TIME_UNKNOWN;
+        self.next_send = None;
     }
 
-    /// When the next packet to a peer leaves if there is nothing new.
+    /// Returns when the next packet to a peer leaves if there is nothing new.
     pub(super) fn send_time(&self, index: usize) -> Instant {
         let peer = &self.peers[index];
         match self.phase {
@@ -119,8 +117,9 @@ impl Session {
         }
     }
 
-    /// While somebody waits, packets follow each other at half the pace of frames, so that with the one that ends the wait there are
-    /// never more of them than frames there could have been; after a while it must be a fault.
+    /// Returns the interval between packets while a frame waits or nothing is new. It is two frame periods: with the
+    /// packet that ends the wait there are never more packets than frames. After [`FAST_RETRANSMIT`] the wait is a
+    /// fault, and the interval is [`KEEP_ALIVE_INTERVAL`].
     pub(super) fn resend_interval(&self, step: FramePhase) -> TimeDelta {
         match step {
             FramePhase::AwaitInputs { began } if self.last_call - began > FAST_RETRANSMIT => KEEP_ALIVE_INTERVAL,
@@ -128,9 +127,9 @@ impl Session {
         }
     }
 
-    /// The first time after `sent` at which a timer of this period rings.
+    /// Returns the first expiry of a timer with this period after `sent`.
     fn next_timer_tick(&self, period: TimeDelta, sent: Instant) -> Instant {
-        let rung = (sent - self.created_at).as_nanos().div_euclid(period.as_nanos().max(1));
-        self.created_at + period * (rung + 1)
+        let expired = (sent - self.created_at).as_nanos().div_euclid(period.as_nanos().max(1));
+        self.created_at + period * (expired + 1)
     }
 }

@@ -1,4 +1,4 @@
-//! What all sites must agree on before a game starts.
+//! Shared settings: the values that must be equal at all sites before a game starts.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,106 +10,109 @@ use crate::frame::FrameRate;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 
-/// The longest name, version, option or value, in bytes.
+/// Maximum length of a name, version, option or value, in bytes.
 pub const MAX_TEXT_LEN: usize = 64;
-/// Characters of a machine's name beside ASCII letters, digits and spaces.
+/// Allowed characters of a machine's name besides ASCII letters, digits and spaces.
 const NAME_SYMBOLS: &str = "-_.+~'()[]!,&#";
-/// The most options a machine can have.
+/// Maximum number of machine options.
 pub const MAX_OPTIONS: usize = 32;
-/// The most frames between two comparisons of states.
+/// Maximum distance between two comparisons of states, in frames.
 pub const MAX_COMPARE_INTERVAL: u32 = 3_600;
-/// The longest local lag, in frames: two seconds at 60 per second, far past anything one can play with.
+/// Maximum input delay, in frames: 2 s at 60 frames per second, far more than a game is playable with.
 pub const MAX_INPUT_DELAY: u32 = 120;
-/// The most frames that may be guessed: a second at 60 per second, more than any machine repairs in time.
+/// Maximum prediction window, in frames: 1 s at 60 frames per second, more than any machine can resimulate in time.
 pub const MAX_PREDICTION_WINDOW: u32 = 60;
-/// The most frames of lag and window together. A site can be ahead of another by that much, gives inputs further ahead by the lag,
-/// and the other may go back by the window: so far apart are the inputs that must be kept at once, and 256 frames are.
+/// Maximum sum of input delay and prediction window, in frames. A site can be ahead of another by this sum, gives
+/// inputs further ahead by the input delay, and the other site may roll back by the prediction window. Inputs that far
+/// apart must be kept at once, and a site keeps 256 frames of them.
 pub const MAX_LEAD: u32 = 127;
 
-/// What the shared game is and how it is shared: equal at every site, or the game does not start.
+/// The game and the parameters of the session. If they differ between sites, the game does not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The game.
     pub game: GameId,
-    /// The machine that runs it.
+    /// The machine that runs the game.
     pub machine: MachineId,
-    /// Frames per second.
+    /// Frame rate.
     pub rate: FrameRate,
-    /// By how many frames local input is delayed.
+    /// Input delay, in frames.
     pub input_delay: u32,
-    /// How many frames may be run on guessed inputs, to be repaired when the truth differs. 0 is pure lockstep, which asks nothing
-    /// of a machine but to be deterministic; more asks it to save and load its state.
+    /// Prediction window: maximum number of frames that may be stepped with predicted inputs and rolled back on a
+    /// misprediction. 0 is pure lockstep, which only needs a deterministic machine; more needs a machine that can save
+    /// and load its state.
     pub prediction_window: u32,
-    /// Whether lag and window are only where to begin, and follow what links and machines need.
+    /// Whether input delay and prediction window are only initial values that follow the needs of links and machines.
     pub auto_tune: bool,
-    /// What the players of a site that was dropped do until somebody has its seat again.
+    /// Input of a dropped site's players until the seat is taken again.
     pub absent_input: AbsentInput,
-    /// What is done when inputs are about to run out.
+    /// Behaviour when inputs are about to run out.
     pub starvation_policy: StarvationPolicy,
-    /// State hashes are compared every so many frames; 0 compares none. Whoever looks into differences keeps the inputs of that
-    /// many frames, and plays them again at once.
+    /// Distance between comparisons of state hashes, in frames; 0 disables them. A site that searches for desyncs keeps
+    /// the inputs of at least that many frames and replays them in one go.
     pub compare_interval: u32,
-    /// How many sites there can be.
+    /// Number of seats.
     pub site_count: u8,
-    /// Those that the game waits for before it starts. The seats of the others are free, and can be taken while it runs.
+    /// Sites that the game waits for before it starts. The seats of the others are free and can be taken while it runs.
     pub starting_sites: SiteSet,
-    /// Who owns which input bits.
+    /// Assignment of input bits to sites.
     pub ownership: Ownership,
 }
 
-/// What the players of a site do that was [dropped](super::Config::drop_timeout), or was [late](super::Config::stall_limit), until it has
-/// joined again. Who leaves lets go of everything in any case.
+/// Input of the players of a site that was [dropped for silence](super::Config::drop_timeout) or [for
+/// stalling](super::Config::stall_limit), until it has joined again. A site that leaves always has neutral input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AbsentInput {
-    /// They let go of everything.
+    /// Neutral input.
     #[default]
     Nothing,
-    /// They go on doing what they did last.
+    /// The last input of the site.
     Repeat,
 }
 
-/// What sites do when the inputs that they have of each other are about to run out.
+/// Behaviour of sites when their buffered inputs are about to run out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StarvationPolicy {
-    /// They go on as long as there are some, and each waits for those that are missing.
+    /// Each site steps the frames that it has inputs for, then waits for the missing ones.
     #[default]
     Wait,
-    /// All of them pause together until their buffers are full again, as in Kim and Park: one long rest instead of many short ones.
-    /// Made for a lag that is long enough to ask for what was lost, some 300 ms, with [`Recovery::History`](crate::input::Recovery).
+    /// All sites pause together until their buffers are full again, as in Kim and Park: one long pause instead of many
+    /// short ones. Intended for an input delay that is long enough to request lost inputs, about 300 ms, with
+    /// [`Recovery::History`](crate::input::Recovery).
     Pause,
 }
 
-/// A game by its content; the name is for people.
+/// A game, identified by its content. The name is for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GameId {
-    /// What to call it; need not be equal.
+    /// Display name; need not be equal.
     pub name: String,
-    /// A hash of the image.
+    /// Hash of the game's image.
     pub hash: [u8; 32],
 }
 
-/// A machine by name, version, options and what it does.
+/// A machine, identified by name, version, options and behaviour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineId {
     /// The machine's name.
     pub name: String,
-    /// Its version, or whatever else tells builds apart that do not fit together.
+    /// Version, or any other text that distinguishes incompatible builds.
     pub version: String,
-    /// Options that change what it computes, as key and value.
+    /// Options that change the machine's computation, as key and value.
     pub options: Vec<(String, String)>,
-    /// A hash of what it shows and computes in its first frames with no input, so that two builds of one machine can meet, and builds
-    /// that differ cannot.
+    /// Hash of the picture and state of the first frames without input. Builds that behave the same are compatible,
+    /// builds that differ are not.
     pub first_frames_hash: u64,
 }
 
-/// One thing in which two sites' settings differ; `ours` and `theirs` are ready to be shown to a person.
+/// A difference between two sites' settings. `ours` and `theirs` can be shown to a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsDifference {
-    /// What differs.
+    /// Name of the setting.
     pub setting: String,
-    /// What it is here.
+    /// Value at this site.
     pub ours: String,
-    /// What it is there.
+    /// Value at the other site.
     pub theirs: String,
 }
 
@@ -119,34 +122,34 @@ impl fmt::Display for SettingsDifference {
     }
 }
 
-/// Why settings cannot be used at all.
+/// Why settings are invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SettingsError {
-    /// A session has 2 to 8 sites.
+    /// The number of sites is not 2 to 8.
     InvalidSiteCount(u8),
-    /// Nobody would start, or somebody who has no seat.
+    /// The set of starting sites is empty or contains a site without a seat.
     InvalidStartingSites(SiteSet),
-    /// There is no such site in this session.
+    /// The session has no such site.
     NoSuchSite(SiteId),
-    /// The lag is longer than [`MAX_INPUT_DELAY`].
+    /// The input delay is longer than [`MAX_INPUT_DELAY`].
     InputDelayTooLong(u32),
-    /// The window is longer than [`MAX_PREDICTION_WINDOW`].
+    /// The prediction window is longer than [`MAX_PREDICTION_WINDOW`].
     PredictionWindowTooLong(u32),
-    /// Lag and window together are longer than [`MAX_LEAD`].
+    /// Input delay and prediction window together are longer than [`MAX_LEAD`].
     LeadTooLong(u32),
     /// A text is longer than [`MAX_TEXT_LEN`] bytes.
     TextTooLong(String),
-    /// No machine has such a name: see [`MachineId::is_valid_name`].
+    /// The machine's name is invalid: see [`MachineId::is_valid_name`].
     InvalidMachineName(String),
     /// There are more than [`MAX_OPTIONS`] options.
     TooManyOptions(usize),
     /// A machine option is given twice.
     DuplicateOption(String),
-    /// States would be compared too seldom: at most [`MAX_COMPARE_INTERVAL`] frames.
+    /// The distance between comparisons is longer than [`MAX_COMPARE_INTERVAL`].
     CompareIntervalTooLong(u32),
-    /// Bits are given to a site that does not take part.
+    /// Input bits are assigned to a site that does not take part.
     UnknownOwner(SiteId),
-    /// All of it together does not fit into one packet.
+    /// The encoded settings do not fit into one packet.
     TooLarge,
 }
 
@@ -154,16 +157,19 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidSiteCount(sites) => write!(f, "a session has 2 to {MAX_SITES} sites, not {sites}"),
-            Self::InvalidStartingSites(sites) => write!(f, "the game cannot start with {sites:?}"),
+            Self::InvalidStartingSites(sites) => write!(f, "invalid starting sites {sites:?}"),
             Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
-            Self::InputDelayTooLong(lag) => {
-                write!(f, "a lag of {lag} frames is too long, the most is {MAX_INPUT_DELAY}")
+            Self::InputDelayTooLong(input_delay) => {
+                write!(f, "an input delay of {input_delay} frames is too long, the most is {MAX_INPUT_DELAY}")
             }
-            Self::PredictionWindowTooLong(window) => {
-                write!(f, "a window of {window} frames is too long, the most is {MAX_PREDICTION_WINDOW}")
+            Self::PredictionWindowTooLong(prediction_window) => {
+                write!(
+                    f,
+                    "a prediction window of {prediction_window} frames is too long, the most is {MAX_PREDICTION_WINDOW}"
+                )
             }
             Self::LeadTooLong(frames) => {
-                write!(f, "lag and window are {frames} frames together, which is too long, the most is {MAX_LEAD}")
+                write!(f, "input delay and prediction window are {frames} frames together, the most is {MAX_LEAD}")
             }
             Self::TextTooLong(text) => write!(f, "{text:?} is longer than {MAX_TEXT_LEN} bytes"),
             Self::InvalidMachineName(name) => {
@@ -175,9 +181,9 @@ impl fmt::Display for SettingsError {
             Self::TooManyOptions(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
             Self::DuplicateOption(key) => write!(f, "the machine option {key:?} is given twice"),
             Self::CompareIntervalTooLong(frames) => {
-                write!(f, "comparing states every {frames} frames is too seldom, the most is {MAX_COMPARE_INTERVAL}")
+                write!(f, "comparing states every {frames} frames is too rare, the most is {MAX_COMPARE_INTERVAL}")
             }
-            Self::UnknownOwner(site) => write!(f, "input bits are given to site {site}, which does not take part"),
+            Self::UnknownOwner(site) => write!(f, "input bits are assigned to site {site}, which does not take part"),
             Self::TooLarge => {
                 write!(f, "the settings do not fit into one packet; use fewer or shorter machine options")
             }
@@ -188,7 +194,7 @@ impl fmt::Display for SettingsError {
 impl core::error::Error for SettingsError {}
 
 impl Settings {
-    /// Whether a session can be made of these settings.
+    /// Checks whether a session can be created with these settings.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.site_count < 2 || usize::from(self.site_count) > MAX_SITES {
             return Err(SettingsError::InvalidSiteCount(self.site_count));
@@ -211,8 +217,9 @@ impl Settings {
         if options.len() > MAX_OPTIONS {
             return Err(SettingsError::TooManyOptions(options.len()));
         }
-        let again = |(at, (key, _)): (usize, &(String, String))| options[..at].iter().any(|(other, _)| other == key);
-        if let Some((at, _)) = options.iter().enumerate().find(|option| again(*option)) {
+        let is_duplicate =
+            |(at, (key, _)): (usize, &(String, String))| options[..at].iter().any(|(other, _)| other == key);
+        if let Some((at, _)) = options.iter().enumerate().find(|option| is_duplicate(*option)) {
             return Err(SettingsError::DuplicateOption(options[at].0.clone()));
         }
         if self.compare_interval > MAX_COMPARE_INTERVAL {
@@ -226,8 +233,8 @@ impl Settings {
         if !MachineId::is_valid_name(&self.machine.name) {
             return Err(SettingsError::InvalidMachineName(self.machine.name.clone()));
         }
-        let idle = SiteId::first(MAX_SITES).skip(usize::from(self.site_count));
-        for site in idle {
+        let unused_sites = SiteId::first(MAX_SITES).skip(usize::from(self.site_count));
+        for site in unused_sites {
             if self.ownership.layout(site).width() > 0 {
                 return Err(SettingsError::UnknownOwner(site));
             }
@@ -235,14 +242,14 @@ impl Settings {
         crate::wire::hello::settings_len(self).map(|_| ()).ok_or(SettingsError::TooLarge)
     }
 
-    /// How many states are kept at once to repair what was guessed. A host program needs as many as
-    /// [`Session::slots`](super::Session::rollback_slots) says.
+    /// Returns the number of states kept at once for rollbacks. The host program needs
+    /// [`Session::slots`](super::Session::slots) slots in total.
     pub fn rollback_slots(&self) -> usize {
         let most = if self.auto_tune { MAX_AUTO_PREDICTION_WINDOW } else { 0 };
         self.prediction_window.max(most) as usize
     }
 
-    /// Everything in which another site's settings differ from ours.
+    /// Returns all differences between these settings and those of another site.
     pub fn differences(&self, theirs: &Self) -> Vec<SettingsDifference> {
         if self == theirs {
             return Vec::new();
@@ -253,9 +260,9 @@ impl Settings {
                 (self.game.label_distinct_from(&theirs.game), theirs.game.label_distinct_from(&self.game));
             found.push(SettingsDifference { setting: "the game".into(), ours, theirs });
         }
-        let mut compare = |what: &str, ours: String, theirs: String| {
+        let mut compare = |setting: &str, ours: String, theirs: String| {
             if ours != theirs {
-                found.push(SettingsDifference { setting: what.into(), ours, theirs });
+                found.push(SettingsDifference { setting: setting.into(), ours, theirs });
             }
         };
         compare("the machine", self.machine.name.clone(), theirs.machine.name.clone());
@@ -270,15 +277,19 @@ impl Settings {
         compare("the machine's first frames", self.machine.first_frames_text(), theirs.machine.first_frames_text());
         compare("the frame rate", format_rate(self.rate), format_rate(theirs.rate));
         compare("the lag", format_frames(self.input_delay), format_frames(theirs.input_delay));
-        compare("the window", format_frames(self.prediction_window), format_frames(theirs.prediction_window));
-        compare("who turns the dials", format_auto_tune(self.auto_tune), format_auto_tune(theirs.auto_tune));
         compare(
-            "what absent players do",
+            "the prediction window",
+            format_frames(self.prediction_window),
+            format_frames(theirs.prediction_window),
+        );
+        compare("automatic delay tuning", format_auto_tune(self.auto_tune), format_auto_tune(theirs.auto_tune));
+        compare(
+            "the input of absent players",
             format_absent_input(self.absent_input),
             format_absent_input(theirs.absent_input),
         );
         compare(
-            "what is done when inputs run out",
+            "the behaviour when inputs run out",
             format_starvation_policy(self.starvation_policy),
             format_starvation_policy(theirs.starvation_policy),
         );
@@ -304,20 +315,20 @@ impl Settings {
     }
 }
 
-/// Two rates can look alike and not be, so the fraction is shown as well.
+/// Formats a frame rate. Two rates may look alike and differ, so the fraction is shown as well.
 fn format_rate(rate: FrameRate) -> String {
     let (frames, seconds) = rate.fraction();
     format!("{rate} ({frames}/{seconds})")
 }
 
 fn format_auto_tune(auto: bool) -> String {
-    String::from(if auto { "the game itself" } else { "nobody" })
+    String::from(if auto { "on" } else { "off" })
 }
 
 fn format_absent_input(absent: AbsentInput) -> String {
     String::from(match absent {
-        AbsentInput::Nothing => "nothing",
-        AbsentInput::Repeat => "what they did last",
+        AbsentInput::Nothing => "none",
+        AbsentInput::Repeat => "their last input",
     })
 }
 
@@ -333,7 +344,7 @@ fn format_frames(count: u32) -> String {
 }
 
 impl GameId {
-    /// The name, and as much of the hash as tells it from the other.
+    /// Returns the name and as many digits of the hash as distinguish it from the other.
     fn label_distinct_from(&self, other: &Self) -> String {
         let equal = self.hash.iter().zip(&other.hash).take_while(|(ours, theirs)| ours == theirs).count();
         let shown = &self.hash[..(equal + 1).clamp(4, self.hash.len())];
@@ -343,20 +354,21 @@ impl GameId {
 }
 
 impl MachineId {
-    /// Whether a machine can have this name: 1 to [`MAX_TEXT_LEN`] ASCII letters, digits, spaces and `-_.+~'()[]!,&#`, of which one is a letter or
-    /// digit. Settings carry names from anybody, and a program may look for a machine by its name: a path, a name that fits every
-    /// machine or a sequence that controls a terminal is none.
+    /// Returns whether a machine can have this name: 1 to [`MAX_TEXT_LEN`] ASCII letters, digits, spaces and
+    /// `-_.+~'()[]!,&#`, with at least one letter or digit. Settings carry names from untrusted sites, and a program
+    /// may look up a machine by its name. So a path, a name that matches every machine, and a terminal control sequence
+    /// are invalid.
     pub fn is_valid_name(name: &str) -> bool {
         let named = name.contains(|letter: char| letter.is_ascii_alphanumeric());
         named && name.len() <= MAX_TEXT_LEN && name.chars().all(Self::is_valid_name_char)
     }
 
-    /// Whether a machine's name can have this character.
+    /// Returns whether a machine's name can contain this character.
     pub fn is_valid_name_char(letter: char) -> bool {
         letter.is_ascii_alphanumeric() || letter == ' ' || NAME_SYMBOLS.contains(letter)
     }
 
-    /// The options that either of two machines has, each once.
+    /// Returns the option keys of both machines, sorted and without duplicates.
     fn all_option_keys<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         let mut keys: Vec<&str> = self.options.iter().chain(&other.options).map(|(key, _)| key.as_str()).collect();
         keys.sort_unstable();

@@ -1,50 +1,54 @@
-//! Who is heard, but holds up the game: because its machine is slow, or its way too long or too uneven for the lag.
+//! Eviction of slow peers: sites that still send but hold up the game, because their machine is slow or their link is
+//! too long or too uneven for the input delay.
 //!
-//! The coordinator measures for how long the game was held up by each site, forgets a tenth of the time that passes, and will not wait
-//! any longer for who held it up for too long. So a hiccup is forgiven, and a game that is slow for one site's sake is
-//! not. The rest is up to a change of the [view](super::visible): the others take the coordinator's word for it. All who stay must be asked,
-//! and while they are, nobody's game goes on; so where the coordinator does not hear all of them, or it came to nothing a short while ago,
-//! who is late is waited for.
+//! The coordinator measures for how long each site held up the game. That stall time decays by a tenth of the time that
+//! passes, so a hiccup is forgiven and a permanently slow site is not. Above [`Config::stall_limit`](super::Config) the
+//! coordinator evicts the site by a change of the [membership](super::membership), to which the other sites consent on
+//! the coordinator's authority. All remaining sites must vote, and no site's game advances meanwhile. So the
+//! coordinator waits for a slow site if it does not receive from all remaining sites, or if an eviction failed a short
+//! while ago.
 
 use super::peer::Peer;
 use super::{Session, UPDATE_INTERVAL};
 use crate::id::{SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 
-/// The shortest time for which a site can hold up the game before it is dropped: a few lost packets are no reason.
+/// Minimum of [`Config::stall_limit`](super::Config::stall_limit): a few lost packets are no reason to drop a site.
 pub const MIN_STALL_LIMIT: TimeDelta = TimeDelta::from_millis(100);
 
-/// The part of the time that passes by which what was late before counts less.
+/// Stall time decays by the elapsed time divided by this.
 const STALL_DECAY_DIVISOR: i64 = 10;
-/// Who was late is let in again after so long, the second time after twice as long, and so on.
+/// Time after which an evicted site may join again. It is multiplied by the number of the site's evictions, up to
+/// [`MAX_REJOIN_BACKOFF_FACTOR`].
 const REJOIN_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 const MAX_REJOIN_BACKOFF_FACTOR: i64 = 12;
-/// Who brings nothing for so long probably does not hear us either.
+/// A peer silent for this long probably does not receive this site's packets either.
 const PEER_SILENCE_LIMIT: TimeDelta = TimeDelta::from_millis(500);
-/// Where nobody was dropped although somebody was late, that is not tried again for so long.
+/// Time after a failed eviction in which the coordinator does not try another one.
 const FAILED_EVICTION_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 
-/// How late a site is.
+/// Stall record of a site.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StallBudget {
-    /// For how long it held up the game of late.
+    /// Decaying sum of the time for which the site held up the game.
     stall_time: TimeDelta,
-    /// How often it was dropped for that.
+    /// Number of evictions for that.
     evictions: i64,
-    /// Until when it is not let in again.
+    /// End of the time in which the site may not join again.
     excluded_until: Option<Instant>,
 }
 
 impl StallBudget {
-    /// Whatever it held up was not its fault: during a ballot nobody listens to those who may be dropped.
+    /// Clears the stall time, because the site did not cause it: during a ballot, no site listens to those that may be
+    /// dropped.
     pub(super) fn reset(&mut self) {
         self.stall_time = TimeDelta::ZERO;
     }
 
-    /// The site was dropped, perhaps for being late.
-    pub(super) fn on_drop(&mut self, now: Instant, unwanted: bool) {
+    /// Records that the site was dropped, and whether it was evicted for stalling.
+    pub(super) fn on_drop(&mut self, now: Instant, evicted: bool) {
         self.stall_time = TimeDelta::ZERO;
-        if unwanted {
+        if evicted {
             self.evictions = (self.evictions + 1).min(MAX_REJOIN_BACKOFF_FACTOR);
             self.excluded_until = Some(now + REJOIN_BACKOFF * self.evictions);
         }
@@ -52,25 +56,25 @@ impl StallBudget {
 }
 
 impl Session {
-    /// Goes on without a site, whether it is heard or not; its seat can be taken again. Only the coordinator can do this, which is the
-    /// lowest site that plays; returns whether that is us, and the site plays.
+    /// Drops a site, whether it is silent or not; its seat can be taken again. Only the coordinator, the lowest site
+    /// that plays, can do this. Returns whether this site is the coordinator and `site` plays.
     pub fn drop_site(&mut self, now: Instant, site: SiteId) -> bool {
         let now = self.note_call_time(now);
-        let plays = self.peers.iter().any(|peer| peer.site == site && peer.is_awaited());
-        let ours = plays && self.is_running() && self.leaving.is_none() && self.is_coordinator();
-        if ours {
+        let is_awaited = self.peers.iter().any(|peer| peer.site == site && peer.is_awaited());
+        let is_allowed = is_awaited && self.is_running() && self.leaving.is_none() && self.is_coordinator();
+        if is_allowed {
             self.membership.to_evict.insert(site);
             self.update_membership(now);
         }
-        ours
+        is_allowed
     }
 
-    /// Whether it is on us to decide about who holds up the game, and for how long that is borne.
+    /// Returns the stall limit if this site is the coordinator and has one.
     fn own_stall_limit(&self) -> Option<TimeDelta> {
         self.config.stall_limit.filter(|_| self.leaving.is_none() && self.is_coordinator())
     }
 
-    /// The frame at hand cannot be stepped: notes whose fault that is.
+    /// Records that the current frame cannot be stepped, and which peers cause that.
     #[inline]
     pub(super) fn record_stall(&mut self, now: Instant) {
         if !core::mem::replace(&mut self.is_stalled, true) {
@@ -81,7 +85,7 @@ impl Session {
         }
     }
 
-    /// The frame at hand was held up until now.
+    /// Charges the stall that ends now to the peers that caused it.
     #[inline]
     pub(super) fn charge_stall(&mut self, now: Instant) {
         let awaited = core::mem::take(&mut self.stalled_by);
@@ -92,57 +96,59 @@ impl Session {
         }
     }
 
-    /// Looks who holds up the game, if it is on us to decide about it.
+    /// Updates the stall times: adds the share by which a peer's link slows down the frame rate, and subtracts the
+    /// decay. Then marks slow peers for eviction. Only the coordinator does this.
     pub(super) fn update_slow_peers(&mut self, now: Instant) {
         let Some(limit) = self.own_stall_limit() else { return };
         let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
-        let slowed = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
-        // Who looks into a difference plays much of the past again, and has every reason to be late.
-        let alike = |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0;
-        let mut late = SiteSet::EMPTY;
-        for peer in self.peers.iter_mut().filter(alike) {
-            let share = slowed.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);
-            let more = UPDATE_INTERVAL.scale(share) - UPDATE_INTERVAL / STALL_DECAY_DIVISOR;
-            peer.stall_budget.stall_time = (peer.stall_budget.stall_time + more).max(TimeDelta::ZERO);
+        let limiting = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
+        // A site that searches for a desync replays many past frames and is late for a good reason.
+        let is_eligible = |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0;
+        let mut slow = SiteSet::EMPTY;
+        for peer in self.peers.iter_mut().filter(is_eligible) {
+            let share = limiting.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);
+            let change = UPDATE_INTERVAL.scale(share) - UPDATE_INTERVAL / STALL_DECAY_DIVISOR;
+            peer.stall_budget.stall_time = (peer.stall_budget.stall_time + change).max(TimeDelta::ZERO);
             let waiting = if self.stalled_by.contains(peer.site) { waiting } else { TimeDelta::ZERO };
             if peer.stall_budget.stall_time + waiting > limit {
-                late.insert(peer.site);
+                slow.insert(peer.site);
             }
         }
-        if self.can_evict(now, late) {
-            self.membership.to_evict = self.membership.to_evict.union(late);
+        if self.can_evict(now, slow) {
+            self.membership.to_evict = self.membership.to_evict.union(slow);
         }
     }
 
-    /// Whether it makes sense to ask the others to go on without these.
-    fn can_evict(&self, now: Instant, late: SiteSet) -> bool {
-        let unheard = |peer: &Peer| {
-            peer.is_playing() && !late.contains(peer.site) && now - peer.last_received_at > PEER_SILENCE_LIMIT
+    /// Returns whether the coordinator can now ask the other sites to drop these.
+    fn can_evict(&self, now: Instant, slow: SiteSet) -> bool {
+        let is_silent = |peer: &Peer| {
+            peer.is_playing() && !slow.contains(peer.site) && now - peer.last_received_at > PEER_SILENCE_LIMIT
         };
-        let patient = self.membership.eviction_retry_at.is_some_and(|until| now < until);
-        // A late site may be the only one that has the last inputs of a dropped one, and has time to pass them on.
+        let is_backing_off = self.membership.eviction_retry_at.is_some_and(|until| now < until);
+        // A slow site may be the only one that has the last inputs of a dropped site. It gets time to relay them.
         let inputs_missing =
             self.peers.iter().any(|peer| peer.lacks_last_inputs() && !self.are_last_inputs_lost(now, peer));
-        !late.is_empty() && !patient && !inputs_missing && !self.peers.iter().any(unheard)
+        !slow.is_empty() && !is_backing_off && !inputs_missing && !self.peers.iter().any(is_silent)
     }
 
-    /// A ballot came to nothing: nobody is to blame for what it held up, and the coordinator waits before it asks again to go on without the late
-    /// sites.
-    pub(super) fn reset_stall_budgets(&mut self, now: Instant, unwanted: SiteSet) {
+    /// Handles a ballot that dropped no site: no site is charged for the stall, and the coordinator waits before it
+    /// tries another eviction.
+    pub(super) fn reset_stall_budgets(&mut self, now: Instant, to_evict: SiteSet) {
         self.peers.iter_mut().for_each(|peer| peer.stall_budget.reset());
-        if !unwanted.is_empty() {
+        if !to_evict.is_empty() {
             self.membership.eviction_retry_at = Some(now + FAILED_EVICTION_BACKOFF);
         }
     }
 
-    /// Whether a site that was late is not any more, as far as its way tells.
+    /// Returns whether an evicted site may join again: its backoff has passed, and the measured delay of its link fits
+    /// the input delay and prediction window.
     pub(super) fn can_rejoin(&self, peer: &Peer) -> bool {
         let Some(until) = peer.stall_budget.excluded_until.filter(|_| self.config.stall_limit.is_some()) else {
             return true;
         };
         let period = self.config.settings.rate.period();
-        let way = peer.clock.rtt().unwrap_or_default() / 2 + peer.clock.jitter() * 2;
+        let delay = peer.clock.rtt().unwrap_or_default() / 2 + peer.clock.jitter() * 2;
         self.last_call >= until
-            && way <= period * i64::from(self.delay_settings.input_delay + self.delay_settings.prediction_window)
+            && delay <= period * i64::from(self.delay_settings.input_delay + self.delay_settings.prediction_window)
     }
 }

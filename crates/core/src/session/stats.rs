@@ -1,97 +1,98 @@
-//! Numbers for a net graph.
+//! Statistics of a session and its links, for a net graph.
 
 use crate::frame::Frame;
 use crate::time::TimeDelta;
 
-/// A session in numbers, since its start unless said otherwise.
+/// Statistics of a session, counted since its start unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     /// The next frame to be stepped.
     pub frame: Frame,
-    /// Local lag, in frames.
+    /// Input delay, in frames.
     pub input_delay: u32,
-    /// How many frames may be guessed.
+    /// Prediction window, in frames.
     pub prediction_window: u32,
-    /// The time from one frame to the next as things are.
+    /// Current frame period.
     pub period: TimeDelta,
     /// Frames that had to wait for inputs.
     pub stalls: u64,
-    /// The time spent waiting for inputs.
+    /// Total time spent waiting for inputs.
     pub stall_time: TimeDelta,
-    /// Everything before this frame is stepped with the inputs that all sites gave.
+    /// End of the confirmed frames: all earlier frames were stepped with the inputs that all sites gave.
     pub confirmed: Frame,
-    /// How often all sites paused because inputs were about to run out.
+    /// Pauses of all sites because inputs were about to run out.
     pub pauses: u64,
-    /// How often the past was repaired.
+    /// Rollbacks.
     pub rollbacks: u64,
-    /// Frames that were stepped once more for that.
+    /// Frames resimulated in rollbacks.
     pub resimulated: u64,
-    /// States that were kept.
+    /// Saved states for rollbacks.
     pub saves: u64,
-    /// Certain frames that were not asked for in time with [`Session::poll_certain`](super::Session::poll_certain), and skipped there.
+    /// Confirmed frames that [`Session::poll_certain`](super::Session::poll_certain) skipped because it was called too
+    /// late.
     pub skipped_confirmed: u64,
-    /// Datagrams dropped, by reason.
+    /// Dropped datagrams, by reason.
     pub dropped_datagrams: DroppedDatagrams,
 }
 
-/// Datagrams that were of no use.
+/// Dropped datagrams, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedDatagrams {
-    /// Not a message.
+    /// Datagrams that are not a valid message.
     pub malformed: u64,
-    /// From nobody we know, or of another session.
+    /// Datagrams from an unknown sender or of another session.
     pub strangers: u64,
-    /// Ticks before we know when the game starts.
+    /// Ticks that came before this site knew the start of the game, or before it was admitted.
     pub early: u64,
-    /// Inputs that cannot be, or cannot be decoded any more.
+    /// Inputs that are impossible or can no longer be decoded.
     pub inputs: u64,
 }
 
 impl DroppedDatagrams {
-    /// All of them.
+    /// Returns the sum over all reasons.
     pub fn total(&self) -> u64 {
         self.malformed + self.strangers + self.early + self.inputs
     }
 }
 
-/// The link to one peer in numbers.
+/// Statistics of the link to one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeerStats {
     /// Smoothed round-trip time.
     pub rtt: TimeDelta,
-    /// The least round-trip time of late.
+    /// Minimum of the recent round-trip times.
     pub rtt_min: TimeDelta,
     /// Mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// The part of its packets that did not arrive of late, 0 to 1.
+    /// Fraction of the peer's recent packets that were lost, 0 to 1.
     pub loss: f32,
-    /// How much earlier than we the peer begins the same frame.
+    /// Time by which the peer begins the same frame earlier than this site.
     pub lead: TimeDelta,
-    /// Frames of our input that it has not acknowledged.
+    /// Frames of this site's input that the peer has not acknowledged.
     pub unacknowledged: u32,
-    /// Frames of its input that are here and not played yet; less than 0 where they are guessed.
+    /// Frames of the peer's input that are received and not yet stepped; negative where they are predicted.
     pub buffered_frames: i64,
-    /// How often it asked for inputs that it misses, and how many stretches of them it was given.
+    /// Requests of the peer for missing inputs.
     pub resend_requests: u64,
-    /// See [`PeerStats::pending_requests`].
+    /// Ranges of inputs that were resent because of such requests.
     pub resends: u64,
-    /// How long ago it was heard.
+    /// Time since the last datagram from the peer.
     pub silence: TimeDelta,
-    /// States that were compared with ours.
+    /// State hashes that were compared with this site's.
     pub compared: u64,
-    /// Those of them that differed.
+    /// Comparisons that failed.
     pub mismatches: u64,
-    /// Datagrams sent to it.
+    /// Datagrams sent to the peer.
     pub packets_out: u64,
-    /// Bytes of payload sent to it.
+    /// Payload sent to the peer, in bytes.
     pub bytes_out: u64,
-    /// Datagrams received from it.
+    /// Datagrams received from the peer.
     pub packets_in: u64,
-    /// Bytes of payload received from it.
+    /// Payload received from the peer, in bytes.
     pub bytes_in: u64,
 }
 
-/// Counts which of a peer's packets arrived, by the frame that each one ends with.
+/// Measures packet loss. A packet is identified by the frame with which its inputs end.
 #[derive(Debug, Default)]
 pub(super) struct LossMeter {
     newest: Option<Frame>,
@@ -101,7 +102,7 @@ pub(super) struct LossMeter {
     loss: f32,
 }
 
-/// Packets looked at before the loss is told anew.
+/// Packets per measurement of the loss.
 const LOSS_AVERAGING_WINDOW: u32 = 120;
 
 impl LossMeter {
@@ -132,7 +133,7 @@ impl LossMeter {
         }
     }
 
-    /// Sets whether the packet of a frame was seen and returns whether it was before.
+    /// Records whether the packet of a frame was seen, and returns the previous value.
     fn mark(&mut self, frame: Frame, seen: bool) -> bool {
         let bit = frame.number() % 256;
         let word = &mut self.seen[bit as usize / 64];

@@ -1,4 +1,4 @@
-//! What is known of a difference between the sites' states: when it began, whose state is the odd one, and where in it.
+//! The desync report: the first differing frame, the odd site, and the part of the state that differs.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,16 +9,18 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::InputWord;
 use crate::session::MAX_COMPARE_INTERVAL;
 
-/// The most frames that are searched: as far as two comparisons can be apart, and one more, which stands for all before it.
+/// Maximum number of searched frames: the longest distance between two comparisons, plus one frame that stands for all
+/// earlier ones.
 pub const MAX_SPAN_FRAMES: u32 = MAX_COMPARE_INTERVAL + 1;
-/// The most regions a machine's state can be told in.
+/// Maximum number of regions of a machine's state.
 pub const MAX_REGIONS: usize = 64;
-/// The longest name of a region, in bytes.
+/// Maximum length of a region's name, in bytes.
 pub const MAX_REGION_NAME: usize = 32;
-/// A difference is told to this many bytes.
+/// Page size in bytes: the resolution at which a difference is located.
 pub const PAGE_SIZE: u32 = 256;
 
-/// Frames in which something went wrong: before the first the states were equal, after the last they were not.
+/// Frames that contain the start of a desync: before the first one the states were equal, after the last one they
+/// differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSpan {
     first: Frame,
@@ -26,45 +28,45 @@ pub struct FrameSpan {
 }
 
 impl FrameSpan {
-    /// From one frame to another, or `None` unless that is 1 to [`MAX_SPAN_FRAMES`] frames.
+    /// Creates a span, or `None` unless it has 1 to [`MAX_SPAN_FRAMES`] frames.
     pub fn new(first: Frame, last: Frame) -> Option<Self> {
         (0..i64::from(MAX_SPAN_FRAMES)).contains(&(last - first)).then_some(Self { first, last })
     }
 
-    /// The first frame: the one after which the states may differ.
+    /// Returns the first frame: the first one after which the states may differ.
     pub fn first(self) -> Frame {
         self.first
     }
 
-    /// The last frame: the one after which they do.
+    /// Returns the last frame: the one after which the states differ.
     pub fn last(self) -> Frame {
         self.last
     }
 
-    /// How many frames it has.
+    /// Returns the number of frames.
     pub fn frames(self) -> usize {
         (self.last - self.first) as usize + 1
     }
 
-    /// Whether a search of this one tells more: the earlier a difference shows, the nearer it is to its cause.
+    /// Returns whether a search of this span is more useful: an earlier mismatch is closer to its cause.
     pub(super) fn is_earlier_than(self, other: Self) -> bool {
         (self.last, self.first) < (other.last, other.first)
     }
 }
 
-/// A named part of a machine's state.
+/// A named region of a machine's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRegion {
-    /// What it is: "work ram". Of more than [`MAX_REGION_NAME`] bytes the first are taken.
+    /// Name, such as "work ram". Names longer than [`MAX_REGION_NAME`] bytes are truncated.
     pub name: String,
-    /// How many bytes it has.
+    /// Length in bytes.
     pub len: u32,
-    /// A hash of it.
+    /// Hash of the content.
     pub hash: u32,
 }
 
 impl StateRegion {
-    /// As much of the name as travels.
+    /// Returns the part of the name that is sent.
     pub(crate) fn short_name(&self) -> &str {
         let mut end = self.name.len().min(MAX_REGION_NAME);
         while !self.name.is_char_boundary(end) {
@@ -74,84 +76,87 @@ impl StateRegion {
     }
 }
 
-/// A part of the state in which two sites differ.
+/// A region in which the states of two sites differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRegionDifference {
-    /// The region.
+    /// Name of the region.
     pub name: String,
-    /// Where in it the first page begins that differs; 0 when that could not be found out.
+    /// Offset of the first differing page; 0 if that could not be found.
     pub offset: u32,
-    /// How many bytes that page has, or all of the region.
+    /// Length of that page in bytes, or of the whole region.
     pub len: u32,
-    /// The hash of those bytes here.
+    /// Hash of those bytes at this site.
     pub ours: u32,
-    /// The hash of those bytes there.
+    /// Hash of those bytes at the other site.
     pub theirs: u32,
 }
 
-/// All that could be found out about a difference.
+/// The result of a desync search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesyncReport {
-    /// The frames in which it began.
+    /// The frames in which the desync began.
     pub span: FrameSpan,
-    /// The first frame after which the states differ, if it could be told: not where they differed before the span already, because
-    /// too many comparisons were lost.
+    /// The first frame after which the states differ, if known. It is not known if they may have differed before the
+    /// span, because too many comparisons were lost.
     pub first_frame: Option<Frame>,
-    /// The one site whose state is unlike that of all others. Two sites cannot tell, nor can two halves.
+    /// The one site whose state differs from that of the majority of at least three sites, or else the only
+    /// nondeterministic site.
     pub odd_site: Option<SiteId>,
-    /// Sites that got another state when they played the span again with the same inputs: their machine is not deterministic, or
-    /// does not save all of its state.
+    /// Sites that got a different state when they replayed the span with the same inputs: their machine is not
+    /// deterministic, or does not save all of its state.
     pub nondeterministic_sites: SiteSet,
-    /// Sites that could not play the span again, or did not say what came of it.
+    /// Sites that could not replay the span, or did not send the result.
     pub unable_sites: SiteSet,
-    /// What every site's state hashed to after the first frame that differs, or else after the span.
+    /// Every site's state hash after the first differing frame, or else after the span.
     pub digests: [Option<u32>; MAX_SITES],
-    /// The site that `regions` compares us with.
+    /// The site that `regions` compares this site with.
     pub compared_site: Option<SiteId>,
-    /// The parts of the state that differ after the first frame that does.
+    /// The regions that differ after the first differing frame.
     pub regions: Vec<StateRegionDifference>,
-    /// The inputs around that frame; whoever has them adds them.
+    /// The inputs around that frame, if this site has kept them.
     pub inputs: Vec<(Frame, Vec<InputWord>)>,
 }
 
 impl DesyncReport {
-    /// The sites whose state is unlike that of the majority; empty where there is none.
+    /// Returns the sites whose state differs from that of the majority; empty if there is no majority.
     pub fn minority(&self) -> SiteSet {
         minority_sites(&self.digests)
     }
 }
 
-/// The sites whose digest is not that of more than half of at least three.
+/// Returns the sites whose digest differs from that of the majority, among at least three sites.
 fn minority_sites(digests: &[Option<u32>; MAX_SITES]) -> SiteSet {
     let known = || SiteId::first(MAX_SITES).filter_map(|site| digests[site.index()].map(|digest| (site, digest)));
     let votes = |for_digest: u32| known().filter(|(_, digest)| *digest == for_digest).count();
-    let winner = known().map(|(_, digest)| digest).find(|digest| votes(*digest) * 2 > known().count());
-    match winner {
-        Some(winner) if known().count() >= 3 => {
-            known().filter(|(_, digest)| *digest != winner).map(|(site, _)| site).collect()
+    let majority = known().map(|(_, digest)| digest).find(|digest| votes(*digest) * 2 > known().count());
+    match majority {
+        Some(majority) if known().count() >= 3 => {
+            known().filter(|(_, digest)| *digest != majority).map(|(site, _)| site).collect()
         }
         _ => SiteSet::EMPTY,
     }
 }
 
-/// The one site that is not like the others, or the one that is not like itself.
-pub(super) fn odd_site(digests: &[Option<u32>; MAX_SITES], unsteady: SiteSet) -> Option<SiteId> {
+/// Returns the one site that differs from the majority, or else the only nondeterministic one.
+pub(super) fn odd_site(digests: &[Option<u32>; MAX_SITES], nondeterministic: SiteSet) -> Option<SiteId> {
     let only = |set: SiteSet| set.iter().next().filter(|site| set == SiteSet::from_iter([*site]));
-    only(minority_sites(digests)).or_else(|| only(unsteady))
+    only(minority_sites(digests)).or_else(|| only(nondeterministic))
 }
 
 impl fmt::Display for DesyncReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.first_frame {
-            Some(frame) => write!(f, "the states differ from frame {frame} on")?,
-            None => write!(f, "the states began to differ in frames {} to {}", self.span.first, self.span.last)?,
+            Some(frame) => write!(f, "desync: the states differ from frame {frame} on")?,
+            None => {
+                write!(f, "desync: the states began to differ in frames {} to {}", self.span.first, self.span.last)?
+            }
         }
         match self.odd_site {
             Some(site) => write!(f, "; site {site} is the odd one out")?,
             None => write!(f, "; no site is the odd one out")?,
         }
         for site in self.nondeterministic_sites.iter() {
-            write!(f, "; site {site} gets other states from the same inputs")?;
+            write!(f, "; site {site} got a different state when it replayed the same inputs")?;
         }
         for StateRegionDifference { name, offset, len, .. } in &self.regions {
             write!(f, "; {len} bytes of {name:?} at {offset:#x}")?;
@@ -166,7 +171,7 @@ mod tests {
 
     fn odd_site_of(digests: &[u32]) -> Option<u8> {
         let mut all = [None; MAX_SITES];
-        all.iter_mut().zip(digests).for_each(|(place, digest)| *place = Some(*digest));
+        all.iter_mut().zip(digests).for_each(|(slot, digest)| *slot = Some(*digest));
         odd_site(&all, SiteSet::EMPTY).map(SiteId::number)
     }
 
@@ -177,7 +182,7 @@ mod tests {
         assert_eq!(odd_site_of(&[1, 2]), None);
         assert_eq!(odd_site_of(&[1, 2, 3]), None);
         assert_eq!(odd_site_of(&[1, 1, 2, 2]), None);
-        assert_eq!(odd_site_of(&[1, 1, 1, 2, 3]), None, "there are two odd ones");
+        assert_eq!(odd_site_of(&[1, 1, 1, 2, 3]), None, "two sites are odd");
         assert_eq!(odd_site_of(&[1, 1, 1]), None);
     }
 

@@ -1,14 +1,16 @@
-//! Finding where sites began to differ.
+//! Desync bisection: finds the first frame after which sites differ, and the part of the state.
 //!
-//! States are compared every so many frames only, because a hash costs time. When one comparison fails, every site plays the
-//! frames since the last good one again, hashing each, and all sites exchange those hashes: the first frame that differs has the
-//! cause in it. Then the site that is unlike the others is named by vote, and two sites that differ exchange hashes of named
-//! parts of their states and of pages of those, down to 256 bytes.
+//! States are compared only every [`Settings::compare_interval`](crate::session::Settings::compare_interval) frames,
+//! because a hash costs time. When a comparison fails, every site replays the frames since the last successful one and
+//! hashes each state. All sites exchange those hashes: the first frame that differs contains the cause. Then a vote
+//! names the site that differs from the others, and two sites that differ exchange hashes of named regions of their
+//! states and of the pages of those, down to 256 bytes.
 //!
-//! A [`DesyncBisector`] is one site's end of that. It is told what is known here and what others say, and tells what it wants to know next
-//! ([`DesyncBisector::want`]). It pulls: it asks again and again for what is missing ([`DesyncBisector::poll_query`], as often as its owner likes)
-//! and answers what others ask ([`DesyncBisector::poll_answer`]). Who leaves too many questions unanswered is left out, so every search
-//! ends. Its memory is bounded, whatever others say, and next to nothing as long as nothing is wrong.
+//! A [`DesyncBisector`] is one site's end of that search. Its input is local results and messages of other sites; its
+//! output is the next local query ([`DesyncBisector::local_query`]). It pulls: it repeats its queries until they are
+//! answered ([`DesyncBisector::poll_query`], as often as its owner likes), and answers those of other sites
+//! ([`DesyncBisector::poll_answer`]). A site that leaves too many queries unanswered is excluded, so every search ends.
+//! The memory is bounded, whatever other sites send, and nearly zero as long as there is no desync.
 
 mod query;
 #[cfg(test)]
@@ -22,93 +24,93 @@ use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::wire::MAX_HASHES;
 
-/// A search is begun anew so often because another site knows better where to look.
+/// Maximum number of restarts of a search, because another site knows an earlier span.
 const MAX_RESTARTS: u8 = 4;
-/// Pieces of regions kept to answer others: one for each of them, and our own.
+/// Number of page lists kept for answers: one for each other site, and this site's own.
 const MAX_PAGE_HASHES: usize = 2 * MAX_SITES;
 
-/// What a search needs to know of the local machine next.
+/// The next local result that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalQuery {
-    /// Play the span again, from the state before its first frame on, and tell the hash after every frame from `from` on with
-    /// [`DesyncBisector::on_local_hash`]; or say [`DesyncBisector::on_unable`].
+    /// Replay the span, from the state before its first frame on, and pass the hash after every frame from `first` on
+    /// to [`DesyncBisector::on_local_hash`]; or call [`DesyncBisector::on_unable`].
     Hashes {
         /// The span.
         span: FrameSpan,
         /// The first frame whose hash is not known yet.
         first: Frame,
     },
-    /// Tell the regions of the state after a frame with [`DesyncBisector::on_local_regions`].
+    /// Pass the regions of the state after a frame to [`DesyncBisector::on_local_regions`].
     Regions {
         /// The frame.
         frame: Frame,
     },
-    /// Tell the hashes of up to [`MAX_HASHES`] pages of a region with [`DesyncBisector::on_local_pages`].
+    /// Pass the hashes of up to [`MAX_HASHES`] pages of a region to [`DesyncBisector::on_local_pages`].
     Pages {
-        /// The frame after which.
+        /// The frame after which the state is hashed.
         frame: Frame,
-        /// The region, counted from 0.
+        /// Region index, from 0.
         region: u8,
         /// The first page.
         first_page: u32,
     },
 }
 
-/// Looks for the first frame in which sites differ.
+/// Searches for the first frame after which sites differ.
 #[derive(Debug)]
 pub struct DesyncBisector {
     own_site: SiteId,
-    /// Those that take part in the search.
+    /// Sites that take part in the search.
     sites: SiteSet,
     phase: BisectPhase,
     restarts: u8,
-    /// Sites that cannot play the span again, or do not answer.
+    /// Sites that cannot replay the span, or do not answer.
     unable_sites: SiteSet,
-    /// Those that are not there any more.
+    /// Sites that are gone.
     gone_sites: SiteSet,
-    /// Our host program can tell no more.
+    /// Whether the host program cannot answer any further query.
     is_unable: bool,
-    /// The digest after the span as it was in the game.
+    /// The digests after the span, as they were in the game.
     digests: [Option<u32>; MAX_SITES],
-    /// Hashes after every frame of the span, from its first on.
+    /// The hashes after every frame of the span, from its first one on.
     hashes: [Vec<[u8; 4]>; MAX_SITES],
     regions: Option<Vec<StateRegion>>,
-    /// The regions of the site that we compare ourselves with, as far as they are here.
+    /// The received regions of the site that this site compares itself with.
     peer_regions: Vec<StateRegion>,
-    /// How many it has.
+    /// The total number of that site's regions.
     peer_region_count: Option<usize>,
     page_hashes: Vec<PageHashes>,
-    /// What others want to know of us.
+    /// The queries of other sites.
     peer_queries: [Option<PeerQuery>; MAX_SITES],
-    /// Questions since a site last answered one.
+    /// The number of queries since each site's last answer.
     unanswered_queries: [u32; MAX_SITES],
 }
 
-/// Where a search is.
+/// Phase of a search.
 #[derive(Debug)]
 enum BisectPhase {
-    /// Nothing is wrong.
+    /// There is no desync.
     Idle,
-    /// Every site's hashes are gathered.
+    /// Gathers the hashes of all sites.
     Hashes(FrameSpan),
-    /// The first frame is known, the regions are gathered.
+    /// The first differing frame is known; gathers the regions.
     Regions(Box<DesyncReport>, Frame, SiteId),
-    /// Regions that differ are looked at more closely, page by page.
+    /// Compares differing regions page by page.
     Pages(Box<DesyncReport>, Frame, SiteId, PageCursor),
-    /// Nothing more will be found. The report is there until it is taken.
+    /// The search is complete. The report is kept until it is taken.
     Done(Option<Box<DesyncReport>>, FrameSpan, Option<Frame>),
 }
 
-/// Where in the state we look.
+/// Position of the page comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageCursor {
-    /// Which of the report's regions.
+    /// Index into the report's regions.
     region_index: usize,
-    /// From which page on.
+    /// The first page of the current list.
     first_page: u32,
 }
 
-/// Hashes of pages of one of our regions.
+/// Hashes of pages of one of this site's regions.
 #[derive(Debug)]
 struct PageHashes {
     region: u8,
@@ -116,7 +118,7 @@ struct PageHashes {
     hashes: Vec<[u8; 4]>,
 }
 
-/// What another site wants to know.
+/// A query of another site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerQuery {
     Hashes(Frame),
@@ -125,10 +127,10 @@ enum PeerQuery {
 }
 
 impl DesyncBisector {
-    /// Looks on until something is wrong between these sites, of which we are one.
-    pub fn new(me: SiteId, sites: SiteSet) -> Self {
+    /// Creates an idle bisector for these sites, which include `own_site`.
+    pub fn new(own_site: SiteId, sites: SiteSet) -> Self {
         Self {
-            own_site: me,
+            own_site,
             sites,
             phase: BisectPhase::Idle,
             restarts: 0,
@@ -146,12 +148,12 @@ impl DesyncBisector {
         }
     }
 
-    /// Whether a search goes on.
+    /// Returns whether a search is under way.
     pub fn is_searching(&self) -> bool {
         !matches!(self.phase, BisectPhase::Idle | BisectPhase::Done(..))
     }
 
-    /// What is searched, or was.
+    /// Returns the span that is or was searched.
     pub fn span(&self) -> Option<FrameSpan> {
         match &self.phase {
             BisectPhase::Idle => None,
@@ -160,7 +162,7 @@ impl DesyncBisector {
         }
     }
 
-    /// The first frame that differs, once that is known.
+    /// Returns the first differing frame, once it is known.
     fn first_differing_frame(&self) -> Option<Frame> {
         match &self.phase {
             BisectPhase::Idle | BisectPhase::Hashes(_) => None,
@@ -169,26 +171,27 @@ impl DesyncBisector {
         }
     }
 
-    /// Another site's digest after the span differs from `ours`. Searches, unless an earlier span is searched already.
+    /// Handles a mismatch: another site's digest after the span differs from `ours`. Starts a search, unless an earlier
+    /// span is already searched.
     pub fn on_mismatch(&mut self, span: FrameSpan, ours: u32) {
         self.start_search(span);
         self.on_digest(span.last(), ours);
     }
 
-    /// Our digest after a frame, as it was in the game; of use if it is the last of the span.
+    /// Sets this site's digest after a frame, as it was in the game. It is used if the frame is the last of the span.
     pub fn on_digest(&mut self, frame: Frame, digest: u32) {
         if self.span().is_some_and(|span| span.last() == frame) {
             self.digests[self.own_site.index()] = Some(digest);
         }
     }
 
-    /// We cannot play the span again, or cannot tell what else is wanted.
+    /// Notes that this site cannot replay the span, or cannot answer a query.
     pub fn on_unable(&mut self) {
         self.is_unable = true;
         self.exclude_site(self.own_site);
     }
 
-    /// A site is not there any more.
+    /// Notes that a site is gone.
     pub fn on_gone(&mut self, site: SiteId) {
         self.gone_sites.insert(site);
         self.exclude_site(site);
@@ -213,7 +216,7 @@ impl DesyncBisector {
         }
     }
 
-    /// The search has taken too long: what is known by now must do.
+    /// Ends a search that has taken too long, with the results so far.
     pub fn give_up(&mut self) {
         for site in self.sites.iter() {
             self.exclude_site(site);
@@ -221,13 +224,13 @@ impl DesyncBisector {
         self.finish();
     }
 
-    /// The hash of our state after a frame, while the span is played again.
+    /// Handles the hash of this site's state after a frame of the replay.
     pub fn on_local_hash(&mut self, frame: Frame, hash: u32) {
         self.receive_hashes(self.own_site, frame, &[hash.to_le_bytes()]);
     }
 
-    /// The regions of our state after the frame that was asked for; none if it has no names for them. What is more than
-    /// [`MAX_REGIONS`] is left out.
+    /// Handles the requested regions of this site's state; empty if the machine does not name any. Regions beyond
+    /// [`MAX_REGIONS`] are ignored.
     pub fn on_local_regions(&mut self, frame: Frame, regions: &[StateRegion]) {
         if self.first_differing_frame() == Some(frame) && self.regions.is_none() {
             let short = |region: &StateRegion| StateRegion { name: region.short_name().into(), ..*region };
@@ -236,39 +239,39 @@ impl DesyncBisector {
         }
     }
 
-    /// The hashes of pages of a region, as they were asked for.
-    pub fn on_local_pages(&mut self, frame: Frame, region: u8, from: u32, hashes: &[u32]) {
-        if self.first_differing_frame() != Some(frame) || self.page_hashes_of(region, from).is_some() {
+    /// Handles the requested hashes of pages of a region.
+    pub fn on_local_pages(&mut self, frame: Frame, region: u8, first_page: u32, hashes: &[u32]) {
+        if self.first_differing_frame() != Some(frame) || self.page_hashes_of(region, first_page).is_some() {
             return;
         }
         if self.page_hashes.len() == MAX_PAGE_HASHES {
             self.page_hashes.remove(0);
         }
         let hashes = hashes.iter().take(MAX_HASHES).map(|hash| hash.to_le_bytes()).collect();
-        self.page_hashes.push(PageHashes { region, first_page: from, hashes });
+        self.page_hashes.push(PageHashes { region, first_page, hashes });
     }
 
-    /// Begins a search, or a better one than that at hand.
+    /// Starts a search, unless the current one has an earlier span.
     fn start_search(&mut self, span: FrameSpan) {
-        let better = self.span().is_none_or(|at_hand| span.is_earlier_than(at_hand));
+        let better = self.span().is_none_or(|current| span.is_earlier_than(current));
         if !better || self.restarts > MAX_RESTARTS {
             return;
         }
-        let (fresh, gone) = (Self::new(self.own_site, self.sites), self.gone_sites);
+        let (idle, gone) = (Self::new(self.own_site, self.sites), self.gone_sites);
         *self = Self {
             phase: BisectPhase::Hashes(span),
             restarts: self.restarts + 1,
             gone_sites: gone,
             unable_sites: gone,
-            ..fresh
+            ..idle
         };
     }
 
     fn receive_hashes(&mut self, site: SiteId, from: Frame, hashes: &[[u8; 4]]) {
         let BisectPhase::Hashes(span) = self.phase else { return };
         let known = &mut self.hashes[site.index()];
-        let Ok(at) = usize::try_from(from - span.first()) else { return };
-        let Some(new) = known.len().checked_sub(at).and_then(|skip| hashes.get(skip..)) else { return };
+        let Ok(index) = usize::try_from(from - span.first()) else { return };
+        let Some(new) = known.len().checked_sub(index).and_then(|skip| hashes.get(skip..)) else { return };
         if self.unable_sites.contains(site) || new.is_empty() {
             return;
         }
@@ -277,29 +280,30 @@ impl DesyncBisector {
         self.advance();
     }
 
-    /// The pages that we look at: the region's number here and there, and the first page.
+    /// Returns the pages that are compared: the index of the region at this site and at the other site, and the first
+    /// page.
     fn current_pages(&self) -> Option<(u8, u8, u32)> {
-        let BisectPhase::Pages(report, _, _, place) = &self.phase else { return None };
-        let name = &report.regions.get(place.region_index)?.name;
+        let BisectPhase::Pages(report, _, _, cursor) = &self.phase else { return None };
+        let name = &report.regions.get(cursor.region_index)?.name;
         let number = |regions: &[StateRegion]| regions.iter().position(|region| region.name == *name);
         let (own, their) = (number(self.regions.as_deref()?)?, number(&self.peer_regions)?);
-        Some((own as u8, their as u8, place.first_page))
+        Some((own as u8, their as u8, cursor.first_page))
     }
 
-    /// Takes every step that can be taken with what is known.
+    /// Advances the search as far as the known results allow.
     fn advance(&mut self) {
         match &mut self.phase {
             BisectPhase::Hashes(span) => {
                 let span = *span;
-                let settled =
+                let is_settled =
                     |site: SiteId| self.unable_sites.contains(site) || self.hashes[site.index()].len() == span.frames();
-                if self.sites.iter().all(settled) {
+                if self.sites.iter().all(is_settled) {
                     self.find_first_difference(span);
                 }
             }
             BisectPhase::Regions(..) => {
-                let none_here = self.regions.as_ref().is_some_and(Vec::is_empty);
-                if none_here {
+                let has_no_regions = self.regions.as_ref().is_some_and(Vec::is_empty);
+                if has_no_regions {
                     self.finish();
                 } else if self.regions.is_some()
                     && self.peer_region_count.is_some_and(|total| self.peer_regions.len() >= total)
@@ -307,21 +311,21 @@ impl DesyncBisector {
                     self.compare_regions();
                 }
             }
-            BisectPhase::Pages(report, _, _, place) => {
+            BisectPhase::Pages(report, _, _, cursor) => {
                 let pages = |difference: &StateRegionDifference| {
-                    let there = self.peer_regions.iter().find(|region| region.name == difference.name);
-                    there
+                    let theirs = self.peer_regions.iter().find(|region| region.name == difference.name);
+                    theirs
                         .filter(|region| region.len == difference.len)
                         .map_or(0, |region| region.len.div_ceil(PAGE_SIZE))
                 };
                 while report
                     .regions
-                    .get(place.region_index)
-                    .is_some_and(|difference| place.first_page >= pages(difference))
+                    .get(cursor.region_index)
+                    .is_some_and(|difference| cursor.first_page >= pages(difference))
                 {
-                    *place = PageCursor { region_index: place.region_index + 1, first_page: 0 };
+                    *cursor = PageCursor { region_index: cursor.region_index + 1, first_page: 0 };
                 }
-                if place.region_index >= report.regions.len() {
+                if cursor.region_index >= report.regions.len() {
                     self.finish();
                 }
             }
@@ -329,31 +333,35 @@ impl DesyncBisector {
         }
     }
 
-    /// All hashes are here that ever will be: names the frame and the site.
+    /// Determines the frame and the site, once all hashes that can arrive have arrived.
     fn find_first_difference(&mut self, span: FrameSpan) {
-        let hash = |site: SiteId, at: usize| self.hashes[site.index()].get(at).map(|hash| u32::from_le_bytes(*hash));
+        let hash =
+            |site: SiteId, index: usize| self.hashes[site.index()].get(index).map(|hash| u32::from_le_bytes(*hash));
         let known = || self.sites.iter().filter(|site| !self.unable_sites.contains(*site));
-        let differs =
-            |at: usize| known().any(|site| Some(hash(site, at)) != known().next().map(|first| hash(first, at)));
-        let at = (0..span.frames()).find(|at| differs(*at));
-        let in_game = |site: SiteId| self.digests[site.index()];
-        let steady = |site: SiteId| in_game(site).is_none_or(|digest| hash(site, span.frames() - 1) == Some(digest));
-        let unsteady = known().filter(|site| !steady(*site)).collect();
+        let differs = |index: usize| {
+            known().any(|site| Some(hash(site, index)) != known().next().map(|first| hash(first, index)))
+        };
+        let index = (0..span.frames()).find(|index| differs(*index));
+        let game_digest = |site: SiteId| self.digests[site.index()];
+        let is_deterministic =
+            |site: SiteId| game_digest(site).is_none_or(|digest| hash(site, span.frames() - 1) == Some(digest));
+        let nondeterministic = known().filter(|site| !is_deterministic(*site)).collect();
         let mut digests = self.digests;
-        if let Some(at) = at {
-            self.sites.iter().for_each(|site| digests[site.index()] = hash(site, at));
+        if let Some(index) = index {
+            self.sites.iter().for_each(|site| digests[site.index()] = hash(site, index));
         }
-        let odd = odd_site(&digests, SiteSet::EMPTY).or_else(|| odd_site(&self.digests, unsteady));
-        let differs_from_us = |site: &SiteId| at.is_some_and(|at| hash(*site, at) != hash(self.own_site, at));
+        let odd = odd_site(&digests, SiteSet::EMPTY).or_else(|| odd_site(&self.digests, nondeterministic));
+        let differs_from_us =
+            |site: &SiteId| index.is_some_and(|index| hash(*site, index) != hash(self.own_site, index));
         let others = || known().filter(|_| !self.unable_sites.contains(self.own_site)).filter(differs_from_us);
         let other = others().find(|site| Some(*site) == odd).or_else(|| others().next());
-        let first_frame = at.map(|at| span.first() + at as u32);
+        let first_frame = index.map(|index| span.first() + index as u32);
         let (unable, regions, inputs) = (self.unable_sites, Vec::new(), Vec::new());
         let report = DesyncReport {
             span,
             first_frame,
             odd_site: odd,
-            nondeterministic_sites: unsteady,
+            nondeterministic_sites: nondeterministic,
             unable_sites: unable,
             digests,
             compared_site: other,
@@ -368,15 +376,15 @@ impl DesyncBisector {
         self.advance();
     }
 
-    /// Regions are compared by name, whatever their order.
+    /// Compares regions by name, not by index.
     fn compare_regions(&mut self) {
         let BisectPhase::Regions(report, frame, other) = core::mem::replace(&mut self.phase, BisectPhase::Idle) else {
             return;
         };
         let mut report = report;
         for ours in self.regions.iter().flatten() {
-            let there = self.peer_regions.iter().find(|theirs| theirs.name == ours.name);
-            if let Some(theirs) = there.filter(|theirs| (theirs.hash, theirs.len) != (ours.hash, ours.len)) {
+            let found = self.peer_regions.iter().find(|theirs| theirs.name == ours.name);
+            if let Some(theirs) = found.filter(|theirs| (theirs.hash, theirs.len) != (ours.hash, ours.len)) {
                 let (name, len) = (ours.name.clone(), ours.len);
                 let difference = StateRegionDifference { name, offset: 0, len, ours: ours.hash, theirs: theirs.hash };
                 report.regions.push(difference);
@@ -386,7 +394,7 @@ impl DesyncBisector {
         self.advance();
     }
 
-    /// Nothing more will be found.
+    /// Completes the search.
     fn finish(&mut self) {
         let found = self.first_differing_frame();
         self.phase = match core::mem::replace(&mut self.phase, BisectPhase::Idle) {
@@ -398,12 +406,12 @@ impl DesyncBisector {
         };
     }
 
-    fn page_hashes_of(&self, region: u8, from: u32) -> Option<&PageHashes> {
-        self.page_hashes.iter().find(|piece| (piece.region, piece.first_page) == (region, from))
+    fn page_hashes_of(&self, region: u8, first_page: u32) -> Option<&PageHashes> {
+        self.page_hashes.iter().find(|list| (list.region, list.first_page) == (region, first_page))
     }
 
-    /// What to find out about the local machine next, for ourselves or for others. A search waits for it until it is told, or until
-    /// [`DesyncBisector::on_unable`] says that it never will be.
+    /// Returns the next local result to determine, for this site or for others. The search waits until the result is
+    /// passed in, or [`DesyncBisector::on_unable`] reports that it never will be.
     pub fn local_query(&self) -> Option<LocalQuery> {
         if self.is_unable || self.unable_sites.contains(self.own_site) {
             return None;
@@ -414,34 +422,35 @@ impl DesyncBisector {
         }
         let frame = self.first_differing_frame()?;
         if self.regions.is_none() {
-            let asked = self
+            let is_queried = self
                 .peer_queries
                 .iter()
-                .any(|asked| matches!(asked, Some(PeerQuery::Regions(about, _)) if *about == frame));
-            return (asked || self.is_searching()).then_some(LocalQuery::Regions { frame });
+                .any(|query| matches!(query, Some(PeerQuery::Regions(queried, _)) if *queried == frame));
+            return (is_queried || self.is_searching()).then_some(LocalQuery::Regions { frame });
         }
-        let own = self.current_pages().map(|(region, _, from)| (region, from));
-        let asked = self.peer_queries.iter().filter_map(|asked| match asked {
-            Some(PeerQuery::Pages(about, region, from)) if *about == frame => Some((*region, *from)),
+        let own = self.current_pages().map(|(region, _, first_page)| (region, first_page));
+        let queries = self.peer_queries.iter().filter_map(|query| match query {
+            Some(PeerQuery::Pages(queried, region, first_page)) if *queried == frame => Some((*region, *first_page)),
             _ => None,
         });
-        let missing = |(region, from): &(u8, u32)| {
-            self.has_pages(*region, *from) && self.page_hashes_of(*region, *from).is_none()
+        let missing = |(region, first_page): &(u8, u32)| {
+            self.has_pages(*region, *first_page) && self.page_hashes_of(*region, *first_page).is_none()
         };
-        own.into_iter().chain(asked).find(missing).map(|(region, from)| LocalQuery::Pages {
+        own.into_iter().chain(queries).find(missing).map(|(region, first_page)| LocalQuery::Pages {
             frame,
             region,
-            first_page: from,
+            first_page,
         })
     }
 
-    /// Whether a region of ours has these pages, and they can be asked for.
-    fn has_pages(&self, region: u8, from: u32) -> bool {
+    /// Returns whether a region of this site has these pages, and they can be queried.
+    fn has_pages(&self, region: u8, first_page: u32) -> bool {
         let region = self.regions.as_ref().and_then(|regions| regions.get(usize::from(region)));
-        from.is_multiple_of(MAX_HASHES as u32) && region.is_some_and(|region| from < region.len.div_ceil(PAGE_SIZE))
+        first_page.is_multiple_of(MAX_HASHES as u32)
+            && region.is_some_and(|region| first_page < region.len.div_ceil(PAGE_SIZE))
     }
 
-    /// The report, once, when nothing more will be found.
+    /// Returns the report, once, when the search is complete.
     pub fn poll_report(&mut self) -> Option<Box<DesyncReport>> {
         match &mut self.phase {
             BisectPhase::Done(report, ..) => report.take(),

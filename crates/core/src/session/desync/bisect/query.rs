@@ -1,4 +1,4 @@
-//! What sites ask each other in a search, and what they answer.
+//! Queries and answers that sites exchange in a desync search.
 
 use super::{BisectPhase, DesyncBisector, PageCursor, PeerQuery};
 use crate::frame::Frame;
@@ -6,11 +6,11 @@ use crate::id::SiteId;
 use crate::session::desync::report::{FrameSpan, MAX_REGIONS, PAGE_SIZE};
 use crate::wire::{DesyncMessage, HashList, MAX_DATAGRAM, MAX_HASHES, RegionList};
 
-/// A site that leaves so many questions in a row unanswered is not asked any more.
+/// Number of queries in a row that a site may leave unanswered before it is excluded.
 const MAX_UNANSWERED_QUERIES: u32 = 200;
 
 impl DesyncBisector {
-    /// What a peer says.
+    /// Handles a message of a peer.
     pub fn on_message(&mut self, site: SiteId, message: &DesyncMessage<'_>) {
         if !self.sites.contains(site) || site == self.own_site {
             return;
@@ -18,18 +18,18 @@ impl DesyncBisector {
         match *message {
             DesyncMessage::HashesRequest { span, from, digest } => {
                 self.start_search(span);
-                self.receive_for_span(site, span, digest, |finder| {
-                    finder.peer_queries[site.index()] = Some(PeerQuery::Hashes(from))
+                self.receive_for_span(site, span, digest, |bisector| {
+                    bisector.peer_queries[site.index()] = Some(PeerQuery::Hashes(from))
                 });
             }
             DesyncMessage::Hashes { span, from, digest, hashes } => {
-                self.receive_for_span(site, span, digest, |finder| {
-                    finder.receive_hashes(site, from, hashes.as_bytes())
+                self.receive_for_span(site, span, digest, |bisector| {
+                    bisector.receive_hashes(site, from, hashes.as_bytes())
                 });
             }
-            DesyncMessage::CannotReplay { span, digest } => self.receive_for_span(site, span, digest, |finder| {
-                if matches!(finder.phase, BisectPhase::Hashes(_)) {
-                    finder.exclude_site(site);
+            DesyncMessage::CannotReplay { span, digest } => self.receive_for_span(site, span, digest, |bisector| {
+                if matches!(bisector.phase, BisectPhase::Hashes(_)) {
+                    bisector.exclude_site(site);
                 }
             }),
             DesyncMessage::RegionsRequest { frame, from } => {
@@ -47,11 +47,11 @@ impl DesyncBisector {
         }
     }
 
-    /// Takes something that is about our span, and nothing else.
-    fn receive_for_span(&mut self, site: SiteId, span: FrameSpan, digest: Option<u32>, take: impl FnOnce(&mut Self)) {
+    /// Handles a message only if it concerns the current span.
+    fn receive_for_span(&mut self, site: SiteId, span: FrameSpan, digest: Option<u32>, handle: impl FnOnce(&mut Self)) {
         if self.span() == Some(span) {
             self.digests[site.index()] = self.digests[site.index()].or(digest);
-            take(self);
+            handle(self);
         }
     }
 
@@ -62,7 +62,7 @@ impl DesyncBisector {
         }
         let total = usize::from(total).min(MAX_REGIONS);
         self.peer_regions.extend(regions.iter().take(total.saturating_sub(self.peer_regions.len())));
-        // An answer with nothing in it is none.
+        // An answer without content does not count.
         if self.peer_regions.len() > usize::from(from) {
             self.unanswered_queries[site.index()] = 0;
         }
@@ -70,28 +70,28 @@ impl DesyncBisector {
         self.advance();
     }
 
-    fn receive_pages(&mut self, site: SiteId, frame: Frame, piece: (u8, u32), theirs: &HashList<'_>) {
+    fn receive_pages(&mut self, site: SiteId, frame: Frame, pages: (u8, u32), theirs: &HashList<'_>) {
         let Some((own, their, from)) = self.current_pages() else { return };
-        let BisectPhase::Pages(report, found, other, place) = &mut self.phase else { return };
-        let ours = self.page_hashes.iter().find(|piece| (piece.region, piece.first_page) == (own, from));
-        let (Some(ours), true) = (ours, (site, frame, piece) == (*other, *found, (their, from))) else { return };
+        let BisectPhase::Pages(report, found, other, cursor) = &mut self.phase else { return };
+        let ours = self.page_hashes.iter().find(|pages| (pages.region, pages.first_page) == (own, from));
+        let (Some(ours), true) = (ours, (site, frame, pages) == (*other, *found, (their, from))) else { return };
         self.unanswered_queries[site.index()] = 0;
         let pairs = HashList::new(&ours.hashes).iter().zip(theirs.iter()).zip(from..);
         match pairs.into_iter().find(|((ours, theirs), _)| ours != theirs) {
             Some(((ours, theirs), page)) => {
-                let difference = &mut report.regions[place.region_index];
+                let difference = &mut report.regions[cursor.region_index];
                 difference.offset = page.saturating_mul(PAGE_SIZE);
                 difference.len = difference.len.saturating_sub(difference.offset).min(PAGE_SIZE);
                 (difference.ours, difference.theirs) = (ours, theirs);
-                *place = PageCursor { region_index: place.region_index + 1, first_page: 0 };
+                *cursor = PageCursor { region_index: cursor.region_index + 1, first_page: 0 };
             }
-            None => place.first_page = from.saturating_add(MAX_HASHES as u32),
+            None => cursor.first_page = from.saturating_add(MAX_HASHES as u32),
         }
         self.advance();
     }
 
-    /// Writes the answer to a peer's question into `buf`, if there is a question and it can be answered by now. Call it after every
-    /// [`DesyncBisector::on_message`], and when something local has been told.
+    /// Writes the answer to a peer's query into `buf`, if there is a query and it can be answered by now. Call it after
+    /// every [`DesyncBisector::on_message`], and whenever a local result was passed in.
     pub fn poll_answer(&mut self, to: SiteId, buf: &mut [u8]) -> Option<usize> {
         let mut packed = [0; MAX_DATAGRAM - 16];
         let answer = self.answer_to(self.peer_queries[to.index()]?, &mut packed)?;
@@ -100,16 +100,16 @@ impl DesyncBisector {
         Some(len)
     }
 
-    fn answer_to<'a>(&'a self, asked: PeerQuery, packed: &'a mut [u8]) -> Option<DesyncMessage<'a>> {
+    fn answer_to<'a>(&'a self, query: PeerQuery, packed: &'a mut [u8]) -> Option<DesyncMessage<'a>> {
         let unable = self.unable_sites.contains(self.own_site);
-        match asked {
+        match query {
             PeerQuery::Hashes(from) => {
                 let (span, digest) = (self.span()?, self.digests[self.own_site.index()]);
                 if unable {
                     return Some(DesyncMessage::CannotReplay { span, digest });
                 }
-                let at = usize::try_from(from - span.first()).ok()?;
-                let known = self.hashes[self.own_site.index()].get(at..).filter(|known| !known.is_empty())?;
+                let index = usize::try_from(from - span.first()).ok()?;
+                let known = self.hashes[self.own_site.index()].get(index..).filter(|known| !known.is_empty())?;
                 Some(DesyncMessage::Hashes { span, from, digest, hashes: HashList::new(known) })
             }
             PeerQuery::Regions(frame, _) if unable || (self.is_unable && self.regions.is_none()) => {
@@ -121,22 +121,22 @@ impl DesyncBisector {
                 Some(DesyncMessage::Regions { frame, from, total: regions.len() as u8, regions: packed })
             }
             PeerQuery::Pages(frame, region, from) => {
-                let piece =
-                    self.page_hashes_of(region, from).filter(|_| self.first_differing_frame() == Some(frame))?;
-                Some(DesyncMessage::Pages { frame, region, from, hashes: HashList::new(&piece.hashes) })
+                let list = self.page_hashes_of(region, from).filter(|_| self.first_differing_frame() == Some(frame))?;
+                Some(DesyncMessage::Pages { frame, region, from, hashes: HashList::new(&list.hashes) })
             }
         }
     }
 
-    /// Writes what we want to know of a peer into `buf`, if anything. Every call asks again: call it some ten times a second.
+    /// Writes the query to a peer into `buf`, if this site needs anything from it. Every call repeats the query: call
+    /// it about ten times per second.
     pub fn poll_query(&mut self, to: SiteId, buf: &mut [u8]) -> Option<usize> {
-        let question = self.query_for(to)?;
+        let query = self.query_for(to)?;
         self.unanswered_queries[to.index()] += 1;
         if self.unanswered_queries[to.index()] > MAX_UNANSWERED_QUERIES {
             self.exclude_site(to);
             return None;
         }
-        question.encode(buf).ok()
+        query.encode(buf).ok()
     }
 
     fn query_for(&self, to: SiteId) -> Option<DesyncMessage<'static>> {

@@ -1,4 +1,4 @@
-//! Sites that differ, on a bad network.
+//! Tests of the bisection over a lossy network.
 
 use alloc::string::String;
 use alloc::vec;
@@ -16,11 +16,11 @@ fn span() -> FrameSpan {
     FrameSpan::new(Frame::new(SPAN.0), Frame::new(SPAN.1)).unwrap()
 }
 
-/// A site with a machine whose ram is poked at some byte from some frame on.
+/// A site whose machine has one byte of its ram changed from some frame on.
 struct TestSite {
     bisector: DesyncBisector,
     memory_change: Option<(u32, usize)>,
-    /// Playing again gives something else than the game did.
+    /// Whether the replay gives other hashes than the game did.
     is_nondeterministic: bool,
     can_replay: bool,
     has_no_regions: bool,
@@ -48,25 +48,26 @@ impl TestSite {
         regions
     }
 
-    /// Does what a host program would.
+    /// Answers local queries as a host program does.
     fn answer_local_queries(&mut self) {
-        while let Some(want) = self.bisector.local_query() {
-            match want {
+        while let Some(query) = self.bisector.local_query() {
+            match query {
                 LocalQuery::Regions { .. } if self.has_no_regions => self.bisector.on_unable(),
                 LocalQuery::Hashes { .. } if !self.can_replay => self.bisector.on_unable(),
-                LocalQuery::Hashes { first: from, .. } => {
-                    let hash = Self::hash(&self.ram(from)) ^ u32::from(self.is_nondeterministic && from.number() > 100);
-                    self.bisector.on_local_hash(from, hash);
+                LocalQuery::Hashes { first, .. } => {
+                    let hash =
+                        Self::hash(&self.ram(first)) ^ u32::from(self.is_nondeterministic && first.number() > 100);
+                    self.bisector.on_local_hash(first, hash);
                 }
                 LocalQuery::Regions { frame } => {
                     let regions = self.regions(frame);
                     self.bisector.on_local_regions(frame, &regions);
                 }
-                LocalQuery::Pages { frame, region, first_page: from } => {
+                LocalQuery::Pages { frame, region, first_page } => {
                     let bytes = if region == 0 { self.ram(frame) } else { vec![0; 64] };
-                    let pages = bytes.chunks(PAGE_SIZE as usize).skip(from as usize).take(MAX_HASHES);
+                    let pages = bytes.chunks(PAGE_SIZE as usize).skip(first_page as usize).take(MAX_HASHES);
                     let hashes: Vec<u32> = pages.map(Self::hash).collect();
-                    self.bisector.on_local_pages(frame, region, from, &hashes);
+                    self.bisector.on_local_pages(frame, region, first_page, &hashes);
                 }
             }
         }
@@ -76,22 +77,22 @@ impl TestSite {
 struct TestNetwork {
     sites: Vec<TestSite>,
     random: u64,
-    /// How many of a hundred packets are lost.
+    /// Packet loss in percent.
     loss_percent: u64,
 }
 
 impl TestNetwork {
-    fn new(pokes: &[Option<(u32, usize)>]) -> Self {
-        let all = SiteSet::first(pokes.len());
-        let site = |(number, poke): (usize, &Option<(u32, usize)>)| TestSite {
+    fn new(changes: &[Option<(u32, usize)>]) -> Self {
+        let all = SiteSet::first(changes.len());
+        let site = |(number, change): (usize, &Option<(u32, usize)>)| TestSite {
             bisector: DesyncBisector::new(site(number), all),
-            memory_change: *poke,
+            memory_change: *change,
             is_nondeterministic: false,
             can_replay: true,
             has_no_regions: false,
             is_muted: false,
         };
-        Self { sites: pokes.iter().enumerate().map(site).collect(), random: 1, loss_percent: 0 }
+        Self { sites: changes.iter().enumerate().map(site).collect(), random: 1, loss_percent: 0 }
     }
 
     fn deliver(&mut self, from: usize, to: usize, bytes: &[u8]) {
@@ -103,7 +104,7 @@ impl TestNetwork {
         }
     }
 
-    /// One tenth of a second.
+    /// Simulates 100 ms.
     fn round(&mut self) {
         let mut buf = [0; MAX_DATAGRAM];
         for from in 0..self.sites.len() {
@@ -124,7 +125,7 @@ impl TestNetwork {
         self.sites[number].bisector.on_mismatch(span(), digest);
     }
 
-    /// Searches until everybody has a report.
+    /// Searches until every site has a report.
     fn reports(&mut self) -> Vec<DesyncReport> {
         (0..self.sites.len()).for_each(|number| self.mismatch(number));
         self.search()
@@ -145,9 +146,9 @@ impl TestNetwork {
 #[test]
 fn three_sites_find_frame_site_and_page() {
     for loss in [0, 30] {
-        let mut world = TestNetwork::new(&[None, Some((97, 70_000)), None]);
-        world.loss_percent = loss;
-        for (number, report) in world.reports().into_iter().enumerate() {
+        let mut network = TestNetwork::new(&[None, Some((97, 70_000)), None]);
+        network.loss_percent = loss;
+        for (number, report) in network.reports().into_iter().enumerate() {
             assert_eq!(report.first_frame, Some(Frame::new(97)));
             assert_eq!(
                 (report.odd_site, report.nondeterministic_sites, report.unable_sites),
@@ -163,8 +164,8 @@ fn three_sites_find_frame_site_and_page() {
 
 #[test]
 fn two_sites_find_frame_but_not_odd_site() {
-    let mut world = TestNetwork::new(&[Some((60, 99_999)), None]);
-    for report in world.reports() {
+    let mut network = TestNetwork::new(&[Some((60, 99_999)), None]);
+    for report in network.reports() {
         assert_eq!((report.first_frame, report.odd_site), (Some(Frame::new(60)), None));
         assert_eq!((report.regions[0].offset, report.regions[0].len), (390 * 256, 100_000 - 390 * 256));
     }
@@ -172,34 +173,34 @@ fn two_sites_find_frame_but_not_odd_site() {
 
 #[test]
 fn one_mismatch_report_starts_the_search_everywhere() {
-    let mut world = TestNetwork::new(&[None, Some((119, 0)), None]);
-    world.mismatch(2);
-    for report in world.search() {
+    let mut network = TestNetwork::new(&[None, Some((119, 0)), None]);
+    network.mismatch(2);
+    for report in network.search() {
         assert_eq!((report.first_frame, report.odd_site), (Some(Frame::new(119)), Some(site(1))));
     }
 }
 
 #[test]
 fn site_that_cannot_replay_still_yields_span_and_odd_site() {
-    let mut world = TestNetwork::new(&[None, Some((97, 5)), None]);
-    world.sites[1].can_replay = false;
-    for report in world.reports() {
+    let mut network = TestNetwork::new(&[None, Some((97, 5)), None]);
+    network.sites[1].can_replay = false;
+    for report in network.reports() {
         assert_eq!((report.first_frame, report.span), (None, span()));
         assert_eq!((report.odd_site, report.unable_sites), (Some(site(1)), SiteSet::from_iter([site(1)])));
         assert!(report.regions.is_empty());
     }
-    world = TestNetwork::new(&[None, Some((97, 5)), None]);
-    world.sites[0].can_replay = false;
-    for report in world.reports() {
+    network = TestNetwork::new(&[None, Some((97, 5)), None]);
+    network.sites[0].can_replay = false;
+    for report in network.reports() {
         assert_eq!((report.first_frame, report.odd_site), (Some(Frame::new(97)), Some(site(1))), "{report}");
     }
 }
 
 #[test]
 fn nondeterministic_machine_is_named() {
-    let mut world = TestNetwork::new(&[None, None]);
-    world.sites[1].is_nondeterministic = true;
-    for report in world.reports() {
+    let mut network = TestNetwork::new(&[None, None]);
+    network.sites[1].is_nondeterministic = true;
+    for report in network.reports() {
         assert_eq!((report.first_frame, report.odd_site), (Some(Frame::new(101)), Some(site(1))));
         assert_eq!(report.nondeterministic_sites, SiteSet::from_iter([site(1)]));
     }
@@ -207,63 +208,66 @@ fn nondeterministic_machine_is_named() {
 
 #[test]
 fn silent_site_is_excluded_after_unanswered_queries() {
-    let mut world = TestNetwork::new(&[None, Some((80, 7)), None]);
-    world.sites[2].is_muted = true;
-    let reports = world.reports();
+    let mut network = TestNetwork::new(&[None, Some((80, 7)), None]);
+    network.sites[2].is_muted = true;
+    let reports = network.reports();
     for report in &reports[..2] {
         assert_eq!((report.first_frame, report.odd_site), (Some(Frame::new(80)), None));
         assert_eq!(report.unable_sites, SiteSet::from_iter([site(2)]));
     }
-    assert_eq!(reports[2].odd_site, Some(site(1)), "it heard the others");
+    assert_eq!(reports[2].odd_site, Some(site(1)), "site 2 received the messages of the others");
 }
 
-/// A machine that can be hashed, but has no names for the parts of its state.
+/// The machine can be hashed, but does not name regions of its state.
 #[test]
 fn site_without_regions_ends_the_search() {
-    let mut world = TestNetwork::new(&[None, Some((80, 7))]);
-    world.sites[1].has_no_regions = true;
-    for report in world.reports() {
+    let mut network = TestNetwork::new(&[None, Some((80, 7))]);
+    network.sites[1].has_no_regions = true;
+    for report in network.reports() {
         assert_eq!((report.first_frame, report.regions.len()), (Some(Frame::new(80)), 0));
     }
 }
 
 #[test]
 fn give_up_reports_partial_result() {
-    let mut world = TestNetwork::new(&[None, Some((80, 7))]);
-    world.mismatch(0);
-    world.sites[0].answer_local_queries();
-    let finder = &mut world.sites[0].bisector;
-    assert!(finder.is_searching() && finder.poll_report().is_none());
-    finder.give_up();
-    let report = finder.poll_report().unwrap();
+    let mut network = TestNetwork::new(&[None, Some((80, 7))]);
+    network.mismatch(0);
+    network.sites[0].answer_local_queries();
+    let bisector = &mut network.sites[0].bisector;
+    assert!(bisector.is_searching() && bisector.poll_report().is_none());
+    bisector.give_up();
+    let report = bisector.poll_report().unwrap();
     assert_eq!((report.first_frame, report.unable_sites), (None, SiteSet::from_iter([site(1)])));
-    assert!(!finder.is_searching() && finder.poll_report().is_none());
+    assert!(!bisector.is_searching() && bisector.poll_report().is_none());
 }
 
 #[test]
 fn earlier_span_restarts_the_search_a_limited_number_of_times() {
-    let mut finder = DesyncBisector::new(site(0), SiteSet::first(2));
-    let from = |last: u32| FrameSpan::new(Frame::new(last - 9), Frame::new(last)).unwrap();
-    finder.on_mismatch(from(500), 1);
+    let mut bisector = DesyncBisector::new(site(0), SiteSet::first(2));
+    let span_until = |last: u32| FrameSpan::new(Frame::new(last - 9), Frame::new(last)).unwrap();
+    bisector.on_mismatch(span_until(500), 1);
     for last in (100..500).rev() {
         let digest = None;
-        finder.on_message(site(1), &DesyncMessage::HashesRequest { span: from(last), from: Frame::new(last), digest });
+        bisector.on_message(
+            site(1),
+            &DesyncMessage::HashesRequest { span: span_until(last), from: Frame::new(last), digest },
+        );
     }
-    assert_eq!(finder.span(), Some(from(500 - u32::from(MAX_RESTARTS))));
-    finder.on_mismatch(from(700), 1);
-    assert_eq!(finder.span(), Some(from(500 - u32::from(MAX_RESTARTS))));
+    assert_eq!(bisector.span(), Some(span_until(500 - u32::from(MAX_RESTARTS))));
+    bisector.on_mismatch(span_until(700), 1);
+    assert_eq!(bisector.span(), Some(span_until(500 - u32::from(MAX_RESTARTS))));
 }
 
 #[test]
 fn arbitrary_messages_do_not_panic() {
-    let mut world = TestNetwork::new(&[None, Some((97, 70_000)), None]);
+    let mut network = TestNetwork::new(&[None, Some((97, 70_000)), None]);
     let (hashes, mut packed) = ([[1, 2, 3, 4]; 256], [0; 600]);
     let all = [
         StateRegion { name: "ram".into(), len: u32::MAX, hash: 9 },
         StateRegion { name: String::new(), len: 0, hash: 0 },
     ];
     let regions = RegionList::pack(&all, &mut packed);
-    (0..3).for_each(|number| world.mismatch(number));
+    (0..3).for_each(|number| network.mismatch(number));
     for round in 0..400u32 {
         let frame = Frame::new([0, 60, 97, 119, u32::MAX][round as usize % 5]);
         let (hashes, small) = (HashList::new(&hashes), round as u8);
@@ -277,10 +281,10 @@ fn arbitrary_messages_do_not_panic() {
             DesyncMessage::CannotReplay { span: span(), digest: None },
         ];
         let message = messages[round as usize % if round < 300 { 6 } else { 7 }];
-        world.sites[0].bisector.on_message(site(1 + round as usize % 7), &message);
-        world.round();
+        network.sites[0].bisector.on_message(site(1 + round as usize % 7), &message);
+        network.round();
     }
-    for site in &mut world.sites {
+    for site in &mut network.sites {
         site.bisector.give_up();
         assert!(!site.bisector.is_searching());
     }
@@ -289,25 +293,25 @@ fn arbitrary_messages_do_not_panic() {
 #[test]
 fn longest_span_is_sent_in_several_packets() {
     let long = FrameSpan::new(Frame::new(3_600), Frame::new(7_199)).unwrap();
-    let mut finders = [0, 1].map(|number| DesyncBisector::new(site(number), SiteSet::first(2)));
-    for (number, finder) in finders.iter_mut().enumerate() {
-        finder.on_mismatch(long, number as u32);
-        while let Some(LocalQuery::Hashes { first: from, .. }) = finder.local_query() {
-            finder.on_local_hash(from, from.number() + number as u32 * u32::from(from.number() >= 7_000));
+    let mut bisectors = [0, 1].map(|number| DesyncBisector::new(site(number), SiteSet::first(2)));
+    for (number, bisector) in bisectors.iter_mut().enumerate() {
+        bisector.on_mismatch(long, number as u32);
+        while let Some(LocalQuery::Hashes { first, .. }) = bisector.local_query() {
+            bisector.on_local_hash(first, first.number() + number as u32 * u32::from(first.number() >= 7_000));
         }
     }
     let mut buf = [0; MAX_DATAGRAM];
     for _ in 0..3_600usize.div_ceil(MAX_HASHES) {
         for (from, to) in [(0, 1), (1, 0)] {
-            let len = finders[from].poll_query(site(to), &mut buf).unwrap();
-            finders[to].on_message(site(from), &DesyncMessage::decode(&buf[..len]).unwrap());
-            let len = finders[to].poll_answer(site(from), &mut buf).unwrap();
-            finders[from].on_message(site(to), &DesyncMessage::decode(&buf[..len]).unwrap());
+            let len = bisectors[from].poll_query(site(to), &mut buf).unwrap();
+            bisectors[to].on_message(site(from), &DesyncMessage::decode(&buf[..len]).unwrap());
+            let len = bisectors[to].poll_answer(site(from), &mut buf).unwrap();
+            bisectors[from].on_message(site(to), &DesyncMessage::decode(&buf[..len]).unwrap());
         }
     }
-    for finder in &mut finders {
-        assert_eq!(finder.local_query(), Some(LocalQuery::Regions { frame: Frame::new(7_000) }));
-        finder.on_local_regions(Frame::new(7_000), &[]);
-        assert_eq!(finder.poll_report().unwrap().first_frame, Some(Frame::new(7_000)));
+    for bisector in &mut bisectors {
+        assert_eq!(bisector.local_query(), Some(LocalQuery::Regions { frame: Frame::new(7_000) }));
+        bisector.on_local_regions(Frame::new(7_000), &[]);
+        assert_eq!(bisector.poll_report().unwrap().first_frame, Some(Frame::new(7_000)));
     }
 }
